@@ -2,12 +2,9 @@
 
     python scripts/bench_agreement.py shares
     python scripts/bench_agreement.py correlations
-    python scripts/bench_agreement.py alpha
 
 ``shares``: of 50 images with three captions each. ``correlations``: of few captioners, over normal and lognormal
-values. ``alpha``: of raters of three answers, as common as ``--answers`` says: each reads an item's true answer with
-probability sqrt(alpha), or all read it with probability alpha ("hard" items they all guess); else they answer as often
-as people do. One line a case, in per cent. Figures: docs/guides/anonymous.md.
+values. One line a case, in per cent. Figures: docs/guides/anonymous.md.
 """
 
 from __future__ import annotations
@@ -20,13 +17,10 @@ import numpy as np
 import typer
 
 from judge.statistics.correlation import spearman_interval
-from judge.statistics.raters import krippendorff_alpha
-from judge.statistics.shares import measure_share
-from judge.types import FloatArray, IntArray, Interval
+from judge.statistics.naming import caption_share
+from judge.types import FloatArray, Interval
 
 CORRELATIONS = 0.0, 0.5, 0.8, 0.95
-ALPHAS = 0.0, 0.5, 0.8, 0.9
-ITEMS = 10, 20, 40, 60, 120
 Z = 1.959963984540054
 
 app = typer.Typer(add_completion=False, help=__doc__)
@@ -42,7 +36,7 @@ def shares(trials: Trials = 3000) -> None:
         scale = 1 / alike - 1 if alike else 0.0
         of_image = rng.beta(share * scale, (1 - share) * scale, (trials, 50)) if alike else share
         hits = rng.binomial(3, of_image, (trials, 50))
-        held = np.mean([holds(measure_share(row, [3] * 50).interval, share) for row in hits.tolist()])
+        held = np.mean([holds(caption_share(row, [3] * 50).interval, share) for row in hits.tolist()])
         print(f"{share:5.2f}  {alike:11.1f}  {held:8.1%}")
 
 
@@ -85,48 +79,6 @@ def ranks_hold(drawn: FloatArray, correlation: float) -> float:
     values, counts = np.unique(ranks, return_counts=True)
     held = [holds(spearman_interval(float(value), drawn.shape[2]), truth) for value in values]
     return float(np.average(held, weights=counts))
-
-
-@app.command()
-def alpha(
-    trials: Trials = 1000,
-    answers: Annotated[str, typer.Option(help="how common each answer is; cases are divided by ';'")] = (
-        "1/3 1/3 1/3; .1 .2 .7; .05 .05 .9; .02 .03 .95"
-    ),
-) -> None:
-    """Krippendorff's alpha: of trials with an interval, those that hold it; in brackets, trials with an interval."""
-    rng = np.random.default_rng(0)
-    for case in answers.split(";"):
-        common = [float(of) if "/" not in of else 1 / float(of.partition("/")[2]) for of in case.split()]
-        print(f"answers {case.strip()}; items:" + "".join(f"{items:>16d}" for items in ITEMS))
-        for raters, truth, hard in product((2, 3, 5), ALPHAS, (False, True)):
-            cells = [_alpha_cell(rate(rng, items, raters, truth, common, hard, trials), truth) for items in ITEMS]
-            kind = "hard items" if hard else "slips"
-            print(
-                f"{raters} raters, alpha {truth:.1f}, {kind:10s}" + "".join(f"{cell:>16s}" for cell in cells),
-                flush=True,
-            )
-
-
-def _alpha_cell(votes: IntArray, truth: float) -> str:
-    groups = [str(item) for item in range(votes.shape[1])]
-    intervals = [krippendorff_alpha(table, groups).interval for table in votes]
-    given = [holds(interval, truth) for interval in intervals if interval]
-    share = len(given) / len(intervals)
-    # Of fewer the share is not worth saying.
-    return f"{np.mean(given):.0%} ({share:.0%})" if len(given) >= len(intervals) / 10 else f"- ({share:.0%})"
-
-
-def rate(
-    rng: np.random.Generator, items: int, raters: int, alpha: float, common: list[float], hard: bool, trials: int
-) -> IntArray:
-    """How many raters gave each answer, [trials, items, answers]."""
-    size = trials, items
-    truth = rng.choice(len(common), size=(*size, 1), p=common)
-    guessed = rng.choice(len(common), size=(*size, raters), p=common)
-    read = rng.random((*size, 1)) < alpha if hard else rng.random((*size, raters)) < math.sqrt(alpha)
-    given = np.where(read, truth, guessed)
-    return np.stack([(given == answer).sum(axis=2) for answer in range(len(common))], axis=2)
 
 
 def holds(interval: Interval | None, truth: float) -> bool:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import typer
 
 from judge.commands.console import one_line_errors
-from judge.corpus.reading import ReadOptions, read_captions
+from judge.corpus.captions import ReadOptions, read_captions
 from judge.errors import JudgeError
 from judge.text.alignment import UNKNOWN, align, is_special
 from judge.text.lexicon import load_lexicon

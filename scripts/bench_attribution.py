@@ -19,10 +19,9 @@ import torch
 from bench_feeding import SMALL
 from bench_judge import Drawn, clock, draw, machine, save_blip, threads
 
-from judge.attribution.checkpoints import AnswerViews
-from judge.attribution.methods import METHODS, SAMPLES
-from judge.attribution.pictures import Explaining
-from judge.attribution.views import BackboneViews, Views
+from judge.attribution.captioner_views import AnswerViews
+from judge.attribution.judge_views import BackboneViews, Views
+from judge.attribution.maps import METHODS, SAMPLES, MapSettings
 from judge.judges import Materials, find_judge
 from judge.training.feature_store import FeatureStore
 
@@ -47,7 +46,7 @@ def views_of(judge: str, drawn: Drawn, folder: Path, size: int) -> Views:
     return BackboneViews(blueprint.network(drawn.target, drawn.samples, made), backbone, drawn.target, CPU)
 
 
-def explain(views: Views, drawn: Drawn, how: Explaining) -> float:
+def explain(views: Views, drawn: Drawn, how: MapSettings) -> float:
     """Seconds of all scenes."""
     start = clock()
     for sample in drawn.samples:
@@ -74,7 +73,7 @@ def main() -> None:
         for judge in ("sat", "blip"):
             views, total = views_of(judge, drawn, folder, given.size), 0.0
             for method in METHODS:
-                seconds = explain(views, drawn, Explaining((method,), given.samples))
+                seconds = explain(views, drawn, MapSettings((method,), given.samples))
                 total += seconds
                 print(f"{judge}, {method}: {seconds:.1f} s", flush=True)
             print(f"{judge}: {total:.1f} s for {given.scenes} scenes")

@@ -50,7 +50,7 @@ from judge.judges.hf_prompts import plain
 from judge.judges.prompts import make_prompt
 from judge.judges.sat import ShowAttendTell
 from judge.masking.detectors.weights import choose_device
-from judge.masking.hidden import HiddenPictures
+from judge.masking.masked_images import MaskedImages
 from judge.metrics import find_metric
 from judge.text.lexicon import Lexicons, load_lexicon
 from judge.training.features import PictureCache
@@ -76,7 +76,7 @@ class Drawn:
 
     samples: tuple[Sample, ...]
     target: Target
-    pictures: HiddenPictures
+    pictures: MaskedImages
 
     def materials(self, backbone: str, size: int) -> Materials:
         """What a judge that sees with ``backbone`` is given."""
@@ -102,7 +102,7 @@ def draw(scenes: int, size: int, folder: Path) -> Drawn:
 class Uncached(PictureCache):
     """``Features`` that are not cached: computed for every batch as the cache computes them."""
 
-    def __init__(self, backbone: Backbone, pictures: HiddenPictures, images: Sequence[str], folder: Path) -> None:
+    def __init__(self, backbone: Backbone, pictures: MaskedImages, images: Sequence[str], folder: Path) -> None:
         super().__init__(backbone, pictures, {}, folder)
         self.device = choose_device(None)
         self.backbone.to(self.device)  # type: ignore[attr-defined]  # a module, as its protocol says

@@ -10,8 +10,8 @@
 ``--plain`` is the yardstick, for numbers and for speed: ``nn.LSTM``, packed sequences, one classifier after the other
 on one thread; nothing is shared with the package but the masked and aligned words and the images of each split.
 ``--package`` is the path of ``judge evaluate``, by default with as many judges at a time as there are cores.
-``--step`` times an epoch of plain, package and package with the products of ``--precision auto``, in turns, in one
-process: the ratios on one core, and the share of the rate of large products. ``--stack`` times judges of one program,
+``--step`` times an epoch of plain, package and package in bf16, in turns, in one process: the ratios on one core, and
+the share of the rate of large products. ``--stack`` times judges of one program,
 on the GPU if there is one, against the same ones and plain ones one by one, on captions of COCO's lengths: by default
 LIC's protocol for one captioner, 60 judges, an epoch of each, from which the recipe's 20 are reckoned. Figures:
 BENCHMARKS.md.
@@ -38,11 +38,10 @@ from judge.evidence import EvidenceBuilder
 from judge.judges import find_judge
 from judge.metrics import find_metric
 from judge.text.lexicon import Lexicons, load_lexicon
-from judge.training.ensemble import Ensemble
 from judge.training.launch import make_accelerator
 from judge.training.memory import kept_memory
 from judge.training.network_judge import NetworkJudge
-from judge.training.precision import bf16_gain, find_precision
+from judge.training.stacked import Ensemble
 from judge.training.trainer import Trainer
 from judge.types import FloatArray, Sample, Target
 
@@ -153,7 +152,7 @@ def cpu_seconds(work: Callable[[], object]) -> float:
 
 
 def time_steps(repeats: int = 6) -> None:
-    """32 optimiser steps on 64 captions of COCO's lengths each: plain, package, auto, ... and the median ratios."""
+    """32 optimiser steps on 64 captions of COCO's lengths each: plain, package, bf16, ... and the median ratios."""
     torch.set_num_threads(1)
     samples = draw_captions(BATCH * 32)
     blueprint = find_judge("lstm")
@@ -165,17 +164,16 @@ def time_steps(repeats: int = 6) -> None:
         with kept_memory():
             NetworkJudge(blueprint, Target("attribute", ("a", "b")), recipe, trainer).fit(samples, seed=0)
 
-    auto = find_precision()
     ways: dict[str, Callable[[], object]] = {
         "plain": lambda: train_plain(samples, samples[:1], seed=0, epochs=1),
         "float32": lambda: package("no"),
-        f"auto ({auto})": lambda: package(auto),
+        "bf16": lambda: package("bf16"),
     }
     rounds = [{name: cpu_seconds(work) for name, work in ways.items()} for _ in range(repeats)][1:]
-    rates = [product_rate(torch.float32), product_rate(torch.bfloat16 if auto == "bf16" else torch.float32)]
+    rates = [product_rate(torch.float32), product_rate(torch.bfloat16)]
     # Forward, and two products backward, of each token: by inputs and states to four gates, two layers, two directions.
     work = 3 * 2 * 2 * sum(len(s.words) for s in samples) * 4 * 256 * (100 + 256 + 512 + 256)
-    print(f"bf16 products: {bf16_gain():.2f} times float32's; one core, {len(rounds)} rounds")
+    print(f"one core, {len(rounds)} rounds")
     for name, rate in zip(list(ways)[1:], rates, strict=True):
         ratios = [each["plain"] / each[name] for each in rounds]
         speed = work / statistics.median(each[name] for each in rounds)

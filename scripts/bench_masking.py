@@ -27,7 +27,7 @@ from joblib import Parallel, cpu_count, delayed
 
 from judge.commands.mask import MaskConfig, mask
 from judge.config import make_config
-from judge.masking.images import encode, list_pictures, read_picture
+from judge.masking.images import encode, list_images, read_image
 from judge.types import Progress
 
 COCO = Path(__file__).parents[2] / "shared" / "data" / "coco-mini"
@@ -74,12 +74,12 @@ def decode_and_encode(images: Path, workers: int) -> None:
     """The yardstick."""
 
     def one(name: str) -> int:
-        return len(encode(read_picture(images, name).pixels))
+        return len(encode(read_image(images, name).pixels))
 
     threads = cv2.getNumThreads()
     cv2.setNumThreads(1)
     parallel = Parallel(workers, backend="threading", return_as="generator")
-    for _ in parallel(delayed(one)(name) for name in list_pictures(images)):
+    for _ in parallel(delayed(one)(name) for name in list_images(images)):
         pass
     cv2.setNumThreads(threads)
 

@@ -31,7 +31,7 @@ from judge.captioning import caption_pictures
 from judge.captioning.writer import Writing
 from judge.commands.evaluate import RunConfig, run
 from judge.config import make_config
-from judge.masking.hidden import HiddenPictures
+from judge.masking.masked_images import MaskedImages
 from judge.training.launch import end_launch, gather, make_accelerator, share_out
 
 ROOT = Path(__file__).parents[1]
@@ -57,7 +57,7 @@ def captioning(folder: Path, amount: int) -> None:
     pictures = folder / "world" / "images"
     names = {path.stem: path.name for path in sorted(pictures.iterdir())[:amount]}
     with tempfile.TemporaryDirectory() as kept:
-        caption_pictures(str(folder / "blip"), HiddenPictures(pictures, names), Writing(), notes=Path(kept) / "notes")
+        caption_pictures(str(folder / "blip"), MaskedImages(pictures, names), Writing(), notes=Path(kept) / "notes")
 
 
 def members(folder: Path, amount: int) -> None:

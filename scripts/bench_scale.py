@@ -37,8 +37,8 @@ import typer
 from judge.commands.evaluate import RunConfig, make_plan, read_corpus
 from judge.commands.labels import choose_lexicons
 from judge.config import make_config
-from judge.corpus.objects import read_tasks
-from judge.corpus.reading import ReadOptions, read_captions
+from judge.corpus.captions import ReadOptions, read_captions
+from judge.corpus.tasks import read_tasks
 from judge.judges.linear import LinearJudge
 from judge.measure import measure
 from judge.report.directory import metrics_json

@@ -30,7 +30,7 @@ import typer
 
 from judge import Corpus, evaluate
 from judge.calibration.grammar import make_world, simulate
-from judge.calibration.nulls import people_as_captioner
+from judge.calibration.trials import people_as_captioner
 from judge.calibration.world import CAPTIONERS, Captioner, Parameters
 from judge.measure import Result
 from judge.measure.plan import Plan

@@ -14,4 +14,4 @@ import sys
 from judge.__main__ import main
 
 if __name__ == "__main__":
-    main("train", "judges", *sys.argv[1:])
+    main("train", *sys.argv[1:])

@@ -1,90 +1,102 @@
-"""Pictures for detectors, and what every detector must do with them."""
+"""Small detectors for tests, and images for them."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+import yaml
 
-from judge.masking.detectors import Detector
-from judge.masking.images import list_pictures, read_picture
-from judge.masking.instances import Instance, Picture
+from judge.masking.detectors.maskrcnn import MaskRcnn
+from judge.masking.detectors.yolo import import_ultralytics
+from judge.masking.instances import Instance, LoadedImage
 
-SIZES = [(96, 96), (137, 401), (401, 37), (96, 128), (1, 60), (96, 128)]
-"""Height and width: square, wide, tall, two alike, a line."""
+CLASSES = ("person", "dog", "kite")
+SIZES = [(96, 96), (137, 401), (401, 37), (1, 60)]
+"""Height and width: square, wide, tall, a line."""
 
 
 class FakeDetector:
-    """Finds what ``find`` returns; ``asked`` holds the names of the pictures, batch by batch."""
+    """Finds what ``find`` returns; ``called`` holds the names of the images."""
 
     name, categories = "fake", ("person", "dog")
 
-    def __init__(self, find: Callable[[Picture], tuple[Instance, ...]], *, key: str = "one", batch: int = 2) -> None:
-        self.find, self.key, self.batch = find, key, batch
-        self.asked: list[list[str]] = []
+    def __init__(self, find: Callable[[LoadedImage], tuple[Instance, ...]], *, key: str = "one") -> None:
+        self.find, self.key, self.called = find, key, list[str]()
 
-    def detect(self, pictures: Sequence[Picture]) -> list[tuple[Instance, ...]]:
-        self.asked.append([picture.name for picture in pictures])
-        return [self.find(picture) for picture in pictures]
+    def detect(self, image: LoadedImage) -> tuple[Instance, ...]:
+        self.called.append(image.name)
+        return self.find(image)
 
 
-def odd_pictures(sizes: Sequence[tuple[int, int]] = SIZES, seed: int = 0) -> list[Picture]:
+def noise_images(sizes: Sequence[tuple[int, int]] = SIZES) -> list[LoadedImage]:
     """Coarse noise."""
-    rng = np.random.default_rng(seed)
-    pictures = []
+    rng = np.random.default_rng(0)
+    images = []
     for number, (height, width) in enumerate(sizes):
         coarse = rng.integers(0, 256, (-(-height // 8), -(-width // 8), 3), dtype=np.uint8)
         pixels = np.kron(coarse, np.ones((8, 8, 1), dtype=np.uint8))[:height, :width]
-        pictures.append(Picture(f"{number}.png", np.ascontiguousarray(pixels)))
-    return pictures
+        images.append(LoadedImage(f"{number}.png", np.ascontiguousarray(pixels)))
+    return images
 
 
-def real_pictures(shared: Path, count: int = 3) -> list[Picture]:
-    """Of COCO, some of each orientation."""
-    folder = shared / "coco-mini" / "val2017"
-    return [read_picture(folder, name) for name in list_pictures(folder)[:count]]
+def tiny_yolo(folder: Path, *, task: str = "segment", seed: int = 0) -> Path:
+    """An untrained model of Ultralytics (``.pt``, 96 pixels) with scores that are not all near 0."""
+    ultralytics = import_ultralytics()
+    from ultralytics.nn.tasks import yaml_model_load
+
+    name = "yolov8n-seg" if task == "segment" else "yolov8n"
+    architecture = yaml_model_load(f"{name}.yaml") | {"scales": {"n": [0.33, 0.0625, 1024]}, "nc": len(CLASSES)}
+    (folder / f"{name}.yaml").write_text(yaml.safe_dump(architecture), encoding="utf-8")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model: Any = ultralytics.YOLO(folder / f"{name}.yaml", task=task)
+        for scores in model.model.model[-1].cv3:
+            torch.nn.init.normal_(scores[-1].weight, std=3)
+            torch.nn.init.constant_(scores[-1].bias, -2)
+        for coefficients in getattr(model.model.model[-1], "cv4", ()):
+            torch.nn.init.normal_(coefficients[-1].bias, std=3)
+        model.model.train()(torch.rand(8, 3, 96, 96))
+    model.model.eval().names = dict(enumerate(CLASSES))
+    model.ckpt = {"train_args": {"imgsz": 96}}
+    model.save(folder / f"{name}-{seed}.pt")
+    return folder / f"{name}-{seed}.pt"
 
 
-def check_contract(detector: Detector, pictures: Sequence[Picture] = ()) -> list[tuple[Instance, ...]]:
-    """What the protocol promises, of odd pictures unless others are given; returns what was found."""
-    pictures = pictures or odd_pictures()
-    found = detector.detect(pictures)
-    assert detector.detect([]) == []
-    assert len(found) == len(pictures)
-    for picture, instances in zip(pictures, found, strict=True):
-        height, width = picture.pixels.shape[:2]
-        for instance in instances:
-            assert instance.size == (height, width)
-            assert instance.mask.shape == (height, width)
-            assert instance.area > 0
-            assert not instance.crowd
-            assert 0.05 <= instance.score <= 1
-            x, y, w, h = instance.box
-            assert min(x, y, w, h) >= 0
-            assert x + w <= width + 1e-3
-            assert y + h <= height + 1e-3
-    return found
-
-
-def check_independence(detector: Detector) -> None:
-    """What is found in a picture does not depend on the others of its batch."""
-    pictures = odd_pictures([(96, 96)] * 5 + [(60, 200), (200, 60)])
-    together = detector.detect(pictures)
-    alone = [detector.detect([picture])[0] for picture in pictures]
-    assert np.mean([agreement(one, two) for one, two in zip(alone, together, strict=True)]) > 0.9
-
-
-def check_keys(load: Callable[..., Detector], weights: Path, other: Path, options: Sequence[Mapping[str, Any]]) -> None:
-    """Other weights and each of ``options`` have keys of their own; the file's name and the batch have none."""
-    copy = weights.with_name("copy.safetensors")
+def tiny_onnx(weights: Path, **options: Any) -> Path:
+    """``weights``, a ``.pt`` file, exported to ONNX beside it."""
+    copy = weights.with_name(f"{weights.stem}{'-'.join(options)}.pt")
     copy.write_bytes(weights.read_bytes())
-    assert load(copy, device="cpu", batch=1).key == load(weights, device="cpu").key
-    keys = {load(weights, device="cpu", **option).key for option in ({}, *options)}
-    assert len(keys | {load(other, device="cpu").key}) == len(options) + 2
+    model: Any = import_ultralytics().YOLO(copy)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Ultralytics uses torch's older exporter.
+        return Path(model.export(format="onnx", imgsz=96, verbose=False, **options))
+
+
+def tiny_maskrcnn(**options: Any) -> MaskRcnn:
+    """An untrained Mask R-CNN of torchvision with a ResNet-18 and few proposals."""
+    from torchvision.models.detection import MaskRCNN
+    from torchvision.models.detection.backbone_utils import resnet_fpn_backbone
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        backbone = resnet_fpn_backbone(backbone_name="resnet18", weights=None)
+        network: Any = MaskRCNN(
+            backbone, 1 + len(CLASSES), min_size=96, max_size=96, rpn_post_nms_top_n_test=40, box_nms_thresh=0.5
+        )
+        heads = network.roi_heads
+        for layer, spread in ((heads.box_predictor.cls_score, 0.5), (heads.mask_predictor.mask_fcn_logits, 3)):
+            torch.nn.init.normal_(layer.weight, std=spread)
+    return MaskRcnn(network, CLASSES, "tiny", device=torch.device("cpu"), **options)
+
+
+def overlap(one: np.ndarray, two: np.ndarray) -> float:
+    """Intersection over union of masks."""
+    return float((one & two).sum() / max(1, (one | two).sum()))
 
 
 class Bomb:
@@ -95,56 +107,3 @@ class Bomb:
 
     def __reduce__(self) -> tuple[object, ...]:
         return Path.touch, (self.marker,)
-
-
-def overlap(one: np.ndarray, two: np.ndarray) -> float:
-    """Intersection over union of masks."""
-    return float((one & two).sum() / max(1, (one | two).sum()))
-
-
-def agreement(one: Sequence[Instance], two: Sequence[Instance]) -> float:
-    """Share of the instances of ``one`` that have their like in ``two``: label, score, box, mask.
-
-    Less than 1 is no fault: of two boxes of nearly one score suppression may keep the one or the other.
-    """
-    if not one:
-        return float(not two)
-
-    def alike(a: Instance, b: Instance) -> bool:
-        return (
-            a.label == b.label
-            and abs(a.score - b.score) < 0.01
-            and float(np.abs(np.subtract(a.box, b.box)).max()) < 1
-            and overlap(a.mask, b.mask) > 0.8
-        )
-
-    return sum(any(alike(a, b) for b in two) for a in one) / len(one)
-
-
-def run_apart(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """``code`` in a fresh interpreter: home and working directory are empty folders in ``folder``, nothing connects.
-
-    The code's own ``print`` comes back; each attempt to connect is a line "connected" on standard error.
-    """
-    home, here, temporary = (folder / name for name in ("home", "here", "temporary"))
-    for path in (home, here, temporary):
-        path.mkdir()
-    guard = """
-import os, socket, sys
-def refuse(*arguments, **options):
-    print("connected", file=sys.stderr)
-    raise OSError("no network in this test")
-socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = socket.create_connection = refuse
-"""
-    root = Path(__file__).parents[1]
-    environment = {
-        "HOME": str(home), "TMPDIR": str(temporary), "PYTHONPATH": str(root), "PATH": "/usr/bin:/bin",
-        "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1",
-    }  # fmt: skip
-    command = [sys.executable, "-W", "error::ResourceWarning", "-c", guard + code]
-    done = subprocess.run(command, cwd=here, env=environment, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "connected" not in done.stderr
-    left = [*home.rglob("*"), *here.rglob("*"), *(path for path in temporary.rglob("*") if path.is_file())]
-    assert not left, left
-    return done

@@ -21,7 +21,7 @@ from typer.testing import CliRunner, Result
 from judge.calibration.grammar import WorldFiles
 from judge.commands.app import app
 from judge.corpus import Corpus
-from judge.corpus.reading import ReadOptions, read_captions
+from judge.corpus.captions import ReadOptions, read_captions
 from judge.errors import JudgeError
 from judge.judges import NOTHING, Materials, find_judge
 from judge.training.member import Member

@@ -23,7 +23,7 @@ from torch.distributed.fsdp._fully_shard import _fully_shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from judge.judges import Recipe
-from judge.judges.hf_models import Captioner, pass_again, tune
+from judge.judges.hf_models import Captioner, add_lora, checkpoint_layers, tune
 from judge.judges.huggingface import AnswerJudge
 from judge.training.launch import make_accelerator, shard
 from judge.training.losses import make_optimiser
@@ -55,10 +55,11 @@ def make_judge(model: Any, tuning: str, *, bf16: bool) -> AnswerJudge:
     nn.Module.__init__(judge)
     judge.captioner, judge.has_answered = captioner, False
     judge.answers, judge.prefixes, judge.arguments = ((3,), (4,)), ((),), captioner.arguments
-    judge.features = None
     judge.frozen, judge.model, judge.bf16 = tune(captioner, tuning), model, bf16  # type: ignore[arg-type]
+    if tuning == "lora":
+        add_lora(captioner)
     judge.store_frozen()
-    judge.again = pass_again(captioner, judge.frozen)
+    checkpoint_layers(captioner)
     return judge
 
 

@@ -26,8 +26,8 @@ from judge.calibration.truth import truth
 from judge.calibration.world import CLASSES, DEFAULT, Captioner, Parameters, Scene, described_by, draw_scenes, stream
 from judge.errors import JudgeError
 from judge.types import Captions, Labels, Progress
-from judge.utils.folders import OutputFolder
-from judge.utils.yaml_files import read_yaml
+from judge.utils.outputs import OutputFolder
+from judge.utils.reading import read_yaml
 
 CAPTIONS_PER_IMAGE = 5
 # Shares of the human wording alone; they carry no information, so no closed form knows them.

@@ -4,7 +4,7 @@ A trial is one corpus whose dose of bias is known, measured by one metric and ju
 
 | column | |
 | --- | --- |
-| change, dose | of the generated side (:mod:`judge.calibration.inject`); a dose of 0 has the change "none" |
+| change, dose | of the generated side (:mod:`judge.calibration.doses`); a dose of 0 has the change "none" |
 | draw | which images, and which people's captions, are drawn |
 | metric, judge | what measured |
 | masks | what hid people in drawn scenes ("gt", "yolo"), or "none" did; "" of people's own captions |
@@ -25,13 +25,12 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from judge.calibration.inject import CHANGES
+from judge.calibration.doses import CHANGES, NOTHING
 from judge.metrics import Metric, find_metric
 from judge.statistics.comparisons import POWER
 from judge.statistics.inference import SIGNIFICANT
 from judge.types import Direction, FloatArray, Interval
 
-NOTHING = "none"
 Key = tuple[str, float, str, str, str]
 """(change, dose, metric, judge, masks)."""
 
@@ -105,7 +104,7 @@ class Response:
     """How a metric answers to doses of one change.
 
     Attributes:
-        change: a key of :data:`~judge.calibration.inject.CHANGES`.
+        change: a key of :data:`~judge.calibration.doses.CHANGES`.
         side: where doses should move the metric, 1 or -1; 0 where they should not, or that is not known.
         points: by dose, that of nothing first.
         shift: of draws at the largest dose, the mean rise over the same draw without any; None without such a pair.

@@ -2,7 +2,7 @@
 
 The attribute shows on the foreground person alone, and only inside of the outline: two scenes that differ in nothing
 else have the same masks, and the same pixels outside of that person's mask. The looks are arbitrary devices that a
-judge can learn (``drawing.people``); they claim nothing about people. In an anonymous scene it shows nowhere.
+judge can learn (``drawing``); they claim nothing about people.
 """
 
 from __future__ import annotations
@@ -70,10 +70,14 @@ def draw(scene: Scene, *, seed: int = 0, size: int = 160) -> Drawing:
         JudgeError: a scene outside the world; a picture too small; a negative seed.
     """
     _check(scene, size)
-    from judge.calibration.drawing.composition import compose
+    from judge.calibration.drawing import draw_scene
 
-    canvas, pixels, labels = compose(scene, size, seed=seed)
-    things = (Thing(label, canvas.mask(number), foreground=number == 1) for number, label in enumerate(labels, start=1))
+    pixels, masks = draw_scene(scene, size, seed=seed)
+    labels = (PERSON, *scene.tasks)
+    things = [
+        Thing(labels[place] if place < len(labels) else PERSON, mask, foreground=place == 0)
+        for place, mask in enumerate(masks)
+    ]
     # A bystander may be hidden altogether.
     return Drawing(pixels, tuple(thing for thing in things if thing.mask.any()))
 
@@ -150,8 +154,7 @@ def _sheet(scenes: Sequence[Scene], seed: int, size: int) -> Pixels:
     for scene in scenes:
         drawing = draw(scene, seed=seed, size=size)
         region = np.any([thing.mask for thing in drawing.things if thing.label == PERSON], axis=0)
-        shown = "anonymous" if scene.anonymous else scene.attribute
-        title = f"{scene.image_id}: {shown}, {scene.setting}, {', '.join(scene.tasks)}"
+        title = f"{scene.image_id}: {scene.attribute}, {scene.setting}, {', '.join(scene.tasks)}"
         tiles.append(before_and_after(title, drawing.pixels, hide(drawing.pixels, region), region))
     return contact_sheet(tiles)
 

@@ -1,23 +1,48 @@
-"""The corpora of ``judge calibrate``: people's captions against people's, one side changed by a known dose."""
+"""The trials of ``judge calibrate``: corpora whose true amplification is known.
+
+On human captions, those of some people stand for a captioner's (:func:`people_as_captioner`), and one side is changed
+by a known dose. A user's images cannot be changed by a dose, and what a judge should find on them is not known: metrics
+that use images have trials on drawn scenes. Each draw is a world of its own, whose simulated captioner writes what
+people would, but for its dose:
+
+| change | a dose is |
+| --- | --- |
+| A->T, T->A | the captioner's ``stereotype``, ``guess`` (:mod:`judge.calibration.world`) |
+| vocabulary | the share of the longest list that it does not know; no adjectives, no endings |
+| silence | the share of its words that name a class and no longer do |
+| brevity | the share of its words for settings that are left out |
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+import shutil
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
 
 import numpy as np
 
-from judge.calibration.grammar import World
-from judge.calibration.inject import CHANGES, inject
-from judge.calibration.nulls import people_as_captioner
-from judge.calibration.response import NOTHING
-from judge.calibration.source import Source
+from judge.calibration.doses import CHANGES, NOTHING, DoseSource, inject
+from judge.calibration.grammar import World, longest_list, make_world, simulate
+from judge.calibration.truth import bayes_score
+from judge.calibration.world import DEFAULT, Captioner, Parameters
 from judge.corpus import Corpus
+from judge.errors import JudgeError
+from judge.judges import Modality
+from judge.metrics import Metric
+from judge.metrics.amplification import AMPLIFICATIONS
 from judge.text.tokens import tokenize
 from judge.types import Captions, Labels
+from judge.utils.files import writing
 
-# The number of the draw that holds all images.
 WHOLE = -1
+"""The number of the draw that holds all images."""
+PIXELS = 160
+"""Side of a drawn image."""
+_LIKE_PEOPLE = Captioner(vocabulary=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +51,8 @@ class Trial:
 
     Attributes:
         change, dose, draw: see :mod:`judge.calibration.response`; draw ``WHOLE`` for all images.
-        corpus: people's captions, and those of one captioner.
-        world: what pictures are drawn of; None of people's own captions.
+        corpus: human captions, and those of one captioner.
+        world: whose scenes are drawn; None for trials on human captions.
     """
 
     change: str
@@ -42,10 +67,10 @@ class Design:
     """Which trials there are.
 
     Attributes:
-        changes: keys of :data:`~judge.calibration.inject.CHANGES`.
+        changes: keys of :data:`~judge.calibration.doses.CHANGES`.
         doses: above 0, of each change.
         draws: of each dose.
-        nulls: draws without any change; the first ``draws`` of them are those that doses are given to.
+        nulls: draws without any change; doses are given to the first ``draws`` of them.
         images: of a draw.
         seed: of the first draw.
     """
@@ -58,25 +83,81 @@ class Design:
     seed: int = 0
 
 
-def draw_trials(corpus: Corpus, labels: Labels, source: Source, design: Design) -> Iterator[Trial]:
-    """All draws; of each image one caption is people's and another, of another person, the captioner's.
+def people_as_captioner(
+    corpus: Corpus,
+    labels: Labels,
+    *,
+    images: int,
+    seed: int,
+    captions: int = 1,
+    captioners: int = 1,
+    mislabelled: float = 0.0,
+) -> Corpus:
+    """A corpus whose captioners are people: sides are exchangeable, and the true amplification is 0.
+
+    Args:
+        corpus: its human captions are used, at least ``captions`` + ``captioners`` of each image.
+        labels: of the images.
+        images: how many, drawn without replacement.
+        seed: of the draw.
+        captions: human captions of an image.
+        captioners: how many; each has one more caption of an image, of another person ("a person", "person 2" ...).
+        mislabelled: share of the images whose label is exchanged for another class: labels that were derived from the
+            captions agree with all of them.
 
     Raises:
-        JudgeError: too few images have two captions and a label; what :func:`~judge.calibration.inject.inject` refuses.
+        JudgeError: too few images have as many captions, and a label.
+    """
+    written = corpus.human.by_image
+    needed = captions + captioners
+    usable = sorted(i for i in labels.by_image.keys() & written.keys() if len(written[i]) >= needed)
+    if len(usable) < images:
+        what = f"{len(usable)} images have {needed} human captions and a label"
+        mend = "give several people's captions of each image"
+        if usable:
+            mend = f"draw {len(usable)} images or fewer (judge calibrate --sample {len(usable)})"
+        raise JudgeError(what, where=corpus.human.source, mend=mend)
+    generator = np.random.default_rng(seed)
+    chosen = sorted(generator.choice(usable, images, replace=False).tolist())
+    orders = {image: generator.permutation(len(written[image])) for image in chosen}
+    human = {image: tuple(written[image][place] for place in orders[image][:captions]) for image in chosen}
+    others = [{image: (written[image][orders[image][place]],) for image in chosen} for place in range(captions, needed)]
+    wrong = {image for image in chosen if generator.random() < mislabelled}
+    classes = {image: labels.by_image[image] for image in chosen}
+    shown = sorted(set(classes.values()))
+    other = dict(zip(shown, (*shown[1:], shown[0]), strict=True))  # The next class that has images.
+    return Corpus(
+        Captions("human", human, corpus.human.source),
+        tuple(
+            Captions(f"person {number}" if number > 1 else "a person", by_image, corpus.human.source)
+            for number, by_image in enumerate(others, start=1)
+        ),
+        replace(labels, by_image={image: other[name] if image in wrong else name for image, name in classes.items()}),
+        corpus.tasks,
+    )
+
+
+def caption_trials(corpus: Corpus, labels: Labels, source: DoseSource, design: Design) -> Iterator[Trial]:
+    """All draws of human captions; of each image one caption is human and another, of another person, the captioner's.
+
+    Raises:
+        JudgeError: too few images have two captions and a label; as :func:`~judge.calibration.doses.inject`.
     """
     for number in range(max(design.nulls, design.draws)):
-        drawn = people_as_captioner(corpus, labels, images=design.images, seed=seed_of(design.seed, number))
+        drawn = people_as_captioner(corpus, labels, images=design.images, seed=_seed_of(design.seed, number))
         yield from _dosed(drawn, source, design, number, design.changes if number < design.draws else ())
 
 
-def all_images(corpus: Corpus, labels: Labels, source: Source, design: Design, *, reduced: bool) -> Iterator[Trial]:
-    """All images, with two captions a side if most have as many: what doses are worth, of changes that are bias.
+def whole_trials(
+    corpus: Corpus, labels: Labels, source: DoseSource, design: Design, *, reduced: bool
+) -> Iterator[Trial]:
+    """All images, two captions a side if most have four: what doses of bias move a metric by on all images.
 
     ``reduced``: only words of the attribute and of tasks are left, which is what these changes touch: a judge of so few
     words needs few images to come close to the best one.
 
     Raises:
-        JudgeError: as of :func:`draw_trials`.
+        JudgeError: as of :func:`caption_trials`.
     """
     changes = [name for name in design.changes if CHANGES[name].moves]
     if not changes:
@@ -93,34 +174,93 @@ def all_images(corpus: Corpus, labels: Labels, source: Source, design: Design, *
         yield replace(trial, corpus=_reduced(trial.corpus, source)) if reduced else trial
 
 
-def _dosed(drawn: Corpus, source: Source, design: Design, number: int, changes: Sequence[str]) -> Iterator[Trial]:
+def _dosed(drawn: Corpus, source: DoseSource, design: Design, number: int, changes: Sequence[str]) -> Iterator[Trial]:
     yield Trial(NOTHING, 0.0, number, drawn)
     (captioner,) = drawn.generated
     for change in changes:
-        seed = seed_of(design.seed, number - WHOLE, [*CHANGES].index(change))
+        seed = _seed_of(design.seed, number - WHOLE, [*CHANGES].index(change))
         for dose in sorted(set(design.doses)):
             changed = inject(captioner, source, change, dose, seed=seed)
             yield Trial(change, dose, number, replace(drawn, generated=(changed,)))
 
 
-def seed_of(*parts: int) -> int:
-    """A seed of its own for each draw, and each change in it, whatever the first seed is."""
+def _seed_of(*parts: int) -> int:
+    """A seed for each draw, and each change in it."""
     return int(np.random.SeedSequence(parts).generate_state(1)[0])
 
 
-def _reduced(corpus: Corpus, source: Source) -> Corpus:
-    return replace(
-        corpus,
-        human=_reduce(corpus.human, source),
-        generated=tuple(_reduce(side, source) for side in corpus.generated),
-    )
-
-
-def _reduce(captions: Captions, source: Source) -> Captions:
+def _reduced(corpus: Corpus, source: DoseSource) -> Corpus:
     def words(text: str) -> str:
         found = tokenize(text)
         kept = source.named_places(found)
-        # A caption of nothing is none: a mark says no more.
+        # An empty caption would be left out: a full stop carries no more.
         return " ".join(word for place, word in enumerate(found) if place in kept) or "."
 
-    return replace(captions, by_image={image: tuple(map(words, of)) for image, of in captions.by_image.items()})
+    human, *generated = (
+        replace(side, by_image={image: tuple(map(words, of)) for image, of in side.by_image.items()})
+        for side in (corpus.human, *corpus.generated)
+    )
+    return replace(corpus, human=human, generated=tuple(generated))
+
+
+def dosed_captioner(change: str, dose: float) -> tuple[Captioner, Parameters]:
+    """The simulated captioner with a dose of a change, and how much its captions name."""
+    if not dose:
+        return _LIKE_PEOPLE, DEFAULT
+    return {
+        "A->T": (replace(_LIKE_PEOPLE, stereotype=dose), DEFAULT),
+        "T->A": (replace(_LIKE_PEOPLE, guess=dose), DEFAULT),
+        "vocabulary": (Captioner(vocabulary=max(1, round((1 - dose) * longest_list()))), DEFAULT),
+        "silence": (_LIKE_PEOPLE, replace(DEFAULT, gendered=(1 - dose) * DEFAULT.gendered)),
+        "brevity": (_LIKE_PEOPLE, replace(DEFAULT, place=(1 - dose) * DEFAULT.place)),
+    }[change]
+
+
+def scene_trials(design: Design) -> Iterator[Trial]:
+    """All draws of scenes: one human caption and one of the captioner for each. The images are not drawn yet."""
+    for number in range(max(design.nulls, design.draws)):
+        world = make_world(design.images, seed=_seed_of(design.seed, number))
+        human = replace(world.human, by_image={image: of[:1] for image, of in world.human.by_image.items()})
+        changes = design.changes if number < design.draws else ()
+        for change, dose in [(NOTHING, 0.0), *product(changes, sorted(set(design.doses)))]:
+            captioner, parameters = dosed_captioner(change, dose)
+            # The name seeds the captioner's draws, which do not depend on the dose.
+            captions = simulate(replace(world, parameters=parameters), name="a captioner", captioner=captioner)
+            yield Trial(change, dose, number, Corpus(human, (captions,), world.labels), world)
+
+
+def true_rise(metric: Metric, change: str, dose: float, *, blanked: Collection[Modality] = ()) -> float:
+    """How far a dose moves ``metric`` for an optimal judge with unlimited data, where people are hidden exactly.
+
+    Args:
+        metric: one that uses images.
+        change: a key of :data:`~judge.calibration.doses.CHANGES`.
+        dose: in [0, 1].
+        blanked: what the judge does not see.
+    """
+    if "caption" in blanked:
+        return 0.0  # Both sides have the same images.
+    human, generated = (
+        bayes_score(parameters, captioner, score=metric.score, uses_images="image" not in blanked)
+        for captioner, parameters in (dosed_captioner(change, 0.0), dosed_captioner(change, dose))
+    )
+    return float(AMPLIFICATIONS[metric.amplification](np.array(human), np.array(generated))) - metric.neutral
+
+
+def write_scenes(world: World, folder: Path) -> None:
+    """Draw the images of a world, as ``write_pictures``, unless the folder is there; several processes may do so.
+
+    Raises:
+        JudgeError: the folder cannot be written.
+    """
+    if folder.exists():
+        return
+    from judge.calibration.scenes import write_pictures
+
+    beside = folder.with_name(f"{folder.name}.{os.getpid()}")
+    with writing(folder):
+        # One thread: trials keep the other cores busy.
+        write_pictures(world.scenes, beside, seed=world.seed, size=PIXELS, workers=1)
+        with suppress(OSError):  # Another process was faster.
+            beside.rename(folder)
+        shutil.rmtree(beside, ignore_errors=True)

@@ -149,14 +149,12 @@ class Scene:
         attribute: one of ``CLASSES``.
         setting: one of ``SETTINGS``.
         tasks: the main task first, of ``TASKS``; exactly one so far.
-        anonymous: the person is drawn from behind or in a suit that covers all: no pixel tells the attribute.
     """
 
     image_id: str
     attribute: str
     setting: str
     tasks: tuple[str, ...]
-    anonymous: bool = False
 
 
 def stream(seed: int, key: str) -> np.random.Generator:

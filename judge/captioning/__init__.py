@@ -25,7 +25,7 @@ from judge.judges.hf_models import load_captioner
 from judge.judges.hf_prompts import processing
 from judge.masking.detectors import Failures
 from judge.masking.detectors.weights import choose_device
-from judge.masking.hidden import HiddenPictures
+from judge.masking.masked_images import MaskedImages
 from judge.training.launch import (
     gather,
     in_main_process,
@@ -51,7 +51,7 @@ class Captioned:
 
 def caption_pictures(
     model: str,
-    pictures: HiddenPictures,
+    pictures: MaskedImages,
     writing: Writing,
     *,
     device: str | None = None,
@@ -107,7 +107,7 @@ def _joined(parts: Sequence[Captioned]) -> Captioned:
 
 
 def _still_true(
-    pictures: HiddenPictures, noted: Mapping[About, str], batches: Sequence[Sequence[str]]
+    pictures: MaskedImages, noted: Mapping[About, str], batches: Sequence[Sequence[str]]
 ) -> Iterator[Captioned]:
     """Of each batch the captions that are known already, of pictures that are what they were."""
     images = {image for image, _ in noted}
@@ -129,7 +129,7 @@ class _Share:
     """Captions batches, keeps them in notes and tells ``progress`` of them and of ``passed`` pictures before them."""
 
     model: str
-    pictures: HiddenPictures
+    pictures: MaskedImages
     writing: Writing
     device: torch.device
     notes: Notes

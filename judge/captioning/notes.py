@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from judge.errors import JudgeError
-from judge.utils.files import writing
-from judge.utils.kept import DamagedError, seal, tell_damaged, unseal
-from judge.utils.opening import open_regular
+from judge.errors import FAULTS, JudgeError
+from judge.utils.files import warn_damaged, writing
+from judge.utils.reading import open_regular
 
-_SEALED = re.compile(rb'^\["[0-9a-f]{32}", ', re.MULTILINE)
-_BEGIN = 100_000
+_OURS = b'{"caption-judge": "'  # How a file of notes begins.
 About = tuple[str, str]
 """An image's id, and the key of its picture."""
 
@@ -28,26 +28,21 @@ def check_notes(path: Path) -> None:
     """Refuse files at ``path`` that have the names of notes, and are somebody else's.
 
     Raises:
-        JudgeError: none of the first lines of a file that is not empty has a seal, be it a damaged one.
+        JudgeError: a file that is not empty begins otherwise.
     """
     for file in notes_files(path):
         with writing(file):
-            ours = file.is_file() and (not file.stat().st_size or _SEALED.search(_begin_of(file)))
+            ours = file.is_file() and file.read_bytes()[: len(_OURS)] in {b"", _OURS}
         if not ours:
             what, mend = "holds no captions of an unfinished run, where they would be kept", "move it elsewhere"
             raise JudgeError(what, where=str(file), mend=mend)
 
 
-def _begin_of(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(_BEGIN)
-
-
 class Notes:
     """Captions of an unfinished run: a file of JSON lines, each on the disk before the next batch begins.
 
-    The first line says what they depend on. Each has a checksum. Notes of something else, and a line cut in half or
-    damaged with all after it, give way to the first caption that is added.
+    The first line says what they depend on. Notes of something else, and a line that was cut with all after it, give
+    way to the first caption that is added.
 
     Args:
         path: the main process's file, to whose name other processes add their numbers; None to keep nothing.
@@ -82,14 +77,14 @@ class Notes:
                 if not line.endswith(b"\n"):
                     break  # A kill cut it.
                 try:
-                    found = unseal(line, self.key if sound else "")
-                except DamagedError as error:
-                    tell_damaged(path, f"{error} after {len(self.entries)} captions")
+                    found = json.loads(line)
+                except FAULTS:
+                    warn_damaged(path, f"damaged after {len(self.entries)} captions")
                     break
                 if sound:
                     image, key, caption = found
                     self.entries[image, key] = caption
-                elif found != self.key:
+                elif found != {"caption-judge": self.key}:
                     break
                 sound += len(line)
             return sound
@@ -102,8 +97,9 @@ class Notes:
         """
         if self.path is None or not entries:
             return
-        lines = b"".join(seal([*about, caption], self.key) + b"\n" for about, caption in entries.items())
-        lines = lines if self._sound else seal(self.key) + b"\n" + lines
+        values: list[Any] = [] if self._sound else [{"caption-judge": self.key}]
+        values += [[*about, caption] for about, caption in entries.items()]
+        lines = b"".join(json.dumps(value).encode() + b"\n" for value in values)
         with writing(self.path), self.path.open("ab") as file:
             file.truncate(self._sound)
             file.write(lines)

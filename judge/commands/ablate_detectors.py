@@ -18,13 +18,13 @@ from judge.config.inputs import HidingSettings
 from judge.config.judges import ScoredSettings
 from judge.config.values import DEVICE, IMAGES, INSTANCES, MASK, RESULTS, Files, Mode, Names
 from judge.masking import DETECTORS
-from judge.masking.detectors import Detector, Failures, detect_pictures
+from judge.masking.detectors import Detector, Failures, detect_images
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.folder import SHEET, Hiding
+from judge.masking.folder import SHEET
 from judge.masking.images import SHEET_NAME, encode
 from judge.masking.instances import Instance
-from judge.masking.overlap import Counts, DetectorRow, Overlap, average_precision, count, pool
-from judge.masking.people import hide
+from judge.masking.measured import Counts, DetectorRow, Overlap, average_precision, count, pool
+from judge.masking.people import Hiding, hide
 from judge.masking.sheet import Tile, contact_sheet, tile
 from judge.measure import Result
 from judge.report.ablations import variant_notes
@@ -33,7 +33,6 @@ from judge.report.tables import lines_of
 from judge.statistics.correlation import Agreement, agreements
 from judge.statistics.intervals import bootstrap_pooled
 from judge.types import Progress
-from judge.utils.kept import ToldInLog, telling
 from judge.utils.options import option
 
 
@@ -59,7 +58,6 @@ class AblateDetectorsConfig(ScoredSettings, HidingSettings):
 
 
 FIGURES = "detectors.json"
-_BATCH = 8  # Pictures that a detector gets at a time.
 
 
 @dataclass
@@ -105,21 +103,15 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
     hiding, _, truth = choose_hiding(config, config.mask, seed=config.seed)
     truth = (truth or read_truth(config, hiding.labels)).only(hiding.labels)
     detectors = {
-        name: open_detector(
-            name, config, hiding.labels, truth=truth, device=config.device, batch=_BATCH, progress=progress
-        )
-        for name in config.detectors
+        name: open_detector(name, config, hiding.labels, truth=truth, device=config.device) for name in config.detectors
     }
     failures: Failures = []
-    damaged = ToldInLog(out.log)
-    with telling(damaged):
-        found = _compare(config, truth, detectors, hiding, failures, progress)
+    found = _compare(config, truth, detectors, hiding, failures, progress)
     failures += truth.strays
     if not found.truth:
         return DetectorAblation((), failures)
-    with out.working(), telling(damaged):
+    with out.working():
         out.begin()
-        damaged.flush()
         results, agree = _judge(config, out.store, progress) if config.human else ({}, [])
         if progress:
             progress("intervals", 0, 0)
@@ -159,7 +151,7 @@ def _compare(
 ) -> _Found:
     """Only pictures at which no detector fails are counted."""
     result = _Found(found={name: {} for name in detectors}, counts={name: [] for name in detectors})
-    for picture, [known, *answers] in detect_pictures(
+    for picture, [known, *answers] in detect_images(
         config.images,
         picture_names(config.images, truth)[0],
         truth,
@@ -196,7 +188,7 @@ def _row(name: str, found: _Found, hiding: Hiding, config: AblateDetectorsConfig
         precision_50=at_half,
         people=sum(len(hiding.chosen(instances)) for instances in found.found[name].values()),
         of=sum(len(hiding.chosen(instances)) for instances in found.truth.values()),
-        pictures=len(table),
+        images=len(table),
     )
 
 
@@ -206,7 +198,7 @@ def _entry(row: DetectorRow) -> dict[str, object]:
     intervals = {f"{name}_ci": ends and [ends.low, ends.high] for name, ends in row.intervals.items()}
     numbers = {**shares, "average_precision": row.precision, "average_precision_50": row.precision_50}
     finite = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
-    counted = {"people_found": row.people, "people": row.of, "pictures": row.pictures}
+    counted = {"people_found": row.people, "people": row.of, "images": row.images}
     return {"detector": row.detector, **finite, **intervals, **counted}
 
 
@@ -217,9 +209,8 @@ def command(config: AblateDetectorsConfig) -> None:
     detectors.json, contact_sheet.png and ablate.yaml in --out. Exit code 1: some images could not be read.
     """
     from judge.masking.images import SHEET_NAME
-    from judge.report.ablations import agreement_lines, detector_scores
+    from judge.report.ablations import agreement_lines, detector_scores, detector_table
     from judge.report.render import print_table
-    from judge.report.tables import detector_table
     from judge.utils.launch import is_main_process
 
     with show_progress() as progress:
@@ -235,4 +226,4 @@ def command(config: AblateDetectorsConfig) -> None:
             say(line)
         say("")
     say(f"The results are in {config.out}; look at {config.out / SHEET_NAME}")
-    tell_failures(found.failures, len(found.failures) + found.rows[0].pictures, "read")
+    tell_failures(found.failures, len(found.failures) + found.rows[0].images, "read")

@@ -6,7 +6,6 @@ import hashlib
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -20,7 +19,7 @@ from judge.config.inputs import DetectorSettings
 from judge.config.judges import ScoredSettings
 from judge.config.values import HUMAN, IMAGES, MASK, RESULTS, Files, Hide, MaskMode, list_or_text, listed, lower_names
 from judge.errors import JudgeError
-from judge.masking.measured import tell_masks
+from judge.masking.measured import describe_masks
 from judge.measure import Result
 from judge.metrics import METRICS, find_metric, spell_out
 from judge.metrics.scores import SCORES
@@ -30,9 +29,8 @@ from judge.report.tables import lines_of
 from judge.training.launch import in_main_process
 from judge.types import Progress
 from judge.utils.files import fingerprint_of
-from judge.utils.folders import ResumableFolder
-from judge.utils.kept import ToldInLog, is_noted, note_digest, telling
 from judge.utils.options import option
+from judge.utils.outputs import ResumableFolder
 
 
 class AblateMasksConfig(ScoredSettings, DetectorSettings):
@@ -54,8 +52,6 @@ class AblateMasksConfig(ScoredSettings, DetectorSettings):
 
 
 MASKS = "masks.json"
-_PARTS = r"(masks|detectors)\.json|ablate\.yaml|contact_sheet\.png|members/[0-9a-f]{16,}(\.\w+)*\.safetensors"
-_PARTS += r"|members/[0-9a-f]{16}/([^/]+\.(json|caption\.yaml)|\.[^/]+\.(checksum|judge-lock|json\.partial(\.\d+)?))?"
 
 
 def run_each(
@@ -80,7 +76,7 @@ def run_each(
         kept = None if config.checkpoints else store
         results[name] = run(one, store=kept, progress=_named(progress, name), examples=False)
         if masks := results[name].run.get("masks"):
-            logging.getLogger(__name__).info("NOTE: %s: %s", name, tell_masks(masks))
+            logging.getLogger(__name__).info("NOTE: %s: %s", name, describe_masks(masks))
     return results
 
 
@@ -120,7 +116,7 @@ def ablate_masks(
     if not config.models:
         metrics_with_images(config.metrics)
     tell_unread(config)
-    with out.working(), telling(ToldInLog(out.log)):
+    with out.working():
         out.begin()
         variants = {
             name: {**changes, **_captions(config, name, changes, out.store, progress)}
@@ -143,7 +139,7 @@ def open_ablation(config: ScoredSettings, varied: str) -> ResumableFolder:
     """
     assert config.out is not None
     what = f"ablation of {varied}"
-    out = ResumableFolder(config.out, what=what, command=config.command, parts=_PARTS, overwrite=config.overwrite)
+    out = ResumableFolder(config.out, what=what, command=config.command, overwrite=config.overwrite)
     in_main_process(lambda: out.check(config.inputs()))
     return out
 
@@ -192,12 +188,11 @@ def _captions(
         settings = {"model": model, "precision": precision, "ids": None}
         settings = shared_settings(config, CaptionConfig) | dict(changes) | settings
         path = folder / _name_of(config, settings) / f"{captioner}.json"
-        if not in_main_process(partial(is_noted, path, path.parent.name)):
+        if not in_main_process(path.exists):
             asked = make_config(settings | {"out": path, "overwrite": True}, CaptionConfig)
             done = caption(asked, progress=_named(progress, name))
             if not done.captions:
                 raise done.failures[0][1]
-            in_main_process(partial(note_digest, path, path.parent.name))
         written[captioner] = path
     return {"captions": {**config.captions, **written}}
 

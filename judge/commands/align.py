@@ -30,18 +30,18 @@ from judge.config.values import (
     listed,
 )
 from judge.corpus import Corpus
-from judge.corpus.reading import ReadOptions
+from judge.corpus.captions import ReadOptions
 from judge.evidence import EvidenceBuilder, TextOptions
 from judge.metrics.options import VectorOptions
 from judge.quality.library import JavaFault, meteor
 from judge.report.alignment import Alignment, alignment_json, curve_csv, curve_png, substitutions_csv
 from judge.text.alignment import DELTAS, UNKNOWN, find_gaps, hardly_contextual, is_special, substitute
+from judge.text.combined import AND
 from judge.text.lexicon import Lexicons
-from judge.text.products import AND
 from judge.text.vectors import Vectors, load_vectors
 from judge.types import Captions, Labels, Progress, Words
-from judge.utils.folders import OutputFolder
 from judge.utils.options import option
+from judge.utils.outputs import OutputFolder
 
 
 class AlignConfig(OutputSettings, VectorOptions, LabelSettings, ReadingSettings, TokenSettings):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -69,19 +68,6 @@ class _Judge(TyperGroup):
         super().format_help(ctx, formatter)
 
 
-class _TrainGroup(TyperGroup):
-    """``judge train run.yaml`` trains a run's judges: what is no command's name is ``judges``' argument."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and args[0] not in {*self.commands, *ctx.help_option_names}:
-            from difflib import get_close_matches
-
-            if get_close_matches(args[0], self.commands, cutoff=0.8) and not Path(args[0]).exists():
-                return super().parse_args(ctx, args)  # It is no command either, which is then told.
-            args = ["judges", *args]
-        return super().parse_args(ctx, args)
-
-
 app = typer.Typer(
     cls=_Judge,
     help="Does a captioning model describe people more stereotypically than people do?",
@@ -90,23 +76,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-trains = typer.Typer(
-    cls=_TrainGroup,
-    help="Train the judges of a run (judge train RUN.yaml; its options: judge train judges --help), or a detector.",
-    no_args_is_help=True,
-)
 ablates = typer.Typer(help="Ablations: vary the detector or the mask.", no_args_is_help=True)
 recipes = typer.Typer(help="Data recipes: list them, show one, check the files in a folder.", no_args_is_help=True)
 
-app.add_typer(trains, name="train")
 app.add_typer(ablates, name="ablate")
 app.add_typer(recipes, name="data")
 add_command(app, "demo", "demo", "Measure a small drawn world whose true amplification is known. Needs no download.")
 add_command(app, "evaluate", "evaluate", "Measure how much captioners amplify the bias of human captions.")
 add_command(app, "compare", "compare", "Compare the captioners of several finished runs.")
 add_command(app, "report", "report", "Report finished runs: a page, Markdown or LaTeX tables, or a model card section.")
-add_command(trains, "judges", "train", "Train the judges of a run; judge evaluate then scores them.")
-add_command(trains, "detector", "train_detector", "Train a small detector from scratch, or fine-tune given weights.")
+add_command(app, "train", "train", "Train the judges of a run; judge evaluate then scores them.")
 add_command(app, "predict", "predict", "Apply a trained judge to new captions: the probability of each class.")
 add_command(app, "attribute", "attribute", "Explain a trained judge's answers by words and by parts of images.")
 add_command(app, "export", "export", "Make a folder to share of a trained judge: weights, settings, a model card.")

@@ -11,18 +11,18 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 
-from judge.attribution.question import Question, WordAttribution, pose
+from judge.attribution.explained_answers import ExplainedAnswers, WordAttribution, explain_answers
 from judge.attribution.words import attribute_words, summary_of_words, word_methods, word_table
 from judge.commands.attribute_pictures import (
     MAPS,
-    MapSettings,
+    ExplainSettings,
     PictureMaps,
     PictureMethod,
     chosen_methods,
     explain_captioner,
     explain_judge,
     find_people,
-    make_explaining,
+    make_map_settings,
     picture_methods,
 )
 from judge.commands.console import say, show_progress
@@ -40,15 +40,15 @@ from judge.config.values import (
 )
 from judge.errors import JudgeError
 from judge.report.attribution import MapRow
-from judge.text.products import AND
+from judge.text.combined import AND
 from judge.training.saved import Saved
 from judge.types import Labels, Progress, Words
 from judge.utils.cells import table_csv
-from judge.utils.folders import OutputFolder
 from judge.utils.options import option
+from judge.utils.outputs import OutputFolder
 
 
-class AttributeConfig(OutputSettings, BaseSettings, MapSettings):
+class AttributeConfig(OutputSettings, BaseSettings, ExplainSettings):
     """Options of ``judge attribute``: those of ``judge predict``, and what is explained how."""
 
     command = "judge attribute"
@@ -125,24 +125,24 @@ class _Explained:
     """What one judge's answers come from."""
 
     weights: str
-    question: Question
+    answers: ExplainedAnswers
     words: Sequence[WordAttribution]
 
     @property
     def images(self) -> int:
-        return len({sample.image_id for sample in self.question.samples})
+        return len({sample.image_id for sample in self.answers.samples})
 
     def to_json(self) -> dict[str, Any]:
-        saved = self.question.saved
+        saved = self.answers.saved
         return {
             "judge": saved.judge,
             "weights": self.weights,
             "target": saved.target.kind,
             "classes": list(saved.target.classes),
             "learnt_from": {name: saved.data.get(name) for name in ("captioner", "side", "index", "seed", "fold")},
-            "captions": len(self.question.samples),
+            "captions": len(self.answers.samples),
             "images": self.images,
-            "words": {one.method: summary_of_words(self.question, one) for one in self.words},
+            "words": {one.method: summary_of_words(self.answers, one) for one in self.words},
         }
 
 
@@ -216,7 +216,7 @@ class _Run:
         config, own = self.config, self.config.of_judge(reference)
         asked = read_asked(own, self.progress)
         of_words, of_pictures = _methods(config, asked.saved)
-        question, notes = pose(
+        answers, notes = explain_answers(
             asked.saved,
             asked.parts,
             features=config.features,
@@ -224,19 +224,19 @@ class _Run:
             labels=self.labels,
             progress=self.progress,
         )
-        if left := sum(map(len, asked.parts)) - len(question.samples):
+        if left := sum(map(len, asked.parts)) - len(answers.samples):
             notes.append(f"{left} captions are of images without a label; they are left out")
-        words = [attribute_words(question, method, self.progress) for method in of_words]
-        self.found.append(_Explained(reference, question, words))
+        words = [attribute_words(answers, method, self.progress) for method in of_words]
+        self.found.append(_Explained(reference, answers, words))
         if of_pictures:
-            notes += self._pictures(reference, asked, question, of_pictures)
+            notes += self._pictures(reference, asked, answers, of_pictures)
         self.notes += [line for line in [*asked.notes(own), *notes] if line not in self.notes]
 
     def _pictures(
-        self, reference: str, asked: Asked, question: Question, methods: Sequence[PictureMethod]
+        self, reference: str, asked: Asked, answers: ExplainedAnswers, methods: Sequence[PictureMethod]
     ) -> list[str]:
         assert asked.pictures is not None
-        how = make_explaining(methods)
+        how = make_map_settings(methods)
         if self.maps is None:
             people = find_people(self.config, asked.saved.masking.get("detector"), asked.pictures.names, self.progress)
             self.maps = PictureMaps(people, self.config.show_people, self.config.maps)
@@ -244,8 +244,8 @@ class _Run:
             self.maps,
             asked.saved,
             reference,
-            question.samples,
-            question.explained.tolist(),
+            answers.samples,
+            answers.explained.tolist(),
             asked.pictures,
             how,
             folder=self.folder / MAPS,
@@ -254,7 +254,7 @@ class _Run:
 
     def write(self) -> None:
         """Write the tables, the summary and the settings."""
-        tables = [word_table(one.question, one.words) for one in self.found if one.words]
+        tables = [word_table(one.answers, one.words) for one in self.found if one.words]
         if tables:
             (self.folder / WORDS).write_text(
                 table_csv(pd.concat(tables, ignore_index=True)), encoding="utf-8", newline=""
@@ -272,9 +272,9 @@ class _Run:
         if not found:
             images = max((row.found.images + row.found.without for row in rows), default=0)
             return Attributed([str(self.config.model)], images, images, [], rows, self.notes)
-        largest = max(found, key=lambda one: len(one.question.samples))
-        names = [one.question.saved.judge for one in found]
-        captions = len(largest.question.samples)
+        largest = max(found, key=lambda one: len(one.answers.samples))
+        names = [one.answers.saved.judge for one in found]
+        captions = len(largest.answers.samples)
         return Attributed(names, captions, largest.images, _examples(found), rows, self.notes)
 
 
@@ -305,12 +305,12 @@ def _examples(found: Sequence[_Explained]) -> list[ShadedCaption]:
             sizes = [np.abs(amounts).max(initial=0.0) for amounts in attributed.contributions]
             seen = set[Words]()
             for n in np.argsort(sizes, kind="stable")[::-1].tolist():
-                sample = one.question.samples[n]
+                sample = one.answers.samples[n]
                 if len(seen) < SHOWN and sizes[n] and sample.words not in seen:
                     seen.add(sample.words)
-                    about = one.question.classes[n], float(one.question.probabilities[n])
+                    about = one.answers.classes[n], float(one.answers.probabilities[n])
                     amounts = attributed.contributions[n].tolist()
-                    name = one.question.saved.judge
+                    name = one.answers.saved.judge
                     made.append(ShadedCaption(name, attributed.method, sample.image_id, *about, sample.words, amounts))
     return made
 
@@ -321,9 +321,8 @@ def command(config: AttributeConfig) -> None:
     Captions and pictures are masked as in its training. With --model, where a captioner looked when it said a word of
     the attribute. Leaves attribution.json, words.csv, pictures.csv, attribute.yaml and maps/ in --out.
     """
-    from judge.report.attribution import map_table
+    from judge.report.attribution import map_table, print_shaded
     from judge.report.render import open_console, print_table
-    from judge.report.shading import print_shaded
 
     with show_progress() as progress:
         found = attribute(config, progress=progress)

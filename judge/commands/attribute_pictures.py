@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 import numpy as np
 import pandas as pd
 
-from judge.attribution.mass import attribution_score, share_outside
+from judge.attribution.people import attribution_score, share_outside
 from judge.commands.images import RunImages, known_pictures, open_detector
 from judge.commands.labels import choose_lexicon
 from judge.commands.predict import NewCaptionSettings
@@ -19,10 +19,10 @@ from judge.config import make_config
 from judge.config.inputs import LabelSettings, ShownSettings
 from judge.config.values import Attributes, Checkpoint, Lexicons, list_or_text, lower_names
 from judge.errors import JudgeError, require
-from judge.masking.folder import Hiding
-from judge.masking.hidden import HiddenPictures, find_hidden
 from judge.masking.images import encode
 from judge.masking.instances import PERSON, BoolMask
+from judge.masking.masked_images import MaskedImages, find_hidden
+from judge.masking.people import Hiding
 from judge.report.attribution import MapRow
 from judge.training.saved import Saved
 from judge.types import Progress, Sample
@@ -30,7 +30,7 @@ from judge.utils.cells import table_csv
 from judge.utils.options import option
 
 if TYPE_CHECKING:
-    from judge.attribution.pictures import Explaining, Explanation
+    from judge.attribution.maps import ImageExplanation, MapSettings
 
 PICTURES, MAPS = "pictures.csv", "maps"
 PictureMethod = Literal["grad-cam", "gradient-shap"]
@@ -39,10 +39,10 @@ COLUMNS = ["judge", "masking", "weights", "image_id", "caption", "answer", "valu
 _SAFE = re.compile(r"[^\w.-]+")
 
 
-Method = Literal["occlusion", "integrated-gradients", "exact", "grad-cam", "gradient-shap"]
+Method = Literal["occlusion", "exact", "grad-cam", "gradient-shap"]
 
 
-class MapSettings(NewCaptionSettings, LabelSettings):
+class ExplainSettings(NewCaptionSettings, LabelSettings):
     """What is explained, and how."""
 
     panel = "Output"
@@ -61,7 +61,7 @@ class MapSettings(NewCaptionSettings, LabelSettings):
     )  # fmt: skip
     methods: Annotated[tuple[Method, ...], list_or_text(lower_names)] = option(
         (),
-        "comma-separated: of words occlusion, integrated-gradients, exact (linear); of images grad-cam, gradient-shap",
+        "comma-separated: for words occlusion, exact (linear); for images grad-cam, gradient-shap",
         "all that the judge allows",
         essential=True,
     )
@@ -84,14 +84,14 @@ class PictureMaps:
         most: pictures that are drawn, of each judge.
     """
 
-    people: HiddenPictures
+    people: MaskedImages
     plain: bool = False
     most: int = 0
     lines: list[dict[str, Any]] = field(default_factory=list)
     rows: list[MapRow] = field(default_factory=list)
     drawn: dict[str, int] = field(default_factory=dict)
 
-    def add(self, name: str, masking: str, weights: str, found: Iterable[Explanation], folder: Path) -> None:
+    def add(self, name: str, masking: str, weights: str, found: Iterable[ImageExplanation], folder: Path) -> None:
         """Score a judge's maps, and draw some of them into ``folder``."""
         areas: dict[str, float] = {}
         by_method: dict[str, list[tuple[float | None, float]]] = {}
@@ -118,13 +118,13 @@ class PictureMaps:
         assert self.people.hiding is not None
         return self.people.hiding.region(self.people.hidden[self.people.names[image]], (size[0], size[1]))
 
-    def _draw(self, one: Explanation, where: BoolMask, folder: Path, name: str) -> None:
-        from judge.attribution.overlay import sheet
-        from judge.masking.images import read_picture
+    def _draw(self, one: ImageExplanation, where: BoolMask, folder: Path, name: str) -> None:
+        from judge.attribution.people import sheet
+        from judge.masking.images import read_image
 
         people = self.people
         file = people.names[one.image_id]
-        plain = read_picture(people.folder, file, max_pixels=people.max_pixels)
+        plain = read_image(people.folder, file, max_pixels=people.max_pixels)
         shown = plain.pixels if self.plain else people.read(one.image_id)
         share = share_outside(one.mass, where)
         told = "-" if share is None else f"{share:.2f}"
@@ -144,21 +144,21 @@ class PictureMaps:
         (folder / PICTURES).write_text(text, encoding="utf-8", newline="")
 
 
-def make_explaining(methods: Sequence[PictureMethod]) -> Explaining:
+def make_map_settings(methods: Sequence[PictureMethod]) -> MapSettings:
     """How maps are made by these methods.
 
     Raises:
         JudgeError: Captum is not installed.
     """
     require("vision", "captum")
-    from judge.attribution.pictures import Explaining
+    from judge.attribution.maps import MapSettings
 
-    return Explaining(tuple(methods))
+    return MapSettings(tuple(methods))
 
 
 def find_people(
-    config: MapSettings, detector: str | None, names: Mapping[str, str], progress: Progress | None
-) -> HiddenPictures:
+    config: ExplainSettings, detector: str | None, names: Mapping[str, str], progress: Progress | None
+) -> MaskedImages:
     """Where people are in pictures, pixel by pixel, whatever was hidden from judges.
 
     Args:
@@ -172,7 +172,7 @@ def find_people(
     """
     assert config.images is not None
     name = config.detector if "detector" in config.model_fields_set or not detector else detector
-    found = open_detector(name, config, (PERSON,), progress=progress)
+    found = open_detector(name, config, (PERSON,))
     hiding = Hiding((PERSON,))
     return find_hidden(
         config.images, names, detector=found, hiding=hiding, max_pixels=config.max_pixels, progress=progress
@@ -185,8 +185,8 @@ def explain_judge(  # noqa: PLR0913 - one judge, what it is asked, where maps go
     weights: str,
     samples: Sequence[Sample],
     explained: Sequence[int],
-    pictures: HiddenPictures,
-    how: Explaining,
+    pictures: MaskedImages,
+    how: MapSettings,
     *,
     folder: Path,
     progress: Progress | None,
@@ -194,9 +194,9 @@ def explain_judge(  # noqa: PLR0913 - one judge, what it is asked, where maps go
     """Add where a judge looked in the picture of each image's first caption; what a user must know, a line each.
 
     Raises:
-        JudgeError: as :func:`~judge.attribution.pictures.explain_guesses`.
+        JudgeError: as :func:`~judge.attribution.judge_views.explain_guesses`.
     """
-    from judge.attribution.pictures import explain_guesses
+    from judge.attribution.judge_views import explain_guesses
     from judge.masking.detectors.weights import choose_device
 
     first: dict[str, tuple[Sample, int]] = {}
@@ -217,14 +217,14 @@ def explain_judge(  # noqa: PLR0913 - one judge, what it is asked, where maps go
 
 
 def explain_captioner(
-    config: MapSettings, methods: Sequence[PictureMethod], folder: Path, progress: Progress | None
+    config: ExplainSettings, methods: Sequence[PictureMethod], folder: Path, progress: Progress | None
 ) -> tuple[PictureMaps, list[str]]:
     """Where a captioner looked in plain pictures when it said a word of the attribute.
 
     Raises:
-        JudgeError: no pictures; an attribute without words; as :func:`~judge.attribution.captioner.explain_captions`.
+        JudgeError: no images; an attribute without words; as ``explain_captions``.
     """
-    how = make_explaining(methods)
+    how = make_map_settings(methods)
     lexicon = choose_lexicon(config)
     if lexicon is None:
         what = f"attribute '{config.attribute_name}' has no words to look for"
@@ -232,16 +232,16 @@ def explain_captioner(
     if config.images is None:
         raise JudgeError("a captioner sees pictures, and there are none", where="--images", mend="give their folder")
     assert config.model is not None
-    from judge.attribution.captioner import explain_captions
+    from judge.attribution.captioner_words import explain_captions
     from judge.masking.detectors.weights import choose_device
 
     given = {name: getattr(config, name) for name in ("images", "instances", "person_categories", "class_names")}
     truth = RunImages(make_config(given, ShownSettings, where="--images")).truth
     names = known_pictures(config.images, truth)
     if truth is not None:
-        names = {image: name for image, name in names.items() if name in set(truth.pictures)}
+        names = {image: name for image, name in names.items() if name in set(truth.images)}
     people = find_people(config, None, names, progress)
-    plain = HiddenPictures(config.images, people.names, max_pixels=config.max_pixels)
+    plain = MaskedImages(config.images, people.names, max_pixels=config.max_pixels)
     maps = PictureMaps(people, config.show_people, config.maps)
     found = explain_captions(
         config.model, list(plain.names), plain, lexicon, how, device=choose_device(None), progress=progress
@@ -254,7 +254,7 @@ def explain_captioner(
     return maps, [f"{said} of {len(plain.names)} captions say a word of '{config.attribute_name}'; maps are of these"]
 
 
-def chosen_methods(config: MapSettings) -> list[PictureMethod]:
+def chosen_methods(config: ExplainSettings) -> list[PictureMethod]:
     """The methods on pictures that settings ask for; all where they ask for none at all."""
     named = [method for method in config.methods if method in PICTURE_METHODS]
     return named if config.methods else list(PICTURE_METHODS)

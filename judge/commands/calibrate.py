@@ -14,11 +14,9 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 
-from judge.calibration.drawn import PIXELS, draw_worlds, true_rise
-from judge.calibration.inject import check, check_name
-from judge.calibration.response import NOTHING, Calibration, Key, calibrate
-from judge.calibration.source import Source
-from judge.calibration.trials import WHOLE, Design, Trial, all_images, draw_trials
+from judge.calibration.doses import NOTHING, DoseSource, check_change, check_dose
+from judge.calibration.response import Calibration, Key, calibrate
+from judge.calibration.trials import PIXELS, WHOLE, Design, Trial, caption_trials, scene_trials, true_rise, whole_trials
 from judge.calibration.world import CLASSES
 from judge.commands.console import say, show_progress
 from judge.commands.demo import QUICK
@@ -39,15 +37,14 @@ from judge.masking.instances import PERSON
 from judge.measure.jobs import choose_judges
 from judge.metrics import find_metric, spell_out
 from judge.report.calibration import calibration_json, draw_calibration, title
+from judge.text.combined import load_tasks
 from judge.text.lexicon import Lexicons
-from judge.text.unions import load_tasks
 from judge.training.launch import in_main_process
 from judge.types import Progress
 from judge.utils.files import fingerprint_of
-from judge.utils.folders import ResumableFolder
-from judge.utils.kept import ToldInLog, telling
 from judge.utils.launch import is_main_process, launched
 from judge.utils.options import option
+from judge.utils.outputs import ResumableFolder
 
 
 class CalibrateConfig(OutputSettings, ResamplingSettings, NetworkSettings, JudgedSettings):
@@ -107,10 +104,6 @@ class CalibrateConfig(OutputSettings, ResamplingSettings, NetworkSettings, Judge
 
 
 SUMMARY = "calibration.json"
-_PARTS = "|".join([
-    r"calibrat(ion\.(json|png|svg)|e\.yaml)|trials\.parquet|members/trials\.jsonl",
-    r"members/(all|\d+|scenes-\d+)/([0-9a-f]{16,}\.safetensors|(scenes|features|detections)/.*)?",
-])  # fmt: skip
 Group = tuple[tuple[str, ...], str]
 """(metrics, judge): metrics that share their judges, by judge; all counted ones."""
 
@@ -129,19 +122,17 @@ def calibrate_metrics(config: CalibrateConfig, *, progress: Progress | None = No
         # A dose moves captions from one class to another: of one attribute, or there would be as many kinds of bias.
         what = f"doses are of one attribute, not of {config.attribute_name}"
         raise JudgeError(what, where="--attribute", mend="calibrate each attribute alone")
-    folder = ResumableFolder(
-        config.out, what="calibration", command=config.command, parts=_PARTS, overwrite=config.overwrite
-    )
+    folder = ResumableFolder(config.out, what="calibration", command=config.command, overwrite=config.overwrite)
     in_main_process(lambda: folder.check(config.inputs()))
     for change in config.changes:
-        check_name(change)
+        check_change(change)
     read, seen = _groups(config)
     # What is quickly refused first.
     on_scenes = _of_scenes(config, seen, folder.store) if seen else []
     work = [*(_of_captions(config, read, folder.store) if read else ()), *on_scenes]
     tell_unread(config)
     in_main_process(folder.begin)
-    with folder.working(), telling(ToldInLog(folder.log)):
+    with folder.working():
         rows = measure_trials(work, folder, workers=config.workers, progress=progress)
         found = calibrate(*_tables(rows, config))
         if is_main_process():
@@ -175,18 +166,18 @@ def _of_captions(config: CalibrateConfig, groups: Sequence[Group], store: Path) 
     """Trials on the captions that are given; draws in random order, so that the time left can be told."""
     corpus, words, source = _read(config)
     for change in config.changes:
-        check(source, change, max(config.doses))
+        check_dose(source, change, max(config.doses))
     settings = _settings(config)
     digest = _digest(settings, _words(words))
     images = config.sample or min(900, max(200, len(source.captions) // 3))
     design = Design(config.changes, config.doses, config.draws, config.nulls, images, config.seed)
     labels = source.labels
     trials: dict[int, list[Trial]] = {}
-    for trial in draw_trials(corpus, labels, source, design):
+    for trial in caption_trials(corpus, labels, source, design):
         trials.setdefault(trial.draw, []).append(trial)
     order = np.random.default_rng(design.seed).permutation(len(trials)).tolist()
     for reduced in sorted({judge != COUNTED for _, judge in groups}):
-        whole = list(all_images(corpus, labels, source, design, reduced=reduced))
+        whole = list(whole_trials(corpus, labels, source, design, reduced=reduced))
         for metrics, judge in groups:
             if reduced == (judge != COUNTED):
                 yield from (Work(trial, metrics, judge, settings, digest, store / "all") for trial in whole)
@@ -195,7 +186,7 @@ def _of_captions(config: CalibrateConfig, groups: Sequence[Group], store: Path) 
             yield from (Work(trial, metrics, judge, settings, digest, store / str(draw)) for trial in trials[draw])
 
 
-def _read(config: CalibrateConfig) -> tuple[Corpus, Lexicons, Source]:
+def _read(config: CalibrateConfig) -> tuple[Corpus, Lexicons, DoseSource]:
     """People's captions with labels and tasks, words, and what changes are made of.
 
     Labels and tasks that are not given are taken from all captions: those of one side alone would favour it.
@@ -206,7 +197,7 @@ def _read(config: CalibrateConfig) -> tuple[Corpus, Lexicons, Source]:
     builder = EvidenceBuilder(corpus, words, least=config.label_least)
     labels = builder.truth.labels
     assert words.tasks is not None
-    source = Source(corpus.human, labels, words.attribute, words.tasks)
+    source = DoseSource(corpus.human, labels, words.attribute, words.tasks)
     tasks = corpus.tasks
     if tasks is None and any(find_metric(name).reads_tasks for name in spell_out(config.metrics)):
         tasks, _ = builder.find_tasks(list(source.captions))
@@ -226,7 +217,7 @@ def _of_scenes(config: CalibrateConfig, groups: Sequence[Group], store: Path) ->
     _try(make_config({**settings, "captions": {"x": "in memory"}}, RunConfig), groups)
     design = Design(config.changes, config.doses, config.scene_draws, config.scene_nulls, config.scenes, config.seed)
     work = []
-    for trial in draw_worlds(design):
+    for trial in scene_trials(design):
         of_draw = store / f"scenes-{trial.draw}"
         for masks, key in detectors.items():
             own = settings if masks == "none" else settings | {"detector": masks}

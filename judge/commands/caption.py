@@ -13,20 +13,19 @@ from judge.commands.images import prepare_masking, refuse_unmasked
 from judge.config import OutputSettings
 from judge.config.inputs import BatchSettings, FolderSettings, ShownSettings
 from judge.config.values import MASK, Checkpoint, MaskMode, NoIsAWord, listed
-from judge.corpus.ids import canonical_id
+from judge.corpus.records import canonical_id
 from judge.errors import JudgeError, require
 from judge.masking.categories import read_names
 from judge.masking.detectors import Failures
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.hidden import HiddenPictures, find_hidden
-from judge.masking.images import holds, list_pictures
-from judge.masking.measured import tell_masks
+from judge.masking.images import has_image, list_images
+from judge.masking.masked_images import MaskedImages, find_hidden
+from judge.masking.measured import describe_masks
 from judge.training.launch import in_main_process
 from judge.types import Progress
-from judge.utils.files import resolved, sweep, writing
-from judge.utils.locks import is_left, short
+from judge.utils.files import resolved, writing
 from judge.utils.options import option
-from judge.utils.output_file import OutputFile
+from judge.utils.outputs import OutputFile
 
 
 class CaptionConfig(BatchSettings, OutputSettings, FolderSettings, ShownSettings):
@@ -96,7 +95,7 @@ def caption(config: CaptionConfig, *, progress: Progress | None = None) -> Capti
         if done.captions:
             in_main_process(lambda: _finish(config, out, done.captions, kept))
     empty = sum(not text for text in done.captions.values())
-    notes = [tell_masks(pictures.masks), *pictures.doubts] if pictures.masks else []
+    notes = [describe_masks(pictures.masks), *pictures.doubts] if pictures.masks else []
     return CaptionedFolder(len(done.captions), empty, failures + done.failures, notes)
 
 
@@ -126,7 +125,7 @@ def _remove_blank(notes: Path) -> None:
 
 
 def _notes(out: Path) -> Path:
-    return out.with_name(f".{short(out.name)}{_NOTES}")
+    return out.with_name(f".{out.name}{_NOTES}")
 
 
 def _check_out(config: CaptionConfig, out: OutputFile) -> None:
@@ -137,7 +136,7 @@ def _check_out(config: CaptionConfig, out: OutputFile) -> None:
         out.refuse()
     out.lock.check()
     check_notes(_notes(out.path))
-    if is_left(out.lock.path) or notes_files(_notes(out.path)):
+    if notes_files(_notes(out.path)):
         _tidy(out)
     out.check(config.inputs())
     settings = settings_beside(out.path)
@@ -155,7 +154,6 @@ def _tidy(out: OutputFile) -> None:
 
     with writing(out.where), out.lock.holding():
         notes, path = _notes(out.path), out.path
-        sweep(path.parent)
         if path.exists() and notes.exists() and notes.stat().st_mtime_ns <= path.stat().st_mtime_ns:
             for file in notes_files(notes):
                 file.unlink()
@@ -168,12 +166,12 @@ def _name_all(config: CaptionConfig) -> tuple[dict[str, str], Failures]:
     """
     sources, failures = [config.ids] if config.ids else listed(config.instances), list[tuple[str, JudgeError]]()
     if not sources:
-        found: list[tuple[str | None, str]] = [(name, name) for name in list_pictures(config.images)]
+        found: list[tuple[str | None, str]] = [(name, name) for name in list_images(config.images)]
     else:
         truth = GroundTruth.read(sources, labels=(), names=read_names(config.class_names), images=config.images)
-        found, failures = [(truth.image_id(name), name) for name in truth.pictures], [*truth.strays]
-        if not any(holds(config.images, name) for name in truth.pictures):
-            list_pictures(config.images)  # Where there is nothing at all, it says so in one line.
+        found, failures = [(truth.image_id(name), name) for name in truth.images], [*truth.strays]
+        if not any(has_image(config.images, name) for name in truth.images):
+            list_images(config.images)  # Where there is nothing at all, it says so in one line.
             what = f"none of the pictures that {truth.source} lists is there"
             raise JudgeError(what, where=f"--images {config.images}", mend="give the folder that they lie in")
     names: dict[str, str] = {}
@@ -189,13 +187,12 @@ def _name_all(config: CaptionConfig) -> tuple[dict[str, str], Failures]:
     return names, failures
 
 
-def _pictures(config: CaptionConfig, progress: Progress | None) -> tuple[HiddenPictures, Failures]:
+def _pictures(config: CaptionConfig, progress: Progress | None) -> tuple[MaskedImages, Failures]:
     """The pictures as the captioner gets them, masked or not, without those at fault; and those."""
     names, failures = _name_all(config)
     if config.mask == "none":
-        return HiddenPictures(config.images, names, max_pixels=config.max_pixels), failures
-    batch = 8 if config.caption_batch == "auto" else config.caption_batch
-    hiding, _, detector, truth = prepare_masking(config, config.mask, batch=batch, progress=progress)
+        return MaskedImages(config.images, names, max_pixels=config.max_pixels), failures
+    hiding, _, detector, truth = prepare_masking(config, config.mask)
     failures += detector.strays if isinstance(detector, GroundTruth) else ()
     pictures = find_hidden(
         config.images,

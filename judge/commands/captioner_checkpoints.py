@@ -14,9 +14,10 @@ from judge.commands.images import RunImages
 from judge.config import make_config, read_settings
 from judge.config.judges import RunSettings, ScoredSettings
 from judge.corpus import Corpus
-from judge.corpus.reading import ReadOptions, parse_captions
+from judge.corpus.captions import ReadOptions, parse_captions
+from judge.corpus.files import Document
 from judge.errors import JudgeError, require
-from judge.masking.hidden import HiddenPictures
+from judge.masking.masked_images import MaskedImages
 from judge.report.directory import RunDirectory
 from judge.types import Captions, Progress
 from judge.utils.files import write_whole
@@ -70,7 +71,7 @@ def stand_ins(corpus: Corpus, names: Sequence[str], pictures: Mapping[str, str])
     return replace(corpus, generated=(*corpus.generated, *(Captions(name, captions, source=name) for name in names)))
 
 
-def pictures_to_caption(pictures: RunImages, corpus: Corpus) -> HiddenPictures:
+def pictures_to_caption(pictures: RunImages, corpus: Corpus) -> MaskedImages:
     """The pictures, as they are, of all images that people have captioned and that have one.
 
     Raises:
@@ -89,7 +90,7 @@ def add_captions(
     config: ScoredSettings,
     corpus: Corpus,
     silent: Mapping[str, str],
-    pictures: HiddenPictures,
+    pictures: MaskedImages,
     *,
     directory: RunDirectory | None,
     progress: Progress | None = None,
@@ -126,7 +127,7 @@ def _caption(
     name: str,
     model: str,
     *,
-    pictures: HiddenPictures,
+    pictures: MaskedImages,
     directory: RunDirectory | None,
     progress: Progress | None,
 ) -> Captions:
@@ -146,7 +147,7 @@ def _caption(
         in_main_process(partial(_write, directory, done, _settings(config, model, how, final), name=name))
         source = str(final)
     options = ReadOptions() if config.refusals is None else ReadOptions(refusals=config.refusals)
-    return parse_captions(caption_records(done.captions), options, side="generated", name=name, source=source)
+    return parse_captions(Document(caption_records(done.captions), source), options, side="generated", name=name)
 
 
 def _write(directory: RunDirectory, done: Captioned, settings: CaptionConfig, *, name: str) -> None:

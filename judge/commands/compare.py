@@ -16,7 +16,7 @@ from judge.report.directory import difference_row
 from judge.report.several_runs import name_apart, put_together, read_runs
 from judge.statistics.comparisons import Difference, Pair, differences
 from judge.statistics.summary import Summary
-from judge.utils.output_file import OutputFile
+from judge.utils.outputs import OutputFile
 
 
 class Compared(NamedTuple):
@@ -80,7 +80,7 @@ def command(
     """
     with one_line_errors():
         from judge.errors import JudgeError
-        from judge.report.notes import difference_notes, pair_notes
+        from judge.report.notes import pair_notes
         from judge.report.render import open_console, print_table, print_text
         from judge.report.tables import difference_table
 
@@ -92,7 +92,7 @@ def command(
         console = open_console()
         print_table(difference_table(found), console)
         console.print()
-        for line in [*difference_notes(found), *(f"NOTE: {note}" for note in [*pair_notes(found), *others]), *of_runs]:
+        for line in [*(f"NOTE: {note}" for note in [*pair_notes(found), *others]), *of_runs]:
             print_text(line, console)
         if out:
             say("")

@@ -13,17 +13,16 @@ from typing import Annotated
 import typer
 
 from judge.commands.console import one_line_errors, say
+from judge.corpus.captions import ReadOptions, parse_captions
 from judge.corpus.columns import columns_of
-from judge.corpus.entries import records
 from judge.corpus.files import Document, read_document
-from judge.corpus.ids import canonical_id
 from judge.corpus.labels import LabelOptions, read_labels
-from judge.corpus.objects import read_tasks
-from judge.corpus.reading import ReadOptions, parse_captions
 from judge.corpus.recipes import FOLDER, DataFile, LabelNote, Recipe
+from judge.corpus.records import canonical_id, records
+from judge.corpus.tasks import read_tasks
 from judge.errors import JudgeError, nearest
 from judge.masking.archives import SUFFIXES
-from judge.masking.images import list_pictures
+from judge.masking.images import list_images
 from judge.report.recipes import DataCheck, FileCheck, ReadyUse, counts
 from judge.report.table import how_many
 from judge.text.lexicon import Lexicon, load_lexicon, shipped_lexicons
@@ -164,7 +163,7 @@ def _records(document: Document, fields: Sequence[str]) -> list[str]:
 
 def _captions(document: Document, file: DataFile, seen: _Seen) -> str:
     options = ReadOptions(columns=file.columns or None)
-    found = parse_captions(document.value, options, side=file.side, name=file.side, source=document.source)
+    found = parse_captions(document, options, side=file.side, name=file.side)
     seen.named.update(found.by_image)
     numbers = {"images": len(found.by_image), "captions": sum(map(len, found.by_image.values()))}
     left_out = {"empty": found.empty, "refusals": found.refused}
@@ -225,7 +224,7 @@ def _images(path: Path, seen: _Seen) -> list[str]:
         JudgeError: it holds no picture, or not all of them.
     """
     there = set()
-    pictures = list_pictures(path)
+    pictures = list_images(path)
     for name in pictures:
         try:
             there.add(canonical_id(name))

@@ -16,22 +16,17 @@ from typing import Annotated, Any
 
 import typer
 
-from judge.calibration.anonymous import NAMERS, write_anonymous_world
 from judge.calibration.grammar import WorldFiles, make_world, world_files, write_world
 from judge.calibration.truth import bayes_score
 from judge.calibration.world import CAPTIONERS, FAITHFUL
-from judge.commands.anonymous import AnonymousConfig, measure_anonymous
 from judge.commands.console import one_line_errors, say, show_progress
 from judge.commands.evaluate import RunConfig, run
 from judge.config import make_config
 from judge.errors import require
 from judge.measure import Result
 from judge.metrics import find_metric
-from judge.report.anonymous import Anonymous
 from judge.report.directory import RunDirectory
 from judge.types import Progress
-from judge.utils.folders import OutputFolder
-from judge.utils.listed import read_list
 
 PIXELS = 160
 # The heading of what is expected of these judges at this size.
@@ -80,7 +75,6 @@ def run_demo(
     Raises:
         JudgeError: ``out`` holds anything else, or cannot be written.
     """
-    OutputFolder(out / "world", what="world").tidy()
     again = (out / "world" / "truth.json").is_file() and (out / "world" / "world.yaml").is_file()
     RunDirectory(out / "results" if again else out, overwrite=again).check()
     require("images", "cv2", "PIL", "pycocotools")
@@ -97,30 +91,6 @@ def run_demo(
     if expected:
         known[EXPECTED] = expected
     return Demo(result, known, files.folder, out / "results")
-
-
-def run_anonymous_demo(
-    out: Path, *, seed: int = 0, images: int = 300, progress: Progress | None = None
-) -> tuple[Anonymous, dict[str, float]]:
-    """Draw people whose attribute no pixel tells into ``out/world``, and measure who names it into ``out/results``.
-
-    An earlier such demo in ``out`` is replaced.
-
-    Returns:
-        What ``judge anonymous`` found; and captioner -> the share of captions in which it does name a class.
-
-    Raises:
-        JudgeError: ``out`` holds anything else, or cannot be written.
-    """
-    require("images", "cv2", "PIL", "pycocotools")
-    OutputFolder(out / "world", what="anonymous world").tidy()
-    again = read_list(out / "world", "anonymous world") is not None
-    place, what = (out / "results", "anonymous benchmark") if again else (out, "anonymous demo")
-    OutputFolder(place, what=what, overwrite=again).check()
-    files = write_anonymous_world(out / "world", images=images, seed=seed, overwrite=again, progress=progress)
-    settings = {"captions": dict(files.captions), "images": files.images, "seed": seed, "out": out / "results"}
-    config = make_config(settings | {"overwrite": again}, AnonymousConfig, where="judge demo")
-    return measure_anonymous(config, progress=progress), {name: namer.names for name, namer in NAMERS.items()}
 
 
 def demo_settings(files: WorldFiles, out: Path) -> dict[str, Any]:
@@ -164,24 +134,16 @@ def read_expected(images: int) -> dict[str, str]:
 def command(
     out: Annotated[Path, typer.Option(help="folder for the world and the results")] = Path("runs/demo"),
     seed: Annotated[int, typer.Option(min=0, max=2**31, help="seed of the world")] = 0,
-    images: Annotated[
-        int | None, typer.Option(min=200, help="images in the world (default: 1200; with --anonymous 300)")
-    ] = None,
-    anonymous: Annotated[
-        bool, typer.Option("--anonymous", help="people whose gender no pixel tells, for judge anonymous")
-    ] = False,
+    images: Annotated[int, typer.Option(min=200, help="images in the world")] = 1200,
     verbose: Annotated[bool, typer.Option("--verbose", help="print all notes too")] = False,
 ) -> None:
     """The whole story on a small world whose true amplification is known. Needs no download."""
     with one_line_errors():
-        if anonymous:
-            _anonymous(out, seed=seed, images=images or 300)
-            return
         from judge.report.directory import REPORT
-        from judge.report.result import print_result
+        from judge.report.printing import print_result
 
         with show_progress() as progress:
-            found = run_demo(out, seed=seed, images=images or 1200, progress=progress)
+            found = run_demo(out, seed=seed, images=images, progress=progress)
         print_result(found.result, folder=found.results, verbose=verbose, extra=found.known)
         say("")
         say("optimal: scores of both sides, and their difference, for an optimal judge with unlimited data that")
@@ -191,13 +153,3 @@ def command(
             say("interval is to be compared with that.")
         say("")
         say(f"The world is in {found.world}; the results are in {found.results}; look at {found.results / REPORT}")
-
-
-def _anonymous(out: Path, *, seed: int, images: int) -> None:
-    """Of people from behind, in suits and costumes."""
-    from judge.commands.anonymous import show_anonymous
-
-    with show_progress() as progress:
-        found, known = run_anonymous_demo(out, seed=seed, images=images, progress=progress)
-    show_anonymous(found, out / "results", known)
-    say(f"The pictures and captions are in {out / 'world'}")

@@ -24,11 +24,10 @@ from judge.config.inputs import MASKING, ShownSettings
 from judge.config.judges import RunSettings, ScoredSettings, TrainingSettings
 from judge.config.values import HUMAN, Files, listed
 from judge.corpus import Corpus
+from judge.corpus.attributes import parts_of
+from judge.corpus.captions import ReadOptions
 from judge.corpus.human_scores import read_human_scores
-from judge.corpus.objects import read_tasks
-from judge.corpus.products import parts_of
-from judge.corpus.reading import ReadOptions
-from judge.corpus.shards import headers_once
+from judge.corpus.tasks import read_tasks
 from judge.errors import JudgeError, shortened, some
 from judge.evidence import Aligning, TextOptions
 from judge.evidence.counts import Vocabulary
@@ -39,14 +38,13 @@ from judge.measure.jobs import lay_out
 from judge.metrics import find_metric, spell_out
 from judge.report.directory import RunDirectory
 from judge.text.alignment import UNKNOWN
+from judge.text.combined import AND
 from judge.text.lexicon import Lexicon, Lexicons
-from judge.text.products import AND
 from judge.training.launch import in_main_process
 from judge.training.setup import TrainingSetup
 from judge.training.telling import Hear
 from judge.types import Doubt, Progress
 from judge.utils.files import TRACKING, check_writable, writing
-from judge.utils.kept import ToldInLog, telling
 from judge.utils.launch import is_main_process, launch_precision
 from judge.utils.options import option
 
@@ -166,8 +164,7 @@ def run(
     pictures = RunImages(config, config.judge, config.seed, progress)
     if directory:
         setup = replace(setup, store=config.checkpoints or directory.store)
-    damaged = ToldInLog(directory.log if directory else None)
-    with directory.working() if directory else nullcontext(), telling(damaged) if directory else nullcontext():
+    with directory.working() if directory else nullcontext():
         if silent:
             corpus = _captioned(config, corpus, plan, lexicons, pictures, silent=silent, directory=directory)
         heard = told(config, directory.partial if directory else None, directory.log if directory else None)
@@ -176,7 +173,6 @@ def run(
             def begin() -> None:
                 if directory and not silent:  # Where captions have been written, the folder has been begun.
                     directory.begin()
-                damaged.flush()
                 start_trackers()
 
             result = measure(
@@ -204,7 +200,7 @@ def told(
     Args:
         config: the settings.
         folder: for what trackers write; None for ``runs``.
-        log: takes an event and its facts, as of :meth:`~judge.utils.folders.ResumableFolder.log`; None for no log.
+        log: takes an event and its facts, as of :meth:`~judge.utils.outputs.ResumableFolder.log`; None for no log.
 
     Raises:
         JudgeError: a tracker that cannot start.
@@ -321,11 +317,6 @@ def open_checkpoints(folder: Path) -> set[str]:
 
 def read_corpus(config: RunSettings) -> Corpus:
     """Read the files that ``config`` names."""
-    with headers_once():
-        return _read_corpus(config)
-
-
-def _read_corpus(config: RunSettings) -> Corpus:
     options = ReadOptions(split=config.split, columns=config.columns, several=config.several, where=config.where)
     if config.refusals is not None:
         options = replace(options, refusals=config.refusals)
@@ -358,13 +349,9 @@ def make_plan(config: RunSettings) -> Plan:
 
 
 def with_precision(config: S) -> S:
-    """The settings with the precision that "auto" or the launch stands for: it decides numbers, and is written down."""
-    found: str = config.precision or launch_precision()
-    if found == "auto":
-        from judge.training.precision import find_precision
-
-        found = in_main_process(find_precision)
-    return config.model_copy(update={"precision": found}) if config.precision or found != "no" else config
+    """The settings with the launch's precision, which decides numbers and is saved with the run."""
+    found = config.precision or launch_precision()
+    return config.model_copy(update={"precision": found}) if found != "no" else config
 
 
 def make_setup(config: RunSettings) -> TrainingSetup:
@@ -403,7 +390,7 @@ def command(config: RunConfig) -> None:
     data, for intervals and tests) and examples.parquet.
     """
     from judge.report.directory import REPORT
-    from judge.report.result import print_result
+    from judge.report.printing import print_result
     from judge.utils.launch import is_main_process
 
     with show_progress() as progress:

@@ -12,12 +12,11 @@ from judge.config import OutputSettings
 from judge.config.judges import SavedJudgeSettings
 from judge.errors import JudgeError, require
 from judge.judges import HUGGING_FACE
-from judge.report.judge_card import card_of
+from judge.report.cards import judge_card
 from judge.training.saved import Saved
-from judge.utils.folders import OutputFolder
 from judge.utils.hub import first_line, quiet
-from judge.utils.listed import LIST
 from judge.utils.options import option
+from judge.utils.outputs import MANIFEST, OutputFolder
 
 
 class ExportConfig(OutputSettings, SavedJudgeSettings):
@@ -69,7 +68,7 @@ def export(config: ExportConfig) -> Exported:
         else:
             (out.partial / WEIGHTS).write_bytes(saved.path.read_bytes())
         (out.partial / SETTINGS).write_text(_as_json(saved, merged=config.merge), encoding="utf-8")
-        (out.partial / "README.md").write_text(card_of(saved, merged=config.merge), encoding="utf-8")
+        (out.partial / "README.md").write_text(judge_card(saved, merged=config.merge), encoding="utf-8")
         out.publish()
     return Exported(saved.judge, _push(config) if config.push_to_hub else None)
 
@@ -107,7 +106,7 @@ def _push(config: ExportConfig) -> str:
                 repo_id=repository.repo_id,
                 folder_path=config.out,
                 commit_message="A trained judge",
-                ignore_patterns=[LIST],
+                ignore_patterns=[MANIFEST],
             )
     except Exception as error:  # The hub's client, requests and the file system each have their own.
         what = f"cannot be uploaded ({first_line(error)})"

@@ -24,20 +24,18 @@ from judge.config.inputs import (
     ShownSettings,
 )
 from judge.config.values import listed
-from judge.corpus.ids import canonical_id
+from judge.corpus.records import canonical_id
 from judge.errors import JudgeError, require
 from judge.judges import find_judge
 from judge.masking.cache import Cached
 from judge.masking.categories import check_categories, names_people, people_among, read_names, stays_visible
 from judge.masking.detectors import Detector, make_detector
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.folder import Hiding
-from judge.masking.hidden import HiddenPictures, find_hidden
-from judge.masking.images import holds, list_pictures
+from judge.masking.images import has_image, list_images
 from judge.masking.instances import PERSON
+from judge.masking.masked_images import MaskedImages, find_hidden, hides_people, make_thumbnails
 from judge.masking.measured import hide_nobody
-from judge.masking.people import Mode
-from judge.masking.thumbnails import hides_people, make_thumbnails
+from judge.masking.people import Hiding, Mode
 from judge.types import Labels, Progress
 
 # LIC's BA asks that a word occurs with every class at least 100 times; small sets must do with a hundredth.
@@ -76,7 +74,7 @@ def correlated_category(truth: GroundTruth, labels: Labels, *, at_least: int | N
         JudgeError: no labelled picture holds such a category.
     """
     where = f"{truth.source} with {labels.source}"
-    pairs = [(name, label_of(name, truth, labels)) for name in truth.pictures]
+    pairs = [(name, label_of(name, truth, labels)) for name in truth.images]
     known = [(name, label) for name, label in pairs if label is not None]
     if not known:
         raise JudgeError("no picture has a label", where=where, mend="use labels of these pictures")
@@ -143,7 +141,7 @@ def read_truth(config: ImageSettings, labels: Collection[str] | None = None) -> 
     names, people = read_names(config.class_names), config.person_categories
     truth = GroundTruth.read(listed(config.instances), labels=labels, people=people, names=names, images=config.images)
     if config.finders == ("gt",):  # Of several detectors each may have categories of its own.
-        check_categories(people, truth.own_names, truth.source)
+        check_categories(people, truth.renamed, truth.source)
     return truth
 
 
@@ -164,8 +162,6 @@ def open_detector(
     *,
     truth: GroundTruth | None = None,
     device: str | None = None,
-    batch: int = 8,
-    progress: Progress | None = None,
 ) -> Detector:
     """The detector called ``name``: ``truth`` for "gt", where it has been read already; a network with its cache.
 
@@ -175,7 +171,7 @@ def open_detector(
     require("images", "cv2", "PIL", "pycocotools")
     if name == "gt":
         return (truth or read_truth(config, labels)).only(labels)
-    detector, names, doubts = load_detector(name, config, labels, device=device, batch=batch, progress=progress)
+    detector, names, doubts = load_detector(name, config, labels, device=device)
     return Cached(detector, config.cache, names, doubts)
 
 
@@ -185,8 +181,6 @@ def load_detector(
     labels: tuple[str, ...],
     *,
     device: str | None = None,
-    batch: int = 8,
-    progress: Progress | None = None,
 ) -> tuple[Detector, dict[str, str], list[str]]:
     """The network called ``name``; category -> its name here, "person" for people; what a user must know of these.
 
@@ -198,9 +192,7 @@ def load_detector(
         weights=config.weights.get(name) or config.weights.get(""),
         trust=config.trust_weights,
         device=device,
-        batch=batch,
         mask_threshold=config.mask_threshold if isinstance(config, MaskSettings) else 0.5,
-        say=(lambda line: progress(line, 0, 0)) if progress else None,
     )
     source = f"detector '{name}'"
     own = {category: category for category in detector.categories}
@@ -232,22 +224,19 @@ def refuse_unmasked(config: HidingSettings, masks: Mapping[str, Any] | None, dou
 
 
 def prepare_masking(
-    config: FolderSettings, mode: Mode, *, batch: int, progress: Progress | None
+    config: FolderSettings, mode: Mode
 ) -> tuple[Hiding, Correlated | None, Detector, GroundTruth | None]:
     """What a command on a folder hides, how BA chose the object, the detector, and ground truth beside a network.
 
     Args:
         config: of the command.
         mode: how much is hidden.
-        batch: pictures that the detector gets at a time.
-        progress: called with what the detector has to say.
 
     Raises:
         JudgeError: as ``choose_hiding`` and ``open_detector``.
     """
     hiding, correlated, truth = choose_hiding(config, mode, seed=config.seed)
-    how: dict[str, Any] = {"truth": truth, "device": config.device, "batch": batch, "progress": progress}
-    detector = open_detector(config.detector, config, hiding.labels, **how)
+    detector = open_detector(config.detector, config, hiding.labels, truth=truth, device=config.device)
     return hiding, correlated, detector, truth_beside(config, detector, hiding.labels)
 
 
@@ -260,15 +249,15 @@ def picture_names(folder: Path, truth: GroundTruth | None) -> tuple[list[str], i
         JudgeError: no folder, no picture in it, none in the file.
     """
     if truth is None:
-        return list_pictures(folder), 0
-    if not truth.pictures:
+        return list_images(folder), 0
+    if not truth.images:
         raise JudgeError("lists no picture", where=truth.source, mend="give the file of these pictures")
-    listed, others = set(truth.pictures), list[str]()
-    if not any(holds(folder, name) for name in truth.pictures):
-        list_pictures(folder)  # Where there is nothing at all, it says so in one line.
+    listed, others = set(truth.images), list[str]()
+    if not any(has_image(folder, name) for name in truth.images):
+        list_images(folder)  # Where there is nothing at all, it says so in one line.
     with suppress(JudgeError):  # The file says where its pictures lie: others are a matter of courtesy.
-        others = [name for name in list_pictures(folder) if name not in listed]
-    return list(truth.pictures), len(others)
+        others = [name for name in list_images(folder) if name not in listed]
+    return list(truth.images), len(others)
 
 
 @dataclass(eq=False)
@@ -283,11 +272,11 @@ class RunImages:
     judges: Sequence[str] = ()
     seed: int = 0
     progress: Progress | None = None
-    _shown: HiddenPictures | None = None
+    _shown: MaskedImages | None = None
 
     def __post_init__(self) -> None:
         if self.config.images and not self.config.images.exists():
-            list_pictures(self.config.images)  # Which says so in one line; shards may be named by a pattern.
+            list_images(self.config.images)  # Which says so in one line; shards may be named by a pattern.
 
     @cached_property
     def truth(self) -> GroundTruth | None:
@@ -296,13 +285,13 @@ class RunImages:
         return read_truth(self.config) if self.config.instances else None
 
     @cached_property
-    def plain(self) -> HiddenPictures:
+    def plain(self) -> MaskedImages:
         """All pictures that have an image id; nothing is hidden."""
         assert self.config.images is not None
         known = known_pictures(self.config.images, self.truth)
-        return HiddenPictures(self.config.images, known, max_pixels=self.config.max_pixels)
+        return MaskedImages(self.config.images, known, max_pixels=self.config.max_pixels)
 
-    def hidden(self, image_ids: Sequence[str]) -> HiddenPictures:
+    def hidden(self, image_ids: Sequence[str]) -> MaskedImages:
         """The pictures of ``image_ids`` as judges see them, and where things are, if a judge asks for regions.
 
         Regions come from the detector; where nothing is hidden it does not run, and the instances file has them.
@@ -349,7 +338,7 @@ class RunImages:
         for name in ("truth", "_hiding"):
             self.__dict__.pop(name, None)
 
-    def _hidden(self, image_ids: Sequence[str]) -> HiddenPictures:
+    def _hidden(self, image_ids: Sequence[str]) -> MaskedImages:
         names = name_pictures(self.plain.names, image_ids, self.plain.folder)
         regions = any(find_judge(name).regions for name in self.judges)
         hiding, detector = self._hiding
@@ -376,7 +365,7 @@ class RunImages:
         if config.mask == "none":
             return None, None
         hiding, _, truth = choose_hiding(config, config.mask, seed=self.seed, truth=self.truth)
-        return hiding, open_detector(config.detector, config, hiding.labels, truth=truth, progress=self.progress)
+        return hiding, open_detector(config.detector, config, hiding.labels, truth=truth)
 
 
 def known_pictures(folder: Path, truth: GroundTruth | None) -> dict[str, str]:
@@ -386,9 +375,9 @@ def known_pictures(folder: Path, truth: GroundTruth | None) -> dict[str, str]:
         JudgeError: no folder, no picture in it.
     """
     known: dict[str, str] = {}
-    listed = [(truth.image_id(name), name) for name in truth.pictures] if truth else []
+    listed = [(truth.image_id(name), name) for name in truth.images] if truth else []
     # What stands first counts; a name that can be no image's is passed over.
-    for key, name in [*listed, *((name, name) for name in list_pictures(folder))]:
+    for key, name in [*listed, *((name, name) for name in list_images(folder))]:
         with suppress(ValueError):
             known.setdefault(canonical_id(key), name)
     return known

@@ -9,16 +9,15 @@ from typing import TypeVar
 from judge.config.inputs import HumanSettings, LabelSettings, WordSettings
 from judge.config.judges import JudgedSettings
 from judge.corpus import Corpus
+from judge.corpus.attributes import multiply_labels, parts_of
+from judge.corpus.captions import ReadOptions
 from judge.corpus.columns import columns_for, detect
 from judge.corpus.labels import LabelOptions, choose_own, label_columns, read_labels
-from judge.corpus.products import multiply_labels, parts_of
-from judge.corpus.reading import ReadOptions
 from judge.errors import JudgeError, nearest
 from judge.evidence import EvidenceBuilder, TextOptions
 from judge.metrics import find_metric, spell_out
+from judge.text.combined import load_tasks, multiply_lexicons
 from judge.text.lexicon import Lexicon, Lexicons, load_lexicon, shipped_lexicons
-from judge.text.products import multiply_lexicons
-from judge.text.unions import load_tasks
 from judge.types import Labels
 
 T = TypeVar("T")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Literal
 
 from judge.commands.console import say, show_progress, tell_failures
@@ -17,18 +16,16 @@ from judge.config.values import Mode, listed
 from judge.errors import JudgeError
 from judge.masking.detectors import Detector
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.finished import Finished
-from judge.masking.folder import Hiding, Masked, MaskFolder
-from judge.masking.hidden import doubts_of
+from judge.masking.folder import Finished, Masked, MaskFolder
 from judge.masking.images import SHEET_NAME, TABLE_NAME, encode
 from judge.masking.instances import PERSON
-from judge.masking.measured import Look, measure_masks
+from judge.masking.masked_images import doubts_of
+from judge.masking.measured import MaskStatistics, measure_masks
+from judge.masking.people import Hiding
 from judge.types import Progress
 from judge.utils.files import LOG, remove_empty, resolved
-from judge.utils.folders import ResumableFolder
-from judge.utils.kept import ToldInLog, telling
-from judge.utils.listed import LIST, within
 from judge.utils.options import option
+from judge.utils.outputs import MANIFEST, ResumableFolder, names_in
 
 
 class MaskConfig(OutputSettings, FolderSettings):
@@ -40,17 +37,13 @@ class MaskConfig(OutputSettings, FolderSettings):
     mode: Mode = option(
         "segment", "how much of each instance is hidden: the upper part, the mask, or the box", essential=True
     )
-    batch_size: int = option(8, "images per batch", ge=1)
     format: Literal["png", "webp"] = option("png", "file format of masked images; both are lossless")
     workers: int | None = option(None, "images masked in parallel", "one per core", ge=1, le=1024)
     out: Path = option(..., "folder for the masked images", "runs/masked", essential=True)
 
 
 SETTINGS = "mask.yaml"
-_STORE = ".finished"  # Hidden: no picture's folder is called so.
-_PARTS = (
-    "|".join(map(re.escape, (TABLE_NAME, SHEET_NAME, SETTINGS))) + r"|\.finished/(batches\.jsonl|[0-9a-f]{32}\.npz)"
-)
+_STORE, _FINISHED = ".finished", "images.jsonl"  # Hidden: no folder of images is called so.
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,22 +82,19 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolde
         config.out,
         what="folder of masked pictures",
         command=config.command,
-        parts=_PARTS,
         overwrite=config.overwrite,
         store=_STORE,
     )
     if out.path.is_relative_to(resolved(config.images)):
         raise JudgeError("lies in the folder of pictures", where=out.where, mend="name another folder")
     out.check(config.inputs())
-    hiding, correlated, detector, beside = prepare_masking(
-        config, config.mode, batch=config.batch_size, progress=progress
-    )
+    hiding, correlated, detector, beside = prepare_masking(config, config.mode)
     truth = detector if isinstance(detector, GroundTruth) else None
     names, left_out = picture_names(config.images, truth)
     out.begin()
-    with out.working(), out.writing(), telling(ToldInLog(out.log)):
-        finished = Finished(out.store, out.partial, _key(config, hiding, detector))
-        reserved = {TABLE_NAME, SHEET_NAME, SETTINGS, LOG, LIST, _STORE}
+    with out.working(), out.writing():
+        finished = Finished(out.store / _FINISHED, out.partial, _key(config, hiding, detector))
+        reserved = {TABLE_NAME, SHEET_NAME, SETTINGS, LOG, MANIFEST, _STORE}
         job = MaskFolder(
             config.images,
             out.partial,
@@ -114,17 +104,16 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolde
             config.max_pixels,
             reserved,
             finished,
-            out.announce,
             beside,
         )
         masked = job.run(names, workers=config.workers, progress=progress)
         masked.failures += truth.strays if truth else ()
-        looks = [row.look for row in masked.rows]
-        masks = measure_masks(looks, hides_people=PERSON in hiding.labels)
-        doubts = doubts_of(detector, looks)
+        statistics = [row.statistics for row in masked.rows]
+        masks = measure_masks(statistics, hides_people=PERSON in hiding.labels)
+        doubts = doubts_of(detector, statistics)
         refuse_unmasked(config, masks, doubts)
         if masked.rows:
-            _remove_others(out, {row.masked for row in masked.rows})
+            _remove_others(out.partial, {row.masked for row in masked.rows} | reserved)
             _write(masked, config, out.partial)
             out.log("finished")
             out.publish()
@@ -141,22 +130,24 @@ def _key(config: MaskConfig, hiding: Hiding, detector: Detector) -> str:
     below = [file for path in listed(config.instances) for file in (path, *sorted(path.rglob("*")))]
     truth = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in below]
     named = config.person_categories, config.class_names and config.class_names.read_bytes()
-    return repr((packages, Look.__slots__, hiding, detector.key, truth, named, config.format, config.max_pixels))
+    return repr(
+        (packages, MaskStatistics.__slots__, hiding, detector.key, truth, named, config.format, config.max_pixels)
+    )
 
 
-def _remove_others(out: ResumableFolder, wanted: Collection[str]) -> None:
-    """Remove pictures that a killed run of other settings, or on other pictures, has left."""
-    others = out.announced() - {*wanted}
-    for name in set(within(out.partial)) & others:
-        (out.partial / name).unlink()
-    folders = {parent for name in others for parent in PurePosixPath(name).parents} - {PurePosixPath()}
-    remove_empty(out.partial / folder for folder in sorted(folders, reverse=True))
+def _remove_others(folder: Path, wanted: Collection[str]) -> None:
+    """Remove images that a killed run of other settings, or on other images, has left."""
+    others = [name for name in names_in(folder) if name not in wanted and not name.startswith(_STORE)]
+    for name in others:
+        if not name.endswith("/"):
+            (folder / name).unlink()
+    remove_empty(folder / name for name in reversed(others) if name.endswith("/"))
 
 
 def _write(masked: Masked, config: MaskConfig, folder: Path) -> None:
     import pandas as pd
 
-    columns = [(row.image, row.masked, row.look.instances, row.look.share) for row in masked.rows]
+    columns = [(row.image, row.masked, row.statistics.instances, row.statistics.share) for row in masked.rows]
     rows = pd.DataFrame(columns, columns=["image", "masked", "instances", "share_hidden"])
     rows = rows.assign(detector=config.detector, mode=config.mode)
     rows.to_parquet(folder / TABLE_NAME, index=False)
@@ -171,7 +162,7 @@ def command(config: MaskConfig) -> None:
     images could not be masked; five are named for each fault.
     """
     from judge.masking.images import SHEET_NAME
-    from judge.masking.measured import tell_masks
+    from judge.masking.measured import describe_masks
 
     with show_progress() as progress:
         found = mask(config, progress=progress)
@@ -183,12 +174,12 @@ def command(config: MaskConfig) -> None:
             f"Hidden object: {correlated.category} ({correlated.share:.0%} of {correlated.images} pictures with it are "
             f"{correlated.class_})"
         )
-    with_any = sum(row.look.share > 0 for row in rows)
+    with_any = sum(row.statistics.share > 0 for row in rows)
     say(
         f"{len(rows)} pictures masked; {with_any} ({with_any / len(rows):.1%}) hold {' or '.join(found.hidden)}; "
-        f"{sum(row.look.instances for row in rows)} instances, {found.masks['pixels']:.1%} of the pixels hidden"
+        f"{sum(row.statistics.instances for row in rows)} instances, {found.masks['pixels']:.1%} of the pixels hidden"
     )
-    measured = [tell_masks(found.masks)] if found.masks["recall"] is not None else []
+    measured = [describe_masks(found.masks)] if found.masks["recall"] is not None else []
     for line in (*measured, *found.doubts):
         say(f"NOTE: {line}")
     if found.left_out:

@@ -15,17 +15,17 @@ from judge.config.inputs import MASKING, DetectorSettings, ReadingSettings, Show
 from judge.config.judges import FeatureSettings, SavedJudgeSettings
 from judge.config.values import IMAGES
 from judge.corpus import refuse_unread
-from judge.corpus.reading import ReadOptions, read_captions
+from judge.corpus.captions import ReadOptions, read_captions
 from judge.errors import JudgeError
 from judge.masking import DetectorName
-from judge.masking.hidden import HiddenPictures
+from judge.masking.masked_images import MaskedImages
 from judge.metrics.scores import guessed
 from judge.training.asking import ask
 from judge.training.saved import Saved, sample_captions
 from judge.types import Captions, Predictions, Progress, Sample
 from judge.utils.cells import rows_csv
 from judge.utils.options import option
-from judge.utils.output_file import OutputFile
+from judge.utils.outputs import OutputFile
 
 
 class NewCaptionSettings(FeatureSettings, ReadingSettings, DetectorSettings):
@@ -65,7 +65,7 @@ class Asked:
     saved: Saved
     captions: Captions
     parts: Sequence[Sequence[Sample]]
-    pictures: HiddenPictures | None
+    pictures: MaskedImages | None
 
     def notes(self, config: PredictConfig) -> list[str]:
         """What a user must know, a line each."""
@@ -100,7 +100,7 @@ def read_asked(config: PredictConfig, progress: Progress | None = None) -> Asked
 
 def _pictures(
     config: PredictConfig, saved: Saved, images: Sequence[str], progress: Progress | None
-) -> HiddenPictures | None:
+) -> MaskedImages | None:
     """The pictures, hidden as in training; None for a judge that sees none."""
     if not saved.sees:
         return None

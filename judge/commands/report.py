@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -16,17 +17,16 @@ from judge.commands.evaluate import RunConfig
 from judge.commands.images import RunImages
 from judge.config import make_config, parse_settings
 from judge.errors import JudgeError
-from judge.masking.thumbnails import make_thumbnails
-from judge.report.attributed import Attributed, read_attributed
-from judge.report.captioner_card import captioner_card
+from judge.masking.masked_images import make_thumbnails
+from judge.report.attribution import SavedAttribution, read_attribution
+from judge.report.cards import captioner_card
 from judge.report.directory import REPORT
 from judge.report.page import Contents, make_page
+from judge.report.printing import latex_report, markdown_report
 from judge.report.saved_run import SavedRun
 from judge.report.several_runs import join_runs, read_runs
-from judge.report.text_report import latex_report, markdown_report
-from judge.utils.files import remove_empty, resolved, writing
-from judge.utils.locks import Lock, is_left, scratch
-from judge.utils.output_file import OutputFile
+from judge.utils.files import TEMPORARY, remove_empty, resolved, writing
+from judge.utils.outputs import Lock, OutputFile
 
 AGAIN = "make the report again on the machine that has them, or leave --show-people out"
 Format = Literal["html", "md", "latex", "card"]
@@ -122,10 +122,7 @@ def _new_folder(figures: Path | None) -> Iterator[Path | None]:
         yield None
         return
     where = f"--figures {figures}"
-    lock = Lock.beside(figures.absolute(), where)
-    # Of a command that was killed before it had written its page, the figures may be there.
-    if figures.exists() and not is_left(lock.path):
-        raise _there_already(figures)
+    lock = Lock(figures.absolute(), where)
     with ExitStack() as stack:
         with writing(where):
             new = [folder for folder in figures.absolute().parents if not folder.exists()]
@@ -133,7 +130,8 @@ def _new_folder(figures: Path | None) -> Iterator[Path | None]:
             stack.callback(remove_empty, new)
             lock.acquire()
             stack.callback(lock.release)
-            made = stack.enter_context(scratch(figures.parent)) / "figures"
+            folder = tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=figures.parent, ignore_cleanup_errors=True)
+            made = Path(stack.enter_context(folder)) / "figures"
             made.mkdir()
         yield made
 
@@ -192,10 +190,10 @@ def _page(saved: SavedRun, shown: Shown, figures: Path | None) -> str:
         return make_page(contents, figures)
 
 
-def _attributed(shown: Shown) -> Attributed | None:
+def _attributed(shown: Shown) -> SavedAttribution | None:
     if shown.attributions is None:
         return None
-    found = read_attributed(shown.attributions)
+    found = read_attribution(shown.attributions)
     return found if shown.images else replace(found, maps=())
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from judge.config.judges import SavedJudgeSettings
 from judge.errors import JudgeError, require
 from judge.training.saved import Saved, read_saved
-from judge.utils.files import from_home, named_alike
+from judge.utils.files import from_home
 from judge.utils.hub import first_line, quiet
+from judge.utils.reading import named_alike
 
 WEIGHTS = "judge.safetensors"
 # Of a folder on the hub nothing else is fetched.

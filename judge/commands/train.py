@@ -31,7 +31,7 @@ from judge.config.inputs import ShownSettings
 from judge.config.judges import RunSettings
 from judge.config.values import HUMAN, Files
 from judge.errors import FAULTS, JudgeError
-from judge.masking.measured import tell_masks
+from judge.masking.measured import describe_masks
 from judge.measure import Job, train
 from judge.measure.description import describe_labels
 from judge.report.notes import class_notes
@@ -40,10 +40,10 @@ from judge.training.store import weights_beside
 from judge.types import Progress
 from judge.utils.files import LOG, append, with_way_on, write_whole, writing
 from judge.utils.hub import first_line
-from judge.utils.kept import DamagedError, ToldInLog, opened, telling
 from judge.utils.launch import is_main_process
-from judge.utils.locks import Lock
 from judge.utils.options import option
+from judge.utils.outputs import Lock
+from judge.utils.reading import read_bytes
 
 JUDGES = Path("checkpoints/judges")
 
@@ -66,7 +66,7 @@ class TrainConfig(RunSettings, ShownSettings):
 INDEX = "judges.json"
 _OWN = {"captioner", "judge", "side", "answers"}
 _MOVE = "move it elsewhere; the judges beside it are whole"
-_PATIENCE = 1000  # Others add to the file for a moment only.
+_PATIENCE = 20  # Seconds: others add to the file for a moment only.
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> Tr
     plan, setup = make_plan(config), make_setup(config)
     try:
         log = partial(append, config.checkpoints / LOG)
-        with telling(ToldInLog(log)), told(config, config.checkpoints, log) as (hear, start):
+        with told(config, config.checkpoints, log) as (hear, start):
             start()
             setup = replace(setup, hear=hear)
             work = train(corpus, plan, lexicons=lexicons, setup=setup, open_pictures=looking, progress=progress)
@@ -130,7 +130,7 @@ def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> Tr
     if is_main_process():
         _write_index(config.checkpoints, work.jobs)
     kept = {job.member.key for job in work.jobs} & before
-    masks = [tell_masks(pictures.masks["masks"]), *pictures.notes] if pictures.masks else []
+    masks = [describe_masks(pictures.masks["masks"]), *pictures.notes] if pictures.masks else []
     notes = [*class_notes(describe_labels(work.truth.labels)), *corpus.notes, *unread(config), *masks]
     return Training(work.jobs, len(kept), time.monotonic() - started, notes)
 
@@ -139,7 +139,7 @@ def _write_index(folder: Path, judges: Sequence[Job]) -> None:
     """Add to what earlier runs left in ``judges.json``; rows by captioner, judge, side, index, seed and fold."""
     path = folder / INDEX
     rows = [_entry(folder, job) for job in judges]
-    with writing(path, _MOVE), Lock.beside(path, f"--checkpoints {folder}").holding(tries=_PATIENCE):
+    with writing(path, _MOVE), Lock(path, f"--checkpoints {folder}").holding(_PATIENCE):
         rows += [row for row in _read_index(path) if row not in rows]
         write_whole(path, (json.dumps(rows, indent=1) + "\n").encode())
 
@@ -151,11 +151,10 @@ def _read_index(path: Path) -> list[dict[str, Any]]:
         JudgeError: it cannot be read, is somebody else's, or damaged.
     """
     try:
-        with opened(path) as file:
-            rows = json.loads(file.read())
+        rows = json.loads(read_bytes(path))
     except FileNotFoundError:
         return []
-    except (DamagedError, *FAULTS) as error:
+    except (OSError, *FAULTS) as error:
         raise JudgeError(f"cannot be added to ({first_line(error)})", where=str(path), mend=_MOVE) from error
     if not (isinstance(rows, list) and all(isinstance(row, dict) and row.keys() >= _OWN for row in rows)):
         raise JudgeError("cannot be added to (it is no list of judges)", where=str(path), mend=_MOVE)

@@ -13,18 +13,16 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from judge.calibration.drawn import write_scenes
-from judge.calibration.response import NOTHING
-from judge.calibration.trials import WHOLE, Trial
+from judge.calibration.doses import NOTHING
+from judge.calibration.trials import WHOLE, Trial, write_scenes
 from judge.commands.evaluate import RunConfig, run
 from judge.config import make_config
 from judge.report.notes import left_out_of
 from judge.statistics.summary import Summary
 from judge.types import Progress
-from judge.utils.files import write_whole
-from judge.utils.folders import ResumableFolder
-from judge.utils.kept import is_noted, read_lines, seal, telling, who_is_told
+from judge.utils.files import read_json_lines, write_whole
 from judge.utils.launch import is_main_process, launched
+from judge.utils.outputs import ResumableFolder
 from judge.utils.parallel import threads, unordered
 
 TRIALS = "trials.jsonl"
@@ -36,7 +34,7 @@ _SLOWER = 50.0
 _FORMAT = 2
 Row = dict[str, Any]
 Kind = tuple[object, ...]
-Measured = tuple[str, list[Row], list[tuple[str, str]]]
+Measured = tuple[str, list[Row]]
 
 
 @dataclass(frozen=True)
@@ -110,16 +108,12 @@ def measure_trials(
 ) -> list[Row]:
     """A row for each trial and metric, in the order of ``work``; what a killed command has measured is taken over."""
     path, clock = folder.store / TRIALS, _Clock(work)
-    known = {line["key"]: line["rows"] for line in read_lines(path)}
+    known = {line["key"]: line["rows"] for line in read_json_lines(path)}
     if is_main_process():
         with folder.writing():  # A kill may have cut the last line.
             write_whole(path, b"".join(_line(key, of) for key, of in known.items()))
     missing = {one.key: one for one in work if one.key not in known}
     waiting = Counter(one.store for one in missing.values())
-    if is_main_process():
-        for store in waiting:  # Before any trial reads them.
-            if (store / _SCENES).exists() and not is_noted(store / _SCENES, store.name):
-                shutil.rmtree(store / _SCENES, ignore_errors=True)
 
     def tell() -> None:
         if progress:
@@ -129,10 +123,8 @@ def measure_trials(
         if one.key in known:
             clock.add(one, known[one.key][0]["seconds"])
     tell()
-    for key, rows, damaged in _measured(_mixed(list(missing.values())), workers):
+    for key, rows in _measured(_mixed(list(missing.values())), workers):
         known[key] = rows
-        for told in damaged:
-            who_is_told()(*told)
         store = missing[key].store
         waiting[store] -= 1
         clock.add(missing[key], rows[0]["seconds"])
@@ -146,7 +138,7 @@ def measure_trials(
 
 
 def _line(key: str, rows: list[Row]) -> bytes:
-    return seal({"key": key, "rows": rows}) + b"\n"
+    return json.dumps({"key": key, "rows": rows}).encode() + b"\n"
 
 
 def _mixed(work: Sequence[Work]) -> list[Work]:
@@ -159,18 +151,11 @@ def _mixed(work: Sequence[Work]) -> list[Work]:
 def _measured(work: Sequence[Work], workers: int | None) -> Iterator[Measured]:
     """On the cores of this machine; under a launch all processes share the judges of one trial after the other."""
     if launched():
-        yield from map(_measure, work)
+        yield from map(measure_trial, work)
         return
     from joblib import delayed
 
-    yield from unordered((delayed(_measure)(one) for one in work), workers or -1)
-
-
-def _measure(work: Work) -> Measured:
-    """As :func:`measure_trial`, in whichever process, with the files that were damaged, and how."""
-    damaged: list[tuple[str, str]] = []
-    with telling(lambda *told: damaged.append(told)):
-        return *measure_trial(work), damaged
+    yield from unordered((delayed(measure_trial)(one) for one in work), workers or -1)
 
 
 def measure_trial(work: Work) -> tuple[str, list[Row]]:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from judge.errors import JudgeError, nearest
 from judge.utils.files import check_names
 from judge.utils.options import option
-from judge.utils.yaml_files import parse_yaml, read_text
+from judge.utils.reading import parse_yaml, read_small_text
 
 PANELS = ("Calibration", "Input", "Metrics", "Judges", "Images", "Captions", "Training", "Statistics", "Output")
 """Groups of options in ``--help``, from top to bottom."""
@@ -122,7 +122,7 @@ def read_settings(path: Path) -> dict[str, Any]:
     Raises:
         JudgeError: unreadable, not YAML, not a mapping.
     """
-    return parse_settings(read_text(path), where=str(path))
+    return parse_settings(read_small_text(path), where=str(path))
 
 
 # Endings of files that are no settings: `--captions a.json b.json` takes the second for settings.

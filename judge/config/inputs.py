@@ -57,7 +57,7 @@ class WordSettings(Settings):
     @property
     def attribute_name(self) -> str:
         """The attribute's name; for several, that of their product."""
-        from judge.text.products import AND
+        from judge.text.combined import AND
 
         return AND.join(self.attributes)
 

@@ -141,8 +141,8 @@ class TrainingSettings(Settings):
     )  # fmt: skip
     decay: bool | None = option(None, "let the learning rate fall to 0 by the last step; usual for fine-tuning", "off")
     clip: float | None = option(None, "longest gradient of a step, as a norm; usual for fine-tuning: 1", "none", gt=0)
-    precision: Annotated[Literal["no", "bf16", "fp16", "auto"] | None, NoIsAWord] = option(
-        None, "mixed precision; auto: bf16 where it is faster here, else no", "Accelerate's setting"
+    precision: Annotated[Literal["no", "bf16", "fp16"] | None, NoIsAWord] = option(
+        None, "mixed precision", "Accelerate's setting"
     )
     sharing: Literal["members", "data"] | None = option(
         None, "several processes: each trains whole judges (members), or all train one (data)", "the judge's own"

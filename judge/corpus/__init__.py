@@ -9,11 +9,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
+from judge.corpus.captions import DEFAULT_OPTIONS, ReadOptions, read_captions
 from judge.corpus.labels import LabelTable, read_labels
-from judge.corpus.objects import read_tasks
-from judge.corpus.reading import DEFAULT_OPTIONS, ReadOptions, read_captions
-from judge.corpus.tasks import Tasks
-from judge.corpus.visual_genome import has_own_ids
+from judge.corpus.tasks import Tasks, read_tasks
 from judge.errors import JudgeError, nearest
 from judge.text.lexicon import load_lexicon, shipped_lexicons
 from judge.types import Captions, Doubt, Labels
@@ -21,17 +19,22 @@ from judge.utils.files import split_name
 
 PathLike = str | Path
 
+# If more of a captioner's captions than this share equal human ones, a note says so; 1 in 10,000 of COCO's do.
+_COPIED = 0.1
+# If fewer images than this share of the smallest file are in all files, a note says so.
+_COMMON = 0.5
+
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """Everything a run reads.
+    """All captions, labels and tasks that a run reads.
 
     Attributes:
         human: the human captions.
-        generated: one entry per captioner, names distinct.
-        labels: image -> class; None to derive them from the human captions.
-        tasks: image -> what else it shows; None to derive it from the human captions.
-        notes: what readers of a result should know of the files, a line each.
+        generated: the captions of each captioner; names are distinct.
+        labels: the class of each image; None to derive it from the human captions.
+        tasks: what else each image shows; None to derive it from the human captions.
+        notes: what readers of a result should know about the files, one line each.
     """
 
     human: Captions
@@ -54,21 +57,22 @@ class Corpus:
         """Read files of any known format (data/README.md lists them; they are recognised by content).
 
         Args:
-            human: captions by people: a file, shards, or the folder of a data set, as every other input; or several,
+            human: human captions: a file, shards, or the folder of a data set, as every other input; or several,
                 which are united.
-            captions: captions by captioners; named by file stem, by ``"NAME=FILE"``, or by a mapping's keys.
-            labels: the class of each image: a file, ``{image: class}``, records, a pandas series or frame, or what
-                :func:`judge.corpus.labels.read_labels` made of an unusual table. Without them ``evaluate`` derives
-                them from the human captions.
-            attribute: of the labels; its classes are those of the lexicon of that name, where one is shipped.
-                "gender" if it is not given.
-            objects: what else images show, or :func:`judge.corpus.objects.read_tasks` of an unusual table.
+            captions: captions of captioners, which are named by the file's stem, by ``"NAME=FILE"``, or by a mapping's
+                keys.
+            labels: the class of each image: a file, ``{image: class}``, records, a pandas series or frame, or the
+                result of :func:`judge.corpus.labels.read_labels`. Without them ``evaluate`` derives the classes from
+                the human captions.
+            attribute: of the labels, such as "skin"; "gender" by default. It names their column. If a lexicon of that
+                name is shipped, its classes are the labels' classes.
+            objects: what else images show: a file, or the result of :func:`judge.corpus.tasks.read_tasks`.
             options: how caption files are read.
 
         Raises:
-            JudgeError: a file that cannot be read, with record and field; an attribute that is not that of the labels.
+            JudgeError: a file that cannot be read, with record and field; an attribute other than that of the labels.
         """
-        labels = _labels_of(labels, attribute)
+        labels = _read_labels(labels, attribute)
         if isinstance(objects, str | Path):
             objects = read_tasks(objects)
         named = name_captioners([captions] if isinstance(captions, str | Path) else captions)
@@ -77,20 +81,19 @@ class Corpus:
         files = [human] if isinstance(human, str | Path) else list(human)
         people = unite([read_captions(path, options, side="human") for path in files])
         refuse_unread(options.columns or {}, [people, *generated])
-        for captions_of, path in zip(generated, named.values(), strict=True):
-            if Path(path) in map(Path, files) and captions_of.by_image == people.by_image:
-                what = f"captions of '{captions_of.name}' are people's own: both sides are read alike from this file"
+        for one, path in zip(generated, named.values(), strict=True):
+            if Path(path) in map(Path, files) and one.by_image == people.by_image:
+                what = f"captions of '{one.name}' are the human ones: both sides read the same column of this file"
                 mend = "give a file of the captioner's captions, in which a column 'prediction' holds them"
                 raise JudgeError(what, where=str(path), mend=mend)
-        notes: list[str] = [Doubt(_OWN_IDS)] if has_own_ids(people) else []
-        notes += [Doubt(note) for one in (people, *generated) for note in one.notes]
-        notes += [note for one in generated for note in _noticed(people, one, several=options.several)]
+        notes: list[str] = [Doubt(note) for one in (people, *generated) for note in one.notes]
+        notes += [note for one in generated for note in _doubts(people, one, several=options.several)]
         notes += [note for one in generated for note in _little_in_common(people, one, labels)]
         return cls(people, tuple(generated), labels, objects, tuple(notes))
 
 
-def _labels_of(given: PathLike | Labels | LabelTable | None, attribute: str | None) -> Labels | None:
-    """The labels of ``Corpus.read``."""
+def _read_labels(given: PathLike | Labels | LabelTable | None, attribute: str | None) -> Labels | None:
+    """The labels of :meth:`Corpus.read`."""
     if given is None or isinstance(given, Labels):
         if attribute is not None and (given is None or given.attribute != attribute):
             what = f"labels are of '{given.attribute}'" if given else "there are no labels"
@@ -98,64 +101,59 @@ def _labels_of(given: PathLike | Labels | LabelTable | None, attribute: str | No
             raise JudgeError(f"{what}, and the attribute is '{attribute}'", where="Corpus.read", mend=mend)
         return given
     name = attribute or "gender"
-    return read_labels(given, attribute=name, lexicon=load_lexicon(name) if name in shipped_lexicons() else None)
+    try:
+        return read_labels(given, attribute=name, lexicon=load_lexicon(name) if name in shipped_lexicons() else None)
+    except JudgeError as error:
+        if "--" not in error.mend:
+            raise
+        mend = f"name the attribute: Corpus.read(attribute=...), '{name}' here; or give it what read_labels(...) reads"
+        raise JudgeError(error.what, where=error.where, mend=mend) from error
 
 
-_OWN_IDS = (
-    "people's captions have Visual Genome's own image ids, which are other images' in COCO: captions under COCO's ids "
-    "were compared with those of other images. Join these by --column image_id=coco_id"
-)
-# The share of a captioner's captions that are people's own from which that is told; of COCO's captioners 1 in 10,000.
-_COPIED = 0.1
-
-
-def _noticed(people: Captions, captioner: Captions, *, several: bool) -> Iterator[str]:
-    """What may be wrong with a captioner's captions, though they can be read."""
+def _doubts(people: Captions, captioner: Captions, *, several: bool) -> Iterator[str]:
+    """What may be wrong with a captioner's captions, although they can be read."""
     name, captions = captioner.name, captioner.by_image
     both = captions.keys() & people.by_image.keys()
     many = [len(of) for of in captions.values() if len(of) > 1]
     equal = sum({*captions[image]} <= {*people.by_image[image]} for image in both)
     if equal > _COPIED * len(both):
-        told = f"captions of {name} equal the human ones for {equal:,} of {len(both):,} images"
-        yield Doubt(f"{told}: see that {captioner.source or 'they'} holds what the captioner wrote")
+        note = f"captions of {name} equal the human ones for {equal:,} of {len(both):,} images"
+        yield Doubt(f"{note}: see that {captioner.source or 'they'} holds what the captioner wrote")
     elif many and not several:
-        told = f"{name} has several captions (up to {max(many)}) of {len(many):,} of {len(captions):,} images"
+        note = f"{name} has several captions (up to {max(many)}) of {len(many):,} of {len(captions):,} images"
         if len(many) > len(captions) / 2 and people.total == len(people.by_image) > 0:
             right = f"--human {captioner.source} --captions {people.source}"
-            told += f", and people one of each: the sides look swapped. Give {right}, or --several if they are not"
-            yield Doubt(told)
+            note += f", and people one of each: the sides look swapped. Give {right}, or --several if they are not"
+            yield Doubt(note)
         else:
-            yield f"{told}, as people have: all count. Give --several if the captioner wrote them all"
-
-
-# The share of the images of the smallest file below which it is told how few are in all files; of files that belong
-# together the smallest lies in the others.
-_COMMON = 0.5
+            yield f"{note}, as people have: all count. Give --several if the captioner wrote them all"
 
 
 def _little_in_common(people: Captions, captioner: Captions, labels: Labels | None) -> Iterator[str]:
     images = [people.by_image, captioner.by_image, *([labels.by_image] if labels else [])]
     common = len(set.intersection(*map(set, images)))
     if 0 < common < _COMMON * min(map(len, images)):
-        told = f"{captioner.name}: {overlap(people, captioner, labels)}, fewer than half of the smallest"
-        yield Doubt(f"{told}: see that image ids mean the same in all files")
+        note = f"{captioner.name}: {overlap(people, captioner, labels)}, fewer than half of the smallest"
+        yield Doubt(f"{note}: see that image ids mean the same in all files")
 
 
 def overlap(human: Captions, generated: Captions, labels: Labels | None) -> str:
-    """How many images each side and the labels have, and how many are in all of them."""
+    """How many images each side and the labels have, and how many are in all of them, in words."""
     common = human.by_image.keys() & generated.by_image.keys()
-    told = f"people's captions are of {len(human.by_image):,} images, {generated.name}'s of {len(generated.by_image):,}"
+    counts = (
+        f"people's captions are of {len(human.by_image):,} images, {generated.name}'s of {len(generated.by_image):,}"
+    )
     if labels is None:
-        return f"{told}; {len(common):,} are in both"
+        return f"{counts}; {len(common):,} are in both"
     common &= labels.by_image.keys()
-    return f"{told}, labels of {len(labels.by_image):,}; {len(common):,} are in all three"
+    return f"{counts}, labels of {len(labels.by_image):,}; {len(common):,} are in all three"
 
 
 def unite(parts: Sequence[Captions]) -> Captions:
-    """The captions of one side out of several files.
+    """The captions of one side from several files.
 
     Raises:
-        JudgeError: an image has other captions in one file than in another.
+        JudgeError: two files have different captions of an image.
     """
     if len(parts) == 1:
         return parts[0]
@@ -179,7 +177,7 @@ def unite(parts: Sequence[Captions]) -> Captions:
 
 
 def check_owners(columns: Mapping[str, str], captions: Iterable[str]) -> None:
-    """Refuse a column of captions that there are not ("humn.caption").
+    """Refuse a column for captions that do not exist ("humn.caption").
 
     Raises:
         JudgeError: there is such a column.
@@ -192,7 +190,7 @@ def check_owners(columns: Mapping[str, str], captions: Iterable[str]) -> None:
 
 
 def refuse_unread(columns: Mapping[str, str], captions: Sequence[Captions]) -> None:
-    """A column that one file has, another may lack; what none was read by is misspelt.
+    """Refuse a column by which no file was read; one that some files lack is fine.
 
     Raises:
         JudgeError: there is such a column.
@@ -207,7 +205,7 @@ def refuse_unread(columns: Mapping[str, str], captions: Sequence[Captions]) -> N
 
 
 def name_captioners(captions: Iterable[PathLike] | Mapping[str, PathLike]) -> dict[str, Path]:
-    """Captioner -> file: a mapping as it is; of paths the stem, unless they say ``NAME=FILE``.
+    """Captioner -> file. A path is named by its stem, a range of shards by its folder, unless it says ``NAME=FILE``.
 
     Raises:
         JudgeError: two captioners of one name.
@@ -216,21 +214,17 @@ def name_captioners(captions: Iterable[PathLike] | Mapping[str, PathLike]) -> di
         return {str(name): Path(path) for name, path in captions.items()}
     named: dict[str, Path] = {}
     for entry in map(str, captions):
-        name, path = split_name(entry)
-        name = name or _stem(Path(path))
+        name, file = split_name(entry)
+        path = Path(file)
+        name = name or (path.parent.name if "{" in path.name else "") or path.stem
         if name in named:
-            raise JudgeError(f"two captioners are called '{name}'", where=path, mend=f"name them: OTHER={path}")
-        named[name] = Path(path)
+            raise JudgeError(f"two captioners are called '{name}'", where=file, mend=f"name them: OTHER={file}")
+        named[name] = path
     return named
 
 
-def _stem(path: Path) -> str:
-    """A file's or folder's name; a range of shards, ``mine/{00000..00009}.tar``, is called as its folder."""
-    return path.parent.name or path.stem if "{" in path.name else path.stem
-
-
 def common_images(human: Captions, generated: Captions, labels: Mapping[str, str]) -> tuple[list[str], dict[str, int]]:
-    """Images with captions on both sides and a label, sorted; and how many were dropped, by reason."""
+    """Images with captions on both sides and a label, sorted; and reason -> number of images left out."""
     both = human.by_image.keys() & generated.by_image.keys()
     silent = human.silent | generated.silent
     dropped = {

@@ -1,18 +1,131 @@
-"""Settings of one attribute, or of several: which attribute each text is of. Faults are told by the settings."""
+"""Several attributes at once: settings of each, and labels by product class ("female & darker")."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+from judge.errors import JudgeError
+from judge.text.combined import AND, join_classes
+from judge.types import Labels
 from judge.utils.files import split_name
 
 
-def attribute_names(parts: Sequence[str]) -> tuple[str, ...]:
-    """The attributes named; ``gender,skin`` is two.
+@dataclass(frozen=True, slots=True)
+class ProductLabels(Labels):
+    """The class that each image has in several attributes.
+
+    Attributes:
+        parts: the labels of each attribute.
+        kept: class -> its images, the fewest of any captioner; see :meth:`without_small`.
+        left_out: the same for classes with fewer than ``least`` images, which are neither in ``classes`` nor in
+            ``by_image``.
+        least: the fewest images that a class may have.
+    """
+
+    parts: tuple[Labels, ...] = ()
+    kept: Mapping[str, int] = field(default_factory=dict)
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    least: int = 0
+
+    @property
+    def coverage(self) -> str:
+        """How many images have a label of each attribute, and of all of them, in words."""
+        known = ", ".join(f"{part.attribute} of {len(part.by_image):,}" for part in self.parts)
+        return f"{known} and all of {len(_shared(self.parts)):,} images"
+
+    @property
+    def small(self) -> frozenset[str]:
+        """Images of classes that are left out."""
+        return _shared(self.parts) - self.by_image.keys()
+
+    def without_small(self, counts: Mapping[str, int], least: int) -> ProductLabels:
+        """The same without classes of fewer than ``least`` images.
+
+        Args:
+            counts: class -> images.
+            least: the fewest images that a class may have.
+
+        Raises:
+            JudgeError: fewer than two classes are left.
+        """
+        kept = {name: counts[name] for name in self.classes if counts[name] >= least}
+        small = {**self.left_out, **{name: counts[name] for name in self.classes if name not in kept}}
+        if len(kept) < 2:
+            cells = ", ".join(f"{name} {number}" for name, number in sorted({**kept, **small}.items()))
+            what = f"fewer than two classes of {self.attribute} have {least} images ({cells}); known: {self.coverage}"
+            raise JudgeError(what, where=self.source, mend="add labelled images, or join classes that are small")
+        by_image = {image: name for image, name in self.by_image.items() if name in kept}
+        return replace(self, classes=tuple(kept), by_image=by_image, kept=kept, left_out=small, least=least)
+
+    def describe(self) -> dict[str, Any]:
+        """The entry ``run.labels`` of ``metrics.json``."""
+        parts = {
+            part.attribute: {
+                "source": part.source,
+                "derived": part.derived,
+                "agreement": part.agreement,
+                "images": len(part.by_image),
+                "rule": part.rule,
+                **({"votes": dict(part.votes)} if part.votes else {}),
+            }
+            for part in self.parts
+        }
+        counts = {"images": len(_shared(self.parts)), "classes": dict(self.kept), "left_out": dict(self.left_out)}
+        return {"attributes": parts, **counts, "least": self.least}
+
+
+def multiply_labels(parts: Sequence[Labels]) -> ProductLabels:
+    """Labels of the product of several attributes: an image has a class if it has one of each attribute.
+
+    Args:
+        parts: of each attribute, two or more.
 
     Raises:
-        ValueError: none, or one twice.
+        JudgeError: fewer than two, or one attribute twice; a name with " & " in it; no image has a label of each.
+    """
+    names = [part.attribute for part in parts]
+    if len(set(names)) < max(2, len(names)):
+        raise JudgeError(f"labels of {', '.join(names) or 'nothing'}", mend="give labels of two attributes or more")
+    for name in [*names, *(name for part in parts for name in part.classes)]:
+        if AND in name:
+            raise JudgeError(f"'{name}' holds '{AND}', which joins attributes and their classes", mend="rename it")
+    ignored = {f"{part.attribute} {value or 'empty'}": n for part in parts for value, n in part.ignored.items()}
+    found = ProductLabels(
+        attribute=AND.join(names),
+        classes=tuple(sorted(join_classes([part.classes for part in parts]))),
+        by_image={image: AND.join(part.by_image[image] for part in parts) for image in sorted(_shared(parts))},
+        source="; ".join(dict.fromkeys(part.source for part in parts)),
+        derived=any(part.derived for part in parts),
+        ignored=ignored,
+        parts=tuple(parts),
+    )
+    if not found.by_image:
+        what = f"no image has a class of each attribute; known: {found.coverage}"
+        raise JudgeError(what, where=found.source, mend="check that image ids mean the same in all files")
+    return found
+
+
+def parts_of(labels: Labels | None) -> tuple[Labels, ...]:
+    """The labels of each attribute; () for none."""
+    if isinstance(labels, ProductLabels):
+        return labels.parts
+    return (labels,) if labels else ()
+
+
+def _shared(parts: Sequence[Labels]) -> frozenset[str]:
+    """Images with a label in all of ``parts``."""
+    first, *others = parts
+    return frozenset(first.by_image).intersection(*(part.by_image for part in others))
+
+
+def attribute_names(parts: Sequence[str]) -> tuple[str, ...]:
+    """The attributes that a setting names; ``gender,skin`` is two.
+
+    Raises:
+        ValueError: no attribute; an attribute twice.
     """
     names = tuple(name.strip() for part in parts for name in part.split(",") if name.strip())
     if len(set(names)) != max(1, len(names)):
@@ -21,15 +134,15 @@ def attribute_names(parts: Sequence[str]) -> tuple[str, ...]:
 
 
 def by_attribute(value: object, names: Sequence[str], *, shared: bool) -> object:
-    """Of several attributes a mapping, out of texts ``NAME=TEXT``; of one the text alone. Others stay as they are.
+    """A setting of each attribute, from texts ``NAME=TEXT``: a mapping; for a single attribute its text alone.
 
     Args:
-        value: a text, a list of texts or a mapping.
+        value: a text, a list of texts or a mapping; anything else is returned as it is.
         names: of the attributes.
-        shared: whether one text without a name may stand for all of them.
+        shared: whether one text without a name may serve all of them.
 
     Raises:
-        ValueError: a text of no attribute; two of one.
+        ValueError: a text without attribute; two of one attribute.
     """
     if isinstance(value, str | Path | list | tuple):
         entries, named = [value] if isinstance(value, str | Path) else value, dict[str, str]()
@@ -53,7 +166,7 @@ def by_attribute(value: object, names: Sequence[str], *, shared: bool) -> object
 
 
 def dropped_by_attribute(value: object, names: Sequence[str]) -> object:
-    """Values that mean "no class"; of several attributes a mapping, out of texts ``NAME=VALUE``.
+    """Values that mean "no class"; for several attributes a mapping, from texts ``NAME=VALUE``.
 
     Raises:
         ValueError: a text, or a key, that is of no attribute.
@@ -67,7 +180,7 @@ def dropped_by_attribute(value: object, names: Sequence[str]) -> object:
 
 
 def spellings_by_attribute(value: Mapping[str, object], names: Sequence[str]) -> dict[str, object]:
-    """Of each attribute class -> spellings; texts ``CLASS=TEXT`` become such a mapping.
+    """Attribute -> class -> spellings; texts ``CLASS=TEXT`` become such a mapping.
 
     Raises:
         ValueError: a key that is no attribute; a text that is not ``CLASS=TEXT``.

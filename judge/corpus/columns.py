@@ -1,18 +1,16 @@
-"""Which column of a table holds the image ids and which the captions: found by name, or chosen by the user."""
+"""Which column of a table holds image ids, captions or labels: found by its name, or chosen by the user."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 
-from judge.corpus.entries import place_of
-from judge.corpus.paintings import PAINTING, PAINTING_COLUMNS
-from judge.corpus.tables import Row
+from judge.corpus.records import PAINTING, PAINTING_COLUMNS, Row, place_of
 from judge.errors import JudgeError, nearest
 from judge.types import Side
 
-# Earlier names win over later ones; two of one line in the same table are ambiguous. WebDataset calls a sample by its
-# "__key__", img2dataset by "key", DataComp by "uid", LAION by "SAMPLE_ID" or nothing but the address of the picture.
+# Names of earlier lines win; two names of one line in the same table are ambiguous. WebDataset calls a sample by its
+# "__key__", img2dataset by "key", DataComp by "uid", LAION by "SAMPLE_ID" or only by the address of the image.
 _IDS = (
     ("image_id", "img_id", "imageid", "cocoid", "coco_id"),
     (PAINTING,),
@@ -25,7 +23,7 @@ _IDS = (
     ("url", "image_url", "img_url", "coco_url"),
     ("index", "doc_id"),
 )
-# Where a table holds both sides, the side decides; the last line names neither.
+# In a table of both sides, the side decides; the last line serves either.
 _GENERATED = (
     ("pred", "prediction", "predicted", "generated", "generated_caption", "filtered_resps"),
     ("response", "output", "model_output", "hypothesis", "candidate"),
@@ -42,19 +40,19 @@ CAPTIONS: Mapping[Side, tuple[tuple[str, ...], ...]] = {
 }
 #: Columns whose cells may be lists of captions, or texts that spell a list.
 LISTS = frozenset({*_HUMAN[0], *_HUMAN[1], "filtered_resps"})
-#: Numbers of rows, not names of images: 5 here is not picture 5 of COCO.
+#: Columns that number rows and name no images: 5 here is not COCO's image 5.
 ROW_NUMBERS = frozenset(_IDS[-1])
 
-_LOOK_AT = 1000
-_PICTURES = ("/9j/", "iVBOR", "R0lGOD", "UklGR", "data:")
+_LOOK_AT = 1000  # Rows whose cells and columns are looked at.
+_BASE64 = ("/9j/", "iVBOR", "R0lGOD", "UklGR", "data:")
 
 
 def columns_for(columns: Mapping[str, str], side: Side, name: str) -> dict[str, str]:
-    """Role ("image_id", "caption") -> column, of one file of captions.
+    """Role ("image_id", "caption") -> column of one file of captions.
 
     Args:
-        columns: what the user chose: roles of all files; of people's captions alone, "human.caption"; of all
-            captioners, "captions.caption"; and of one by its name, "mine.caption". The last that fits counts.
+        columns: the user's choice: roles for all files; for human captions alone "human.caption"; for all captioners
+            "captions.caption"; for one captioner its name, "mine.caption". The most specific one counts.
         side: of the file.
         name: of the captioner.
     """
@@ -66,14 +64,14 @@ def columns_for(columns: Mapping[str, str], side: Side, name: str) -> dict[str, 
 
 
 def columns_of(rows: Sequence[Row]) -> list[str]:
-    """The names of the columns, in order; rows of JSON need not all have the same."""
+    """The column names, in order; rows of JSON need not all have the same."""
     return list(dict.fromkeys(str(name) for row in rows[:_LOOK_AT] for name in row))
 
 
 def wanted_columns(*tiers: Sequence[str], chosen: Iterable[str | None] = ()) -> frozenset[str]:
-    """What columns of image ids, splits and ``tiers`` may be called, in lower case, and what the user has ``chosen``.
+    """Possible names, in lower case, of columns of image ids, splits and ``tiers``, and the columns ``chosen``.
 
-    Of large tables nothing else is read.
+    Other columns of data sets and shards are not read.
     """
     return frozenset(
         (*chain(*_IDS, *tiers), "split", *PAINTING_COLUMNS, *(name.strip().lower() for name in chosen if name))
@@ -81,7 +79,7 @@ def wanted_columns(*tiers: Sequence[str], chosen: Iterable[str | None] = ()) -> 
 
 
 def chosen_column(rows: Sequence[Row], column: str, *, source: str) -> str:
-    """``column``, after checking that it exists.
+    """``column``, if it exists.
 
     Raises:
         JudgeError: no such column.
@@ -93,38 +91,35 @@ def chosen_column(rows: Sequence[Row], column: str, *, source: str) -> str:
 
 
 def id_column(rows: Sequence[Row], chosen: str | None = None, *, source: str, option: str) -> str:
-    """The column of image ids. Columns of pictures (base64, as VLMEvalKit keeps them) are passed over.
+    """The column of image ids. Columns of images (in base64, as VLMEvalKit has them) are passed over.
 
     Raises:
-        JudgeError: as ``find_column``.
+        JudgeError: as :func:`find_column`.
     """
-    pictures = {name for name in columns_of(rows) if _holds_pictures(name, [row.get(name) for row in rows[:_LOOK_AT]])}
-    return find_column(rows, _IDS, chosen, what="image ids", source=source, option=option, without=pictures)
+    images = {name for name in columns_of(rows) if _holds_images(name, [row.get(name) for row in rows[:_LOOK_AT]])}
+    return find_column(rows, _IDS, chosen, what="image ids", source=source, option=option, without=images)
 
 
-def _holds_pictures(name: str, cells: Sequence[object]) -> bool:
-    """Whether most cells are pictures: a single one is at fault, and its record to be named.
+def _holds_images(name: str, cells: Sequence[object]) -> bool:
+    """Whether most cells are images; a single one is a fault of its record.
 
-    Of columns called "image" and the like one will do: VLMEvalKit writes the number of a row for a picture shown twice.
+    In columns called "image" and the like one is enough: for a repeated image VLMEvalKit writes the number of its row.
     """
-    held = [_is_picture(cell) for cell in cells if cell not in (None, "")]
+    held = [_is_image(cell) for cell in cells if cell not in (None, "")]
     return sum(held) > (0 if name.strip().lower() in _IDS[2] else len(held) / 2)
 
 
-def _is_picture(value: object) -> bool:
+def _is_image(value: object) -> bool:
     if isinstance(value, str):
         # Addresses may be long.
-        return (len(value) > 255 and "://" not in value[:10]) or (len(value) > 40 and value.startswith(_PICTURES))
-    return isinstance(value, dict | bytes)  # {"bytes": ..., "path": ...} is how datasets keep them
+        return (len(value) > 255 and "://" not in value[:10]) or (len(value) > 40 and value.startswith(_BASE64))
+    return isinstance(value, dict | bytes)  # `datasets` has {"bytes": ..., "path": ...}.
 
 
 def detect(known: Collection[str], tiers: Sequence[Sequence[str]]) -> list[str]:
     """The columns of the first tier that has any, compared without case."""
-    for tier in tiers:
-        found = [name for name in known if name.strip().lower() in tier]
-        if found:
-            return found
-    return []
+    found = ([name for name in known if name.strip().lower() in tier] for tier in tiers)
+    return next(filter(None, found), [])
 
 
 def find_column(
@@ -137,19 +132,19 @@ def find_column(
     option: str,
     without: Collection[str] = (),
 ) -> str:
-    """The column of ``what``: the one that the user chose, else the one that is called as ``tiers`` say.
+    """The column of ``what``: the user's choice, else the one whose name is in ``tiers``.
 
     Args:
         rows: of the table.
-        tiers: names, those of earlier tiers preferred.
+        tiers: names; earlier tiers are preferred.
         chosen: the user's choice.
         what: the column holds, for messages.
         source: the file, for messages.
         option: names a column, for messages ("--column image_id").
-        without: columns that are passed over.
+        without: columns to pass over.
 
     Raises:
-        JudgeError: no such column; none or several that are called so.
+        JudgeError: no such column; none, or several, with such names.
     """
     if chosen is not None:
         return chosen_column(rows, chosen, source=source)
@@ -162,7 +157,7 @@ def find_column(
         raise JudgeError(f"no column of {what} among {names}", where=source, mend=f"name it with {option}=NAME")
     several = " and ".join(f"'{name}'" for name in found)
     what = f"columns {several} may both hold the {what} (columns: {names})"
-    # Of JSON one record may be at fault: the first with a column that others lack.
+    # In JSON one record may be at fault: the first with a column that others lack.
     having = min(([n for n, row in enumerate(rows, start=1) if name in row] for name in found), key=len)
     where = source if len(having) == len(rows) else f"{source}, {place_of(rows[having[0] - 1], having[0])}"
     raise JudgeError(what, where=where, mend=f"choose one with {option}=NAME")

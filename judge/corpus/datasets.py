@@ -1,30 +1,37 @@
-"""Folders of `datasets`: what ``save_to_disk`` leaves, and folders of Parquet files as on the Hugging Face hub.
+"""Data sets of Hugging Face's `datasets`, and Parquet files, read by pyarrow: batches of rows, needed columns alone.
 
 - ``Dataset.save_to_disk``: ``state.json`` names the Arrow files beside it; ``DatasetDict.save_to_disk``:
   ``dataset_dict.json`` names the splits, each a folder like that.
-- Parquet: ``train-00000-of-00002.parquet`` in the folder, in ``data/``, or in folders that are called as the split.
+- Parquet: ``train-00000-of-00002.parquet`` in the folder, in ``data/``, or in folders named after the split.
 
-Neither the package nor any code that lies in such a folder runs.
+Neither the package `datasets` nor any code in such a folder runs.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from judge.corpus.columnar import read_arrow, read_parquet
-from judge.corpus.tables import Placed, Row, load_json
+from judge.corpus.records import Placed, Row
+from judge.corpus.tables import header_of, load_json
 from judge.errors import JudgeError
 from judge.utils.files import is_encodable
-from judge.utils.limits import DESCRIPTION
-from judge.utils.opening import read_text
+from judge.utils.reading import CELL, DESCRIPTION, ROW, TEXT, read_text, refuse_large, regular
 
 DICT, STATE = "dataset_dict.json", "state.json"
-_LONGEST = 255  # Of a file's name, in bytes, on every usual file system.
+#: The fields of an image's cell.
+BYTES, PATH = "bytes", "path"
+_BATCH = 256  # Rows per batch: a few bytes may repeat a long text.
+_LONGEST = 255  # Bytes of a file's name on every usual file system.
 _SHARD = re.compile(r"(.+?)-[0-9]+-of-[0-9]+(?:-[0-9a-f]+)?")
 _SPLIT = re.compile(r"(?:train|training|valid|validation|val|dev|test|testing|eval|evaluation)", re.IGNORECASE)
+_AGAIN = "save the data set again"
+_PLAIN = re.compile(r"u?int\d+|halffloat|float|double|bool|null|(?:large_)?string|string_view")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,51 +50,28 @@ class Part:
 
     @property
     def is_parquet(self) -> bool:
-        """Whether it is Parquet; else Arrow."""
+        """Whether it is Parquet; else it is Arrow."""
         return self.path.suffix == ".parquet"
 
 
 def find_parts(folder: Path) -> list[Part]:
-    """The files of a data set in ``folder``, in order; none where it is no data set.
+    """The files of the data set in ``folder``, in order; none where it is no data set.
 
     Raises:
         JudgeError: what describes the data set cannot be read; it names files elsewhere, or a saved selection.
     """
     if (folder / DICT).is_file():
-        return _dict(folder)
+        splits, where = _describe(folder / DICT).get("splits"), str(folder / DICT)
+        if not isinstance(splits, list) or not splits:
+            raise JudgeError("names no 'splits'", where=where, mend=_AGAIN)
+        names = [_file_name(split, where) for split in splits]
+        return [part for name in names for part in _saved(folder, folder / name, name)]
     if (folder / STATE).is_file():
         return _saved(folder, folder, None)
-    parquet = sorted(folder.glob("*.parquet")) or sorted((folder / "data").glob("*.parquet"))
-    return [_parquet(folder, path) for path in parquet or sorted(folder.glob("*/*.parquet"))]
-
-
-def read_rows(part: Part, *, source: str, wanted: Collection[str] | None = None) -> Iterator[list[Row]]:
-    """The rows of a file, some at a time; those of a split have a column ``split``, if there is none.
-
-    Raises:
-        JudgeError: it cannot be read.
-    """
-    read = read_parquet if part.is_parquet else read_arrow
-    number = 0
-    for rows in read(part.path, source=f"{source}, {part.name}", wanted=wanted):
-        placed: list[Row] = []
-        for number, row in enumerate(rows, start=number + 1):  # noqa: B020 - numbers go on
-            if part.split is not None:
-                row.setdefault("split", part.split)
-            placed.append(Placed(row, part.name, number))
-        yield placed
-
-
-def _dict(folder: Path) -> list[Part]:
-    where, described = str(folder / DICT), _describe(folder / DICT)
-    splits = described.get("splits")
-    if not isinstance(splits, list) or not splits:
-        raise JudgeError("names no 'splits'", where=where, mend="save the data set again")
-    parts: list[Part] = []
-    for split in splits:
-        name = _plain(split, where)
-        parts += _saved(folder, folder / name, name)
-    return parts
+    if not folder.is_dir():
+        return []
+    found = (sorted(folder.glob(f"{below}*.parquet")) for below in ("", "data/", "*/"))
+    return [_parquet_part(folder, path) for path in next(filter(None, found), [])]
 
 
 def _saved(root: Path, folder: Path, split: str | None) -> list[Part]:
@@ -97,38 +81,242 @@ def _saved(root: Path, folder: Path, split: str | None) -> list[Part]:
         raise JudgeError(what, where=where, mend="load it, flatten_indices() and save it again")
     files = state.get("_data_files")
     if not isinstance(files, list) or not all(isinstance(file, dict) for file in files):
-        raise JudgeError("'_data_files' is no list of objects", where=where, mend="save the data set again")
-    paths = [folder / _plain(file.get("filename"), where) for file in files]
+        raise JudgeError("'_data_files' is no list of objects", where=where, mend=_AGAIN)
+    paths = [folder / _file_name(file.get("filename"), where) for file in files]
     return [Part(path, path.relative_to(root).as_posix(), split) for path in paths]
 
 
-def _parquet(root: Path, path: Path) -> Part:
-    """The split is what the file is called before "-00000-of-00002", or a usual name of the file or its folder."""
-    split = None
+def _parquet_part(root: Path, path: Path) -> Part:
+    """The split is the part of the name before "-00000-of-00002", or a usual name of the file or its folder."""
     if found := _SHARD.fullmatch(path.stem):
-        split = found[1]
+        split: str | None = found[1]
     else:
-        split = next((name for name in (path.stem, path.parent.name) if _SPLIT.fullmatch(name)), None)
-    if path.parent == root and split == root.name:
-        split = path.stem if _SPLIT.fullmatch(path.stem) else None  # The folder's own name is the user's choice.
+        # The folder's own name is the user's choice, and no split.
+        names = (path.stem,) if path.parent == root else (path.stem, path.parent.name)
+        split = next((name for name in names if _SPLIT.fullmatch(name)), None)
     return Part(path, path.relative_to(root).as_posix(), split)
 
 
 def _describe(path: Path) -> dict[str, object]:
     try:
-        DESCRIPTION.refuse(path.stat().st_size, str(path), instead="save the data set again")
+        DESCRIPTION.refuse(path.stat().st_size, str(path), instead=_AGAIN)
         value = load_json(read_text(path), source=str(path))
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise JudgeError(f"cannot be read ({reason})", where=str(path), mend="save the data set again") from error
+        raise JudgeError(f"cannot be read ({reason})", where=str(path), mend=_AGAIN) from error
     if not isinstance(value, dict):
-        raise JudgeError("is no object", where=str(path), mend="save the data set again")
+        raise JudgeError("is no object", where=str(path), mend=_AGAIN)
     return value
 
 
-def _plain(name: object, where: str) -> str:
-    """The name of a file beside: nothing that leads elsewhere."""
+def _file_name(name: object, where: str) -> str:
+    """The name of a file in the same folder."""
     fits = isinstance(name, str) and is_encodable(name) and 0 < len(name.encode()) <= _LONGEST
     if not isinstance(name, str) or not fits or name in {".", ".."} or set(name) & set("/\\\0:"):
-        raise JudgeError(f"{str(name)[:60]!a} is no file's name", where=where, mend="save the data set again")
+        raise JudgeError(f"{str(name)[:60]!a} is no file's name", where=where, mend=_AGAIN)
     return name
+
+
+def read_parts(folder: Path, parts: Sequence[Part], *, wanted: Collection[str] | None = None) -> Iterator[Row]:
+    """The rows of all files; see :func:`read_rows`."""
+    for part in parts:
+        yield from read_rows(part, source=str(folder), wanted=wanted)
+
+
+def read_rows(part: Part, *, source: str, wanted: Collection[str] | None = None) -> Iterator[Row]:
+    """The rows of a file; those of a split get a column ``split``, if there is none.
+
+    Args:
+        part: the file.
+        source: its data set, for messages.
+        wanted: columns to read, in lower case; None for all. The first row names the others, for messages.
+
+    Raises:
+        JudgeError: cut off or damaged; too large when unpacked; two columns of one name.
+    """
+    where = f"{source}, {part.name}"
+    if part.is_parquet:
+        with faults("Parquet", where):
+            rows = _parquet_rows(regular(part.path), where, wanted)
+    else:
+        rows = _arrow_rows(part.path, where, wanted)
+    for number, row in enumerate(rows, start=1):
+        if part.split is not None:
+            row.setdefault("split", part.split)
+        yield Placed(row, part.name, number)
+
+
+def load_parquet(data: bytes, *, source: str) -> list[Row]:
+    """Rows of a Parquet file, without columns of bytes and structures; images become their file names.
+
+    Raises:
+        JudgeError: as :func:`read_rows`.
+    """
+    import pyarrow as pa
+
+    return list(_parquet_rows(pa.BufferReader(data), source, None))
+
+
+def _parquet_rows(file: Any, source: str, wanted: Collection[str] | None) -> Iterator[Row]:
+    """``file``: a path, or what pyarrow reads bytes from."""
+    from pyarrow import parquet
+
+    with faults("Parquet", source), parquet.ParquetFile(file, memory_map=isinstance(file, Path)) as opened:
+        # A few bytes may claim any number of rows without a value. The sizes that the file states of its columns are
+        # not looked at: damaged ones make pyarrow end the process.
+        refuse_large(opened.metadata.num_rows * (ROW + CELL), source, packed=True)
+        columns = _Columns.of(opened.schema_arrow, source, wanted)
+        names = [*columns.names, *(f"{name}.{PATH}" for name in columns.images)]
+        yield from columns.rows(opened.iter_batches(_BATCH, columns=names, use_threads=False), source)
+
+
+def _arrow_rows(path: Path, source: str, wanted: Collection[str] | None) -> Iterator[Row]:
+    """From Arrow's streaming format, in which `datasets` saves."""
+    import pyarrow as pa
+
+    with faults("Arrow", source), pa.memory_map(str(regular(path))) as file, pa.ipc.open_stream(file) as reader:
+        columns = _Columns.of(reader.schema, source, wanted)
+
+        def batches() -> Iterator[Any]:
+            for batch in reader:
+                part = batch.select([*columns.names, *columns.images])
+                part.validate(full=True)  # Damaged offsets would lead out of the file.
+                yield part
+
+        yield from columns.rows(batches(), source)
+
+
+@contextmanager
+def faults(kind: str, source: str) -> Iterator[None]:
+    """What pyarrow raises for a damaged file becomes one line.
+
+    Raises:
+        JudgeError: it was raised.
+    """
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError, MemoryError, RecursionError) as error:
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        mend = "it may be cut off: copy or write it again"
+        raise JudgeError(f"{kind} cannot be read ({reason})", where=source, mend=mend) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """What is read of a table.
+
+    Attributes:
+        names: columns of texts, numbers and lists of them.
+        images: columns of images, of which only the file name is read, as a column "image.path".
+        others: columns that are not read.
+        classes: column of numbers -> the classes that they stand for, as `datasets` describes its ClassLabel.
+    """
+
+    names: tuple[str, ...]
+    images: tuple[str, ...]
+    others: tuple[str, ...]
+    classes: Mapping[str, Sequence[str]]
+
+    @classmethod
+    def of(cls, schema: Any, source: str, wanted: Collection[str] | None) -> _Columns:
+        """From a pyarrow schema.
+
+        Raises:
+            JudgeError: two columns of one name.
+        """
+        header_of(schema.names, source)
+        images = tuple(field.name for field in schema if is_image(field.type))
+        readable = [field.name for field in schema if _PLAIN.fullmatch(str(_value_type(field.type)))]
+        names = [name for name in readable if wanted is None or name.strip().lower() in wanted] or readable
+        others = tuple(name for name in readable if name not in names)
+        return cls(tuple(names), images, others, _classes(schema.metadata))
+
+    def rows(self, batches: Iterator[Any], source: str) -> Iterator[Row]:
+        """The rows of pyarrow batches that hold these columns.
+
+        Raises:
+            JudgeError: too large; a number that stands for no class.
+        """
+        from pyarrow import compute
+
+        size = number = 0
+        for batch in batches:
+            size += int(batch.num_rows * (ROW + CELL * batch.num_columns) + TEXT * sum(map(_decoded, batch.columns)))
+            refuse_large(size, source, packed=True)
+            paths = {name: compute.struct_field(batch.column(name), [PATH]).to_pylist() for name in self.images}
+            cells = {name: _values(batch.column(name)) for name in self.names}
+            for place in range(batch.num_rows):
+                row: Row = {name: column[place] for name, column in cells.items()}
+                number += 1
+                for name in self.classes.keys() & cells.keys():
+                    row[name] = _class(row[name], self.classes[name], f"{source}, record {number}, field '{name}'")
+                row.update({f"{name}.{PATH}": held[place] for name, held in paths.items() if held[place]})
+                if number == 1:
+                    row.update(dict.fromkeys(self.others))
+                yield row
+
+
+def _value_type(kind: Any) -> Any:
+    """The type of a list's or dictionary's values; any other type itself."""
+    from pyarrow import types
+
+    return kind.value_type if types.is_list(kind) or types.is_large_list(kind) or types.is_dictionary(kind) else kind
+
+
+def _values(column: Any) -> list[object]:
+    """The values of a column; a text of a dictionary is in memory once."""
+    from pyarrow import types
+
+    if types.is_dictionary(column.type) and len(column.dictionary) <= len(column):
+        words = [*column.dictionary.to_pylist(), None]
+        return [words[-1 if place is None else place] for place in column.indices.to_pylist()]
+    found: list[object] = column.to_pylist()
+    return found
+
+
+def _decoded(column: Any) -> int:
+    """Bytes of a column's values, each counted as often as it occurs."""
+    from pyarrow import compute, types
+
+    if types.is_dictionary(column.type):
+        if not types.is_string(column.type.value_type) and not types.is_large_string(column.type.value_type):
+            return len(column) * CELL
+        lengths = compute.binary_length(column.dictionary)
+        return int(compute.sum(compute.take(lengths, column.indices)).as_py() or 0)
+    if types.is_list(column.type) or types.is_large_list(column.type):
+        values = column.flatten()
+        return len(values) * CELL + _decoded(values)
+    return int(column.nbytes)
+
+
+def is_image(kind: Any) -> bool:
+    """Whether a pyarrow type is how `datasets` keeps images: ``{"bytes": ..., "path": ...}``."""
+    from pyarrow import types
+
+    if not types.is_struct(kind):
+        return False
+    fields = {field.name: str(field.type) for field in kind}
+    return fields.keys() == {BYTES, PATH} and "binary" in fields[BYTES] and fields[PATH] in {"string", "null"}
+
+
+def _classes(metadata: Mapping[bytes, bytes] | None) -> dict[str, Sequence[str]]:
+    """Column -> class names, as `datasets` describes its ClassLabel; any other description says nothing."""
+    try:
+        features = json.loads((metadata or {})[b"huggingface"])["info"]["features"]
+        names = {name: feature["names"] for name, feature in features.items() if feature.get("_type") == "ClassLabel"}
+        return {name: of for name, of in names.items() if isinstance(of, list) and set(map(type, of)) <= {str}}
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
+        return {}
+
+
+def _class(value: object, names: Sequence[str], where: str) -> object:
+    if not isinstance(value, int):
+        return value
+    if value == -1:  # No class, in `datasets`.
+        return None
+    if not 0 <= value < len(names):
+        what = f"class {value} of {len(names)} ({', '.join(names)[:100]})"
+        raise JudgeError(what, where=where, mend="write the data set again")
+    return names[value]

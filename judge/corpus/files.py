@@ -1,53 +1,29 @@
-"""Opening a file and recognising its format by its content, never by its name."""
+"""Open a file and parse it; the format is recognised by content, never by name: :data:`CONTAINERS`, :data:`BINARY`."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from judge.corpus.columnar import load_parquet
-from judge.corpus.datasets import find_parts, read_rows
-from judge.corpus.ids import kind_of
+from judge.corpus.datasets import find_parts, load_parquet, read_parts
 from judge.corpus.pickles import load_pickle
+from judge.corpus.records import Row, kind_of
 from judge.corpus.shards import find_shards, read_shards
-from judge.corpus.tables import Row, load_csv, load_json, load_xlsx
+from judge.corpus.tables import load_csv, load_json, load_xlsx
 from judge.errors import JudgeError
-from judge.utils.files import named_alike
-from judge.utils.opening import NotRegularError, read_bytes
-
-# Protocol 2 and later say so in two bytes; earlier ones begin with the list or dict they hold
-# (or, where somebody hides a call, with a class).
-_PICKLE = rb"\x80[\x02-\x05]|\([ld](?:p[0-9]+\n|[q(.])|[\]}][q(.]|c[\w.]+\n[\w.]+\n(?:\(|p[0-9]+\n|q)"
-_BINARY: Mapping[re.Pattern[bytes], Callable[..., object]] = {
-    re.compile(rb"PAR1"): load_parquet,
-    re.compile(rb"PK\x03\x04"): load_xlsx,
-    re.compile(_PICKLE): load_pickle,
-}
-_REFUSED = {
-    b"\x1f\x8b": "a gzip archive",
-    b"BZh": "a bzip2 archive",
-    b"\xfd7zXZ": "an xz archive",
-    b"\xd0\xcf\x11\xe0": "an old Excel file (.xls)",
-    b"\xff\xfe\0\0": "UTF-32 text",
-    b"\0\0\xfe\xff": "UTF-32 text",
-    b"\xff\xfe": "UTF-16 text",
-    b"\xfe\xff": "UTF-16 text",
-    b"\x89PNG": "a picture",
-    b"\xff\xd8\xff": "a picture",
-}
-_MENDS = {"archive": "unpack it first", "Excel": "save it as .xlsx or CSV", "UTF-": "save it as UTF-8"}
+from judge.utils.reading import NotRegularError, named_alike, read_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What a file holds, whatever its format: a list of rows (dicts), or a dict.
+    """What a file holds, whatever its format.
 
     Attributes:
-        value: of a table, its rows; of JSON and pickles, the value as it stands, not checked.
+        value: the rows of a table; the unchecked value of JSON or of a pickle.
         source: the path, for messages.
     """
 
@@ -55,24 +31,56 @@ class Document:
     source: str
 
 
-def read_document(path: str | os.PathLike[str], *, wanted: Collection[str] | None = None) -> Document:
-    """Read JSON, JSON lines, CSV, TSV, Parquet, Excel or a pickle of plain values, recognised by content.
+# Several files, or archives of them: (finds the parts of a path, reads their rows).
+CONTAINERS: tuple[tuple[Callable[[Path], list[Any]], Callable[..., Iterable[Row]]], ...] = (
+    (find_shards, read_shards),
+    (find_parts, read_parts),
+)
+# Protocol 2 and later say so in two bytes; earlier ones begin with the list or dict they hold
+# (or, where somebody hides a call, with a class).
+_PICKLE = rb"\x80[\x02-\x05]|\([ld](?:p[0-9]+\n|[q(.])|[\]}][q(.]|c[\w.]+\n[\w.]+\n(?:\(|p[0-9]+\n|q)"
+# How a file's bytes begin -> what parses them; other files are JSON or tables of text.
+BINARY: Mapping[re.Pattern[bytes], Callable[..., object]] = {
+    re.compile(rb"PAR1"): load_parquet,
+    re.compile(rb"PK\x03\x04"): load_xlsx,
+    re.compile(_PICKLE): load_pickle,
+}
+_REFUSED = {
+    b"\x1f\x8b": ("a gzip archive", "unpack it first"),
+    b"BZh": ("a bzip2 archive", "unpack it first"),
+    b"\xfd7zXZ": ("an xz archive", "unpack it first"),
+    b"\xd0\xcf\x11\xe0": ("an old Excel file (.xls)", "save it as .xlsx or CSV"),
+    b"\xff\xfe\0\0": ("UTF-32 text", "save it as UTF-8"),
+    b"\0\0\xfe\xff": ("UTF-32 text", "save it as UTF-8"),
+    b"\xff\xfe": ("UTF-16 text", "save it as UTF-8"),
+    b"\xfe\xff": ("UTF-16 text", "save it as UTF-8"),
+    b"\x89PNG": ("an image", "give JSON or a table"),
+    b"\xff\xd8\xff": ("an image", "give JSON or a table"),
+}
 
-    UTF-8 with or without a byte order mark. Also WebDataset shards (:mod:`judge.corpus.shards`) and folders of
-    `datasets` (:mod:`judge.corpus.datasets`), as rows.
+
+def read_document(path: str | os.PathLike[str], *, wanted: Collection[str] | None = None) -> Document:
+    """Read JSON, JSON lines, CSV, TSV, Parquet, Excel, a pickle of plain values, shards or a data set.
+
+    Text is UTF-8, with or without a byte order mark.
 
     Args:
         path: a file, a folder of shards or of a data set, or a range of shards.
-        wanted: columns of shards and data sets that are read, in lower case; None for all.
+        wanted: columns of shards and data sets to read, in lower case; None for all.
 
     Raises:
         JudgeError: missing, another folder, not readable, empty, too large, not UTF-8, or damaged.
     """
     source = os.fspath(path)
-    if (rows := _read_container(Path(path), source, wanted)) is not None:
-        return Document(rows, source)
+    for find, read in CONTAINERS:
+        try:
+            parts = find(Path(path))
+        except OSError:
+            break  # Reading it as a file says why it cannot be read.
+        if parts:
+            return Document(list(read(Path(path), parts, wanted=wanted)), source)
     data = _read_bytes(Path(path), source)
-    for start, load in _BINARY.items():
+    for start, load in BINARY.items():
         if start.match(data):
             return Document(load(data, source=source), source)
     text = _decode(data, source)
@@ -84,10 +92,16 @@ def read_document(path: str | os.PathLike[str], *, wanted: Collection[str] | Non
 
 
 def table_in_memory(given: Any, source: str) -> Document:
-    """A mapping, a list of records, or a series or frame of pandas as a document; ``source`` stands for its path."""
+    """A mapping, a list of records, or a series or frame of pandas as a document; ``source`` stands for its path.
+
+    The index of a series holds the images, as does a named index of a frame.
+
+    Raises:
+        JudgeError: anything else.
+    """
     if isinstance(given, Mapping):
         return Document(dict(given), source)
-    if hasattr(given, "notna"):  # pandas, which need not be imported for it. A series may hold an image several times.
+    if hasattr(given, "notna"):  # pandas, which is not imported for this. A series may hold an image several times.
         given = given.astype(object).where(given.notna(), None)
         if not hasattr(given, "columns"):
             return Document([{"image_id": image, "label": value} for image, value in given.items()], source)
@@ -96,19 +110,6 @@ def table_in_memory(given: Any, source: str) -> Document:
         return Document([dict(row) if isinstance(row, Mapping) else row for row in given], source)
     what = f"is {kind_of(given)}, not a table"
     raise JudgeError(what, where=source, mend="give {image: class}, a list of records, or a table of pandas")
-
-
-def _read_container(path: Path, source: str, wanted: Collection[str] | None) -> list[Row] | None:
-    """The rows of shards or of a data set; None of anything else."""
-    try:
-        shards = find_shards(path)
-        parts = find_parts(path) if path.is_dir() and not shards else []
-    except OSError:
-        return None  # Reading it as a file says why it cannot be.
-    if shards:
-        return read_shards(path, shards, wanted=wanted)
-    rows = [row for part in parts for found in read_rows(part, source=source, wanted=wanted) for row in found]
-    return rows if parts else None
 
 
 def _read_bytes(path: Path, source: str) -> bytes:
@@ -124,14 +125,13 @@ def _read_bytes(path: Path, source: str) -> bytes:
         raise JudgeError("no such file", where=source, mend=named_alike(path)) from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = getattr(error, "strerror", None) or str(error)
-        what = f"cannot be read ({reason})"
-        raise JudgeError(what, where=source, mend="check the path and its permissions") from error
+        mend = "check the path and its permissions"
+        raise JudgeError(f"cannot be read ({reason})", where=source, mend=mend) from error
 
 
 def _decode(data: bytes, source: str) -> str:
-    for start, what in _REFUSED.items():
+    for start, (what, mend) in _REFUSED.items():
         if data.startswith(start):
-            mend = next((mend for word, mend in _MENDS.items() if word in what), "give JSON or a table")
             raise JudgeError(f"is {what}", where=source, mend=mend)
     if (zero := data.find(b"\0", 0, 4096)) >= 0:
         line = data.count(b"\n", 0, zero) + 1

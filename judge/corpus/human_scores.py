@@ -7,19 +7,17 @@ import os
 from collections.abc import Sequence
 
 from judge.corpus.columns import columns_of
-from judge.corpus.entries import MISSING, Entry, mapping_entries, records, row_entries
 from judge.corpus.files import read_document
-from judge.corpus.ids import kind_of
-from judge.corpus.tables import Row
+from judge.corpus.records import MISSING, Entry, kind_of, mapping_entries, records, row_entries
 from judge.errors import JudgeError
 from judge.utils.cells import unguard
 
 
 def read_human_scores(path: str | os.PathLike[str], *, captioners: Sequence[str]) -> dict[str, float]:
-    """Captioner -> people's score of it, of the captioners of a run and of others that the file has.
+    """Captioner -> people's score, for the captioners of a run and others in the file.
 
-    Given as ``{captioner: score}``, or as a table of both columns. ImageCaptioner2's Table 5 compares metrics with such
-    scores (Abdelrahman et al., AAAI 2024).
+    The file holds ``{captioner: score}``, or a table with columns "captioner" and "score". ImageCaptioner2's Table 5
+    compares metrics with such scores (Abdelrahman et al., AAAI 2024).
 
     Raises:
         JudgeError: a file that cannot be read; columns absent; a score that is no number; a captioner with two, or
@@ -27,49 +25,40 @@ def read_human_scores(path: str | os.PathLike[str], *, captioners: Sequence[str]
     """
     document = read_document(path)
     value, source = document.value, document.source
-    if isinstance(value, dict):
-        entries = mapping_entries(value)
-    else:
-        entries = _rows(records(value, source=source, shapes="write {captioner: score}"), source)
     scores: dict[str, float] = {}
-    for captioner, score, at in entries:
+    for captioner, score, at in mapping_entries(value) if isinstance(value, dict) else _rows(value, source):
         where = f"{source}, {at}"
-        if not _is_name(captioner):
+        # Programs write a name of digits as a number.
+        if isinstance(captioner, bool) or not isinstance(captioner, str | int | float) or not str(captioner).strip():
             kind = "missing" if captioner is MISSING else "empty" if isinstance(captioner, str) else kind_of(captioner)
             raise JudgeError(f"captioner is {kind}", where=where, mend="write its name")
         name = str(captioner)
-        name = name if name in captioners else unguard(name)  # As judge anonymous writes it.
+        name = name if name in captioners else unguard(name)  # Our own tables guard names that look like formulas.
         if name in scores:
             raise JudgeError(f"captioner '{name}' has two scores", where=where, mend="keep one of them")
         scores[name] = _number("" if score is MISSING else score, where)
-    missing = [name for name in captioners if name not in scores]
-    if missing:
+    if missing := [name for name in captioners if name not in scores]:
         known = ", ".join(scores) or "none"
         raise JudgeError(f"no score of captioner '{missing[0]}' (there are: {known})", where=source, mend="add it")
     return scores
 
 
-def _rows(rows: Sequence[Row], source: str) -> list[Entry]:
+def _rows(value: object, source: str) -> list[Entry]:
+    rows = records(value, source=source, shapes="write {captioner: score}")
     columns = {name.strip().lower(): name for name in columns_of(rows)}
     if not {"captioner", "score"} <= columns.keys():
         names = ", ".join(f"'{name[:40]}'" for name in list(columns.values())[:20])
         what = f"no columns 'captioner' and 'score' among {names}"
         raise JudgeError(what, where=source, mend="name the columns so")
-    return row_entries(rows, columns["captioner"], columns["score"])
+    return row_entries(enumerate(rows, 1), columns["captioner"], columns["score"])
 
 
 def _number(value: object, where: str) -> float:
-    told = f"'{value}'" if isinstance(value, str) else kind_of(value)
+    shown = f"'{value}'" if isinstance(value, str) else kind_of(value)
     try:
         number = float(value) if isinstance(value, str | int | float) else math.nan
     except (ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
-        raise JudgeError(f"score {told} is no number", where=where, mend="write it like 0.35")
+        raise JudgeError(f"score {shown} is no number", where=where, mend="write it like 0.35")
     return number
-
-
-def _is_name(value: object) -> bool:
-    """Numbers too: programs write a name of digits so."""
-    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return number or (isinstance(value, str) and bool(value.strip()))

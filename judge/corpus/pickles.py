@@ -1,7 +1,7 @@
 """LIC's release pickles, read without trusting them.
 
 Unpickling runs whatever the pickle says. Here only the instructions that build lists, tuples, dicts, sets,
-texts, numbers, booleans and None are known; every other one is refused.
+texts, numbers, booleans and None are known; all others are refused.
 """
 
 from __future__ import annotations
@@ -13,28 +13,33 @@ from pickle import _Unpickler
 from typing import Any, NoReturn
 
 from judge.errors import JudgeError
-from judge.utils.limits import DEPTH, VALUES, refuse_large, refuse_long
+from judge.utils.reading import DEPTH, VALUES, refuse_large, refuse_long
 
 # The C unpickler sizes its memo by a number in the file, so four bytes can claim 64 GB; the Python one
-# keeps a dict. It is also the one whose instructions can be listed.
+# has a dict, and its instructions can be listed.
 _ALLOWED = (
     "MARK STOP POP POP_MARK DUP NONE NEWTRUE NEWFALSE INT BININT BININT1 BININT2 LONG LONG1 FLOAT BINFLOAT "
     "STRING BINSTRING SHORT_BINSTRING UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8 "
     "LIST EMPTY_LIST APPEND APPENDS TUPLE EMPTY_TUPLE TUPLE1 TUPLE2 TUPLE3 DICT EMPTY_DICT SETITEM SETITEMS "
     "EMPTY_SET ADDITEMS FROZENSET GET BINGET LONG_BINGET PUT BINPUT LONG_BINPUT MEMOIZE PROTO FRAME "
-    # These name a class; they are kept so that find_class can say which one it refuses.
+    # These name a class; they are allowed so that find_class can say which class it refuses.
     "GLOBAL STACK_GLOBAL INST"
 )
 _MEND = (
     "a pickle can run code, so only lists, dicts, texts and numbers are read; "
     "where it was written, turn it into JSON: json.dump(data, file, default=str)"
 )
-
-
 _MEND_TABLE = (
-    "a table of pandas is read as CSV: where it was written, table.to_csv('captions.csv', index=False); of ArtEmis's "
+    "a table of pandas is read as CSV: where it was written, table.to_csv('captions.csv', index=False); for ArtEmis's "
     "speakers it is the second of [settings, table, attention]"
 )
+_MEND_VALUE = "write plain lists and dicts of texts and numbers, none in itself"
+# Bytes of memory that short instructions take, at most; any other one takes twelve times its length at most.
+_COSTS = {b"(": 120, b"]": 64, b"}": 72, b"\x85": 64, b"\x86": 64, b"\x87": 64, b"\x8f": 224, b"\x94": 110, b"r": 110}
+_COSTS |= dict.fromkeys((b"X", b"U", b"T", b"\x8c"), 60)
+_COST = 12
+_KEYS = str, bool, float, type(None)
+_WORD = 2**63  # Few whole numbers below it share a hash.
 
 
 class _RefusedError(Exception):
@@ -45,21 +50,12 @@ class _RefusedError(Exception):
         self.mend = mend
 
 
-# Bytes of memory that instructions of few bytes take, at most; any other one takes twelve times its length at most.
-_COSTS = {b"(": 120, b"]": 64, b"}": 72, b"\x85": 64, b"\x86": 64, b"\x87": 64, b"\x8f": 224, b"\x94": 110, b"r": 110}
-_COSTS |= dict.fromkeys((b"X", b"U", b"T", b"\x8c"), 60)
-_COST = 12
-_KEYS = str, bool, float, type(None)
-_WORD = 2**63  # Whole numbers below it have few others of the same hash.
-_MEND_VALUE = "write plain lists and dicts of texts and numbers, none in itself"
-
-
 def _unknown(_: object) -> NoReturn:
     raise _RefusedError("pickle builds objects")
 
 
 def _with_keys(code: int, first: int | None = None, step: int = 1) -> Callable[[Any], None]:
-    """An instruction that checks the keys on the stack before: to look up a nested one may take for ever."""
+    """An instruction that first checks the keys on the stack: looking up a nested one may take forever."""
     load: Callable[[Any], None] = _Unpickler.dispatch[code]
 
     def checked(unpickler: Any) -> None:
@@ -96,7 +92,7 @@ class _PlainUnpickler(_Unpickler):
 def load_pickle(data: bytes, *, source: str) -> object:
     """The value of a pickle (protocols 0 to 5) made of plain lists, dicts, texts and numbers.
 
-    Where a number stands first and something follows, as ArtEmis's code writes files, the value is what follows.
+    If a number comes first and another value follows, as ArtEmis's code writes files, that value is returned.
 
     Raises:
         JudgeError: it names a class (numpy scalars do), builds an object, is cut off or is no pickle; it has nested
@@ -110,7 +106,7 @@ def load_pickle(data: bytes, *, source: str) -> object:
         value = _PlainUnpickler(file, encoding="utf-8", errors="strict").load()
         if type(value) is int and file.tell() < len(data):
             value = _PlainUnpickler(file, encoding="utf-8", errors="strict").load()
-        _Measure(source).size(value)
+        _Sizes(source).of(value)
     except JudgeError:
         raise
     except _RefusedError as error:
@@ -122,35 +118,34 @@ def load_pickle(data: bytes, *, source: str) -> object:
     return value
 
 
-class _Measure:
-    """How large a value is where it is written out, and how deep: a few bytes can repeat a list for ever."""
+class _Sizes:
+    """How many values a value has once it is written out, and how deep it is: a few bytes can repeat a list forever."""
 
     def __init__(self, source: str) -> None:
-        self.source, self.depth, self.repeated = source, DEPTH.value(), VALUES.value()
-        self.known: dict[int, tuple[int, int]] = {}  # Of a list or dict: values, lists in each other.
+        self.source, self.most = source, VALUES.value()
+        self.known: dict[int, tuple[int, int]] = {}  # id of a list or dict -> its values and depth
         self.distinct = 0
 
-    def size(self, value: object, depth: int = 1) -> tuple[int, int]:
-        """Values in ``value``, those that are repeated counted again, and lists or mappings in each other.
+    def of(self, value: object, depth: int = 1) -> tuple[int, int]:
+        """The number of values in ``value``, repeated ones counted again, and its depth.
 
         Raises:
-            JudgeError: it is over a limit (as what is in itself is), or holds a whole number that is too long.
+            JudgeError: over ``VALUES`` or ``DEPTH`` (as a list that contains itself is); a whole number too long.
         """
         if not isinstance(value, list | tuple | dict | set | frozenset):
             if type(value) is int:
                 refuse_long(value, self.source)
             return 1, 0
         values, height = self.known.get(id(value), (0, 1))
-        if depth + height - 1 > self.depth:
-            raise JudgeError(DEPTH.fault(), where=self.source, mend=DEPTH.raise_it(_MEND_VALUE))
+        DEPTH.refuse(depth + height - 1, self.source, instead=_MEND_VALUE)
         if not values:
             parts = [*value, *value.values()] if isinstance(value, dict) else value
             self.distinct += 1 + len(parts)
             values = 1
             for part in parts:
-                more, inner = self.size(part, depth + 1)
+                more, inner = self.of(part, depth + 1)
                 values, height = values + more, max(height, inner + 1)
             self.known[id(value)] = values, height
-        if values > self.distinct + self.repeated:
-            raise JudgeError(VALUES.fault(), where=self.source, mend=VALUES.raise_it(_MEND_VALUE))
+        if values > self.distinct + self.most:
+            VALUES.refuse(values, self.source, instead=_MEND_VALUE)
         return values, height

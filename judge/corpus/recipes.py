@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from judge.corpus.labels import Rule
 from judge.errors import JudgeError, nearest
 from judge.types import Side
-from judge.utils.yaml_files import read_yaml
+from judge.utils.reading import read_yaml
 
 Access = Literal["open", "on request", "not released", "private"]
 Kind = Literal["labels", "captions", "objects", "instances", "images", "records"]

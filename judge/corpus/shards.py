@@ -1,27 +1,25 @@
-"""WebDataset shards: tar archives whose members of one name, apart from the suffix, are a sample.
+"""WebDataset shards: tar archives in which files of one name, apart from the suffix, are a sample.
 
-``000000042.jpg``, ``000000042.txt``, ``000000042.json`` are the picture, caption and fields of sample 000000042; the
-key is the name up to the first dot, as the `webdataset` package has it. Nothing is unpacked: members are found by
-their headers and read where they lie.
+``000000042.jpg``, ``000000042.txt``, ``000000042.json`` are the image, caption and fields of sample 000000042; the
+key is the name up to the first dot, as in the package `webdataset`. Nothing is unpacked: members are found by
+their headers and read in place.
 """
 
 from __future__ import annotations
 
 import re
 import tarfile
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import BinaryIO
 
-from judge.corpus.ids import kind_of
-from judge.corpus.tables import Placed, Row, load_json
+from judge.corpus.records import Placed, Row, kind_of
+from judge.corpus.tables import load_json
 from judge.errors import JudgeError
 from judge.utils.files import is_encodable
-from judge.utils.limits import CELL, MEMBER, ROW, SHARDS, TEXT, refuse_large
-from judge.utils.opening import open_regular
+from judge.utils.reading import CELL, MEMBER, ROW, SHARDS, TEXT, open_regular, refuse_large
 
 KEY = "__key__"
 #: Members that are texts; each is a column of that name.
@@ -31,13 +29,9 @@ FIELDS = "json"
 _RANGE = re.compile(r"(.*?)\{([0-9]+)\.\.([0-9]+)\}(.*)", re.DOTALL)
 _MAGIC, _MAGIC_AT = b"ustar", 257
 _BLOCK = tarfile.BLOCKSIZE
-# Of a member's headers: names and times. What is longer is read by nobody.
-_MAX_HEADER = 2**16
-# Zeros that may follow the end of an archive.
-_MAX_PADDING = 2**20
+_MAX_HEADER = 2**16  # Bytes of a member's headers: names and times.
+_MAX_PADDING = 2**20  # Zeros that may follow the end of an archive.
 _CUT = "it may be cut off: copy or download it again"
-# Path, size and time of change of a shard -> its members; see :func:`headers_once`.
-_kept: ContextVar[dict[tuple[Path, int, int], list[Member]] | None] = ContextVar("kept", default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +41,7 @@ class Member:
     Attributes:
         key: of the sample.
         kind: what follows the key and a dot, in lower case: "jpg", "seg.png".
-        name: of the member, as it stands there.
+        name: of the member.
         offset: of its first byte in the shard.
         size: in bytes.
     """
@@ -62,11 +56,11 @@ class Member:
 def find_shards(path: Path) -> list[Path]:
     """The shards that ``path`` names; none where it is something else.
 
-    A tar archive; a folder that holds files ``*.tar``, in the order of their names; or a range of files, such as
+    A tar archive; a folder with files ``*.tar``, in the order of their names; or a range of files, such as
     ``shards/{00000..00009}.tar``.
 
     Raises:
-        JudgeError: a file of the range is not there; more than ``SHARDS``.
+        JudgeError: a file of the range is absent; more than ``SHARDS``.
     """
     if path.is_dir():
         return sorted(found for found in path.glob("*.tar") if not found.name.startswith("."))
@@ -81,62 +75,18 @@ def find_shards(path: Path) -> list[Path]:
     return shards
 
 
-@contextmanager
-def headers_once() -> Iterator[None]:
-    """Inside, the headers of a shard are read once, unless the file changes: both sides and labels may lie in it."""
-    before = _kept.set({})
-    try:
-        yield
-    finally:
-        _kept.reset(before)
+def read_shards(path: Path, shards: Sequence[Path], *, wanted: Collection[str] | None = None) -> list[Row]:
+    """A row for each sample: its key (column ``__key__``), the fields of its JSON member, and its text members.
 
-
-def read_members(shard: Path, *, source: str) -> Iterable[Member]:
-    """The members of a shard, in order, without folders, hidden files and files without a suffix.
-
-    Raises:
-        JudgeError: no tar archive, compressed or cut off; a link, device or sparse file; a name that leads elsewhere.
-    """
-    kept = _kept.get()
-    if kept is None or not shard.is_file():
-        return _find_members(shard, source)
-    state = shard.stat()
-    key = shard, state.st_size, state.st_mtime_ns
-    if key not in kept:
-        kept[key] = list(_find_members(shard, source))
-    return kept[key]
-
-
-def _find_members(shard: Path, source: str) -> Iterator[Member]:
-    end = 0
-    with _opened(shard, source) as file:
-        try:
-            with tarfile.open(fileobj=_Headers(file), mode="r:") as archive:  # type: ignore[call-overload]
-                while (found := archive.next()) is not None:
-                    if found.size < 0 or archive.offset <= found.offset:
-                        raise tarfile.ReadError("negative size")
-                    end, name = archive.offset, _checked(found, source)
-                    if name and (parts := split_name(name)):
-                        yield Member(*parts, name, found.offset_data, found.size)
-                    archive.members.clear()  # It would keep them all.
-        except (tarfile.TarError, OSError, ValueError, EOFError, RecursionError, OverflowError) as error:
-            reason = " ".join(str(error).split())[:100] or type(error).__name__
-            raise JudgeError(f"tar archive cannot be read ({reason})", where=source, mend=_CUT) from error
-        _check_end(file, end, source)
-
-
-def read_shards(path: Path, shards: list[Path], *, wanted: Collection[str] | None = None) -> list[Row]:
-    """A row for each sample: its key (column ``__key__``), the fields of its JSON member and its text members.
-
-    Where a field is called like a text member, the member counts.
+    A text member wins over a field of its name.
 
     Args:
         path: as the user named the shards, for messages.
         shards: the archives.
-        wanted: fields that are kept, in lower case; None for all.
+        wanted: fields to keep, in lower case; None for all.
 
     Raises:
-        JudgeError: as ``read_members``; a key in two shards, a member twice, texts that are none or too large.
+        JudgeError: as :func:`read_members`; a key in two shards, a member twice, texts that are none or too large.
     """
     rows: list[Row] = []
     home: dict[str, Path] = {}
@@ -149,7 +99,7 @@ def read_shards(path: Path, shards: list[Path], *, wanted: Collection[str] | Non
                 what = f"sample '{key[:100]}' is in {home[key].name[:100]} too"
                 raise JudgeError(what, where=source, mend="give each sample a name of its own")
             size += sum(map(len, texts.values()))
-        _check_amount(size, len(home), str(path))
+        refuse_large(len(home) * (ROW + 2 * CELL) + TEXT * size, str(path), instead="give fewer shards")
         file = "" if shard == path else shard.name
         rows += [Placed(_row(key, texts, wanted, source), file, key) for key, texts in samples.items()]
     return rows
@@ -161,10 +111,10 @@ def label(path: Path, shard: Path) -> str:
 
 
 def read_bytes(shard: Path, offset: int, size: int) -> bytes:
-    """What lies there.
+    """``size`` bytes at ``offset``.
 
     Raises:
-        OSError: it cannot be read, or is not there any more.
+        OSError: they cannot be read, or no longer exist.
     """
     with open_regular(shard) as file:
         file.seek(offset)
@@ -174,15 +124,33 @@ def read_bytes(shard: Path, offset: int, size: int) -> bytes:
     return data
 
 
-def split_name(name: str) -> tuple[str, str] | None:
-    """Key and kind of a member; None of hidden files and of those without a suffix."""
-    folder, slash, base = name.rpartition("/")
-    stem, _, kind = base.partition(".")
-    return (f"{folder}{slash}{stem}", kind.lower()) if stem and kind else None
+def read_members(shard: Path, *, source: str) -> Iterator[Member]:
+    """The members of a shard, in order, without folders, hidden files and files without a suffix.
+
+    Raises:
+        JudgeError: no tar archive, compressed or cut off; a link, device or sparse file; a name that leads elsewhere.
+    """
+    end = 0
+    with _opened(shard, source) as file:
+        try:
+            with tarfile.open(fileobj=_Headers(file), mode="r:") as archive:  # type: ignore[call-overload]
+                while (found := archive.next()) is not None:
+                    if found.size < 0 or archive.offset <= found.offset:
+                        raise tarfile.ReadError("negative size")
+                    end, name = archive.offset, _checked(found, source)
+                    stem, _, kind = name.rpartition("/")[2].partition(".")
+                    if stem and kind:
+                        key = name[: len(name) - len(kind) - 1]
+                        yield Member(key, kind.lower(), name, found.offset_data, found.size)
+                    archive.members.clear()  # It would keep them all.
+        except (tarfile.TarError, OSError, ValueError, EOFError, RecursionError, OverflowError) as error:
+            reason = " ".join(str(error).split())[:100] or type(error).__name__
+            raise JudgeError(f"tar archive cannot be read ({reason})", where=source, mend=_CUT) from error
+        _check_end(file, end, source)
 
 
 def _texts(shard: Path, source: str) -> dict[str, dict[str, str]]:
-    """Key -> kind -> text, of every sample of a shard; a sample without texts has none."""
+    """Key -> kind -> text, for every sample of a shard; a sample without texts has none."""
     samples: dict[str, dict[str, str]] = {}
     with _opened(shard, source) as file:
         for member in read_members(shard, source=source):
@@ -206,10 +174,6 @@ def _row(key: str, texts: dict[str, str], wanted: Collection[str] | None, source
     return row | {KEY: key} | {kind: text for kind, text in texts.items() if kind != FIELDS}
 
 
-def _check_amount(size: int, samples: int, source: str) -> None:
-    refuse_large(samples * (ROW + 2 * CELL) + TEXT * size, source, instead="give fewer shards")
-
-
 def _read_text(file: BinaryIO, member: Member, source: str) -> str:
     where = f"{source}, {member.name[:100]}"
     MEMBER.refuse(member.size, where, instead="leave it out")
@@ -222,16 +186,14 @@ def _read_text(file: BinaryIO, member: Member, source: str) -> str:
 
 def _is_tar(path: Path) -> bool:
     try:
-        if path.stat().st_size < _BLOCK:
-            return False
         with open_regular(path) as file:
             return file.read(_BLOCK)[_MAGIC_AT:].startswith(_MAGIC)
     except OSError:
-        return False  # Whoever reads it says why it cannot be.
+        return False  # Reading it as a file says why it cannot be read.
 
 
 def _expand(text: str) -> list[str]:
-    """``a{08..10}b`` -> a08b, a09b, a10b; of several ranges every combination."""
+    """``a{08..10}b`` -> a08b, a09b, a10b; for several ranges every combination."""
     found = _RANGE.fullmatch(text)
     if found is None:
         return [text]
@@ -239,16 +201,15 @@ def _expand(text: str) -> list[str]:
     width = len(first) if first.startswith("0") else 0
     rests = _expand(after)
     numbers = range(int(first[:9]), int(last[:9]) + 1)
-    told, example = f"the range {{{first[:20]}..{last[:20]}}}", "write it like shards/{00000..00009}.tar"
+    name, example = f"the range {{{first[:20]}..{last[:20]}}}", "write it like shards/{00000..00009}.tar"
     if len(first) > 9 or len(last) > 9 or not numbers:
-        raise JudgeError(f"{told} is empty, or has numbers of over 9 digits", where=text[:200], mend=example)
-    if len(numbers) * len(rests) > SHARDS.value():
-        raise JudgeError(f"{told} {SHARDS.fault()}", where=text[:200], mend=SHARDS.raise_it(example))
+        raise JudgeError(f"{name} is empty, or has numbers of over 9 digits", where=text[:200], mend=example)
+    SHARDS.refuse(len(numbers) * len(rests), text[:200], instead=example)
     return [f"{before}{number:0{width}d}{rest}" for number in numbers for rest in rests]
 
 
 class _Headers:
-    """What tarfile reads headers from: of a size that headers have, whatever a damaged one claims."""
+    """What tarfile reads headers from; refuses headers of an impossible size, which a damaged archive may claim."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
@@ -270,10 +231,10 @@ def _opened(shard: Path, source: str) -> Iterator[BinaryIO]:
 
 
 def _checked(found: tarfile.TarInfo, source: str) -> str:
-    """The member's name, without "./"; "" of a folder.
+    """The member's name, without "./"; "" for a folder.
 
     Raises:
-        JudgeError: neither a file nor a folder, or called as no member may be.
+        JudgeError: neither a file nor a folder; a name that no file may have.
     """
     name = found.name
     while name.startswith("./"):
@@ -284,16 +245,16 @@ def _checked(found: tarfile.TarInfo, source: str) -> str:
     if not found.isreg() or found.issparse():
         kind = "a link" if found.issym() or found.islnk() else "a device or sparse file"
         raise JudgeError(f"is {kind}, not a plain file", where=where, mend="write the shard again without it")
-    parts = PurePosixPath(name.replace("\\", "/"))
     if not name or "\0" in name or not is_encodable(name):
         raise JudgeError("is no name of a file", where=where, mend="rename it")
-    if parts.is_absolute() or ".." in parts.parts or PureWindowsPath(name).drive:
+    path = PurePosixPath(name.replace("\\", "/"))
+    if path.is_absolute() or ".." in path.parts or PureWindowsPath(name).drive:
         raise JudgeError("the name leads out of the shard", where=where, mend="use relative names")
     return name
 
 
 def _check_end(file: BinaryIO, end: int, source: str) -> None:
-    """Refuse a shard that stops without the zeros that end an archive: tarfile would say nothing."""
+    """Refuse a shard without the zeros that end an archive; tarfile would accept it."""
     file.seek(end)
     rest = file.read(_MAX_PADDING + 1)
     if len(rest) < _BLOCK:

@@ -1,16 +1,33 @@
-"""Which tasks (objects, activities) each image shows; derived from what people said, or read (``objects``)."""
+"""Which tasks (objects, activities) each image shows: read from a file, or derived from human captions."""
 
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from judge.corpus.coco import object_entries
+from judge.corpus.columns import find_column, id_column
+from judge.corpus.files import read_document
+from judge.corpus.layouts import parse_list
+from judge.corpus.records import MISSING, Entry, image_id, kind_of, mapping_entries, records, row_entries
 from judge.errors import JudgeError, nearest
+
+_COLUMNS = (
+    ("objects", "tasks"),
+    ("object", "task", "category", "categories", "labels", "rmdup_object_list"),
+    ("name", "label", "class"),
+)
+# Cells of an image that shows nothing.
+_NOTHING = frozenset({"", "both", "unsure", "unknown", "nan", "n/a", "na", "none", "null"})
+_SEPARATORS = (";", "|", ",")
+_SHAPES = "give {categories, objects}, a COCO instances file, {image: [objects]} or a table of images and objects"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +35,11 @@ class Tasks:
     """What each image shows.
 
     Attributes:
-        names: the tasks in fixed (sorted) order; column l of every table.
+        names: the tasks, sorted; column l of every table.
         by_image: image id -> indices into ``names``, ascending; () for an image known to show none of them.
         source: a file, or the rule that derived them.
         derived: whether they come from captions.
-        ignored: reason -> count: of a file, records left out; of captions, images in which no task is named.
+        ignored: reason -> count: records of a file that were left out; images whose captions name no task.
     """
 
     names: tuple[str, ...]
@@ -31,11 +48,23 @@ class Tasks:
     derived: bool = False
     ignored: Mapping[str, int] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, shown: Mapping[str, Iterable[str]], source: str, names: Iterable[str] = (), **more: Any) -> Tasks:
+        """From image -> tasks, and the ``names`` of further tasks, which no image may show."""
+        ordered = tuple(sorted({*names, *(name for tasks in shown.values() for name in tasks)}))
+        place = {name: index for index, name in enumerate(ordered)}
+        by_image = {image: tuple(sorted({place[name] for name in tasks})) for image, tasks in shown.items()}
+        return cls(ordered, by_image, source, **more)
+
+    def shown(self, image: str) -> list[str]:
+        """The tasks of an image."""
+        return [self.names[index] for index in self.by_image[image]]
+
     def table(self, images: Sequence[str]) -> npt.NDArray[np.bool_]:
         """Which tasks each of ``images`` shows, [N, L].
 
         Raises:
-            JudgeError: an image that is not known here; ``usable`` says which are not.
+            JudgeError: an unknown image; :func:`usable` lists them.
         """
         unknown = [image for image in images if image not in self.by_image]
         if unknown:
@@ -47,34 +76,136 @@ class Tasks:
         return table
 
     def only(self, names: Iterable[str]) -> Tasks:
-        """The same with the tasks of ``names`` alone, sorted.
+        """The same with the tasks ``names`` alone, sorted.
 
         Raises:
             JudgeError: a name that is no task here.
         """
-        column = {name: index for index, name in enumerate(self.names)}
-        wanted = sorted(set(names))
-        for name in wanted:
-            if name not in column:
-                raise JudgeError(f"no task '{name}'", where=self.source, mend=nearest(name, list(self.names)))
-        place = {column[name]: position for position, name in enumerate(wanted)}
-        by_image = {
-            image: tuple(place[index] for index in indices if index in place)
-            for image, indices in self.by_image.items()
-        }
-        return replace(self, names=tuple(wanted), by_image=by_image)
+        wanted = set(names)
+        for name in sorted(wanted.difference(self.names)):
+            raise JudgeError(f"no task '{name}'", where=self.source, mend=nearest(name, list(self.names)))
+        shown = {image: wanted.intersection(self.shown(image)) for image in self.by_image}
+        return Tasks.of(shown, self.source, wanted, derived=self.derived, ignored=self.ignored)
+
+
+def read_tasks(
+    path: str | os.PathLike[str],
+    *,
+    id_column: str | None = None,
+    task_column: str | None = None,
+    separator: str | None = None,
+) -> Tasks:
+    """Read the tasks of images, from any format of :func:`judge.corpus.files.read_document`.
+
+    - ``{"categories": [names], "objects": {image: [indices]}}``;
+    - COCO instances: every listed image is known; annotations of others are counted in ``ignored``;
+    - ``{image: [names]}``;
+    - a table of images and names: a list, or a text with ``;``, ``|`` or ``,`` between the names of one cell; an
+      image may stand in several rows. An empty cell (or "none") means that the image shows nothing.
+
+    Names are compared without case and outer white space; order and repetition mean nothing.
+
+    Args:
+        path: the file.
+        id_column: the column of image ids of a table, if its name does not say it.
+        task_column: the column of names, likewise ("objects", "tasks", "object", "category" ... are known).
+        separator: between the names of one cell; by default the first of ``;``, ``|``, ``,`` that the column holds.
+
+    Raises:
+        JudgeError: none of these; columns absent or ambiguous; an odd image id or name; an index out of range;
+            no task in the whole file.
+    """
+    document = read_document(path)
+    value, source = document.value, document.source
+    names: Sequence[str] = ()
+    ignored: Mapping[str, int] = {}
+    if isinstance(value, dict) and "categories" in value and "objects" in value:
+        names, entries = _indexed(value, source)
+    elif isinstance(value, dict) and "categories" in value and "annotations" in value:
+        names, entries, ignored = object_entries(value, source, shapes=_SHAPES)
+    elif isinstance(value, dict):
+        if 2 * sum(isinstance(held, list | str) or held is None for held in value.values()) <= len(value):
+            raise JudgeError("JSON of the wrong shape (an object)", where=source, mend=_SHAPES)
+        entries = mapping_entries(value)
+    else:
+        entries = _table(value, source, (id_column, task_column), separator)
+    found: dict[str, set[str]] = {}
+    for image, tasks, at in entries:
+        where = f"{source}, {at}"
+        shown = found.setdefault(image_id(image, where), set())
+        shown.update(filter(None, (_name(task, where) for task in (tasks if isinstance(tasks, list) else [tasks]))))
+    if not any(found.values()):
+        raise JudgeError(f"none of {len(found)} images shows anything", where=source, mend="check the file")
+    return Tasks.of(found, source, (_name(name, source) for name in names), ignored=dict(ignored))
+
+
+def _indexed(value: Mapping[str, object], source: str) -> tuple[list[str], list[Entry]]:
+    categories, objects = value["categories"], value["objects"]
+    if not isinstance(categories, list) or not categories or not isinstance(objects, dict):
+        raise JudgeError("'categories' is no list, or 'objects' no object", where=source, mend=_SHAPES)
+    names: list[str] = []
+    for number, category in enumerate(categories, start=1):
+        where = f"{source}, categories, record {number}"
+        name = _name(category, where)
+        if not name or name in names:
+            what = f"category '{name}' stands twice" if name else "a category is empty"
+            raise JudgeError(what, where=where, mend="give each a name of its own")
+        names.append(name)
+    entries = mapping_entries(objects)
+    return names, [one._replace(value=_named(one.value, names, f"{source}, {one.at}")) for one in entries]
+
+
+def _named(indices: object, names: Sequence[str], where: str) -> list[str]:
+    """The names that indices mean."""
+    if not isinstance(indices, list):
+        raise JudgeError(f"objects are {kind_of(indices)}", where=where, mend="give a list of indices")
+    for index in indices:
+        if type(index) is not int:
+            raise JudgeError(f"an index is {kind_of(index)}", where=where, mend="give whole numbers")
+        if not 0 <= index < len(names):
+            raise JudgeError(f"index {index} of {len(names)} categories", where=where, mend="count from 0")
+    return [names[index] for index in indices]
+
+
+def _table(value: object, source: str, columns: tuple[str | None, str | None], separator: str | None) -> list[Entry]:
+    rows = records(value, source=source, shapes=_SHAPES)
+    ids = id_column(rows, columns[0], source=source, option="--object-id-column")
+    task = find_column(rows, _COLUMNS, columns[1], what="objects", source=source, option="--object-column")
+    if separator is None:
+        texts = [cell for row in rows if isinstance(cell := row.get(task), str)]
+        separator = next((mark for mark in _SEPARATORS if any(mark in text for text in texts)), None)
+    entries = row_entries(enumerate(rows, 1), ids, task)
+    return [one._replace(value=_cell(one.value, separator, f"{source}, {one.at}")) for one in entries]
+
+
+def _cell(cell: object, separator: str | None, where: str) -> Sequence[object]:
+    if isinstance(cell, str):
+        if cell.lstrip().startswith("["):
+            return parse_list(cell, where=where, of="objects")
+        return cell.split(separator) if separator else [cell]
+    return list(cell) if isinstance(cell, list | tuple) else [cell]
+
+
+def _name(value: object, where: str) -> str:
+    """A task's name in lower case; "" where the value says that there is none."""
+    if value is None or value is MISSING or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if not isinstance(value, str):
+        raise JudgeError(f"an object is {kind_of(value)}", where=where, mend="write its name")
+    name = " ".join(value.lower().split())
+    return "" if name in _NOTHING else name
 
 
 def derive_tasks(
     mentions: Mapping[str, Sequence[frozenset[str]]], *, names: Iterable[str], share: float | None = None
 ) -> Tasks:
-    """Tasks out of human captions: an image shows task t where enough of its captions name t.
+    """Tasks derived from human captions: an image shows task t if enough of its captions name t.
 
     Args:
         mentions: image id -> for each of its human captions, the tasks that it names (``Lexicon.mentions``).
         names: all tasks; others that captions name are passed over.
-        share: of an image's captions, how many must name a task, in (0, 1]; None for at least one caption, whose
-            errors are the fewest where five people say what they notice (CHAIR, Rohrbach et al. 2018, section 2).
+        share: of an image's captions, how many must name a task, in (0, 1]; None for at least one caption, which makes
+            the fewest errors if five people write what they notice (CHAIR, Rohrbach et al. 2018, section 2).
 
     Returns:
         Tasks with ``derived`` set; every image with a caption is known. ``ignored`` counts the images in which no
@@ -85,43 +216,37 @@ def derive_tasks(
     """
     if share is not None and not 0 < share <= 1:
         raise JudgeError(f"share is {share}", mend="take a number above 0 and up to 1")
-    ordered = tuple(sorted(set(names)))
-    place = {name: index for index, name in enumerate(ordered)}
-    by_image: dict[str, tuple[int, ...]] = {}
+    known = frozenset(names)
+    shown: dict[str, list[str]] = {}
     for image, captions in mentions.items():
         if captions:
-            counts = Counter(place[name] for named in captions for name in named if name in place)
+            counts = Counter(name for named in captions for name in named & known)
             # Rounded up, with room for a share such as 3/5 that a float does not hold exactly.
             needed = 1 if share is None else max(1, math.ceil(share * len(captions) - 1e-9))
-            by_image[image] = tuple(sorted(index for index, count in counts.items() if count >= needed))
+            shown[image] = [name for name, count in counts.items() if count >= needed]
     enough = "at least one of its human captions names it"
     if share is not None:
         enough = f"at least {share:g} of its human captions name it"
-    silent = sum(not shown for shown in by_image.values())
+    silent = sum(not tasks for tasks in shown.values())
     ignored = {"no task named": silent} if silent else {}
-    return Tasks(ordered, by_image, f"derived: an image shows a task when {enough}", derived=True, ignored=ignored)
+    rule = f"derived: an image shows a task when {enough}"
+    return Tasks.of(shown, rule, known, derived=True, ignored=ignored)
 
 
 def join_tasks(first: Tasks, second: Tasks) -> Tasks:
-    """The tasks of both, of images that both know; none is in both."""
-    names = tuple(sorted({*first.names, *second.names}))
-    place = {name: index for index, name in enumerate(names)}
-    by_image = {
-        image: tuple(sorted(place[of.names[index]] for of in (first, second) for index in of.by_image[image]))
-        for image in first.by_image
-        if image in second.by_image
-    }
-    return Tasks(names, by_image, f"{first.source}; {second.source}", ignored={**second.ignored, **first.ignored})
+    """The tasks of both, which share none, for images that both know."""
+    both = [image for image in first.by_image if image in second.by_image]
+    shown = {image: [*first.shown(image), *second.shown(image)] for image in both}
+    source, ignored = f"{first.source}; {second.source}", {**second.ignored, **first.ignored}
+    return Tasks.of(shown, source, (*first.names, *second.names), ignored=ignored)
 
 
 def usable(tasks: Tasks, images: Collection[str]) -> tuple[Tasks, dict[str, tuple[str, ...]]]:
-    """What of ``tasks`` can be guessed on ``images``: tasks that vary among them.
-
-    A task that no image shows, or that every image shows, tells nothing and cannot be learnt.
+    """The tasks that vary among ``images``: a task that none or all of them show cannot be learnt.
 
     Returns:
-        The tasks that are left, of ``images`` alone; and what was left out (reason -> names, sorted): tasks "never
-        present" and "always present"; of the images, those "without tasks" (unknown here).
+        These tasks, for ``images`` alone; and what was left out (reason -> names, sorted): tasks "never present" and
+        "always present", and images "without tasks" (unknown here).
 
     Raises:
         JudgeError: no image is known here; no task is left.

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from judge.corpus import Corpus, common_images, overlap
+from judge.corpus.attributes import ProductLabels
 from judge.corpus.labels import compare_labels, derive_labels
-from judge.corpus.products import ProductLabels
 from judge.corpus.tasks import Tasks, derive_tasks, join_tasks, usable
 from judge.errors import JudgeError
 from judge.evidence.preparation import DEFAULT_TEXT, Preparation, TextOptions
@@ -21,12 +21,11 @@ from judge.evidence.sides import Aligner, Evidence, MaskedCaption, Sides
 from judge.masking.instances import PERSON
 from judge.metrics import Metric
 from judge.text.alignment import AlignmentName
+from judge.text.combined import ProductLexicon, unlisted_tasks
 from judge.text.coverage import Coverage, measure_coverage
 from judge.text.lexicon import Lexicon, Lexicons
 from judge.text.masking import mask
-from judge.text.products import ProductLexicon
 from judge.text.survey import SideWords, Survey
-from judge.text.unions import unlisted_tasks
 from judge.text.vectors import VectorCache
 from judge.types import Captions, Labels, Side, Target, TargetKind, Words
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 from judge.text.alignment import UNKNOWN, is_special
+from judge.text.combined import ProductLexicon
 from judge.text.lexicon import Lexicon
 from judge.text.masking import mask
-from judge.text.products import ProductLexicon
 from judge.text.tokens import Contractions, first_sentence, tokenize
 from judge.types import Words
 

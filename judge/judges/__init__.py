@@ -20,8 +20,8 @@ from judge.types import FloatArray, IntArray, Predictions, Sample, Side, Target,
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from judge.masking.hidden import HiddenPictures
     from judge.masking.instances import Pixels
+    from judge.masking.masked_images import MaskedImages
 
 Batch = Mapping[str, Any]
 Sharing = Literal["members", "data"]
@@ -56,24 +56,6 @@ class Network(Protocol):
 
     def __call__(self, batch: Batch) -> Tensor:
         """Logits over the target's classes, [B, A]."""
-        ...
-
-
-class Stacked(Protocol):
-    """K networks as one that a GPU computes at once; it is a ``torch.nn.Module`` too.
-
-    Attributes:
-        drops: how often a forward pass draws dropout.
-    """
-
-    drops: int
-
-    def unstack(self) -> None:
-        """Give the networks that it was made of the weights that it has now."""
-        ...
-
-    def __call__(self, batch: Any) -> Tensor:
-        """A ``StackedBatch`` of :mod:`judge.judges.stacked` -> logits [K, B, A]."""
         ...
 
 
@@ -141,19 +123,6 @@ class FrozenReader(Protocol):
         ...
 
 
-class Resizer(Protocol):
-    """What makes tensors of one shape of pictures, without weights."""
-
-    @property
-    def key(self) -> str:
-        """What its tensors depend on: its settings, library version."""
-        ...
-
-    def prepare(self, pixels: Pixels) -> Tensor:
-        """A picture [H, W, 3] uint8 -> [3, S, S] uint8."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Materials:
     """What judges are given beside their samples.
@@ -178,7 +147,7 @@ class Materials:
             filled in by the trainer.
     """
 
-    pictures: HiddenPictures | None = None
+    pictures: MaskedImages | None = None
     prompt: Prompt | None = None
     answering: Answering = "restricted"
     backbone: str | None = None
@@ -327,14 +296,12 @@ class Blueprint:
         restore: makes a judge that trained itself out of its vocabulary and tensors; where it can be kept.
         network: makes an untrained network for a target, its training samples (vocabulary) and materials, with
         recipe: how to train it. The global torch generator is seeded before ``network`` is called.
-        stacked: makes one network of several, separately made, to train together on a GPU; None for none.
+        stacked: whether several networks, which have ``parts()``, can be trained as one program on a GPU.
         modalities: what it takes in; a judge that sees images measures metrics that hide people.
         backbone: makes the frozen network whose features ``network`` finds among its materials; None for none.
         regions: whether that is a :class:`RegionBackbone`.
         reader: likewise, the frozen network that reads captions for a judge without a backbone; None for none. Equal
             makers make the same reader, which then reads once for all judges that have it.
-        pixels: what resizes pictures for a judge that has neither, once for all; None (also for what it makes) where
-            each is read anew whenever it is seen.
         fingerprint: what its numbers depend on beside name and materials: the weights that it starts from.
         tuned: recipes of their own for ways of tuning.
         blanked: modalities that it is denied, to find where bias enters ("sat-image-only").
@@ -349,12 +316,11 @@ class Blueprint:
     restore: Restoring | None = None
     network: Callable[[Target, Sequence[Sample], Materials], Network] | None = None
     recipe: Recipe | None = None
-    stacked: Callable[[Sequence[Any]], Stacked] | None = None
+    stacked: bool = False
     modalities: frozenset[Modality] = frozenset({"caption"})
     backbone: Callable[[Materials], Backbone] | None = None
     regions: bool = False
     reader: Callable[[Materials], FrozenReader] | None = None
-    pixels: Callable[[Materials], Resizer | None] | None = None
     fingerprint: Callable[[Materials], object] | None = None
     tuned: Mapping[Tuning, Recipe] = field(default_factory=dict)
     blanked: frozenset[Modality] = frozenset()

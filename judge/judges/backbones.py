@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from judge.errors import JudgeError, require
 from judge.judges import Materials
 from judge.utils.hub import first_line
-from judge.utils.limits import memory_limit
-from judge.utils.opening import read_bytes
+from judge.utils.reading import memory_limit, read_bytes
 
 if TYPE_CHECKING:
     from judge.masking.instances import Pixels

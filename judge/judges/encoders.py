@@ -20,8 +20,7 @@ from torch import Tensor, nn
 
 from judge.judges import HEADS, Batch, Blueprint, Materials, Recipe
 from judge.judges.output import OutputLayer
-from judge.judges.recurrent import build_vocabulary, number_words, pack
-from judge.judges.stacked import Parts, StackedRecurrent
+from judge.judges.recurrent import Parts, build_vocabulary, number_words, pack
 from judge.types import Sample, Target
 
 # Layers of the MLP -> whose they are: DBAC's 3, DPAC's 5.
@@ -108,6 +107,11 @@ class EncoderClassifier(nn.Module):
         logits: Tensor = self.head(self.dropout(self.encoder(embedded, batch)))
         return logits
 
+    def parts(self) -> Parts:
+        """For :mod:`judge.training.stacked`, of recurrent encoders."""
+        assert isinstance(self.encoder, Recurrent)
+        return Parts(self.embedding, self.encoder.layer, self.dropout.p, list(self.head))
+
 
 _ENCODERS: dict[str, Callable[[], Recurrent | Transformer]] = {
     "lstm": partial(Recurrent, nn.LSTM, bidirectional=False),
@@ -125,18 +129,12 @@ def _network(
     return EncoderClassifier(build_vocabulary(samples), _ENCODERS[name](), len(target.classes), head=head)
 
 
-def _parts(network: nn.Module) -> Parts:
-    assert isinstance(network, EncoderClassifier)
-    assert isinstance(network.encoder, Recurrent)
-    return Parts(network.embedding, network.encoder.layer, network.dropout.p, list(network.head))
-
-
 def _blueprint(encoder: str, head: int, *, full: bool) -> Blueprint:
     return Blueprint(
         f"{encoder}+mlp{head}" if full else encoder,
         f"{SOURCES[head]}; sizes and training are this project's",
         network=partial(_network, encoder, head),
-        stacked=None if encoder.startswith("transformer") else partial(StackedRecurrent, parts=_parts),
+        stacked=not encoder.startswith("transformer"),
         recipe=Recipe(epochs=8, learning_rate=1e-3, batch_size=64),
     )
 

@@ -39,7 +39,7 @@ from judge.judges.backbones import SWIN, TimmBackbone, make_backbone
 from judge.judges.cloze import ClozeReader, maker
 from judge.judges.encoders import positions
 from judge.judges.output import OutputLayer
-from judge.masking.regions import MOST
+from judge.masking.instances import MAX_BOXES
 from judge.types import Words
 
 CODE = 5
@@ -54,7 +54,7 @@ class GridsAndRegions(nn.Module):
         regions: R.
     """
 
-    def __init__(self, backbone: TimmBackbone, *, regions: int = MOST) -> None:
+    def __init__(self, backbone: TimmBackbone, *, regions: int = MAX_BOXES) -> None:
         super().__init__()
         self.backbone, self.regions = backbone, regions
         self.prepare = backbone.prepare

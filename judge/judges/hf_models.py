@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -58,6 +57,7 @@ FAMILIES = {
     "paligemma": Family(prompt="caption en"),
     "vision-encoder-decoder": Family("decoder", vision="encoder"),
 }
+PIXELS = "pixel_values"
 _RANK = 16
 _ENDLESS = 2**31
 _AGAIN = "fetch or save the checkpoint again"
@@ -91,7 +91,7 @@ class Captioner:
         model: transformers' model.
         tokenizer: pads on the right, which absolute positions (BLIP, GIT, GPT-2, BART) need.
         images: the image processor.
-        processor: of text and pictures together; None where the family has none (VisionEncoderDecoder).
+        processor: of text and images together; None where the family has none (VisionEncoderDecoder).
     """
 
     reference: str
@@ -356,21 +356,19 @@ def _load_processors(name: str, where: str) -> tuple[Any, Any, Any]:
 def tune(captioner: Captioner, tuning: Tuning) -> tuple[nn.Module, ...]:
     """Decide what is trained, through ``requires_grad``.
 
-    ``full``: everything. ``frozen``: all but the vision backbone. ``lora``: new low-rank matrices beside the linear
-    layers of the language part (rank 16, alpha 32; Hu et al., ICLR 2022), nothing else. ``zero-shot``: nothing.
+    ``full``: everything. ``frozen``: all but the vision backbone. ``lora``: nothing but the low-rank
+    matrices of :func:`add_lora` (rank 16, alpha 32; Hu et al., ICLR 2022). ``zero-shot``: nothing.
 
     Returns:
         The parts that stay as they are, dropout and running statistics included.
 
     Raises:
-        JudgeError: see :attr:`Captioner.vision`; peft is not installed.
+        JudgeError: see :attr:`Captioner.vision`.
     """
     if tuning == "full":
         return ()
     frozen: nn.Module = captioner.model if tuning == "zero-shot" else captioner.vision
     (captioner.model if tuning == "lora" else frozen).requires_grad_(requires_grad=False)
-    if tuning == "lora":
-        _add_lora(captioner)
     return (frozen,)
 
 
@@ -389,53 +387,24 @@ def copy_trained(captioner: Captioner, tuning: Tuning) -> Captioner:
     return replace(captioner, model=deepcopy(captioner.model, shared))
 
 
-def pass_again(captioner: Captioner, frozen: Sequence[nn.Module]) -> list[nn.Module]:
-    """Have layers computed once more in the backward pass, where what they made in between is then not kept.
-
-    Args:
-        captioner: whose layers.
-        frozen: its parts whose dropout stays off.
-
-    Returns:
-        Layers of these parts: transformers passes a layer again only if it is ``training``. While they are passed,
-        they are not.
+def checkpoint_layers(captioner: Captioner) -> None:
+    """Recompute layers in the backward pass instead of keeping their activations.
 
     Raises:
-        JudgeError: the model cannot.
+        JudgeError: the model does not support it.
     """
-    from transformers.modeling_layers import GradientCheckpointingLayer
-
-    model = captioner.model
-    enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
     try:
-        enable({"use_reentrant": False})
+        captioner.model.activation_checkpointing_enable({"use_reentrant": False})
     except ValueError as error:
-        what = f"a '{captioner.architecture}' model cannot pass its layers again"
+        what = f"a '{captioner.architecture}' model cannot recompute its layers"
         raise JudgeError(what, where="--checkpointing", mend="leave it out") from error
-    # A cache of keys is for writing; where layers are passed again transformers keeps none, and warns of it.
-    for part in model.modules():
+    # A key-value cache is for writing; with checkpointing transformers keeps none, and warns about it.
+    for part in captioner.model.modules():
         if getattr(getattr(part, "config", None), "use_cache", False):
             part.config.use_cache = False
-    # Embeddings of which a gradient is asked, as reentrant checkpoints need it: ours are none.
-    if getattr(model, "_require_grads_hooks", None):
-        model.disable_input_require_grads()
-    layers: list[Any] = [
-        layer for part in frozen for layer in part.modules() if isinstance(layer, GradientCheckpointingLayer)
-    ]
-    for layer in layers:
-        layer._gradient_checkpointing_func = partial(_asleep, layer, layer._gradient_checkpointing_func)
-    return layers
-
-
-def _asleep(layer: nn.Module, run: Callable[..., Any], forward: Callable[..., Any], *given: Any) -> Any:
-    def pass_on(*inputs: Any) -> Any:
-        layer.training = False
-        try:
-            return forward(*inputs)
-        finally:
-            layer.training = True
-
-    return run(pass_on, *given)
+    # Reentrant checkpoints need gradients of embeddings; these do not.
+    if getattr(captioner.model, "_require_grads_hooks", None):
+        captioner.model.disable_input_require_grads()
 
 
 def spell_exactly(captioner: Captioner) -> None:
@@ -446,14 +415,18 @@ def spell_exactly(captioner: Captioner) -> None:
             layer.__class__ = OutputLayer
 
 
-def _add_lora(captioner: Captioner) -> None:
+def add_lora(captioner: Captioner) -> Any:
+    """Add low-rank matrices beside the linear layers of the language part, in place; peft's wrapper of the model.
+
+    Raises:
+        JudgeError: peft is not installed.
+    """
     require("vision", "peft")
-    from peft import LoraConfig, inject_adapter_in_model
+    from peft import LoraConfig, LoraModel
 
     config = LoraConfig(r=_RANK, lora_alpha=2 * _RANK, target_modules=_linear_layers(captioner))
     with quiet():
-        # In place, so that the model keeps its class and the signature of its forward pass.
-        inject_adapter_in_model(config, captioner.model)
+        return LoraModel(captioner.model, config, "default")
 
 
 def _linear_layers(captioner: Captioner) -> list[str]:

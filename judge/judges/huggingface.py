@@ -14,32 +14,30 @@ from dataclasses import replace
 from functools import lru_cache
 from importlib.metadata import version
 from inspect import signature
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from judge.errors import JudgeError
 from judge.judges import HUGGING_FACE, PROMPTED, Batch, Blueprint, Materials, Recipe
-from judge.judges.hf_masks import masks_unseen
 from judge.judges.hf_models import (
     Captioner,
     Loading,
+    add_lora,
+    checkpoint_layers,
     computing,
     copy_trained,
     load_captioner,
     load_processors,
     loading,
-    pass_again,
     place,
     spell_exactly,
     tune,
 )
-from judge.judges.hf_pixels import PIXELS, PictureProcessor, make_processor, normalise, with_pixels
 from judge.judges.hf_prompts import (
-    Prompts,
     Row,
     Tokens,
     blank,
@@ -55,6 +53,7 @@ from judge.judges.hf_prompts import (
 from judge.judges.prompts import make_prompt
 from judge.types import Sample, Target, Words
 from judge.utils.files import fingerprint_of
+from judge.utils.hub import quiet
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -81,7 +80,6 @@ class AnswerJudge(nn.Module):
         super().__init__()
         self.has_idle_weights, self.has_answered = True, False
         self.captioner, self.pictures, self.answering = captioner, materials.pictures, materials.answering
-        self.features = materials.features
         prompt = materials.prompt or make_prompt("gender")
         self.question, self._blank = plain(prompt.question), blank()
         what = "its processor takes pictures and text in a way not known here"
@@ -98,16 +96,16 @@ class AnswerJudge(nn.Module):
             raise JudgeError(what, where="--template", mend="shorten it")
         self.limit = None if limit is None else limit - used
         self.arguments = captioner.arguments
-        # What was made of captions before: every epoch asks again.
-        self._texts: dict[Words, str] = {}
-        self._rows: dict[str, Row] = {}
+        self._texts: dict[Words, str] = {}  # Captions as text; every epoch needs them again.
         self.frozen = tune(captioner, materials.tuning)
+        # In a list, or its weights would be counted twice.
+        self._lora = [add_lora(captioner)] if materials.tuning == "lora" else []
         self.model: nn.Module = captioner.model
         spell_exactly(captioner)
         self.bf16 = materials.dtype == "bf16"
         self.store_frozen()
-        trained = materials.tuning != "zero-shot"
-        self.again = pass_again(captioner, self.frozen) if materials.checkpointing and trained else []
+        if materials.checkpointing and materials.tuning != "zero-shot":
+            checkpoint_layers(captioner)
 
     def store_frozen(self) -> None:
         """Give each weight the type that it is kept in."""
@@ -121,12 +119,18 @@ class AnswerJudge(nn.Module):
         super().train(mode)
         for part in self.frozen:
             part.eval()
-        for layer in self.again:
-            layer.training = mode
         return self
 
+    def save_merged(self, folder: Path) -> None:
+        """Save weights (LoRA adapters merged), tokenizer and image processor as a checkpoint of transformers."""
+        captioner = self.captioner
+        with quiet():
+            (self._lora[0].merge_and_unload(safe_merge=True) if self._lora else captioner.model).save_pretrained(folder)
+            for part in (captioner.processor,) if captioner.processor else (captioner.tokenizer, captioner.images):
+                part.save_pretrained(folder)
+
     def tie_weights(self) -> None:
-        """Make one of the weights that the captioner has under two names, where moving them has made two."""
+        """Tie again the weights that the captioner shares, after moving them has made copies."""
         self.model.tie_weights()  # type: ignore[operator]  # a method of transformers' models
 
     def collate(self, samples: Sequence[Sample]) -> Batch:
@@ -137,19 +141,14 @@ class AnswerJudge(nn.Module):
                 that the captioner's processor cannot take.
         """
         texts = [self._text(sample.words) for sample in samples]
-        if self.features:
-            return self._batch(self._lay_out(self._kept(samples), texts))
-        pictures = [self._picture(sample) for sample in samples]
+        images = [self._image(sample) for sample in samples]
         try:
-            return self._batch(lay_out(self.captioner, pictures, texts))
+            prompts = lay_out(self.captioner, images, texts)
         except Exception:
-            # One of them is at fault: which one?
-            for sample, picture, text in zip(samples, pictures, texts, strict=True):
+            for sample, image, text in zip(samples, images, texts, strict=True):  # Find the one at fault.
                 with processing(f"picture of image '{sample.image_id}'"):
-                    lay_out(self.captioner, [picture], [text])
+                    lay_out(self.captioner, [image], [text])
             raise
-
-    def _batch(self, prompts: Prompts) -> Batch:
         lengths = torch.tensor([len(next(iter(row.values()))) for row in prompts.rows])
         passes = [self._pad([self._extend(row, prefix) for row in prompts.rows]) for prefix in self.prefixes]
         passes = [{**text, **self._places({**prompts.shared, **text})} for text in passes]
@@ -158,27 +157,23 @@ class AnswerJudge(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """Log-probabilities [B, A], float32."""
-        place = batch["ends"][0].device.type
-        # Weights of two types meet in products of the smaller one.
-        mixed = self.bf16 and not torch.is_autocast_enabled(place)
-        with torch.autocast(place, torch.bfloat16) if mixed else nullcontext():
+        device = batch["ends"][0].device.type
+        # Weights of two types are multiplied in bf16.
+        mixed = self.bf16 and not torch.is_autocast_enabled(device)
+        with torch.autocast(device, torch.bfloat16) if mixed else nullcontext():
             return self._answer(batch)
 
     def _answer(self, batch: Batch) -> Tensor:
         found: dict[Tokens, list[Tensor]] = {}
-        shared = batch["shared"]
-        if self.features:
-            shared = {**shared, PIXELS: normalise(self.captioner.images, shared[PIXELS])}
         for prefix, text, end, keep in zip(self.prefixes, batch["passes"], batch["ends"], batch["keep"], strict=True):
-            # Logits of the positions from the first prompt's end on: those of every position of every prompt would be
-            # most of the memory. GIT's begin with its picture; counted from the right end they agree.
+            # Only the positions from the first prompt's end on: the logits of all would be most of the memory.
+            # Counted from the right end, since GIT's begin with its image.
             wanted = {"use_cache": False, "logits_to_keep": keep}
             extra = {name: value for name, value in wanted.items() if name in self.arguments}
-            # Once it has answered its files are not at fault.
-            named = place(self.captioner.reference)
-            trying = nullcontext() if self.has_answered else computing("it cannot answer", named)
-            with masks_unseen(), trying:
-                logits = self.model(**shared, **text, **extra).logits
+            # An error in the first answer is blamed on the checkpoint's files.
+            first = computing("it cannot answer", place(self.captioner.reference))
+            with nullcontext() if self.has_answered else first:
+                logits = self.model(**batch["shared"], **text, **extra).logits
             self.has_answered = True
             rows = torch.arange(len(end), device=logits.device)
             found[prefix] = [logits[rows, step - end].float().log_softmax(dim=-1) for step in range(len(prefix) + 1)]
@@ -190,7 +185,7 @@ class AnswerJudge(nn.Module):
         steps = next(found[prefix] for prefix in self.prefixes if prefix[:read] == tokens[:-1])
         return torch.stack([step[:, token] for step, token in zip(steps, tokens, strict=False)]).sum(dim=0)
 
-    def _picture(self, sample: Sample) -> Image:
+    def _image(self, sample: Sample) -> Image:
         from PIL import Image
 
         if sample.image is None:
@@ -200,26 +195,8 @@ class AnswerJudge(nn.Module):
             raise JudgeError(what, where=place(self.captioner.reference), mend="give --images")
         return Image.fromarray(self.pictures.read(sample.image))
 
-    def _lay_out(self, pixels: Tensor, texts: Sequence[str]) -> Prompts:
-        """Kept pictures and texts; what tokens a text becomes is looked up once, where pictures add nothing to it."""
-        new = [place for place, text in enumerate(texts) if text not in self._rows]
-        if not new:
-            return Prompts({PIXELS: pixels}, [self._rows[text] for text in texts])
-        prompts = lay_out(with_pixels(self.captioner, pixels), [self._blank] * len(texts), texts)
-        if [*prompts.shared] == [PIXELS]:
-            self._rows |= zip(texts, prompts.rows, strict=True)
-        return prompts
-
-    def _kept(self, samples: Sequence[Sample]) -> Tensor:
-        """[B, 3, S, S] uint8: pictures as they are kept; blank ones for samples without."""
-        assert self.features is not None
-        pixels = self.features.rows(samples)
-        if absent := [place for place, sample in enumerate(samples) if sample.image is None]:
-            pixels[absent] = PictureProcessor(self.captioner.images).prepare(np.asarray(self._blank))
-        return pixels
-
     def _text(self, words: Words) -> str:
-        """The caption and the question; of a caption too long for the model's positions the beginning."""
+        """The caption and the question; a caption too long for the model's positions is cut."""
         if words not in self._texts:
             self._texts[words] = self._shortened(words)
         return self._texts[words]
@@ -234,7 +211,7 @@ class AnswerJudge(nn.Module):
         return f"{spell_words(tokenizer, words)} {self.question}".strip()
 
     def _places(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Where tokens stand in picture and text: Qwen2-VL and its like would ask the device, sample by sample."""
+        """Positions of tokens, computed on the CPU: Qwen2-VL would wait for the GPU at every sample."""
         find = getattr(getattr(self.captioner.model, "model", None), "get_rope_index", None)
         if find is None or "position_ids" not in self.arguments:
             return {}
@@ -308,7 +285,6 @@ def make_blueprint(reference: str) -> Blueprint:
         f"{HUGGING_FACE}{reference}",
         "abdelrahman2024imagecaptioner2, with a captioner of transformers",
         network=network,
-        pixels=lambda _: make_processor(reference),
         fingerprint=lambda _: (version("transformers"), fingerprint_of(reference)),
         # A pretrained network forgets under a larger rate; LoRA takes ten times as much.
         recipe=_RECIPE,

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 
 from judge.errors import JudgeError, require
 from judge.judges import Batch, Features
-from judge.judges.hf_masks import masks_unseen
 from judge.judges.hf_models import check_weights, limit_of, loading
 from judge.judges.hf_prompts import spell_words
 from judge.types import Sample
@@ -135,8 +134,7 @@ class FrozenEncoder(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """[B, D]; padding never enters."""
-        with masks_unseen():
-            states = self.model(**batch).last_hidden_state
+        states = self.model(**batch).last_hidden_state
         found = torch.cat([POOLINGS[name](states, batch["attention_mask"][..., None]) for name in self.pooling], dim=1)
         return nn.functional.normalize(found, dim=1) if self.normalised else found
 
@@ -177,8 +175,7 @@ class PretrainedClassifier(nn.Module):
         """Logits [B, A]."""
         parts = []
         if self.encoder:
-            with masks_unseen():
-                parts.append(self.encoder(**batch["text"]).last_hidden_state[:, 0])
+            parts.append(self.encoder(**batch["text"]).last_hidden_state[:, 0])
         if self.features:
             parts.append(batch["features"].float().mean(dim=1))
         logits: Tensor = self.output(torch.cat(parts, dim=1) if len(parts) > 1 else parts[0])

@@ -8,8 +8,8 @@ last layer go to one linear layer; dropout 0.5 on embeddings, between the layers
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,12 +18,19 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from judge.judges import Batch, Blueprint, Materials, Recipe
 from judge.judges.output import OutputLayer
-from judge.judges.scan import final_states
-from judge.judges.stacked import Parts, StackedRecurrent
 from judge.text.alignment import UNKNOWN
 from judge.types import Sample, Target, Words
 
 _PADDING = "<pad>"
+
+
+class Parts(NamedTuple):
+    """The layers of a recurrent judge, in order; dropout follows the embedding and the encoder."""
+
+    embedding: nn.Embedding
+    encoder: nn.LSTM | nn.RNN
+    dropout: float
+    head: Sequence[nn.Module]
 
 
 class RecurrentClassifier(nn.Module):
@@ -50,8 +57,13 @@ class RecurrentClassifier(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         """Logits [B, A]."""
         embedded = self.dropout(self.embedding(batch["tokens"]))
-        logits: Tensor = self.output(self.dropout(final_states(self.encoder, pack(embedded, batch))))
+        _, (states, _) = self.encoder(pack(embedded, batch))
+        logits: Tensor = self.output(self.dropout(torch.cat([states[-2], states[-1]], dim=1)))
         return logits
+
+    def parts(self) -> Parts:
+        """For :mod:`judge.training.stacked`."""
+        return Parts(self.embedding, self.encoder, self.dropout.p, [self.output])
 
 
 def build_vocabulary(samples: Sequence[Sample]) -> dict[str, int]:
@@ -98,17 +110,12 @@ def _lstm(target: Target, samples: Sequence[Sample], materials: Materials) -> Re
     return RecurrentClassifier(build_vocabulary(samples), len(target.classes))
 
 
-def _parts(network: nn.Module) -> Parts:
-    assert isinstance(network, RecurrentClassifier)
-    return Parts(network.embedding, network.encoder, network.dropout.p, [network.output])
-
-
 BLUEPRINTS = {
     "lstm": Blueprint(
         "lstm",
         "hirota2022quantifying, supplement A.1",
         network=_lstm,
-        stacked=partial(StackedRecurrent, parts=_parts),
+        stacked=True,
         recipe=Recipe(epochs=20, learning_rate=5e-5, batch_size=64),
     )
 }

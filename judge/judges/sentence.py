@@ -24,7 +24,7 @@ from judge.judges.readers import POOLINGS, FrozenEncoder, Pooling, PretrainedCla
 from judge.types import Sample, Target
 from judge.utils.files import from_home
 from judge.utils.hub import quiet
-from judge.utils.opening import read_text
+from judge.utils.reading import read_text
 
 _HUB = "sentence-transformers"
 SHORT_NAMES = {name: f"{_HUB}/{name}" for name in ("all-MiniLM-L6-v2", "all-mpnet-base-v2", "all-distilroberta-v1")} | {

@@ -1,31 +1,32 @@
-"""The cache of detections: a file for each detector and content of a picture, whatever the picture's name."""
+"""The cache of detections: a file for each detector and content of an image, whatever the image's name."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from judge.errors import FAULTS
 from judge.masking.detectors import Detector
 from judge.masking.detectors.annotations import read_rle
-from judge.masking.instances import Instance, Picture
-from judge.utils.files import write_whole, writing
-from judge.utils.kept import DamagedError, opened, seal, tell_damaged, unseal
+from judge.masking.instances import Instance, LoadedImage
+from judge.utils.files import read_json_cache, warn_damaged, write_whole, writing
 
-# Counts up whenever what is made of a network's outputs here, or of a picture's bytes, changes.
-_FORMAT = 2  # 1 had no checksums.
+# Increase it when the detections of a network, or the pixels of an image, change with the same versions of libraries.
+_FORMAT = 3
 
 
 class Cached:
     """A detector whose detections are kept on disk.
 
-    Files lie at ``folder/<detector>/<2 digits>/<hash of the pixels>.json``; damaged ones are made anew.
+    Files lie at ``folder/<detector>/<2 digits>/<hash of the pixels>.json``; damaged ones are computed again.
 
     Args:
-        detector: asked about pictures that are not in the cache.
+        detector: called for images that are not in the cache.
         folder: shared by all runs and detectors; made if need be.
         names: category -> its name here, where that is another.
         doubts: what a user must know of the categories, a sentence each.
@@ -40,60 +41,46 @@ class Cached:
         self.detector, self.names, self.doubts = detector, names or {}, doubts
         digest = hashlib.sha256(f"{_FORMAT} {detector.key}".encode()).hexdigest()[:16]
         self.folder = folder / f"{detector.name}-{digest}"
-        self.name, self.key, self.batch = detector.name, detector.key, detector.batch
+        self.name, self.key = detector.name, detector.key
         self.categories = tuple(dict.fromkeys(self.names.get(name, name) for name in detector.categories))
         with writing(f"--cache {folder}"):
             self.folder.mkdir(parents=True, exist_ok=True)
 
-    def detect(self, pictures: Sequence[Picture]) -> list[tuple[Instance, ...]]:
+    def detect(self, image: LoadedImage) -> tuple[Instance, ...]:
         """See :meth:`~judge.masking.detectors.Detector.detect`."""
-        paths = [self._path(picture) for picture in pictures]
-        found = [self._load(path) for path in paths]
-        missing = [index for index, instances in enumerate(found) if instances is None]
-        if missing:
-            fresh = self.detector.detect([pictures[index] for index in missing])
-            for index, instances in zip(missing, fresh, strict=True):
-                found[index] = instances
-                # A full disk costs the next run time, not this one its results.
-                with suppress(OSError):
-                    paths[index].parent.mkdir(exist_ok=True)
-                    write_whole(paths[index], seal(_rows(instances), self._name(paths[index])))
-        return [tuple(replace(one, label=self.names.get(one.label, one.label)) for one in of or ()) for of in found]
+        path = self._path(image)
+        found = self._load(path)
+        if found is None:
+            found = self.detector.detect(image)
+            with suppress(OSError):  # A full disk costs the next run time, not this one its results.
+                path.parent.mkdir(exist_ok=True)
+                rows = [asdict(instance) | {"counts": instance.counts.decode()} for instance in found]
+                write_whole(path, json.dumps(rows).encode())
+        return tuple(replace(one, label=self.names.get(one.label, one.label)) for one in found)
 
     def _load(self, path: Path) -> tuple[Instance, ...] | None:
-        """What is kept of a picture; None where nothing is, or what is kept is damaged, which is told.
+        """The cached detections of an image; None if there are none, or they are damaged, which is reported.
 
         Raises:
-            JudgeError: it cannot be read.
+            JudgeError: they cannot be read.
         """
         try:
-            with opened(path) as file:
-                return tuple(map(_instance, unseal(file.read(), self._name(path))))
-        except FileNotFoundError:
+            rows = read_json_cache(path)
+            return None if rows is None else tuple(map(_instance, rows))
+        except FAULTS:
+            warn_damaged(path)
             return None
-        except DamagedError as error:
-            tell_damaged(path, str(error))
-        return None
 
-    def _name(self, path: Path) -> str:
-        """What a file is of: the detector and the picture."""
-        return f"{self.folder.name} {path.stem}"
-
-    def _path(self, picture: Picture) -> Path:
-        height, width, _ = picture.pixels.shape
-        content = hashlib.blake2b(f"{height}x{width}".encode(), digest_size=20)
-        content.update(picture.pixels.data if picture.pixels.flags.c_contiguous else picture.pixels.tobytes())
+    def _path(self, image: LoadedImage) -> Path:
+        height, width = image.size
+        content = hashlib.blake2b(f"{height}x{width}".encode() + image.pixels.tobytes(), digest_size=20)
         name = content.hexdigest()
         return self.folder / name[:2] / f"{name}.json"
 
 
-def _rows(instances: Sequence[Instance]) -> list[dict[str, Any]]:
-    return [asdict(instance) | {"counts": instance.counts.decode()} for instance in instances]
-
-
 def _instance(row: dict[str, Any]) -> Instance:
     height, width = map(int, row["size"])
-    x, y, right, bottom = map(float, row["box"])
+    x, y, across, down = map(float, row["box"])
     counts = read_rle({"size": [height, width], "counts": row["counts"]}, (height, width), where="cache")["counts"]
-    box, score, crowd = (x, y, right, bottom), float(row["score"]), bool(row["crowd"])
+    box, score, crowd = (x, y, across, down), float(row["score"]), bool(row["crowd"])
     return Instance(str(row["label"]), box, counts, (height, width), score, crowd)

@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
-from judge.corpus.ids import canonical_id
+from judge.corpus.records import canonical_id
 from judge.errors import JudgeError, nearest
 from judge.masking.instances import PERSON
 from judge.types import Doubt
-from judge.utils.yaml_files import parse_yaml, read_text
+from judge.utils.reading import parse_yaml, read_small_text
 
 # Whole names of categories, as COCO, LVIS, Objects365, OpenImages, Cityscapes, VisDrone and Visual Genome spell them.
 _PEOPLE = {
@@ -29,9 +29,9 @@ def names_people(name: str) -> bool:
 
 
 def people_among(names: Iterable[str], named: Collection[str], also: Collection[str] = ()) -> set[str]:
-    """The categories that are hidden as people: "person" and those ``named``.
+    """The categories that are hidden as people: "person" and those in ``named``.
 
-    Where there are none of these, all that name people, and what the source itself calls people (``also``).
+    If there are none of these, all that name people, and what the source itself calls people (``also``).
     """
     known = set(names)
     return known & {PERSON, *named} or {name for name in known if names_people(name) or name in also}
@@ -57,7 +57,7 @@ def check_categories(wanted: Iterable[str], known: Collection[str], source: str)
 
 
 def read_names(path: Path | None) -> dict[str, str] | None:
-    """Class id (as text) -> name, of a file of class names; None for no file.
+    """Class id (as text) -> name, from a file of class names; None for no file.
 
     A text file has one name per line, and the first is class 0. YAML and JSON hold a list (from 0), ``{id: name}``,
     Ultralytics' ``{names: ...}`` or COCO's ``{categories: [{id, name}]}``.
@@ -67,13 +67,11 @@ def read_names(path: Path | None) -> dict[str, str] | None:
     """
     if path is None:
         return None
-    text = read_text(path)
-    found: Any = None
+    text = read_small_text(path)
+    found: Any = [line.strip() for line in text.strip().splitlines()]
     if path.suffix.lower() in {".yaml", ".yml", ".json"}:
         found = parse_yaml(text, where=str(path), mend=_NAMES)
         found = found.get("names", found.get("categories", found)) if isinstance(found, dict) else found
-    else:
-        found = [line.strip() for line in text.strip().splitlines()]
     if isinstance(found, list):
         found = {row.get("id"): row.get("name") for row in found if isinstance(row, dict)} or dict(enumerate(found))
     try:

@@ -1,9 +1,11 @@
-"""Mask a folder of pictures on all cores, in constant memory; faults of single pictures do not stop the others."""
+"""Mask a folder of images on all cores, in constant memory; errors of single images do not stop the others."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import astuple, dataclass, field
 from functools import partial
@@ -11,80 +13,43 @@ from pathlib import Path, PurePosixPath
 
 from judge.errors import JudgeError
 from judge.masking import MAX_PIXELS
-from judge.masking.detectors import Detector, Failures, collected, detect_pictures
+from judge.masking.detectors import Detector, Failures, collected
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.finished import Finished
-from judge.masking.images import ImageFormat, encode, inside
-from judge.masking.instances import PERSON, BoolMask, Foreground, Instance, Picture, Pixels, select
-from judge.masking.measured import Look
-from judge.masking.people import PARTIAL_SHARE, Fill, Mode, hidden_region, hide
+from judge.masking.images import ImageFormat, checksum_of, encode, path_inside, read_bytes, read_image
+from judge.masking.instances import Pixels
+from judge.masking.measured import MaskStatistics
+from judge.masking.people import Hiding
 from judge.masking.sheet import Tile, before_and_after, contact_sheet
 from judge.types import Progress
 from judge.utils.parallel import in_order
 
-# Pictures on a contact sheet: evenly spread, and those first in which something is hidden.
+# Images on a contact sheet: evenly spread, and those first in which something is hidden.
 SHEET = 24
 _CANDIDATES = 4 * SHEET
-# Batches submitted for each worker while the first is awaited; finished ones are small.
+# Images submitted for each worker while the first is awaited; finished ones are small.
 _AHEAD = 8
-# Of a file's name, in bytes, on every usual file system.
+# Most bytes of a file's name on every usual file system.
 _LONGEST = 255
 
 
 @dataclass(frozen=True, slots=True)
-class Hiding:
-    """What is hidden in a picture, and how; the arguments of ``select``, ``hidden_region`` and ``hide``."""
-
-    labels: tuple[str, ...] = (PERSON,)
-    threshold: float = 0.5
-    foreground: Foreground = "all"
-    mode: Mode = "segment"
-    share: float = PARTIAL_SHARE
-    dilation: int = 0
-    fill: Fill = "black"
-    seed: int = 0
-
-    def chosen(self, instances: Sequence[Instance]) -> tuple[Instance, ...]:
-        """Those of ``instances`` that are hidden."""
-        return select(instances, labels=self.labels, threshold=self.threshold, foreground=self.foreground)
-
-    def region(self, chosen: Sequence[Instance], size: tuple[int, int]) -> BoolMask:
-        """The pixels that are hidden, [H, W]."""
-        return hidden_region(chosen, size, mode=self.mode, share=self.share, dilation=self.dilation)
-
-    def known(self, truth: GroundTruth | None, picture: Picture) -> tuple[Instance, ...] | None:
-        """Those of ground truth that should be hidden; None where they are not known."""
-        found = truth.known(picture) if truth else None
-        return None if found is None else self.chosen(found)
-
-    def apply(self, picture: Picture, instances: Sequence[Instance]) -> tuple[Pixels, BoolMask]:
-        """The masked picture, and the region hidden in it.
-
-        Noise differs from picture to picture.
-        """
-        region = self.region(self.chosen(instances), picture.size)
-        pixels = hide(picture.pixels, region, fill=self.fill, seed=[self.seed, *picture.name.encode()])
-        return pixels, region
-
-
-@dataclass(frozen=True, slots=True)
 class Row:
-    """A line of ``masks.parquet``.
+    """A row of ``masks.parquet``.
 
     Attributes:
-        image: the picture's name in its folder.
-        masked: the masked picture's name in the output folder.
-        look: what is hidden in it.
+        image: the image's name in its folder.
+        masked: the masked image's name in the output folder.
+        statistics: of what is hidden in it.
     """
 
     image: str
     masked: str
-    look: Look
+    statistics: MaskStatistics
 
 
 @dataclass
 class Masked:
-    """A masked folder: a row for each picture, the failures, and tiles of the contact sheet."""
+    """A masked folder: a row for each image, the failures, and tiles of the contact sheet."""
 
     rows: list[Row] = field(default_factory=list)
     failures: Failures = field(default_factory=list)
@@ -92,24 +57,67 @@ class Masked:
 
     def sheet(self) -> Pixels:
         """A contact sheet, [H, W, 3]."""
-        order = sorted(range(len(self.tiles)), key=lambda index: not self.tiles[index].telling)
+        order = sorted(range(len(self.tiles)), key=lambda index: not self.tiles[index].has_mask)
         return contact_sheet([self.tiles[index] for index in sorted(order[:SHEET])])
+
+
+class Finished:
+    """Images that an unfinished ``judge mask`` has masked: a line of JSON each, with their rows.
+
+    Args:
+        log: the file of lines; made if need be.
+        out: the folder of masked images.
+        key: of all that decides a masked image except the image.
+    """
+
+    def __init__(self, log: Path, out: Path, key: str) -> None:
+        self.log, self.out, self.key = log, out, key
+        self._lock = threading.Lock()
+        self._known: dict[str, tuple[Row, list[int]]] = {}
+        for line in log.read_bytes().splitlines() if log.exists() else ():
+            with suppress(ValueError, TypeError):  # A kill may have cut a line.
+                key, (image, masked, values), state = json.loads(line)
+                self._known[key] = Row(image, masked, MaskStatistics(*values)), state
+
+    def find(self, images: Path, name: str) -> Row | None:
+        """The row of an image that is masked already, from the same file in the same way, and is still there."""
+        with suppress(JudgeError, OSError):
+            row, state = self._known.get(self._key(images, name), (None, []))
+            return row if row and self._state(row) == state else None
+        return None
+
+    def add(self, images: Path, row: Row) -> None:
+        """Note that an image is masked.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        line = json.dumps([self._key(images, row.image), astuple(row), self._state(row)])
+        with self._lock, self.log.open("a", encoding="utf-8") as file:
+            file.write(f"\n{line}\n")  # The line before may have been cut.
+
+    def _key(self, images: Path, name: str) -> str:
+        content = checksum_of(read_bytes(images, name))
+        return hashlib.blake2b(f"{self.key} {name} {content}".encode(), digest_size=16).hexdigest()
+
+    def _state(self, row: Row) -> list[int]:
+        found = (self.out / row.masked).stat()
+        return [found.st_size, found.st_mtime_ns]
 
 
 @dataclass(frozen=True)
 class MaskFolder:
-    """Mask pictures one batch after the other.
+    """Mask images one after the other.
 
     Attributes:
-        images: the folder of pictures; or shards, or a data set.
-        out: where masked pictures are written, at the same places, with the format's suffix; must exist.
+        images: the folder of images; or shards, or a data set.
+        out: where masked images are written, at the same places, with the format's suffix; must exist.
         detector: finds the instances.
         hiding: what is hidden, and how.
         kind: "png" or "webp" (lossless; smaller, and some twenty times slower to write).
-        max_pixels: more is taken for a decompression bomb.
-        reserved: names in ``out`` that no masked picture may have.
-        finished: what a killed run has finished, which is taken over, and takes what this one finishes; None for none.
-        announce: is told the names of masked pictures before they are written.
+        max_pixels: larger images are refused as decompression bombs.
+        reserved: names in ``out`` that no masked image may have.
+        finished: images that a killed command has masked, which are not masked again; None for none.
         truth: ground truth beside the detector, to measure it by; None for none.
     """
 
@@ -121,12 +129,11 @@ class MaskFolder:
     max_pixels: int = MAX_PIXELS
     reserved: Collection[str] = ()
     finished: Finished | None = None
-    announce: Callable[[Collection[str]], None] | None = None
     truth: GroundTruth | None = None
     _detecting: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def run(self, names: Sequence[str], *, workers: int | None = None, progress: Progress | None = None) -> Masked:
-        """Mask the pictures ``names``; faults of single pictures are collected, not raised.
+        """Mask the images ``names``; errors of single images are collected, not raised.
 
         Threads suffice: decoding, masking and encoding release Python's lock. The detector works for one at a time.
         """
@@ -136,9 +143,7 @@ class MaskFolder:
         targets = list(self._targets(names, result).items())
         step = max(1, len(targets) // _CANDIDATES)
         shown = {name for name, _ in targets[::step][:_CANDIDATES]}
-        size = self.detector.batch
-        batches = (dict(targets[start : start + size]) for start in range(0, len(targets), size))
-        jobs = (partial(self._batch, batch, shown) for batch in batches)
+        jobs = (partial(self._mask, name, target, name in shown) for name, target in targets)
         workers = workers or cpu_count()
         with _one_thread_each(), closing(in_order(jobs, workers, ahead=_AHEAD * workers)) as results:
             for done in results:
@@ -146,72 +151,53 @@ class MaskFolder:
                 result.failures += done.failures
                 result.tiles += done.tiles
                 if progress:
-                    progress("masking pictures", len(result.rows) + len(result.failures), len(names))
+                    progress("masking images", len(result.rows) + len(result.failures), len(names))
         return result
 
     def _targets(self, names: Sequence[str], result: Masked) -> dict[str, str]:
-        """Picture -> masked picture; of two that would be written to the same path the second fails."""
+        """Image -> masked image; if two would be written to the same path the second fails."""
         targets: dict[str, str] = {}
         taken = {place: place for place in self.reserved}
         folders: dict[str, str] = {}
         for name in names:
-            with collected(result.failures, name, what="cannot be masked"):
-                inside(self.images, name)
+            with collected(result.failures, name):
+                path_inside(self.images, name)
                 path = PurePosixPath(name.replace("\\", "/")).with_suffix(f".{self.kind}")
                 target, above = path.as_posix(), [parent.as_posix() for parent in path.parents]
                 clash = next((taken[place] for place in (target, *above) if place in taken), folders.get(target))
                 if clash is not None:
                     what = f"would be written where '{clash}' is"
-                    raise JudgeError(what, where=f"picture '{name}'", mend="rename one of them")
+                    raise JudgeError(what, where=f"image '{name}'", mend="rename one of them")
                 if len(path.name.encode()) > _LONGEST:
-                    raise JudgeError("has too long a name", where=f"picture '{name}'", mend="rename it")
+                    raise JudgeError("has too long a name", where=f"image '{name}'", mend="rename it")
                 taken[target], targets[name] = name, target
                 folders |= dict.fromkeys(above, name)
         return targets
 
-    def _batch(self, targets: Mapping[str, str], shown: set[str]) -> Masked:
-        key = self.finished.key_of(self.images, targets, shown) if self.finished else None
-        if self.finished is None or key is None:
-            return self._mask(targets, shown)
-        if known := self.finished.take(key):
-            if isinstance(self.detector, GroundTruth):
-                for name in targets:  # What its annotations contradict is noted anew.
-                    with suppress(JudgeError):
-                        self.detector.instances(name)
-            return Masked([Row(image, masked, Look(*look)) for image, masked, look in known[0]], tiles=known[1])
-        done = self._mask(targets, shown)
-        if not done.failures:
-            self.finished.add(key, [astuple(row) for row in done.rows], done.tiles)
-        return done
-
-    def _mask(self, targets: Mapping[str, str], shown: set[str]) -> Masked:
+    def _mask(self, name: str, target: str, shown: bool) -> Masked:
+        """Mask one image; one for the contact sheet is masked again even if it is finished."""
         done = Masked()
-        if self.announce:
-            self.announce(targets.values())
-        # One batch at a time is looked at: networks take all cores, and memory, by themselves.
-        found = detect_pictures(
-            self.images,
-            [*targets],
-            self.detector,
-            failures=done.failures,
-            max_pixels=self.max_pixels,
-            lock=self._detecting,
-        )
-        for picture, [instances] in found:
-            with collected(done.failures, picture.name, what="cannot be masked"):
-                pixels, region = self.hiding.apply(picture, instances)
-                self._write(targets[picture.name], pixels)
-                known = self.hiding.known(self.truth, picture)
-                look = Look.at(self.hiding.chosen(instances), region, known, turned=picture.turned)
-                done.rows.append(Row(picture.name, targets[picture.name], look))
-                if picture.name in shown:
-                    done.tiles.append(before_and_after(picture.name, picture.pixels, pixels, region))
+        if self.finished and not shown and (row := self.finished.find(self.images, name)):
+            if isinstance(self.detector, GroundTruth):
+                with suppress(JudgeError):
+                    self.detector.instances(name)  # Which notes contradictions among its annotations.
+            return Masked([row])
+        with collected(done.failures, name):
+            image = read_image(self.images, name, max_pixels=self.max_pixels)
+            with self._detecting:  # One image at a time: networks use all cores, and memory, by themselves.
+                instances = self.detector.detect(image)
+            pixels, region = self.hiding.apply(image, instances)
+            path = self.out / target
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(encode(pixels, self.kind))
+            known = self.truth.known(image) if self.truth else None
+            measured = MaskStatistics.of(self.hiding, instances, region, known, turned=image.turned)
+            done.rows.append(Row(name, target, measured))
+            if self.finished:
+                self.finished.add(self.images, done.rows[0])
+            if shown:
+                done.tiles.append(before_and_after(name, image.pixels, pixels, region))
         return done
-
-    def _write(self, target: str, pixels: Pixels) -> None:
-        path = self.out / target
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(encode(pixels, self.kind))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Instances, things found in a picture: box, mask, score, label. Masks are run lengths, as in COCO."""
+"""Instances, things found in an image: box, mask, score, label. Masks are run lengths, as in COCO."""
 
 from __future__ import annotations
 
@@ -12,30 +12,38 @@ import numpy.typing as npt
 from judge.errors import JudgeError
 
 Pixels = npt.NDArray[np.uint8]
-"""A picture, [H, W, 3], RGB."""
+"""An image, [H, W, 3], RGB."""
 BoolMask = npt.NDArray[np.bool_]
 """[H, W]; True where the thing is."""
 
 PixelBox = tuple[float, float, float, float]
 """x, y, width, height, from the upper left corner, as in COCO."""
+Box = tuple[float, float, float, float]
+"""Left, top, right, bottom, as shares of the image's width and height, in [0, 1]."""
+
+MAX_BOXES = 20
+"""Most boxes of visible things per image; the least certain, then the smallest, are left out."""
+_VISIBLE = 0.5
 
 PERSON = "person"
 Foreground = Literal["all", "largest"] | float
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
-    """A picture and its name.
+class LoadedImage:
+    """A decoded image and its name.
 
     Attributes:
-        name: the file's name, relative to the folder of pictures ("val2014/000000000139.jpg").
+        name: the file's name, relative to the folder of images ("val2014/000000000139.jpg").
         pixels: [H, W, 3] uint8, RGB, upright.
         turned: whether EXIF's orientation turned or mirrored the pixels of the file.
+        checksum: of the file; "" where there is no file.
     """
 
     name: str
     pixels: Pixels
     turned: bool = False
+    checksum: str = ""
 
     @property
     def size(self) -> tuple[int, int]:
@@ -45,13 +53,13 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One thing in a picture.
+    """One thing in an image.
 
     Attributes:
         label: its category, "person".
         box: x, y, width, height in pixels, from the upper left corner, as in COCO.
         counts: run lengths of its mask in COCO's compressed form, column by column.
-        size: height and width of the picture.
+        size: height and width of the image.
         score: the detector's confidence in [0, 1]; 1 for ground truth.
         crowd: the mask covers a group (COCO's ``iscrowd``).
     """
@@ -114,14 +122,14 @@ def union(instances: Iterable[Instance], size: tuple[int, int]) -> BoolMask:
     """[H, W]: the pixels of any of ``instances``.
 
     Raises:
-        JudgeError: an instance of a picture of another size.
+        JudgeError: an instance of an image of another size.
     """
     from pycocotools import mask as coco
 
     found = list(instances)
     for height, width in (instance.size for instance in found if instance.size != size):
-        what = f"a mask of {width}x{height} pixels on a picture of {size[1]}x{size[0]}"
-        raise JudgeError(what, mend="use the pictures that the instances were made for")
+        what = f"a mask of {width}x{height} pixels on an image of {size[1]}x{size[0]}"
+        raise JudgeError(what, mend="use the images that the instances were made for")
     if not found:
         return np.zeros(size, dtype=np.bool_)
     return np.asarray(coco.decode(coco.merge([instance.rle for instance in found])), dtype=np.bool_)
@@ -137,11 +145,11 @@ def select(
     """The instances to hide.
 
     Args:
-        instances: of one picture.
+        instances: of one image.
         labels: categories.
         threshold: least score; ground truth has 1.
         foreground: "all"; "largest" of each category (DBAC and DPAC mask only the foreground person: the largest not in
-            a crowd, first at a tie); or a share of the picture's area in (0, 1): all whose mask covers at least as
+            a crowd, first at a tie); or a share of the image's area in (0, 1): all whose mask covers at least as
             much.
 
     Raises:
@@ -156,5 +164,30 @@ def select(
         alike = ([instance for instance in kept if instance.label == label] for label in dict.fromkeys(wanted))
         return tuple(max(some, key=lambda instance: (not instance.crowd, instance.area)) for some in alike if some)
     if not isinstance(foreground, float) or not 0 < foreground < 1:
-        raise JudgeError(f"foreground is {foreground}", mend="take all, largest, or a share of the picture in (0, 1)")
+        raise JudgeError(f"foreground is {foreground}", mend="use all, largest, or a share of the image in (0, 1)")
     return tuple(instance for instance in kept if instance.area >= foreground * instance.size[0] * instance.size[1])
+
+
+def visible_boxes(
+    instances: Sequence[Instance], hidden: BoolMask, *, threshold: float = 0.0, most: int = MAX_BOXES
+) -> tuple[Box, ...]:
+    """The boxes of the visible parts of ``instances``, the most certain first, then the largest.
+
+    A thing counts if at least half of its mask is visible, and its box is that of the visible part: the outline of a
+    tie on a hidden person would reveal who is hidden.
+
+    Args:
+        instances: of one image, of any category.
+        hidden: its hidden pixels, [H, W].
+        threshold: least score.
+        most: boxes.
+    """
+    height, width = hidden.shape
+    known = [instance for instance in instances if instance.score >= threshold and instance.area]
+    found: list[Box] = []
+    for instance in sorted(known, key=lambda instance: (-instance.score, -instance.area, instance.box)):
+        visible = instance.mask & ~hidden
+        if len(found) < most and visible.sum() >= _VISIBLE * instance.area:
+            x, y, across, down = from_mask(visible, "").box
+            found.append((x / width, y / height, (x + across) / width, (y + down) / height))
+    return tuple(found)

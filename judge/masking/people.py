@@ -1,6 +1,6 @@
-"""Hide people, or things, in a picture: numpy arrays in, numpy arrays out.
+"""Hide people, or things, in an image: numpy arrays in, numpy arrays out.
 
-Whatever the fill, no hidden pixel has any influence on the result: two pictures that differ only where something is
+Whatever the fill, no hidden pixel has any influence on the result: two images that differ only where something is
 hidden come out the same.
 """
 
@@ -8,20 +8,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, cast
 
 import numpy as np
 
 from judge.errors import JudgeError
-from judge.masking.instances import BoolMask, Instance, Pixels, box_mask, union
+from judge.masking.instances import (
+    PERSON,
+    BoolMask,
+    Foreground,
+    Instance,
+    LoadedImage,
+    Pixels,
+    box_mask,
+    select,
+    union,
+)
 
 Mode = Literal["partial", "segment", "box"]
 Fill = Literal["black", "mean", "blur", "noise"]
 
-# DBAC's and DPAC's "partially masked" names no share.
+# DBAC's and DPAC's "partially masked" gives no share.
 PARTIAL_SHARE = 0.5
-# Of the picture's longer side: enough that a 640-pixel picture keeps no detail finer than some 60 pixels.
+# Of the image's longer side: enough that a 640-pixel image keeps no detail finer than some 60 pixels.
 _BLUR = 0.05
 _GREY = 128
 
@@ -44,7 +55,7 @@ def hidden_region(
     - ``box``: the boxes, and whatever of a mask reaches out of its box.
 
     Args:
-        instances: of the picture.
+        instances: of the image.
         size: its height and width.
         mode: see above.
         share: of ``partial``, in (0, 1).
@@ -54,9 +65,9 @@ def hidden_region(
         JudgeError: an instance of another size; ``share`` or ``dilation`` out of range.
     """
     if dilation < 0:
-        raise JudgeError(f"dilation is {dilation}", mend="take 0 pixels or more")
+        raise JudgeError(f"dilation is {dilation}", mend="use 0 pixels or more")
     if mode == "partial" and not 0 < share < 1:
-        raise JudgeError(f"share is {share}", mend="take a number between 0 and 1, or mode segment")
+        raise JudgeError(f"share is {share}", mend="use a number between 0 and 1, or mode segment")
     region = union([] if mode == "partial" else instances, size)
     for instance in instances:
         if mode == "partial":
@@ -89,7 +100,7 @@ def hide(pixels: Pixels, region: BoolMask, *, fill: Fill = "black", seed: int | 
 
     if not region.any():
         return pixels.copy()
-    filled = _FILLS[fill](pixels, region, seed)
+    filled = _background(pixels, region, fill, seed)
     # OpenCV's masked copy is several times as fast as numpy's.
     return cast("Pixels", cv2.copyTo(pixels, (~region).view(np.uint8), filled))
 
@@ -112,37 +123,50 @@ def _dilate(region: BoolMask, radius: int) -> BoolMask:
     return np.asarray(away < math.sqrt(radius**2 + 0.5))
 
 
-def _visible_mean(pixels: Pixels, region: BoolMask) -> tuple[float, ...]:
+def _background(pixels: Pixels, region: BoolMask, fill: Fill, seed: int | Sequence[int]) -> Pixels:
+    """What replaces the pixels in ``region``, [H, W, 3]; its other pixels do not matter."""
     import cv2
 
-    if region.all():
-        return (_GREY,) * 3
-    return tuple(cv2.mean(pixels, mask=(~region).view(np.uint8))[:3])
-
-
-def _black(pixels: Pixels, region: BoolMask, seed: int | Sequence[int]) -> Pixels:
-    return np.zeros(pixels.shape, dtype=np.uint8)
-
-
-def _mean(pixels: Pixels, region: BoolMask, seed: int | Sequence[int]) -> Pixels:
-    return np.full(pixels.shape, np.round(_visible_mean(pixels, region)).astype(np.uint8))
-
-
-def _noise(pixels: Pixels, region: BoolMask, seed: int | Sequence[int]) -> Pixels:
-    return np.random.default_rng(seed).integers(0, 256, pixels.shape, dtype=np.uint8)
-
-
-def _blur(pixels: Pixels, region: BoolMask, seed: int | Sequence[int]) -> Pixels:
-    import cv2
-
+    if fill == "black":
+        return np.zeros(pixels.shape, dtype=np.uint8)
+    if fill == "noise":
+        return np.random.default_rng(seed).integers(0, 256, pixels.shape, dtype=np.uint8)
+    mean = (_GREY,) * 3 if region.all() else cv2.mean(pixels, mask=(~region).view(np.uint8))[:3]
+    if fill == "mean":
+        return np.full(pixels.shape, np.round(mean).astype(np.uint8))
     sigma = _BLUR * max(pixels.shape[:2])
     visible = (~region).astype(np.float32)
     colours = cv2.GaussianBlur(pixels * visible[:, :, None], (0, 0), sigma)
     weight = cv2.GaussianBlur(visible, (0, 0), sigma)[:, :, None]
     # A little of the mean colour everywhere: it decides where no visible pixel is near.
     little = 1e-3
-    mixed = (colours + little * np.asarray(_visible_mean(pixels, region), dtype=np.float32)) / (weight + little)
+    mixed = (colours + little * np.asarray(mean, dtype=np.float32)) / (weight + little)
     return np.asarray(np.round(mixed).clip(0, 255), dtype=np.uint8)
 
 
-_FILLS = {"black": _black, "mean": _mean, "blur": _blur, "noise": _noise}
+@dataclass(frozen=True, slots=True)
+class Hiding:
+    """What is hidden in an image, and how; the arguments of ``select``, ``hidden_region`` and ``hide``."""
+
+    labels: tuple[str, ...] = (PERSON,)
+    threshold: float = 0.5
+    foreground: Foreground = "all"
+    mode: Mode = "segment"
+    share: float = PARTIAL_SHARE
+    dilation: int = 0
+    fill: Fill = "black"
+    seed: int = 0
+
+    def chosen(self, instances: Sequence[Instance]) -> tuple[Instance, ...]:
+        """Those of ``instances`` that are hidden."""
+        return select(instances, labels=self.labels, threshold=self.threshold, foreground=self.foreground)
+
+    def region(self, chosen: Sequence[Instance], size: tuple[int, int]) -> BoolMask:
+        """The pixels that are hidden, [H, W]."""
+        return hidden_region(chosen, size, mode=self.mode, share=self.share, dilation=self.dilation)
+
+    def apply(self, image: LoadedImage, instances: Sequence[Instance]) -> tuple[Pixels, BoolMask]:
+        """The masked image, and the region hidden in it; noise differs from image to image."""
+        region = self.region(self.chosen(instances), image.size)
+        pixels = hide(image.pixels, region, fill=self.fill, seed=[self.seed, *image.name.encode()])
+        return pixels, region

@@ -1,4 +1,4 @@
-"""Contact sheets: pictures before and after masking."""
+"""Contact sheets of images before and after masking."""
 
 from __future__ import annotations
 
@@ -21,39 +21,39 @@ _OUTLINE = (255, 0, 255)
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """One picture of a sheet.
+    """One image of a sheet.
 
     Attributes:
-        title: written above it.
+        title: printed above it.
         panels: side by side, each [160, w, 3].
-        telling: whether there is something to see; others are shown where there is room left.
+        has_mask: whether something is hidden; other tiles are shown if there is room left.
     """
 
     title: str
     panels: tuple[Pixels, ...]
-    telling: bool = True
+    has_mask: bool = True
 
 
 def before_and_after(title: str, before: Pixels, after: Pixels, region: BoolMask) -> Tile:
-    """A tile of a picture with the outline of what will be hidden, and of what is left of it."""
+    """A tile of an image with the outline of what will be hidden, and of the masked image."""
     import cv2
 
     outlined = before.copy()
     contours, _ = cv2.findContours(region.view(np.uint8), cv2.RETR_CCOMP, cv2.CHAIN_APPROX_NONE)
     cv2.drawContours(outlined, contours, -1, _OUTLINE, max(1, round(before.shape[0] / HEIGHT)))
-    return tile(title, [outlined, after], telling=bool(region.any()))
+    return tile(title, [outlined, after], has_mask=bool(region.any()))
 
 
-def tile(title: str, pictures: Sequence[Pixels], *, telling: bool = True) -> Tile:
-    """A tile of pictures of any size, [H, W, 3], side by side."""
-    return Tile(title, tuple(map(_shrink, pictures)), telling)
+def tile(title: str, images: Sequence[Pixels], *, has_mask: bool = True) -> Tile:
+    """A tile of images of any size, [H, W, 3], side by side."""
+    return Tile(title, tuple(map(_shrink, images)), has_mask)
 
 
 def contact_sheet(tiles: Sequence[Tile], width: int = 1600) -> Pixels:
     """The tiles one after the other, [H, W, 3], white between them, their titles in small letters above.
 
     Args:
-        tiles: none make a blank sheet.
+        tiles: an empty sheet if there are none.
         width: rows end here; a single wider tile has a row to itself.
     """
     import cv2
@@ -82,7 +82,7 @@ def _row(panels: Sequence[Pixels]) -> Pixels:
 
 
 def _shrink(pixels: Pixels) -> Pixels:
-    """To the height of a sheet's row; very wide pictures are squeezed."""
+    """To the height of a sheet's row; very wide images are squeezed."""
     import cv2
 
     width = round(pixels.shape[1] * HEIGHT / pixels.shape[0])

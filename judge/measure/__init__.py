@@ -8,10 +8,10 @@ from dataclasses import replace
 import pandas as pd
 
 from judge.corpus import Corpus
-from judge.corpus.products import ProductLabels
+from judge.corpus.attributes import ProductLabels
 from judge.errors import JudgeError, require
-from judge.masking.hidden import HiddenPictures
 from judge.masking.instances import PERSON
+from judge.masking.masked_images import MaskedImages
 from judge.measure.answers import Answers, answer_rows, score_table
 from judge.measure.description import describe
 from judge.measure.examples import CAPTION, choose_examples, with_words
@@ -33,7 +33,7 @@ from judge.types import Labels, Progress
 
 __all__ = ["Job", "Plan", "Result", "lay_out", "measure", "train"]
 
-OpenPictures = Callable[[Sequence[str]], HiddenPictures]
+OpenPictures = Callable[[Sequence[str]], MaskedImages]
 
 
 def measure(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from judge.corpus.products import ProductLabels, parts_of
+from judge.corpus.attributes import ProductLabels, parts_of
 from judge.evidence import Joined, Sides, Truth
 from judge.evidence.counts import CountRows
 from judge.measure.jobs import Job, Work, compares
@@ -20,8 +20,8 @@ from judge.measure.reads import digest_of, settings_of_judge, settings_of_metric
 from judge.metrics import Metric
 from judge.statistics.count_tables import compared_classes
 from judge.statistics.summary import Settings
+from judge.text.combined import ProductLexicon
 from judge.text.lexicon import Lexicon
-from judge.text.products import ProductLexicon
 from judge.training.setup import TrainingSetup
 from judge.types import Labels
 

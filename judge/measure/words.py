@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from judge.attribution.exact import spread
+from judge.attribution.words import spread
 from judge.judges import Explanation
 from judge.measure.jobs import Job, compares, jobs_of
 from judge.measure.plan import Plan
@@ -93,7 +93,7 @@ def caption_words(
     """What each word of chosen captions adds to their log odds of the truth, in the judge that scored them.
 
     Of the same judges as :func:`word_contributions`; where several seeds that count score a caption, the first. A word
-    adds its own amount and half of that of each pair that it is in (:func:`judge.attribution.exact.spread`).
+    adds its own amount and half of that of each pair that it is in (:func:`judge.attribution.words.spread`).
 
     Args:
         jobs: the run's own.

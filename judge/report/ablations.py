@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from typing import Any
 
+from judge.masking.measured import DetectorRow
 from judge.measure import Result
 from judge.report.notes import summary_lines
-from judge.report.result import brief_notes
-from judge.report.table import NUMBER, SIGNED, Column, Table, names, write
+from judge.report.printing import brief_notes
+from judge.report.table import COUNT, NUMBER, SIGNED, TEXT, Table, table_of, write
 from judge.report.tables import Line, lines_of, write_interval
 from judge.statistics.correlation import FEWEST, Agreement
 from judge.statistics.summary import name_row
@@ -34,33 +35,35 @@ class MaskRow:
     over_original: float | None
 
 
-def detector_scores(results: Mapping[str, Result]) -> Table[dict[str, Line]]:
+def detector_table(rows: Sequence[DetectorRow]) -> Table[tuple[Any, ...]]:
+    """The table of ``judge ablate detectors``: a row per detector. Fractions."""
+    shares = {"recall": "pixels found", "iou": "IoU", "visible": "left visible", "beside": "hidden beside"}
+    numbers = [column for heading in shares.values() for column in ((heading, NUMBER), ("interval", NUMBER))]
+    numbers += [("AP", NUMBER), ("AP50", NUMBER), ("detections/people", TEXT), ("images", COUNT)]
+    cells = []
+    for row in rows:
+        found = [value for name in shares for value in (float(getattr(row.overlap, name)), row.intervals[name])]
+        precision = row.precision, row.precision_50
+        cells.append((row.detector, *found, *precision, f"{row.people}/{row.of}", row.images))
+    note = "Shares of pixels are pooled over images; intervals: bootstrap over images. AP: COCO's, of masks."
+    return table_of(["detector"], numbers, cells, notes=[note])
+
+
+def detector_scores(results: Mapping[str, Result]) -> Table[tuple[Any, ...]]:
     """ImageCaptioner2's Table 6: a row per captioner, metric and judge, a column of amplifications per detector."""
-    first, *_ = results
-    found = {name: {line.summary.key: line for line in lines_of(result)} for name, result in results.items()}
-
-    def amplification(detector: str, row: dict[str, Line]) -> float | None:
-        return row[detector].summary.amplification
-
-    def interval(detector: str, row: dict[str, Line]) -> str | None:
-        return write_interval(row[detector].summary)
-
-    def verdict(detector: str, row: dict[str, Line]) -> str | None:
-        return row[detector].conclusion.verdict
-
-    columns: list[Column[dict[str, Line]]] = [
-        names("captioner", lambda row: row[first].summary.captioner),
-        names("metric (judge)", lambda row: row[first].summary.title),
-    ]
+    found = [{line.summary.key: line for line in lines_of(result)} for result in results.values()]
+    tested = any(line.conclusion.verdict for lines in found for line in lines.values())
+    numbers, rows = [], []
     for detector in results:
-        columns += [
-            Column(detector, partial(amplification, detector), SIGNED),
-            Column("interval", partial(interval, detector)),
-            Column("verdict", partial(verdict, detector), optional=True),
-        ]
-    rows = ({name: of[row.key] for name, of in found.items()} for row in results[first].summaries)
-    notes = ("Amplification where each detector hides people.", *variant_notes(results))
-    return Table(tuple(columns), tuple(rows), notes=notes)
+        numbers += [(detector, SIGNED), ("interval", TEXT), *([("verdict", TEXT)] if tested else [])]
+    for key, line in found[0].items():
+        cells: list[Any] = [line.summary.captioner, line.summary.title]
+        for lines in found:
+            summary, conclusion = lines[key]
+            cells += [summary.amplification, write_interval(summary), *([conclusion.verdict] if tested else [])]
+        rows.append(tuple(cells))
+    notes = ["Amplification where each detector hides people.", *variant_notes(results)]
+    return table_of(["captioner", "metric (judge)"], numbers, rows, notes=notes)
 
 
 def agreement_lines(agreements: Sequence[Agreement], first: str) -> list[str]:
@@ -77,27 +80,24 @@ def agreement_lines(agreements: Sequence[Agreement], first: str) -> list[str]:
     return lines
 
 
-def mask_table(rows: Sequence[MaskRow], results: Mapping[str, Result]) -> Table[MaskRow]:
+def mask_table(rows: Sequence[MaskRow], results: Mapping[str, Result]) -> Table[tuple[Any, ...]]:
     """LIC's Table 4, and DBAC's: a row per captioner, metric, judge and what is hidden; ``results``: of each mask."""
     keys = list(dict.fromkeys(row.line.summary.key for row in rows))
-    columns: list[Column[MaskRow]] = [
-        names("captioner", lambda row: row.line.summary.captioner),
-        names("metric (judge)", lambda row: row.line.summary.title),
-        names("hidden", lambda row: "nothing" if row.mask == "none" else f"{row.hide}, {row.mask}"),
-        Column("human", lambda row: row.line.summary.human, NUMBER),
-        Column("generated", lambda row: row.line.summary.generated, NUMBER),
-        Column("over chance", lambda row: row.over_chance, SIGNED),
-        Column("over original", lambda row: row.over_original, SIGNED),
-        Column("amplification", lambda row: row.line.summary.amplification, SIGNED),
-        Column("interval", lambda row: write_interval(row.line.summary)),
-        Column("verdict", lambda row: row.line.conclusion.verdict, optional=True),
-    ]
+    tested = any(row.line.conclusion.verdict for row in rows)
+    numbers = [("human", NUMBER), ("generated", NUMBER), ("over chance", SIGNED), ("over original", SIGNED)]
+    numbers += [("amplification", SIGNED), ("interval", TEXT), *([("verdict", TEXT)] if tested else [])]
+    cells: list[tuple[Any, ...]] = []
+    for row in sorted(rows, key=lambda row: keys.index(row.line.summary.key)):
+        summary, conclusion = row.line
+        hidden = "nothing" if row.mask == "none" else f"{row.hide}, {row.mask}"
+        values = summary.human, summary.generated, row.over_chance, row.over_original, summary.amplification
+        verdict = [conclusion.verdict] if tested else []
+        cells.append((summary.captioner, summary.title, hidden, *values, write_interval(summary), *verdict))
     note = (
         "over chance: generated score minus that of a judge that knows nothing. over original: minus that with images "
         "as they are. object: the category most correlated with the attribute (BA), or --category."
     )
-    ordered = sorted(rows, key=lambda row: keys.index(row.line.summary.key))
-    return Table(tuple(columns), tuple(ordered), notes=(note, *variant_notes(results)))
+    return table_of(["captioner", "metric (judge)", "hidden"], numbers, cells, notes=[note, *variant_notes(results)])
 
 
 def variant_notes(results: Mapping[str, Result]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The folder of a run; it appears whole or not at all."""
+"""The folder of a run, and the tables that it holds as JSON, CSV and Parquet; it appears whole or not at all."""
 
 from __future__ import annotations
 
@@ -13,40 +13,35 @@ from typing import Any
 import pandas as pd
 
 from judge.measure import Result
-from judge.report.breakdown import write_breakdown
-from judge.report.caveats import warnings
 from judge.report.notes import footnotes
 from judge.report.page import Contents, make_page
 from judge.report.tables import Line, lines_of
+from judge.report.warnings import warnings
+from judge.statistics.breakdown import Breakdown, task_table
 from judge.statistics.comparisons import Difference
 from judge.statistics.consistency import measure_consistency
-from judge.statistics.summary import Summary
+from judge.statistics.summary import ROW
 from judge.types import Interval
 from judge.utils.cells import table_csv
 from judge.utils.files import write_whole
-from judge.utils.folders import ResumableFolder
+from judge.utils.outputs import ResumableFolder
 
-FIGURES = "figures"
-QUALITY = "quality.csv"
+FIGURES, BREAKDOWN, QUALITY = "figures", "breakdown", "quality.csv"
 REPLICATES, EXAMPLES, PICTURES = "replicates", "examples", "pictures"
 SETTINGS, METRICS, REPORT = "run.yaml", "metrics.json", "report.html"
-_PARTS = "|".join([
-    r"run\.yaml|metrics\.json|report\.html|quality\.csv|(scores|counts|replicates|examples|pictures)\.parquet",
-    r"figures/([\w.-]+\.(png|svg))?|breakdown/((tasks|images|words)\.csv|(images|captions)\.parquet)?",
-    r"captions/([^/]+\.(json|caption\.yaml))?|members/([0-9a-f]{16,}(\.\w+)*\.safetensors|[^/]+\.captions(\.\d+)?)",
-])  # fmt: skip
-"""What a run's folder may hold."""
 SCORING = "tokenizer", "skipped", "vocabulary", "mean_length", "further", "unscored"
-"""What ``metrics.json`` says of how the captions of a captioner were scored, by fields of its ``Quality``."""
+"""What ``metrics.json`` holds of how the captions of a captioner were scored, by fields of its ``Quality``."""
+# Images of each sign in breakdown/images.csv, for each row of the main table.
+_IMAGES = 25
 
 
 class RunDirectory(ResumableFolder):
     """``run.yaml``, ``metrics.json``, ``log.jsonl``, and what they are made of, of one run.
 
-    That is ``scores.parquet`` (what judges said), ``counts.parquet`` (what captions say) and ``replicates.parquet``
-    (values on parts of the data, and on data drawn anew).
+    That is ``scores.parquet`` (answers of judges), ``counts.parquet`` (what captions mention) and
+    ``replicates.parquet`` (values on parts of the data, and on data drawn anew).
 
-    ``report.html`` shows them, with ``figures/`` and examples (``examples.parquet``; where the run has pictures also
+    ``report.html`` shows them, with ``figures/`` and examples (``examples.parquet``; where the run has images also
     ``pictures.parquet``). Where captions were scored also ``quality.csv``; of a breakdown ``breakdown/``.
 
     A run that was killed, or met an error, leaves its working folder behind, and the next one resumes from it.
@@ -58,7 +53,7 @@ class RunDirectory(ResumableFolder):
     """
 
     def __init__(self, path: Path, *, overwrite: bool = False) -> None:
-        super().__init__(path, what="run", command="judge evaluate", parts=_PARTS, overwrite=overwrite)
+        super().__init__(path, what="run", command="judge evaluate", overwrite=overwrite)
 
     def finish(self, settings: str, result: Result, pictures: Mapping[str, bytes] | None = None) -> None:
         """Write the results and give the folder its name.
@@ -69,35 +64,56 @@ class RunDirectory(ResumableFolder):
             pictures: image id -> JPEG, people hidden, for the examples.
         """
         with self.writing():
-            self.check_own()
-            (self.partial / SETTINGS).write_text(settings, encoding="utf-8")
+            images = pd.DataFrame({"image_id": list(pictures or {}), "picture": list((pictures or {}).values())})
             tables = {"scores": result.scores, "counts": result.counts, REPLICATES: result.replicates}
-            tables |= {EXAMPLES: result.examples, PICTURES: picture_table(pictures or {})}
+            tables |= {EXAMPLES: result.examples, PICTURES: images}
+            # A run that was killed while it wrote may have had other metrics.
+            for name in [f"{name}.parquet" for name in tables] + [QUALITY]:
+                (self.partial / name).unlink(missing_ok=True)
+            for name in (FIGURES, BREAKDOWN):
+                shutil.rmtree(self.partial / name, ignore_errors=True)
+            (self.partial / SETTINGS).write_text(settings, encoding="utf-8")
             for name, rows in tables.items():
-                path = self.partial / f"{name}.parquet"
-                path.unlink(missing_ok=True)  # A run that was killed while it wrote may have had other metrics.
                 if len(rows):
-                    rows.to_parquet(path, index=False)
+                    rows.to_parquet(self.partial / f"{name}.parquet", index=False)
             (self.partial / METRICS).write_text(metrics_json(result), encoding="utf-8")
-            self._show(Contents(result, [("", settings)], pictures=pictures or {}))
-            write_breakdown(self.partial, result.breakdown)
+            if result.quality:
+                _write_csv(pd.concat([found.table() for found in result.quality.values()]), self.partial / QUALITY)
+            (self.partial / FIGURES).mkdir()
+            page = make_page(Contents(result, [("", settings)], pictures=pictures or {}), self.partial / FIGURES)
+            write_whole(self.partial / REPORT, page.encode())
+            if result.breakdown:
+                _write_breakdown(self.partial / BREAKDOWN, result.breakdown)
             self.log("finished", rows=len(result.scores))
         self.publish()
 
-    def _show(self, contents: Contents) -> None:
-        """The report and its figures; where captions were scored, the scores."""
-        (self.partial / QUALITY).unlink(missing_ok=True)
-        shutil.rmtree(self.partial / FIGURES, ignore_errors=True)
-        if contents.result.quality:
-            tables = [found.table() for found in contents.result.quality.values()]
-            write_whole(self.partial / QUALITY, table_csv(pd.concat(tables)).encode())
-        (self.partial / FIGURES).mkdir()
-        write_whole(self.partial / REPORT, make_page(contents, self.partial / FIGURES).encode())
+
+def _write_csv(table: pd.DataFrame, path: Path) -> None:
+    write_whole(path, table_csv(table).encode())
 
 
-def picture_table(pictures: Mapping[str, bytes]) -> pd.DataFrame:
-    """``pictures.parquet``: a row per picture of the examples, people hidden, as JPEG."""
-    return pd.DataFrame({"image_id": list(pictures), "picture": list(pictures.values())})
+def _write_breakdown(folder: Path, found: Breakdown) -> None:
+    """tasks.csv, images.csv, images.parquet, captions.parquet and words.csv."""
+    folder.mkdir()
+    for name, table in {"tasks": task_table(found), "images": _largest(found), "words": found.words}.items():
+        if len(table):
+            _write_csv(table, folder / f"{name}.csv")
+    found.images.to_parquet(folder / "images.parquet", index=False)
+    found.captions.to_parquet(folder / "captions.parquet", index=False)
+
+
+def _largest(found: Breakdown) -> pd.DataFrame:
+    """Of each row of the main table the images that add most, and that take most away, and their captions."""
+    if not len(found.images):
+        return found.images
+    keys = ["captioner", "image_id"]
+    groups = found.images.sort_values("contribution", ascending=False, kind="stable").groupby(ROW, sort=False)
+    ends = pd.concat([groups.head(_IMAGES), groups.tail(_IMAGES)]).drop_duplicates([*ROW, "image_id"])
+    of_image = found.captions.groupby([*keys, "side"], sort=False, observed=True)
+    captions = of_image["caption"].agg(" / ".join).unstack("side").reindex(columns=["human", "generated"])
+    classes = of_image.first().reset_index().drop_duplicates(keys).set_index(keys)[["class"]]
+    rows = ends.join(classes, on=keys).join(captions, on=keys)
+    return rows.sort_values([*ROW, "contribution"], ascending=[True, True, True, False], kind="stable")
 
 
 def metrics_json(result: Result) -> str:
@@ -107,28 +123,30 @@ def metrics_json(result: Result) -> str:
         "run": run,
         "results": [line_row(line, str(run["attribute"])) for line in lines_of(result)],
         "differences": list(map(difference_row, result.differences())),
+        "notes": {"footnotes": footnotes(result), "warnings": warnings(result)},
     }
-    found["notes"] = {"footnotes": footnotes(result), "warnings": warnings(result)}
     consistency = measure_consistency(result.summaries, run.get("human_scores"))
     for part in fields(consistency):
         if rows := getattr(consistency, part.name):
-            found.setdefault("consistency", {})[part.name] = [
-                _finite(asdict(row) | {"metric": row.metric.name}) for row in rows
-            ]
+            table = [_finite(asdict(row) | {"metric": row.metric.name}) for row in rows]
+            found.setdefault("consistency", {})[part.name] = table
     if result.quality:
         found["quality"] = [_finite(row) for of in result.quality.values() for row in of.table().to_dict("records")]
         found["scoring"] = {name: {part: getattr(of, part) for part in SCORING} for name, of in result.quality.items()}
     return json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
+# Columns of a row of "results" that are always there, in order; fields of a summary that other columns hold.
+_COLUMNS = [
+    *("captioner", "metric", "judge", "attribute", "direction", "human", "generated", "amplification", "sd", "ci"),
+    *("p_value", "images", "seeds", "basis"),
+]
+_ELSEWHERE = {"interval", "these_judges", "replicates"}
+
+
 def line_row(line: Line, attribute: str) -> dict[str, Any]:
-    """A line of the table as JSON has it, with what it allows to say."""
-    also = {name: _finite(value) for name, value in asdict(line.conclusion).items()}
-    return summary_row(line.summary, attribute) | also
-
-
-def summary_row(summary: Summary, attribute: str) -> dict[str, Any]:
-    """A line of the table as JSON has it: fractions; absent values, and what is not finite, null."""
+    """A line of the table as JSON: fractions; absent values, and infinity, null; and its conclusion."""
+    summary = line.summary
     row = {part.name: getattr(summary, part.name) for part in fields(summary) if part.name not in _ELSEWHERE}
     row |= {
         "guessing": summary.guessing and summary.guessing._asdict(),
@@ -140,23 +158,17 @@ def summary_row(summary: Summary, attribute: str) -> dict[str, Any]:
         "ci_these_judges": _bounds(summary.these_judges),
     }
     row["not_finite"] = {name: spelt for name, value in row.items() if (spelt := _spelt(value)) != value} or None
-    order = "captioner metric judge attribute direction human generated amplification sd ci p_value images seeds basis"
-    optional = [name for name in row if name not in order.split() and row[name] is not None]
-    return {name: _finite(row[name]) for name in [*order.split(), *optional]}
-
-
-# Fields of a summary that other fields, or other files, hold.
-_ELSEWHERE = {"interval", "these_judges", "replicates"}
-
-
-_DIFFERENCE = "judge", "first", "second", "value", "standard_error", "p_value", "p_holm"
+    optional = [name for name in row if name not in _COLUMNS and row[name] is not None]
+    row = {name: row[name] for name in [*_COLUMNS, *optional]} | asdict(line.conclusion)
+    return {name: _finite(value) for name, value in row.items()}
 
 
 def difference_row(row: Difference) -> dict[str, Any]:
-    """A line of the table of differences as JSON has it."""
-    values = {name: _finite(getattr(row, name)) for name in _DIFFERENCE}
-    said = {"paired": row.paired, "images_left_out": row.left_out, "verdict": row.verdict, "reason": row.reason}
-    return {"metric": row.metric.name} | values | {"ci": _bounds(row.interval)} | said
+    """A line of the table of differences as JSON."""
+    names = "judge", "first", "second", "value", "standard_error", "p_value", "p_holm"
+    values = {name: _finite(getattr(row, name)) for name in names}
+    found = {"metric": row.metric.name, **values, "ci": _bounds(row.interval), "paired": row.paired}
+    return found | {"images_left_out": row.left_out, "verdict": row.verdict, "reason": row.reason}
 
 
 def _bounds(interval: Interval | None) -> list[float] | None:

@@ -1,8 +1,7 @@
-"""Tables as text: on a terminal, and as Markdown."""
+"""Tables as text: on a terminal, as Markdown and as LaTeX."""
 
 from __future__ import annotations
 
-import math
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,14 +15,22 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from judge.errors import printable
-from judge.report.table import Table
+from judge.report.table import ABSENT, Table
 
-# Columns of a page: where output goes to a pipe or a file, which has no width.
-PAGE = 100
-# Left to the columns that say what a row is about; only longer names are wrapped.
-_NAMES = 24
+# Width of output into a pipe or a file; of names, which are wrapped where they are longer; between two columns.
+PAGE, _NAMES, _GAP = 100, 24, 2
 # What Markdown would take for the end of a cell, code, or HTML.
 _MARKED = re.compile(r"[\\|`]|<(?=[a-zA-Z/!?])")
+_LATEX = str.maketrans({
+    **{character: f"\\{character}" for character in "#$%&_{}"},
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "|": r"\textbar{}",
+    "<": r"\textless{}", ">": r"\textgreater{}", '"': "''", "`": r"\textasciigrave{}",
+    "\u2192": r"$\rightarrow$", "\u2264": r"$\leq$", "\u2265": r"$\geq$", "\u00d7": r"$\times$", "\u2026": r"\dots{}",
+})  # fmt: skip
+# Characters of numbers, intervals, pairs and shares.
+_DIGITS = set("0123456789+-.,%[]*<>/ einfa")
+# From so many columns on a LaTeX table is set in small type.
+_WIDE = 7
 
 
 def print_table(table: Table[Any], console: Console | None = None) -> None:
@@ -43,13 +50,9 @@ def print_table(table: Table[Any], console: Console | None = None) -> None:
 
 
 def print_text(line: str, console: Console, *, bold: bool = False) -> None:
-    """Print a line of text, wrapped at the width of the page."""
-    console.print(Text("\n".join(page_lines(line, console))), style="bold" if bold else "", soft_wrap=True)
-
-
-def page_lines(line: str, console: Console) -> list[str]:
-    """A line of text as it is wrapped on the page."""
-    return wrap(printable(line), console.width, break_long_words=False, break_on_hyphens=False) or [""]
+    """Print a line of text, wrapped at the width of the console."""
+    lines = wrap(printable(line), console.width, break_long_words=False, break_on_hyphens=False) or [""]
+    console.print(Text("\n".join(lines)), style="bold" if bold else "", soft_wrap=True)
 
 
 def open_console() -> Console:
@@ -67,8 +70,55 @@ def markdown(table: Table[Any]) -> str:
     return "\n\n".join([*([f"**{table.title}**"] if table.title else []), "\n".join(lines), *table.notes]) + "\n"
 
 
+def latex(table: Table[Any], *, caption: str = "", label: str = "") -> str:
+    """A table as a LaTeX float with booktabs; its title and notes are part of the caption.
+
+    Args:
+        table: to write.
+        caption: what else is known of it.
+        label: for references; "" for none.
+    """
+    import pandas as pd
+
+    shown = table.shown()
+    # Text is aligned left in print, although a terminal may align it right.
+    numbers = [column.align != "left" and all(map(_is_number, cells)) for column, cells in shown]
+    frame = pd.DataFrame({place: list(map(_latex_cell, cells)) for place, (_, cells) in enumerate(shown)})
+    # "[" or "*" at the beginning of a row would belong to the end of the row above.
+    frame[0] = frame[0].str.replace(r"^(?=[\[*])", "{}", regex=True)
+    style = frame.style.hide(axis="index").relabel_index(
+        [escape(column.heading) for column, _ in shown], axis="columns"
+    )
+    if len(shown) >= _WIDE:
+        style.set_table_styles([{"selector": "footnotesize", "props": r":\setlength{\tabcolsep}{3pt}"}])
+    texts = [f"{table.title}." if table.title else "", caption, *table.notes]
+    return style.to_latex(
+        hrules=True,
+        column_format="".join("r" if number else "l" for number in numbers),
+        position_float="centering",
+        caption=escape(" ".join(filter(None, texts))) or None,
+        label=label or None,
+    )
+
+
+def escape(text: str) -> str:
+    """Any text as LaTeX prints it, in one line."""
+    # Two hyphens in a row would become a dash.
+    return re.sub("-(?=-)", "-{}", printable(" ".join(text.split())).translate(_LATEX))
+
+
+def _is_number(cell: str) -> bool:
+    return cell == ABSENT or (not set(cell) - _DIGITS and any(map(str.isdigit, cell)))
+
+
+def _latex_cell(cell: str) -> str:
+    if cell == ABSENT:
+        return "--"
+    return escape(cell).replace("-", "$-$") if _is_number(cell) else escape(cell)
+
+
 def fold(table: Table[Any], width: int, *, parts: bool = True) -> Iterator[RichTable]:
-    """The table for so narrow a page.
+    """The table for a page of this width.
 
     Where it is too wide, the first column becomes a line above the rows that share its value. Where that is not
     enough, it is cut into several tables (if ``parts`` are allowed): each begins with the columns that say what a row
@@ -91,10 +141,14 @@ def fold(table: Table[Any], width: int, *, parts: bool = True) -> Iterator[RichT
         cut[-1].append(place)
         used += widths[place]
     for part in cut:
-        yield _rich(columns, left, [*range(names), *part], names)
+        yield _rich(columns, left, [*range(names), *part])
 
 
-_GAP = 2
+def width_of(table: RichTable, *, wrapped: bool = False) -> int:
+    """Of a table with nothing cut; with text ``wrapped`` as far as it may be."""
+    widths = [_width([[str(cell) for cell in (column.header, *column.cells)]]) for column in table.columns]
+    may_wrap = [wrapped and not column.no_wrap for column in table.columns]
+    return sum(min(width, _NAMES) if may else width for width, may in zip(widths, may_wrap, strict=True))
 
 
 def _width(columns: Sequence[Sequence[str]]) -> int:
@@ -102,15 +156,8 @@ def _width(columns: Sequence[Sequence[str]]) -> int:
     return sum(max(map(cell_len, column)) + _GAP for column in columns)
 
 
-def width_of(table: RichTable, *, wrapped: bool = False) -> int:
-    """Of a table with nothing cut; with text ``wrapped`` as far as it may be."""
-    columns = [[str(cell) for cell in (column.header, *column.cells)] for column in table.columns]
-    most = [_NAMES if wrapped and not column.no_wrap else math.inf for column in table.columns]
-    return int(sum(min(_width([column]), limit) for column, limit in zip(columns, most, strict=True)))
-
-
 def _grouped(columns: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Without the first column: each run of equal values in it becomes a row of its own above the rows it is of."""
+    """Without the first column: each run of equal values in it becomes a row of its own above its rows."""
     heads, *rows = zip(*columns, strict=True)
     found = [list(heads[1:])]
     for name, group in groupby(rows, key=lambda row: row[0]):
@@ -119,11 +166,12 @@ def _grouped(columns: Sequence[Sequence[str]]) -> list[list[str]]:
     return [list(column) for column in zip(*found, strict=True)]
 
 
-def _rich(columns: Sequence[Sequence[str]], left: Sequence[bool], places: Sequence[int], names: int) -> RichTable:
+def _rich(columns: Sequence[Sequence[str]], left: Sequence[bool], places: Sequence[int]) -> RichTable:
     table = RichTable(box=None, pad_edge=False, header_style="bold")
     for place in places:
+        heading = Text(printable(columns[place][0]))
         justify = "left" if left[place] else "right"
-        table.add_column(Text(printable(columns[place][0])), justify=justify, no_wrap=not left[place], overflow="fold")  # type: ignore[arg-type]
+        table.add_column(heading, justify=justify, no_wrap=not left[place], overflow="fold")  # type: ignore[arg-type]
     for row in zip(*(columns[place][1:] for place in places), strict=True):
         table.add_row(*map(Text, row))
     return table

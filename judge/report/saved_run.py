@@ -1,4 +1,7 @@
-"""A run's folder read back: its numbers computed again, and compared with those that were written."""
+"""A run's folder, read: its numbers are computed again from answers and counts, and compared with what was written.
+
+Nothing in a folder is executed, and no file is read that would take more memory than the limit.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from judge.errors import FAULTS, JudgeError
@@ -20,21 +24,33 @@ from judge.measure.refits import COLUMNS
 from judge.measure.table import make_table, settings_of, with_parts
 from judge.metrics import find_metric
 from judge.quality import Gap, GroupScore, Quality
-from judge.report.breakdown import FOLDER, task_table
-from judge.report.card_examples import example_cards
-from judge.report.directory import EXAMPLES, METRICS, PICTURES, QUALITY, REPLICATES, SCORING, SETTINGS, metrics_json
-from judge.report.result import tables_of
-from judge.report.saved_alike import check_alike, check_table
-from judge.report.saved_files import Unreadable, read_csv, read_json, read_parquet, read_settings
-from judge.statistics.breakdown import Breakdown, break_down
+from judge.report.directory import (
+    BREAKDOWN,
+    EXAMPLES,
+    METRICS,
+    PICTURES,
+    QUALITY,
+    REPLICATES,
+    SCORING,
+    SETTINGS,
+    metrics_json,
+)
+from judge.report.examples import example_cards
+from judge.report.sections import tables_of
+from judge.statistics.breakdown import Breakdown, break_down, task_table
+from judge.statistics.summary import ROW
 from judge.types import Interval
+from judge.utils.cells import read_guarded
 from judge.utils.files import LOG, resolved
-from judge.utils.locks import short
-from judge.utils.opening import read_text
+from judge.utils.reading import CELL, parse_yaml, read_text, refuse_large, regular
 
-MEND = "give the folder of a finished judge evaluate, made by this version"
-# More would take a day; of a JPEG's beginning; bytes of an image of the examples, of which a small one has a tenth.
+MEND, AGAIN = "give the folder of a finished judge evaluate, made by this version", "run judge evaluate again"
+# More resamples would take a day; how a JPEG begins; bytes of an image of the examples, of which a small one has a
+# tenth.
 MOST_RESAMPLES, _JPEG, _LARGEST = 1_000_000, b"\xff\xd8\xff", 1 << 20
+# Sums in another order, on another machine, differ by less.
+_RELATIVE, _ABSOLUTE = 1e-6, 1e-9
+_ABSENT = "nothing"
 
 
 @dataclass(frozen=True)
@@ -42,7 +58,7 @@ class SavedRun:
     """A run's folder, read.
 
     Attributes:
-        name: of the folder, with as many of those above it as tell it from the others.
+        name: of the folder, with as many of those above it as distinguish it from the others.
         folder: where it lies; of several runs the first one's.
         result: what it found, but for caption quality image by image, which no file holds.
         settings: ``run.yaml``; of several runs the first one's.
@@ -67,10 +83,10 @@ def name_runs(folders: Sequence[Path]) -> list[str]:
 
 
 def read_run(folder: Path, name: str = "") -> SavedRun:
-    """A run's folder, its numbers computed again from what judges answered and captions say.
+    """Read a run's folder; its numbers are computed again from the answers of judges and the counts of captions.
 
-    ``metrics_json`` of its result is the folder's ``metrics.json``. Caption quality of single images, and what needs
-    judges (words and cells of a breakdown), are in no file, and are read as they were written.
+    ``metrics_json`` of its result is the folder's ``metrics.json``. Caption quality, and what needs judges (words of a
+    breakdown), are in no table of answers, and are read as they were written.
 
     Args:
         folder: of a finished run.
@@ -81,33 +97,43 @@ def read_run(folder: Path, name: str = "") -> SavedRun:
             of ``metrics.json``, or of another table, that is not the one that is computed again.
     """
     with _readable(folder):
-        document, settings = read_json(folder / METRICS), read_settings(folder / SETTINGS)
         if (folder / LOG).is_file() and not _finished(folder):
-            raise Unreadable(f"{LOG} does not say that it is{_unfinished(folder)}")
-        _check_entries(document)
-        result = _measure_again(folder, document, settings)
-        made = json.loads(metrics_json(result))
+            raise JudgeError(f"{LOG} has no entry 'finished'{_unfinished(folder)}")
+        document = json.loads(read_text(folder / METRICS))
+        text = read_text(folder / SETTINGS)
+        settings = parse_yaml(text, where=str(folder / SETTINGS), mend=AGAIN)
+        result = _compute(folder, document, settings)
+        computed = json.loads(metrics_json(result))
         if result.run["version"] != version("caption-judge"):
-            made["notes"] = document.get("notes")  # Their wording is that of a version.
-        check_alike(folder, made, document)
+            computed["notes"] = document.get("notes")  # Versions word them differently.
+        _compare_documents(folder, computed, document)
         for file, table, written in _further_tables(folder, result):
-            check_table(folder, file, table, written)
+            _compare_tables(f"{folder / file}", table, written)
         pictures = _read_pictures(folder)
-        for shown in tables_of(result):  # What cannot be shown is found here, not on the page.
+        # What cannot be shown is found here, not on the page.
+        for shown in tables_of(result):
             shown.shown()
         example_cards(result, pictures, names=True)
         name = name or name_runs([folder])[0]
-        return SavedRun(name, folder, result, settings, ((name, read_text(folder / SETTINGS)),), pictures)
+        return SavedRun(name, folder, result, settings, ((name, text),), pictures)
 
 
-def _measure_again(folder: Path, document: Mapping[str, Any], settings: Mapping[str, Any]) -> Result:
+def _compute(folder: Path, document: Mapping[str, Any], settings: Mapping[str, Any]) -> Result:
     """The result, from the tables of answers, counts and refits."""
     run = document["run"]
+    if not (0 < run["level"] < 1 and 0 < run["statistics"]["resamples"] <= MOST_RESAMPLES):
+        raise JudgeError(f"'level' or 'resamples' of the entry 'run' of {METRICS} is out of range")
     counted = [bool(find_metric(name).counted) for name in run["metrics"]]
-    scores = pd.DataFrame() if all(counted) else read_parquet(folder, "scores")
-    counts = read_parquet(folder, "counts") if any(counted) else pd.DataFrame()
-    refits = _read_replicates(folder)
+    scores = pd.DataFrame() if all(counted) else _read_parquet(folder, "scores")
+    counts = _read_parquet(folder, "counts") if any(counted) else pd.DataFrame()
+    refits = _read_optional(folder, REPLICATES, COLUMNS)
     summaries = make_table(scores, counts, refits, run)
+    breakdown: Breakdown | None = None
+    if settings.get("breakdown"):
+        captions = _read_parquet(folder, f"{BREAKDOWN}/captions")
+        breakdown = break_down(scores, counts, captions, run["metrics"], settings_of(run))
+        if (folder / BREAKDOWN / "words.csv").exists():
+            breakdown = replace(breakdown, words=_read_csv(folder / BREAKDOWN / "words.csv"))
     return Result(
         tuple(summaries),
         scores,
@@ -115,45 +141,94 @@ def _measure_again(folder: Path, document: Mapping[str, Any], settings: Mapping[
         with_parts(refits, summaries),
         run,
         _read_quality(document) if settings.get("quality") else {},
-        _break_down(folder, scores, counts, run) if settings.get("breakdown") else None,
-        _optional(folder, EXAMPLES),
+        breakdown,
+        _read_optional(folder, EXAMPLES),
     )
 
 
 def _further_tables(folder: Path, result: Result) -> Iterator[tuple[str, pd.DataFrame, pd.DataFrame]]:
-    """Files that say more than ``metrics.json``: name, what is computed again, what they hold."""
-    yield f"{REPLICATES}.parquet", result.replicates, _read_replicates(folder)
+    """Files that hold more than ``metrics.json``: name, what is computed again, what was written."""
+    yield f"{REPLICATES}.parquet", result.replicates, _read_optional(folder, REPLICATES, COLUMNS)
     if result.quality:
         tables = pd.concat([of.table() for of in result.quality.values()], ignore_index=True)
-        yield QUALITY, tables, read_csv(folder / QUALITY)
+        yield QUALITY, tables, _read_csv(folder / QUALITY)
     if result.breakdown:
-        yield f"{FOLDER}/images.parquet", result.breakdown.images, read_parquet(folder, f"{FOLDER}/images")
+        yield f"{BREAKDOWN}/images.parquet", result.breakdown.images, _read_parquet(folder, f"{BREAKDOWN}/images")
         if len(tasks := task_table(result.breakdown)):
-            yield f"{FOLDER}/tasks.csv", tasks, read_csv(folder / FOLDER / "tasks.csv")
-
-
-def _read_replicates(folder: Path) -> pd.DataFrame:
-    found = _optional(folder, REPLICATES)
-    return found if len(found) else pd.DataFrame(columns=COLUMNS)
+            yield f"{BREAKDOWN}/tasks.csv", tasks, _read_csv(folder / BREAKDOWN / "tasks.csv")
 
 
 def _read_pictures(folder: Path) -> dict[str, bytes]:
     """Image id -> JPEG, of the examples; a page embeds them as they are."""
-    table = _optional(folder, PICTURES)
-    found = dict(zip(table["image_id"], table["picture"], strict=True)) if len(table) else {}
-    for image, picture in found.items():
-        if not isinstance(picture, bytes) or picture[:3] != _JPEG or len(picture) > _LARGEST:
-            raise Unreadable(f"{PICTURES}.parquet: that of image {str(image)[:40]} is no small JPEG")
+    table = _read_optional(folder, PICTURES, ["image_id", "picture"])
+    found = dict(zip(table["image_id"], table["picture"], strict=True))
+    for image, data in found.items():
+        if not isinstance(data, bytes) or data[:3] != _JPEG or len(data) > _LARGEST:
+            raise JudgeError(f"{PICTURES}.parquet: that of image {str(image)[:40]} is no small JPEG")
     return found
 
 
-def _optional(folder: Path, name: str) -> pd.DataFrame:
-    """What there may be: values on parts of the data, examples of rows that compare two sides, and their images."""
-    return read_parquet(folder, name) if (folder / f"{name}.parquet").exists() else pd.DataFrame()
+def _read_quality(document: Mapping[str, Any]) -> dict[str, Quality]:
+    """Caption quality, but for the values of single images, which no file holds."""
+    level, found = document["run"]["level"], {}
+    for name, how in document["scoring"].items():
+        rows = [row for row in document["quality"] if row["captioner"] == name]
+        classes = dict.fromkeys(row["group"] for row in rows)
+        pairs = {f"gap: {best} - {worst}": (best, worst) for best, worst in permutations(classes, 2)}
+        groups: list[GroupScore] = []
+        gaps: list[Gap] = []
+        for row in rows:
+            score, group = row["score"], row["group"]
+            value = math.nan if row["value"] is None else float(row["value"])
+            interval = None if row["low"] is None else Interval(row["low"], row["high"], level)
+            if group in pairs:
+                gaps.append(Gap(score, *pairs[group], value, interval))
+            else:
+                groups.append(GroupScore(score, None if group == "all" else group, row["images"], value, interval))
+        scoring = {field: how[field] for field in SCORING}
+        found[name] = Quality(name, images=(), by_image={}, groups=tuple(groups), gaps=tuple(gaps), **scoring)
+    return found
+
+
+def _read_optional(folder: Path, name: str, columns: Sequence[str] = ()) -> pd.DataFrame:
+    """A table that a run may not have; else one without rows."""
+    exists = (folder / f"{name}.parquet").exists()
+    return _read_parquet(folder, name) if exists else pd.DataFrame(columns=list(columns))
+
+
+def _read_parquet(folder: Path, name: str) -> pd.DataFrame:
+    """A table, unless it is too large: in Parquet a few bytes may stand for millions of rows."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    path = folder / f"{name}.parquet"
+    regular(path)
+    try:
+        with parquet.ParquetFile(path) as file:
+            size, batches = 0, []
+            for batch in file.iter_batches(use_threads=False):
+                size += batch.nbytes + CELL * batch.num_rows
+                refuse_large(size, str(path), instead="give the run's own file", packed=True)
+                batches.append(batch)
+            table: pd.DataFrame = pa.Table.from_batches(batches, file.schema_arrow).to_pandas()
+            return table
+    except (pa.ArrowException, OSError) as error:
+        raise JudgeError(f"{path.name} is damaged") from error
+
+
+def _read_csv(path: Path) -> pd.DataFrame:
+    """A table as it was written; cells without a value are NaN, but for words, which may be "null"."""
+    import io
+
+    text = io.StringIO(read_text(path))
+    return read_guarded(pd.read_csv(text, keep_default_na=False, na_values={name: [""] for name in _NUMBERS}))
+
+
+_NUMBERS = "contribution", "published", "p_value", "p_holm", "low", "high", "value"
 
 
 def refuse(folder: Path, why: str, mend: str = MEND) -> JudgeError:
-    """What is said of a folder that cannot be read."""
+    """The error of a folder that cannot be read."""
     return JudgeError(f"no run can be read there ({why})", where=str(folder), mend=mend)
 
 
@@ -164,24 +239,25 @@ def _readable(folder: Path) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         missing = Path(str(error.filename))
-        if missing.is_relative_to(folder) and folder.is_dir():
-            raise refuse(folder, f"{missing.relative_to(folder)} is missing{_unfinished(folder)}") from error
-        raise refuse(folder, f"{error.strerror}{_unfinished(folder)}") from error
-    except Unreadable as error:
-        raise refuse(folder, str(error)) from error
+        within = missing.is_relative_to(folder) and folder.is_dir()
+        why = f"{missing.relative_to(folder)} is missing" if within else error.strerror
+        raise refuse(folder, f"{why}{_unfinished(folder)}") from error
     except JudgeError as error:
         if error.where and error.where.startswith(str(folder)):
             raise
         raise refuse(folder, error.what) from error
     except OSError as error:
         raise refuse(folder, error.strerror or "a file is damaged") from error
+    except json.JSONDecodeError as error:
+        raise refuse(folder, f"{METRICS} is damaged: line {error.lineno}") from error
     except FAULTS as error:
-        raise refuse(folder, "its files are not those of a finished run") from error
+        lacking = f": {error} is missing" if isinstance(error, KeyError) else ""
+        raise refuse(folder, f"its files are not those of a finished run{lacking}") from error
 
 
 def _unfinished(folder: Path) -> str:
-    """Of what is missing, where the run has not come to its end."""
-    partial = folder.parent / f"{short(resolved(folder).name)}.partial"
+    """What is said where the run has not come to its end; "" where it has."""
+    partial = folder.parent / f"{resolved(folder).name}.partial"
     if not folder.exists() and (partial / LOG).is_file():
         return f": the run is not finished; the command that began it goes on from {partial.name}"
     if (folder / LOG).is_file() and not _finished(folder):
@@ -190,77 +266,79 @@ def _unfinished(folder: Path) -> str:
 
 
 def _finished(folder: Path) -> bool:
-    lines = read_text(folder / LOG, errors="replace").splitlines()
-    return any('"event": "finished"' in line for line in lines)
+    return '"event": "finished"' in read_text(folder / LOG, errors="replace")
 
 
-# What tables, notes and warnings read of the entry "run", and its kind.
-_NOTHING = type(None)
-_FACTS: dict[str, type | tuple[type, ...]] = {
-    **dict.fromkeys(("version", "protocol", "attribute"), str),
-    **dict.fromkeys(("labels", "ratios", "refits", "captioners", "statistics"), dict),
-    **dict.fromkeys(("seeds", "judges", "metrics"), list),
-    **dict.fromkeys(("folds", "refits_asked"), (int, _NOTHING)),
-    **dict.fromkeys(("lexicon", "tasks"), (dict, _NOTHING)),
-    "level": (int, float),
-}
-_CAPTIONER = "images", "marks", "reads", "sources", "dropped", "alignment", "coverage", "text", "chosen", "counted"
+def _compare_documents(folder: Path, computed: Mapping[str, Any], written: Mapping[str, Any]) -> None:
+    """Refuse a ``metrics.json`` that differs from what is computed again.
+
+    Raises:
+        JudgeError: with the row and the column, the computed value and the written one.
+    """
+    where, mine, other = next(_differences(computed, written), ((), None, None))
+    if where:
+        known, now = written["run"].get("versions", {}), {name: version(name) for name in ("numpy", "scipy", "pandas")}
+        others = ", ".join(f"{name} {known[name]}" for name in now if known.get(name, now[name]) != now[name])
+        what = f"the files of answers and counts give {_short(mine)}, {METRICS} says {_short(other)}"
+        what += f" (the run was made with {others})" if others else ""
+        raise JudgeError(what, where=f"{folder / METRICS}: {', '.join(where)}", mend=AGAIN)
 
 
-def _check_entries(document: Mapping[str, Any]) -> None:
-    """Refuse a ``metrics.json`` of another version, or of something else."""
-    for entry in ("run", "results"):
-        if entry not in document:
-            raise Unreadable(f"{METRICS} has no entry '{entry}'")
-    facts = document["run"]
-    if not isinstance(facts, dict):
-        raise Unreadable(f"the entry 'run' of {METRICS} is no object")
-    for name, kind in _FACTS.items():
-        if name not in facts:
-            raise Unreadable(f"{METRICS} lacks '{name}' of the entry 'run': it is of an older version")
-        if not isinstance(facts[name], kind):
-            raise Unreadable(f"'{name}' of the entry 'run' of {METRICS} is of another kind")
-    if not (0 < facts["level"] < 1 and 0 < facts["statistics"]["resamples"] <= MOST_RESAMPLES):
-        raise Unreadable(f"'level' or 'resamples' of the entry 'run' of {METRICS} is out of range")
-    for name, entry in facts["captioners"].items():
-        if lacking := [field for field in _CAPTIONER if field not in entry]:
-            raise Unreadable(f"{METRICS} lacks '{lacking[0]}' of {name}: it is of an older version")
+def _differences(made: Any, written: Any, where: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
+    """Where two documents differ, and what each of them holds."""
+    if isinstance(made, list) and isinstance(written, list) and any(isinstance(of, dict) for of in (*made, *written)):
+        made, written = _by_name(made), _by_name(written)
+    if isinstance(made, dict) and isinstance(written, dict):
+        for name in {**made, **written}:
+            yield from _differences(made.get(name, _ABSENT), written.get(name, _ABSENT), (*where, str(name)))
+    elif not _alike(made, written):
+        yield where, made, written
 
 
-def _read_quality(document: Mapping[str, Any]) -> dict[str, Quality]:
-    """Caption quality, but for the values of single images, which no file holds."""
-    for entry in ("quality", "scoring"):
-        if entry not in document:
-            raise Unreadable(f"{METRICS} lacks '{entry}': it is of an older version")
-    level, found = document["run"]["level"], {}
-    for name, how in document["scoring"].items():
-        by_score: dict[str, list[Mapping[str, Any]]] = {}
-        rows = [row for row in document["quality"] if row["captioner"] == name]
-        for row in rows:
-            by_score.setdefault(row["score"], []).append(row)
-        groups: list[GroupScore] = []
-        gaps: list[Gap] = []
-        for row in rows:
-            score, group, (whole, *classes) = row["score"], row["group"], by_score[row["score"]]
-            pairs = permutations([of["group"] for of in classes], 2)
-            names = {f"gap: {best} - {worst}": (best, worst) for best, worst in pairs}
-            if row is [whole, *classes][-1] and group in names:
-                gaps.append(Gap(score, *names[group], *_scored(row, level)))
-            else:
-                groups.append(GroupScore(score, None if row is whole else group, row["images"], *_scored(row, level)))
-        scoring = {field: how[field] for field in SCORING}
-        found[name] = Quality(name, images=(), by_image={}, groups=tuple(groups), gaps=tuple(gaps), **scoring)
+def _by_name(rows: Sequence[Any]) -> dict[str, Any]:
+    """The rows of a table by the names of what they are of."""
+    found: dict[str, Any] = {}
+    for place, row in enumerate(rows):
+        known = row if isinstance(row, dict) else {}
+        names = [str(known[part]) for part in ("captioner", "first", "second", "score", "group") if part in known]
+        names += [f"{known['metric']} ({known.get('judge')})"] if "metric" in known else []
+        name = ", ".join(names) or str(place)
+        found[f"{name}, row {place}" if name in found else name] = row
     return found
 
 
-def _scored(row: Mapping[str, Any], level: float) -> tuple[float, Interval | None]:
-    value = math.nan if row["value"] is None else float(row["value"])
-    return value, None if row["low"] is None else Interval(row["low"], row["high"], level)
+def _alike(one: Any, other: Any) -> bool:
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_alike, one, other))
+    if isinstance(one, float) and isinstance(other, int | float):
+        return math.isclose(one, other, rel_tol=_RELATIVE, abs_tol=_ABSOLUTE)
+    return bool(one == other and isinstance(one, bool) == isinstance(other, bool))
 
 
-def _break_down(folder: Path, scores: pd.DataFrame, counts: pd.DataFrame, run: Mapping[str, Any]) -> Breakdown:
-    """Contributions of tasks and images computed again; those of words as they were written."""
-    said = read_parquet(folder, f"{FOLDER}/captions")
-    found = break_down(scores, counts, said, run["metrics"], settings_of(run))
-    words = folder / FOLDER / "words.csv"
-    return replace(found, words=read_csv(words)) if words.exists() else found
+def _compare_tables(where: str, made: pd.DataFrame, written: pd.DataFrame) -> None:
+    """Refuse a table that differs from what is computed again.
+
+    Raises:
+        JudgeError: with the first cell that differs, or how many rows there are.
+    """
+    if len(made) != len(written):
+        raise JudgeError(f"has {len(written):,} rows, and {len(made):,} are computed again", where=where, mend=AGAIN)
+    for column in made.columns:
+        numbers = [pd.to_numeric(of[column], errors="coerce").to_numpy(dtype=np.float64) for of in (made, written)]
+        texts = [of[column].astype(object).fillna("").astype(str).to_numpy() for of in (made, written)]
+        close = np.isclose(numbers[0], numbers[1], rtol=_RELATIVE, atol=_ABSOLUTE)
+        alike = close | (np.isnan(numbers).all(axis=0) & (texts[0] == texts[1]))
+        if not alike.all():
+            place = int((~alike).argmax())
+            row = ", ".join(str(made[part].iloc[place]) for part in (*ROW, "task", "score", "group") if part in made)
+            mine, other = (_short(table[column].iloc[place]) for table in (made, written))
+            what = f"'{column}' is {other}, and {mine} where it is computed again"
+            raise JudgeError(what, where=f"{where}, row {place} ({row})", mend=AGAIN)
+
+
+def _short(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_short, value))}]"[:80]
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return "a row" if isinstance(value, dict) else _ABSENT if value is None else str(value)[:80]

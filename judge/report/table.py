@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Generic, Literal, TypeVar
 
 from judge.errors import printable
@@ -12,7 +13,7 @@ from judge.types import Interval
 
 ABSENT = "-"
 # How values are written: format specifications, "#" for the digits of the row. Intervals and pairs by their parts.
-TEXT, COUNT, NUMBER, EXACT, SIGNED, THREE = "", ",", ".3f", ".#f", "+.#f", ".3g"
+TEXT, COUNT, NUMBER, EXACT, SIGNED, THREE, SHARE = "", ",", ".3f", ".#f", "+.#f", ".3g", ".1%"
 R = TypeVar("R")
 
 
@@ -70,6 +71,27 @@ def names(heading: str, value: Callable[[R], str | None]) -> Column[R]:
     return Column(heading, value, align="left")
 
 
+def table_of(
+    texts: Sequence[str],
+    numbers: Sequence[tuple[str, str]],
+    rows: Iterable[tuple[Any, ...]],
+    title: str = "",
+    notes: Sequence[str] = (),
+) -> Table[tuple[Any, ...]]:
+    """A table whose rows are tuples.
+
+    Args:
+        texts: headings of the first columns, which hold text.
+        numbers: heading and format of each further column.
+        rows: the cells.
+        title: as of :class:`Table`.
+        notes: as of :class:`Table`.
+    """
+    columns: list[Column[tuple[Any, ...]]] = [names(text, itemgetter(place)) for place, text in enumerate(texts)]
+    columns += [Column(heading, itemgetter(len(texts) + k), how) for k, (heading, how) in enumerate(numbers)]
+    return Table(tuple(columns), tuple(rows), title, tuple(notes))
+
+
 def write(value: Any, how: str, digits: int = 3) -> str:
     """A value as text: a number, [low, high] of an interval, "human / generated" of a pair; "-" where absent."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
@@ -82,7 +104,7 @@ def write(value: Any, how: str, digits: int = 3) -> str:
 
 
 def how_many(count: int, noun: str) -> str:
-    """A number of things, whose name makes its plural with "s": "1 picture", "1,000 pictures"."""
+    """A count and its noun, with a plural "s": "1 image", "1,000 images"."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
@@ -97,5 +119,5 @@ def write_coverage(shares: Mapping[str, float]) -> str:
 
 
 def digits_of(found: Interval | None) -> int:
-    """How many digits tell where in an interval a value lies: 3, or 5 for a narrow one (DBA of many objects)."""
+    """How many digits show where in an interval a value lies: 3, or 5 for a narrow one (DBA of many objects)."""
     return 5 if found and 0 < found.high - found.low < 0.002 else 3

@@ -1,13 +1,14 @@
-"""The tables of a result, as data."""
+"""The main tables of a result: amplification, differences between captioners, caption quality."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from judge.masking.overlap import DetectorRow
 from judge.measure import Result
+from judge.quality import SCORES, Quality
+from judge.report.notes import difference_notes
 from judge.report.table import (
     COUNT,
     EXACT,
@@ -18,13 +19,16 @@ from judge.report.table import (
     Table,
     digits_of,
     names,
+    table_of,
     write,
     write_coverage,
     write_p,
 )
 from judge.statistics.comparisons import Conclusion, Difference
 from judge.statistics.summary import Summary
-from judge.types import Interval
+
+# Scores that papers print; the shorter BLEUs are in quality.csv.
+_SHOWN = tuple(score for score in SCORES if score not in {"BLEU-1", "BLEU-2", "BLEU-3"})
 
 
 class Line(NamedTuple):
@@ -68,7 +72,7 @@ def result_table(
         Column("verdict", lambda row: row.conclusion.verdict, optional=True),
         *(_more(result) if verbose else []),
     ]
-    return Table(tuple(columns), lines_of(result), digits=lambda row: digits_of(row.summary.interval))
+    return Table(tuple(columns), lines_of(result), "Amplification", digits=lambda row: digits_of(row.summary.interval))
 
 
 def _more(result: Result) -> list[Column[Line]]:
@@ -96,7 +100,7 @@ def _known(values: Mapping[str, str], row: Line) -> str | None:
 
 
 def write_interval(row: Summary) -> str | None:
-    """An interval, with a star where it leaves out training noise: ``caveats.py`` says what that means."""
+    """An interval, with a star where it leaves out training noise (see :mod:`judge.report.warnings`)."""
     if row.interval is None:
         return None
     mark = "*" if row.basis == "these judges" else ""
@@ -107,6 +111,10 @@ def difference_table(found: Sequence[Difference], *, verbose: bool = True) -> Ta
     """A row per pair of captioners, metric and judge: amplification of the first less that of the second.
 
     In the order of whichever there are fewer of, pairs or metrics: so a narrow page can name each once.
+
+    Args:
+        found: the rows.
+        verbose: with p before Holm's correction, and with notes.
     """
     pairs = list(dict.fromkeys((row.first, row.second) for row in found))
     both: list[Column[Difference]] = [
@@ -127,36 +135,27 @@ def difference_table(found: Sequence[Difference], *, verbose: bool = True) -> Ta
         Column("p (Holm)", lambda row: row.p_holm, write_p, optional=True),
         Column("verdict", lambda row: row.verdict, align="left", optional=True),
     ]
-    return Table(tuple(columns), tuple(found), digits=lambda row: digits_of(row.interval))
+    notes = tuple(difference_notes(found)) if verbose else ()
+    title = "Differences between captioners"
+    return Table(tuple(columns), tuple(found), title, notes, lambda row: digits_of(row.interval))
 
 
-_SHARES = {"recall": "pixels found", "iou": "IoU", "visible": "left visible", "beside": "hidden beside"}
+def quality_table(found: Mapping[str, Quality], *, verbose: bool = False) -> Table[tuple[Any, ...]]:
+    """A row per captioner and class, and two of the largest gap between two classes. Fractions."""
+    scores = [score for score in _SHOWN if not all(score in quality.skipped for quality in found.values())]
+    numbers = [("images", COUNT), *((score, NUMBER) for score in scores)]
+    numbers += [("vocabulary", COUNT), ("length", ".1f")] if verbose else []
+    rows = (row for name, quality in found.items() for row in _quality_rows(name, quality, scores))
+    return table_of(["captioner", "images of"], numbers, rows, "Caption quality")
 
 
-def detector_table(rows: Sequence[DetectorRow]) -> Table[DetectorRow]:
-    """The table of ``judge ablate detectors``: a row per detector. Fractions."""
-
-    def share(name: str, row: DetectorRow) -> float:
-        return float(getattr(row.overlap, name))
-
-    def bounds(name: str, row: DetectorRow) -> Interval | None:
-        return row.intervals[name]
-
-    shares = [
-        column
-        for name, heading in _SHARES.items()
-        for column in (
-            Column(heading, partial(share, name), NUMBER),
-            Column("interval", partial(bounds, name), NUMBER),
-        )
-    ]
-    columns: list[Column[DetectorRow]] = [
-        names("detector", lambda row: row.detector),
-        *shares,
-        Column("AP", lambda row: row.precision, NUMBER),
-        Column("AP50", lambda row: row.precision_50, NUMBER),
-        Column("detections/people", lambda row: f"{row.people}/{row.of}"),
-        Column("images", lambda row: row.pictures, COUNT),
-    ]
-    note = "Shares of pixels are pooled over images; intervals: bootstrap over images. AP: COCO's, of masks."
-    return Table(tuple(columns), tuple(rows), notes=(note,))
+def _quality_rows(name: str, quality: Quality, scores: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    for group in dict.fromkeys(row.group for row in quality.groups):
+        mine = {row.score: row for row in quality.groups if row.group == group}
+        whole = (None, None) if group else (quality.vocabulary["generated"], quality.mean_length["generated"])
+        values = [mine[score].value if score in mine else None for score in scores]
+        yield name, group or "all", next(iter(mine.values())).images, *values, *whole
+    gaps = {gap.score: gap for gap in quality.gaps}
+    if gaps:
+        for label, part in (("largest gap", "value"), ("its interval", "interval")):
+            yield name, label, None, *(getattr(gaps.get(score), part, None) for score in scores), None, None

@@ -17,7 +17,7 @@ its sets are those that people name, so that what one of them adds is seldom wha
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -116,6 +116,16 @@ def break_down(
     tasks.sort(key=lambda part: (captioners.index(part.captioner), names.index(part.metric)))
     images = pd.concat([of for _, of in found], ignore_index=True) if found else pd.DataFrame(columns=COLUMNS)
     return Breakdown(tuple(tasks), images, said)
+
+
+def task_table(found: Breakdown) -> pd.DataFrame:
+    """A row for each task, with the bounds of its interval: low, high."""
+    rows = []
+    for part in found.tasks:
+        row = asdict(part)
+        interval = row.pop("interval")
+        rows.append(row | {"low": interval and interval["low"], "high": interval and interval["high"]})
+    return pd.DataFrame(rows)
 
 
 Found = tuple[list[TaskPart], pd.DataFrame]

@@ -9,19 +9,71 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from itertools import combinations
+from dataclasses import dataclass
 
 import numpy as np
 
-from judge.corpus.rating_sheet import Question
-from judge.corpus.ratings import Ratings
-from judge.statistics.comparisons import holm
-from judge.statistics.shares import Share, ShareDifference, measure_share, paired_difference
+from judge.corpus.ratings import CANNOT_TELL, Ratings
+from judge.types import Interval
 
 Mentions = Mapping[str, Sequence[frozenset[str]]]
 """Image id -> the classes that each of its captions names, one caption or more."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaptionShare:
+    """A share of captions.
+
+    Attributes:
+        value: in [0, 1]: mean over images of the share among an image's captions; NaN without captions.
+        interval: None without captions, or for several captions of a single image.
+        images: that have captions which count.
+        captions: that count.
+    """
+
+    value: float
+    interval: Interval | None
+    images: int
+    captions: int
+
+
+def caption_share(
+    hits: Sequence[int], among: Sequence[int], sizes: Sequence[int] | None = None, *, level: float = 0.95
+) -> CaptionShare:
+    """The share of ``hits`` among the captions that count; all images weigh the same.
+
+    The interval is Clopper and Pearson's (1934). Captions of one image are alike: where images have several, it is that
+    of as many independent captions as these are worth (Korn and Graubard, Survey Methodology 1998).
+
+    Args:
+        hits: captions of each image that have the property, [N].
+        among: captions of each image that count, [N]; those of an image may be none.
+        sizes: captions of each image in all, [N], which its weight is divided by; ``among`` where all count.
+        level: of the interval.
+    """
+    from scipy import stats
+
+    whole = np.asarray(among, dtype=np.float64)
+    weights = whole if sizes is None else np.asarray(sizes, dtype=np.float64)
+    kept = whole > 0
+    images, captions = int(kept.sum()), int(whole.sum())
+    if not images:
+        return CaptionShare(math.nan, None, 0, 0)
+    x, t = np.asarray(hits, dtype=np.float64)[kept] / weights[kept], whole[kept] / weights[kept]
+    value, worth = float(x.sum() / t.sum()), float(captions)
+    if (weights > 1).any():
+        if images < 2:
+            return CaptionShare(value, None, images, captions)
+        variance = images / (images - 1) * float(((x - value * t) ** 2).sum()) / float(t.sum()) ** 2
+        binomial = value * (1 - value)
+        # Where all captions agree, it is not known how alike those of an image are: an image counts as one caption.
+        worth = images if binomial <= 1e-12 else min(captions, binomial / variance if variance > 0 else math.inf)
+        tails = [float(stats.t.isf((1 - level) / 2, number - 1)) for number in (captions, images)]
+        worth *= (tails[0] / tails[1]) ** 2
+    tail, count = (1 - level) / 2, value * worth
+    low = float(stats.beta.ppf(tail, count, worth - count + 1)) if count > 1e-9 else 0.0
+    high = float(stats.beta.isf(tail, count + 1, worth - count)) if worth - count > 1e-9 else 1.0
+    return CaptionShare(value, Interval(low, high, level), images, captions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,24 +89,24 @@ class Naming:
     """
 
     captioner: str
-    share: Share
-    classes: Mapping[str, Share]
-    several: Share
-    balance: Mapping[str, Share]
+    share: CaptionShare
+    classes: Mapping[str, CaptionShare]
+    several: CaptionShare
+    balance: Mapping[str, CaptionShare]
 
 
 def measure_naming(
     captioner: str, mentions: Mentions, classes: Sequence[str], *, silent: Collection[str] = (), level: float = 0.95
 ) -> Naming:
-    """Shares of one captioner's captions, with intervals; none of classes that are ``silent``: without words."""
-    unknown = dict.fromkeys(silent, Share(math.nan, None, 0, 0, exact=True))
+    """Shares of one captioner's captions, with intervals; NaN for classes that are ``silent``: without words."""
+    unknown = dict.fromkeys(silent, CaptionShare(math.nan, None, 0, 0))
     spoken = [name for name in classes if name not in unknown]
     named = list(mentions.values())
     sizes = [len(of) for of in named]
     one = [sum(len(caption) == 1 for caption in of) for of in named]
 
-    def share(hits: Sequence[int], among: Sequence[int] = sizes) -> Share:
-        return measure_share(hits, among, sizes, level=level)
+    def share(hits: Sequence[int], among: Sequence[int] = sizes) -> CaptionShare:
+        return caption_share(hits, among, sizes, level=level)
 
     return Naming(
         captioner,
@@ -63,24 +115,6 @@ def measure_naming(
         share([sum(len(caption) > 1 for caption in of) for of in named]),
         {name: share([sum(caption == {name} for caption in of) for of in named], one) for name in spoken} | unknown,
     )
-
-
-def naming_differences(
-    mentions: Mapping[str, Mentions], *, generator: np.random.Generator, level: float = 0.95
-) -> list[ShareDifference]:
-    """Each two captioners' shares of captions that name any class, on the images of both; p corrected for all."""
-    shares = {
-        name: {image: float(np.mean([bool(classes) for classes in of_image])) for image, of_image in of.items()}
-        for name, of in mentions.items()
-    }
-    found = []
-    for first, second in combinations(shares, 2):
-        both = [image for image in shares[first] if image in shares[second]]
-        gaps = [shares[first][image] - shares[second][image] for image in both]
-        if gaps:
-            found.append(paired_difference((first, second), gaps, generator=generator, level=level))
-    p_values = holm([row.p_value for row in found])
-    return [replace(row, p_holm=p) for row, p in zip(found, p_values, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,78 +131,51 @@ class HumanScore:
     """
 
     captioner: str
-    share: Share
-    named: Share
-    classes: Mapping[str, Share]
+    share: CaptionShare
+    named: CaptionShare
+    classes: Mapping[str, CaptionShare]
     ties: int
     unrated: int
 
 
-def measure_human_scores(
-    ratings: Ratings, question: Question, classes: Sequence[str], named: Mapping[str, bool], *, level: float = 0.95
-) -> list[HumanScore]:
-    """A score for each captioner on the sheet.
+def human_score(ratings: Ratings, captioner: str, named: Mapping[str, bool], *, level: float = 0.95) -> HumanScore:
+    """The score of one captioner on the sheet.
 
     Args:
         ratings: what came back.
-        question: which of its questions.
-        classes: the answers that are guesses; any other is none.
+        captioner: its name.
         named: item -> whether the lexicon finds a class in its text.
         level: of intervals.
     """
-    majority = ratings.majority(question)
-    captioners = dict.fromkeys(sorted({name for item in ratings.sheet.items for name in item.captioners}))
-    found = []
-    for captioner in captioners:
-        answers: dict[str, Counter[str | None]] = {}
-        hits: Counter[str] = Counter()  # Image -> captions with a majority in which the lexicon finds a class.
-        unrated = 0
-        for item in ratings.sheet.items:
-            count = item.captioners.get(captioner, 0)
-            of_image = answers.setdefault(item.image, Counter())
-            if item.name in majority:
-                of_image[majority[item.name]] += count
-                hits[item.image] += count * (named[item.name] and majority[item.name] is not None)
-            else:
-                unrated += count
-        among = [sum(count for answer, count in of.items() if answer is not None) for of in answers.values()]
-        share = partial(measure_share, among=among, level=level)
-        of_class = {name: [of[name] for of in answers.values()] for name in classes}
-        found.append(
-            HumanScore(
-                captioner,
-                share([sum(counts) for counts in zip(*of_class.values(), strict=True)]),
-                share([hits[image] for image in answers]),
-                {name: share(counts) for name, counts in of_class.items()},
-                ties=sum(of[None] for of in answers.values()),
-                unrated=unrated,
-            )
-        )
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class LexiconCheck:
-    """The lexicon against people, over rated texts that have a majority: how many there are of each.
-
-    Attributes:
-        both: it names a class, and people could guess.
-        lexicon: it names one, and people could not guess.
-        people: it names none, and people could guess: words that it lacks, or what is said between the lines.
-        neither: neither.
-    """
-
-    both: int
-    lexicon: int
-    people: int
-    neither: int
-
-
-def check_lexicon(
-    ratings: Ratings, question: Question, classes: Sequence[str], named: Mapping[str, bool]
-) -> LexiconCheck:
-    """Compare the majority of raters with ``named``: item -> whether the lexicon finds a class in its text."""
-    found = Counter(
-        (named[item], answer in classes) for item, answer in ratings.majority(question).items() if answer is not None
+    majority = ratings.majority()
+    answers: dict[str, Counter[str | None]] = {}
+    hits: Counter[str] = Counter()  # Image -> captions with a majority in which the lexicon finds a class.
+    unrated = 0
+    for item in ratings.sheet.items:
+        count = item.captioners.get(captioner, 0)
+        of_image = answers.setdefault(item.image, Counter())
+        if item.name in majority:
+            of_image[majority[item.name]] += count
+            hits[item.image] += count * (named[item.name] and majority[item.name] is not None)
+        else:
+            unrated += count
+    among = [of.total() - of[None] for of in answers.values()]
+    of_class = {name: [of[name] for of in answers.values()] for name in ratings.sheet.answers if name != CANNOT_TELL}
+    return HumanScore(
+        captioner,
+        caption_share([sum(counts) for counts in zip(*of_class.values(), strict=True)], among, level=level),
+        caption_share([hits[image] for image in answers], among, level=level),
+        {name: caption_share(counts, among, level=level) for name, counts in of_class.items()},
+        ties=sum(of[None] for of in answers.values()),
+        unrated=unrated,
     )
-    return LexiconCheck(found[True, True], found[True, False], found[False, True], found[False, False])
+
+
+def compare_lexicon(ratings: Ratings, named: Mapping[str, bool]) -> dict[str, int]:
+    """In how many texts with a majority a class is found by "both", the "lexicon" alone, "people" alone, "neither".
+
+    ``named``: item -> whether the lexicon finds a class in its text.
+    """
+    found = Counter((named[item], of != CANNOT_TELL) for item, of in ratings.majority().items() if of is not None)
+    cases = {"both": (True, True), "lexicon": (True, False), "people": (False, True), "neither": (False, False)}
+    return {name: found[case] for name, case in cases.items()}

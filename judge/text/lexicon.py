@@ -11,7 +11,7 @@ from pathlib import Path
 
 from judge.errors import JudgeError, nearest
 from judge.text.tokens import tokenize
-from judge.utils.yaml_files import parse_yaml, read_text
+from judge.utils.reading import parse_yaml, read_small_text
 
 _FIELDS = {"name", "token", "language", "extends", "classes", "hidden_only", "spellings", "counterparts"}
 _SUFFIXES = {".yaml", ".yml"}
@@ -131,7 +131,7 @@ def _load(name_or_path: str, *, within: Sequence[str]) -> Lexicon:
     shipped = resources.files("judge.text") / "lexicons" / f"{name_or_path}.yaml"
     path = Path(name_or_path)
     if path.suffix in _SUFFIXES:
-        text, where = read_text(path), str(path)
+        text, where = read_small_text(path), str(path)
     elif name_or_path in shipped_lexicons():
         text, where = shipped.read_text(encoding="utf-8"), f"lexicon '{name_or_path}'"
     else:

@@ -9,7 +9,7 @@ from typing import cast
 
 from judge.errors import JudgeError
 from judge.judges import Judge, SelfTrained
-from judge.masking.hidden import HiddenPictures
+from judge.masking.masked_images import MaskedImages
 from judge.training.checkpoint import load_tensors
 from judge.training.saved import Saved, concatenate
 from judge.types import Predictions, Progress, Sample
@@ -21,7 +21,7 @@ def ask(
     parts: Sequence[Sequence[Sample]],
     *,
     features: Path,
-    pictures: HiddenPictures | None = None,
+    pictures: MaskedImages | None = None,
     progress: Progress | None = None,
 ) -> tuple[Predictions, list[str]]:
     """What a trained judge answers; the same as in the run that trained it, where parts are those of its folds.
@@ -57,7 +57,7 @@ def _open(
     samples: Sequence[Sample],
     *,
     features: Path,
-    pictures: HiddenPictures | None,
+    pictures: MaskedImages | None,
     progress: Progress | None,
 ) -> tuple[Judge, list[str]]:
     if saved.trains_itself:

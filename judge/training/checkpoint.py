@@ -1,7 +1,6 @@
 """Checkpoints: the state of a training under way, weights, and predictions of finished members.
 
-Safetensors throughout, written beside and renamed: a file is there whole or not at all, with a checksum (see
-:mod:`judge.utils.kept`). Nothing is unpickled.
+Safetensors throughout, written beside and renamed: a file is there whole or not at all. Nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -18,9 +17,8 @@ import numpy as np
 
 from judge.errors import JudgeError
 from judge.types import FloatArray
-from judge.utils.files import beside, writing
-from judge.utils.kept import DamagedError, is_sound, name_tensors, opened, seal_tensors, tell_damaged
-from judge.utils.opening import regular
+from judge.utils.files import as_mendable, beside, warn_damaged, writing
+from judge.utils.reading import NotRegularError, regular
 
 if TYPE_CHECKING:
     import torch
@@ -119,7 +117,7 @@ class Checkpoint:
         weights = [weight for group in optimiser.param_groups for weight in group["params"]]
         if not _fit(model, best, slots, module, weights):
             assert self.read_from is not None
-            tell_damaged(self.read_from, "of another network")
+            warn_damaged(self.read_from, "of another network")
             return 0
         self.best = best
         _load(module, model)
@@ -210,15 +208,35 @@ def _read(path: Path, framework: str = "pt") -> tuple[dict[str, Any], dict[str, 
     return _given(path, framework) if is_sound(path) else None
 
 
+def is_sound(path: Path) -> bool:
+    """Whether a file of safetensors is there, and whole; warn of one that is damaged.
+
+    Raises:
+        JudgeError: it cannot be read at the moment.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(regular(path), framework="np"):
+            return True
+    except FileNotFoundError:
+        return False
+    except (SafetensorError, NotRegularError, IsADirectoryError):
+        warn_damaged(path)
+        return False
+    except OSError as error:
+        raise as_mendable(error, str(path)) or error from error
+
+
 def _given(path: Path, framework: str = "pt") -> tuple[dict[str, Any], dict[str, str]] | None:
     """Tensors and notes of a file that a user may have given, and that was checked where its notes were read."""
     from safetensors import SafetensorError, safe_open
 
     try:
-        with opened(path), safe_open(path, framework=framework) as file:
+        with safe_open(regular(path), framework=framework) as file:
             # A safetensors handle is not a mapping.
             return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
-    except (FileNotFoundError, DamagedError, SafetensorError):
+    except (FileNotFoundError, NotRegularError, SafetensorError):
         return None
 
 
@@ -239,8 +257,18 @@ def _write_file(path: Path, tensors: dict[str, Any], meta: Mapping[str, str], sa
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with beside(path) as file:
-            save(tensors, file, {**meta, **name_tensors(path)})
-            seal_tensors(file)
+            save(tensors, file, dict(meta))
+            _sort_metadata(file)
+
+
+def _sort_metadata(written: Path) -> None:
+    """Sort the metadata of a file of safetensors, which writes them in any order: equal tensors make equal files."""
+    with written.open("rb+") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+        header["__metadata__"] = dict(sorted(header.get("__metadata__", {}).items()))
+        file.seek(8)
+        file.write(json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode().ljust(size))
 
 
 def _kept(tensor: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Features and resized pictures as training reads them: mapped from files, or whole on a device."""
+"""Features as training reads them: mapped from files, or whole on a device."""
 
 from __future__ import annotations
 
@@ -17,23 +17,22 @@ from torch import Tensor
 from judge.errors import JudgeError
 from judge.judges import Batch
 from judge.types import Sample, Words
-from judge.utils.kept import DamagedError, opened
+from judge.utils.reading import regular
 
 _OPEN = 128  # Files mapped at a time: a process may have 1,024 open, as a rule.
-Kept = npt.NDArray[np.float16] | npt.NDArray[np.uint8]
+Kept = npt.NDArray[np.float16]
 
 
 @dataclass
 class FeatureStore:
-    """Features of pictures or captions, [N, P, D] in half precision, or resized pictures, [N, 3, S, S] in bytes.
+    """Features of images or captions, [N, P, D] in half precision.
 
     Attributes:
-        shape: positions of a picture, and features of each: (P, D); a caption has one position. Of pixels (3, S, S).
+        shape: positions of a picture, and features of each: (P, D); a caption has one position.
         places: image id, or name of a caption's words -> (file, row).
         key: of the network, and of the boxes that it takes.
         regions: how many of the positions, the last ones, are of things and not of the whole picture.
         captions: whether they are of captions.
-        dtype: of their numbers.
     """
 
     shape: tuple[int, ...]
@@ -41,7 +40,6 @@ class FeatureStore:
     key: str
     regions: int = 0
     captions: bool = False
-    dtype: type[np.generic] = np.float16
     _resident: dict[torch.device, ResidentFeatures | None] = field(default_factory=dict, repr=False)
     _open: dict[Path, Kept] = field(default_factory=dict, repr=False)
 
@@ -58,8 +56,8 @@ class FeatureStore:
         return replace(self, places={key: self.places[key] for key in keys}, _open={}, _resident={})
 
     def rows(self, samples: Sequence[Sample]) -> Tensor:
-        """[B, P, D] or [B, 3, S, S], as they are kept; zeros for a sample without a picture."""
-        rows = np.zeros((len(samples), *self.shape), dtype=self.dtype)
+        """[B, P, D], as they are kept; zeros for a sample without a picture."""
+        rows = np.zeros((len(samples), *self.shape), dtype=np.float16)
         for place, key in enumerate(map(self._key, samples)):
             if key is not None:
                 path, row = self.places[key]
@@ -69,7 +67,7 @@ class FeatureStore:
     def resident(self, device: torch.device) -> ResidentFeatures | None:
         """These features on ``device``, for all judges of this process; None where they fill half of what is free."""
         if device not in self._resident:
-            each = np.dtype(self.dtype).itemsize * int(np.prod(self.shape))
+            each = 2 * int(np.prod(self.shape))
             fits = 2 * each * (len(self.places) + 1) < free_memory(device)
             self._resident[device] = ResidentFeatures(self, device) if fits else None
         return self._resident[device]
@@ -84,9 +82,8 @@ class FeatureStore:
         found = self._open.pop(path, None)
         if found is None:
             try:
-                with opened(path):
-                    found = open_memmap(path, mode="r")
-            except (FileNotFoundError, DamagedError, ValueError) as error:  # It was whole when the run began.
+                found = open_memmap(regular(path), mode="r")
+            except (OSError, ValueError) as error:  # It was whole when the run began.
                 mend = "give the same command again: what is missing is computed anew"
                 raise JudgeError("features are gone, or damaged", where=str(path), mend=mend) from error
             if len(self._open) == _OPEN:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,15 +27,14 @@ from numpy.lib.format import open_memmap
 from torch import Tensor, nn
 
 from judge.errors import JudgeError
-from judge.judges import Backbone, FrozenReader, RegionBackbone, Resizer
-from judge.judges.hf_prompts import processing
-from judge.masking.hidden import HiddenPictures
+from judge.judges import Backbone, FrozenReader, RegionBackbone
+from judge.masking.masked_images import MaskedImages
 from judge.training.feature_store import FeatureStore, digest, name_words
 from judge.training.memory import OutOfMemory, halving
 from judge.types import Progress, Words
-from judge.utils.files import write_whole, writing
-from judge.utils.kept import DAMAGED, DamagedError, digest_rest, opened, seal, tell_damaged, unseal
+from judge.utils.files import as_mendable, read_json_cache, warn_damaged, write_whole, writing
 from judge.utils.parallel import usable_cores
+from judge.utils.reading import open_regular
 
 _FORMAT = 1  # Counts up whenever what is made of a picture changes.
 _CHECKED: set[tuple[Path, int, int]] = set()  # Files read whole by this process, with time and size.
@@ -55,8 +53,6 @@ class FeatureCache(ABC):
     """
 
     SHARD: ClassVar[int]  # Rows of a file.
-    DTYPE: ClassVar[type[np.generic]] = np.float16
-    AXES: ClassVar[int] = 3
     BATCH: ClassVar[int]
     KIND: ClassVar[str]
     OPTION: ClassVar[str]  # Names the network, in messages.
@@ -64,7 +60,7 @@ class FeatureCache(ABC):
     MEND: ClassVar[str]
     regions = 0
 
-    def __init__(self, network: Backbone | FrozenReader | Resizer, keys: Mapping[str, str], folder: Path) -> None:
+    def __init__(self, network: Backbone | FrozenReader, keys: Mapping[str, str], folder: Path) -> None:
         self.network, self.keys, self.batch, self.key = network, keys, self.BATCH, network.key
         self.folder = folder / hashlib.blake2b(f"{_FORMAT} {network.key}".encode(), digest_size=12).hexdigest()
         self._where = f"--features {folder}"
@@ -125,7 +121,7 @@ class FeatureCache(ABC):
         path, _ = next(iter(places.values()))
         shape = open_memmap(path, mode="r").shape[1:]
         captions = self.KIND == "caption"
-        return FeatureStore(shape, places, self.key, self.regions, captions=captions, dtype=self.DTYPE)
+        return FeatureStore(shape, places, self.key, self.regions, captions=captions)
 
     def features(self, names: Sequence[str], device: torch.device) -> npt.NDArray[np.float32]:
         """[N, P, D], computed, not kept; as many at a time as memory holds."""
@@ -141,7 +137,7 @@ class FeatureCache(ABC):
         def run(size: int) -> npt.NDArray[np.float32]:
             pieces = (batch[start : start + size] for start in range(0, len(batch), size))
             found = (self._forward(piece, device) for piece in pieces)
-            return np.concatenate([(t if t.dtype == torch.uint8 else t.float()).cpu().numpy() for t in found])
+            return np.concatenate([t.float().cpu().numpy() for t in found])
 
         try:
             found, self.batch = halving(run, self.batch)
@@ -154,19 +150,21 @@ class FeatureCache(ABC):
         if not np.isfinite(features).all():
             raise JudgeError("its features are no finite numbers", where=self.OPTION, mend="take another")
         # Half precision ends at 65,504, beyond which a random network may well go.
-        if self.DTYPE is np.float16 and not np.abs(features).max() <= np.finfo(np.float16).max:
+        if not np.abs(features).max() <= np.finfo(np.float16).max:
             raise JudgeError("its features do not fit into half precision", where=self.OPTION, mend="take another")
         buffer = io.BytesIO()
-        np.save(buffer, features.astype(self.DTYPE))
+        np.save(buffer, features.astype(np.float16))
         buffer.seek(0)
         name = self._name(buffer, keys)
         with writing(self._where):
             write_whole(self.folder / f"{name}.npy", buffer.getvalue())
-            write_whole(self.folder / f"{name}.json", seal(keys, name))
+            write_whole(self.folder / f"{name}.json", json.dumps(keys).encode())
 
     def _name(self, content: BinaryIO, keys: Sequence[str]) -> str:
         """A file is named by what it holds, whose rows these are, and the network: others are not whole."""
-        return digest_rest(content, self.network.key.encode(), json.dumps(keys).encode())
+        found = hashlib.blake2b(f"{self.network.key} {json.dumps(keys)}".encode(), digest_size=16)
+        found.update(content.read())
+        return found.hexdigest()
 
     def _known(self) -> dict[str, tuple[Path, int]]:
         """Key -> file and row, of all that is wanted and kept; files that are not whole are told, and removed."""
@@ -178,18 +176,18 @@ class FeatureCache(ABC):
         faulty: dict[str, list[Path]] = {}
         for index, keys in zip(indices, parts, strict=True):
             path = index.with_suffix(".npy")
-            if isinstance(keys, DamagedError):
-                faulty.setdefault(str(keys), []).append(path)
+            if isinstance(keys, str):
+                faulty.setdefault(keys, []).append(path)
                 for file in (path, index):
                     with suppress(OSError):
                         file.unlink()
             else:
                 found |= {key: (path, row) for row, key in enumerate(keys)}
         for what, paths in faulty.items():
-            tell_damaged(*((paths[0], what) if len(paths) == 1 else (self.folder, f"{what} in {len(paths)} files")))
+            warn_damaged(*((paths[0], what) if len(paths) == 1 else (self.folder, f"{what} in {len(paths)} files")))
         return found
 
-    def _read_index(self, index: Path, wanted: set[str]) -> list[str] | DamagedError:
+    def _read_index(self, index: Path, wanted: set[str]) -> list[str] | str:
         """Keys of the rows of a file, none where none is wanted; or what is the matter with it.
 
         A file's numbers are read whole once in a process.
@@ -198,19 +196,20 @@ class FeatureCache(ABC):
             JudgeError: it cannot be read.
         """
         path = index.with_suffix(".npy")
+        keys = read_json_cache(index)
+        if not (isinstance(keys, list) and all(isinstance(key, str) for key in keys)):
+            return "not whole"
         try:
-            with opened(index) as file:
-                keys: list[str] = unseal(file.read(), index.stem)
-            with opened(path) as file:
+            with open_regular(path) as file:
                 stat = path.stat()
                 if wanted.isdisjoint(keys):
                     return []
                 if (path, stat.st_mtime_ns, stat.st_size) not in _CHECKED and self._name(file, keys) != index.stem:
-                    return DamagedError(DAMAGED)
+                    return "damaged"
         except FileNotFoundError:
-            return DamagedError("not whole")
-        except DamagedError as error:
-            return error
+            return "not whole"
+        except OSError as error:
+            raise as_mendable(error, str(path)) or error from error
         _CHECKED.add((path, stat.st_mtime_ns, stat.st_size))
         return keys
 
@@ -221,7 +220,7 @@ class PictureCache(FeatureCache):
     SHARD, BATCH, KIND, WORK = 256, 16, "picture", "computing features of pictures"
     OPTION, MEND = "--backbone", "take a smaller one, or a smaller --image-size"
 
-    def __init__(self, backbone: Backbone, pictures: HiddenPictures, keys: Mapping[str, str], folder: Path) -> None:
+    def __init__(self, backbone: Backbone, pictures: MaskedImages, keys: Mapping[str, str], folder: Path) -> None:
         super().__init__(backbone, keys, folder)
         self.backbone, self.pictures = backbone, pictures
         if isinstance(backbone, RegionBackbone):
@@ -245,34 +244,6 @@ class PictureCache(FeatureCache):
         for row, box in zip(boxes, self.pictures.boxes(image), strict=False):
             row[:] = torch.tensor(box)
         return boxes
-
-
-class PixelCache(FeatureCache):
-    """Pictures as a judge's own image processor resizes them; ``keys``: image id -> ``pictures.key``."""
-
-    SHARD, BATCH, KIND, WORK = 256, 16, "picture", "resizing pictures"
-    OPTION, MEND = "--judge", "take a smaller one"
-    DTYPE, AXES = np.uint8, 4
-
-    def __init__(self, resizer: Resizer, pictures: HiddenPictures, keys: Mapping[str, str], folder: Path) -> None:
-        super().__init__(resizer, keys, folder)
-        self.resizer, self.pictures = resizer, pictures
-
-    def _load(self, names: Sequence[str]) -> Iterator[Tensor]:
-        return map(self._read, names)
-
-    def _read(self, image: str) -> Tensor:
-        pixels = self.pictures.read(image)
-        with processing(f"picture of image '{image}'"):
-            return self.resizer.prepare(pixels)
-
-    def _forward(self, loaded: Sequence[Tensor], device: torch.device) -> Tensor:  # noqa: ARG002 - as of all caches
-        return torch.stack(list(loaded))
-
-    def has_room(self) -> bool:
-        """Whether what is missing would fill less than half of what the disk has left."""
-        each = self.resizer.prepare(np.zeros((8, 8, 3), dtype=np.uint8)).nbytes
-        return 2 * each * len(self.missing()) < shutil.disk_usage(self.folder).free
 
 
 class CaptionCache(FeatureCache):

@@ -153,7 +153,7 @@ def build_judge(
         reporter=reporter,
     )
     features: Features | None = setup.precomputed.features.get(blueprint.name) if setup.precomputed else None
-    if isinstance(features, FeatureStore) and blueprint.pixels is None:
+    if isinstance(features, FeatureStore):
         features = features.resident(accelerator.device) or features
     return NetworkJudge(blueprint, member.target, recipe, trainer, replace(setup.materials, features=features))
 
@@ -167,7 +167,7 @@ def _loaders(judge: Blueprint, setup: TrainingSetup, accelerator: Accelerator) -
         return 0
     if setup.loaders is not None:
         return setup.loaders
-    slow = judge.pixels is not None and accelerator.device.type != "cpu"
+    slow = "image" in judge.modalities and not judge.backbone and accelerator.device.type != "cpu"
     return min(_MOST_LOADERS, usable_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))) if slow else 0
 
 

@@ -19,11 +19,9 @@ from judge.training.fitting import fit_jointly, fit_member
 from judge.training.launch import gather, raise_together
 from judge.training.member import Member
 from judge.training.setup import TrainingSetup, name_members
-from judge.training.stacks import fit_stacked
 from judge.training.store import load_batch, store_batch
-from judge.training.telling import Reporter, listening, note_damaged
+from judge.training.telling import Reporter, listening
 from judge.types import Predictions, Progress
-from judge.utils.kept import telling
 from judge.utils.launch import computes_on, launched, promised
 from judge.utils.parallel import unordered, usable_cores
 
@@ -184,12 +182,6 @@ def _batches(judges: Sequence[Alike], setup: TrainingSetup) -> Iterator[Batch]:
 
 
 def _work(batch: Batch, setup: TrainingSetup, folder: Path, then: Then[R]) -> dict[str, list[R]]:
-    """As :func:`_work_on`; what is told of damaged files goes where all that is told of trainings goes."""
-    with telling(partial(note_damaged, folder)):
-        return _work_on(batch, setup, folder, then)
-
-
-def _work_on(batch: Batch, setup: TrainingSetup, folder: Path, then: Then[R]) -> dict[str, list[R]]:
     """Train, or take from the store, the judges of one batch."""
     firsts = [same[0] for same in batch]
     found = kept = load_batch(firsts, setup)
@@ -199,6 +191,8 @@ def _work_on(batch: Batch, setup: TrainingSetup, folder: Path, then: Then[R]) ->
     reporters = [Reporter.of(folder, member) for member in firsts]
     if any(answers is None for answers in kept):
         if setup.stacks(firsts[0].judge):
+            from judge.training.stacked import fit_stacked
+
             found = kept = fit_stacked(firsts, kept, setup, reporters)
         elif firsts[0].judge.joint is None:
             found = [fit_member(firsts[0], setup, reporters[0])]

@@ -8,16 +8,16 @@ from functools import partial
 from pathlib import Path
 
 from judge.errors import JudgeError
-from judge.judges import Backbone, Blueprint, FrozenReader, Materials, Resizer
+from judge.judges import Backbone, Blueprint, FrozenReader, Materials
 from judge.masking.detectors.weights import choose_device
 from judge.training.feature_store import FeatureStore
-from judge.training.features import CaptionCache, FeatureCache, PictureCache, PixelCache
-from judge.training.launch import gather, make_accelerator, make_deterministic, raise_together
+from judge.training.features import CaptionCache, FeatureCache, PictureCache
+from judge.training.launch import make_accelerator, make_deterministic, raise_together
 from judge.training.member import Member, one_by_one
 from judge.types import Progress, Words
 from judge.utils.launch import launched
 
-Maker = Callable[[Materials], Backbone] | Callable[[Materials], FrozenReader] | Callable[[Materials], Resizer | None]
+Maker = Callable[[Materials], Backbone] | Callable[[Materials], FrozenReader]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +51,13 @@ def precompute(
     judges = {member.judge.name: member.judge for member in members}
     keys = _picture_keys(members, materials)
     captions = _captions(members)
-    made: dict[Maker, FeatureStore | None] = {}
+    made: dict[Maker, FeatureStore] = {}
     features = dict[str, FeatureStore]()
     for name, judge in judges.items():
-        if (make := judge.reader or judge.backbone or judge.pixels) is not None:
+        if (make := judge.reader or judge.backbone) is not None:
             if make not in made:
                 made[make] = _compute(partial(_cache, judge, keys, captions, materials, folder), progress)
-            if (found := made[make]) is not None:
-                features[name] = found
+            features[name] = made[make]
     return Precomputed(keys, features)
 
 
@@ -94,30 +93,24 @@ def _cache(
     captions: Mapping[Maker, Iterable[Words]],
     materials: Materials,
     folder: Path,
-) -> FeatureCache | None:
-    """The cache of what a judge's frozen network sees or reads, or of what its pictures are resized to, if they are."""
+) -> FeatureCache:
+    """The cache of the features that a judge's frozen network computes."""
     if judge.reader is not None:
         return CaptionCache(judge.reader(materials), captions[judge.reader], folder)
     assert materials.pictures is not None
-    if judge.pixels is not None:
-        resizer = judge.pixels(materials) if keys and "image" not in judge.blanked else None
-        return PixelCache(resizer, materials.pictures, keys, folder) if resizer else None
     assert judge.backbone is not None
     return PictureCache(judge.backbone(materials), materials.pictures, keys, folder)
 
 
-def _compute(make: Callable[[], FeatureCache | None], progress: Progress | None) -> FeatureStore | None:
-    """Compute what a cache lacks, each process of a launch its share; None where there is nothing to keep."""
+def _compute(make: Callable[[], FeatureCache], progress: Progress | None) -> FeatureStore:
+    """Compute what a cache lacks; in a launch each process computes its share."""
     accelerator = make_accelerator() if launched() else None
     make_deterministic()
     rank, world = (accelerator.process_index, accelerator.num_processes) if accelerator else (0, 1)
     with raise_together():
         # All look for what is missing before any computes: what one finds another must not pass over.
         cache = make()
-        missing = cache.missing() if cache else []
-        lacking = cache is None or (isinstance(cache, PixelCache) and not cache.has_room())
-    if any(gather(lacking)) or cache is None:
-        return None
+        missing = cache.missing()
     with raise_together():
         device = accelerator.device if accelerator else choose_device(None)
         cache.compute(cache.share(missing, rank, world), device=device, progress=progress)

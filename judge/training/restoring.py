@@ -12,7 +12,7 @@ from torch import nn
 from judge.corpus.splits import Split
 from judge.errors import JudgeError
 from judge.judges import Materials
-from judge.masking.hidden import HiddenPictures
+from judge.masking.masked_images import MaskedImages
 from judge.training.checkpoint import save_weights
 from judge.training.feature_store import FeatureStore
 from judge.training.launch import make_accelerator
@@ -30,7 +30,7 @@ def open_network(
     samples: Sequence[Sample],
     *,
     features: Path,
-    pictures: HiddenPictures | None = None,
+    pictures: MaskedImages | None = None,
     progress: Progress | None = None,
 ) -> tuple[NetworkJudge, list[str]]:
     """A trained network, and what it needs of some samples.
@@ -87,7 +87,7 @@ def _features(
         return FeatureStore(tuple(trained["shape"]), {}, "", trained["regions"]), []
     member = Member(judge, saved.target, samples, Split((), (), {}), 0)
     found = precompute([member], materials, folder, progress).features.get(judge.name)
-    if found is None or judge.pixels is not None or not trained:
+    if found is None or not trained:
         return found, []
     return found, check_features(saved, describe_features(found))
 
@@ -119,14 +119,13 @@ def merge(saved: Saved, folder: Path, beside: Path) -> None:
     Raises:
         JudgeError: as :func:`restore`.
     """
-    from judge.judges.hf_merge import save_merged
     from judge.judges.huggingface import AnswerJudge
 
     # In bf16 small changes would be rounded away as they are added.
     saved = replace(saved, materials=replace(saved.materials, dtype="float32", checkpointing=False))
     network = restore(saved).network
     assert isinstance(network, AnswerJudge)
-    save_merged(network, folder)
+    network.save_merged(folder)
     whole = replace(saved, materials=replace(saved.materials, tuning="zero-shot"))
     moved = whole.moved(str(folder))
     assert moved.blueprint.network is not None

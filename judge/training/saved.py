@@ -23,7 +23,7 @@ from judge.judges.prompts import Prompt
 from judge.metrics.scores import Judged
 from judge.training.member import Member
 from judge.types import Predictions, Sample, Target
-from judge.utils.kept import DamagedError, check_tensors
+from judge.utils.reading import regular
 
 FORMAT = "2"  # Format 1 had neither a number nor what decides how captions are read.
 _ABSENT = {"pictures", "features", "empty"}  # Materials that no file holds.
@@ -226,17 +226,16 @@ def read_saved(path: Path) -> Saved:
 
 
 def _metadata(path: Path, where: str) -> tuple[dict[str, str], list[str]]:
-    """Metadata, and names of tensors; where there is a checksum, it holds."""
+    """Metadata, and names of tensors."""
     from safetensors import SafetensorError, safe_open
 
     try:
-        check_tensors(path, given=True)
-        with safe_open(path, framework="np") as file:
+        with safe_open(regular(path), framework="np") as file:
             return file.metadata() or {}, sorted(file.keys())
     except OSError as error:
         what = f"cannot be read ({error.strerror or 'no such file'})"
         raise JudgeError(what, where=where, mend="check the path") from error
-    except (SafetensorError, DamagedError) as error:
+    except SafetensorError as error:
         mend = _AGAIN if path.suffix == ".safetensors" else "give a NAME.weights.safetensors that judge train left"
         raise JudgeError("is no safetensors file, or damaged", where=where, mend=mend) from error
 

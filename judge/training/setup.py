@@ -123,7 +123,7 @@ class TrainingSetup:
         fp16 scales the loss of each judge by itself, and is left to one by one; so is a learning rate that changes.
         """
         recipe = self.recipe_of(judge)
-        if judge.stacked is None or self.sharing_of(judge) != "members" or _precision(self) == "fp16":
+        if not judge.stacked or self.sharing_of(judge) != "members" or _precision(self) == "fp16":
             return False
         if recipe is None or recipe.warmup or recipe.decay or recipe.clip is not None:
             return False

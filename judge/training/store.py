@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import suppress
+from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
 
 from judge.errors import JudgeError
-from judge.training.checkpoint import load_kept, load_predictions, save_predictions, save_tensors
+from judge.training.checkpoint import is_sound, load_kept, load_predictions, save_predictions, save_tensors
 from judge.training.member import Member
 from judge.training.setup import WEIGHTS, TrainingSetup
 from judge.types import Predictions
-from judge.utils.kept import digest, is_sound
 from judge.utils.launch import is_main_process
 
 
@@ -72,7 +72,7 @@ def _file_of_refits(members: Sequence[Member], setup: TrainingSetup) -> Path | N
     """One file for all answers of refits that are trained jointly: a file each takes longer than the training."""
     if not (members[0].is_refit and members[0].judge.joint):
         return None
-    return setup.file_of(digest(*(member.key.encode() for member in members)))
+    return setup.file_of(blake2b("".join(member.key for member in members).encode(), digest_size=16).hexdigest())
 
 
 def _check_numbers(member: Member, found: Predictions) -> None:

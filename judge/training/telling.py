@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -13,14 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from judge.training.member import Member
-from judge.utils.kept import who_is_told
-from judge.utils.locks import scratch
 
 Hear = Callable[[str, Mapping[str, Any]], None]
 """Called with an event ("epoch", "goes on") and its facts: whose, which epoch, losses."""
 _OFTEN = 0.5  # Seconds.
 _STEPS, _EVENTS = "steps", "events"
-_DAMAGED = "damaged"
 _logger = logging.getLogger("judge")
 
 
@@ -67,11 +65,6 @@ class Reporter:
             _note(self.folder, {"event": event, **self.facts, **facts})
 
 
-def note_damaged(folder: Path, file: str, what: str) -> None:
-    """Of a kept file that is made anew; see :mod:`judge.utils.kept`."""
-    _note(folder, {"event": _DAMAGED, "file": file, "what": what})
-
-
 def _note(folder: Path, facts: Mapping[str, Any]) -> None:
     with suppress(OSError), (folder / _EVENTS).open("a", encoding="utf-8") as file:
         file.write(f"\n{json.dumps(facts)}\n")  # Whatever the line before may have become.
@@ -90,11 +83,10 @@ def listening(total: int, progress: Callable[[int, int], None] | None, hear: Hea
     Args:
         total: steps in all.
         progress: called with the steps done, and ``total``.
-        hear: called with events; of damaged files who is told of them when this begins.
+        hear: called with events.
     """
-    told = who_is_told()
-    with scratch() as folder:
-        stop, read = threading.Event(), 0
+    with tempfile.TemporaryDirectory(prefix="caption-judge-", ignore_cleanup_errors=True) as temporary:
+        stop, read, folder = threading.Event(), 0, Path(temporary)
         for file in (_STEPS, _EVENTS):
             (folder / file).touch()
 
@@ -111,10 +103,7 @@ def listening(total: int, progress: Callable[[int, int], None] | None, hear: Hea
                 whole = events.read().rpartition(b"\n")[0]
             read += len(whole) + bool(whole)
             for facts in _facts(whole):
-                if (event := facts.pop("event")) == _DAMAGED:
-                    told(facts["file"], facts["what"])
-                else:
-                    _pass_on(event, facts, hear)
+                _pass_on(facts.pop("event"), facts, hear)
 
         def listen() -> None:
             while not stop.wait(_OFTEN):

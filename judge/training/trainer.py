@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from judge.errors import JudgeError
 from judge.judges import Network, Recipe, Sharing
-from judge.training.checkpoint import Checkpoint, History, read_history
+from judge.training.checkpoint import Checkpoint, History, is_sound, read_history
 from judge.training.feeding import Fed, Feed, Piece, cut_up, workers_watched
 from judge.training.launch import gather, is_sharded, shard, uses_fsdp
 from judge.training.losses import Truth, is_of_vocabulary, make_optimiser, sums_of, to_probabilities, weighted_loss
@@ -33,7 +33,6 @@ from judge.training.memory import OutOfMemory, halving, most_that_fit, watched
 from judge.training.steps import Steps
 from judge.training.telling import Reporter
 from judge.types import FloatArray, Sample, Target
-from judge.utils.kept import is_sound
 
 EVALUATION_BATCH = 256
 # Of judges that leave their micro-batch to the device, where memory is not tried out.

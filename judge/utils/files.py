@@ -1,68 +1,74 @@
-"""Outputs appear whole or not at all: written beside, then renamed."""
+"""Files that appear whole or not at all, cache files that may be damaged, and errors of the system as one line."""
 
 from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
 import re
-import secrets
+import shutil
 import socket
+import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from judge.errors import JudgeError, lack_of_memory
-from judge.utils.locks import Lock, remove, remove_left, to_the_end
+from judge.errors import FAULTS, JudgeError, lack_of_memory
+from judge.utils.reading import NotRegularError, read_bytes
 
 LOG = "log.jsonl"
 TRACKING = "tracking"  # Folder of what experiment trackers write.
-HALF_WRITTEN = ".judge-"  # Begins the names of files that are being written, and of folders for them.
-_swept = set[Path]()  # Folders in which this process writes: looked through once.
+TEMPORARY = ".judge-"  # Begins the names of locks and of files that are being written.
 _MEND = "name a folder that you own, on a disk with room"
 _FULL_OR_FOREIGN = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
-_NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK}  # FAT has none.
 _TOO_MANY_OPEN = {errno.EMFILE, errno.ENFILE}
-_FEWER = "raise the limit (ulimit -n), or let fewer work at a time (--workers 1); then give the same command again"
+_FEWER = "raise the limit (ulimit -n), or use fewer --workers; then give the same command again"
 _CHECK = "check its permissions and its disk; then give the same command again"
+_ANY_SIZE = 2**50
+_logger = logging.getLogger("judge")
 
 
 @contextmanager
 def writing(where: str | Path, mend: str = _MEND) -> Iterator[None]:
-    """Errors of writing become one line for the user.
+    """Turn errors of writing into one line for the user.
 
     Raises:
-        JudgeError: a full or foreign disk, a folder that is a file.
+        JudgeError: a full or read-only disk, a folder that is a file.
     """
     try:
         yield
     except JudgeError:
         raise
     except Exception as error:
-        if (fault := _of_system(error)) is None:
+        if (fault := _system_error(error)) is None:
             raise
         mend = "choose a shorter name" if fault.errno == errno.ENAMETOOLONG else mend
         raise JudgeError(f"cannot be written ({fault.strerror})", where=str(where), mend=mend) from error
 
 
-def _of_system(error: BaseException) -> OSError | None:
-    """What the system said; libraries in Rust, such as safetensors, put it into errors of their own."""
+def _system_error(error: BaseException) -> OSError | None:
+    """The error of the system behind ``error``; libraries in Rust, such as safetensors, wrap it."""
     if isinstance(error, OSError):
         return error
-    told = re.search(r"\(os error (\d+)\)$", str(error))
-    return OSError(int(told[1]), os.strerror(int(told[1]))) if told else None
+    wrapped = re.search(r"\(os error (\d+)\)$", str(error))
+    return OSError(int(wrapped[1]), os.strerror(int(wrapped[1]))) if wrapped else None
 
 
 def as_mendable(error: BaseException, where: str) -> JudgeError | None:
-    """What a user can mend of what ended a command at work on ``where``; None of a fault of the program's."""
+    """The message for an error that the user can mend; None for a fault of the program.
+
+    Args:
+        error: what ended a command.
+        where: what the command was working on.
+    """
     if isinstance(error, JudgeError):
         return error
     if lack := lack_of_memory(error):
         return lack
-    fault = _of_system(error)
+    fault = _system_error(error)
     if fault is None or fault.errno is None or isinstance(fault, ConnectionError):
         return None
     if isinstance(fault, socket.gaierror):
@@ -79,63 +85,40 @@ def as_mendable(error: BaseException, where: str) -> JudgeError | None:
     return JudgeError(what, where=where, mend=mend)
 
 
-def raise_unless_gone(error: OSError) -> None:
-    """For :func:`os.walk`, which else passes over folders that cannot be read; others may have removed what it lists.
+def with_way_on(error: JudgeError, command: str, place: str) -> JudgeError:
+    """``error`` with the advice to give the same command again, which continues from what is finished.
 
-    Raises:
-        OSError: any other error.
+    Args:
+        error: the error.
+        command: "judge evaluate".
+        place: the option that names the output, with its value.
     """
-    if not isinstance(error, FileNotFoundError):
-        raise error
-
-
-def write_whole(path: Path, data: bytes, *, new: bool = False) -> None:
-    """Write ``data`` beside ``path`` and rename: readers see the old file or the new one, never half of it.
-
-    ``new``: nothing is replaced, whatever appears there meanwhile.
-
-    Raises:
-        FileExistsError: something is there, and ``new``.
-    """
-    with _half_written(path.parent) as written:
-        written.write_bytes(data)
-        _place(written, path, new=new)
+    go_on = f"the same command ({command} ... {place}) goes on from what is finished"
+    mend = error.mend.removesuffix("; then give the same command again")
+    # Another folder would hold nothing to go on from.
+    mend = "make room on its disk, or see to its permissions" if mend == _MEND else mend
+    return JudgeError(error.what, where=error.where, mend=f"{mend}; then {go_on}" if mend else go_on)
 
 
 @contextmanager
 def beside(path: Path) -> Iterator[Path]:
-    """A file to write, which is then renamed to ``path``; nothing is left of it where writing fails.
+    """A file to write, renamed to ``path`` at the end: readers see the old file or the new one, never half of it.
 
-    Of a process that is killed it stays, and goes when the next one writes into that folder; but where the file system
-    knows no locks, nobody can tell, and it stays.
+    Raises:
+        OSError: it cannot be written; ``path`` is as it was.
     """
-    # In a folder of its own, locked by a file beside this: libraries put others in place of the files that they write,
-    # and when they are killed leave those, under names that nobody knows.
-    with _half_written(path.parent, ".lock") as folder:
-        written = folder / "written"
-        folder.mkdir()
+    with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=path.parent, ignore_cleanup_errors=True) as folder:
+        written = Path(folder) / "written"
         yield written
-        _place(written, path)
-
-
-def _place(written: Path, path: Path, *, new: bool = False) -> None:
-    with written.open("rb+") as file:
-        os.fsync(file.fileno())
-    if not new or not _linked(written, path):
+        with written.open("rb+") as file:
+            os.fsync(file.fileno())
         written.replace(path)
 
 
-def _linked(written: Path, path: Path) -> bool:
-    """Give a file another name, which unlike a rename replaces nothing; False where there are no links, and no file."""
-    try:
-        os.link(written, path)
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
-        if os.path.lexists(path):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
-        return False
-    return True
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all; see :func:`beside`."""
+    with beside(path) as written:
+        written.write_bytes(data)
 
 
 def check_writable(folder: Path) -> None:
@@ -144,56 +127,24 @@ def check_writable(folder: Path) -> None:
     Raises:
         OSError: that cannot be done.
     """
-    _swept.discard(folder)
-    with _half_written(folder):
+    with tempfile.NamedTemporaryFile(prefix=TEMPORARY, dir=folder):
         pass
 
 
-@contextmanager
-def _half_written(folder: Path, lock_ending: str = "") -> Iterator[Path]:
-    """A file or a folder in ``folder`` that this process holds, and that goes if it is still there.
-
-    ``lock_ending``: ends the name of its lock; without any it is its own.
-    """
-    if folder not in _swept:
-        _swept.add(folder)
-        sweep(folder)
-    written = folder / f"{HALF_WRITTEN}{secrets.token_hex(8)}"  # No longer than names may be.
-    lock = Lock(written.with_name(f"{written.name}{lock_ending}"), str(folder))
-    try:
-        lock.acquire()
-        yield written
-    finally:
-        to_the_end(lambda: _let_go(written, lock))
-
-
-def _let_go(written: Path, lock: Lock) -> None:
-    try:
-        remove(written)
-    except OSError:  # It may not go: the next one that is written here tries again.
-        _swept.discard(written.parent)
-    lock.release()
+def remove(path: Path) -> None:
+    """Remove a file, or a folder and all that is in it; errors are ignored."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink()
 
 
 def remove_empty(folders: Iterable[Path]) -> None:
-    """Remove folders, those that hold something by now apart."""
+    """Remove those of ``folders`` that hold nothing."""
     for folder in folders:
         with suppress(OSError):
             folder.rmdir()
-
-
-def sweep(folder: Path) -> None:
-    """Remove what killed processes were writing in ``folder``."""
-    with suppress(OSError):
-        for path in folder.iterdir():
-            if is_half_written(path.name):
-                lock = path.with_name(f"{path.name}.lock")
-                remove_left(path.with_suffix(""), lock if lock.exists() else path)
-
-
-def is_half_written(name: str) -> bool:
-    """Whether a file of this name was never completed, or is the lock of one."""
-    return re.fullmatch(re.escape(HALF_WRITTEN) + r"[0-9a-f]{16}(\.lock)?", name) is not None
 
 
 def append(log: Path, event: str, **facts: Any) -> None:
@@ -202,13 +153,64 @@ def append(log: Path, event: str, **facts: Any) -> None:
         file.write(json.dumps({"time": round(time.time(), 3), "event": event, **facts}) + "\n")
 
 
+def warn_damaged(path: Path, what: str = "damaged") -> None:
+    """Warn that a cache file cannot be used and is computed again."""
+    more = "more cache files are computed again"
+    _logger.warning("%s is %s: it is computed again", path, what, extra={"more": more})
+
+
+def read_cache(path: Path) -> bytes | None:
+    """The bytes of a cache file; None if there is none, or no regular file.
+
+    Raises:
+        JudgeError: it cannot be read at the moment. It may be whole, so it is not computed again.
+    """
+    try:
+        return read_bytes(path, _ANY_SIZE)
+    except FileNotFoundError:
+        return None
+    except (NotRegularError, IsADirectoryError):
+        warn_damaged(path, "no file")
+        return None
+    except OSError as error:
+        raise as_mendable(error, str(path)) or error from error
+
+
+def read_json_cache(path: Path) -> Any:
+    """The value of a JSON cache file; None if there is none or it is damaged. Raises as :func:`read_cache`."""
+    data = read_cache(path)
+    try:
+        return None if data is None else json.loads(data)
+    except FAULTS:
+        warn_damaged(path)
+        return None
+
+
+def read_json_lines(path: Path) -> list[Any]:
+    """The values of a file of JSON lines; lines that a killed command has cut are left out.
+
+    Raises:
+        JudgeError: as :func:`read_cache`.
+    """
+    found, damaged = list[Any](), 0
+    *lines, _ = (read_cache(path) or b"").split(b"\n")  # The last line ends in no line break: it was cut.
+    for line in filter(None, lines):
+        try:
+            found.append(json.loads(line))
+        except FAULTS:
+            damaged += 1
+    if damaged:
+        warn_damaged(path, f"damaged in {damaged} of {len(lines)} lines")
+    return found
+
+
 def fingerprint_of(reference: str) -> tuple[tuple[str, int, int], ...]:
     """Fingerprint of a weights folder: (name, bytes, time of writing in ns) of its files.
 
     Empty for anything but a folder: a name on the hub stands for itself.
     """
     folder = from_home(reference)
-    known = bool(reference) and folder.is_dir()  # Of "" pathlib makes the folder that one happens to be in.
+    known = bool(reference) and folder.is_dir()  # Path("") is the current folder.
     files = sorted(path for path in folder.iterdir() if path.is_file()) if known else []
     return tuple((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files)
 
@@ -238,7 +240,7 @@ def check_names(value: object, *, where: str = "") -> None:
 
 
 def resolved(path: Path) -> Path:
-    """The absolute path, links followed; for ``Path.resolve``, which raises RuntimeError of links in a circle.
+    """The absolute path, links followed. ``Path.resolve`` raises RuntimeError for links in a circle.
 
     Raises:
         JudgeError: it is, or lies in, a link that leads to itself.
@@ -250,43 +252,22 @@ def resolved(path: Path) -> Path:
         if error.errno == errno.ELOOP:
             what, mend = "is a link to itself", "remove it, or name another place"
             raise JudgeError(what, where=str(path), mend=mend) from None
-    return found  # Whatever else is wrong, opening says so.
+    return found  # Any other fault is reported when the file is opened.
 
 
 def from_home(path: str) -> Path:
-    """A path with ``~`` read as shells do: that of nobody stays, where ``Path.expanduser`` raises RuntimeError."""
-    return Path(os.path.expanduser(path))  # noqa: PTH111 - that is the one that raises
+    """A path with ``~`` expanded; an unknown user's stays, where ``Path.expanduser`` raises RuntimeError."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111 - see above
 
 
 def split_name(entry: str) -> tuple[str, str]:
     """The name and the text of ``NAME=TEXT``; "" and the whole of any other text.
 
-    A path may hold "=" too ("lr=0.1/captions.json"): it stays whole where it exists and what follows its "=" does not,
-    or where a separator stands before its "=" ("./lr=0.1/captions.json").
+    A path may hold "=" too ("lr=0.1/captions.json"): it stays whole if it exists and what follows its "=" does not,
+    or if a separator stands before its "=" ("./lr=0.1/captions.json").
     """
     name, equals, text = entry.partition("=")
-    # Of their first folders: a range of shards has no file of its name.
+    # Only the first folders are looked up: a range of shards has no file of its name.
     whole, rest = (os.path.lexists(path.partition(os.sep)[0] or os.sep) for path in (entry, text))
     is_path = os.sep in name or (whole and not rest)
     return (name, text) if name and equals and not is_path else ("", entry)
-
-
-def named_alike(path: Path) -> str:
-    """What to do where there is no ``path``: to give the file beside it that is called nearly so, or to check it."""
-    import difflib
-
-    try:
-        names = [entry.name for entry in islice(os.scandir(path.parent), 10_000)]
-    except (OSError, ValueError):  # ValueError: a NUL in the path.
-        names = []
-    close = difflib.get_close_matches(path.name, names, n=1, cutoff=0.7)
-    return f"did you mean '{path.with_name(close[0])}'?" if close else "check the path"
-
-
-def with_way_on(error: JudgeError, command: str, place: str) -> JudgeError:
-    """``error`` of ``command``, which goes on from what is finished if it is given again with its ``place``."""
-    go_on = f"the same command ({command} ... {place}) goes on from what is finished"
-    mend = error.mend.removesuffix("; then give the same command again")
-    # Another place would hold nothing to go on from.
-    mend = "make room on its disk, or see to its permissions" if mend == _MEND else mend
-    return JudgeError(error.what, where=error.where, mend=f"{mend}; then {go_on}" if mend else go_on)

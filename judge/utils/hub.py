@@ -11,7 +11,7 @@ from typing import Any
 
 from judge.errors import JudgeError
 from judge.utils.files import from_home
-from judge.utils.limits import LAYERS, POSITIONS
+from judge.utils.reading import LAYERS, POSITIONS
 
 
 @contextmanager

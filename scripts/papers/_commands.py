@@ -17,7 +17,6 @@ from judge.commands.attribute import AttributeConfig
 from judge.commands.caption import CaptionConfig
 from judge.commands.evaluate import RunConfig
 from judge.commands.mask import MaskConfig
-from judge.commands.train_detector import TrainDetectorConfig
 from judge.config import Settings, flag_of, make_config, shown
 from judge.types import Progress
 
@@ -87,7 +86,6 @@ def _body(kind: type[Settings]) -> Callable[..., Any]:
     from judge.commands.caption import caption
     from judge.commands.evaluate import run
     from judge.commands.mask import mask
-    from judge.commands.train_detector import train
 
     bodies: dict[type[Settings], Callable[..., Any]] = {
         RunConfig: run,
@@ -98,7 +96,6 @@ def _body(kind: type[Settings]) -> Callable[..., Any]:
         AttributeConfig: attribute,
         CaptionConfig: caption,
         MaskConfig: mask,
-        TrainDetectorConfig: train,
     }
     return bodies[kind]
 

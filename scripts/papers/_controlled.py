@@ -16,9 +16,9 @@ from _verb_sets import (
     number_of,
 )
 
+from judge.corpus.captions import read_captions
 from judge.corpus.labels import read_labels
-from judge.corpus.objects import read_tasks
-from judge.corpus.reading import read_captions
+from judge.corpus.tasks import read_tasks
 from judge.errors import JudgeError
 from judge.text.lexicon import load_lexicon
 

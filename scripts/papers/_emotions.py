@@ -32,7 +32,7 @@ from _emotion_world import (
 from judge.calibration.world import stream
 from judge.errors import JudgeError
 from judge.types import IntArray
-from judge.utils.folders import OutputFolder
+from judge.utils.outputs import OutputFolder
 
 MOTIFS = ("dancers", "hunters", "mountains", "gardens", "insects", "horses", "towers", "windows", "squares")
 """Motif k goes with emotion k."""

@@ -11,7 +11,7 @@ from _job import Job
 from _ours import Value
 from _small import FEW, MODEL
 
-from judge.attribution.mass import AttributionScore
+from judge.attribution.people import AttributionScore
 from judge.commands.attribute import AttributeConfig
 from judge.commands.caption import CaptionConfig
 from judge.commands.mask import MaskConfig

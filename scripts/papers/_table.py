@@ -27,7 +27,7 @@ from judge.commands.console import one_line_errors, say, show_progress
 from judge.commands.evaluate import RunConfig
 from judge.errors import JudgeError
 from judge.measure import Result
-from judge.report.citations import bibliography
+from judge.report.page import bibliography
 from judge.report.render import markdown, open_console, print_table, print_text
 from judge.types import Interval
 

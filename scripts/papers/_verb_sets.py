@@ -23,7 +23,7 @@ from judge.corpus.tasks import Tasks
 from judge.text.lexicon import Lexicon, load_lexicon
 from judge.text.tokens import tokenize
 from judge.types import Captions, Labels
-from judge.utils.yaml_files import read_yaml
+from judge.utils.reading import read_yaml
 
 #: Task -> its two verbs (DBAC, Table 2); the second class of the attribute leans to the first.
 SUBSETS: Mapping[str, tuple[str, str]] = {

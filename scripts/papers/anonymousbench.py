@@ -8,8 +8,7 @@
 The paper's own prompts and pictures are not released. ``prompts`` writes 500 of our own (``anonymousbench.yaml``);
 ``images`` has a text-to-image pipeline of diffusers make ten pictures of each (the paper: Stable Diffusion 2.1) and,
 killed, goes on where it was; ``sheet`` asks people the paper's two questions about each; ``keep`` copies the pictures
-of which most of them say that there is a human, and that gender and race are anonymous. ``world`` draws a small folder
-of such pictures without any network, with captioners whose naming of classes is known.
+of which most of them say that there is a human, and that gender and race are anonymous.
 """
 
 from __future__ import annotations
@@ -23,19 +22,22 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 import yaml
-from anonymous_sheets import csv_text, read_votes, write_sheets
 
 from judge.commands.console import one_line_errors, show_progress
+from judge.corpus.files import read_document
+from judge.corpus.records import records
 from judge.errors import JudgeError, require
-from judge.masking.images import encode, list_pictures
+from judge.masking.images import encode, list_images
 from judge.masking.instances import Pixels
 from judge.types import Progress
+from judge.utils.cells import rows_csv
 from judge.utils.files import write_whole, writing
-from judge.utils.folders import OutputFolder
+from judge.utils.outputs import OutputFolder
 
 SHIPPED = Path(__file__).with_suffix(".yaml")
 WAYS = 4  # In how many ways the person of each activity is made anonymous.
 PROMPTS, SETTINGS, KEPT = "prompts.csv", "settings.yaml", "kept.csv"
+SHEET_COLUMNS = ("image", "human", "anonymous")
 _STRIDE = 1000  # Prompt 17's picture 3 is 017003.png.
 app = typer.Typer(add_completion=False, help=__doc__)
 
@@ -194,33 +196,55 @@ def _check(out: Path, asked: Mapping[str, str]) -> None:
 
 
 def _table(prompts: Sequence[Prompt]) -> str:
-    return csv_text([field.name for field in fields(Prompt)], [asdict(prompt).values() for prompt in prompts])
+    return rows_csv([field.name for field in fields(Prompt)], [[*asdict(prompt).values()] for prompt in prompts])
 
 
 def keep_images(folder: Path, answers: Sequence[Path], out: Path) -> Mapping[str, int]:
-    """Copy the pictures to which most of their raters say yes twice to ``out``; counts of what became of them all.
+    """Copy the images to which most of their raters say yes twice to ``out``; counts of what became of them all.
 
     Raises:
-        JudgeError: as ``read_votes``; ``out`` is taken; no picture is kept.
+        JudgeError: as ``read_votes``; ``out`` is taken; no image is kept.
     """
-    names = list_pictures(folder / "images")
-    votes = read_votes(answers, names, folder / "images")
+    names = list_images(folder / "images")
+    votes = read_votes(answers, names)
     kept = {name: of for name, of in votes.items() if 2 * sum(of) > len(of)}
     if not kept:
-        raise JudgeError("no picture is kept", where=", ".join(map(str, answers)), mend="have more of them rated")
-    made = OutputFolder(out, what="folder of pictures kept")
+        raise JudgeError("no image is kept", where=", ".join(map(str, answers)), mend="have more of them rated")
+    made = OutputFolder(out, what="folder of images kept")
     made.check()
     made.begin()
     with made.working(), made.writing():
         (made.partial / "images").mkdir()
         for name in kept:
-            target = made.partial / "images" / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(folder / "images" / name, target)
-        rows = ([name, sum(of), len(of)] for name, of in kept.items())
-        (made.partial / KEPT).write_text(csv_text(["image", "yes", "raters"], rows), encoding="utf-8")
+            shutil.copyfile(folder / "images" / name, made.partial / "images" / name)
+        table = rows_csv(["image", "yes", "raters"], [[name, sum(of), len(of)] for name, of in kept.items()])
+        (made.partial / KEPT).write_text(table, encoding="utf-8")
         made.publish()
     return {"kept": len(kept), "left out": len(votes) - len(kept), "not rated": len(names) - len(votes)}
+
+
+def read_votes(paths: Sequence[Path], names: Sequence[str]) -> dict[str, list[bool]]:
+    """Image -> of each rater who answered, whether both answers are yes. Images without any answer are left out.
+
+    Raises:
+        JudgeError: a file that cannot be read, or lacks a column; an unknown image or answer.
+    """
+    votes: dict[str, list[bool]] = {}
+    for path in paths:
+        document = read_document(path)
+        for number, row in enumerate(records(document.value, source=document.source, shapes="give a filled sheet"), 1):
+            where = f"{document.source}, record {number}"
+            missing = [name for name in SHEET_COLUMNS if name not in row]
+            if missing:
+                raise JudgeError(f"no column '{missing[0]}'", where=where, mend="give a sheet that was filled in")
+            image, *given = (str(row[name] or "").strip().casefold() for name in SHEET_COLUMNS)
+            if image not in names or not {*given} <= {"yes", "no", ""}:
+                raise JudgeError(f"'{image}: {' '.join(given)}'", where=where, mend="answer yes or no for these images")
+            human, anonymous = given
+            # Who sees a human and leaves the second question out has not rated the image.
+            if human == "no" or (human and anonymous):
+                votes.setdefault(image, []).append(human == anonymous == "yes")
+    return {name: votes[name] for name in names if name in votes}
 
 
 @app.command("prompts")
@@ -268,26 +292,17 @@ def keep_command(
         print(f"{', '.join(f'{name} {number}' for name, number in counts.items())}; see {out}")
 
 
-@app.command("world")
-def world_command(
-    out: Annotated[Path, typer.Option(help="folder to make")],
-    images: Annotated[int, typer.Option(min=1)] = 300,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
-) -> None:
-    """Drawn people from behind, in suits and costumes, and captioners whose naming is known."""
-    with one_line_errors(), show_progress() as progress:
-        from judge.calibration.anonymous import write_anonymous_world
-
-        files = write_anonymous_world(out, images=images, seed=seed, progress=progress)
-        print(f"The world is in {files.folder}; what holds of its captioners in {files.truth}")
-
-
 @app.command("sheet")
 def sheet_command(images: Annotated[Path, typer.Option(help="what the step images made")]) -> None:
-    """The two filter questions about each picture: pages that work offline, and tables."""
+    """The two filter questions about each image, as a table to fill in: is there a human, and anonymous?"""
     with one_line_errors():
-        pages = write_sheets(list_pictures(images / "images"), images / "images", images)
-        print(f"{len(pages)} rating pages are in {images}: send {pages[0].name} ... to raters, who send a table back")
+        path = images / "rating.csv"
+        if path.exists():
+            raise JudgeError("is there already", where=str(path), mend="have it filled in, or move it away")
+        rows = [[name, "", ""] for name in list_images(images / "images")]
+        with writing(path):
+            write_whole(path, rows_csv(SHEET_COLUMNS, rows).encode())
+        print(f"{len(rows)} images are in {path}: raters write yes or no into 'human' and 'anonymous'")
 
 
 if __name__ == "__main__":

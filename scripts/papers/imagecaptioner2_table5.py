@@ -93,8 +93,8 @@ TABLE = PaperTable(
     not_shared="captions of pictures whose people show no gender are not at hand, nor has anybody rated any",
     note="The published LIC and ImageCaptioner2 are scores of captions of the anonymous pictures, ours amplifications "
     "on labelled data: only the correlations can be compared. The last row's published figures are those of "
-    "the paper's section 5.5.1. DATA/anonymousbench/ratings holds what raters sent back of the page that the last "
-    "command leaves without --ratings.",
+    "the paper's section 5.5.1. DATA/anonymousbench/ratings holds the rating.csv that the last command leaves without "
+    "--ratings, as raters filled it in.",
 )
 
 if __name__ == "__main__":

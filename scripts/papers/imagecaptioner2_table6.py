@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from _commands import Step
 from _job import LIC_CAPTIONERS, NO_PICTURES, Job
 from _ours import Column, Ours, Value, value_of
@@ -9,28 +11,20 @@ from _published import Published, Row
 from _table import PaperTable, Results, main
 
 from judge.commands.ablate_detectors import AblateDetectorsConfig
-from judge.commands.train_detector import TrainDetectorConfig
 from judge.statistics.correlation import correlate
 
 JUDGES, DETECTORS = ("sat",), {"gt": "gt_masks", "yolo": "yolox", "maskrcnn": "mask_rcnn"}
 
 
 def steps(job: Job) -> list[Step]:
-    """One ablation; of a small run the detectors are new-born networks, which find nobody or noise."""
-    names, born, weights = tuple(DETECTORS), list[Step](), dict[str, str]()
-    for kind in names[1:]:
-        if job.size == "small":
-            out = job.out / f"{kind}.safetensors"
-            new = {"kind": kind, **job.pictures(), "categories": ("person",), "epochs": 0, "image_size": 64, "out": out}
-            born.append(Step(kind, TrainDetectorConfig, new))
-            weights[kind] = str(out)
-        else:
-            weights[kind] = str(job.data / "detectors" / f"{kind}.pt")
-    asked = {"detectors": names, "weights": weights, "cache": job.out / "detections", "mask": "segment"}
-    asked["allow_unmasked"] = job.size == "small"  # Untrained detectors find nobody.
-    inputs = {**job.inputs(LIC_CAPTIONERS), **job.pictures(), **asked, "metrics": ("imagecaptioner2",)}
-    ablation = Step("detectors", AblateDetectorsConfig, {**inputs, **job.judging(JUDGES), "out": job.out / "run"})
-    return [*born, ablation]
+    """One ablation; a small run has ground truth alone."""
+    names = ("gt",) if job.size == "small" else tuple(DETECTORS)
+    folder, options = job.data / "detectors", dict[str, Any](detectors=names)
+    if job.size != "small":
+        options |= {"weights": {kind: str(folder / f"{kind}.pt") for kind in names[1:]}, "trust_weights": folder}
+    options |= {"cache": job.out / "detections", "mask": "segment"}
+    inputs = {**job.inputs(LIC_CAPTIONERS), **job.pictures(), **options, "metrics": ("imagecaptioner2",)}
+    return [Step("detectors", AblateDetectorsConfig, {**inputs, **job.judging(JUDGES), "out": job.out / "run"})]
 
 
 def read(table: PaperTable, job: Job, results: Results) -> Ours:

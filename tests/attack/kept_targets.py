@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -12,20 +11,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from report.test_attributed import write as write_attributions
+from detector_samples import FakeDetector, tiny_onnx, tiny_yolo
+from report.test_attribution import write as write_attributions
 
 from attack.targets import Target
 from judge.captioning.notes import Notes
 from judge.commands.train import _write_index
 from judge.commands.trials import TRIALS, _line, measure_trials
 from judge.masking.cache import Cached
-from judge.masking.detectors.weights import _MARK
-from judge.masking.finished import Finished
-from judge.masking.instances import Picture, from_mask
-from judge.masking.sheet import Tile
-from judge.report.attributed import read_attributed
-from judge.utils.kept import telling
-from judge.utils.listed import read_list, write_list
+from judge.masking.folder import Finished, Row
+from judge.masking.instances import LoadedImage, from_mask
+from judge.masking.measured import MaskStatistics
+from judge.report.attribution import read_attribution
+from judge.utils.outputs import read_manifest, write_manifest
 
 CAPTIONS = [("a", "man"), ("two", "dogs"), ("犬",)]
 
@@ -37,8 +35,7 @@ def kept(read: Callable[[Path], object]) -> Callable[[Path], None]:
         copy = folder.with_name(f"{folder.name}-copy")
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(folder, copy)
-        with telling(lambda file, what: None):
-            read(copy)
+        read(copy)
 
     return found
 
@@ -52,10 +49,10 @@ def store_targets() -> dict[str, Target]:
         "detections": Target(_detect, kept(_detect), "**/*.json"),
         "notes": Target(_write_notes, kept(lambda folder: Notes(folder / "notes", "key"))),
         "trials": Target(_write_trials, kept(_read_trials)),
-        "batches": Target(_write_batches, kept(_read_batches), "batches.jsonl"),
+        "masked": Target(_write_masked, kept(_read_masked), "log"),
         "judges": Target(_write_judges, kept(_write_judges)),
-        "list": Target(lambda folder: write_list(folder, "run"), read_list, ".caption-judge"),
-        "attributions": Target(lambda folder: write_attributions(folder, {}), read_attributed, "**/*.*"),
+        "list": Target(lambda folder: write_manifest(folder, "run"), read_manifest, ".caption-judge"),
+        "attributions": Target(lambda folder: write_attributions(folder, {}), read_attribution, "**/*.*"),
     }
 
 
@@ -120,11 +117,8 @@ def _read_features(folder: Path) -> None:
 
 
 def _detect(folder: Path) -> None:
-    person = from_mask(np.eye(4, dtype=bool), "person")
-    detector: Any = SimpleNamespace(
-        name="own", key="own", batch=1, categories=("person",), detect=lambda _: [(person,)]
-    )
-    Cached(detector, folder).detect([Picture("1", np.zeros((4, 4, 3), np.uint8))])
+    detector = FakeDetector(lambda _: (from_mask(np.eye(4, dtype=bool), "person"),))
+    Cached(detector, folder).detect(LoadedImage("1", np.zeros((4, 4, 3), np.uint8)))
 
 
 def _write_notes(folder: Path) -> None:
@@ -143,19 +137,17 @@ def _read_trials(folder: Path) -> None:
     measure_trials([], place, workers=1, progress=None)
 
 
-def _write_batches(folder: Path) -> None:
-    finished = Finished(folder, folder / "masked", "key")
-    (folder / "masked").mkdir()
+def _write_masked(folder: Path) -> None:
+    finished = Finished(folder / "log", folder, "key")
     for name in "ab":
-        (folder / "masked" / name).write_bytes(b"picture")
-        panel = np.zeros((4, 4, 3), np.uint8)
-        finished.add(name, [[name, name, 1, 0.5]], [Tile(name, (panel, panel))])
+        (folder / name).write_bytes(b"image")
+        finished.add(folder, Row(name, name, MaskStatistics(1, 0.5, 1)))
 
 
-def _read_batches(folder: Path) -> None:
-    finished = Finished(folder, folder / "masked", "key")
+def _read_masked(folder: Path) -> None:
+    finished = Finished(folder / "log", folder, "key")
     for name in "abc":
-        finished.take(name)
+        finished.find(folder, name)
 
 
 def _write_judges(folder: Path) -> None:
@@ -191,49 +183,11 @@ def _caption(folder: Path) -> None:
 
 
 def detector_targets() -> dict[str, Target]:
-    """What our own files of weights say of the network, apart from these: most damages would be of numbers."""
-    headers = {kind: (partial(_header, kind), partial(_load, kind)) for kind in ("yolo", "maskrcnn")}
-    found = {f"{kind}-header": Target(*both, "*.json", costly=True) for kind, both in headers.items()}
-    return found | {"onnx": Target(_onnx, _load_onnx, "*.onnx", costly=True)}
-
-
-def _tiny(kind: str, path: Path) -> None:
-    from masking import test_maskrcnn, test_yolo
-
-    made: Any = test_yolo if kind == "yolo" else test_maskrcnn
-    made.save(made.tiny(), path)
-
-
-def _header(kind: str, folder: Path) -> None:
-    _tiny(kind, folder / "whole.safetensors")
-    header, _ = _parts((folder / "whole.safetensors").read_bytes())
-    (folder / "header.json").write_text(header["__metadata__"][_MARK])
-
-
-def _parts(data: bytes) -> tuple[dict[str, Any], bytes]:
-    size = 8 + int.from_bytes(data[:8], "little")
-    return json.loads(data[8:size]), data[size:]
-
-
-def _load(kind: str, folder: Path) -> None:
-    from judge.masking.detectors.maskrcnn import load_maskrcnn
-    from judge.masking.detectors.yolo import load_yolo
-
-    header, numbers = _parts((folder / "whole.safetensors").read_bytes())
-    header["__metadata__"][_MARK] = (folder / "header.json").read_text(encoding="utf-8", errors="replace")
-    told = json.dumps(header).encode()
-    (folder / "damaged.safetensors").write_bytes(len(told).to_bytes(8, "little") + told + numbers)
-    load: Any = load_yolo if kind == "yolo" else load_maskrcnn
-    load(folder / "damaged.safetensors", device="cpu")
-
-
-def _onnx(folder: Path) -> None:
-    from masking import test_yolo
-
-    test_yolo.export(test_yolo.tiny(), folder / "fixed.onnx", size=96)
+    """An exported YOLO model."""
+    return {"onnx": Target(lambda folder: tiny_onnx(tiny_yolo(folder)), _load_onnx, "*.onnx", costly=True)}
 
 
 def _load_onnx(folder: Path) -> None:
     from judge.masking.detectors.yolo import load_yolo
 
-    load_yolo(folder / "fixed.onnx", device="cpu")
+    load_yolo(next(folder.glob("*.onnx")), device="cpu")

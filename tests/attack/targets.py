@@ -23,16 +23,15 @@ from judge.commands.evaluate import RunConfig
 from judge.commands.mask import MaskConfig
 from judge.commands.train import TrainConfig
 from judge.corpus import Corpus
+from judge.corpus.captions import ReadOptions, read_captions
 from judge.corpus.human_scores import read_human_scores
 from judge.corpus.labels import LabelOptions, read_labels
-from judge.corpus.objects import read_tasks
-from judge.corpus.rating_sheet import caption_questions, caption_sheet, key_csv, sheet_csv
-from judge.corpus.ratings import read_ratings
-from judge.corpus.reading import ReadOptions, read_captions
+from judge.corpus.ratings import key_csv, rating_sheet, read_ratings, sheet_csv
 from judge.corpus.recipes import read_recipe, shipped_recipes
+from judge.corpus.tasks import read_tasks
 from judge.masking import archives
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.images import list_pictures, read_picture
+from judge.masking.images import list_images, read_image
 from judge.text.lexicon import load_lexicon
 from judge.text.vectors import load_vectors
 from judge.types import Captions
@@ -96,9 +95,8 @@ weights: {yolo: yolo.safetensors}
 threshold: 0.3
 out: masked
 """
-SHEET = caption_sheet(
-    [Captions("a", {"1": ("a man",), "2": ("=1+1",)}), Captions("b", {"1": ("a dog",)})],
-    caption_questions("gender", ("female", "male")),
+SHEET = rating_sheet(
+    [Captions("a", {"1": ("a man",), "2": ("=1+1",)}), Captions("b", {"1": ("a dog",)})], "gender", ("female", "male")
 )
 
 human = partial(read_captions, side="human")
@@ -153,8 +151,8 @@ def settings(kind: type[config.Settings], path: Path) -> object:
 
 def pictures(folder: Path) -> None:
     archives._find.cache_clear()
-    for name in list_pictures(folder):
-        read_picture(folder, name)
+    for name in list_images(folder):
+        read_image(folder, name)
 
 
 def file(read: Callable[[Path], object], content: bytes | str | Any, name: str = "file") -> Target:

@@ -74,10 +74,10 @@ MISTAKES = [
     ),
     Mistake(
         "sub-command misspelt",
-        "train detectr --kind yolo",
-        r"no such command 'detectr'\. Did you mean 'detector'\?",
-        "train detector --kind yolo",
-        then="'images' is missing",
+        "ablate maks",
+        r"no such command 'maks'\. Did you mean 'masks'\?",
+        "ablate masks",
+        then="'human' is missing",
     ),
     Mistake(
         "file without its option",

@@ -24,11 +24,11 @@ from typer.testing import Result
 from attack.faults import CODES, Disk, Faults, injected
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
-from judge.utils.listed import LIST
+from judge.utils.outputs import MANIFEST
 
 Tree = dict[str, str]
 """Name -> checksum of each file, folders with none."""
-_UNEQUAL = {"log.jsonl", LIST}
+_UNEQUAL = {"log.jsonl", MANIFEST}
 """Files that tell times, or the sizes of those that do."""
 FEATURES = re.compile(r"features/[0-9a-f]+/[0-9a-f]+\.(json|npy)")
 _STORES = {"members", ".finished"}
@@ -104,7 +104,7 @@ class Writers:
                           "--out", place / "attributed"],
             "ablate": ["ablate", "detectors", "--images", inputs / "pictures", *hides[:2], "--detectors", "gt",
                        "--resamples", 100, "--out", place / "ablated"],
-            "demo": ["demo", "--anonymous", "--images", 200, "--out", place / "demo"],
+            "demo": ["demo", "--images", 200, "--out", place / "demo"],
             "train-seen": ["train", *both, *seen, "--metrics", "imagecaptioner2", "--judge", "sat", *once,
                            "--image-size", 64, "--checkpoints", place / "kept"],
         }  # fmt: skip
@@ -204,8 +204,8 @@ class Writers:
         found = tree(self.place)
         met = trial.met or ("", "", 0)
         # Or a file of a folder that is removed by its list.
-        listed = met[0] == "stat" and (Path(met[1]).parent / LIST).is_file()
-        if trial.code != 2 and (listed or {LIST, *_STORES} & {*Path(met[1]).parts}):
+        listed = met[0] == "stat" and (Path(met[1]).parent / MANIFEST).is_file()
+        if trial.code != 2 and (listed or {MANIFEST, *_STORES} & {*Path(met[1]).parts}):
             # Behind the result, which is whole: what was kept to go on stays until the next command.
             found = {name: one for name, one in found.items() if name in whole or not _STORES & {*Path(name).parts}}
             if trial.disk == "once":
@@ -232,7 +232,7 @@ class Writers:
         if resumes:
             return [f"published otherwise: {unlike}"] if unlike else []
         # Folders with a list of their own, and files beside them.
-        folders = [path.removesuffix(LIST) for path in whole if path.endswith(f"/{LIST}")]
+        folders = [path.removesuffix(MANIFEST) for path in whole if path.endswith(f"/{MANIFEST}")]
 
         def top(path: str) -> str:
             return next((folder for folder in folders if path.startswith(folder)), path.split("/", maxsplit=1)[0])

@@ -12,15 +12,13 @@ import torch
 from helpers import GENDER, fault_of
 from judges.test_huggingface import FAMILIES, IDS, SAMPLES, Checkpoints, Pictures, checkpoint, load
 
-from judge.attribution.captioner import ExplainedCaptioner, explain_captions, first_word
-from judge.attribution.checkpoints import AnswerViews, WordViews
-from judge.attribution.methods import METHODS, attribute, baselines, grad_cam, gradient_shap
-from judge.attribution.pictures import Explaining
-from judge.attribution.views import View
+from judge.attribution.captioner_views import AnswerViews, WordViews
+from judge.attribution.captioner_words import ExplainedCaptioner, explain_captions, first_word
+from judge.attribution.maps import METHODS, MapSettings, View, attribute, baselines, grad_cam, gradient_shap
 from judge.judges.hf_models import load_captioner
-from judge.masking.hidden import HiddenPictures
 from judge.masking.images import encode
 from judge.masking.instances import Pixels
+from judge.masking.masked_images import MaskedImages
 from judge.text.lexicon import Lexicon, load_lexicon
 
 __all__ = ["checkpoint"]
@@ -123,10 +121,10 @@ def test_a_processor_that_cuts_pictures_up_is_refused(checkpoint: Checkpoints) -
     views = AnswerViews(network, GENDER, CPU, "--judge hf:x")
     shared = {"pixel_values": torch.zeros(1, 5, 3, 32, 32)}
     told = fault_of(partial(views.common.make, picture(), shared, lambda _: torch.zeros(1, 2)))
-    assert told.startswith("--judge hf:x: maps of a 'blip' model cannot be made: its processor makes tensors of (1, 5")
+    assert told.startswith("--judge hf:x: maps of a 'blip' model cannot be made: its processor turns")
     views.common._size = (32, 32)
     told = fault_of(views.common._layout, 40)
-    assert "how its 40 visual tokens lie in the picture is not known" in told
+    assert "the layout of its 40 visual tokens is unknown" in told
     assert told.endswith("Choose --method gradient-shap.")
 
 
@@ -143,7 +141,7 @@ def test_a_word_said_is_the_most_probable_one(family: str, checkpoint: Checkpoin
     captioner = load_captioner(str(checkpoint(family)), where="--model x")
     pixels = picture()
     known = ExplainedCaptioner(captioner, lexicon_of(*(word for word in IDS if word.isalpha())), CPU, "--model x")
-    said = known.say(pixels)
+    said = known.write(pixels)
     if said is None:
         pytest.skip("it says no word in these pictures")
     assert captioner.tokenizer.decode([said.token]).strip() == said.word
@@ -172,10 +170,10 @@ def test_words_are_found_where_they_stand() -> None:
 def test_captions_without_a_word_have_no_map(checkpoint: Checkpoints, tmp_path: Path) -> None:
     for image in range(6):
         (tmp_path / f"{image}.png").write_bytes(encode(np.asarray(Pictures().read(str(image)))))
-    pictures = HiddenPictures(tmp_path, {str(image): f"{image}.png" for image in range(6)})
+    pictures = MaskedImages(tmp_path, {str(image): f"{image}.png" for image in range(6)})
     model, images = str(checkpoint("git")), list(pictures.names)
-    how = Explaining(("grad-cam",))
-    explain = partial(explain_captions, model, images, pictures, how=how, device=CPU)
+    settings = MapSettings(("grad-cam",))
+    explain = partial(explain_captions, model, images, pictures, settings=settings, device=CPU)
     found = list(explain(load_lexicon("gender")))
     assert 0 < len(found) <= 6
     for one in found:

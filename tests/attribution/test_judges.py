@@ -16,8 +16,8 @@ from helpers import done_well, few, refusal, save_captioner
 from tiny_bert import save_bert
 
 from judge import evaluate
-from judge.attribution.methods import METHODS, grad_cam
-from judge.attribution.pictures import Explaining, explain_guesses, open_views
+from judge.attribution.judge_views import explain_guesses, open_views
+from judge.attribution.maps import METHODS, MapSettings, grad_cam
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
 from judge.commands.train import TrainConfig, train_judges
@@ -26,16 +26,16 @@ from judge.corpus import Corpus
 from judge.errors import JudgeError
 from judge.judges.grit import GridsAndRegions
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.folder import Hiding
-from judge.masking.hidden import find_hidden
-from judge.masking.images import read_picture
+from judge.masking.images import read_image
+from judge.masking.masked_images import find_hidden
+from judge.masking.people import Hiding
 from judge.measure import Job
-from judge.report.attributed import read_attributed
+from judge.report.attribution import read_attribution
 from judge.report.page import Contents, make_page
 from judge.training.asking import ask
 from judge.training.saved import Saved, read_saved
 from judge.types import Sample
-from judge.utils.listed import LIST
+from judge.utils.outputs import MANIFEST
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 SIZE = 64
@@ -56,7 +56,7 @@ class Trained:
         self.jobs = self.train("segment", [*JUDGES, f"hf:{self.captioner}", "sat-caption-only"])
         self.plain = self.train("none", ["sat"])
         truth = GroundTruth.read(self.instances)
-        names = {truth.image_id(name): name for name in truth.pictures}
+        names = {truth.image_id(name): name for name in truth.images}
         self.pictures = find_hidden(
             self.images, {str(int(i or 0)): n for i, n in names.items()}, detector=truth, hiding=Hiding(), regions=True
         )
@@ -100,7 +100,7 @@ def test_what_is_explained_is_the_judges_answer(judge: str, trained: Trained, tm
     """The log-odds that its probabilities give, to what half precision leaves of features; maps by both methods."""
     saved = trained.saved(judge)
     answers, _ = ask(saved, [SAMPLES], features=tmp_path, pictures=trained.pictures)
-    found, notes = explain_guesses(saved, SAMPLES, trained.pictures, Explaining(samples=2), device=CPU)
+    found, notes = explain_guesses(saved, SAMPLES, trained.pictures, MapSettings(samples=2), device=CPU)
     assert notes == []
     explained = list(found)
     assert [(one.image_id, one.method) for one in explained] == [(s.image_id, m) for s in SAMPLES for m in METHODS]
@@ -111,12 +111,12 @@ def test_what_is_explained_is_the_judges_answer(judge: str, trained: Trained, tm
     assert {one.mass.shape for one in explained} == {(SIZE, SIZE)}
     assert all((one.mass >= 0).all() for one in explained)
     # A picture's map is its own, whatever others there are.
-    alone, _ = explain_guesses(saved, SAMPLES[1:2], trained.pictures, Explaining(samples=2), device=CPU)
+    alone, _ = explain_guesses(saved, SAMPLES[1:2], trained.pictures, MapSettings(samples=2), device=CPU)
     for one, other in zip(explained[2:4], alone, strict=True):
         assert one.mass == pytest.approx(other.mass, rel=1e-4, abs=1e-9)
     other_class = [1 - saved.target.classes.index(one.answer) for one in explained[::2]]
     against, _ = explain_guesses(
-        saved, SAMPLES, trained.pictures, Explaining(("grad-cam",)), device=CPU, answers=other_class
+        saved, SAMPLES, trained.pictures, MapSettings(("grad-cam",)), device=CPU, answers=other_class
     )
     assert [one.value for one in against] == pytest.approx([-one.value for one in explained[::2]], abs=1e-5)
 
@@ -188,8 +188,11 @@ def test_a_table_by_masking(trained: Trained, tmp_path: Path, corpus: Corpus) ->
     assert len(drawn) == 8
     assert {name.split("-")[1] for name in drawn} == {"1", "2"}
     # In a report.
-    found = read_attributed(out)
-    assert [row.to_json() for row in found.table.rows] == told["pictures"]
+    found = read_attribution(out)
+    shown = ("judge", "masking", "method", "images", "score")
+    assert [(*row[:3], *row[3:5]) for row in found.table.rows] == [
+        tuple(entry[name] for name in shown) for entry in told["pictures"]
+    ]
     assert (len(found.maps), found.people) == (8, False)
     result = evaluate(corpus, metrics=["ratio"], resamples=100)
     page = make_page(Contents(result, [], attributed=found))
@@ -203,10 +206,10 @@ def test_a_table_by_masking(trained: Trained, tmp_path: Path, corpus: Corpus) ->
     assert make_page(replace(shown, people=True)).count("<img src=") == 8
     (out / "attribution.json").write_text("{")
     with pytest.raises(JudgeError, match="its files are not those of judge attribute"):
-        read_attributed(out)
+        read_attribution(out)
     (out / "attribution.json").unlink()
     with pytest.raises(JudgeError, match=r"attribution.json: No such file"):
-        read_attributed(out)
+        read_attribution(out)
 
 
 def test_people_are_drawn_on_demand_alone(trained: Trained, tmp_path: Path) -> None:
@@ -217,9 +220,9 @@ def test_people_are_drawn_on_demand_alone(trained: Trained, tmp_path: Path) -> N
     drawn = {}
     for name in ("hidden", "shown"):
         (path,) = (tmp_path / name / "maps").iterdir()
-        drawn[name] = read_picture(path.parent, path.name).pixels[: 6 * SIZE, : 6 * SIZE : 6][::6]
+        drawn[name] = read_image(path.parent, path.name).pixels[: 6 * SIZE, : 6 * SIZE : 6][::6]
     picture = trained.pictures.names["1"]
-    plain = read_picture(trained.images, picture).pixels
+    plain = read_image(trained.images, picture).pixels
     assert np.array_equal(drawn["shown"], plain)
     assert np.array_equal(drawn["hidden"], trained.pictures.read("1"))
     assert not np.array_equal(drawn["hidden"], plain)
@@ -235,7 +238,7 @@ def test_a_captioners_own_words(trained: Trained, tmp_path: Path) -> None:
     assert {row["answer"] for row in rows} <= {"man", "male", "female"}
     assert all(row["answer"] in row["caption"] for row in rows)
     assert len(list((out / "maps").iterdir())) == 1
-    made = {LIST, "attribute.yaml", "attribution.json", "maps", "pictures.csv"}
+    made = {MANIFEST, "attribute.yaml", "attribution.json", "maps", "pictures.csv"}
     assert {path.name for path in out.iterdir()} == made
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from judge.attribution.overlay import overlay, sheet
+from judge.attribution.people import overlay, sheet
 
 LINES = ["image 1: 'caf\u00e9' (+1.00), grad-cam", "a caption " * 60]
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from judge.attribution.placement import fitted, ramps, stretched
+from judge.attribution.maps import fitted, ramps, stretched
 
 SIDES = st.integers(1, 40)
 SQUARE = {"height": 32, "width": 32}

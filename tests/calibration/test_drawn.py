@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 from helpers import known
 
-from judge.calibration.drawn import draw_worlds, true_rise, write_scenes
-from judge.calibration.inject import CHANGES
-from judge.calibration.response import NOTHING
-from judge.calibration.trials import Design, Trial
+from judge.calibration.doses import CHANGES, NOTHING
+from judge.calibration.trials import Design, Trial, scene_trials, true_rise, write_scenes
 from judge.calibration.truth import bayes_score, true_amplification
 from judge.calibration.world import CLASSES, SETTINGS, Captioner
 from judge.metrics import find_metric
@@ -29,7 +27,7 @@ Which = tuple[str, float, int]
 
 @pytest.fixture(scope="module")
 def trials() -> dict[Which, Trial]:
-    return {(trial.change, trial.dose, trial.draw): trial for trial in draw_worlds(DESIGN)}
+    return {(trial.change, trial.dose, trial.draw): trial for trial in scene_trials(DESIGN)}
 
 
 def said(trial: Trial) -> list[Words]:

@@ -13,10 +13,9 @@ from helpers import fault_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from judge.calibration.doses import CHANGES, LEAST, DoseSource, inject
 from judge.calibration.grammar import make_world
-from judge.calibration.inject import CHANGES, inject
-from judge.calibration.nulls import people_as_captioner
-from judge.calibration.source import LEAST, Source
+from judge.calibration.trials import people_as_captioner
 from judge.calibration.world import HALF, TASKS, task_given_attribute
 from judge.text.lexicon import Lexicon, load_lexicon
 from judge.text.masking import mask
@@ -28,10 +27,10 @@ OBJECTS = replace(COCO, classes={task: COCO.classes[task] for task in TASKS})  #
 
 
 @pytest.fixture(scope="module")
-def source() -> Source:
+def source() -> DoseSource:
     """Of a world large enough that its tasks go with the class that they lean to."""
     world = make_world(2000, seed=5)
-    return Source(world.human, world.labels, GENDER, OBJECTS)
+    return DoseSource(world.human, world.labels, GENDER, OBJECTS)
 
 
 def named(captions: Captions, lexicon: Lexicon) -> dict[str, list[frozenset[str]]]:
@@ -47,12 +46,12 @@ def task_table(captions: Captions, classes: Mapping[str, str]) -> np.ndarray:
     return table / table.sum(axis=1, keepdims=True)
 
 
-def test_tasks_go_with_the_class_that_they_lean_to(source: Source) -> None:
+def test_tasks_go_with_the_class_that_they_lean_to(source: DoseSource) -> None:
     assert source.goes_with == {task: ("female", "male")[place >= HALF] for place, task in enumerate(TASKS)}
 
 
 @pytest.mark.parametrize("dose", [0.2, 0.7, 1.0])
-def test_a_to_t_is_the_mixture_of_the_closed_form(source: Source, dose: float) -> None:
+def test_a_to_t_is_the_mixture_of_the_closed_form(source: DoseSource, dose: float) -> None:
     """As a captioner's ``stereotype`` in the grammar's world: P(t | a) mixed with the fully stereotyped one."""
     changed = task_table(inject(source.human, source, "A->T", dose, seed=1), source.labels.by_image)
     plain = task_table(source.human, source.labels.by_image)
@@ -64,7 +63,7 @@ def test_a_to_t_is_the_mixture_of_the_closed_form(source: Source, dose: float) -
 
 
 @pytest.mark.parametrize(("change", "lexicon"), [("A->T", OBJECTS), ("T->A", GENDER)])
-def test_no_other_word_is_touched(source: Source, change: str, lexicon: Lexicon) -> None:
+def test_no_other_word_is_touched(source: DoseSource, change: str, lexicon: Lexicon) -> None:
     """With the words of what changes hidden, captions are what they were."""
     changed = inject(source.human, source, change, 1.0, seed=1)
     for image, texts in source.human.by_image.items():
@@ -73,7 +72,7 @@ def test_no_other_word_is_touched(source: Source, change: str, lexicon: Lexicon)
 
 
 @pytest.mark.parametrize("dose", [0.3, 1.0])
-def test_t_to_a_flips_the_share_that_it_says(source: Source, dose: float) -> None:
+def test_t_to_a_flips_the_share_that_it_says(source: DoseSource, dose: float) -> None:
     """Captions that name one class, and a task of the other, name that other class with probability ``dose``."""
     changed = inject(source.human, source, "T->A", dose, seed=2)
     before, after, tasks = (
@@ -92,7 +91,7 @@ def test_t_to_a_flips_the_share_that_it_says(source: Source, dose: float) -> Non
     assert named(changed, OBJECTS) == tasks
 
 
-def test_changes_without_bias(source: Source) -> None:
+def test_changes_without_bias(source: DoseSource) -> None:
     silent = inject(source.human, source, "silence", 1.0, seed=3)
     assert not any(of for captions in named(silent, GENDER).values() for of in captions)
     assert named(silent, OBJECTS) == named(source.human, OBJECTS)
@@ -119,7 +118,7 @@ def test_changes_without_bias(source: Source) -> None:
 
 @settings(max_examples=20)
 @given(st.sampled_from([name for name in CHANGES if name != "vocabulary"]), st.integers(0, 99), st.floats(0, 1))
-def test_doses_are_nested_and_nothing_is_nothing(source: Source, change: str, seed: int, dose: float) -> None:
+def test_doses_are_nested_and_nothing_is_nothing(source: DoseSource, change: str, seed: int, dose: float) -> None:
     few = replace(source.human, by_image=dict(list(source.human.by_image.items())[:150]))
     low, high = (inject(few, source, change, of, seed=seed).by_image for of in (dose / 2, dose))
     assert inject(few, source, change, 0.0, seed=seed).by_image == few.by_image
@@ -146,7 +145,7 @@ def test_articles_and_plurals_stay() -> None:
     }
     human = Captions("human", {f"{name}{n}": tuple(of) for name, of in texts.items() for n in range(LEAST)})
     labels = Labels("gender", ("female", "male"), {image: image[:-1] for image in human.by_image}, "test")
-    source = Source(human, labels, GENDER, COCO)
+    source = DoseSource(human, labels, GENDER, COCO)
     # Each image is of the other class now: what is said of it is all exchanged.
     other = {image: "female" if name == "male" else "male" for image, name in labels.by_image.items()}
     exchanged = replace(source, labels=replace(labels, by_image=other))
@@ -157,7 +156,7 @@ def test_articles_and_plurals_stay() -> None:
     }  # fmt: skip
 
 
-def test_what_cannot_be_done_is_refused(source: Source) -> None:
+def test_what_cannot_be_done_is_refused(source: DoseSource) -> None:
     assert fault_of(inject, source.human, source, "A-T", 0.5, seed=0) == "unknown change 'A-T'. Did you mean 'A->T'?"
     assert "dose of A->T is 1.5" in fault_of(inject, source.human, source, "A->T", 1.5, seed=0)
     bare = replace(source, attribute=replace(GENDER, counterparts=()))
@@ -173,7 +172,7 @@ def test_classes_without_images_are_none() -> None:
     world = draw((60, 40, 30))
     labels = replace(world.corpus.labels, classes=("amusement", "awe", "boredom", "contentment"))
     words = {name: frozenset({word}) for name, word in {**world.words, "boredom": "bored"}.items()}
-    source = Source(world.corpus.human, labels, Lexicon("feeling", "<feeling>", words), COCO)
+    source = DoseSource(world.corpus.human, labels, Lexicon("feeling", "<feeling>", words), COCO)
     goes_with = source.goes_with
     assert {goes_with[thing]: thing for thing in ("bench", "boat", "cat")} == {
         "amusement": "bench", "awe": "boat", "contentment": "cat"

@@ -11,7 +11,8 @@ import pytest
 from helpers import known
 from scipy import stats
 
-from judge.calibration.response import NOTHING, Calibration, calibrate
+from judge.calibration.doses import NOTHING
+from judge.calibration.response import Calibration, calibrate
 from judge.metrics import find_metric
 from judge.report.calibration import calibration_json, calibration_tables, draw_calibration, verdict
 

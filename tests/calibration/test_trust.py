@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from judge import Corpus, evaluate
 from judge.calibration.grammar import make_world, simulate
-from judge.calibration.nulls import people_as_captioner
+from judge.calibration.trials import people_as_captioner
 from judge.calibration.world import CAPTIONERS, Captioner
 from judge.commands.demo import read_expected
 from judge.statistics.comparisons import Difference

@@ -35,7 +35,7 @@ from judge.metrics import METRICS, spell_out
 from judge.statistics.summary import Settings as SummarySettings
 from judge.statistics.summary import summarise
 from judge.training.trainer import Trainer
-from judge.utils.listed import LIST, write_list
+from judge.utils.outputs import MANIFEST, write_manifest
 
 FAST = ["--resamples", "100", "--workers", "1", "--folds", "3", "--refits", "3", "--chance", "2"]
 
@@ -78,7 +78,7 @@ def finished(files: WorldFiles) -> Result:
 
 def test_evaluate_writes_the_run(files: WorldFiles, finished: Result) -> None:
     out = files.folder.parent / "run"
-    left = [LIST, "examples.parquet", "figures", "log.jsonl", "metrics.json", "replicates.parquet", "report.html"]
+    left = [MANIFEST, "examples.parquet", "figures", "log.jsonl", "metrics.json", "replicates.parquet", "report.html"]
     left += ["run.yaml", "scores.parquet"]
     assert sorted(path.name for path in out.iterdir()) == left
     assert not out.with_name("run.partial").exists()
@@ -385,7 +385,7 @@ def test_demo_draws_its_world_and_keeps_the_order_of_the_knob(tmp_path: Path, mo
     write_world(make_world(20), CAPTIONERS, tmp_path / "demo" / "world")
     (tmp_path / "demo" / "results").mkdir()
     (tmp_path / "demo" / "results" / "run.yaml").write_text("an earlier run", encoding="utf-8")
-    write_list(tmp_path / "demo" / "results", "run")
+    write_manifest(tmp_path / "demo" / "results", "run")
     done = done_well("demo", "--out", tmp_path / "demo", "--images", "200")
     found = written(tmp_path / "demo" / "results")
     lic = [row["amplification"] for row in found["results"] if row["metric"] == "lic"]
@@ -397,9 +397,8 @@ def test_demo_draws_its_world_and_keeps_the_order_of_the_knob(tmp_path: Path, mo
     assert kept < aligned["imagecaptioner2"]["tokens_kept"] == 1
     assert any(f"alignment (LIC) keeps {kept:.1%} of human tokens" in line for line in found["notes"]["footnotes"])
     world = tmp_path / "demo" / "world"
-    names = (
-        f"{LIST} captions captions_human.json contact_sheet.png images instances.json labels.csv truth.json world.yaml"
-    )
+    names = f"{MANIFEST} captions captions_human.json contact_sheet.png images instances.json labels.csv"
+    names += " truth.json world.yaml"
     assert sorted(path.name for path in world.iterdir()) == names.split()
     truth = json.loads((world / "truth.json").read_text(encoding="utf-8"))
     assert list(truth) == ["none", "some", "much"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import pytest
 import typer
@@ -10,7 +11,7 @@ from helpers import judge
 
 from judge.commands import console as shared
 from judge.errors import JudgeError
-from judge.utils.kept import ToldInLog
+from judge.utils.files import warn_damaged
 
 
 def test_processes_that_srun_starts_alone_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,16 +65,13 @@ def test_faults_of_long_names_fit_in_a_line(capsys: pytest.CaptureFixture[str]) 
     assert last == "judge: 6 of 6 pictures could not be masked"
 
 
-def test_what_is_damaged_is_told_once_with_its_count(capsys: pytest.CaptureFixture[str]) -> None:
-    logged: list[str] = []
+def test_damaged_files_cost_two_lines(capsys: pytest.CaptureFixture[str]) -> None:
     with shared.show_progress():
-        teller = ToldInLog(lambda event, file, what: logged.append(file))
         for number in range(12):
-            teller(f"{number:0600}", "damaged")
+            warn_damaged(Path(f"{number:0600}"))
         logging.getLogger("judge").warning("another")
     first, other, count = capsys.readouterr().err.splitlines()
-    assert first.endswith("0 is damaged: it is made anew")
+    assert first.endswith("0 is damaged: it is computed again")
     assert len(first) <= 500
     assert other == "judge: another"
-    assert count == "judge: 11 more kept files are made anew; log.jsonl names them"
-    assert len(logged) == 12
+    assert count == "judge: 11 more cache files are computed again"

@@ -15,7 +15,7 @@ from judge.calibration.world import Captioner
 from judge.commands import ablate_masks
 from judge.commands.caption import CaptionConfig, caption
 from judge.errors import JudgeError
-from judge.utils.listed import LIST
+from judge.utils.outputs import MANIFEST
 
 SIZE = 64
 
@@ -132,7 +132,7 @@ def test_masks_change_what_a_checkpoint_writes(
     assert all(" not used by " in note for note in notes)  # Settings of the other tests' judges.
     done_well(*ablation)
     assert written == ["none", "box", "box"]
-    assert sorted(path.name for path in out.iterdir()) == [LIST, "ablate.yaml", "log.jsonl", "masks.json"]
+    assert sorted(path.name for path in out.iterdir()) == [MANIFEST, "ablate.yaml", "log.jsonl", "masks.json"]
     rows = json.loads((out / "masks.json").read_text(encoding="utf-8"))["results"]
     assert [row["mask"] for row in rows] == ["none", "box"]
     pictures = ["--images", world.folder / "images", "--instances", world.folder / "instances.json", "--mask", "box"]

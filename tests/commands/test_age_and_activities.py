@@ -16,13 +16,13 @@ from helpers import done_well, judge
 
 from judge.commands.evaluate import evaluate
 from judge.corpus import Corpus
-from judge.corpus.reading import read_captions
+from judge.corpus.captions import read_captions
 from judge.corpus.tasks import Tasks, join_tasks
 from judge.evidence import EvidenceBuilder
 from judge.statistics.summary import Summary
+from judge.text.combined import load_tasks
 from judge.text.lexicon import Lexicon, Lexicons, load_lexicon
 from judge.text.tokens import tokenize
-from judge.text.unions import load_tasks
 from judge.types import Captions
 
 AGE, GENDER, ACTIVITIES = map(load_lexicon, ("age", "gender", "activities"))

@@ -17,7 +17,7 @@ from helpers import done_well, refusal
 from judge.commands.align import AlignConfig, align_captions
 from judge.commands.evaluate import RunConfig
 from judge.config import shown
-from judge.corpus.reading import read_captions
+from judge.corpus.captions import read_captions
 from judge.errors import JudgeError
 from judge.report.alignment import draw_curves
 from judge.text.alignment import DELTAS, align

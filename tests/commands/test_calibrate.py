@@ -12,10 +12,10 @@ import pytest
 import yaml
 from helpers import done_well, inputs_of, instead, judge, known, refusal
 
-from judge.calibration.drawn import draw_worlds
+from judge.calibration.doses import NOTHING
 from judge.calibration.grammar import WorldFiles, make_world, write_world
-from judge.calibration.response import NOTHING, Calibration
-from judge.calibration.trials import Design
+from judge.calibration.response import Calibration
+from judge.calibration.trials import Design, scene_trials
 from judge.calibration.truth import true_amplification
 from judge.calibration.world import Captioner
 from judge.commands import calibrate, trials
@@ -253,7 +253,7 @@ def test_real_captions(coco: Path, tmp_path: Path) -> None:
 def test_the_time_left_is_right_once_a_trial_of_each_kind_is_done(tmp_path: Path) -> None:
     """However far the guess was off: judges differ a hundredfold."""
     design = Design(("A->T",), (0.5,), 2, 4, 20, 0)
-    drawn = [*draw_worlds(design)]
+    drawn = [*scene_trials(design)]
     work = [
         trials.Work(trial, ("imagecaptioner2",), judge, {}, "", tmp_path, "gt")
         for judge in ("sat", "linear")

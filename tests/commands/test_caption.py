@@ -31,13 +31,13 @@ from judge.captioning.writer import Writer, Writing
 from judge.commands.caption import CaptionConfig, caption
 from judge.commands.evaluate import RunConfig, run
 from judge.config import make_config
-from judge.corpus.reading import read_captions
+from judge.corpus.captions import read_captions
 from judge.errors import JudgeError
 from judge.judges.hf_models import load_captioner
 from judge.masking.images import encode
 from judge.text.cleaning import clean
 from judge.utils.hub import quiet
-from judge.utils.locks import Lock
+from judge.utils.outputs import Lock
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 WORDS = 6
@@ -271,9 +271,9 @@ class Folder:
         (
             "config.json",
             {"num_hidden_layers": 2**63},
-            "has over 1,000 layers or pictures. Set the environment",
+            "has over 1,000 layers or images. Set the environment",
         ),
-        ("config.json", {"num_image_with_embedding": 2**63}, "has over 1,000 layers or pictures. Set the environment"),
+        ("config.json", {"num_image_with_embedding": 2**63}, "has over 1,000 layers or images. Set the environment"),
         ("config.json", {"vision_config": {"max_position_embeddings": 2**31}}, "has over 16,777,216 positions. Set"),
         ("generation_config.json", {"eos_token_id": "x"}, "it cannot caption: one of its files is at fault, or"),
         ("generation_config.json", {"bos_token_id": 1e999}, "it cannot caption: one of its files is at fault, or"),
@@ -428,10 +428,10 @@ def test_a_killed_run_goes_on_and_two_at_once_do_not(folder: Folder) -> None:
     whole = folder.clear()
     killed = subprocess.run([sys.executable, "-c", KILLED, folder.config().to_yaml()], check=False)
     assert killed.returncode == -signal.SIGKILL
-    assert folder.left() == [".out.json.judge-lock", ".out.json.partial"]
-    other = Lock.beside(folder.out, "")
+    assert folder.left() == [".judge-out.json.lock", ".out.json.partial"]
+    other = Lock(folder.out, "")
     other.acquire()
-    told = f"judge: --out {folder.out}: another command is at work there (process {os.getpid()} on "
+    told = f"judge: --out {folder.out}: another command is at work there. "
     assert folder.run("--overwrite").stderr.startswith(told)
     other.release()
     assert folder.resumed() == [6, 7]

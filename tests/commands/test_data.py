@@ -25,8 +25,7 @@ from judge.commands.options import resolve
 from judge.corpus import recipes
 from judge.corpus.recipes import FOLDER, Recipe, load_recipe, read_recipe, read_shipped, shipped_recipes
 from judge.measure import Result
-from judge.report.caveats import warnings
-from judge.report.citations import bibliography
+from judge.report.page import bibliography
 
 IMAGES = 96
 FAST = ["--metrics", "lic", "--judge", "linear", "--protocol", "crossfit", "--folds", "2", "--refits", "0"]
@@ -367,27 +366,6 @@ def test_artemis(tmp_path: Path) -> None:
     done = done_well("data", "check", "artemis-v1", tmp_path)
     assert "8 of 9 labelled images lie here, 1 do not (Realism/p0 ...)" in " ".join(done.stdout.split())
     assert len(commands_of(done.stdout)) == 2
-
-
-def test_visual_genome_under_both_numbers(world: WorldFiles, tmp_path: Path) -> None:
-    """Its own numbers are COCO's in another order: joined by them, all images are others, and the run says so."""
-    said: dict[int, list[str]] = {}
-    for record in json.loads(world.human.read_text(encoding="utf-8"))["annotations"]:
-        said.setdefault(record["image_id"], []).append(record["caption"])
-    own = dict(zip(said, reversed(said), strict=True))  # COCO's -> Visual Genome's.
-    regions = [{"id": own[n], "regions": [{"phrase": text} for text in texts]} for n, texts in said.items()]
-    (tmp_path / "region_descriptions.json").write_text(json.dumps(regions), encoding="utf-8")
-    ready = commands_of(done_well("data", "check", "visual-genome", tmp_path).stdout)
-    assert len(ready) == 1  # image_data.json says which image is COCO's.
-    data = [{"image_id": number, "coco_id": coco} for coco, number in own.items()]
-    (tmp_path / "image_data.json").write_text(json.dumps(data), encoding="utf-8")
-    ready = commands_of(done_well("data", "check", "visual-genome", tmp_path).stdout)
-    alone, joined = (run_of([*command, "--attribute", "gender"], world.captions["sat"]) for command in ready.values())
-    captions = ["--attribute", "gender", "--human", str(world.human), "--captions", "mine.json", "--metrics", "lic"]
-    same = run_of(["judge", "evaluate", *captions], world.captions["sat"])
-    assert joined.summaries[0].amplification == same.summaries[0].amplification != alone.summaries[0].amplification
-    assert [line for line in warnings(joined) if "Visual Genome" in line] == []
-    assert any(line.startswith("people's captions have Visual Genome's own image ids") for line in warnings(alone))
 
 
 def test_a_folder_of_ones_own_pictures(tmp_path: Path) -> None:

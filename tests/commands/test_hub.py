@@ -19,7 +19,7 @@ from judge.text.lexicon import load_lexicon
 from judge.training.launch import make_accelerator
 from judge.training.network_judge import NetworkJudge
 from judge.training.trainer import Trainer
-from judge.utils.listed import LIST
+from judge.utils.outputs import MANIFEST
 
 COMMIT = "0123456789" * 4
 
@@ -125,7 +125,7 @@ def test_there_and_back(hub: Hub, weights: Path, tmp_path: Path) -> None:
     done = done_well("export", "--judge-weights", weights, "--out", out, "--push-to-hub", "me/judge")
     assert f"uploaded to {hub.address}/me/judge" in done.stdout
     assert hub.made["visibility"] == "private"
-    assert hub.files == {path.name: path.read_bytes() for path in out.iterdir() if path.name != LIST}
+    assert hub.files == {path.name: path.read_bytes() for path in out.iterdir() if path.name != MANIFEST}
     answers = []
     for name in ("me/judge", weights):
         path = tmp_path / f"{len(answers)}.csv"

@@ -13,7 +13,7 @@ from helpers import one_line
 from judge.commands.images import Correlated, correlated_category, known_pictures, name_pictures
 from judge.errors import JudgeError
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.images import list_pictures
+from judge.masking.images import list_images
 from judge.types import Labels
 
 NAMES = ["person", "oven", "tie", "dog"]
@@ -61,7 +61,7 @@ def test_only_what_is_asked_for_in_that_order(tmp_path: Path) -> None:
 
 def test_of_two_pictures_of_one_image_the_first_counts(tmp_path: Path) -> None:
     folder = folder_of(tmp_path / "images", "5.png", "5.jpg", "000000000005.jpg")
-    assert named(folder, None, ["5"]) == {"5": list_pictures(folder)[0]}
+    assert named(folder, None, ["5"]) == {"5": list_images(folder)[0]}
     # Names that no image can have are passed over.
     folder = folder_of(tmp_path / "others", ".jpg.jpg", " .png", "1.jpg")
     assert named(folder, None, ["1"]) == {"1": "1.jpg"}
@@ -84,7 +84,7 @@ def test_images_without_a_picture_are_counted(images: list[str], message: str, t
 def test_a_folder_that_is_none_or_empty(tmp_path: Path) -> None:
     with pytest.raises(JudgeError, match="nowhere: is no folder"):
         named(tmp_path / "nowhere", None, ["1"])
-    with pytest.raises(JudgeError, match="no picture"):
+    with pytest.raises(JudgeError, match="no image"):
         named(tmp_path, None, ["1"])
 
 

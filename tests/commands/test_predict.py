@@ -21,11 +21,11 @@ from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
 from judge.commands.train import TrainConfig, train_judges
 from judge.config import make_config
-from judge.corpus.reading import ReadOptions, read_captions
+from judge.corpus.captions import ReadOptions, read_captions
 from judge.measure import Job
 from judge.training.checkpoint import load_predictions
 from judge.training.saved import read_saved
-from judge.utils.listed import LIST
+from judge.utils.outputs import MANIFEST
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 SIZE = 64
@@ -204,7 +204,7 @@ def test_a_shared_folder_and_its_card(judge: str, trained: Trained, tmp_path: Pa
     job = trained.job(judge, "generated")
     folder, captions = tmp_path / "shared", trained.captions(job, tmp_path)
     done_well("export", "--judge-weights", trained.weights(job), "--out", folder)
-    assert {path.name for path in folder.iterdir()} == {LIST, "judge.safetensors", "judge.json", "README.md"}
+    assert {path.name for path in folder.iterdir()} == {MANIFEST, "judge.safetensors", "judge.json", "README.md"}
     found = predicted(trained, folder, captions, tmp_path / "out.csv")
     assert found.tolist() == trained.answers(job).tolist()
     card = (folder / "README.md").read_text()
@@ -299,7 +299,7 @@ def test_faults(trained: Trained, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("judge", ["bert-ft", "sentence", "sat", "vl-lic-lstm", "vl-lic", "sat-caption-only", "hf"])
 def test_words_of_judges_of_every_kind_are_explained(judge: str, trained: Trained, tmp_path: Path) -> None:
-    """By gradients where they reach words, pictures beside them; each method explains what judge predict says."""
+    """Images beside the words; what is explained is what judge predict says."""
     weights, out = trained.weights(trained.job(judge, "generated")), tmp_path / "out"
     table, images = tmp_path / "new.csv", trained.job(judge).member.split.test[:2]
     table.write_text("image_id,caption\n" + "".join(f"{image},a dog with a surfboard\n{image},\n" for image in images))
@@ -307,13 +307,9 @@ def test_words_of_judges_of_every_kind_are_explained(judge: str, trained: Traine
     done_well("attribute", *given, "--out", out)
     found = predicted(trained, weights, table, tmp_path / "answers.csv")
     rows = rows_of(out / "words.csv")
-    methods = {"occlusion"} if judge in {"sentence", "hf"} else {"integrated-gradients", "occlusion"}
-    assert {row["method"] for row in rows} == methods
+    assert {row["method"] for row in rows} == {"occlusion"}
     assert {row["image_id"] for row in rows} == set(images)
     for row in rows:
         p = found[sorted(images).index(row["image_id"])].max()
         assert float(row["probability"]) == pytest.approx(p, abs=1e-5)
-        total = p if row["method"] == "occlusion" else np.log(p / (1 - p))
-        assert float(row["total"]) == pytest.approx(total, abs=1e-3)
-    told = json.loads((out / "attribution.json").read_text())["judges"][0]["words"]
-    assert all(entry["gap"] is None or entry["gap"] < 0.01 for entry in told.values())
+        assert float(row["total"]) == pytest.approx(p, abs=1e-5)

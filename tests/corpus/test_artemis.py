@@ -18,8 +18,8 @@ from helpers import Write, fault_of, table_bytes
 from mutations import outcome
 
 from judge.corpus import Corpus
+from judge.corpus.captions import ReadOptions, read_captions
 from judge.corpus.labels import LabelOptions, choose_own, read_labels
-from judge.corpus.reading import ReadOptions, read_captions
 from judge.text.lexicon import load_lexicon
 
 EMOTION = load_lexicon("emotion")

@@ -13,8 +13,8 @@ from helpers import Write, fault, fault_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from judge.corpus.captions import ReadOptions, read_captions
 from judge.corpus.labels import read_labels
-from judge.corpus.reading import ReadOptions, read_captions
 from judge.errors import JudgeError
 from judge.types import Side
 
@@ -46,8 +46,8 @@ def test_bad_record(write: Write, record: object, field: str, expected: str, lin
     }
     records = [{"image_id": 1, "caption": "a man"}, record, {"image_id": 3, "caption": "a dog"}]
     path = write("\n".join(map(json.dumps, records)) if lines else records)
-    told = fault(path).replace(", or set the environment variable JUDGE_READ_CHARACTERS to more than 50000", "")
-    assert told == f"record 2, field '{field}': {what[field]}"
+    told = fault(path).replace(", or set the environment variable JUDGE_NO_LIMITS=1 if you trust the file", "")
+    assert told == f"record 2, field '{field}': {what[field]}".replace("caption has", "has")
 
 
 def test_other_bad_records(write: Write) -> None:
@@ -91,7 +91,7 @@ def test_other_bad_records(write: Write) -> None:
         ("image_id,caption\n".encode("utf-32"), "is UTF-32 text. Save it as UTF-8."),
         (b"\x1f\x8b\x08\x00", "is a gzip archive. Unpack it first."),
         (b"\xd0\xcf\x11\xe0\xa1", "is an old Excel file (.xls). Save it as .xlsx or CSV."),
-        (b"\xff\xd8\xff\xe0", "is a picture. Give JSON or a table."),
+        (b"\xff\xd8\xff\xe0", "is an image. Give JSON or a table."),
         (b"\0" * 100, "holds zero bytes, so it is no text (the first on line 1). Give JSON or CSV as UTF-8, Parquet"),
         (b"PAR1\x00\x00", "Parquet cannot be read ("),
         (b"PK\x03\x04\x00", "Excel file cannot be read (File is not a zip file). Save it again, or as CSV."),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judge.corpus.ids import canonical_id
+from judge.corpus.records import canonical_id
 from judge.utils.files import is_encodable
 
 

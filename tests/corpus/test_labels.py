@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
+from judge.corpus.captions import read_captions
 from judge.corpus.labels import LabelOptions, compare_labels, derive_labels, read_labels
-from judge.corpus.reading import read_captions
 from judge.errors import JudgeError
 from judge.text.lexicon import load_lexicon
 from judge.text.tokens import tokenize

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from judge.corpus.captions import ReadOptions, read_captions
 from judge.corpus.human_scores import read_human_scores
 from judge.corpus.labels import read_labels
 from judge.corpus.pickles import load_pickle
-from judge.corpus.reading import ReadOptions, read_captions
 from judge.errors import JudgeError
 
 PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)
@@ -153,7 +153,7 @@ def test_a_few_bytes_that_stand_for_many_are_refused_at_once(name: str) -> None:
 
 
 def test_a_pickle_that_would_fill_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JUDGE_READ_MEMORY", "0.01")
+    monkeypatch.setattr("judge.utils.reading.memory_limit", lambda: 2**23)
     with pytest.raises(JudgeError, match="of memory when it is read"):
         load_pickle(b"\x80\x02](" + b"]" * 2**18 + b"e.", source="x.pkl")
 

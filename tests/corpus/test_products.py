@@ -10,11 +10,11 @@ from helpers import one_line
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judge.corpus.products import multiply_labels
+from judge.corpus.attributes import multiply_labels
 from judge.judges.prompts import make_prompt
+from judge.text.combined import AND, multiply_lexicons
 from judge.text.lexicon import Lexicon, load_lexicon
 from judge.text.masking import mask
-from judge.text.products import AND, multiply_lexicons
 from judge.types import Labels
 
 GENDER = load_lexicon("gender")

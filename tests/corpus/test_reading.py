@@ -9,20 +9,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-from helpers import Write, fault, fault_of, table_bytes
+from helpers import Write, fault, table_bytes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from judge.corpus import Corpus
-from judge.corpus.reading import REFUSALS, ReadOptions, read_captions
+from judge.corpus.captions import REFUSALS, ReadOptions, read_captions
 from judge.errors import JudgeError
 from judge.text.cleaning import clean
 from judge.types import Side
+from judge.utils.reading import CELLS
 
 PAIRS = {
     "1": "a man rides a horse",
@@ -170,16 +172,13 @@ def test_every_truncation_of_every_format_is_a_judge_error_or_fewer_captions(wri
 
 
 def test_bombs_and_no_openpyxl(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JUDGE_READ_MEMORY", str(400 / 2**30))
+    monkeypatch.setattr("judge.utils.reading.memory_limit", lambda: 400)
     for content in (*written("parquet", "xlsx"), b" " * 101, b"[" * 90, b"a\n" * 9):
         told = fault(write(content))
         assert "of memory when it is read. Keep only" in told
-        assert told.endswith("or set the environment variable JUDGE_READ_MEMORY to more than 3.725290298e-07 (GB).")
-    monkeypatch.setenv("JUDGE_READ_MEMORY", "much")
-    told = fault_of(read_captions, write(b"[]"), side="human")
-    assert told == "JUDGE_READ_MEMORY: 'much' is no number of GB. Set it to 8, say; unset it is 4."
+        assert told.endswith("or set the environment variable JUDGE_NO_LIMITS=1 if you trust the file.")
     monkeypatch.undo()
-    monkeypatch.setenv("JUDGE_READ_CELLS", "1")
+    monkeypatch.setattr("judge.corpus.tables.CELLS", replace(CELLS, most=1))
     assert fault(write(*written("xlsx"))).startswith("has over 1 cells. Save it as CSV")
     monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "openpyxl", None)
@@ -209,7 +208,7 @@ def test_other_shared_captions(shared: Path) -> None:
 
 
 def test_imports_stay_light() -> None:
-    code = "import sys, judge.corpus.coco, judge.corpus.reading, judge.corpus.labels; print(*sys.modules)"
+    code = "import sys, judge.corpus.captions, judge.corpus.labels; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"torch", "pandas", "pyarrow", "openpyxl"} & set(loaded)
     assert len(REFUSALS) > 5
@@ -219,7 +218,7 @@ def test_both_sides_of_one_file_are_told_apart(tmp_path: Path) -> None:
     """LIC's files hold both; of a table whose captioner's column has another name people's would be read twice."""
     table = tmp_path / "both.csv"
     table.write_text("image_id,caption,model_text\n1,a man,a dog\n2,a woman,a cat\n", encoding="utf-8")
-    with pytest.raises(JudgeError, match="captions of 'mine' are people's own"):
+    with pytest.raises(JudgeError, match="captions of 'mine' are the human ones"):
         Corpus.read(human=table, captions={"mine": table})
     table.write_text("image_id,caption,prediction\n1,a man,a dog\n2,a woman,a cat\n", encoding="utf-8")
     assert Corpus.read(human=table, captions={"mine": table}).generated[0].by_image == {

@@ -37,10 +37,8 @@ from helpers import table_bytes
 from mutations import damaged_records, outcome
 
 from judge.corpus.labels import read_labels
-from judge.corpus.objects import read_tasks
-from judge.corpus.rating_sheet import sheet_csv
-from judge.corpus.ratings import read_ratings
-from judge.corpus.reading import ReadOptions, read_captions
+from judge.corpus.ratings import read_ratings, sheet_csv
+from judge.corpus.tasks import read_tasks
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.text.vectors.files import read_file
 
@@ -141,12 +139,6 @@ def instances(path: Path) -> None:
         raise fault
 
 
-def regions_of_coco(path: Path) -> object:
-    regions = path.with_name("regions.json")
-    regions.write_bytes(as_json(REGIONS))
-    return read_captions(regions, ReadOptions(columns={"image_id": "coco_id"}), side="human")
-
-
 def as_vectors(records: list[Row]) -> bytes:
     lines = (" ".join(map(str, [record["word"], *record["values"]])) for record in records)
     return "\n".join([f"{len(records)} 4", *lines]).encode()
@@ -202,9 +194,6 @@ KINDS: dict[str, Records] = {
     "vlmevalkit-people": Records(VLM, partial(as_csv, delimiter="\t"), human, row_or_line),
     "vlmevalkit": Records(VLM, as_json, generated),
     "visual-genome": Records(REGIONS, as_json, human),
-    "image-data": Records(
-        [{"image_id": n, "coco_id": 10 + n} for n in (1, 2, 3)], as_json, regions_of_coco, file="image_data.json"
-    ),
     "web": Records(WEB, as_lines, generated, line),
     # A field of a sample's object that is renamed may be taken for the image id.
     "shard": Records(

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from helpers import Write, fault, table_bytes
 
-from judge.corpus.reading import ReadOptions, read_captions
+from judge.corpus.captions import ReadOptions, read_captions
 from judge.errors import JudgeError
 
 

@@ -14,8 +14,7 @@ from helpers import Write, table_bytes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judge.corpus.objects import read_tasks
-from judge.corpus.tasks import Tasks, derive_tasks, usable
+from judge.corpus.tasks import Tasks, derive_tasks, read_tasks, usable
 from judge.errors import JudgeError
 
 fault = partial(helpers.fault, read=read_tasks)

@@ -13,8 +13,8 @@ from judge.corpus import Corpus
 from judge.evidence import Aligning, Evidence, EvidenceBuilder, Preparation, TextOptions
 from judge.metrics import find_metric, spell_out
 from judge.text.alignment import UNKNOWN
+from judge.text.combined import multiply_lexicons
 from judge.text.lexicon import Lexicons, load_lexicon
-from judge.text.products import multiply_lexicons
 from judge.types import Captions, Side
 
 

@@ -18,9 +18,9 @@ from judge.judges.backbones import make_backbone
 from judge.judges.cloze import question_of
 from judge.judges.grit import CODE, GridsAndRegions, Grit, ParallelLayer, covered
 from judge.judges.recurrent import build_vocabulary
-from judge.masking.hidden import HiddenPictures
 from judge.masking.images import encode
-from judge.masking.regions import MOST
+from judge.masking.instances import MAX_BOXES
+from judge.masking.masked_images import MaskedImages
 from judge.training.launch import make_accelerator
 from judge.training.member import Member
 from judge.training.precompute import precompute
@@ -207,10 +207,10 @@ def test_a_region_is_the_mean_of_the_cells_under_it() -> None:
     assert isinstance(backbone, RegionBackbone)
     pictures = torch.randn(2, 3, 64, 64)
     cells = backbone.backbone(pictures)
-    boxes = torch.zeros(2, MOST, 4)
+    boxes = torch.zeros(2, MAX_BOXES, 4)
     boxes[0, 0], boxes[0, 1], boxes[1, 0] = torch.tensor([[0, 0, 1, 1], [0.5, 0, 1, 0.5], [0, 0, 0.5, 1.0]])
     found = backbone(pictures, boxes)
-    assert found.shape == (2, 4 + MOST, 512 + CODE)
+    assert found.shape == (2, 4 + MAX_BOXES, 512 + CODE)
     assert torch.equal(found[:, :4, :512], cells)
     assert not found[:, :4, 512:].any()
     expected = [(0, 0, cells[0].mean(dim=0)), (0, 1, cells[0, 1]), (1, 0, (cells[1, 0] + cells[1, 2]) / 2)]
@@ -232,7 +232,7 @@ def test_features_follow_the_boxes_of_judges_that_read_them_and_of_no_other(tmp_
     members = [Member(find_judge(name), GENDER, both, Split((), (), {}), 0) for name in ("sat", "grit")]
     runs = []
     for boxes in ((), ((0.0, 0.0, 0.5, 0.5),), ((0.5, 0.0, 1.0, 0.5),), ()):
-        pictures = HiddenPictures(tmp_path, names, regions={"1.png": boxes})
+        pictures = MaskedImages(tmp_path, names, regions={"1.png": boxes})
         runs.append(precompute(members, replace(EYES, pictures=pictures), tmp_path / "kept"))
     assert len({run.features["grit"].key for run in runs}) == 3
     assert runs[0].features["grit"].key == runs[3].features["grit"].key
@@ -240,7 +240,7 @@ def test_features_follow_the_boxes_of_judges_that_read_them_and_of_no_other(tmp_
     assert all(run.keys == runs[0].keys for run in runs)
     for run, cell in zip(runs[1:3], (0, 1), strict=True):
         store = run.features["grit"]
-        assert getattr(store, "regions", 0) == MOST
+        assert getattr(store, "regions", 0) == MAX_BOXES
         rows = store.rows(both)
         assert torch.equal(rows[0, 4, :512], rows[0, cell, :512])
         assert not rows[1, 4:].any()
@@ -254,4 +254,4 @@ def test_the_papers_backbone_is_a_swin() -> None:
     backbone = make_backbone(replace(EYES, backbone="swin_tiny_patch4_window7_224"), "resnet18")
     with torch.inference_mode():
         found = GridsAndRegions(backbone)(torch.zeros(1, 3, 64, 64))
-    assert found.shape == (1, 4 + MOST, 768 + CODE)
+    assert found.shape == (1, 4 + MAX_BOXES, 768 + CODE)

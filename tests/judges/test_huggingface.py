@@ -26,11 +26,9 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from tokenizers import decoders as token_decoders
 
 from judge.judges import Materials, Recipe, Tuning, find_judge
-from judge.judges.hf_pixels import make_processor
 from judge.judges.hf_prompts import spell_answers, spell_words
 from judge.judges.huggingface import AnswerJudge, read_for
 from judge.judges.prompts import Prompt, make_prompt
-from judge.training.features import PixelCache
 from judge.training.launch import make_accelerator
 from judge.training.trainer import Trainer
 from judge.types import Sample, Target
@@ -338,23 +336,6 @@ def test_the_picture_and_the_caption_matter_and_bf16_is_near(family: str, checkp
     assert near.dtype == torch.float32
     assert near.numpy() == pytest.approx(ask(network).numpy(), abs=0.15)
     assert not torch.equal(near, ask(network))
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_pictures_that_are_kept_change_no_digit(family: str, checkpoint: Checkpoints, tmp_path: Path) -> None:
-    """Answers about kept pixels, asked twice as epochs do; families of ragged tensors keep none."""
-    resizer = make_processor(str(checkpoint(family)))
-    assert (resizer is None) == family.startswith("qwen")
-    if resizer is None:
-        return
-    pictures: Any = Pictures()
-    kept = PixelCache(resizer, pictures, {str(image): f"key {image}" for image in range(1, 5)}, tmp_path)
-    kept.compute(kept.missing(), device=torch.device("cpu"))
-    network = load(checkpoint(family))
-    expected = ask(network), ask(network, SAMPLES[2:])
-    network.pictures, network.features = None, kept.open()
-    for _ in range(2):
-        assert all(map(torch.equal, (ask(network), ask(network, SAMPLES[2:])), expected))
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,10 @@ from mutations import mutated_bytes, read_or_refused
 
 from judge.commands.images import known_pictures
 from judge.masking import archives
-from judge.masking.hidden import HiddenPictures
-from judge.masking.images import encode, holds, list_pictures, read_bytes, read_picture
-from judge.utils.listed import LIST
+from judge.masking.images import encode, has_image, list_images, read_bytes, read_image
+from judge.masking.masked_images import MaskedImages
+from judge.utils.outputs import MANIFEST
+from judge.utils.reading import PICTURE
 
 PUBLISHED = Path(__file__).parents[1] / "corpus" / "published"
 PICTURES = {n: small_picture(n) for n in range(5)}
@@ -48,20 +50,20 @@ def containers(place: Path, pictures: Mapping[int, bytes]) -> dict[str, Path]:
 
 def test_every_container_has_the_same_pictures(tmp_path: Path) -> None:
     found = containers(tmp_path, PICTURES)
-    folder = HiddenPictures(found["folder"], known_pictures(found["folder"], None))
+    folder = MaskedImages(found["folder"], known_pictures(found["folder"], None))
     for place in found.values():
         known = known_pictures(place, None)
         assert [*known] == [str(n) for n in PICTURES]
-        shown = HiddenPictures(place, known)
+        shown = MaskedImages(place, known)
         for number, data in PICTURES.items():
             assert read_bytes(place, known[str(number)]) == data
             assert np.array_equal(shown.read(str(number)), folder.read(str(number)))
             # Kept features and detections serve too, wherever the picture lies.
             assert shown.key(str(number)) == folder.key(str(number))
-            assert holds(place, f"{number:012d}.png")
-        assert not holds(place, "absent.png")
-        with one_line("absent.png: no such picture. Check --images"):
-            read_picture(place, "absent.png")
+            assert has_image(place, f"{number:012d}.png")
+        assert not has_image(place, "absent.png")
+        with one_line("absent.png: no such image. Check --images"):
+            read_image(place, "absent.png")
 
 
 def test_as_published() -> None:
@@ -71,7 +73,7 @@ def test_as_published() -> None:
         assert len(known) == {"shards": 3, "shards/00000.tar": 2}.get(name, 5)
         for image, picture in known.items():
             expected = np.random.default_rng(int(image)).integers(0, 256, (4, 5, 3), dtype=np.uint8)
-            assert np.array_equal(read_picture(PUBLISHED / name, picture).pixels, expected)
+            assert np.array_equal(read_image(PUBLISHED / name, picture).pixels, expected)
 
 
 @settings(max_examples=15, deadline=None)
@@ -95,14 +97,14 @@ def test_which_picture_of_a_sample(tmp_path: Path) -> None:
         os.utime(path, ns=(0, len(members)))
         return path
 
-    assert list_pictures(shard(a_jpg=b"1", a_seg_png=b"2", a_txt=b"3")) == ["a.jpg"]
-    assert list_pictures(shard(a_image_jpg=b"1")) == ["a.jpg"]
-    assert "sample 'a' has several pictures (depth.png, image.jpg). Keep one" in fault_of(
-        list_pictures, shard(a_image_jpg=b"1", a_depth_png=b"2", b_jpg=b"3", c_txt=b"")
+    assert list_images(shard(a_jpg=b"1", a_seg_png=b"2", a_txt=b"3")) == ["a.jpg"]
+    assert list_images(shard(a_image_jpg=b"1")) == ["a.jpg"]
+    assert "sample 'a' has several images (depth.png, image.jpg). Keep one" in fault_of(
+        list_images, shard(a_image_jpg=b"1", a_depth_png=b"2", b_jpg=b"3", c_txt=b"")
     )
-    assert "holds no picture" in fault_of(list_pictures, shard(a_txt=b"1", b_txt=b"", c_txt=b"", d_txt=b"", e_txt=b""))
+    assert "holds no image" in fault_of(list_images, shard(a_txt=b"1", b_txt=b"", c_txt=b"", d_txt=b"", e_txt=b""))
     twice = write_shards(tmp_path / "twice", [{"__key__": "1", "png": b""}, {"__key__": "1", "jpg": b""}])
-    assert "00001.tar: sample '1' is in 00000.tar too" in fault_of(list_pictures, twice)
+    assert "00001.tar: sample '1' is in 00000.tar too" in fault_of(list_images, twice)
 
 
 def test_folders_stay_folders(tmp_path: Path) -> None:
@@ -110,40 +112,40 @@ def test_folders_stay_folders(tmp_path: Path) -> None:
     place = containers(tmp_path, PICTURES)["folder"]
     write_shards(place, [{"__key__": "7", "png": b""}])
     (place / "masks.parquet").write_bytes(b"x")
-    assert len(list_pictures(place)) == len(PICTURES)
+    assert len(list_images(place)) == len(PICTURES)
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert "holds no picture" in fault_of(list_pictures, empty)
+    assert "holds no image" in fault_of(list_images, empty)
     words = write_saved(tmp_path / "words", as_table([{"image_id": 1, "caption": "a man"}]))
-    assert "holds no picture" in fault_of(list_pictures, words)
+    assert "holds no image" in fault_of(list_images, words)
 
 
 def test_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = containers(tmp_path, PICTURES | {9: b"broken"})
-    with one_line(f"{place['shards']}, 00001.tar, 000000000009.png: is not a picture"):
-        read_picture(place["shards"], "000000000009.png")
-    with one_line(f"{place['saved']}, data-00001-of-00002.arrow, record 3, field 'image': is not a picture"):
-        read_picture(place["saved"], "9.jpg")
-    with monkeypatch.context() as patch, one_line("00000.tar, 000000000000.png: has over 1e-08 GB. Leave it out"):
-        patch.setenv("JUDGE_READ_PICTURE", "1e-8")
-        read_picture(place["shards"], "000000000000.png")
+    with one_line(f"{place['shards']}, 00001.tar, 000000000009.png: is not an image"):
+        read_image(place["shards"], "000000000009.png")
+    with one_line(f"{place['saved']}, data-00001-of-00002.arrow, record 3, field 'image': is not an image"):
+        read_image(place["saved"], "9.jpg")
+    with monkeypatch.context() as patch, one_line("00000.tar, 000000000000.png: has over 10 bytes. Leave it out"):
+        patch.setattr("judge.masking.archives.PICTURE", replace(PICTURE, most=10))
+        read_image(place["shards"], "000000000000.png")
     other = {"bytes": b"", "path": ""}
     rows: list[dict[str, Any]] = [{"id": 1, "image": {"bytes": b"x", "path": "x"}, "depth": other}]
     assert read_bytes(write_saved(tmp_path / "two", as_table(rows)), "1") == b"x"
     rows = [{"id": 1, "left": other, "right": other}]
-    expected = "columns 'left' and 'right' all hold pictures. Call the one that is meant 'image'."
-    assert fault_of(list_pictures, write_saved(tmp_path / "sides", as_table(rows))).endswith(expected)
+    expected = "columns 'left' and 'right' all hold images. Call the right one 'image'."
+    assert fault_of(list_images, write_saved(tmp_path / "sides", as_table(rows))).endswith(expected)
     rows = [{"id": 1, "image": {"bytes": None, "path": "/x/1.png"}}, {"id": 2, "image": {"bytes": b"x", "path": None}}]
     absent = write_saved(tmp_path / "absent", as_table(rows))
-    assert "record 1, field 'image': holds no picture, or only the path of one" in fault_of(read_bytes, absent, "1")
+    assert "record 1, field 'image': holds no image, or only its path" in fault_of(read_bytes, absent, "1")
     null = write_saved(tmp_path / "null", as_table([{"id": None, "image": {"bytes": b"x", "path": ""}}] * 2))
-    assert "data-00000-of-00002.arrow, record 1, field 'id': image id is null" in fault_of(list_pictures, null)
+    assert "data-00000-of-00002.arrow, record 1, field 'id': image id is null" in fault_of(list_images, null)
 
 
 def test_what_changes_is_read_anew(tmp_path: Path) -> None:
     samples = [{"__key__": str(n), "png": small_picture(n)} for n in range(4)]
     folder = write_shards(tmp_path / "shards", samples)
-    assert len(list_pictures(folder)) == 4
+    assert len(list_images(folder)) == 4
     # In place, the folder's own time of change stays as it was.
     before = folder.stat().st_mtime_ns
     content = tar_bytes([("8.png", small_picture(8))])
@@ -151,8 +153,8 @@ def test_what_changes_is_read_anew(tmp_path: Path) -> None:
         file.truncate(0)
         file.write(content)
     os.utime(folder, ns=(before, before))
-    assert "00000.tar: has changed since its pictures were listed" in fault_of(read_bytes, folder, "0.png")
-    assert list_pictures(folder) == ["2.png", "3.png", "8.png"]
+    assert "00000.tar: has changed since its images were listed" in fault_of(read_bytes, folder, "0.png")
+    assert list_images(folder) == ["2.png", "3.png", "8.png"]
     assert read_bytes(folder, "8.png") == small_picture(8)
 
 
@@ -174,7 +176,7 @@ def test_masked_alike(scene: dict[str, Path], tmp_path: Path) -> None:
     for name in ("folder", "shards", "range", "saved", "parquet"):
         out = tmp_path / name
         done_well("mask", "--images", scene[name], "--instances", scene["instances"], "--out", out)
-        found[name] = {path: data for path, data in tree(out).items() if path not in {LIST, "mask.yaml"}}
+        found[name] = {path: data for path, data in tree(out).items() if path not in {MANIFEST, "mask.yaml"}}
     assert len(found["folder"]) == 6 + 3
     assert all(written == found["folder"] for written in found.values())
     again = refusal(
@@ -237,7 +239,7 @@ def test_damaged_archives(kind: str, tmp_path: Path) -> None:
 
     def read(_: Path) -> None:
         archives._find.cache_clear()
-        for name in list_pictures(place):
+        for name in list_images(place):
             read_bytes(place, name)
 
     told = read_or_refused(read, path, mutated_bytes(path.read_bytes(), 1000))

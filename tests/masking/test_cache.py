@@ -1,4 +1,4 @@
-"""Detections kept on disk: asked once, by what is in the picture; what is damaged is asked again."""
+"""Detections on disk: by the content of the image; what is damaged is computed again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from detector_samples import FakeDetector
 
 from judge.errors import JudgeError
 from judge.masking.cache import Cached
-from judge.masking.instances import Picture, from_mask
+from judge.masking.instances import LoadedImage, from_mask
 
 MASK = np.zeros((20, 30), dtype=bool)
 MASK[3:9, 4:20] = True
@@ -18,61 +18,47 @@ FOUND = (from_mask(MASK, "person", score=0.75), from_mask(MASK, "dog", score=0.5
 
 
 def fake(key: str = "one") -> FakeDetector:
-    return FakeDetector(lambda picture: FOUND if picture.pixels.any() else (), key=key)
+    return FakeDetector(lambda image: FOUND if image.pixels.any() else (), key=key)
 
 
-def picture(name: str, number: int) -> Picture:
-    return Picture(name, np.full((20, 30, 3), number, dtype=np.uint8))
+def image(name: str, number: int, size: tuple[int, int] = (20, 30)) -> LoadedImage:
+    return LoadedImage(name, np.full((*size, 3), number, dtype=np.uint8))
 
 
-def test_asked_once_by_content(tmp_path: Path) -> None:
-    detector = fake()
-    first = [picture("a", 1), picture("empty", 0)]
-    assert Cached(detector, tmp_path).detect(first) == [FOUND, ()]
-    again = [picture("empty", 0), picture("new", 2), picture("a, renamed", 1)]
-    assert Cached(detector, tmp_path).detect(again) == [(), FOUND, FOUND]
-    assert detector.asked == [["a", "empty"], ["new"]]
-    # The same numbers in another shape are another picture; so is the same one to another detector.
-    turned = Picture("turned", np.full((30, 20, 3), 0, dtype=np.uint8))
-    assert Cached(detector, tmp_path).detect([turned]) == [()]
-    other = fake("other")
-    assert Cached(other, tmp_path).detect([picture("a", 1)]) == [FOUND]
-    assert (detector.asked[-1], other.asked) == (["turned"], [["a"]])
+def test_detected_once_by_content(tmp_path: Path) -> None:
+    detector, other = fake(), fake("other")
+    for one, expected in [(image("a", 1), FOUND), (image("empty", 0), ()), (image("a, renamed", 1), FOUND)]:
+        assert Cached(detector, tmp_path).detect(one) == expected
+    # The same numbers in another shape are another image; so is the same image for another detector.
+    assert Cached(detector, tmp_path).detect(image("turned", 0, (30, 20))) == ()
+    assert Cached(other, tmp_path).detect(image("a", 1)) == FOUND
+    assert (detector.called, other.called) == (["a", "empty", "turned"], ["a"])
 
 
 @pytest.mark.parametrize(
     "content",
-    [
-        "", "{", "{}", "null", "7", '"person"', "[7]", "[{}]", "[" * 100_000, '[{"size": [1e999, 2]}]',
-        '[{"label": "person", "box": [0, 0, 1, 1], "counts": "0", "size": [20, 30], "score": 1, "crowd": false}]',
-        '[{"label": "person", "box": [0, 0, 1, 1], "counts": [600], "size": [1e999, 30], "score": 1, "crowd": false}]',
-    ],
+    ["", "{}", "null", "[7]", "[{}]", "[" * 100_000, '[{"size": [1e999, 2]}]',
+     '[{"label": "person", "box": [0, 0, 1, 1], "counts": "0", "size": [20, 30], "score": 1, "crowd": false}]'],
 )  # fmt: skip
-def test_what_is_damaged_is_made_anew(tmp_path: Path, content: str) -> None:
-    """Never "nothing found": people would stay visible."""
+def test_damaged_detections_are_computed_again(tmp_path: Path, content: str) -> None:
+    """They never count as "nothing found": people would stay visible."""
     detector = fake()
-    Cached(detector, tmp_path).detect([picture("a", 1)])
-    [kept] = tmp_path.rglob("*.json")
-    whole = kept.read_bytes()
-    kept.write_text(content)
-    assert Cached(detector, tmp_path).detect([picture("a", 1)]) == [FOUND]
-    assert detector.asked == [["a"], ["a"]]
-    assert kept.read_bytes() == whole
-    assert [path.name for path in kept.parent.iterdir()] == [kept.name]
+    Cached(detector, tmp_path).detect(image("a", 1))
+    [path] = tmp_path.rglob("*.json")
+    whole = path.read_bytes()
+    path.write_text(content)
+    assert Cached(detector, tmp_path).detect(image("a", 1)) == FOUND
+    assert detector.called == ["a", "a"]
+    assert path.read_bytes() == whole
 
 
 def test_a_full_disk_costs_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cached = Cached(fake(), tmp_path)
-
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "replace", full)
-    assert cached.detect([picture("a", 1)]) == [FOUND]
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
-
-
-def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    cached = Cached(fake(), tmp_path)
+    monkeypatch.setattr("judge.masking.cache.write_whole", full)
+    assert cached.detect(image("a", 1)) == FOUND
     (tmp_path / "file").write_text("")
     with pytest.raises(JudgeError, match=r"--cache .*file: cannot be written"):
         Cached(fake(), tmp_path / "file")

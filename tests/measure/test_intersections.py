@@ -19,7 +19,7 @@ from judge import evaluate
 from judge.calibration.grammar import WorldFiles, make_world, simulate, write_world
 from judge.calibration.world import Captioner
 from judge.corpus import Corpus
-from judge.corpus.products import multiply_labels, parts_of
+from judge.corpus.attributes import multiply_labels, parts_of
 from judge.corpus.tasks import Tasks
 from judge.types import Captions, Labels
 
@@ -213,7 +213,7 @@ def test_labels_that_are_not_given_are_derived(files: WorldFiles, tmp_path: Path
     assert any("0 by construction" in line for line in found["notes"]["warnings"])
 
 
-@pytest.mark.parametrize("command", [["train", "judges", "--metrics", "lic"], ["align", "--meteor", 0]])
+@pytest.mark.parametrize("command", [["train", "--metrics", "lic"], ["align", "--meteor", 0]])
 def test_other_commands(command: list[object], files: WorldFiles, tmp_path: Path) -> None:
     kept = ["--checkpoints", tmp_path / "c", *FAST[:6]] if command[0] == "train" else ["--out", tmp_path / "a"]
     done = done_well(*command, *sides(files), *BOTH, "--labels", files.folder / "both.csv", *kept)

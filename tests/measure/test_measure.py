@@ -21,7 +21,7 @@ from judge.corpus.labels import read_labels
 from judge.corpus.splits import stratified_folds
 from judge.errors import JudgeError
 from judge.measure.refits import COLUMNS as REPLICATES
-from judge.report.caveats import warnings
+from judge.report.warnings import warnings
 from judge.text.lexicon import load_lexicon
 from judge.text.tokens import tokenize
 from judge.types import Captions, Labels

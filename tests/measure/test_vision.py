@@ -19,7 +19,7 @@ from judge.commands.evaluate import RunConfig
 from judge.commands.images import RunImages
 from judge.config import make_config
 from judge.errors import JudgeError
-from judge.masking.regions import MOST
+from judge.masking.instances import MAX_BOXES
 
 SIZE, TINY, IMAGES, FEW = 96, 64, 400, 80
 # A random network sees settings well enough, and no test downloads one.
@@ -199,7 +199,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
 
 def regions(folder: Path) -> np.ndarray:
     """[N, 4], in pixels: the boxes of all regions in a folder of features."""
-    kept = np.concatenate([np.load(path) for path in folder.rglob("*.npy")])[:, -MOST:]
+    kept = np.concatenate([np.load(path) for path in folder.rglob("*.npy")])[:, -MAX_BOXES:]
     assert set(np.unique(kept[..., -1])) == {0, 1}
     return kept[kept[..., -1] == 1][:, -5:-1].astype(float) * TINY
 

@@ -21,8 +21,8 @@ from judge.measure import Result
 from judge.measure.answers import judge_answers
 from judge.metrics import METRICS, find_metric, spell_out
 from judge.metrics.scores import SCORES
-from judge.report.caveats import warnings
 from judge.report.notes import footnotes
+from judge.report.warnings import warnings
 from judge.statistics.summary import Settings, summarise
 from judge.text.lexicon import Lexicons, load_lexicon
 from judge.types import Captions, Labels, Predictions, Sample, Target

@@ -1,25 +1,30 @@
-"""The figures of a report: what is drawn is what the table says, on axes that hold what is neutral."""
+"""The figures of a report: what is drawn is what the table holds, on axes that hold what is neutral."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, cast
+from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
 import pytest
+from helpers import first_images
 
 from judge.measure import Result
 from judge.metrics import METRICS
-from judge.report.figures import Drawing, drawings
-from judge.report.page import inline
-from judge.report.plots import as_svg
+from judge.quality import Quality, measure_quality
+from judge.report.plots import Drawing
+from judge.report.sections import SECTIONS
 from judge.statistics.breakdown import Breakdown, TaskPart
 from judge.statistics.summary import Summary
 from judge.types import Interval
 
 NOTHING = pd.DataFrame()
+Drawn = dict[str, tuple[str, Drawing, Any]]
+"""Name -> section, drawing, figure."""
 
 
 def row(captioner: str, metric: str, judge: str, value: float, **more: Any) -> Summary:
@@ -40,17 +45,27 @@ ROWS = (
     row("c", "error", "counted", float("inf")),
     Summary("c", METRICS["leakage"], "linear"),
 )
-FACTS: dict[str, Any] = {"level": 0.95, "captioners": {name: {"images": {"female": 60, "male": 60}} for name in "abc"}}
+ENTRY = {"images": {"female": 60, "male": 60}}
 TASKS = tuple(
     TaskPart("a", "lic", "linear", f"task {n}", 0.01 * (5 - n), None, 20, 20, Interval(-0.1, 0.1), 0.4, "splits", 1.0)
     for n in range(20)
 )
 
 
+def result_of(*rows: Summary, **more: Any) -> Result:
+    facts = {"level": 0.95, "captioners": {found.captioner: ENTRY for found in rows}}
+    return Result(rows, NOTHING, NOTHING, NOTHING, facts, **more)
+
+
+def drawings(result: Result) -> Iterator[tuple[str, Drawing]]:
+    """Section and drawing."""
+    return ((section.name, drawing) for section in SECTIONS for drawing in section.figures(result))
+
+
 @pytest.fixture(scope="module")
-def drawn() -> dict[str, tuple[Drawing, Any]]:
-    result = Result(ROWS, NOTHING, NOTHING, NOTHING, FACTS, breakdown=Breakdown(TASKS, NOTHING, NOTHING))
-    return {drawing.name: (drawing, drawing.draw()) for drawing in drawings(result)}
+def drawn() -> Drawn:
+    result = result_of(*ROWS, breakdown=Breakdown(TASKS, NOTHING, NOTHING))
+    return {drawing.name: (section, drawing, drawing.draw()) for section, drawing in drawings(result)}
 
 
 def points(axes: Any) -> list[tuple[float, float, str]]:
@@ -63,18 +78,13 @@ def points(axes: Any) -> list[tuple[float, float, str]]:
     ]
 
 
-def told(figure: Any) -> str:
-    return " ".join(" ".join(text.get_text() for text in figure.texts).split())
-
-
-def test_what_there_is_to_draw(drawn: dict[str, tuple[Drawing, Any]]) -> None:
-    kinds: dict[str, list[str]] = {}
-    for name, (drawing, _) in drawn.items():
-        kinds.setdefault(drawing.kind, []).append(name)
-    assert kinds == {
-        "forest": [
-            f"forest-{name}" for name in ("lic", "dbac-at", "dbac-ta", "dba-o", "dba-g", "imagecaptioner2-ratio")
-        ],
+def test_what_there_is_to_draw(drawn: Drawn) -> None:
+    by_section: dict[str, list[str]] = {}
+    for name, (section, _, _) in drawn.items():
+        by_section.setdefault(section, []).append(name)
+    metrics = "lic", "dbac-at", "dbac-ta", "dba-o", "dba-g", "imagecaptioner2-ratio"
+    assert by_section == {
+        "amplification": [f"forest-{name}" for name in metrics],
         "sides": ["sides-lic", "sides-dbac-at", "sides-dbac-ta", "sides-imagecaptioner2-ratio"],
         "judges": ["judges-lic"],
         "directions": ["directions-dbac-at-linear", "directions-dba-o-counted"],
@@ -82,35 +92,30 @@ def test_what_there_is_to_draw(drawn: dict[str, tuple[Drawing, Any]]) -> None:
     }
 
 
-def test_a_forest_has_values_intervals_and_chance(drawn: dict[str, tuple[Drawing, Any]]) -> None:
-    drawing, figure = drawn["forest-lic"]
+def test_a_forest_has_values_intervals_and_chance(drawn: Drawn) -> None:
+    _, drawing, figure = drawn["forest-lic"]
     (axes,) = figure.axes
     # In the order of the table; amplifies, mitigates, cannot tell and no test look different.
     assert points(axes) == [(0.05, 0, "o"), (-0.03, 1, "s"), (0.01, 2, "D"), (0.02, 3, "D")]
-    assert [label.get_text() for label in axes.get_yticklabels()] == [
-        "a (linear)",
-        "a (lstm)",
-        "b (linear)",
-        "b (lstm)",
-    ]
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert labels == ["a (linear)", "a (lstm)", "b (linear)", "b (lstm)"]
     low, high = axes.get_xlim()
     assert low < -0.05
     assert high > 0.08
     bars = [tuple(line.get_xdata()) for line in axes.lines if line.get_linewidth() == 2]
     assert bars == [(0.02, 0.08), (-0.05, -0.01), (-0.02, 0.04)]
     assert [0.01, 0.01] in [list(line.get_xdata()) for line in axes.lines if line.get_linestyle() == ":"]
-    assert "n = 120 images. Bars: 95% interval" in told(figure)
-    assert "chance" in told(figure)
+    assert "n = 120 images. Bars: 95% interval" in drawing.note
+    assert "chance" in drawing.note
     assert "a, LIC (linear): +0.050 [+0.020, +0.080]" in drawing.text
     # Ratios are neutral at 1.
-    low, high = drawn["forest-imagecaptioner2-ratio"][1].axes[0].get_xlim()
+    low, high = drawn["forest-imagecaptioner2-ratio"][2].axes[0].get_xlim()
     assert low < 1
     assert high > 1.3
 
 
-def test_sides_begin_at_nothing(drawn: dict[str, tuple[Drawing, Any]]) -> None:
-    _, figure = drawn["sides-lic"]
-    (axes,) = figure.axes
+def test_sides_begin_at_nothing(drawn: Drawn) -> None:
+    (axes,) = drawn["sides-lic"][2].axes
     # Points at nothing are not cut in half.
     assert axes.get_xlim()[0] < 0
     found = points(axes)
@@ -120,90 +125,103 @@ def test_sides_begin_at_nothing(drawn: dict[str, tuple[Drawing, Any]]) -> None:
     assert [0.25, 0.25] in [list(line.get_xdata()) for line in axes.lines if line.get_linestyle() == ":"]
 
 
-def test_judges_directions_and_tasks(drawn: dict[str, tuple[Drawing, Any]]) -> None:
-    axes = drawn["judges-lic"][1].axes[0]
+def test_judges_directions_and_tasks(drawn: Drawn) -> None:
+    axes = drawn["judges-lic"][2].axes[0]
     assert sorted(round(y, 3) for _, y, _ in points(axes)) == [-0.03, 0.01, 0.02, 0.05]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["linear", "lstm"]
-    assert points(drawn["directions-dbac-at-linear"][1].axes[0]) == [(0.1, -0.2, "o")]
-    assert points(drawn["directions-dba-o-counted"][1].axes[0]) == [(0.03, -0.04, "o")]
-    axes = drawn["tasks-a-lic-linear"][1].axes[0]
-    assert [bar.get_width() for bar in axes.patches] == pytest.approx([part.contribution for part in TASKS[:12]])
-    assert "12 of 20 tasks" in told(drawn["tasks-a-lic-linear"][1])
+    assert points(drawn["directions-dbac-at-linear"][2].axes[0]) == [(0.1, -0.2, "o")]
+    assert points(drawn["directions-dba-o-counted"][2].axes[0]) == [(0.03, -0.04, "o")]
+    _, drawing, figure = drawn["tasks-a-lic-linear"]
+    assert [bar.get_width() for bar in figure.axes[0].patches] == [part.contribution for part in TASKS[:12]]
+    assert "12 of 20 tasks" in drawing.note
 
 
-def test_in_a_page_colours_are_its_own(drawn: dict[str, tuple[Drawing, Any]]) -> None:
-    for drawing, figure in drawn.values():
-        svg = as_svg(figure)
-        shown = str(inline(svg, '<"&'))
-        assert shown.startswith('<svg class="chart" role="img" aria-label="&lt;&#34;&amp;"')
-        assert "var(--ink)" in shown
-        assert "fill: #ffffff" not in shown
-        assert as_svg(drawing.draw()) == svg
+def test_a_figure_follows_the_page_and_is_the_same_again(drawn: Drawn) -> None:
+    for _, drawing, _ in drawn.values():
+        svg = drawing.svg_for_page()
+        assert svg == drawing.svg_for_page()
+        assert "prefers-color-scheme:dark" in svg
+        assert "fill: #ffffff" not in svg.partition("<pattern")[0]  # No background.
 
 
 @pytest.mark.parametrize("interval", [None, Interval(-np.inf, 0.2), Interval(0.0, np.inf)])
 @pytest.mark.parametrize("human", [None, -0.3, np.inf])
-def test_odd_values_are_no_end_of_a_run(human: float | None, interval: Interval | None) -> None:
+def test_infinite_values_run_off_the_axes(human: float | None, interval: Interval | None) -> None:
     rows = tuple(row(name, "lic", name, 0.1, human=human, interval=interval) for name in "ab")
-    for drawing in drawings(Result(rows, NOTHING, NOTHING, NOTHING, FACTS)):
+    for section, drawing in drawings(result_of(*rows)):
         figure = drawing.draw()
-        assert np.isfinite(figure.axes[0].get_xlim()).all()
-        if interval and drawing.kind == "forest":
-            bar = np.asarray(figure.axes[0].lines[0].get_xdata(), dtype=np.float64)
-            low, high = figure.axes[0].get_xlim()
-            assert (bar[0] < low) == (interval.low == -np.inf)
-            assert (bar[1] > high) == (interval.high == np.inf)
-        elif drawing.kind == "sides":
-            assert figure.axes[0].get_xlim()[0] < cast("float", human)
-        as_svg(figure)
+        low, high = figure.axes[0].get_xlim()
+        assert np.isfinite([low, high]).all()
+        if interval and section == "amplification":
+            left, right = np.asarray(figure.axes[0].lines[0].get_xdata(), dtype=np.float64)
+            assert (left < low, right > high) == (interval.low == -np.inf, interval.high == np.inf)
 
 
-@pytest.mark.parametrize(
-    "name", ['id="p0123456789"', "@0@", 'style="#d55e00"', "<!--", "]]>", "$x$", '">\'<g id="text_1">']
-)
+@pytest.mark.parametrize("name", ['id="p0123456789"', "<!--", "]]>", "$x$", "_hidden", '">\'<g id="text_1">', "a\x01"])
 def test_names_in_figures_are_text(name: str) -> None:
-    rows = (row(name, "lic", "linear", 0.1), row("b", "lic", "linear", 0.2))
-    for drawing in drawings(
-        Result(
-            rows,
-            NOTHING,
-            NOTHING,
-            NOTHING,
-            {**FACTS, "captioners": {name: FACTS["captioners"]["a"], "b": FACTS["captioners"]["b"]}},
-        )
-    ):
-        found = ElementTree.fromstring(str(inline(as_svg(drawing.draw()), drawing.title)).replace("xlink:", ""))
-        assert name in [element.text for element in found.iter()]
-
-
-def test_control_characters_are_no_xml() -> None:
-    rows = (row("a\x00\x01", "lic", "linear", 0.1),)
-    facts = {**FACTS, "captioners": {rows[0].captioner: FACTS["captioners"]["a"]}}
-    for drawing in list(drawings(Result(rows, NOTHING, NOTHING, NOTHING, facts)))[:1]:
-        ElementTree.fromstring(as_svg(drawing.draw()))
+    rows = [row(captioner, "lic", judge, 0.1) for captioner in (name, "b") for judge in ("linear", "lstm")]
+    for _, drawing in drawings(result_of(*rows)):
+        texts = [element.text or "" for element in ElementTree.fromstring(drawing.svg_for_page()).iter()]
+        assert any(name.replace("\x01", r"\x01") in text for text in texts)
 
 
 def test_a_metric_without_directions_has_one_sign() -> None:
-    rows = tuple(row("a", "multi-at", "counted", value, human=None, p_value=0.0) for value in (0.2,))
-    (drawing,) = drawings(Result(rows, NOTHING, NOTHING, NOTHING, FACTS))
-    figure = drawing.draw()
-    assert points(figure.axes[0]) == [(0.2, 0, "o")]
-    assert "Circles: changes; hollow" in told(figure)
+    ((_, drawing),) = drawings(result_of(row("a", "multi-at", "counted", 0.2, human=None, p_value=0.0)))
+    assert points(drawing.draw().axes[0]) == [(0.2, 0, "o")]
+    assert "Circles: changes; hollow" in drawing.note
 
 
 def test_figures_of_tasks_leave_no_captioner_out() -> None:
+    judged = [metric for metric in METRICS if not METRICS[metric].counted]
     parts = tuple(
         TaskPart(name, metric, "x", "task", 0.1, None, 9, 9, None, None, None, 1.0)
         for name in "ab"
-        for metric in METRICS
-        if not METRICS[metric].counted
+        for metric in judged
     )
-    rows = tuple(row(name, metric, "x", 0.1) for name in "ab" for metric in METRICS)
-    result = Result(rows, NOTHING, NOTHING, NOTHING, FACTS, breakdown=Breakdown(parts, NOTHING, NOTHING))
-    names = [drawing.title[0] for drawing in drawings(result) if drawing.kind == "tasks"]
+    rows = [row(name, metric, "x", 0.1) for name in "ab" for metric in METRICS]
+    result = result_of(*rows, breakdown=Breakdown(parts, NOTHING, NOTHING))
+    names = [drawing.title[0] for section, drawing in drawings(result) if section == "tasks"]
     assert sorted(names) == ["a"] * 6 + ["b"] * 6
 
 
 def test_what_has_no_value_is_not_drawn() -> None:
-    alone = replace(ROWS[0], amplification=np.nan, interval=None)
-    assert list(drawings(Result((alone,), NOTHING, NOTHING, NOTHING, FACTS))) == []
+    assert list(drawings(result_of(replace(ROWS[0], amplification=np.nan, interval=None)))) == []
+
+
+# ---- LIC's Figure 3 --------------------------------------------------------------------------------------------------
+
+LIC = {"nic_plus": 0.072, "nic_equalizer": 0.118, "nic_balanced": 0.06, "nic_upweight": 0.085}
+
+
+@pytest.fixture(scope="module")
+def qualities(coco: Path) -> dict[str, Quality]:
+    corpus = first_images(coco, list(LIC), 60)
+    return {side.name: measure_quality(corpus.human, side, java=False, resamples=0) for side in corpus.generated}
+
+
+def test_amplification_against_quality(qualities: dict[str, Quality], tmp_path: Path) -> None:
+    rows = [
+        row(name, "lic", "lstm", value, interval=Interval(value - 0.02, value + 0.03)) for name, value in LIC.items()
+    ]
+    (drawing,) = (found for section, found in drawings(result_of(*rows, quality=qualities)) if section == "quality")
+    figure = drawing.draw()
+    left, right = figure.axes
+    assert left.get_ylabel() == "amplification by LIC (lstm)"
+    for axes, across in (
+        (left, [qualities[name].vocabulary["generated"] for name in LIC]),
+        (right, [qualities[name].value("CIDEr") for name in LIC]),
+    ):
+        assert [(x, y) for x, y, _ in points(axes)] == list(zip(across, LIC.values(), strict=True))
+        bars = [line.get_ydata() for line in axes.lines if len(line.get_xdata()) == 2][1:5]
+        assert np.array(bars) == pytest.approx(np.array([[value - 0.02, value + 0.03] for value in LIC.values()]))
+        squared = np.corrcoef(across, list(LIC.values()))[0, 1] ** 2
+        assert axes.get_title() == f"R\u00b2 = {squared:.2f} over 4 captioners"
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == list(LIC)
+    drawing.write(tmp_path / "figure")
+    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
+    assert ">nic_equalizer</text>" in (tmp_path / "figure.svg").read_text()
+    assert "n = 120 images" in (tmp_path / "figure.svg").read_text()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["figure.png", "figure.svg"]
+    # Two captioners have no trend.
+    (drawing,) = (found for section, found in drawings(result_of(*rows[:2], quality=qualities)) if section == "quality")
+    assert [axes.get_title() for axes in drawing.draw().axes] == ["", ""]

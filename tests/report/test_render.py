@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from io import StringIO
 
 import pytest
@@ -9,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from judge.report.render import fold, markdown, print_table, width_of
-from judge.report.table import NUMBER, SIGNED, Column, Table, names, write_p
+from judge.report.render import escape, fold, latex, markdown, print_table, width_of
+from judge.report.table import NUMBER, SIGNED, TEXT, Column, Table, names, table_of, write_p
 from judge.types import Interval
 
 CELLS = st.text("ab[]1-/é", min_size=1, max_size=12)
@@ -106,3 +107,52 @@ def test_a_pipe_has_the_whole_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert line.split()[0] == "[/b]"
     (part,) = fold(table, 100, parts=False)
     assert width_of(part) > 280
+
+
+# From LaTeX's manuals: what each character has to be written as, in text and in the old fonts.
+ESCAPES = {
+    "a_b": r"a\_b",
+    "R&D 100%": r"R\&D 100\%",
+    r"a\b $x$ #1": r"a\textbackslash{}b \$x\$ \#1",
+    "~/x^2 {}": r"\textasciitilde{}/x\textasciicircum{}2 \{\}",
+    "T->A": r"T-\textgreater{}A",
+    'a|b "c"': r"a\textbar{}b ''c''",
+    "--refits": r"-{}-refits",
+    "a\u2192b": r"a$\rightarrow$b",
+    "one\ntwo": "one two",
+    "\\input{/etc/passwd}": r"\textbackslash{}input\{/etc/passwd\}",
+}
+
+
+@pytest.mark.parametrize("text", ESCAPES)
+def test_every_special_character_is_escaped(text: str) -> None:
+    assert escape(text) == ESCAPES[text]
+
+
+@given(st.text(max_size=30))
+def test_no_text_is_a_command(text: str) -> None:
+    """Without the commands that escape, and mathematics of a sign, none of LaTeX's characters is left."""
+    left = re.sub(r"\\[#$%&_{}]|\\(text|dots)[a-z]*\{\}|\$\\[a-z]+\$|\{\}", "", escape(text))
+    assert not set(left) & set("\\{}$&#^_%~\n\r")
+
+
+def test_a_latex_table_by_hand() -> None:
+    rows = ("[x]_y", Interval(-0.25, 0.75), -0.5, "amplifies"), ("z", None, 0.5, "cannot tell")
+    numbers = [("95% interval", SIGNED), ("value", SIGNED), ("verdict", TEXT)]
+    table = table_of(["captioner"], numbers, rows, "50% & more", ["A note_1."])
+    assert latex(table, caption="10 images.", label="tab:x") == (
+        r"""\begin{table}
+\centering
+\caption{50\% \& more. 10 images. A note\_1.}
+\label{tab:x}
+\begin{tabular}{lrrl}
+\toprule
+captioner & 95\% interval & value & verdict \\
+\midrule
+{}[x]\_y & [$-$0.250, +0.750] & $-$0.500 & amplifies \\
+z & -- & +0.500 & cannot tell \\
+\bottomrule
+\end{tabular}
+\end{table}
+"""
+    )

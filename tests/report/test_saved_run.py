@@ -23,17 +23,17 @@ from judge.calibration.grammar import make_world, simulate
 from judge.calibration.world import Captioner
 from judge.commands.report import open_runs
 from judge.corpus import Corpus
-from judge.corpus.products import multiply_labels
+from judge.corpus.attributes import multiply_labels
 from judge.measure import Result
 from judge.measure.refits import COLUMNS
 from judge.measure.table import settings_of, with_parts
-from judge.report.caveats import warnings
 from judge.report.directory import RunDirectory, metrics_json
 from judge.report.notes import footnotes
+from judge.report.printing import tables_of
 from judge.report.render import markdown
-from judge.report.result import tables_of
 from judge.report.saved_run import read_run
 from judge.report.several_runs import join_runs
+from judge.report.warnings import warnings
 from judge.statistics.summary import summarise
 from judge.types import Labels
 
@@ -190,23 +190,15 @@ def louder(scores: pd.DataFrame) -> pd.DataFrame:
 ROW = "metrics.json: results, none, lic (linear)"
 CASES: dict[str, tuple[Tamper, str]] = {
     "value": (put(0, "generated", 0.123), f"{ROW}, generated: the files of answers and counts give 0."),
-    "human": (put(0, "human", 0.123), f"{ROW}, human: "),
-    "value, told": (put(0, "generated", 0.123), "metrics.json says 0.123. Run judge evaluate again."),
-    "counted": (put(2, "published", 9.0), "none, ba (counted), published: "),
+    "end of the message": (put(0, "generated", 0.123), "metrics.json says 0.123. Run judge evaluate again."),
     "counted p": (put(2, "p_value", 0.9), "none, ba (counted), p_value: "),
-    "counted interval": (put(2, "ci", [0.3, 0.4]), "none, ba (counted), ci: "),
     "images": (put(0, "images", 12), "images: the files of answers and counts give 90, metrics.json says 12"),
     "interval": (put(0, "ci", [0.0, 0.9]), f"{ROW}, ci: the files of answers and counts give [-"),
-    "these judges": (put(0, "ci_these_judges", [0.0, 0.9]), f"{ROW}, ci_these_judges: "),
-    "p": (put(0, "p_value", 0.001), f"{ROW}, p_value: "),
     "corrected p": (put(0, "p_holm", 1e-9), f"{ROW}, p_holm: "),
     "verdict": (put(3, "verdict", "perfect"), "metrics.json says perfect"),
     "difference": (in_metrics(lambda of: of["differences"][0].update(value=3)), "differences, none, mu|ch, of "),
     "note": (in_metrics(lambda of: of["notes"]["footnotes"].pop()), "notes, footnotes: "),
     "text": (put(0, "human", "0.4"), f"{ROW}, human: "),
-    "pair": (put(0, "ci", [1, 2, 3]), f"{ROW}, ci: "),
-    "metric": (put(0, "metric", "magic"), f"{ROW}: "),
-    "odd": (put(0, "not_finite", {"captioner": "x"}), f"{ROW}, not_finite"),
     "answer": (in_table("scores", louder), f"{ROW}, "),
     "counts": (in_table("counts", lambda of: of[of["image_id"] != of["image_id"].iloc[0]]), "none, ba (counted), "),
     "refits": (
@@ -219,48 +211,28 @@ CASES: dict[str, tuple[Tamper, str]] = {
     ),
     "row lacks": (in_metrics(lambda of: of["results"].pop(0)), "counts give a row, metrics.json says nothing"),
     "answers lack": (in_table("scores", lambda of: of[of["metric"] != "sc"]), "none, sc (linear): "),
-    "captioner lacks": (in_table("counts", lambda of: of[of["captioner"] == "none"]), "ba (counted): "),
     "twice": (in_metrics(lambda of: of["results"].append(of["results"][0])), f"{ROW}, row 6: "),
     "NaN": (in_table("scores", lambda of: of.assign(loss=np.nan)), "NaN, or images scored on one side only"),
-    "side": (in_table("scores", lambda of: of.assign(side="left")), "run: "),
     "other metric": (in_metrics(lambda of: of["run"].update(metrics=["lic", "magic"])), "unknown metric 'magic'"),
-    "other metrics": (in_metrics(lambda of: of["run"].update(metrics=["lic", "ba"])), "run: no run can be read there"),
     "draws": (
         in_metrics(lambda of: of["run"]["statistics"].update(resamples=10**12)),
         "'level' or 'resamples' of the entry 'run' of metrics.json is out of range",
     ),
-    "seed": (in_metrics(lambda of: of["run"].update(seeds=[7])), f"{ROW}, "),
     "no table": (remove("metrics.json"), "(metrics.json is missing)"),
-    "no settings": (remove("run.yaml"), "(run.yaml is missing)"),
     "no scores": (remove("scores.parquet"), "(scores.parquet is missing)"),
-    "no counts": (remove("counts.parquet"), "(counts.parquet is missing)"),
     "no replicates": (remove("replicates.parquet"), f"{ROW}, "),
     "half written": (text("log.jsonl", '{"event": "started"}\n'), "the run is not finished; the command that began it"),
-    "older": (in_metrics(lambda of: of["run"].pop("level")), "lacks 'level' of the entry 'run': it is of an older"),
-    "older captioner": (
-        in_metrics(lambda of: of["run"]["captioners"]["none"].pop("marks")),
-        "lacks 'marks' of none: it is of an older version",
-    ),
+    "older": (in_metrics(lambda of: of["run"].pop("level")), "not those of a finished run: 'level' is missing"),
     "cut JSON": (text("metrics.json", '{"run": {'), "metrics.json is damaged: line 1"),
-    "a list": (text("metrics.json", "[]"), "metrics.json holds no object"),
-    "nested": (text("metrics.json", "[" * 100_000), "metrics.json is damaged: nested too deeply"),
-    "huge": (text("metrics.json", '{"run": 1e999}'), "metrics.json holds 1e999, which is no number"),
-    "digits": (text("metrics.json", f'{{"run": {"9" * 5000}}}'), "its files are not those of a finished run"),
-    "infinity": (text("metrics.json", '{"run": Infinity}'), "metrics.json holds Infinity"),
-    "facts": (in_metrics(lambda of: of["run"].update(captioners=[])), "'captioners' of the entry 'run'"),
-    "deep facts": (in_metrics(lambda of: of["run"]["labels"].clear()), "its files are not those of a finished run"),
-    "cut YAML": (text("run.yaml", "a: ["), "run.yaml is damaged"),
-    "alias": (text("run.yaml", "a: &a [*a]\n"), "run.yaml is damaged"),
+    "a list": (text("metrics.json", "[]"), "not those of a finished run"),
+    "nested": (text("metrics.json", "[" * 100_000), "not those of a finished run"),
+    "infinity": (put(0, "human", math.inf), f"{ROW}, human: "),
+    "cut YAML": (text("run.yaml", "a: ["), "run.yaml: not YAML"),
     "cut parquet": (text("scores.parquet", "PAR1"), "scores.parquet is damaged"),
-    "column": (in_table("scores", lambda of: of.drop(columns="loss")), "scores.parquet has no column 'loss'"),
-    "kind": (in_table("scores", lambda of: of.assign(seed="a")), "column 'seed' of scores.parquet is large_string"),
+    "column": (in_table("scores", lambda of: of.drop(columns="loss")), "not those of a finished run"),
     "chosen": (in_table("examples", lambda of: of.assign(chosen="<b>")), "not those of a finished run"),
-    "no side": (in_table("examples", lambda of: of.assign(side="x")), "not those of a finished run"),
-    "amounts": (in_table("examples", lambda of: of.assign(words="1 a")), "not those of a finished run"),
     "picture": (picture(b"');}</style><script>"), "that of image 1 is no small JPEG"),
-    "no picture": (picture(None), "that of image 1 is no small JPEG"),
     "poster": (picture(b"\xff\xd8\xff" + bytes(2 << 20)), "that of image 1 is no small JPEG"),
-    "more": (in_table("counts", lambda of: of.assign(x=1)), "counts.parquet has a column 'x', which no run writes"),
 }  # fmt: skip
 
 
@@ -284,16 +256,11 @@ SPLIT_CASES: dict[str, tuple[Tamper, str]] = {
         in_metrics(lambda of: of["quality"][0].update(value=0.9)),
         "quality.csv, row 0 (none, BLEU-1, all): 'value' is 0.",
     ),
-    "no quality": (remove("quality.csv"), "quality.csv is missing"),
-    "older": (in_metrics(lambda of: of.pop("scoring")), "lacks 'scoring': it is of an older version"),
     "breakdown": (
         in_table("breakdown/images", lambda of: of.assign(contribution=of["contribution"] * 2)),
         "breakdown/images.parquet, row 0 (none, lic, linear): 'contribution' is ",
     ),
     "tasks' p": (in_csv("breakdown/tasks.csv", "p_value", 0.0001), "breakdown/tasks.csv, row 0 (none, lic, linear, "),
-    "no breakdown": (remove("breakdown/captions.parquet"), "breakdown/captions.parquet is missing"),
-    "no tasks": (remove("breakdown/tasks.csv"), "breakdown/tasks.csv is missing"),
-    "tasks": (text("breakdown/tasks.csv", "a,b\n1\n2,3,4\n"), "no run can be read there"),
 }
 
 
@@ -312,7 +279,7 @@ def test_a_run_that_is_under_way(made: Made, tmp_path: Path) -> None:
     told = fault_of(open_runs, [tmp_path / "later"])
     assert "the run is not finished; the command that began it goes on from later.partial" in told
     told = fault_of(open_runs, [directory.partial])
-    assert "metrics.json is missing: the run is not finished" in told
+    assert "log.jsonl has no entry 'finished': the run is not finished" in told
     assert "No such file" in fault_of(open_runs, [tmp_path / "nothing"])
 
 

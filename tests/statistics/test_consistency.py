@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from judge.metrics import METRICS
-from judge.report.consistency import pair_table, variation_table
+from judge.report.detail_tables import pair_table, variation_table
 from judge.statistics import (
     coefficient_of_variation,
     conflict_score,

@@ -10,11 +10,11 @@ from helpers import fault_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judge.corpus.reading import read_captions
+from judge.corpus.captions import read_captions
+from judge.text.combined import load_tasks, unite_lexicons
 from judge.text.lexicon import Lexicon, load_lexicon
 from judge.text.masking import mask
 from judge.text.tokens import tokenize
-from judge.text.unions import load_tasks, unite_lexicons
 
 OBJECTS, ACTIVITIES, AGE = map(load_lexicon, ("coco-objects", "activities", "age"))
 BOTH = load_tasks(["coco-objects", "activities"])

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from judge import evaluate
 from judge.evidence import TextOptions
 from judge.measure import Result
-from judge.report.caveats import warnings
 from judge.report.notes import summary_lines
+from judge.report.warnings import warnings
 from judge.text.cleaning import clean
 from judge.text.lexicon import Lexicon, load_lexicon
 from judge.text.masking import mask

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judge.corpus.reading import read_captions
+from judge.corpus.captions import read_captions
 from judge.errors import JudgeError
 from judge.text.coverage import measure_coverage
 from judge.text.lexicon import Lexicon, load_lexicon

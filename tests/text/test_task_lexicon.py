@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judge.corpus.objects import read_tasks
-from judge.corpus.reading import read_captions
-from judge.corpus.tasks import Tasks, derive_tasks
+from judge.corpus.captions import read_captions
+from judge.corpus.tasks import Tasks, derive_tasks, read_tasks
 from judge.text.lexicon import Lexicon, load_lexicon
 from judge.text.masking import mask
 from judge.text.tokens import tokenize

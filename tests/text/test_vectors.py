@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from judge.corpus.captions import read_captions
 from judge.corpus.labels import read_labels
-from judge.corpus.reading import read_captions
 from judge.errors import JudgeError
 from judge.text.alignment import align, find_gaps, is_special
 from judge.text.lexicon import load_lexicon
@@ -189,10 +189,10 @@ FAULTS: dict[str, tuple[bytes, str]] = {
     "noise": (bytes(range(256)) * 9, "holds no word vectors of a known format"),
     "zip": (b"PK\x03\x04" + bytes(99), "is a zip archive. Unpack it first"),
     "pickle": (b"\x80\x04" + bytes(99), "is a pickle"),
-    "no spaces": (b"3 300\n" + b"\x01" * 300_000, "no word begins here.* JUDGE_READ_WORD to more than 100000"),
-    "no line ends": (b"a 1 2 " + b"3 " * 2**22, "line 1: too long for a vector.* JUDGE_READ_WIDTH"),
-    "wide": (b"a" + b" 3" * 100_001 + b"\n", "line 1: has over 100,000 numbers.* JUDGE_READ_WIDTH to more than 100000"),
-    "wide in word2vec": (b"1 100001\na ", "has over 100,000 numbers.* JUDGE_READ_WIDTH"),
+    "no spaces": (b"3 300\n" + b"\x01" * 300_000, "no word begins here.* JUDGE_NO_LIMITS"),
+    "no line ends": (b"a 1 2 " + b"3 " * 2**22, "line 1: too long for a vector.* JUDGE_NO_LIMITS"),
+    "wide": (b"a" + b" 3" * 100_001 + b"\n", "line 1: has over 100,000 numbers.* JUDGE_NO_LIMITS"),
+    "wide in word2vec": (b"1 100001\na ", "has over 100,000 numbers.* JUDGE_NO_LIMITS"),
     "gzip of nothing": (gzip.compress(b""), "file is empty"),
     "gzip cut": (cut(gzip.compress(word2vec_binary(TABLE))), "cut off or damaged"),
     "gzip damaged": (gzip.compress(glove(TABLE))[:-8] + bytes(8), "cut off or damaged"),

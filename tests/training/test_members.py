@@ -18,7 +18,7 @@ from judge.config import make_config
 from judge.corpus.splits import Split, stratified_folds
 from judge.evidence import Aligner, Evidence, MaskedCaption, Resample, ResampleKind, Sides
 from judge.judges import Assignment, Materials, find_judge
-from judge.masking.hidden import HiddenPictures
+from judge.masking.masked_images import MaskedImages
 from judge.text.alignment import AlignmentName
 from judge.training.checkpoint import load_predictions, save_predictions
 from judge.training.member import Member
@@ -239,7 +239,7 @@ def test_threads_are_part_of_the_name_of_a_judge_that_takes_them_all() -> None:
 
 
 def test_masks_travel_to_those_alone_that_read_pictures_themselves() -> None:
-    pictures = HiddenPictures(Path(), {str(n): f"{n}.png" for n in range(40)})
+    pictures = MaskedImages(Path(), {str(n): f"{n}.png" for n in range(40)})
     setup = TrainingSetup(materials=Materials(pictures=pictures))
     for judge, travels in {"lstm": False, "sat": False, "sat-image-only": False, "hf:mine": True}.items():
         members = make_members("lstm", seeds=1)

@@ -27,12 +27,12 @@ from judge.judges.recurrent import RecurrentClassifier, build_vocabulary
 from judge.measure.answers import judge_answers
 from judge.training import trainer
 from judge.training.checkpoint import Checkpoint, read_history
-from judge.training.ensemble import Ensemble
 from judge.training.launch import make_accelerator
 from judge.training.losses import make_optimiser, to_probabilities
 from judge.training.member import derive_seed
 from judge.training.memory import OutOfMemory, watched
 from judge.training.network_judge import NetworkJudge
+from judge.training.stacked import Ensemble
 from judge.training.trainer import Trainer
 from judge.types import Predictions, Sample, Target, TargetKind
 

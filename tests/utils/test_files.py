@@ -1,10 +1,9 @@
-"""Files written whole, and working folders, where an interrupt or another process comes between."""
+"""Files written whole or not at all, damaged cache files, NAME=PATH, and errors of the system in one line."""
 
 from __future__ import annotations
 
 import errno
 import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,6 @@ from judge.commands.evaluate import RunConfig
 from judge.config import make_config
 from judge.errors import JudgeError
 from judge.utils import files
-from judge.utils.folders import ResumableFolder
-from judge.utils.locks import scratch
 
 
 @pytest.mark.parametrize(
@@ -50,60 +47,37 @@ def test_every_option_reads_a_name_alike(tmp_path: Path, monkeypatch: pytest.Mon
     assert make_config({**given, "attribute": "gender,skin", "labels": path}, RunConfig).labels == Path(path)
 
 
-def test_an_error_is_told_though_another_process_removes_the_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Several processes meet an error at once; the main one removes what holds no work while others look into it."""
-    folder = ResumableFolder(tmp_path / "out", what="run", command="judge evaluate", parts="")
-    folder.begin()
-    scan = os.scandir
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    """An interrupt leaves the old file, and no other."""
+    files.write_whole(tmp_path / "out", b"old")
 
-    def scan_and_remove(path: str) -> object:
-        monkeypatch.setattr(os, "scandir", scan)
-        found = scan(path)
-        shutil.rmtree(folder.partial, ignore_errors=True)
-        return found
+    def interrupted() -> None:
+        with files.beside(tmp_path / "out") as written:
+            written.write_bytes(b"half")
+            raise KeyboardInterrupt
 
-    monkeypatch.setattr(os, "scandir", scan_and_remove)
-    with pytest.raises(JudgeError, match="the fault"), folder.working():
-        raise JudgeError("the fault")
-    assert not folder.partial.exists()
-
-
-@pytest.mark.parametrize("new", [True, False])
-def test_an_interrupt_leaves_no_other_name_of_a_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, new: bool
-) -> None:
-    remove = files.remove
-
-    def interrupted(path: Path) -> None:
-        monkeypatch.setattr(files, "remove", remove)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(files, "remove", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        files.write_whole(tmp_path / "out", b"whole", new=new)
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"out": b"whole"}
+        interrupted()
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"out": b"old"}
 
 
-def test_an_interrupt_leaves_no_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its owner's sign goes last: by it the next process takes away what a killed one was removing."""
-    rmtree, left = shutil.rmtree, list[list[str]]()
-
-    def interrupted(folder: Path, **_: object) -> None:
-        monkeypatch.setattr(shutil, "rmtree", rmtree)
-        left.append([path.name for path in folder.iterdir()])
-        raise KeyboardInterrupt
-
-    def fill() -> None:
-        (folder,) = tmp_path.iterdir()
-        (folder / "steps").write_text("1")
-        monkeypatch.setattr(shutil, "rmtree", interrupted)
-
-    with pytest.raises(KeyboardInterrupt), scratch(tmp_path):
-        fill()
-    assert left == [[".owned"]]
-    assert list(tmp_path.iterdir()) == []
+def test_a_damaged_cache_file_counts_as_missing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A line that a kill has cut does so in silence; a file that cannot be read at the moment is an error."""
+    path = tmp_path / "cache.json"
+    assert files.read_json_cache(path) is None
+    assert files.read_json_lines(path) == []
+    path.write_bytes(b'{"a": 1}\n[2]\n[3')
+    assert files.read_json_lines(path) == [{"a": 1}, [2]]
+    assert caplog.messages == []
+    path.write_bytes(b'{"a": \n[2]\n')
+    assert files.read_json_lines(path) == [[2]]
+    assert files.read_json_cache(path) is None
+    assert files.read_json_cache(tmp_path) is None
+    told = [f"{path} is damaged in 1 of 2 lines", f"{path} is damaged", f"{tmp_path} is no file"]
+    assert caplog.messages == [f"{line}: it is computed again" for line in told]
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(JudgeError, match="Too many levels of symbolic links"):
+        files.read_cache(tmp_path / "loop")
 
 
 @pytest.mark.parametrize(

@@ -11,18 +11,19 @@ import numpy as np
 
 from judge.errors import JudgeError
 from judge.masking.images import read_mask
-from judge.masking.instances import Instance, box_mask, from_box, from_mask
+from judge.masking.instances import Instance, PixelBox, box_mask, from_box, from_mask
 
 # COCO's own polygons reach over the border by a fraction of a pixel.
 _TOLERANCE = 2.0
 _GROWTH = np.array([-_TOLERANCE, -_TOLERANCE, 2 * _TOLERANCE, 2 * _TOLERANCE])
-# What is reported: boxes that overlap less (intersection over union), areas that differ by a larger factor. The 1,363
+# Reported: boxes that overlap less (intersection over union), areas that differ by a larger factor. The 1,363
 # annotations of coco-mini overlap by 0.68 at least, and differ by a factor of 1.3 at most.
 _OVERLAP, _FACTOR = 0.5, 2.0
-# What is refused: a mask that many times smaller than its area, of so many pixels at least.
+# Refused: a mask so many times smaller than its area, of so many pixels at least.
 _GROSS, _LARGE = 10.0, 100.0
 _CROWD = {"0": False, "1": True, "0.0": False, "1.0": True, "False": False, "True": True}
 _REPAIR = "correct the annotation, or remove it"
+_SAME_IMAGES = "use the images that were annotated, at their size"
 
 
 def read_annotation(annotation: Mapping[str, Any], label: str, size: tuple[int, int], *, where: str) -> Instance:
@@ -81,7 +82,7 @@ def find_contradiction(annotation: Mapping[str, Any], instance: Instance, *, whe
 
     area, declared, shape = instance.area, annotation.get("area", math.nan), annotation.get("segmentation")
     if isinstance(shape, Path):
-        return None  # It says nothing else, and where it is empty there is nobody.
+        return None  # It has no other fields, and an empty mask file shows nobody.
     if not area and isinstance(shape, list) and any(len({*points[::2]}) > 1 for points in shape):
         return "are lower than a pixel and hide nothing", "its polygon"  # COCO has some.
     own, box = coco.toBbox(instance.rle), np.array(instance.box)
@@ -114,22 +115,10 @@ def _in_pixels(shares: Sequence[float], size: tuple[int, int]) -> dict[str, Any]
     return {"bbox": [x - across / 2, y - down / 2, across, down]}
 
 
-def _refuse_shares(field: str, numbers: Sequence[float], size: tuple[int, int], where: str) -> None:
-    """Refuse coordinates that all lie within one pixel: they are meant as shares of width and height."""
-    if min(size) > _TOLERANCE and any(numbers) and all(0 <= number <= 1 for number in numbers):
-        what = "holds numbers from 0 to 1 alone: shares of the image, not pixels"
-        mend = "multiply x by the width and y by the height of the image"
-        raise JudgeError(what, where=f"{where}, field '{field}'", mend=mend)
-
-
 def _numbers(values: object, what: str, where: str) -> list[float]:
     if not isinstance(values, list) or not all(type(value) in {int, float} for value in values):
         raise JudgeError(f"{what} is no list of numbers", where=where, mend=_REPAIR)
-    try:
-        finite = all(map(math.isfinite, values))
-    except OverflowError:  # A whole number beyond every float.
-        finite = False
-    if not finite:
+    if not all(abs(value) < math.inf and abs(value) < 1e308 for value in values):
         raise JudgeError(f"{what} holds a number that is not finite", where=where, mend=_REPAIR)
     return values
 
@@ -139,60 +128,61 @@ def _read_polygon(polygon: object, size: tuple[int, int], where: str) -> list[fl
     if len(points) < 6 or len(points) % 2:
         what = f"polygon of {len(points) // 2} points" if len(points) % 2 == 0 else "polygon of an odd number of values"
         raise JudgeError(what, where=where, mend="a polygon is x1, y1, x2, y2, x3, y3 and so on")
-    _refuse_shares("segmentation", points, size, where)
-    _within(points[::2], size[1], where)
-    _within(points[1::2], size[0], where)
+    _check_coordinates("segmentation", points, points, size, where)
     return points
 
 
-def _within(values: Sequence[float], limit: int, where: str) -> None:
-    low, high = min(values), max(values)
-    if low < -_TOLERANCE or high > limit + _TOLERANCE:
-        worst = low if low < -_TOLERANCE else high
-        mend = "use the pictures that were annotated, at their size"
-        raise JudgeError(f"coordinate {worst:g} lies outside the picture (0 to {limit})", where=where, mend=mend)
-
-
-def _read_box(box: object, size: tuple[int, int], where: str) -> tuple[float, float, float, float]:
+def _read_box(box: object, size: tuple[int, int], where: str) -> PixelBox:
     numbers = _numbers(box, "bbox", where)
     if len(numbers) != 4 or numbers[2] < 0 or numbers[3] < 0:
         mend = "a box is x, y, width, height, none of the last below 0"
         raise JudgeError(f"bbox is {numbers}", where=where, mend=mend)
-    _refuse_shares("bbox", numbers, size, where)
     x, y, width, height = map(float, numbers)
-    _within([x, x + width], size[1], where)
-    _within([y, y + height], size[0], where)
+    _check_coordinates("bbox", numbers, [x, y, x + width, y + height], size, where)
     return x, y, width, height
+
+
+def _check_coordinates(
+    field: str, numbers: Sequence[float], points: Sequence[float], size: tuple[int, int], where: str
+) -> None:
+    """Refuse ``points`` (x1, y1, x2, y2 ...) outside the image, and ``numbers`` that are shares of it, not pixels."""
+    if min(size) > _TOLERANCE and any(numbers) and all(0 <= number <= 1 for number in numbers):
+        what = "holds numbers from 0 to 1 alone: shares of the image, not pixels"
+        mend = "multiply x by the width and y by the height of the image"
+        raise JudgeError(what, where=f"{where}, field '{field}'", mend=mend)
+    for values, limit in ((points[::2], size[1]), (points[1::2], size[0])):
+        outside = [value for value in (min(values), max(values)) if not -_TOLERANCE <= value <= limit + _TOLERANCE]
+        if outside:
+            what = f"coordinate {outside[0]:g} lies outside the image (0 to {limit})"
+            raise JudgeError(what, where=where, mend=_SAME_IMAGES)
 
 
 def read_rle(shape: Mapping[str, Any], size: tuple[int, int], *, where: str) -> dict[str, Any]:
     """Compressed run lengths, checked: with wrong ones pycocotools reads and writes out of bounds.
 
-    Empty runs between others are taken out: its ``merge`` stops where two masks have one at the same place.
+    Empty runs between others are removed: pycocotools' ``merge`` stops where two masks have one at the same place.
     """
     from pycocotools import mask as coco
 
     counts, given = shape.get("counts"), shape.get("size")
     if given != list(size):
-        what = f"run lengths for size {given}, the picture is [{size[0]}, {size[1]}] (height, width)"
-        raise JudgeError(what, where=where, mend="use the pictures that were annotated, at their size")
-    what = f"run lengths do not add up to {size[0] * size[1]:,} pixels"
-    wrong = JudgeError(what, where=where, mend="export the annotation again")
+        what = f"run lengths for size {given}, the image is [{size[0]}, {size[1]}] (height, width)"
+        raise JudgeError(what, where=where, mend=_SAME_IMAGES)
+    runs: Sequence[float] = ()
     if isinstance(counts, list):
-        runs: Sequence[float] = _numbers(counts, "counts", where)
+        runs = _numbers(counts, "counts", where)
     elif isinstance(counts, str):
         try:
             runs = run_lengths(counts.encode())
         except ValueError:
-            raise wrong from None
-    else:
-        raise wrong
-    if any(run < 0 or run != int(run) for run in runs) or sum(runs) != size[0] * size[1]:
-        raise wrong
+            runs = ()
+    if not runs or any(run < 0 or run != int(run) for run in runs) or sum(runs) != size[0] * size[1]:
+        what = f"run lengths do not add up to {size[0] * size[1]:,} pixels"
+        raise JudgeError(what, where=where, mend="export the annotation again")
     if isinstance(counts, list):
         rle = dict(coco.frPyObjects({"size": list(size), "counts": runs}, *size))
     else:
-        rle = {"size": list(size), "counts": counts.encode()}
+        rle = {"size": list(size), "counts": str(counts).encode()}
     return dict(coco.encode(coco.decode(rle))) if 0 in runs[1:] else rle
 
 
@@ -200,7 +190,7 @@ def run_lengths(counts: bytes) -> list[int]:
     """The run lengths in COCO's compressed form, which pycocotools does not return.
 
     Six bits a character from "0" on: five of the value, the least first, and one that says "more follows". From the
-    fourth run on the difference to the run before the last is kept, with a sign (``rleToString`` in COCO's maskApi.c).
+    fourth run on the difference to the run before the last is stored, with a sign (``rleToString`` in maskApi.c).
 
     Raises:
         ValueError: another character, an end within a number, a number of more than six characters: there C's own

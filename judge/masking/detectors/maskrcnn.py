@@ -1,288 +1,155 @@
-"""``maskrcnn``: torchvision's Mask R-CNN, ResNet-50 FPN v1 and v2 with COCO's classes, or one trained here."""
+"""``maskrcnn``: torchvision's Mask R-CNN with a ResNet-50 FPN, v1 or v2, with its own COCO weights or a user's."""
 
 from __future__ import annotations
 
 import io
-import pickle
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from judge.errors import FAULTS, JudgeError, nearest, require
-from judge.masking.detectors.weights import (
-    SCORES_FROM,
-    Header,
-    check_options,
-    choose_device,
-    detect_by_shape,
-    filled,
-    fingerprint,
-    parse_safetensors,
-    read_weights,
-    to_channels,
-)
-from judge.masking.instances import Instance, Picture, from_mask
+from judge.errors import JudgeError, nearest, require
+from judge.masking.detectors.weights import MIN_SCORE, choose_device, fingerprint, read_weights
+from judge.masking.instances import Instance, LoadedImage, from_mask
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
 
-VARIANTS = {"v1": "maskrcnn_resnet50_fpn", "v2": "maskrcnn_resnet50_fpn_v2"}
-"""Networks that torchvision fetches, trained on COCO."""
-
-SMALL: Mapping[str, Any] = {
-    "variant": "small",
-    "channels": 64,
-    "hidden": 256,
-    "mask_layers": [64, 64, 64, 64],
-    "anchors": [12, 24, 48, 96, 192],
-    "proposals": 100,
-    "rois": 32,
+# Name in torchvision -> a weight that only this network has.
+_NETWORKS = {
+    "maskrcnn_resnet50_fpn": "roi_heads.box_head.fc6.weight",
+    "maskrcnn_resnet50_fpn_v2": "roi_heads.box_head.0.0.weight",
 }
-"""A network that a CPU can train: ResNet-18, narrow heads, few proposals."""
-
-_FULL_SIZE = (800, 1333)
+_SCORES = "roi_heads.box_predictor.cls_score.weight"
 
 
 class MaskRcnn:
-    """A Mask R-CNN as a detector.
+    """A Mask R-CNN of torchvision as a detector.
 
     Args:
         network: torchvision's ``MaskRCNN``.
-        categories: names of the classes, without the background; COCO's unused numbers are "N/A".
-        weights: fingerprint of its file.
+        categories: names of the classes, without the background.
+        weights: fingerprint of its weights.
         device: to run on.
-        batch: pictures at a time.
-        image_size: pixels of a picture's longer side; None: torchvision's 800 for the shorter, up to 1333.
-        iou: least overlap of two boxes of a class at which the weaker is dropped.
-        mask_threshold: probability from which a pixel belongs to a mask.
-
-    Raises:
-        JudgeError: an option that is out of range.
+        mask_threshold: least probability of a mask's pixels, in (0, 1).
     """
 
     name = "maskrcnn"
 
-    def __init__(  # noqa: PLR0913 - a network, its names, and how to use it
+    def __init__(
         self,
         network: Any,
         categories: Sequence[str],
         weights: str,
         *,
         device: torch.device,
-        batch: int = 4,
-        image_size: int | None = None,
-        iou: float = 0.5,
         mask_threshold: float = 0.5,
     ) -> None:
         import torch
         import torchvision
 
-        check_options("--detector maskrcnn", batch=batch, image_size=image_size, iou=iou, mask_threshold=mask_threshold)
         self.network, self.categories, self.device = network.to(device).eval(), tuple(categories), device
-        self.batch, self.mask_threshold = batch, mask_threshold
-        shorter, longer = (image_size, image_size) if image_size else _FULL_SIZE
-        network.transform.min_size, network.transform.max_size = (shorter,), longer
-        network.roi_heads.nms_thresh, network.roi_heads.score_thresh = iou, SCORES_FROM
+        self.network.roi_heads.score_thresh = MIN_SCORE
+        self.mask_threshold = mask_threshold
         versions = f"torchvision {torchvision.__version__}, torch {torch.__version__}"
-        self.key = fingerprint("maskrcnn", weights, shorter, longer, iou, mask_threshold, versions)
+        self.key = fingerprint("maskrcnn", weights, mask_threshold, versions)
 
-    def detect(self, pictures: Sequence[Picture]) -> list[tuple[Instance, ...]]:
-        """See :meth:`~judge.masking.detectors.Detector.detect`; at most 100 a picture, the likeliest first."""
-        return detect_by_shape(pictures, self.batch, lambda picture: picture.size, self._detect)
+    def detect(self, image: LoadedImage) -> tuple[Instance, ...]:
+        """See :meth:`~judge.masking.detectors.Detector.detect`; at most 100 instances.
 
-    def _detect(self, pictures: Sequence[Picture]) -> Iterator[tuple[Instance, ...]]:
+        This is the network's forward pass with masks drawn one by one: torchvision draws them all at once, as floats
+        (120 MB at COCO's size).
+        """
         import torch
+        from torchvision.models.detection.roi_heads import paste_masks_in_image
+        from torchvision.models.detection.transform import resize_boxes
 
-        tensors = list(to_channels(np.stack([picture.pixels for picture in pictures])).to(self.device))
+        pixels = torch.from_numpy(np.ascontiguousarray(image.pixels)).permute(2, 0, 1).to(self.device).float() / 255
         with torch.no_grad():
-            batch, _ = self.network.transform(tensors)
+            batch, _ = self.network.transform([pixels])
             features = self.network.backbone(batch.tensors)
             proposals, _ = self.network.rpn(batch, features)
-            detections, _ = self.network.roi_heads(features, proposals, batch.image_sizes)
-        return map(self._read, detections, batch.image_sizes, pictures)
-
-    def _read(self, detection: Mapping[str, Tensor], inner: tuple[int, int], picture: Picture) -> tuple[Instance, ...]:
-        """The instances of one picture, whose size within the network was ``inner``.
-
-        torchvision's own postprocessing draws all masks of a picture at once, as floats: 120 MB at COCO's size.
-        """
-        from torchvision.models.detection.roi_heads import paste_masks_in_image
-
-        height, width = picture.size
-        scale = detection["boxes"].new_tensor([width / inner[1], height / inner[0]] * 2)
-        boxes = detection["boxes"] * scale
+            [detection], _ = self.network.roi_heads(features, proposals, batch.image_sizes)
+        boxes = resize_boxes(detection["boxes"], batch.image_sizes[0], image.size)
         found = []
-        for place, (box, score, label) in enumerate(zip(boxes, detection["scores"], detection["labels"], strict=True)):
-            drawn = paste_masks_in_image(detection["masks"][place : place + 1], box[None], (height, width))
+        for place, (score, label) in enumerate(zip(detection["scores"], detection["labels"], strict=True)):
+            drawn = paste_masks_in_image(detection["masks"][place : place + 1], boxes[place : place + 1], image.size)
             mask = (drawn[0, 0] >= self.mask_threshold).cpu().numpy()
-            x, y, right, bottom = box.tolist()
-            frame, name = (x, y, right - x, bottom - y), self.categories[int(label) - 1]
-            found.append(from_mask(mask, name, box=frame, score=float(score)))
+            x, y, right, bottom = boxes[place].tolist()
+            box, name = (x, y, right - x, bottom - y), self.categories[int(label) - 1]
+            found.append(from_mask(mask, name, box=box, score=float(score)))
         return tuple(instance for instance in found if instance.area)
 
 
-def load_maskrcnn(
-    weights: str | Path = "maskrcnn_resnet50_fpn_v2", *, device: str | None = None, batch: int = 4, **options: Any
-) -> MaskRcnn:
-    """A detector of a file, or of a name that torchvision can fetch.
+def load_maskrcnn(weights: str, *, device: str | None = None, mask_threshold: float = 0.5) -> MaskRcnn:
+    """A detector from a file, or from torchvision's own weights.
+
+    Classes of weights with as many classes as COCO have COCO's names; others are called by their numbers from 0 on, and
+    ``--class-names`` names them.
 
     Args:
-        weights: a ``.safetensors`` of ``judge train detector``; a state dict of torchvision's v1 or v2 with COCO's
-            classes (``.safetensors``; ``.pth`` or ``.pt``, read with ``weights_only=True``); or a name in
-            :data:`VARIANTS`.
-        device: "cpu", "cuda", "cuda:1"; None: CUDA where there is any.
-        batch: pictures at a time.
-        options: ``image_size``, ``iou``, ``mask_threshold``, as :class:`MaskRcnn` has them.
+        weights: the state dict of a ``maskrcnn_resnet50_fpn`` or ``maskrcnn_resnet50_fpn_v2`` (``.safetensors``;
+            ``.pth`` or ``.pt``, read with ``weights_only=True``); or one of these names, for torchvision's weights.
+        device: "cpu", "cuda", "cuda:1"; None: CUDA if available.
+        mask_threshold: least probability of a mask's pixels, in (0, 1).
 
     Raises:
-        JudgeError: no such file; a file that is damaged, of another kind or does not fit; a name that cannot be
-            fetched; a device or an option that cannot be had; a package that is not installed.
+        JudgeError: no such file; weights that are damaged, do not fit, or cannot be downloaded; a device or package
+            that is missing.
     """
-    require("detectors", "torch", "torchvision")
-    place = choose_device(device)
-    header, tensors, mark = read_maskrcnn(weights)
-    where = str(weights)
-    network = filled(lambda: build(header.architecture, len(header.categories), where), tensors, where)
-    options.setdefault("image_size", header.image_size)
-    return MaskRcnn(network, header.categories, mark, device=place, batch=batch, **options)
-
-
-def read_maskrcnn(weights: str | Path) -> tuple[Header, dict[str, Tensor], str]:
-    """Header, weights and the weights' fingerprint, of a file or of a published name.
-
-    Raises:
-        JudgeError: see :func:`load_maskrcnn`.
-    """
-    where, path = str(weights), Path(weights)
-    if not path.exists() and where in VARIANTS.values():
-        return _fetched(where)
-    if not path.exists() and not path.suffix:
-        mend = nearest(where, [*VARIANTS.values()])
-        raise JudgeError("no such file, and torchvision has no such model", where=where, mend=mend)
-    data = read_weights(path)
-    header = None
-    if path.suffix == ".safetensors":
-        header, tensors = parse_safetensors(data, where, "maskrcnn")
-    elif path.suffix in {".pt", ".pth"}:
-        tensors = _parse_state(data, where)
-    else:
-        raise JudgeError("is no file of weights", where=where, mend="give a .safetensors, .pth or .pt file")
-    return header or _header_of(tensors, where), tensors, fingerprint(data)
-
-
-def build(architecture: Mapping[str, Any], classes: int, where: str) -> Any:
-    """A Mask R-CNN with fresh weights.
-
-    Args:
-        architecture: ``{"variant": "v1"}``, ``{"variant": "v2"}``, or as :data:`SMALL`.
-        classes: without the background.
-        where: names the source in messages.
-
-    Raises:
-        JudgeError: another variant, or numbers that it cannot be built with.
-    """
-    from torch import nn
-    from torchvision.models import get_model
-
-    variant = architecture.get("variant")
-    if variant == "small":
-        return _build_small(architecture, classes, where)
-    if not isinstance(variant, str) or variant not in VARIANTS:
-        raise JudgeError(f"unknown variant '{variant}'", where=where, mend=f"known: {', '.join(VARIANTS)}, small")
-    network: Any = get_model(VARIANTS[variant], weights=None, weights_backbone=None, num_classes=classes + 1)
-    if variant == "v1":
-        # torchvision's weights were trained with frozen statistics and nothing added to the variance.
-        for module in network.backbone.body.modules():
-            if isinstance(module, nn.BatchNorm2d):
-                module.eps = 0.0
-    return network
-
-
-def _build_small(architecture: Mapping[str, Any], classes: int, where: str) -> Any:
-    """See :data:`SMALL`."""
-    from torch import nn
-    from torchvision.models import resnet18
-    from torchvision.models.detection import MaskRCNN
-    from torchvision.models.detection.backbone_utils import BackboneWithFPN
-    from torchvision.models.detection.faster_rcnn import FastRCNNPredictor, TwoMLPHead
-    from torchvision.models.detection.mask_rcnn import MaskRCNNHeads, MaskRCNNPredictor
-    from torchvision.models.detection.rpn import AnchorGenerator
-
-    try:
-        channels, hidden, layers = architecture["channels"], architecture["hidden"], architecture["mask_layers"]
-        anchors = AnchorGenerator(tuple((size,) for size in architecture["anchors"]), ((0.5, 1.0, 2.0),) * 5)
-        levels = {f"layer{level + 1}": str(level) for level in range(4)}
-        # Batch normalisation in the pyramid as well: from nothing, it learns several times faster with it.
-        body = resnet18(weights=None, norm_layer=nn.BatchNorm2d)
-        backbone = BackboneWithFPN(body, levels, [64, 128, 256, 512], channels, norm_layer=nn.BatchNorm2d)
-        return MaskRCNN(
-            backbone,
-            rpn_anchor_generator=anchors,
-            box_head=TwoMLPHead(channels * 7 * 7, hidden),
-            box_predictor=FastRCNNPredictor(hidden, classes + 1),
-            mask_head=MaskRCNNHeads(channels, layers, 1, norm_layer=nn.BatchNorm2d),
-            mask_predictor=MaskRCNNPredictor(layers[-1], layers[-1], classes + 1),
-            rpn_pre_nms_top_n_train=4 * architecture["proposals"],
-            rpn_post_nms_top_n_train=architecture["proposals"],
-            rpn_pre_nms_top_n_test=4 * architecture["proposals"],
-            rpn_post_nms_top_n_test=architecture["proposals"],
-            rpn_batch_size_per_image=64,
-            box_batch_size_per_image=architecture["rois"],
-        )
-    except (*FAULTS, RuntimeError) as error:
-        what = f"its architecture cannot be built ({type(error).__name__})"
-        mend = "write it again with 'judge train detector'"
-        raise JudgeError(what, where=where, mend=mend) from error
-
-
-def _fetched(name: str) -> tuple[Header, dict[str, Tensor], str]:
-    """Weights of torchvision's own, from its cache or the network."""
-    from torchvision.models import get_model_weights
-
-    weights: Any = get_model_weights(name).DEFAULT
-    try:
-        # The hash in the file's name is checked; unpickling is torch's restricted one.
-        tensors = weights.get_state_dict(progress=False, check_hash=True, weights_only=True)
-    except (OSError, RuntimeError, pickle.UnpicklingError) as error:
-        mend = f"where there is a network download {weights.url}, and give that file"
-        raise JudgeError(f"cannot be fetched ({type(error).__name__})", where=name, mend=mend) from error
-    return _header_of(tensors, name), tensors, fingerprint(weights.url)
-
-
-def _header_of(tensors: Mapping[str, Tensor], where: str) -> Header:
-    """What a bare state dict is: v1's box head begins with a dense layer, v2's with a convolution."""
-    from torchvision.models import get_model_weights
-
-    first = {"v1": "roi_heads.box_head.fc6.weight", "v2": "roi_heads.box_head.0.0.weight"}
-    variant = next((variant for variant, name in first.items() if name in tensors), "")
-    classes = tensors.get("roi_heads.box_predictor.cls_score.bias")
-    if not variant or classes is None:
-        mend = f"give a state dict of {' or '.join(VARIANTS.values())}, or a file of 'judge train detector'"
-        raise JudgeError("does not fit a Mask R-CNN of torchvision's", where=where, mend=mend)
-    published: Any = get_model_weights(VARIANTS[variant])
-    names = published.DEFAULT.meta["categories"]
-    if len(classes) != len(names):
-        what = f"tells {len(classes)} classes apart, whose names nobody knows (COCO has {len(names)})"
-        raise JudgeError(what, where=where, mend="give a file of 'judge train detector', which names them")
-    return Header("maskrcnn", {"variant": variant}, tuple(names[1:]), None)
-
-
-def _parse_state(data: bytes, where: str) -> dict[str, Tensor]:
-    """The tensors of a ``torch.save``d state dict, by torch's restricted reader."""
+    require("detectors", "torch", "torchvision", "safetensors")
     import torch
+    from torchvision.models import get_model, get_model_weights
 
+    place, (tensors, mark) = choose_device(device), _read(weights)
+    name = next((name for name, key in _NETWORKS.items() if {key, _SCORES} <= {*tensors}), "")
+    mend = f"give the state_dict() of a {' or '.join(_NETWORKS)}"
+    if not name:
+        raise JudgeError("holds no Mask R-CNN of torchvision", where=weights, mend=mend)
     try:
-        found = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        mend = "save the network's state_dict() instead, best as safetensors"
-        raise JudgeError("holds more than weights, or is damaged", where=where, mend=mend) from error
-    except Exception as error:  # A damaged file leads torch's reader into every kind of error.
-        raise JudgeError("is no whole file of weights", where=where, mend="copy or download it again") from error
-    if isinstance(found, dict) and isinstance(found.get("model"), dict):
-        found = found["model"]  # torchvision's training script keeps the optimiser beside it.
-    if not isinstance(found, dict) or not all(isinstance(value, torch.Tensor) for value in found.values()):
-        raise JudgeError("holds no state dict", where=where, mend="save the network's state_dict()")
-    return found
+        with torch.random.fork_rng(devices=[]):  # Keep the process's random numbers.
+            network: Any = get_model(name, weights=None, weights_backbone=None, num_classes=len(tensors[_SCORES]))
+        network.load_state_dict(tensors)
+    except (RuntimeError, TypeError) as error:
+        reason = str(error).splitlines()[-1].strip()[:200]
+        raise JudgeError(f"does not fit {name} ({reason})", where=weights, mend=mend) from error
+    if not all(tensor.isfinite().all() for tensor in tensors.values() if tensor.is_floating_point()):
+        raise JudgeError("holds NaN or infinity", where=weights, mend="train again, at a lower rate")
+    if name == "maskrcnn_resnet50_fpn":  # torchvision's weights were trained with nothing added to the variance.
+        for module in network.backbone.body.modules():
+            if isinstance(module, torch.nn.BatchNorm2d):
+                module.eps = 0.0
+    coco: Any = get_model_weights(name)
+    names, classes = coco.DEFAULT.meta["categories"][1:], len(tensors[_SCORES]) - 1
+    categories = names if len(names) == classes else [str(number) for number in range(classes)]
+    return MaskRcnn(network, categories, mark, device=place, mask_threshold=mask_threshold)
+
+
+def _read(where: str) -> tuple[dict[str, torch.Tensor], str]:
+    """A state dict and its fingerprint, from a file or by a name of torchvision's."""
+    import safetensors.torch
+    import torch
+    from torchvision.models import get_model_weights
+
+    path = Path(where)
+    if not path.exists() and not path.suffix and where not in _NETWORKS:
+        what = "no such file, and torchvision has no such model"
+        raise JudgeError(what, where=where, mend=nearest(where, [*_NETWORKS]))
+    weights: Any = None if path.exists() or path.suffix else get_model_weights(where)
+    data = where.encode() if weights else read_weights(path)
+    try:
+        if weights:  # The hash in the file's name is checked.
+            found = weights.DEFAULT.get_state_dict(progress=False, check_hash=True, weights_only=True)
+        elif path.suffix == ".safetensors":
+            found = safetensors.torch.load(data)
+        else:
+            found = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+            found = found.get("model", found)  # torchvision's training script saves the optimiser beside it.
+        found = {str(name): tensor.detach() for name, tensor in found.items()}
+    except Exception as error:  # Damaged files, pickles of other things and networks fail in many ways.
+        mend = (
+            f"download {weights.DEFAULT.url} elsewhere, and give that file" if weights else "give a whole state_dict()"
+        )
+        raise JudgeError(f"weights cannot be read ({type(error).__name__})", where=where, mend=mend) from error
+    return found, fingerprint(data)

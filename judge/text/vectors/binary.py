@@ -9,7 +9,7 @@ import numpy as np
 
 from judge.errors import JudgeError
 from judge.text.vectors.reader import AGAIN, UNREADABLE, FloatArray32, Rows, damaged, decode, finite
-from judge.utils.limits import WORD
+from judge.utils.reading import WORD
 
 _PIECE = 2**20
 

@@ -14,8 +14,7 @@ from judge.text.vectors.binary import read_word2vec
 from judge.text.vectors.reader import AGAIN, UNREADABLE, Rows, damaged
 from judge.text.vectors.text import read_text
 from judge.utils.files import from_home
-from judge.utils.limits import WIDTH
-from judge.utils.opening import NotRegularError, open_regular
+from judge.utils.reading import WIDTH, NotRegularError, open_regular
 
 _HEAD = 2**16
 _HEADER = re.compile(rb"([0-9]{1,12}) ([0-9]{1,12})[ \r]*\n")

@@ -15,7 +15,7 @@ import numpy as np
 
 from judge.errors import JudgeError
 from judge.text.vectors.reader import AGAIN, UNREADABLE, FloatArray32, Rows, damaged, decode, finite
-from judge.utils.limits import WIDTH, WORD
+from judge.utils.reading import WIDTH, WORD
 
 _NUMBER = 40  # Bytes of one on a line, and of the space before it, at most.
 _DECIMAL = re.compile(rb"[-+]?[0-9]*\.[0-9]+(?:[eE][-+]?[0-9]+)?")

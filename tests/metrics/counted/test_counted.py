@@ -16,8 +16,7 @@ from scipy import stats
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 from judge import Corpus, ba_mals, dba, dpa, error, evaluate, multi, ratio
-from judge.corpus.objects import read_tasks
-from judge.corpus.tasks import Tasks
+from judge.corpus.tasks import Tasks, read_tasks
 from judge.errors import JudgeError
 from judge.measure import Result
 from judge.metrics import METRICS, find_metric, spell_out
@@ -25,7 +24,7 @@ from judge.metrics.counted.ba import Ba
 from judge.metrics.counted.dba import Dba
 from judge.metrics.counted.dpa import Dpa
 from judge.metrics.counted.multi import Multi
-from judge.report.caveats import warnings
+from judge.report.warnings import warnings
 from judge.statistics.counted import summarise_counts
 from judge.text.lexicon import Lexicon, load_lexicon
 from judge.text.tokens import tokenize

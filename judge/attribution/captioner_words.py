@@ -1,0 +1,132 @@
+"""Where a captioner looked in an image when it wrote a word of the attribute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from PIL import Image
+
+from judge.attribution.captioner_views import WordViews
+from judge.attribution.maps import ImageExplanation, MapSettings
+from judge.captioning.writer import Writer, Writing
+from judge.judges.hf_models import Captioner, load_captioner
+from judge.judges.hf_prompts import processing
+from judge.masking.instances import Pixels
+from judge.masking.masked_images import MaskedImages
+from judge.text.lexicon import Lexicon
+from judge.text.tokens import tokenize
+from judge.types import Progress
+from judge.utils.hub import quiet
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeWord:
+    """A word of the attribute in a caption that a captioner wrote.
+
+    Attributes:
+        caption: the caption.
+        word: the lexicon's entry.
+        class_: the class that it names.
+        before: the tokens that the captioner wrote before it.
+        token: the word's first token.
+    """
+
+    caption: str
+    word: str
+    class_: str
+    before: tuple[int, ...]
+    token: int
+
+
+class ExplainedCaptioner:
+    """A captioner that writes captions, and views of the images for their words.
+
+    Args:
+        captioner: as it is loaded.
+        lexicon: the attribute's words.
+        device: to compute on.
+        where: how the user named it, for messages.
+    """
+
+    def __init__(self, captioner: Captioner, lexicon: Lexicon, device: torch.device, where: str) -> None:
+        self.captioner, self.lexicon = captioner, lexicon
+        # Greedy, the default of captions: each word is the most probable one after those before it.
+        self.writer = Writer(captioner, Writing(), device)
+        self.views = WordViews(captioner, device, where)
+
+    def write(self, pixels: Pixels) -> AttributeWord | None:
+        """The first word of the image's caption that names a class; None where none does."""
+        with quiet():
+            with processing("picture"):
+                given = self.writer.ask(Image.fromarray(pixels))
+            written = self.writer.tokens([given])[0].tolist()
+        if self.captioner.layout != "causal":
+            begun = self.views.begun(pixels)
+            written = written[len(begun) :] if written[: len(begun)] == begun else written
+        caption = self._text(written)
+        found = first_word(caption, self.lexicon)
+        if found is None:
+            return None
+        start, word, class_ = found
+        place = next(place for place in range(len(written)) if len(self._text(written[: place + 1])) > start)
+        return AttributeWord(caption, word, class_, tuple(written[:place]), written[place])
+
+    def _text(self, tokens: Sequence[int]) -> str:
+        return " ".join(self.captioner.tokenizer.decode(tokens, skip_special_tokens=True).split())
+
+
+def first_word(caption: str, lexicon: Lexicon) -> tuple[int, str, str] | None:
+    """The first entry of the lexicon in a caption that names a class: where it begins, the entry, and its class."""
+    words = tokenize(caption)
+    text, places, at = caption.lower(), [], 0
+    for word in words:
+        # A word spelt differently in the caption (an apostrophe's form) begins where the last one ended.
+        at = max(at, text.find(word, at))
+        places.append(at)
+        at += len(word) if text.startswith(word, at) else 0
+    named = ((places[start], " ".join(words[start:stop]), of) for start, stop, of in lexicon.find(words) if of)
+    return next(named, None)
+
+
+def explain_captions(
+    model: str,
+    images: Sequence[str],
+    pictures: MaskedImages,
+    lexicon: Lexicon,
+    settings: MapSettings,
+    *,
+    device: torch.device,
+    progress: Progress | None = None,
+) -> Iterator[ImageExplanation]:
+    """Maps of the first word of the attribute in each image's caption; images without one have no map.
+
+    They explain the log-probability of the word's first token, given the image and the tokens before it.
+
+    Args:
+        model: folder of a checkpoint, or its name on the hub.
+        images: ids of the images.
+        pictures: the images, with nothing hidden.
+        lexicon: the attribute's words.
+        settings: how maps are made.
+        device: to compute on.
+        progress: called with the number of images explained.
+
+    Raises:
+        JudgeError: no such captioner; an unusable image; a family that a method cannot explain.
+    """
+    where = f"--model {model}"
+    explained = ExplainedCaptioner(load_captioner(model, where=where), lexicon, device, where)
+    for number, image in enumerate(images):
+        if progress:
+            progress("explaining words", number, len(images))
+        pixels = pictures.read(image)
+        word = explained.write(pixels)
+        if word is None:
+            continue
+        view = explained.views.view(pixels, word.before, word.token)
+        with torch.no_grad():
+            value = float(view.scores(view.shown)[0, 0])
+        for method, mass in settings.maps(view, pixels, 0, image):
+            yield ImageExplanation(image, word.caption, word.word, value, method, mass)

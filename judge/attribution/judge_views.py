@@ -1,0 +1,160 @@
+"""Where a trained judge looked in images when it guessed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from judge.attribution.captioner_views import AnswerViews
+from judge.attribution.maps import ImageExplanation, MapSettings, View, log_odds, stretched, sum_colours
+from judge.errors import JudgeError
+from judge.judges.grit import GridsAndRegions
+from judge.judges.huggingface import AnswerJudge
+from judge.masking.instances import Box, Pixels
+from judge.masking.masked_images import MaskedImages
+from judge.training.feature_store import FeatureStore
+from judge.training.restoring import check_features, restore
+from judge.training.saved import Saved, describe_features
+from judge.types import Progress, Sample, Target
+
+
+class Views(Protocol):
+    """A judge as a function of the image beside a caption."""
+
+    def view(self, sample: Sample, pixels: Pixels, boxes: Sequence[Box] = ()) -> View:
+        """A sample's image, [H, W, 3], with the boxes of objects in it for judges that use them."""
+        ...
+
+
+class BackboneViews:
+    """Judges with a frozen backbone (``sat``, ``grit``, ``vl-lic``); the feature cache is not used.
+
+    The grid is the backbone's last feature map. Regions (GRIT's) are averages of it and therefore count there too.
+
+    Args:
+        network: the judge's, in evaluation mode; takes ``features`` [N, P, D].
+        backbone: from :mod:`judge.judges.backbones`, or one with regions.
+        target: of the judge.
+        device: to compute on.
+    """
+
+    def __init__(self, network: Any, backbone: Any, target: Target, device: torch.device) -> None:
+        self.network = network.to(device).eval().requires_grad_(requires_grad=False)
+        self.backbone = backbone.to(device)
+        self.target, self.device = target, device
+        self.grid = nn.Identity()
+
+    def view(self, sample: Sample, pixels: Pixels, boxes: Sequence[Box] = ()) -> View:
+        """See :class:`Views`."""
+        shown = self._show(pixels)
+        captions = replace(sample, image=None)
+        corners = torch.zeros(1, getattr(self.backbone, "regions", 0), 4, device=self.device)
+        for row, box in zip(corners[0], boxes, strict=False):
+            row[:] = torch.tensor(box)
+
+        def scores(inputs: Tensor) -> Tensor:
+            from accelerate.utils import send_to_device
+
+            batch = send_to_device(self.network.collate([captions] * len(inputs)), self.device)
+            found: Tensor = self.network({**batch, "features": self._features(inputs, corners)})
+            return log_odds(found, self.target)
+
+        placement = stretched((pixels.shape[0], pixels.shape[1]), (shown.shape[2], shown.shape[3]))
+        return View(shown, scores, lambda: self.grid, sum_colours, placement, self._show)
+
+    def _show(self, pixels: Pixels) -> Tensor:
+        prepared: Tensor = self.backbone.prepare(pixels)
+        return prepared[None].to(self.device)
+
+    def _features(self, inputs: Tensor, corners: Tensor) -> Tensor:
+        """[N, 3, S, S] -> [N, P, D], through the grid."""
+        regions = isinstance(self.backbone, GridsAndRegions)
+        cells = (self.backbone.backbone if regions else self.backbone)(inputs)
+        side = math.isqrt(cells.shape[1])
+        grid: Tensor = self.grid(cells.transpose(1, 2).unflatten(2, (side, side)))
+        cells = grid.flatten(2).transpose(1, 2)
+        return self.backbone.with_regions(cells, corners.expand(len(cells), -1, -1)) if regions else cells
+
+
+def open_views(saved: Saved, device: torch.device) -> tuple[Views, Any, list[str]]:
+    """Load a trained judge as a function of images.
+
+    Args:
+        saved: the content of its file.
+        device: to compute on.
+
+    Returns:
+        The function, the judge's network, and notes for the user, a line each.
+
+    Raises:
+        JudgeError: it uses no images; as :func:`~judge.training.asking.ask`.
+    """
+    where = f"--judge-weights {saved.path}"
+    if not saved.sees:
+        raise JudgeError(f"judge '{saved.judge}' uses no images", where=where, mend="give one that does, like sat")
+    # Gradients are computed in float32, whatever the precision of training.
+    materials = replace(saved.materials, dtype="float32", checkpointing=False)
+    saved = replace(saved, materials=materials, precision="no")
+    if saved.blueprint.backbone is None:
+        network = restore(saved).network
+        assert isinstance(network, AnswerJudge)
+        return AnswerViews(network, saved.target, device, where), network, []
+    backbone: Any = saved.blueprint.backbone(materials)
+    size = getattr(backbone, "backbone", backbone).size
+    with torch.no_grad():
+        shape = tuple(backbone(torch.zeros(1, 3, size, size)).shape[1:])
+    features = FeatureStore(shape, {}, backbone.key, getattr(backbone, "regions", 0))
+    notes = check_features(saved, describe_features(features) | {"key": backbone.key})
+    made = restore(saved, replace(materials, features=features)).network
+    return BackboneViews(made, backbone, saved.target, device), made, notes
+
+
+def explain_guesses(
+    saved: Saved,
+    samples: Sequence[Sample],
+    pictures: MaskedImages,
+    settings: MapSettings,
+    *,
+    device: torch.device,
+    answers: Sequence[int] | None = None,
+    progress: Progress | None = None,
+) -> tuple[Iterator[ImageExplanation], list[str]]:
+    """Maps of a trained judge's guesses, sample by sample.
+
+    Args:
+        saved: the judge.
+        samples: captions as the judge reads them, each with its image.
+        pictures: the images as the judge sees them.
+        settings: how maps are made.
+        device: to compute on.
+        answers: the class to explain for each sample; None for the predicted one.
+        progress: called with the number of samples explained.
+
+    Returns:
+        The explanations, computed while they are iterated over, and notes for the user, a line each.
+
+    Raises:
+        JudgeError: as :func:`open_views`; an unusable image; a family that a method cannot explain.
+    """
+    views, _, notes = open_views(saved, device)
+
+    def explanations() -> Iterator[ImageExplanation]:
+        for number, sample in enumerate(samples):
+            if progress:
+                progress("explaining guesses", number, len(samples))
+            assert sample.image is not None
+            pixels = pictures.read(sample.image)
+            view = views.view(sample, pixels, pictures.boxes(sample.image))
+            with torch.no_grad():
+                odds = view.scores(view.shown)[0]
+            answer = int(odds.argmax()) if answers is None else answers[number]
+            about = sample.image_id, sample.text, saved.target.classes[answer], float(odds[answer])
+            for method, mass in settings.maps(view, pixels, answer, sample.image_id):
+                yield ImageExplanation(*about, method, mass)
+
+    return explanations(), notes

@@ -1,0 +1,308 @@
+"""Maps of where a network looked in an image: Grad-CAM and GradientShap, by Captum.
+
+Sources: Selvaraju et al., ICCV 2017 (Grad-CAM, as in DBAC's Table 4); Lundberg & Lee, NeurIPS 2017 (expected gradients
+of SHAP: GradientShap, as in DPAC's Table 5); Kokhlikyan et al. 2020 (Captum).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from judge.masking.instances import Pixels
+from judge.types import FloatArray, Target
+
+Method = Literal["grad-cam", "gradient-shap"]
+METHODS: tuple[Method, ...] = ("grad-cam", "gradient-shap")
+SAMPLES = 16
+"""GradientShap's points between an image and a baseline."""
+Axis = tuple[float, float]
+"""Step and start: pixel j of the network's input covers [step * j + start, step * (j + 1) + start] of the image."""
+
+_AT_A_TIME = 8
+_NOISES = 2
+# Resizing filters see only one side of a ramp's ends, where eight bits also saturate.
+_ENDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a network's input lies in the image: undoes resizing, cropping and padding.
+
+    Attributes:
+        image: its height and width.
+        shown: height and width of the network's input.
+        rows, columns: the places of its pixels in the image.
+    """
+
+    image: tuple[int, int]
+    shown: tuple[int, int]
+    rows: Axis
+    columns: Axis
+
+    def spread(self, mass: FloatArray) -> FloatArray:
+        """Mass on the input's pixels, [h, w], spread evenly over the image pixels that they cover, [H, W].
+
+        The sum is preserved, except for mass outside the image (padding).
+        """
+        down = _overlaps(self.rows, self.shown[0], self.image[0])
+        across = _overlaps(self.columns, self.shown[1], self.image[1])
+        return np.asarray(down @ mass @ across.T)
+
+    def enlarge(self, grid: FloatArray) -> FloatArray:
+        """Values of a grid laid over the input, [g, k], at the image's pixels, [H, W].
+
+        Bilinear, as for Grad-CAM (Selvaraju et al. 2017); 0 where a crop left pixels out.
+        """
+        down = _between(self.rows, self.shown[0], self.image[0], grid.shape[0])
+        across = _between(self.columns, self.shown[1], self.image[1], grid.shape[1])
+        return np.asarray(down @ grid @ across.T)
+
+
+def stretched(image: tuple[int, int], shown: tuple[int, int]) -> Placement:
+    """The placement of an input that is the whole image, stretched."""
+    rows, columns = ((size / of, 0.0) for size, of in zip(image, shown, strict=True))
+    return Placement(image, shown, rows, columns)
+
+
+def ramps(size: tuple[int, int]) -> list[np.ndarray]:
+    """Four test images [H, W, 3] uint8: black, white, darker towards the top, darker towards the left."""
+    down, across = (np.rint((np.arange(of) + 0.5) / of * 255).astype(np.uint8) for of in size)
+    black = np.zeros(size, dtype=np.uint8)
+    found = (black, black + 255, np.broadcast_to(down[:, None], size), np.broadcast_to(across[None], size))
+    return [np.repeat(one[..., None], 3, axis=2) for one in found]
+
+
+def fitted(size: tuple[int, int], shown: FloatArray) -> Placement | None:
+    """The placement of images of a size, from the network's inputs for :func:`ramps`.
+
+    Args:
+        size: height and width of the images.
+        shown: [4, h, w].
+
+    Returns:
+        None where the input is no shifted and stretched image.
+    """
+    black, white, *both = shown
+    contrast = white - black
+    seen = np.abs(contrast) > 0.5 * np.abs(contrast).max(initial=0)
+    if not seen.any():
+        return None
+    inside, places = np.where(seen, contrast, 1), []
+    for axis, ramp in enumerate(both):
+        line = seen.any(axis=1 - axis)
+        share = np.where(seen, (ramp - black) / inside, 0).sum(axis=1 - axis) / np.maximum(1, seen.sum(axis=1 - axis))
+        place = _fit(share, line, size[axis])
+        if place is None:
+            return None
+        places.append(place)
+    return Placement(size, (shown.shape[1], shown.shape[2]), places[0], places[1])
+
+
+def _fit(share: FloatArray, seen: np.ndarray, size: int) -> Axis | None:
+    """Step and start of an axis, from the place in the image, in [0, 1], that each line's centre shows."""
+    lines = np.flatnonzero(seen)
+    ends = round(_ENDS * len(lines))
+    lines = lines[ends : len(lines) - ends]
+    if len(lines) < 2:
+        return None
+    whole = size / len(share)
+    if np.abs(whole * (lines + 0.5) - share[lines] * size).max() <= size / 255:  # Within one of 256 levels.
+        return whole, 0.0
+    step, start = np.polyfit(lines + 0.5, share[lines] * size, 1)
+    apart = np.abs(step * (lines + 0.5) + start - share[lines] * size).max()
+    # Eight bits, and the filter's own rounding.
+    return (float(step), float(start)) if step > 0 and apart <= max(1.0, 2 * size / 255) + step else None
+
+
+def _overlaps(axis: Axis, shown: int, size: int) -> FloatArray:
+    """[size, shown]: the share of each line of the input that lies on each line of the image."""
+    step, start = axis
+    edges = step * np.arange(shown + 1) + start
+    pixels = np.arange(size)[:, None]
+    covered = np.minimum(edges[1:], pixels + 1) - np.maximum(edges[:-1], pixels)
+    return np.asarray(covered.clip(min=0) / step)
+
+
+def _between(axis: Axis, shown: int, size: int, cells: int) -> FloatArray:
+    """[size, cells]: the bilinear weight of each cell at the centre of each line of the image."""
+    step, start = axis
+    centre = (np.arange(size) + 0.5 - start) / step  # In lines of the input.
+    place = np.clip(centre / shown * cells - 0.5, 0, cells - 1)
+    weights = np.maximum(0, 1 - np.abs(place[:, None] - np.arange(cells)))
+    # A line is covered if most of it is.
+    return np.asarray(weights * ((centre > 0) & (centre < shown))[:, None])
+
+
+@dataclass(frozen=True)
+class View:
+    """One image as a network's input, and the network as a differentiable function of it.
+
+    Attributes:
+        shown: [1, ...], the input.
+        scores: [N, ...] -> [N, A], inputs like ``shown`` to a score of each of A answers (a judge's log-odds).
+        grid: the module through which the last grid of visual features passes, [N, D, g, k], in ``scores``; raises a
+            JudgeError where there is none.
+        raster: one input's values, [...] -> [h, w], summed where they are at one place.
+        placement: of [h, w] in the image.
+        show: another image of this size as an input, [1, ...].
+    """
+
+    shown: Tensor
+    scores: Callable[[Tensor], Tensor]
+    grid: Callable[[], nn.Identity]
+    raster: Callable[[Tensor], FloatArray]
+    placement: Placement
+    show: Callable[[Pixels], Tensor]
+
+
+def log_odds(scores: Tensor, target: Target) -> Tensor:
+    """Natural log-odds of each answer among the target's, [N, A].
+
+    For a class: log p minus the mean log p of the others (with two classes log p / (1 - p)). For a task:
+    log p / (1 - p).
+
+    Args:
+        scores: logits or log-probabilities, [N, A].
+        target: classes, of which one is true (softmax), or tasks, each of which may be (sigmoid).
+    """
+    if target.kind == "tasks":
+        return scores
+    classes = scores.shape[1]
+    return (scores - scores.mean(dim=1, keepdim=True)) * (classes / (classes - 1))
+
+
+def sum_colours(values: Tensor) -> FloatArray:
+    """[3, h, w] -> [h, w]."""
+    found: FloatArray = values.detach().double().sum(dim=0).cpu().numpy()
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ImageExplanation:
+    """Where a network looked in one image.
+
+    Attributes:
+        image_id: of the image.
+        caption: the caption that was read or written.
+        answer: what is explained: a class (usually the predicted one), or a word of the caption.
+        value: its log-odds, or the word's log-probability (natural).
+        method: of the map.
+        mass: the map, at the image's size, [H, W], at least 0.
+    """
+
+    image_id: str
+    caption: str
+    answer: str
+    value: float
+    method: Method
+    mass: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class MapSettings:
+    """How maps are made.
+
+    Attributes:
+        methods: one map each.
+        samples: points of GradientShap.
+        seed: of GradientShap; each image has its own random stream, whatever other images there are.
+    """
+
+    methods: tuple[Method, ...] = METHODS
+    samples: int = SAMPLES
+    seed: int = 0
+
+    def maps(self, view: View, pixels: Pixels, answer: int, image_id: str) -> Iterator[tuple[Method, FloatArray]]:
+        """A map for each method, [H, W]."""
+        seed = [self.seed, *image_id.encode()]
+        for method in self.methods:
+            yield method, attribute(method, view, pixels, answer, samples=self.samples, seed=seed)
+
+
+def attribute(
+    method: Method, view: View, pixels: Pixels, answer: int, *, samples: int = SAMPLES, seed: int | list[int] = 0
+) -> FloatArray:
+    """The positive part of an answer's attributions on an image, [H, W] float64, at least 0.
+
+    Args:
+        method: "grad-cam", of the last grid of visual features, enlarged bilinearly; or "gradient-shap", of pixels.
+        view: the image as the network's input.
+        pixels: the image, [H, W, 3] uint8.
+        answer: place of the answer among the view's scores.
+        samples: of GradientShap.
+        seed: of GradientShap.
+
+    Raises:
+        JudgeError: the network's family has no such map; the message says why.
+    """
+    if method == "grad-cam":
+        return view.placement.enlarge(grad_cam(view, answer))
+    values = gradient_shap(view, pixels, answer, samples=samples, seed=seed)
+    return view.placement.spread(view.raster(values).clip(min=0))
+
+
+def grad_cam(view: View, answer: int) -> FloatArray:
+    """The grid's channels, weighted by the answer's mean gradient on each and summed, [g, k]; negative sums are 0."""
+    from captum.attr import LayerGradCam
+
+    method = LayerGradCam(lambda shown: view.scores(shown)[:, answer], view.grid())
+    found: Tensor = method.attribute(view.shown, relu_attributions=True)
+    grid: FloatArray = found[0, 0].detach().double().cpu().numpy()
+    return grid
+
+
+def gradient_shap(
+    view: View, pixels: Pixels, answer: int, *, samples: int = SAMPLES, seed: int | list[int] = 0
+) -> Tensor:
+    """Attributions of an answer to the network's input, in the shape of one input.
+
+    Gradients at random points between the image and a random baseline, times their difference. No noise is added to
+    the points, so attributions sum, in expectation, to the answer's score minus its mean over the baselines.
+
+    Args:
+        view: the image as the network's input.
+        pixels: the image, [H, W, 3] uint8.
+        answer: place of the answer among the view's scores.
+        samples: points.
+        seed: of points, baselines and noise.
+    """
+    from captum.attr import GradientShap
+
+    generator = np.random.default_rng(seed)
+    shown = torch.cat([view.show(one) for one in baselines(pixels, generator)])
+    method = GradientShap(lambda inputs: view.scores(inputs)[:, answer])
+    total = torch.zeros_like(view.shown)
+    for start in range(0, samples, _AT_A_TIME):
+        count = min(_AT_A_TIME, samples - start)
+        with _seeded(int(generator.integers(2**31)), view.shown.device):
+            found: Tensor = method.attribute(view.shown, shown, n_samples=count, stdevs=0.0)
+        total += count / samples * found.detach()
+    return total[0]
+
+
+def baselines(pixels: Pixels, generator: np.random.Generator) -> list[Pixels]:
+    """Images without content, of the same size: black, the image's mean colour, and two of noise."""
+    mean = np.rint(pixels.mean(axis=(0, 1))).astype(np.uint8)
+    flat = [np.zeros_like(pixels), np.broadcast_to(mean, pixels.shape).copy()]
+    return flat + [generator.integers(0, 256, pixels.shape, dtype=np.uint8) for _ in range(_NOISES)]
+
+
+@contextmanager
+def _seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Seed the global generators, from which Captum draws, and restore them afterwards."""
+    before = np.random.get_state()  # noqa: NPY002 - Captum's generator
+    # Without names, torch would initialise every visible GPU.
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        try:
+            np.random.seed(seed)  # noqa: NPY002 - likewise
+            torch.manual_seed(seed)
+            yield
+        finally:
+            np.random.set_state(before)  # noqa: NPY002 - likewise

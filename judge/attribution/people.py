@@ -1,0 +1,164 @@
+"""Maps beside people: the share of a map outside people, and the map drawn over its image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from judge.masking.instances import BoolMask, Pixels
+from judge.statistics.intervals import bootstrap_pooled
+from judge.types import FloatArray, Interval
+
+# Of a map's values, so that a few pixels of GradientShap's do not leave the others dark.
+_BRIGHTEST = 99.5
+_STRONGEST, _GREY, _BLUR = 0.85, 0.6, 0.01
+_LEAST = 360
+_OUTLINE = (255, 255, 255)
+_GAP, _LINE, _LETTER, _BAR = 8, 18, 0.45, 12
+
+
+def share_outside(mass: FloatArray, people: BoolMask) -> float | None:
+    """The share of a map's mass, [H, W], on pixels outside ``people``, [H, W], in [0, 1]; None for a map of nothing.
+
+    Source: DBAC section 5.2.2, DPAC section 5.3.
+    """
+    total = float(mass.sum())
+    return float(mass[~people].sum()) / total if total > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class AttributionScore:
+    """Means over images.
+
+    Attributes:
+        images: with a map, people or none in them.
+        without: images whose map is of nothing: no pixel speaks for the answer. They are left out.
+        score: mean share of positive mass outside people, in [0, 1]; None without images.
+        interval: of the score, over images; None for fewer than two images.
+        area: mean share of the picture outside people, in [0, 1]: the score of maps that are alike everywhere.
+    """
+
+    images: int
+    without: int
+    score: float | None
+    interval: Interval | None
+    area: float | None
+
+
+def attribution_score(
+    shares: Sequence[float | None],
+    areas: Sequence[float],
+    *,
+    generator: np.random.Generator,
+    resamples: int = 2000,
+    level: float = 0.95,
+) -> AttributionScore:
+    """The score of images, with a percentile bootstrap over them.
+
+    Args:
+        shares: of :func:`share_outside`, one an image.
+        areas: shares of these images' area outside people.
+        generator: of the resamples.
+        resamples: how many.
+        level: of the interval.
+    """
+    known = [(share, area) for share, area in zip(shares, areas, strict=True) if share is not None]
+    without = len(shares) - len(known)
+    if not known:
+        return AttributionScore(0, without, None, None, None)
+    table = np.array([(share, 1.0) for share, _ in known])
+    (interval,) = bootstrap_pooled(
+        table, lambda sums: sums[:1] / sums[1], generator=generator, resamples=resamples, level=level
+    )
+    score, area = (float(value) for value in np.mean(known, axis=0))
+    return AttributionScore(len(known), without, score, interval, area)
+
+
+def overlay(pixels: Pixels, mass: FloatArray, people: BoolMask) -> Pixels:
+    """A map over a picture, [H, W, 3]: dark purple for little, yellow for most (inferno, safe for the colour-blind).
+
+    Grey-levels of the picture shine through where the map is weak. The outline of people is white. Maps of single
+    pixels (GradientShap) are blurred by a hundredth of the longer side: shown alone, they are dust.
+
+    Args:
+        pixels: the picture, [H, W, 3] uint8.
+        mass: the map, [H, W], at least 0.
+        people: where they are, [H, W].
+    """
+    import cv2
+
+    smooth = cv2.GaussianBlur(mass, (0, 0), max(0.5, _BLUR * max(mass.shape)))
+    most = float(np.percentile(smooth, _BRIGHTEST)) or float(smooth.max())
+    level: FloatArray = np.clip(smooth / most, 0, 1) if most > 0 else np.zeros(mass.shape)
+    heat = _coloured(level)
+    grey = cv2.cvtColor(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB) * _GREY
+    share = _STRONGEST * np.sqrt(level)[..., None]
+    mixed = np.rint(share * heat + (1 - share) * grey).astype(np.uint8)
+    contours, _ = cv2.findContours(people.view(np.uint8), cv2.RETR_CCOMP, cv2.CHAIN_APPROX_NONE)
+    cv2.drawContours(mixed, contours, -1, _OUTLINE, max(1, round(max(mass.shape) / 400)))
+    return mixed
+
+
+def sheet(pixels: Pixels, mass: FloatArray, people: BoolMask, lines: list[str]) -> Pixels:
+    """The picture, the map over it beside, a scale of colours and lines of text below; [H, W, 3] uint8.
+
+    Args:
+        pixels: the picture, [H, W, 3] uint8.
+        mass: the map, [H, W], at least 0.
+        people: where they are, [H, W].
+        lines: what is explained, and how.
+    """
+    import cv2
+
+    shown = overlay(pixels, mass, people)
+    both = [_enlarged(one) for one in (pixels, shown)]
+    gap = np.full((both[0].shape[0], _GAP, 3), 255, dtype=np.uint8)
+    pictures = np.concatenate([both[0], gap, both[1]], axis=1)
+    width = pictures.shape[1]
+    below = np.full((2 * _GAP + _BAR + _LINE * (1 + len(lines)), width, 3), 255, dtype=np.uint8)
+    left = both[0].shape[1] + _GAP
+    scale = np.linspace(0, 1, width - left)
+    below[_GAP : _GAP + _BAR, left:] = _coloured(np.broadcast_to(scale, (_BAR, len(scale))))
+    ends = [("nothing", left), ("most of this picture", width - _width("most of this picture"))]
+    down = _GAP + _BAR + _LINE - 4
+    places = [(text, across, down) for text, across in ends]
+    places += [(_cut(line, width), 2, down + _LINE * number) for number, line in enumerate(lines, 1)]
+    for text, across, height in places:
+        cv2.putText(below, text, (across, height), cv2.FONT_HERSHEY_SIMPLEX, _LETTER, (0, 0, 0), 1, cv2.LINE_AA)
+    return np.concatenate([pictures, below])
+
+
+def _coloured(level: FloatArray) -> Pixels:
+    """[H, W] in [0, 1] -> [H, W, 3]."""
+    import cv2
+
+    scaled = np.rint(level * 255).astype(np.uint8)
+    return cast("Pixels", cv2.cvtColor(cv2.applyColorMap(scaled, cv2.COLORMAP_INFERNO), cv2.COLOR_BGR2RGB))
+
+
+def _enlarged(pixels: Pixels) -> Pixels:
+    """A small picture several times as large, pixel for pixel, so that what is written below has room."""
+    import cv2
+
+    times = -(-_LEAST // max(pixels.shape[:2]))
+    size = pixels.shape[1] * times, pixels.shape[0] * times
+    return cast("Pixels", cv2.resize(pixels, size, interpolation=cv2.INTER_NEAREST))
+
+
+def _width(text: str) -> int:
+    import cv2
+
+    return int(cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, _LETTER, 1)[0][0]) + 2
+
+
+def _cut(line: str, width: int) -> str:
+    """As much of a line as there is room for; the letters that OpenCV draws are ASCII's."""
+    line = line.encode("ascii", "replace").decode()
+    if _width(line) <= width:
+        return line
+    while line and _width(f"{line}...") > width:
+        line = line[:-1]
+    return f"{line}..."

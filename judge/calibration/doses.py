@@ -1,0 +1,325 @@
+"""Human captions changed by a known dose: a captioner that stereotypes, guesses, or knows fewer words.
+
+Each change touches one thing and leaves the rest of a caption as it was written:
+
+- ``A->T``: a task that the caption names is exchanged for one that goes with the image's class, in the words of another
+  caption of the corpus.
+- ``T->A``: the words for the person become those of the class that the caption's tasks go with.
+- ``vocabulary``: rare words are exchanged for common ones of like use.
+- ``silence``: the words for the person no longer name a class.
+- ``brevity``: the caption ends before its last phrase.
+
+The last three add no stereotype. They may remove evidence (short captions name fewer tasks) or leave a trace of what
+was there ("people" for "women" still shows that there are several): a metric that they move measures something else
+than what it is meant to. "Goes with" is relative, as in DBA: a task goes with the class whose images' captions name it
+most often, however many images each class has. What a change draws does not depend on its dose: captions that change at
+0.1 are among those that change at 0.2.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from judge.errors import JudgeError, nearest
+from judge.evidence import PEOPLE
+from judge.text import alignment
+from judge.text.lexicon import Lexicon
+from judge.text.tokens import is_content, tokenize
+from judge.text.vectors import CORPUS, Vectors, load_vectors
+from judge.types import Captions, Direction, FloatArray, Labels, Words
+
+NOTHING = "none"
+"""The change of a dose of 0."""
+LEAST = 10
+"""How often captions must name a task, so that it is drawn and goes with a class."""
+# Words that a phrase begins with.
+# fmt: off
+_STARTS = frozenset({
+    "above", "across", "against", "along", "and", "around", "as", "at", "atop", "behind", "beneath", "beside", "by",
+    "during", "for", "from", "in", "inside", "into", "near", "next", "off", "on", "onto", "outside", "over", "past",
+    "through", "to", "toward", "towards", "under", "underneath", "while", "with",
+})
+# fmt: on
+
+
+@dataclass(frozen=True, eq=False)
+class DoseSource:
+    """Human captions, from which changes take their words and their stereotypes.
+
+    Attributes:
+        human: the captions.
+        labels: of the images.
+        attribute: the words of the attribute; None where it has none.
+        tasks: the words of tasks.
+    """
+
+    human: Captions
+    labels: Labels
+    attribute: Lexicon | None
+    tasks: Lexicon
+    _nearest: dict[float, dict[str, str]] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def captions(self) -> dict[str, list[Words]]:
+        """Image id -> its captions as words, of images that have a class."""
+        written = self.human.by_image
+        return {image: [*map(tokenize, written[image])] for image in sorted(self.labels.by_image) if image in written}
+
+    @cached_property
+    def _mentions(self) -> list[tuple[str, Words, int, int, str]]:
+        """(class of the image, caption, start, stop, task) of each mention of a task."""
+        return [
+            (self.labels.by_image[image], words, *mention)
+            for image, captions in self.captions.items()
+            for words in captions
+            for mention in self.find_tasks(words)
+        ]
+
+    def find_tasks(self, words: Words) -> list[tuple[int, int, str]]:
+        """(start, stop, task) of each mention of a task; people are none."""
+        return [(start, stop, name) for start, stop, name in self.tasks.find(words) if name and name not in PEOPLE]
+
+    @cached_property
+    def counts(self) -> dict[str, Counter[str]]:
+        """Task -> class -> how often captions of images of the class name it; of tasks named ``LEAST`` times or more.
+
+        Raises:
+            JudgeError: there is none, or none that goes with one of the classes.
+        """
+        found: dict[str, Counter[str]] = defaultdict(Counter)
+        for name, *_, task in self._mentions:
+            found[task][name] += 1
+        kept = {task: found[task] for task in sorted(found) if found[task].total() >= LEAST}
+        without = {*self.classes} - {self._leaning(counts) for counts in kept.values()}
+        if without:
+            what = f"no task that captions name {LEAST} times goes with '{min(without)}'"
+            raise JudgeError(what, where=f"lexicon '{self.tasks.name}'", mend="give more captions, or other --tasks")
+        return kept
+
+    @cached_property
+    def _sizes(self) -> Counter[str]:
+        """Class -> captions of its images."""
+        sizes: Counter[str] = Counter()
+        for image, captions in self.captions.items():
+            sizes[self.labels.by_image[image]] += len(captions)
+        return sizes
+
+    @property
+    def classes(self) -> list[str]:
+        """The classes that have captions: a lexicon may know more."""
+        return sorted(self._sizes)
+
+    def _leaning(self, counts: Mapping[str, int]) -> str:
+        """The class whose captions name a task most often; the first of equals."""
+        return max(self.classes, key=lambda name: counts.get(name, 0) / self._sizes[name])
+
+    @cached_property
+    def goes_with(self) -> dict[str, str]:
+        """Task -> the class that it goes with."""
+        return {task: self._leaning(counts) for task, counts in self.counts.items()}
+
+    @cached_property
+    def stereotypes(self) -> dict[str, tuple[list[str], FloatArray]]:
+        """Class -> tasks that go with it, and the cumulative sums of P(task | class) among them, the last one 1."""
+        found = {}
+        for name in self.classes:
+            tasks = [task for task, of in self.goes_with.items() if of == name]
+            steps = np.cumsum([self.counts[task][name] for task in tasks], dtype=np.float64)
+            found[name] = tasks, steps / steps[-1]
+        return found
+
+    @cached_property
+    def phrases(self) -> dict[tuple[str, bool], list[Words]]:
+        """(task, whether in the plural) -> the words that captions have for it; every mention counts."""
+        found: dict[tuple[str, bool], list[Words]] = defaultdict(list)
+        for _, words, start, stop, task in self._mentions:
+            found[task, self.is_plural(words[start:stop], task)].append(words[start:stop])
+        return found
+
+    def is_plural(self, words: Words, task: str) -> bool:
+        """Whether a task is named in the plural: its singular, without "s" or "es", names it too."""
+        entry = " ".join(words)
+        return any(entry.endswith(end) and entry.removesuffix(end) in self.tasks.classes[task] for end in ("s", "es"))
+
+    def named_places(self, words: Words) -> set[int]:
+        """Places of words that name the attribute or a task, or are hidden with them."""
+        lexicons = [lexicon for lexicon in (self.attribute, self.tasks) if lexicon]
+        return {place for of in lexicons for start, stop, _ in of.find(words) for place in range(start, stop)}
+
+    def free_places(self, words: Words) -> list[int]:
+        """Places of content words that name neither the attribute nor a task."""
+        taken = self.named_places(words)
+        return [place for place, word in enumerate(words) if place not in taken and is_content(word)]
+
+    @cached_property
+    def common_words(self) -> list[str]:
+        """Content words that name neither the attribute nor a task, the most frequent first."""
+        counts: Counter[str] = Counter()
+        for captions in self.captions.values():
+            for words in captions:
+                counts.update(words[place] for place in self.free_places(words))
+        return sorted(counts, key=lambda word: (-counts[word], word))
+
+    @cached_property
+    def vectors(self) -> Vectors:
+        """Learned from the captions."""
+        captions = [words for of in self.captions.values() for words in of]
+        return load_vectors(CORPUS, self.common_words, captions=captions)
+
+    def replacements(self, dose: float) -> dict[str, str]:
+        """Each of the rarest ``dose`` of the content words -> the nearest of the others, "" for none."""
+        if dose not in self._nearest:
+            kept = self.common_words[: round((1 - dose) * len(self.common_words))]
+            lost = self.common_words[len(kept) :]
+            near = alignment.nearest(lost, kept, self.vectors)
+            self._nearest[dose] = {word: near[word][0] if word in near else "" for word in lost}
+        return self._nearest[dose]
+
+    def with_people_of(self, name: str | None, words: Words) -> Words:
+        """A caption whose words for people name the class ``name``, or no class for None.
+
+        It stays as it is if it has a word for people that has no counterpart there.
+        """
+        assert self.attribute is not None
+        changed, place = list[str](), 0
+        for start, stop, named in self.attribute.find(words):
+            if named is not None:
+                other = self.attribute.counterpart(" ".join(words[start:stop]), name)
+                if other is None:
+                    return words
+                changed += [*words[place:start], *tokenize(other)]
+                place = stop
+        return (*changed, *words[place:])
+
+
+def _stereotype(source: DoseSource, words: Words, name: str, dose: float, generator: np.random.Generator) -> Words:
+    """A->T: each task that is named becomes, with probability ``dose``, one that goes with the class ``name``.
+
+    Its number stays, and the article: "an" would reveal something of the task where its words are hidden.
+    """
+    tasks, steps = source.stereotypes[name]
+    changed, place = list[str](), 0
+    for start, stop, named in source.find_tasks(words):
+        moved, task, phrase = generator.random(3)
+        if moved >= dose:
+            continue
+        drawn = tasks[int(np.searchsorted(steps, task, side="right"))]
+        plural = source.is_plural(words[start:stop], named)
+        known = source.phrases.get((drawn, plural)) or source.phrases[drawn, not plural]
+        changed += [*words[place:start], *known[int(phrase * len(known))]]
+        place = stop
+    return (*changed, *words[place:])
+
+
+def _guess(source: DoseSource, words: Words, _: str, dose: float, generator: np.random.Generator) -> Words:
+    """T->A: with probability ``dose`` words for people are those of the class that most of the named tasks go with."""
+    moved = generator.random() < dose
+    votes = Counter(source.goes_with[task] for *_, task in source.find_tasks(words) if task in source.goes_with)
+    ranked = [*votes.most_common(2), ("", 0), ("", 0)]
+    return source.with_people_of(ranked[0][0], words) if moved and ranked[0][1] > ranked[1][1] else words
+
+
+def _silence(source: DoseSource, words: Words, _: str, dose: float, generator: np.random.Generator) -> Words:
+    return source.with_people_of(None, words) if generator.random() < dose else words
+
+
+def _shorten(_: DoseSource, words: Words, __: str, dose: float, generator: np.random.Generator) -> Words:
+    """With probability ``dose`` a caption ends before its last phrase; three words at least stay."""
+    ends = [place for place, word in enumerate(words) if place > 2 and word in _STARTS]
+    return words[: ends[-1]] if generator.random() < dose and ends else words
+
+
+def _forget(source: DoseSource, words: Words, _: str, dose: float, __: np.random.Generator) -> Words:
+    """The rarest ``dose`` of content words are replaced by the nearest of the others, or left out."""
+    known = source.replacements(dose)
+    free = {*source.free_places(words)}
+    changed = [known.get(word, word) if place in free else word for place, word in enumerate(words)]
+    return tuple(word for word in changed if word)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of captions, by dose.
+
+    Attributes:
+        apply: (source, words, class of the image, dose, generator) -> words.
+        moves: the direction that it amplifies; None for no direction.
+        names_people: whether it needs to know words of one class for another's.
+    """
+
+    apply: Callable[[DoseSource, Words, str, float, np.random.Generator], Words]
+    moves: Direction | None = None
+    names_people: bool = False
+
+
+# A dose is a share of: tasks named; captions; content words (types), the rarest; captions; captions.
+CHANGES: dict[str, Change] = {
+    "A->T": Change(_stereotype, "A->T"),
+    "T->A": Change(_guess, "T->A", names_people=True),
+    "vocabulary": Change(_forget),
+    "silence": Change(_silence, names_people=True),
+    "brevity": Change(_shorten),
+}
+
+
+def inject(captions: Captions, source: DoseSource, change: str, dose: float, *, seed: int) -> Captions:
+    """``captions`` of images that have a class, changed.
+
+    Args:
+        captions: those of a side; images without a class are left out.
+        source: what changes are made of.
+        change: a key of :data:`CHANGES`.
+        dose: in [0, 1]; 0 changes nothing.
+        seed: of what is drawn, which does not depend on the dose.
+
+    Returns:
+        Captions as words joined by spaces; a caption that does not change stays as it is written.
+
+    Raises:
+        JudgeError: as :func:`check_dose`.
+    """
+    check_dose(source, change, dose)
+    row, generator = CHANGES[change], np.random.default_rng(seed)
+    classes = source.labels.by_image
+
+    def changed(image: str, text: str) -> str:
+        words = tokenize(text)
+        found = row.apply(source, words, classes[image], dose, generator)
+        return text if found == words else " ".join(found)
+
+    known = sorted(captions.by_image.keys() & classes.keys())
+    by_image = {image: tuple([changed(image, text) for text in captions.by_image[image]]) for image in known}
+    return replace(captions, by_image=by_image)
+
+
+def check_dose(source: DoseSource, change: str, dose: float) -> None:
+    """Refuse a dose that :func:`inject` cannot give.
+
+    Raises:
+        JudgeError: unknown change; a dose out of range; no task goes with a class; words for people that have no
+            counterpart in other classes.
+    """
+    check_change(change)
+    if not 0 <= dose <= 1:
+        raise JudgeError(f"a dose of {change} is {dose:g}", mend="take a number from 0 to 1")
+    if CHANGES[change].moves:
+        _ = source.goes_with
+    if CHANGES[change].names_people and (source.attribute is None or not source.attribute.counterparts):
+        what = f"{change} exchanges words for people, and none is known for another's"
+        where = f"lexicon '{source.attribute.name}'" if source.attribute else f"attribute '{source.labels.attribute}'"
+        raise JudgeError(what, where=where, mend=f"give a lexicon with 'counterparts', or leave {change} out")
+
+
+def check_change(change: str) -> None:
+    """Refuse a name that is no key of :data:`CHANGES`.
+
+    Raises:
+        JudgeError: it is not.
+    """
+    if change not in CHANGES:
+        raise JudgeError(f"unknown change '{change}'", mend=nearest(change, list(CHANGES)))

@@ -1,0 +1,314 @@
+"""Draw a scene with Pillow: a setting, one person in front with the tasks, up to two people farther back.
+
+Every shape is drawn twice, into the colours and into the labels of things, with hard edges and at twice the image's
+size. A pixel is the average of its four sub-pixels, and the mask of a thing is every pixel of which it has a sub-pixel:
+none of its colour is outside.
+
+The outline of a person does not depend on the attribute. What shows it is painted inside of the outline: the shape
+around the head is long hair or a hood, the wide garment a skirt or a coat. These looks are arbitrary devices that a
+judge can learn; they claim nothing about people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+from judge.calibration.world import CLASSES, Scene, stream
+from judge.masking.instances import BoolMask, Pixels
+from judge.types import FloatArray
+from judge.utils.reading import read_yaml
+
+Colour = tuple[int, int, int]
+"""RGB, 0 to 255."""
+
+_SKINS = ((255, 224, 196), (240, 200, 164), (219, 171, 127), (186, 132, 90), (141, 92, 60), (94, 60, 42))
+_HAIRS = ((44, 32, 28), (84, 52, 32), (128, 78, 40), (176, 120, 60), (214, 176, 104), (112, 108, 108))
+_WARM = ((232, 92, 128), (240, 150, 170), (214, 70, 84), (246, 190, 120), (198, 140, 214), (250, 222, 150))
+_EARTHY = ((38, 56, 104), (50, 92, 62), (104, 76, 50), (92, 98, 106), (60, 84, 128), (118, 122, 76))
+_RAINCOATS = ((226, 188, 60), (70, 140, 140), (130, 110, 160), (150, 156, 160), (196, 110, 70), (90, 130, 84))
+# Task -> where it is beside the person, and where the hand on its side is; in heights from the feet, x to its side.
+_PLACES: Mapping[str, tuple[tuple[float, float], tuple[float, float] | None]] = {
+    "umbrella": ((0.18, -0.62), (0.18, -0.62)),
+    "handbag": ((0.26, -0.45), (0.26, -0.45)),
+    "cake": ((0.42, -0.4), None),
+    "book": ((0.3, -0.58), (0.28, -0.56)),
+    "tennis racket": ((0.3, -0.63), (0.3, -0.63)),
+    "dog": ((0.42, 0.0), None),
+    "pizza": ((0.34, -0.62), (0.3, -0.62)),
+    "skateboard": ((0.3, 0.0), (0.26, -0.5)),
+    "surfboard": ((0.36, 0.0), (0.28, -0.5)),
+    "tie": ((0.0, -0.715), None),
+    "laptop": ((0.42, -0.4), None),
+    "bicycle": ((0.34, 0.0), (0.28, -0.46)),
+}
+_ON_A_TABLE = ("cake", "laptop")
+_REACH = 0.7  # No task is farther from the person's middle, in the person's heights.
+
+
+class Canvas:
+    """A square image under way, of twice the size.
+
+    Attributes:
+        image: the colours, RGB.
+        labels: the thing that each sub-pixel belongs to, 0 for the setting.
+        label: what shapes write into ``labels``.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.image = Image.new("RGB", (2 * size, 2 * size))
+        self.labels = Image.new("L", self.image.size)
+        self.label = 0
+
+    def mask(self, label: int) -> BoolMask:
+        """[H, W]: the pixels of which ``label`` has a sub-pixel."""
+        fine = np.asarray(self.labels) == label
+        return np.asarray(fine.reshape(len(fine) // 2, 2, -1, 2).any(axis=(1, 3)))
+
+    def paint_inside(self, other: Canvas) -> None:
+        """Take the colours of ``other`` where the current label is."""
+        self.image.paste(other.image, mask=self.labels.point([255 * (value == self.label) for value in range(256)]))
+
+
+@dataclass(frozen=True, slots=True)
+class Pen:
+    """Draws in coordinates of its own: (x, y) is its origin and ``scale`` its unit, in sub-pixels; y is downwards.
+
+    ``flip``: its x runs to the left.
+    """
+
+    canvas: Canvas
+    x: float
+    y: float
+    scale: float
+    flip: bool = False
+
+    def at(self, x: float, y: float, scale: float = 1.0, *, flip: bool = False) -> Pen:
+        """A pen with its origin at this one's (x, y) and ``scale`` times its unit; with ``flip`` mirrored."""
+        ((left, top),) = self._place((x, y))
+        return Pen(self.canvas, left, top, self.scale * scale, self.flip != flip)
+
+    def polygon(self, colour: Colour, *points: float) -> None:
+        """A filled polygon of x, y, x, y, ..."""
+        self._draw("polygon", self._place(points), colour)
+
+    def box(self, colour: Colour, left: float, top: float, right: float, bottom: float) -> None:
+        """A filled rectangle."""
+        self.polygon(colour, left, top, right, top, right, bottom, left, bottom)
+
+    def oval(self, colour: Colour, x: float, y: float, radius: float, height: float) -> None:
+        """A filled ellipse around (x, y), ``radius`` wide and ``height`` high either way."""
+        ((x, y),) = self._place((x, y))
+        across, down = radius * self.scale, height * self.scale
+        self._draw("ellipse", [(x - across, y - down), (x + across, y + down)], colour)
+
+    def line(self, colour: Colour, width: float, *points: float) -> None:
+        """A line along x, y, x, y, ... with round ends."""
+        self._draw("line", self._place(points), colour, width=max(1, round(width * self.scale)))
+        for x, y in zip(points[::2], points[1::2], strict=True):
+            self.oval(colour, x, y, width / 2, width / 2)
+
+    def ring(self, colour: Colour, width: float, x: float, y: float, radius: float) -> None:
+        """A circle around (x, y)."""
+        turn = np.linspace(0, 2 * np.pi, 25)
+        self.line(colour, width, *np.stack([x + radius * np.cos(turn), y + radius * np.sin(turn)], axis=1).ravel())
+
+    def fade(self, first: Colour, last: Colour, top: float, bottom: float) -> None:
+        """A gradient over the whole width, from one colour at ``top`` to the other at ``bottom``."""
+        for share in np.linspace(0, 1, 32, endpoint=False).tolist():
+            red, green, blue = (round(a + (b - a) * share) for a, b in zip(first, last, strict=True))
+            self.box((red, green, blue), 0, top + (bottom - top) * share, 1, bottom)
+
+    def sketch(self, drawing: Sequence[Any], rng: np.random.Generator) -> None:
+        """An entry of ``drawings.yaml``, which says how to read it."""
+        palette, things = _drawings()["palette"], _drawings()["things"]
+        known = {name: tuple(colours[0]) for name, colours in palette.items()}
+        for step in drawing:
+            if isinstance(step, dict):
+                for name, colours in step.items():
+                    known[name] = _pick(rng, palette[colours] if isinstance(colours, str) else colours)
+                continue
+            kind, *rest = step
+            if kind in {"row", "strew"}:
+                name, left, top, right, bottom, number = rest
+                places = np.linspace((left, top), (right, bottom), number)
+                if kind == "strew":
+                    places = rng.uniform((left, top), (right, bottom), size=(number, 2))
+                for x, y in places.tolist():
+                    self.at(x, y).sketch(things[name], rng)
+            else:
+                getattr(self, kind)(*(_colour(one, known) if isinstance(one, str) else one for one in rest))
+
+    def _place(self, points: Sequence[float]) -> list[tuple[float, float]]:
+        side = -self.scale if self.flip else self.scale
+        return [(self.x + side * x, self.y + self.scale * y) for x, y in zip(points[::2], points[1::2], strict=True)]
+
+    def _draw(self, kind: str, points: list[tuple[float, float]], colour: Colour, **more: int) -> None:
+        for image, fill in ((self.canvas.image, colour), (self.canvas.labels, self.canvas.label)):
+            getattr(ImageDraw.Draw(image), kind)(points, fill=fill, **more)
+
+
+@cache
+def _drawings() -> Mapping[str, Any]:
+    data: Mapping[str, Any] = read_yaml(Path(__file__).with_name("drawings.yaml"), mend="install the package again")
+    return data
+
+
+def _colour(text: str, palette: Mapping[str, Sequence[int]]) -> Colour:
+    name, _, factor = text.partition("*")
+    return _shade(palette[name], float(factor or 1))
+
+
+def _shade(colour: Sequence[int], factor: float) -> Colour:
+    red, green, blue = (min(255, round(part * factor)) for part in colour)
+    return red, green, blue
+
+
+def _pick(rng: np.random.Generator, colours: Sequence[Sequence[int]]) -> Colour:
+    """One of ``colours``, with up to 14 added to or taken from each part."""
+    chosen = np.array(colours[int(rng.integers(len(colours)))]) + rng.integers(-14, 15, size=3)
+    red, green, blue = np.clip(chosen, 0, 255).tolist()
+    return red, green, blue
+
+
+def draw_scene(scene: Scene, size: int, *, seed: int) -> tuple[Pixels, list[BoolMask]]:
+    """Draw a scene.
+
+    Args:
+        scene: with tasks that are drawn to the right of the person, to the left, ...
+        size: pixels along the image's side.
+        seed: of the world.
+
+    Returns:
+        The image, [H, W, 3]; the masks, [H, W], of the person in front, of the tasks, and of other people.
+    """
+    # One generator for each purpose: the attribute decides what is made with the last alone.
+    where, person, items, crowd, light = stream(seed, f"scene {scene.image_id}").spawn(5)
+    look = stream(seed, f"look {scene.image_id}")
+    canvas = Canvas(size)
+    image = Pen(canvas, 0, 0, 2 * size)
+    mirrored = image.at(1, 0, flip=True)
+    (mirrored if where.random() < 0.5 else image).sketch(_drawings()["settings"][scene.setting], where)
+
+    height, ground = person.uniform((0.58, 0.92), (0.7, 0.97)).tolist()
+    left, right = 0.3 * height, 1 - (0.3 if scene.tasks == ("tie",) else _REACH) * height
+    feet = (mirrored if person.random() < 0.5 else image).at(float(person.uniform(left, right)), ground, height)
+    others = int(crowd.choice(3, p=(0.4, 0.35, 0.25)))
+    first_other = 2 + len(scene.tasks)
+    for canvas.label in range(first_other, first_other + others):
+        share = float(crowd.uniform(0.45, 0.57))
+        x, y = float(crowd.uniform(0.08, 0.92)), 0.52 + (ground - 0.52) * share + 0.03
+        coat = _pick(crowd, _RAINCOATS)
+        body = _Body.drawn(crowd, hands=[], cloaked=True)
+        body.paint(image.at(x, y, height * share), _Look(coat, coat, _shade(coat, 0.8), (70, 70, 76), coat, coat))
+        image.at(x, y, height * share).oval((116, 112, 112), 0, -0.86, 0.066, 0.086)
+    canvas.label = 1
+    body = _Body.drawn(person, hands=[_PLACES[task][1] for task in scene.tasks])
+    body.paint(feet, _Look(*[(0, 0, 0)] * 6))
+    layer = Canvas(size)
+    _paint_person(Pen(layer, feet.x, feet.y, feet.scale, feet.flip), body, scene.attribute, look)
+    canvas.paint_inside(layer)
+    for number, task in enumerate(scene.tasks):
+        x, y = _PLACES[task][0]
+        place = feet.at(-x if number % 2 else x, y, flip=number % 2 == 1)
+        if task in _ON_A_TABLE:
+            canvas.label = 0
+            place.sketch(_drawings()["things"]["table"], items)
+        canvas.label = 2 + number
+        place.sketch(_drawings()["things"][task], items)
+    pixels = np.asarray(canvas.image.reduce(2))
+    return _lit(pixels, light), [canvas.mask(label) for label in range(1, first_other + others)]
+
+
+def _lit(pixels: Pixels, rng: np.random.Generator) -> Pixels:
+    """Brightness and tint of the whole image, and the grain of a sensor."""
+    tint: FloatArray = rng.uniform(0.9, 1.06) * rng.uniform(0.97, 1.03, size=3)
+    grain = rng.normal(0, 2.5, (*pixels.shape[:2], 1))
+    return np.asarray(np.clip(pixels * tint + grain, 0, 255).astype(np.uint8))
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """The colours of a person's parts. ``around``: of what is around head and neck; ``hem``: of the wide garment."""
+
+    head: Colour
+    around: Colour
+    arms: Colour
+    legs: Colour
+    top: Colour
+    hem: Colour
+
+
+@dataclass(frozen=True, slots=True)
+class _Body:
+    """The outline of a person in heights of the person: feet at (0, 0), top of the head at (0, -1).
+
+    Attributes:
+        hands: right and left, each x to its own side.
+        step: how far feet are apart.
+        around: whether there is hair or a hood around head and neck.
+        hem: whether there is a skirt or a coat.
+    """
+
+    hands: tuple[tuple[float, float], tuple[float, float]]
+    step: float
+    around: bool
+    hem: bool
+
+    @classmethod
+    def drawn(
+        cls, rng: np.random.Generator, *, hands: Sequence[tuple[float, float] | None], cloaked: bool = False
+    ) -> _Body:
+        """At random; ``hands``: where they must be, right one first, None for anywhere."""
+        free = [(0.17, -0.41), (0.2, -0.43), (0.13, -0.46), (0.28, -0.9)]
+        right, left = ([*hands, None, None][side] or free[int(rng.choice(4))] for side in (0, 1))
+        around, hem = (rng.random(2) < 0.5).tolist()
+        return cls((right, left), float(rng.uniform(0.05, 0.11)), cloaked or around, cloaked or hem)
+
+    def paint(self, pen: Pen, look: _Look) -> None:
+        """Paint all parts."""
+        sides = [pen, pen.at(0, 0, flip=True)]
+        for side in sides:
+            side.line(look.legs, 0.09, 0.055, -0.42, self.step, -0.03)
+            side.line((62, 46, 36), 0.05, self.step, -0.025, self.step + 0.04, -0.025)
+        if self.hem:
+            pen.polygon(look.hem, -0.09, -0.53, 0.09, -0.53, 0.19, -0.2, -0.19, -0.2)
+        if self.around:
+            pen.oval(look.around, 0, -0.83, 0.14, 0.168)
+        for side in sides:
+            side.polygon(look.top, 0, -0.75, 0.08, -0.75, 0.13, -0.7, 0.09, -0.52, 0.11, -0.4, 0, -0.4)
+        for side, (x, y) in zip(sides, self.hands, strict=True):
+            elbow = (0.11 + x) / 2 + 0.06, (y - 0.69) / 2 + 0.03
+            side.line(look.arms, 0.062, 0.11, -0.69, *elbow, x, y)
+            side.oval(look.head, x, y, 0.034, 0.034)
+        pen.line(look.head, 0.075, 0, -0.8, 0, -0.73)
+        pen.oval(look.head, 0, -0.88, 0.095, 0.117)
+
+
+def _paint_person(pen: Pen, body: _Body, attribute: str, rng: np.random.Generator) -> None:
+    """A look that shows the attribute; ``rng`` is of the look alone, and the skin does not depend on the attribute."""
+    skin, hair = _pick(rng, _SKINS), _pick(rng, _HAIRS)
+    first = attribute == CLASSES[0]
+    top, lower, accent = (_pick(rng, _WARM if first else _EARTHY) for _ in range(3))
+    if first:
+        body.paint(pen, _Look(skin, hair, skin, skin if body.hem else lower, top, accent))
+        pen.oval(skin, 0, -0.75, 0.06, 0.05)
+        pen.box(_shade(accent, 0.7), -0.12, -0.54, 0.12, -0.51)
+        pen.oval(hair, 0, -0.88, 0.095, 0.117)
+        pen.oval(skin, 0, -0.855, 0.07, 0.085)
+        pen.oval((206, 40, 66), 0, -0.812, 0.026, 0.011)
+    else:
+        body.paint(pen, _Look(skin, _shade(top, 0.8), _shade(top, 0.85), lower, top, _shade(top, 0.9)))
+        pen.line(_shade(top, 0.5), 0.014, 0, -0.72, 0, -0.25 if body.hem else -0.42)
+        pen.polygon(hair, -0.11, -0.9, 0, -0.94, 0.11, -0.9, 0.1, -1.01, -0.1, -1.01)
+        if rng.random() < 0.85:
+            pen.polygon(_shade(hair, 0.85), -0.11, -0.87, 0, -0.84, 0.11, -0.87, 0.09, -0.74, -0.09, -0.74)
+        pen.line((150, 84, 74), 0.012, -0.024, -0.813, 0.024, -0.813)
+    for x in (-0.036, 0.036):
+        pen.oval((38, 30, 30), x, -0.878, 0.011, 0.014)

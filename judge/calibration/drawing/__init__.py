@@ -1,1 +1,0 @@
-"""What pictures of scenes are made of: a canvas of labelled sub-pixels, settings, people, objects."""

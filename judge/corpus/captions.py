@@ -1,0 +1,180 @@
+"""Read the captions of one side from a file of any known format: open, recognise, clean, collect."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from judge.corpus.columns import CAPTIONS, columns_for, wanted_columns
+from judge.corpus.files import Document, read_document
+from judge.corpus.layouts import Found, Request, find_captions
+from judge.corpus.records import MISSING, image_id, kind_of
+from judge.errors import JudgeError
+from judge.text.cleaning import clean
+from judge.types import Captions, Side
+from judge.utils.files import is_encodable
+from judge.utils.reading import CHARACTERS
+
+_CANNOT = r"(?:unfortunately,? )?(?:i|we) (?:can(?:not|['’]?t| not)|won['’]t|will not)"
+_IMAGE = r"\b(?:images?|pictures?|photos?|photographs?|captions?|descriptions?)\b"
+#: How captioners refuse, matched without case at the start of a caption. Patterns are long enough to spare captions
+#: such as "I can't believe ...", "I can't help but feel ...", "I'm sorry for the old man ...".
+REFUSALS: tuple[str, ...] = (
+    r"(?:i['’]m|i am|we are) (?:very |so |really )?sorry\s*(?:[,.;:!]|but\b|i\b|$)",
+    r"sorry,? (?:but )?(?:i|we) (?:can|am|are|could|do|don|won|will)",
+    r"(?:i|we) apologi[sz]e\b|my apologies\b",
+    _CANNOT + r" (?:assist\b|comply\b|help (?:you|with)\b|fulfil|provide\b|engage\b)",
+    _CANNOT + r" (?:see|view|open|access|describe|caption|analy[sz]e|process|generate|create)\b.{0,40}?" + _IMAGE,
+    _CANNOT + r" (?:identify|recogni[sz]e) (?:the |any |real )*(?:people|persons|individuals)\b",
+    r"(?:unfortunately,? )?(?:i['’]m|i am) (?:unable|not able) to\b",
+    r"as an? (?:ai|artificial intelligence|(?:large |vision[- ])*language model)\b",
+    # Workers of COCO wrote the first of these where an image did not load.
+    r"there(?: is|['’]s) no (?:image|picture|photo)\b.{0,30}\b(?:attached|provided?|describe|caption|review(?:ed)?)\b",
+    r"no image (?:was |has been |is )?(?:attached|provided|uploaded)",
+    r"please (?:provide|upload|share|attach) (?:the|an?|your) (?:image|picture|photo)",
+    r"failed to obtain answer",  # VLMEvalKit, where a model gave none.
+    r"(?:很)?抱歉[,，]?\s*(?:但)?我|对不起[,，]?\s*(?:但)?我|作为(?:一个|一名)?(?:人工智能|AI|语言模型)",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How to read a file of captions.
+
+    Attributes:
+        split: keep this split only (Karpathy's "test", "val", ...; any table with a column ``split``), or several
+            separated by commas ("train,restval"); None for all.
+        refusals: regular expressions of captions that refuse to describe; () to keep such captions.
+        columns: columns of a table whose names do not say what they hold: ``{"image_id": "img", "caption": "text"}``;
+            for one side ``{"human.caption": "utterance", "captions.caption": "text"}``, for a captioner
+            ``{"mine.caption": "text"}``.
+        several: take several records of an image as several captions, on the generated side too.
+        where: keep the records of a table whose columns hold these texts (``{"version": "new"}``); a table of generated
+            captions without such a column is read whole.
+        alone: there are no human captions beside them that decide which images count: generated captions without such
+            splits or columns are refused too.
+        of_people: keep only these records of human captions ("record 1" is the first); None for all.
+    """
+
+    split: str | None = None
+    refusals: Sequence[str] = REFUSALS
+    columns: Mapping[str, str] | None = None
+    several: bool = False
+    where: Mapping[str, str] = field(default_factory=dict)
+    of_people: frozenset[str] | None = None
+    alone: bool = False
+
+
+DEFAULT_OPTIONS = ReadOptions()
+
+
+def read_captions(
+    path: str | os.PathLike[str], options: ReadOptions = DEFAULT_OPTIONS, *, side: Side, name: str | None = None
+) -> Captions:
+    """Read the captions of one side. The format is recognised by content: data/README.md lists all formats.
+
+    Captions are cleaned (:func:`judge.text.cleaning.clean`), and changes are counted. Captions of white space alone and
+    refusals are then counted and left out; an image without any other caption is absent.
+
+    Args:
+        path: a file, shards, or the folder of a data set.
+        options: see :class:`ReadOptions`.
+        side: whose captions, where a file holds both sides.
+        name: the captioner; by default the file's stem, or "human".
+
+    Raises:
+        JudgeError: the file cannot be read; a record without image id or caption; a caption that is no text or is
+            longer than ``CHARACTERS``; two results for a generated image, unless ``options.several``; no caption left.
+    """
+    if name is None:
+        name = "human" if side == "human" else Path(path).stem
+    columns = columns_for(options.columns or {}, side, name).values()
+    document = read_document(path, wanted=wanted_columns(*CAPTIONS[side], chosen=(*columns, *options.where)))
+    return parse_captions(document, options, side=side, name=name)
+
+
+def parse_captions(document: Document, options: ReadOptions, *, side: Side, name: str) -> Captions:
+    """The captions in a document that is already in memory; as :func:`read_captions`."""
+    request = Request(
+        side,
+        document.source,
+        splits=[split.strip() for split in options.split.split(",")] if options.split else (),
+        columns=columns_for(options.columns or {}, side, name),
+        where=options.where,
+        needed=options.alone or side == "human",
+    )
+    return _collect(find_captions(document.value, request), options, request, name)
+
+
+def _collect(found: Found, options: ReadOptions, request: Request, name: str) -> Captions:
+    """Check and clean every caption, and group them by image."""
+    refused, source = _compile(options.refusals), request.source
+    unique = request.side == "generated" and not (found.several or options.several)
+    chosen = options.of_people if request.side == "human" else None
+    by_image: dict[str, list[str]] = {}
+    first: dict[str, str] = {}
+    empty = refusals = 0
+    cleaned = Counter[str]()
+    silent: set[str] = set()
+    for entry in found.entries:
+        if chosen is not None and entry.at not in chosen:
+            continue
+        where = f"{source}, {entry.at}, field '{found.id_field}'"
+        image = image_id(entry.image, where)
+        if unique and first.setdefault(image, entry.at) != entry.at:
+            what = f"duplicate results for image '{image}' ({first[image]} has one)"
+            mend = "keep one record per image, or allow several captions with --several"
+            raise JudgeError(what, where=where, mend=mend)
+        caption, changes = clean(_checked(entry.value, f"{source}, {entry.at}, field '{found.caption_field}'"))
+        cleaned.update(changes)
+        if not caption.strip():
+            empty += 1
+            silent.add(image)
+        elif refused.match(caption):
+            refusals += 1
+            silent.add(image)
+        else:
+            by_image.setdefault(image, []).append(caption)
+    if not by_image:
+        what = f"no caption is left ({empty} empty, {refusals} refusals)"
+        raise JudgeError(what, where=source, mend="give captions that describe")
+    return Captions(
+        name,
+        {image: tuple(captions) for image, captions in by_image.items()},
+        source,
+        empty,
+        refusals,
+        silent=frozenset(silent - by_image.keys()),
+        fields=(found.id_field, found.caption_field),
+        columns=tuple(found.columns),
+        notes=tuple(found.notes),
+        cleaned=dict(cleaned.most_common()),
+    )
+
+
+def _checked(caption: object, where: str) -> str:
+    """``caption``, if it is a text of at most ``CHARACTERS``."""
+    mend = "give the record a text, or remove it"
+    if not isinstance(caption, str):
+        fault = "is missing" if caption is MISSING else f"is {kind_of(caption)}"
+        raise JudgeError(f"caption {fault}", where=where, mend=mend)
+    CHARACTERS.refuse(len(caption), where, instead=mend)
+    if not is_encodable(caption):
+        raise JudgeError("caption is not valid Unicode (half of a surrogate pair)", where=where, mend=mend)
+    return caption
+
+
+def _compile(patterns: Sequence[str]) -> re.Pattern[str]:
+    for pattern in patterns:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            what = f"refusal pattern '{pattern}' is no regular expression ({error})"
+            raise JudgeError(what, mend="escape it, or leave it out") from error
+    # Models like to open with a quotation mark or Markdown. Without patterns nothing matches.
+    patterns = patterns or ["(?!)"]
+    return re.compile(r"[\s\"'“”*_#>]*(?:" + "|".join(f"(?:{pattern})" for pattern in patterns) + ")", re.IGNORECASE)

@@ -1,0 +1,213 @@
+"""Records of a file, as rows or as (image, value) pairs; where each stands; and one spelling per image id."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, cast
+
+from judge.errors import JudgeError, nearest
+from judge.utils.files import is_encodable
+
+Row = dict[str, object]
+MISSING = object()
+"""Stands for a value that a record lacks; ``None`` is a value that says null."""
+
+PAINTING = "art_style/painting"
+"""The id column that tables of ArtEmis get: "Impressionism/claude-monet_haystacks", as in WikiArt's folders."""
+_STYLE, _NAME, _FILE, _EMOTION = "art_style", "painting", "image_file", "grounding_emotion"
+PAINTING_COLUMNS = _STYLE, _NAME, _FILE, _EMOTION
+
+_SUFFIX = re.compile(r"\.(?:jpe?g|png|bmp|gif|webp|tiff?|heic|avif)$", re.IGNORECASE)
+_DIGITS = re.compile(r"(-?)0*([0-9]+)(?:\.0+)?")
+# COCO numbers its images with twelve digits, in whatever folder they lie.
+_COCO = re.compile(r"(?:.*/)?(?:COCO_(?:train|val|test)[0-9]{4}_)?([0-9]{12})", re.DOTALL)
+
+
+class Placed(dict[str, object]):
+    """A row of a container of several files, which knows its place: "00000.tar, sample '000000042'"."""
+
+    __slots__ = ("_file", "_record")
+
+    def __init__(self, values: Row, file: str, record: int | str) -> None:
+        super().__init__(values)
+        self._file, self._record = file, record
+
+    @property
+    def at(self) -> str:
+        """The place, in words."""
+        record = f"record {self._record}" if isinstance(self._record, int) else f"sample '{self._record[:100]}'"
+        return f"{self._file}, {record}" if self._file else record
+
+    def with_cells(self, cells: Row) -> Placed:
+        """A copy with these cells added or replaced."""
+        return Placed(self | cells, self._file, self._record)
+
+
+class Entry(NamedTuple):
+    """One record, not checked yet.
+
+    ``image``: its image id; ``value``: its caption, label or objects; ``at``: which record it is, in words.
+    """
+
+    image: object
+    value: object
+    at: str
+
+
+def records(value: object, *, source: str, shapes: str = "write each record as an object") -> list[Row]:
+    """``value`` as rows. Tables of ArtEmis, which name a painting by two columns, get a column :data:`PAINTING`.
+
+    ``shapes``: what to give instead, for messages.
+
+    Raises:
+        JudgeError: not a list; empty; a record that is not an object.
+    """
+    if not isinstance(value, list):
+        raise JudgeError(f"JSON of the wrong shape ({kind_of(value)})", where=source, mend=shapes)
+    if not value:
+        raise JudgeError("holds no records", where=source, mend="give a file with at least one")
+    for number, row in enumerate(value, start=1):
+        if not isinstance(row, dict):
+            raise JudgeError(f"is {kind_of(row)}, not an object", where=f"{source}, record {number}", mend=shapes)
+    rows = cast("list[Row]", value)
+    known = rows[0].keys()
+    if _STYLE in known and _NAME in known:
+        return [_with(row, PAINTING, _painting(row.get(_STYLE), row.get(_NAME))) for row in rows]
+    if _FILE in known and _EMOTION in known:  # Neural speakers write the path on their machine.
+        return [_with(row, _FILE, _style_and_file(row.get(_FILE))) for row in rows]
+    return rows
+
+
+def _with(row: Row, column: str, cell: object) -> Row:
+    return row.with_cells({column: cell}) if isinstance(row, Placed) else row | {column: cell}
+
+
+def _painting(style: object, name: object) -> str | None:
+    """Null where one of the two is no text, and empty where one is empty."""
+    if not isinstance(style, str) or not isinstance(name, str):
+        return None
+    return f"{style.strip()}/{name.strip()}" if style.strip() and name.strip() else ""
+
+
+def _style_and_file(path: object) -> object:
+    return "/".join(path.replace("\\", "/").split("/")[-2:]) if isinstance(path, str) else path
+
+
+def chosen_rows(rows: Sequence[Row], where: Mapping[str, str], *, source: str, needed: bool) -> list[tuple[int, Row]]:
+    """The rows whose columns hold the texts of ``where`` (column -> cell), numbered as in the file, from 1.
+
+    If no row has such a column, all rows are taken, unless the column is ``needed``.
+
+    Raises:
+        JudgeError: no such column; no such row.
+    """
+    kept = list(enumerate(rows, start=1))
+    for column, cell in where.items():
+        cells = {_cell(row[column]) for _, row in kept if column in row}
+        if cells:
+            kept = [(number, row) for number, row in kept if _cell(row.get(column, "")) == cell]
+        elif needed:
+            known = list(dict.fromkeys(str(name) for row in rows[:1000] for name in row))
+            raise JudgeError(f"no column '{column}' for --where", where=source, mend=nearest(column, known))
+        if not kept:
+            what = f"no record where {column} is '{cell}'"
+            raise JudgeError(what, where=source, mend=f"values in the file: {', '.join(sorted(cells)[:10])}")
+    return kept
+
+
+def _cell(value: object) -> str:
+    """A cell to compare; "" for a list or an object, whose text may have any length."""
+    return "" if isinstance(value, list | tuple | dict | set | frozenset) else str(value).strip()
+
+
+def place_of(row: Row, number: int) -> str:
+    """Which record a row is, in words."""
+    return row.at if isinstance(row, Placed) else f"record {number}"
+
+
+def row_entries(numbered: Iterable[tuple[int, Row]], image: str, value: str) -> list[Entry]:
+    """Entries of numbered rows, given the column of image ids and the column of values."""
+    return [Entry(row.get(image, MISSING), row.get(value, MISSING), place_of(row, number)) for number, row in numbered]
+
+
+def mapping_entries(value: Mapping[object, object]) -> list[Entry]:
+    """Entries of ``{image: value}``."""
+    pairs = enumerate(value.items(), start=1)
+    return [Entry(image, held, f"record {number} ('{str(image)[:60]}')") for number, (image, held) in pairs]
+
+
+def image_id(image: object, where: str) -> str:
+    """The canonical image id.
+
+    Raises:
+        JudgeError: it is missing, or no id.
+    """
+    fault = "is missing"
+    if image is not MISSING:
+        try:
+            return canonical_id(image)
+        except (ValueError, OverflowError) as error:
+            fault = str(error)
+    raise JudgeError(f"image id {fault}", where=where, mend="give the record a number or a file name")
+
+
+def canonical_id(value: object) -> str:
+    """The canonical spelling of an image id, so that files from different sources join. It is idempotent.
+
+    - 139, 139.0, "139", "000139", "139.0" and "139.jpg" are "139";
+    - "val2014/COCO_val2014_000000522418.jpg" and "any/folder/000000522418.jpg" are "522418";
+    - other names keep their folder ("b/cat.jpg" is "b/cat"), since two folders may hold the same name. Back slashes
+      become slashes, a leading "./" is removed, and letters are normalised to Unicode NFC (macOS writes NFD);
+    - an address is an id as a whole, except addresses of COCO's own images.
+
+    Raises:
+        ValueError: neither a whole number nor a text (None, True, 1.5, NaN, a list), or a text that names nothing.
+    """
+    if type(value) is int:
+        return str(value)
+    if isinstance(value, str):
+        return _id_of_text(value)
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise ValueError(f"is {kind_of(value)}")  # noqa: TRY004  # callers handle one kind
+    number = float(value)
+    if not math.isfinite(number) or number != math.floor(number):
+        raise ValueError(f"is {number}")
+    return str(math.floor(value))
+
+
+def _id_of_text(value: str) -> str:
+    if "\\" in value:
+        value = value.replace("\\", "/")
+    if not value.isascii():
+        value = unicodedata.normalize("NFC", value)
+        if not is_encodable(value):
+            raise ValueError("is not valid Unicode")
+    name = value.strip()
+    while name.startswith("./"):
+        name = name[2:].strip()
+    while (stem := _SUFFIX.sub("", name).rstrip()) != name:
+        name = stem
+    if not name or name.endswith("/"):
+        raise ValueError(f"is {value!r}, which names no image" if value.strip() else "is empty")
+    if found := _DIGITS.fullmatch(name):
+        sign, digits = found.groups()
+        return digits if digits == "0" else sign + digits
+    if (found := _COCO.fullmatch(name)) and ("://" not in name or "coco" in name.lower()):
+        return found[1].lstrip("0") or "0"
+    return name
+
+
+def kind_of(value: object) -> str:
+    """The kind of a value, in words for messages: "null", "a number", "a list" ..."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return f"{value}".lower()
+    if isinstance(value, numbers.Number):
+        return "a number"
+    names: dict[type, str] = {str: "a text", list: "a list", tuple: "a list", dict: "an object", bytes: "bytes"}
+    return names.get(type(value), f"a {type(value).__name__}")

@@ -1,0 +1,183 @@
+"""Images with people hidden, as judges see them: by image id, masked in memory, never written."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from judge.errors import JudgeError
+from judge.masking import MAX_PIXELS
+from judge.masking.cache import Cached
+from judge.masking.detectors import Detector, Failures, detect_images
+from judge.masking.detectors.ground_truth import GroundTruth
+from judge.masking.images import checksum_of, read_bytes, read_image
+from judge.masking.instances import PERSON, Box, Instance, Pixels, visible_boxes
+from judge.masking.measured import MaskStatistics, measure_masks
+from judge.masking.people import Hiding
+from judge.types import Doubt, Progress
+
+THUMBNAIL = 320
+"""Pixels along the longer side of an image in a report."""
+
+
+@dataclass(frozen=True)
+class MaskedImages:
+    """Images with people hidden, as judges and captioners see them.
+
+    Attributes:
+        folder: of the images.
+        names: image id -> the image's name in it.
+        hiding: what is hidden, and how; None for images as they are.
+        hidden: name -> the instances that are hidden.
+        max_pixels: larger images are refused as decompression bombs.
+        regions: name -> boxes of visible things; empty if no judge needs them.
+        masks: statistics of what is hidden: see :func:`judge.masking.measured.measure_masks`; None if nothing is to be.
+        doubts: what a user must know of the masks, a sentence each.
+        checksums: name -> checksum of the image's file, where it has been read already.
+    """
+
+    folder: Path
+    names: Mapping[str, str]
+    hiding: Hiding | None = None
+    hidden: Mapping[str, tuple[Instance, ...]] = field(default_factory=dict)
+    max_pixels: int = MAX_PIXELS
+    regions: Mapping[str, tuple[Box, ...]] = field(default_factory=dict)
+    masks: Mapping[str, Any] | None = None
+    doubts: Sequence[str] = ()
+    checksums: Mapping[str, str] = field(default_factory=dict)
+
+    def read(self, image_id: str) -> Pixels:
+        """[H, W, 3] uint8, RGB.
+
+        Raises:
+            JudgeError: the image is missing or cannot be decoded.
+        """
+        name = self._name(image_id)
+        image = read_image(self.folder, name, max_pixels=self.max_pixels)
+        return self.hiding.apply(image, self.hidden[name])[0] if self.hiding else image.pixels
+
+    def key(self, image_id: str) -> str:
+        """A checksum of all that decides what ``read`` returns: the file's bytes and what is hidden of them.
+
+        Settings that change no pixel do not change it: an image in which nothing is hidden has the key of its file.
+
+        Raises:
+            JudgeError: the image is missing or cannot be read.
+        """
+        name = self._name(image_id)
+        content = self.checksums.get(name) or checksum_of(read_bytes(self.folder, name))
+        chosen = self.hiding.chosen(self.hidden[name]) if self.hiding else ()
+        if not self.hiding or not chosen:
+            return content
+        things = [(instance.counts, instance.box, instance.crowd) for instance in chosen]
+        share = self.hiding.share if self.hiding.mode == "partial" else None
+        noise = (self.hiding.seed, name) if self.hiding.fill == "noise" else None
+        decisive = content, self.hiding.mode, share, self.hiding.dilation, self.hiding.fill, noise, things
+        return hashlib.blake2b(repr(decisive).encode(), digest_size=16).hexdigest()
+
+    def boxes(self, image_id: str) -> tuple[Box, ...]:
+        """Where visible things are; none if ``regions`` were not computed."""
+        return self.regions.get(self._name(image_id), ())
+
+    def _name(self, image_id: str) -> str:
+        if image_id not in self.names:
+            mend = "add it, or leave out the image's captions"
+            raise JudgeError(f"no file of image '{image_id}'", where=f"--images {self.folder}", mend=mend)
+        return self.names[image_id]
+
+
+def find_hidden(  # noqa: PLR0913 - which images, what is hidden, how errors are reported
+    folder: Path,
+    names: Mapping[str, str],
+    *,
+    detector: Detector,
+    hiding: Hiding | None,
+    truth: GroundTruth | None = None,
+    max_pixels: int = MAX_PIXELS,
+    regions: bool = False,
+    failures: Failures | None = None,
+    progress: Progress | None = None,
+) -> MaskedImages:
+    """Find, once for each image, what is to be hidden and where other things are.
+
+    Args:
+        folder: of the images.
+        names: image id -> the image's name.
+        detector: finds the instances.
+        hiding: what is hidden, and how; None for nothing.
+        truth: ground truth beside the detector, to measure it by; None for none.
+        max_pixels: larger images are refused as decompression bombs.
+        regions: whether to compute the boxes of visible things, with the least score of what is hidden.
+        failures: collects the names and errors of images, which are then left out; None to raise the first.
+        progress: called with the images done.
+
+    Raises:
+        JudgeError: an image is missing or damaged, or does not fit what the detector knows of it.
+    """
+    found: dict[str, tuple[Instance, ...]] = {}
+    boxes: dict[str, tuple[Box, ...]] = {}
+    checksums: dict[str, str] = {}
+    statistics: list[MaskStatistics] = []
+    wanted = list(dict.fromkeys(names.values()))
+    how = hiding or Hiding()
+    for image, [instances] in detect_images(
+        folder, wanted, detector, failures=failures, max_pixels=max_pixels, progress=progress
+    ):
+        checksums[image.name] = image.checksum
+        found[image.name] = hiding.chosen(instances) if hiding else ()
+        region = how.region(found[image.name], image.size)
+        if hiding:
+            known = truth.known(image) if truth else None
+            statistics.append(MaskStatistics.of(hiding, instances, region, known, turned=image.turned))
+        if regions:
+            boxes[image.name] = visible_boxes(instances, region, threshold=how.threshold)
+    kept = {image: name for image, name in names.items() if name in found}
+    shown = MaskedImages(folder, kept, max_pixels=max_pixels, regions=boxes, checksums=checksums)
+    if hiding is None:
+        return shown
+    masks = measure_masks(statistics, hides_people=PERSON in hiding.labels)
+    return replace(shown, hiding=hiding, hidden=found, masks=masks, doubts=doubts_of(detector, statistics))
+
+
+def doubts_of(detector: Detector, statistics: Iterable[MaskStatistics]) -> list[str]:
+    """What a user must know of masks, a sentence each; often nothing."""
+    doubts = list(detector.doubts) if isinstance(detector, GroundTruth | Cached) else []
+    if isinstance(detector, GroundTruth) and (count := sum(one.turned for one in statistics)):
+        what = "their EXIF orientation turned or mirrored them, and masks are taken to be drawn on the upright image"
+        doubts.append(Doubt(f"{count:,} images: {what}. Look at some of them, with judge mask."))
+    return doubts
+
+
+def hides_people(images: MaskedImages) -> bool:
+    """Whether people are hidden whole in these images (where the detector found them)."""
+    hiding = images.hiding
+    if hiding is None or PERSON not in hiding.labels:
+        return False
+    return hiding.mode != "partial" and hiding.foreground == "all"
+
+
+def make_thumbnails(images: MaskedImages, image_ids: Iterable[str]) -> dict[str, bytes]:
+    """Image id -> a small JPEG, scaled after people were hidden.
+
+    Images without a file are left out. If people are hidden, so are images in which the detector found nobody: there
+    may be a person whom it missed.
+    """
+    from PIL import Image
+
+    found: dict[str, bytes] = {}
+    for image_id in image_ids:
+        instances = images.hidden.get(images.names.get(image_id, ""), ())
+        if images.hiding is not None and not any(instance.label == PERSON for instance in instances):
+            continue
+        with suppress(JudgeError):
+            image = Image.fromarray(images.read(image_id))
+            image.thumbnail((THUMBNAIL, THUMBNAIL))
+            buffer = io.BytesIO()
+            image.save(buffer, "JPEG", quality=72, optimize=True)
+            found[image_id] = buffer.getvalue()
+    return found

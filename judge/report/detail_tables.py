@@ -1,0 +1,258 @@
+"""Tables of details: agreement of judges, tasks and words that carry a metric, and what a run was measured on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, cast
+
+import pandas as pd
+
+from judge.measure import Result
+from judge.metrics import find_metric
+from judge.report.notes import labels_left_out, left_out_of
+from judge.report.table import (
+    COUNT,
+    NUMBER,
+    SHARE,
+    SIGNED,
+    Column,
+    Table,
+    digits_of,
+    names,
+    table_of,
+    write,
+    write_p,
+)
+from judge.statistics.breakdown import Breakdown, task_table
+from judge.statistics.consistency import Consistency, measure_consistency, percent_reduction
+from judge.statistics.contributions import judged_rows
+from judge.statistics.summary import DEFAULT, ROW, name_row
+from judge.types import Interval
+
+# Rows of a printed table of tasks or words, about; at most so many of a row of the main table.
+_LINES, _MOST = 24, 3
+_SMALL = 0.002
+Row = tuple[Any, ...]
+INTERVAL_NOTE = (
+    "Intervals are for other captioners; of fewer than four there is none. That values and scores are estimates "
+    "themselves is not in them: it draws correlations towards 0."
+)
+
+
+def consistency_tables(result: Result, *, verbose: bool) -> Iterator[Table[Row]]:
+    """Whether judges agree with each other, and with people."""
+    found = measure_consistency(result.summaries, result.run.get("human_scores"))
+    yield pair_table(found)
+    if verbose:
+        yield variation_table(found)
+    yield people_table(found)
+
+
+def pair_table(consistency: Consistency) -> Table[Row]:
+    """A row per metric and pair of judges: conflict of sign, and correlation of amplifications, over captioners."""
+    rows = (
+        (
+            pair.metric.title,
+            f"{pair.first}, {pair.second}",
+            pair.captioners,
+            pair.conflict,
+            pair.ranking.pearson,
+            pair.ranking.interval,
+        )
+        for pair in consistency.pairs
+    )
+    notes = (
+        "Conflict: share of captioners that one judge calls biased (it amplifies) and the other does not.",
+        "Ranking: Pearson's correlation of two judges' amplifications over captioners.",
+    )
+    numbers = [("captioners", COUNT), ("conflict", ".2%"), ("ranking", SIGNED), ("interval", SIGNED)]
+    return table_of(["metric", "judges"], numbers, rows, "Agreement of judges", notes)
+
+
+def variation_table(consistency: Consistency) -> Table[Row]:
+    """DBAC's Table 5: a row per captioner; per metric its coefficient of variation over judges.
+
+    Beside each metric after the first: by how much its coefficient is smaller than the first's, in percent; a dash
+    where one of the two is a ratio, whose values lie around 1 and not around 0.
+    """
+    found = {(row.metric, row.captioner): row.cv for row in consistency.variations}
+    metrics = list(dict.fromkeys(metric for metric, _ in found))
+    numbers, rows = [], []
+    for metric in metrics:
+        numbers += [(f"CV ({metric.title})", NUMBER), *([("reduction", SHARE)] if metric != metrics[0] else [])]
+    for captioner in dict.fromkeys(name for _, name in found):
+        row: list[Any] = [captioner]
+        for metric in metrics:
+            first, own = (found.get((of, captioner), math.nan) for of in (metrics[0], metric))
+            alike = metric.neutral == metrics[0].neutral
+            reduction = percent_reduction(first, own) / 100 if alike else math.nan
+            row += [own, *([reduction] if metric != metrics[0] else [])]
+        rows.append(tuple(row))
+    note = "CV: sd over judges of a captioner's amplification, over |mean|; of a mean near 0 it says little."
+    return table_of(["captioner"], numbers, rows, "Variation over judges", [note])
+
+
+def people_table(consistency: Consistency) -> Table[Row]:
+    """A row per metric and judge: both correlations of amplifications with people's scores of the captioners."""
+    rows = (
+        (name_row(row.metric, row.judge), of.pairs, of.pearson, of.interval, of.spearman, of.spearman_interval)
+        for row in consistency.alignments
+        for of in [row.alignment]
+    )
+    numbers = [("captioners", COUNT), ("human alignment", SIGNED), ("interval", SIGNED), ("Spearman", SIGNED)]
+    note = "Human alignment: Pearson's correlation of amplifications with people's scores, over captioners."
+    notes = (note, INTERVAL_NOTE)
+    return table_of(["metric (judge)"], [*numbers, ("interval", SIGNED)], rows, "Agreement with people", notes)
+
+
+Record = Mapping[str, Any]
+
+
+def breakdown_tables(found: Breakdown | None) -> Iterator[Table[Record]]:
+    """The tasks and the words that matter most, of each row of the main table; the files hold all of them."""
+    if found is None:
+        return
+    alone = any(part.basis == "these judges" for part in found.tasks)
+    yield _breakdown_table(
+        "Tasks that add most",
+        task_table(found),
+        names("task", _of("task")),
+        Column("contribution", _of("contribution"), SIGNED),
+        Column("interval", _write_interval, optional=True),
+        Column("p (Holm)", _of("p_holm"), write_p, optional=True),
+        Column("captions", lambda row: f"{row['human']:,} / {row['generated']:,}"),
+        notes=(
+            "Contributions of all tasks add up to the amplification. Captions: people's / the captioner's.",
+            *(["* For these judges alone, as they were trained."] if alone else []),
+        ),
+    )
+    yield _breakdown_table(
+        "Words that add most to the log-odds of the true class",
+        found.words,
+        names("word", _of("term")),
+        Column("contribution", _of("contribution"), SIGNED),
+        names("leans to", _of("leans_to")),
+        Column("captions", lambda row: f"{row['captions_human']:,} / {row['captions_generated']:,}"),
+        notes=("What the judge of the captioner's captions takes from a word, less what that of people's takes.",),
+    )
+
+
+def _breakdown_table(
+    title: str, every: pd.DataFrame, *columns: Column[Record], notes: tuple[str, ...]
+) -> Table[Record]:
+    """The first rows of each row of the main table; tables list what matters most first."""
+    rows: list[Record] = []
+    if len(every):
+        groups = every.groupby(ROW, sort=False, observed=True)
+        most = max(1, min(_MOST, _LINES // groups.ngroups))
+        rows = cast("list[Record]", groups.head(most).to_dict("records"))
+    first: tuple[Column[Record], ...] = (names("captioner", _of("captioner")), names("metric (judge)", _metric))
+    return Table((*first, *columns), tuple(rows), title, notes, digits=_digits)
+
+
+def _of(name: str) -> Callable[[Record], Any]:
+    return lambda row: None if pd.isna(row[name]) else row[name]
+
+
+def _bounds(row: Record) -> Interval | None:
+    return None if pd.isna(row.get("low")) else Interval(row["low"], row["high"])
+
+
+def _write_interval(row: Record) -> str | None:
+    mark = "*" if row["basis"] == "these judges" else ""
+    bounds = _bounds(row)
+    return None if bounds is None else write(bounds, SIGNED, _digits(row)) + mark
+
+
+def _digits(row: Record) -> int:
+    """Of small values enough to distinguish them from 0."""
+    return 5 if abs(row["contribution"]) < _SMALL else digits_of(_bounds(row))
+
+
+def _metric(row: Record) -> str:
+    return ", ".join(name_row(find_metric(name), row["judge"]) for name in str(row["metric"]).split("|"))
+
+
+def run_tables(result: Result) -> Iterator[Table[Row]]:
+    """What a result was measured on: classes, scores by class, coverage, alignment, what was left out."""
+    yield class_table(result.run)
+    yield class_score_table(result)
+    yield coverage_table(result.run)
+    yield alignment_table(result.run)
+    yield left_table(result.run)
+
+
+def class_table(run: Mapping[str, Any]) -> Table[Row]:
+    """How many images of each class; captioners that were measured on the same images share their rows."""
+    counts: dict[tuple[tuple[str, int], ...], list[str]] = {}
+    for captioner, entry in run["captioners"].items():
+        counts.setdefault(tuple(entry["images"].items()), []).append(captioner)
+    all_of = len(run["captioners"])
+    rows = (
+        ("all" if len(captioners) == all_of > 1 else ", ".join(captioners), name, images)
+        for of, captioners in counts.items()
+        for name, images in of
+    )
+    return table_of(["captioner", f"{run['attribute']}, as perceived"], [("images", COUNT)], rows, "Images by class")
+
+
+def class_score_table(result: Result) -> Table[Row]:
+    """Scores by class, of metrics without priors whose judges guess the attribute.
+
+    Captions count as in the metric: the mean over classes is its value of the side.
+    """
+    numbers = [("images", COUNT), ("human", NUMBER), ("generated", NUMBER), ("difference", SIGNED)]
+    note = "Mean score of a class's captions. No interval and no test: a guide to where to look."
+    headings = ["captioner", "metric (judge)", "class"]
+    return table_of(headings, numbers, _class_scores(result.scores), "Scores by class", [note])
+
+
+def _class_scores(scores: pd.DataFrame) -> Iterator[Row]:
+    for row in judged_rows(scores, DEFAULT):
+        if row.metric.prior or row.metric.target == "tasks":
+            continue
+        scored = row.captions[row.captions["n"] > 0]
+        sums = scored.groupby(["answer", "side"], observed=True)[["n", "q"]].sum()
+        means = (sums["q"] / sums["n"]).unstack("side")
+        images = scored.groupby("answer")["image_id"].nunique()
+        for name, human, generated in means[["human", "generated"]].sort_index().itertuples(name=None):
+            values = int(images[name]), float(human), float(generated), float(generated - human)
+            yield row.line.captioner, row.line.title, str(name), *values
+
+
+def coverage_table(run: Mapping[str, Any]) -> Table[Row]:
+    """Shares of captions that name one class, none, several."""
+    kinds = "one", "none", "several"
+    rows = (
+        (name, side, *(shares[kind] for kind in kinds))
+        for name, entry in run["captioners"].items()
+        for side, shares in (entry["coverage"] or {}).items()
+    )
+    note = (
+        f"How many captions name a class of {run['attribute']}. A captioner that always says 'person' reveals nothing."
+    )
+    numbers = [(f"name {kind}", SHARE) for kind in kinds]
+    return table_of(["captioner", "captions"], numbers, rows, "Coverage", [note])
+
+
+def alignment_table(run: Mapping[str, Any]) -> Table[Row]:
+    """Shares of tokens of human captions kept, exchanged, unknown."""
+    shares = {"tokens kept": "tokens_kept", "exchanged": "tokens_substituted", "words kept": "words_kept"}
+    rows = (
+        (name, find_metric(metric).title, report["how"], *(report.get(share) for share in shares.values()))
+        for name, entry in run["captioners"].items()
+        for metric, report in entry["alignment"].items()
+    )
+    note = "Words of people's captions that the captioner lacks become <unk>, or the nearest word that it has."
+    headings, numbers = ["captioner", "metric", "alignment"], [(heading, SHARE) for heading in shares]
+    return table_of(headings, numbers, rows, "Alignment of people's captions", [note])
+
+
+def left_table(run: Mapping[str, Any]) -> Table[Row]:
+    """What was left out, by reason."""
+    rows = [
+        (name, why, count) for name, entry in run["captioners"].items() for why, count in left_out_of(entry).items()
+    ]
+    rows += [("labels", f"no class: {why}", count) for why, count in labels_left_out(run["labels"]).items()]
+    return table_of(["captioner", "reason"], [("images, captions or tasks", COUNT)], rows, "Left out")

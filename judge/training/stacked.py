@@ -1,0 +1,412 @@
+"""Recurrent judges trained together as one program: a GPU computes many of them in the time of a few.
+
+Every weight is that of K networks, side by side, and every product is K products at once. Each network keeps its own
+start, order, batches, weights, loss and dropout, as :class:`~judge.training.trainer.Trainer` has them, so companions
+change a result by rounding alone. No step waits for the host: an epoch's order is on the device before it begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext, suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from judge.errors import JudgeError
+from judge.judges import Network
+from judge.judges.output import OutputLayer, without_autocast
+from judge.judges.recurrent import Parts
+from judge.training.checkpoint import Checkpoint, History
+from judge.training.feeding import cut_up
+from judge.training.fitting import build_judge, keep_weights, validated
+from judge.training.losses import Truth, make_optimiser, sample_losses, sums_of, to_probabilities
+from judge.training.member import Member, derive_seed
+from judge.training.memory import OutOfMemory, halving, watched
+from judge.training.network_judge import NetworkJudge
+from judge.training.setup import TrainingSetup
+from judge.training.store import store_answers, under_way
+from judge.training.telling import Reporter
+from judge.training.trainer import EVALUATION_BATCH, diverged
+from judge.types import IntArray, Predictions, Sample, Target
+from judge.utils.parallel import threads
+
+# Names the random stream of dropout, beside seed and epoch.
+_DROPOUT = 0xD20B
+
+
+class StackedNetwork(nn.Module):
+    """Embedding -> LSTM or RNN -> linear layers, K times.
+
+    Args:
+        networks: made separately, of one shape except for the vocabulary; each has ``parts()``.
+        stride: more than the largest batch has samples; dropout numbers elements by it.
+    """
+
+    def __init__(self, networks: Sequence[Any], stride: int) -> None:
+        super().__init__()
+        each: list[Parts] = [network.parts() for network in networks]
+        self.parts, self.stride = each[0], stride  # For shapes and rates only: in a tuple they are no submodules.
+        self.sources: dict[str, list[Tensor]] = {}
+        self._stack("embedding", [part.embedding.weight for part in each])
+        encoder, kinds = self.parts.encoder, ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        for name in (f"{kind}_l{layer}" for layer in range(encoder.num_layers) for kind in kinds):
+            ways = [name, f"{name}_reverse"][: 1 + encoder.bidirectional]
+            self._stack(name, [getattr(part.encoder, way) for part in each for way in ways])
+        for place, layer in enumerate(self.parts.head):
+            for name, _ in layer.named_parameters():
+                self._stack(f"head_{place}_{name}", [getattr(part.head[place], name) for part in each])
+        # After the embedding, between and after the encoder's layers, and in the head.
+        self.drops = 1 + encoder.num_layers + sum(isinstance(layer, nn.Dropout) for layer in self.parts.head)
+
+    def _stack(self, name: str, sources: list[Tensor]) -> None:
+        """One weight of all networks (of both directions in turns); embeddings are padded to the largest vocabulary."""
+        whole = sources[0].detach().new_zeros(len(sources), max(map(len, sources)), *sources[0].shape[1:])
+        for place, source in zip(whole, sources, strict=True):
+            place[: len(source)] = source.detach()
+        self.register_parameter(name, nn.Parameter(whole))
+        self.sources[name] = sources
+
+    @torch.no_grad()
+    def unstack(self) -> None:
+        """Copy the weights back into the networks."""
+        for name, sources in self.sources.items():
+            for source, row in zip(sources, self.get_parameter(name).cpu(), strict=True):
+                source.copy_(row[: len(source)])
+
+    def forward(self, tokens: Tensor, lengths: Tensor, keys: Tensor | None = None) -> Tensor:
+        """Logits [K, B, A].
+
+        Args:
+            tokens: word ids, [K, B, T], padded on the right.
+            lengths: [K, B], at least 1.
+            keys: two numbers each for dropout, [places of dropout, K, 2] int32; None for no dropout.
+        """
+        encoder, dropout, time = self.parts.encoder, _Dropout(keys), torch.arange(tokens.shape[2], device=tokens.device)
+        rows = time * self.stride + torch.arange(tokens.shape[1], device=tokens.device)[:, None]
+        table = self.get_parameter("embedding")
+        offsets = torch.arange(len(table), device=tokens.device)[:, None, None] * table.shape[1]
+        states = dropout(nn.functional.embedding(tokens + offsets, table.flatten(0, 1)), rows, self.parts.dropout)
+        there = time < lengths[..., None]
+        backwards = torch.where(there, lengths[..., None] - 1 - time, time)
+        for layer in range(encoder.num_layers):
+            ways = [states, _reorder(states, backwards)][: 1 + encoder.bidirectional]
+            found = self._layer(layer, torch.stack(ways, dim=1), there)
+            final = torch.cat([way[:, :, -1] for way in found], dim=2)
+            if layer + 1 < encoder.num_layers:
+                states = torch.cat([found[0], *(_reorder(way, backwards) for way in found[1:])], dim=3)
+                states = dropout(states, rows, encoder.dropout)
+        return self._head(final, dropout)
+
+    def _layer(self, layer: int, inputs: Tensor, there: Tensor) -> Sequence[Tensor]:
+        """[K, ways, B, T, I] -> states of each direction, [K, B, T, H]; after a caption's end its last one is kept."""
+        members, ways, batch, steps, _ = inputs.shape
+        weight, recurrent, *biases = (
+            self.get_parameter(f"{name}_l{layer}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        )
+        flat = inputs.flatten(0, 1).flatten(1, 2)
+        gates = torch.baddbmm(sum(biases)[:, None], flat, weight.transpose(1, 2)).float()  # type: ignore[index]
+        going = there.repeat_interleave(ways, dim=0)[..., None].unbind(2)
+        hidden = cell = gates.new_zeros(members * ways, batch, recurrent.shape[2])
+        found = []
+        # Taken apart at once: the gradient of a slice would be as large as the whole, at each step.
+        for gate, on in zip(gates.view(len(flat), batch, steps, -1).unbind(2), going, strict=True):
+            summed = gate + torch.bmm(hidden, recurrent.transpose(1, 2))
+            if isinstance(self.parts.encoder, nn.LSTM):
+                enter, forget, new, leave = summed.chunk(4, dim=2)
+                cell = torch.where(on, forget.sigmoid() * cell + enter.sigmoid() * new.tanh(), cell)
+                hidden = torch.where(on, leave.sigmoid() * cell.tanh(), hidden)
+            else:
+                hidden = torch.where(on, summed.tanh(), hidden)
+            found.append(hidden)
+        return torch.stack(found, dim=2).view(members, ways, batch, steps, -1).unbind(1)
+
+    def _head(self, states: Tensor, dropout: _Dropout) -> Tensor:
+        """[K, B, D] -> [K, B, A]."""
+        rows = torch.arange(states.shape[1], device=states.device)
+        states = dropout(states, rows, self.parts.dropout)
+        for place, layer in enumerate(self.parts.head):
+            if isinstance(layer, nn.Linear):
+                weight, bias = (self.get_parameter(f"head_{place}_{name}") for name in ("weight", "bias"))
+                with without_autocast(states.device.type) if isinstance(layer, OutputLayer) else nullcontext():
+                    states = torch.baddbmm(bias[:, None], states.to(bias.dtype), weight.transpose(1, 2))
+            else:
+                states = dropout(states, rows, layer.p) if isinstance(layer, nn.Dropout) else layer(states)
+        return states
+
+
+def _reorder(states: Tensor, order: Tensor) -> Tensor:
+    """[K, B, T, D], its times in another order, [K, B, T]."""
+    return states.gather(2, order[..., None].expand_as(states))
+
+
+class _Dropout:
+    """Dropout as a function of a network's own numbers, whatever its companions.
+
+    An element is dropped by a hash of two keys, drawn for each network, step and place of dropout, and of its number.
+    """
+
+    def __init__(self, keys: Tensor | None) -> None:
+        self.keys = None if keys is None else iter(keys)
+
+    def __call__(self, states: Tensor, rows: Tensor, rate: float) -> Tensor:
+        """[K, ..., D] with a share of ``rate`` set to 0 and the rest scaled up; ``rows`` [...] numbers the rows."""
+        if self.keys is None:
+            return states
+        keep = draw_kept(next(self.keys), rows.flatten(), states.shape[-1], rate).view_as(states)
+        return torch.where(keep, states, 0.0) * (1 / (1 - rate))
+
+
+def draw_kept(keys: Tensor, rows: Tensor, width: int, rate: float) -> Tensor:
+    """Which elements are kept, [K, R, D] bool: the hash of MurmurHash3, with a second key between its rounds.
+
+    Args:
+        keys: [K, 2] int32.
+        rows: number of each row, [R].
+        width: D.
+        rate: share of elements to drop.
+    """
+    element = rows.to(torch.int32)[:, None] * width + torch.arange(width, device=rows.device, dtype=torch.int32)
+    found = element * _signed(0x9E3779B9) + keys[:, :1, None]
+    found ^= (found >> 16) & 0xFFFF
+    found *= _signed(0x85EBCA6B)
+    found ^= keys[:, 1:, None]
+    found ^= (found >> 13) & 0x7FFFF
+    found *= _signed(0xC2B2AE35)
+    found ^= (found >> 16) & 0xFFFF
+    return found >= round(rate * 2**32) - 2**31
+
+
+def _signed(number: int) -> int:
+    """A 32-bit number as int32 has it; sums and products wrap around."""
+    return number - 2**32 if number >= 2**31 else number
+
+
+class _Captions:
+    """The captions of K judges on a device, numbered by each judge's vocabulary, with answers and weights.
+
+    Behind each judge's samples stands one of weight 0, which fills up batches that are smaller than others'.
+    """
+
+    def __init__(
+        self, networks: Sequence[Network], samples: Sequence[Sequence[Sample]], target: Target, device: torch.device
+    ) -> None:
+        found = [network.collate(own) for network, own in zip(networks, samples, strict=True)]
+        self.most, self.device = max(map(len, samples)), device
+        steps = max(batch["tokens"].shape[1] for batch in found)
+        tokens = torch.zeros(len(found), self.most + 1, steps, dtype=torch.int64)
+        self.lengths = np.ones((len(found), self.most + 1), dtype=np.int64)
+        truths = [Truth.of(own, target) for own in samples]
+        answers = torch.zeros(len(found), self.most + 1, *truths[0].answers.shape[1:], dtype=truths[0].answers.dtype)
+        weights = torch.zeros(len(found), self.most + 1)
+        for place, (batch, truth) in enumerate(zip(found, truths, strict=True)):
+            count, longest = batch["tokens"].shape
+            tokens[place, :count, :longest] = batch["tokens"]
+            self.lengths[place, :count] = batch["host_lengths"]
+            answers[place, :count], weights[place, :count] = truth
+        self.tokens, self.answers, self.weights = (each.to(device) for each in (tokens, answers, weights))
+        self.on_device = torch.from_numpy(self.lengths).to(device)
+        self.members = torch.arange(len(found), device=device)[:, None]
+
+    def batches(self, pieces: Sequence[Sequence[Sequence[int]]]) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Tokens [K, B, T], lengths [K, B] and places of samples [K, B] of each batch.
+
+        Args:
+            pieces: each judge's places of samples, batch by batch; a judge that has fewer is filled up.
+        """
+        places = self._fill_up(pieces)
+        longest = self.lengths[np.arange(len(places))[:, None, None], places].max(axis=(0, 2)).tolist()
+        for rows, steps in zip(torch.from_numpy(places).to(self.device).unbind(1), longest, strict=True):
+            yield self.tokens[self.members, rows][:, :, :steps], self.on_device[self.members, rows], rows
+
+    def _fill_up(self, pieces: Sequence[Sequence[Sequence[int]]]) -> IntArray:
+        """[K, steps, B]: places, and that of the sample of weight 0 where there are no more."""
+        widest = max(len(piece) for own in pieces for piece in own)
+        whole = np.full((len(pieces), max(map(len, pieces)), widest), self.most, dtype=np.int64)
+        for judge, own in enumerate(pieces):
+            for step, piece in enumerate(own):
+                whole[judge, step, : len(piece)] = piece
+        return whole
+
+
+class Ensemble:
+    """Judges that are trained, and predict, together.
+
+    Args:
+        judges: of one blueprint that can be stacked, target, recipe and device.
+        samples: training samples of each, in equally many batches.
+        seeds: of each, as in :meth:`~judge.training.network_judge.NetworkJudge.fit`.
+    """
+
+    def __init__(
+        self, judges: Sequence[NetworkJudge], samples: Sequence[Sequence[Sample]], seeds: Sequence[int]
+    ) -> None:
+        first = judges[0]
+        assert first.recipe.keep == "last"
+        self.judges, self.samples, self.seeds = judges, samples, seeds
+        self.target, self.recipe, self.accelerator = first.target, first.recipe, first.trainer.accelerator
+        self.device: torch.device = self.accelerator.device
+        for judge, own, seed in zip(judges, samples, seeds, strict=True):
+            judge.network = judge.make(own, seed)
+        networks = [judge.network for judge in judges]
+        self.stacked = StackedNetwork(networks, self.recipe.batch_size + 1).to(self.device)
+        # Mean losses by epoch and judge; in a buffer, so that checkpoints hold them.
+        losses = torch.zeros(self.recipe.epochs, len(judges), dtype=sums_of(self.device), device=self.device)
+        self.stacked.register_buffer("losses", losses)
+
+    def fit(
+        self,
+        *,
+        checkpoint: Path | None = None,
+        seconds: float = 60.0,
+        on_epoch: Callable[[int, Sequence[float]], None] | None = None,
+    ) -> None:
+        """Train, and give each judge its network and history.
+
+        Args:
+            checkpoint: file that makes an interrupted training resumable from an epoch's end; None for none.
+            seconds: at least this long between two writes of it.
+            on_epoch: called with the number of epochs done and each judge's mean loss, after each epoch.
+
+        Raises:
+            JudgeError: a loss became NaN or infinite.
+        """
+        captions = _Captions([judge.network for judge in self.judges], self.samples, self.target, self.device)
+        optimiser, seed = make_optimiser(self.stacked, self.recipe), derive_seed(*self.seeds)
+        state = Checkpoint(checkpoint, read_from=checkpoint, seconds=seconds)
+        for epoch in range(state.load(self.stacked, optimiser, seed=seed), self.recipe.epochs):
+            losses = self._epoch(optimiser, captions, epoch)
+            if not np.isfinite(losses).all():
+                first = self.judges[0]
+                raise diverged(first.network, float(np.sum(losses)), epoch, where=first.trainer.where)
+            state.history.training.append(float(np.mean(losses)))
+            state.save(self.stacked, optimiser, seed=seed)
+            if on_epoch:
+                on_epoch(epoch + 1, losses)
+        self.stacked.unstack()
+        for judge, own in zip(self.judges, self.stacked.get_buffer("losses").t().tolist(), strict=True):
+            judge.history = History(training=own)
+
+    def _epoch(self, optimiser: torch.optim.Optimizer, captions: _Captions, epoch: int) -> list[float]:
+        """One pass; each judge's mean loss."""
+        orders = [
+            np.random.default_rng(derive_seed(seed, epoch, 0)).permutation(len(own)).tolist()
+            for seed, own in zip(self.seeds, self.samples, strict=True)
+        ]
+        batches = [cut_up(order, self.recipe.batch_size) for order in orders]
+        keys = self._draw_keys(epoch, len(batches[0])).to(self.device)
+        total = self.stacked.get_buffer("losses")[epoch].zero_()
+        # As in the trainer: a batch's mean loss counts as often as the batch has samples.
+        shares = torch.tensor([[len(batch) / sum(map(len, own)) for batch in own] for own in batches])
+        shares = shares.t().to(self.device, total.dtype)
+        for step, (tokens, lengths, rows) in enumerate(captions.batches(batches)):
+            optimiser.zero_grad()
+            with self.accelerator.autocast():
+                logits = self.stacked(tokens, lengths, keys[step])
+            answers, weights = captions.answers[captions.members, rows], captions.weights[captions.members, rows]
+            losses = sample_losses(logits.float().flatten(0, 1), answers.flatten(0, 1)).view_as(weights)
+            means = (losses * weights).sum(dim=1) / weights.sum(dim=1)
+            self.accelerator.backward(means.sum())
+            optimiser.step()
+            total += means.detach().to(total.dtype) * shares[step]
+        return cast("list[float]", total.tolist())
+
+    def _draw_keys(self, epoch: int, steps: int) -> Tensor:
+        """Keys of dropout, [steps, places of dropout, K, 2], from each judge's own random stream."""
+        shape = steps, self.stacked.drops, 2
+        streams = [np.random.default_rng(derive_seed(seed, epoch, _DROPOUT)) for seed in self.seeds]
+        drawn = [stream.integers(-(2**31), 2**31, size=shape, dtype=np.int32) for stream in streams]
+        return torch.from_numpy(np.stack(drawn, axis=2))
+
+    @torch.no_grad()
+    def predict(self, samples: Sequence[Sequence[Sample]]) -> list[Predictions]:
+        """Each judge's probabilities for its own samples, [N, A], rows in their order."""
+        captions = _Captions([judge.network for judge in self.judges], samples, self.target, self.device)
+        pieces = [
+            [
+                list(range(start, min(start + EVALUATION_BATCH, len(own))))
+                for start in range(0, len(own), EVALUATION_BATCH)
+            ]
+            for own in samples
+        ]
+        logits = torch.zeros(len(samples), captions.most + 1, len(self.target.classes), device=self.device)
+        with self.accelerator.autocast():
+            for tokens, lengths, rows in captions.batches(pieces):
+                logits[captions.members, rows] = self.stacked(tokens, lengths).float()
+        return [
+            Predictions(to_probabilities(found[: len(own)], self.target), self.target)
+            for found, own in zip(logits.cpu().double(), samples, strict=True)
+        ]
+
+
+def fit_stacked(
+    members: Sequence[Member], kept: Sequence[Predictions | None], setup: TrainingSetup, reporters: Sequence[Reporter]
+) -> list[Predictions | None]:
+    """Train the members without predictions, as many at a time as memory holds, and store their predictions.
+
+    Args:
+        members: of one judge that can be stacked, and one target.
+        kept: predictions of those that are finished.
+        setup: how they are trained.
+        reporters: of each member's training.
+
+    Returns:
+        The predictions of all.
+
+    Raises:
+        JudgeError: memory does not hold one; NaN.
+    """
+    recipe, found = setup.recipe_of(members[0].judge), list(kept)
+    assert recipe is not None
+    by_steps: dict[int, list[int]] = {}
+    for place, member in enumerate(members):
+        samples = len(member.places(member.split.train))
+        by_steps.setdefault(len(cut_up(range(samples), recipe.batch_size)), []).append(place)
+
+    def train(size: int) -> None:
+        for places in by_steps.values():
+            for start in range(0, len(places), size):
+                left = [place for place in places[start : start + size] if found[place] is None]
+                if left:
+                    answers = _fit_some([members[at] for at in left], setup, [reporters[at] for at in left])
+                    for place, own in zip(left, answers, strict=True):
+                        found[place] = own
+
+    try:
+        halving(train, len(members))
+    except OutOfMemory:
+        what, mend = "memory does not hold a single judge", "take a smaller --batch-size, or --no-stack"
+        raise JudgeError(what, where=f"training judge '{members[0].judge.name}'", mend=mend) from None
+    return found
+
+
+def _fit_some(members: Sequence[Member], setup: TrainingSetup, reporters: Sequence[Reporter]) -> Sequence[Predictions]:
+    """Train some members together, predict with them, and store what they predict."""
+    name = blake2b("".join(member.key for member in members).encode(), digest_size=16).hexdigest()
+    file = setup.file_of(f"stack-{name}")
+    checkpoint = file and under_way(file)
+
+    def report(done: int, losses: Sequence[float]) -> None:
+        for member, reporter, loss in zip(members, reporters, losses, strict=True):
+            reporter.reach(done * setup.units(member) // stack.recipe.epochs)
+            reporter.event("epoch", epoch=done, loss=loss, validation=None)
+
+    with threads(1):
+        judges = [cast("NetworkJudge", build_judge(member, setup)) for member in members]
+        stack = Ensemble(judges, [member.training() for member in members], [member.stream for member in members])
+        watched(lambda: stack.fit(checkpoint=checkpoint, on_epoch=report))
+        found = stack.predict([member.test() for member in members])
+        if members[0].validates:
+            validation = stack.predict([member.validation() for member in members])
+            found = [validated(*each) for each in zip(members, found, validation, strict=True)]
+    for member, judge, own in zip(members, judges, found, strict=True):
+        keep_weights(judge, member, setup, own, training="stacked")
+        store_answers(member, setup, own)
+    if checkpoint:
+        with suppress(OSError):
+            checkpoint.unlink()
+    return found

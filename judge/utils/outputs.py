@@ -1,0 +1,437 @@
+"""Outputs of commands: whole or not at all, made by one command at a time; files of others are never deleted."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from judge.errors import FAULTS, JudgeError
+from judge.utils.files import (
+    LOG,
+    TEMPORARY,
+    TRACKING,
+    append,
+    as_mendable,
+    check_writable,
+    remove,
+    remove_empty,
+    resolved,
+    with_way_on,
+    write_whole,
+    writing,
+)
+from judge.utils.launch import is_main_process
+from judge.utils.reading import read_bytes
+
+MANIFEST = ".caption-judge"
+_WAIT = 2.0  # Seconds: a killed command's workers may hold its lock a moment longer.
+
+
+class AtWorkError(JudgeError):
+    """Another process makes the same output."""
+
+
+class Lock:
+    """A file beside an output that one process at a time holds; the system frees it when the process ends.
+
+    Args:
+        out: the output, a file or a folder.
+        where: the option that names it, for messages.
+    """
+
+    def __init__(self, out: Path, where: str) -> None:
+        self.path, self.where = out.parent / f"{TEMPORARY}{out.name}.lock", where
+        self._lock = FileLock(self.path, thread_local=False)
+
+    def check(self) -> None:
+        """Refuse an output that another process makes.
+
+        Raises:
+            AtWorkError: it does.
+        """
+        if self.path.exists():
+            with self.holding():
+                pass
+
+    def acquire(self, seconds: float = _WAIT) -> None:
+        """Take the lock; wait at most ``seconds`` for its holder.
+
+        Raises:
+            AtWorkError: another process holds it.
+            OSError: the file cannot be made, or locked.
+        """
+        try:
+            self._lock.acquire(timeout=seconds)
+        except Timeout:
+            option = self.where.partition(" ")[0] or "place"
+            what, mend = "another command is at work there", f"wait for it, or name another {option}"
+            raise AtWorkError(what, where=self.where, mend=mend) from None
+
+    def release(self) -> None:
+        """Free the lock, if it is held, and remove its file."""
+        if self._lock.is_locked:
+            with suppress(OSError):
+                self.path.unlink()
+            self._lock.release()
+
+    @contextmanager
+    def holding(self, seconds: float = _WAIT) -> Iterator[None]:
+        """Hold the lock meanwhile; see :meth:`acquire`."""
+        self.acquire(seconds)
+        try:
+            yield
+        finally:
+            self.release()
+
+
+def write_manifest(folder: Path, kind: str) -> None:
+    """Write ``.caption-judge`` into ``folder``: its kind, this package's version, and the names of its files."""
+    content = {"kind": kind, "version": version("caption-judge"), "files": names_in(folder)}
+    write_whole(folder / MANIFEST, (json.dumps(content, indent=0) + "\n").encode())
+
+
+def read_manifest(folder: Path, kind: str | None = None) -> set[str] | None:
+    """The names in the manifest of ``folder``; None if it has no manifest, or one of another kind."""
+    try:
+        content = json.loads(read_bytes(folder / MANIFEST))
+        return {str(name) for name in content["files"]} if kind in {None, content["kind"]} else None
+    except (OSError, *FAULTS):
+        return None
+
+
+def names_in(folder: Path) -> list[str]:
+    """All that lies in ``folder`` except its manifest and temporary files, sorted; names of folders end in "/"."""
+    found = set[str]()
+    for base, folders, files in os.walk(folder, onerror=_raise):
+        folders[:] = [name for name in folders if not name.startswith(TEMPORARY)]
+        paths = [Path(base, name) for name in (*folders, *files) if not name.startswith(TEMPORARY)]
+        found |= {p.relative_to(folder).as_posix() + "/" * (p.is_dir() and not p.is_symlink()) for p in paths}
+    return sorted(found - {MANIFEST})
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+class OutputFolder:
+    """A folder that a command makes: written as ``NAME.partial`` beside it, and renamed in the last step.
+
+    While a command works on it, no other does. Its manifest lists what it holds: nothing else is ever replaced.
+    What a user puts into ``NAME.partial`` is taken for the command's.
+
+    Args:
+        path: the folder to make.
+        what: what it is, in messages and in its manifest: "run".
+        overwrite: replace the one that lies there, once the new one is complete. Never anything else.
+    """
+
+    def __init__(self, path: Path, *, what: str, overwrite: bool = False) -> None:
+        self.given, self.path = Path(path), resolved(Path(path))
+        self.what, self.overwrite = what, overwrite
+        self.partial = self.path.parent / f"{self.path.name or what}.partial"
+        self.lock = Lock(self.path, self.where)
+        self._replaced = self.path.parent / f"{TEMPORARY}{self.path.name}.replaced"
+        self._made: list[Path] = []
+        self._begun = False
+
+    @property
+    def where(self) -> str:
+        """The option and its value, for messages."""
+        return f"--out {self.given}"
+
+    def writing(self) -> AbstractContextManager[None]:
+        """See :func:`judge.utils.files.writing`."""
+        return writing(self.where)
+
+    def check(self, reads: Iterable[Path] = ()) -> None:
+        """Refuse a place that cannot be used, before any work is done.
+
+        Args:
+            reads: what the command reads; it must not lie in the folder, nor be it.
+
+        Raises:
+            JudgeError: a file; a folder that holds another output (without ``overwrite``) or anything else; a place
+                that cannot be written; another process is at work there.
+        """
+        with self.writing():
+            if is_main_process():
+                self.lock.check()
+                if self._needs_recovery():
+                    with self.lock.holding():
+                        self._recover()
+                self._check_partial()
+            for path in reads:
+                if resolved(path).is_relative_to(self.path) or path.absolute().is_relative_to(self.path):
+                    what, mend = f"holds {path.name}, which is read", "name another folder"
+                    raise JudgeError(what, where=self.where, mend=mend)
+            self._check_replaced()
+            check_writable(next(folder for folder in [*self.path.parents, self.path] if folder.exists()))
+
+    def _check_replaced(self) -> None:
+        """Refuse to replace what the user did not ask to replace, and what no such command made."""
+        folder = self.path
+        if folder.exists() and not folder.is_dir():
+            raise JudgeError("is a file", where=self.where, mend="name a folder")
+        if os.path.ismount(folder):
+            raise JudgeError("is a mounted disk, which cannot be renamed", where=self.where, mend="name a folder in it")
+        if not folder.exists() or not any(folder.iterdir()):
+            return
+        listed = read_manifest(folder, self.what)
+        if listed is None:
+            mend = "name another folder"
+            raise JudgeError(f"holds something that is no {self.what}", where=self.where, mend=mend)
+        if foreign := next((name for name in names_in(folder) if name not in listed), None):
+            what, mend = f"holds {foreign}, which is no part of this {self.what}", "move it elsewhere"
+            raise JudgeError(what, where=self.where, mend=f"{mend}, or name another folder")
+        if not self.overwrite:
+            mend = "name another folder, or add --overwrite"
+            raise JudgeError(f"holds another {self.what}", where=self.where, mend=mend)
+
+    def _check_partial(self) -> None:
+        """Refuse a folder of somebody else's at the place of the working folder."""
+        if not self.partial.exists() or read_manifest(self.partial, self.what) is not None:
+            return
+        if not self.partial.is_dir() or (held := names_in(self.partial)):
+            what = f"{self.partial.name}, where the command works, holds something that is no {self.what}"
+            what += f": {held[0]}" if self.partial.is_dir() else ""
+            raise JudgeError(what, where=self.where, mend="move it elsewhere, or name another folder")
+
+    def begin(self) -> None:
+        """Make the working folder; called when everything that can be checked beforehand has been.
+
+        Raises:
+            JudgeError: as :meth:`check`, as things are by now.
+        """
+        with self.writing():
+            self._made = [folder for folder in self.partial.parents if not folder.exists()]
+            self.partial.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                self.lock.acquire()
+                self._recover()
+                self._check_replaced()
+                self._check_partial()
+                self._begun = True
+                self._open()
+            except BaseException:
+                self._abandon()
+                raise
+
+    def _open(self) -> None:
+        remove(self.partial)  # What a killed command left.
+        self.partial.mkdir()
+        write_manifest(self.partial, self.what)
+
+    def _abandon(self) -> None:
+        """Tidy up after an error."""
+        self.discard()
+
+    def _needs_recovery(self) -> bool:
+        return self._replaced.exists()
+
+    def _recover(self) -> None:
+        """Put back the output that a killed command had moved away to replace it, or remove it if it is replaced."""
+        if self._replaced.exists() and not self.path.exists():
+            self._replaced.rename(self.path)
+        remove(self._replaced)
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Leave nothing behind if anything goes wrong."""
+        try:
+            yield
+        except BaseException:
+            self._abandon()
+            raise
+        finally:
+            self._close()
+
+    def discard(self) -> None:
+        """Remove the working folder, if this process has begun it, and the parents that :meth:`begin` made."""
+        if self._begun:
+            remove(self.partial)
+        self._close()
+
+    def _close(self) -> None:
+        """Let other commands work here."""
+        self.lock.release()
+        remove_empty(self._made)
+
+    def publish(self) -> None:
+        """Give the working folder its name.
+
+        Raises:
+            JudgeError: something lies there by now that may not be replaced; it stays.
+        """
+        with self.writing():
+            for path in self.partial.rglob(f"{TEMPORARY}*"):
+                remove(path)
+            write_manifest(self.partial, self.what)
+            self._check_replaced()
+            try:
+                if self.path.exists():
+                    self.path.rename(self._replaced)
+                self.partial.rename(self.path)
+            finally:
+                self._recover()
+        self._close()
+
+
+class ResumableFolder(OutputFolder):
+    """An output folder whose working folder survives a kill or an error: the same command goes on from it.
+
+    Under several processes only the main one makes and removes it.
+
+    Args:
+        path, what, overwrite: as for :class:`OutputFolder`.
+        command: the command that makes it and goes on, in messages.
+        store: name of the folder in it for finished work, which is removed when all is done.
+    """
+
+    def __init__(self, path: Path, *, what: str, command: str, overwrite: bool = False, store: str = "members") -> None:
+        super().__init__(path, what=what, overwrite=overwrite)
+        self.command, self.store = command, self.partial / store
+
+    def begin(self) -> None:
+        """Make the working folder, or take up the one that was left; see :meth:`OutputFolder.begin`."""
+        if is_main_process():
+            super().begin()
+
+    def _open(self) -> None:
+        resumed = read_manifest(self.partial, self.what) is not None
+        self.partial.mkdir(exist_ok=True)
+        if not resumed:
+            write_manifest(self.partial, self.what)
+        self.log("resumed" if resumed else "started")
+        self.store.mkdir(exist_ok=True)
+
+    def _abandon(self) -> None:
+        self._close() if self.holds_work() else self.discard()
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Keep finished work if anything goes wrong; if there is none, leave nothing behind.
+
+        Raises:
+            JudgeError: with the command that goes on, if there is anything to go on from.
+        """
+        try:
+            with super().working():
+                yield
+        except AtWorkError:
+            raise
+        except BaseException as error:
+            fault = as_mendable(error, self.where)
+            if self.holds_work() and fault:
+                raise with_way_on(fault, self.command, self.where) from error
+            if self.holds_work():
+                error.add_note(f"Finished work is in {self.partial}.")
+            if fault is None or fault is error:
+                raise
+            raise fault from error
+
+    def holds_work(self) -> bool:
+        """Whether the working folder holds anything except logs and empty files; also if that cannot be told."""
+        try:
+            names = [name for name in names_in(self.partial) if not name.startswith((LOG, TRACKING))]
+            return any(not name.endswith("/") and (self.partial / name).stat().st_size for name in names)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+
+    def _needs_recovery(self) -> bool:
+        store = self.path / self.store.name
+        return super()._needs_recovery() or (store.is_dir() and read_manifest(self.path, self.what) is not None)
+
+    def _recover(self) -> None:
+        """Also remove the store, if a killed command left it in a finished folder."""
+        super()._recover()
+        if self._needs_recovery():
+            remove(self.path / self.store.name)
+            write_manifest(self.path, self.what)
+
+    def log(self, event: str, **facts: Any) -> None:
+        """Append one line to ``log.jsonl``; see :func:`judge.utils.files.append`."""
+        append(self.partial / LOG, event, **facts)
+
+
+class OutputFile:
+    """A file that a command makes: whole or not at all, by one command at a time.
+
+    Args:
+        path: the file.
+        overwrite: replace the one that is there; never a device, a pipe or a folder.
+        where: the option and its value, for messages.
+        mend: what to do if the file exists.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        overwrite: bool = False,
+        where: str = "",
+        mend: str = "name another file, or add --overwrite",
+    ) -> None:
+        self.path, self.overwrite, self.where, self.mend = path, overwrite, where or f"--out {path}", mend
+        self.lock = Lock(path.absolute(), self.where)
+
+    def check(self, reads: Iterable[Path] = ()) -> None:
+        """Refuse a place that cannot be used, before any work.
+
+        Args:
+            reads: what the command reads.
+
+        Raises:
+            JudgeError: it is no file, is read, or exists (without ``overwrite``); another process is at work there.
+        """
+        # First of all: the advice to overwrite a file that is read would be wrong.
+        if resolved(self.path) in {resolved(read) for read in reads}:
+            raise JudgeError(f"{self.path.name} is read", where=self.where, mend="name another file")
+        with writing(self.where):
+            self.lock.check()
+        self.refuse()
+
+    def refuse(self) -> None:
+        """Refuse what is there, if it may not be replaced."""
+        with suppress(FileNotFoundError, NotADirectoryError):
+            mode = self.path.lstat().st_mode
+            with suppress(FileNotFoundError):  # A link that leads nowhere.
+                mode = self.path.stat().st_mode
+            if stat.S_ISDIR(mode):
+                raise JudgeError("is a folder", where=self.where, mend="name a file")
+            if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
+                raise JudgeError("is no file but a device or a pipe", where=self.where, mend="name a file")
+            if not self.overwrite:
+                raise JudgeError("is there already", where=self.where, mend=self.mend)
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """No other command makes the file meanwhile; its folder is made, and removed if nothing is put into it."""
+        made = [folder for folder in self.path.absolute().parents if not folder.exists()]
+        with ExitStack() as stack:
+            with writing(self.where):
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                stack.callback(remove_empty, made)
+                self.lock.acquire()
+                stack.callback(self.lock.release)
+            self.refuse()
+            yield
+
+    def write(self, data: bytes) -> None:
+        """Write the file.
+
+        Raises:
+            JudgeError: it cannot be written, or exists by now and may not be replaced.
+        """
+        self.refuse()
+        with writing(self.where):
+            write_whole(self.path, data)

@@ -1,0 +1,357 @@
+"""Files that are read: regular ones within limits on memory and size, as a few bytes can claim any amount; YAML."""
+
+from __future__ import annotations
+
+import difflib
+import errno
+import io
+import os
+import stat
+import sys
+from collections.abc import Hashable
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import yaml
+
+from judge.errors import FAULTS, JudgeError
+
+NO_LIMITS = "JUDGE_NO_LIMITS"
+"""Environment variable: "1" lifts all limits, in every command, worker process and script."""
+_LIFT = f"set the environment variable {NO_LIMITS}=1 if you trust the file"
+_UNLIMITED = 2**50
+# Bytes that Python's own values take in memory, with their place in what holds them; measured.
+ROW, LIST, CELL, QUOTED, TEXT = 250, 70, 40, 30, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A limit on what a file may hold.
+
+    Attributes:
+        most: the highest number allowed.
+        unit: what is counted, in words.
+        of: what may not have more, in words.
+    """
+
+    most: int
+    unit: str
+    of: str
+
+    def value(self) -> int:
+        """The limit now."""
+        return _UNLIMITED if os.environ.get(NO_LIMITS) == "1" else self.most
+
+    def fault(self) -> str:
+        """What is wrong with a file over the limit."""
+        return f"has over {self.most:,} {self.unit}"
+
+    def raise_it(self, instead: str = "") -> str:
+        """How to mend that: ``instead``, or without limits."""
+        return f"{instead}, or {_LIFT}" if instead else _LIFT
+
+    def refuse(self, count: float, source: str, *, instead: str = "") -> None:
+        """Refuse a file that has more.
+
+        Raises:
+            JudgeError: it has.
+        """
+        if count > self.value():
+            raise JudgeError(self.fault(), where=source, mend=self.raise_it(instead))
+
+
+# docs/reference/file-formats.md has a table of them all.
+LIMITS = (
+    MEMORY := Limit(4, "GB", "what is read of a file, in memory"),
+    DEPTH := Limit(40, "lists or mappings in each other", "YAML, a pickle"),
+    VALUES := Limit(500_000, "values, repetitions by aliases included", "YAML, a pickle"),
+    BYTES := Limit(4 * 2**20, "bytes", "a YAML file"),
+    DESCRIPTION := Limit(2**24, "bytes", "a description of a data set"),
+    CELLS := Limit(250_000, "cells", "an Excel sheet"),
+    CHARACTERS := Limit(50_000, "characters", "a caption"),
+    LISTED := Limit(1_000_000, "characters", "a text that lists captions"),
+    SHARDS := Limit(100_000, "files", "a range of shards"),
+    MEMBER := Limit(2**20, "bytes", "a text or JSON member of a shard"),
+    PICTURE := Limit(2**30, "bytes", "an image file"),
+    WIDTH := Limit(100_000, "numbers", "a word vector"),
+    WORD := Limit(100_000, "bytes", "a word that has a vector"),
+    LAYERS := Limit(1000, "layers or images", "a checkpoint's configuration"),
+    POSITIONS := Limit(2**24, "positions", "a checkpoint's configuration"),
+)
+
+
+def memory_limit() -> int:
+    """Bytes of memory that the contents of one file may take: 4 GB."""
+    return min(MEMORY.value() * 2**30, _UNLIMITED)
+
+
+def file_limit() -> int:
+    """Bytes that a text file may have: a quarter of the memory, as its values take several times their text."""
+    return memory_limit() // 4
+
+
+def refuse_large(
+    size: float, source: str, *, instead: str = "keep only the columns and records needed", packed: bool = False
+) -> None:
+    """Refuse what would take more than ``memory_limit()`` bytes.
+
+    Args:
+        size: what it takes, or will take at least.
+        source: the file, for messages.
+        instead: how to make it smaller.
+        packed: whether a few bytes may stand for many, as in Parquet: a quarter of the memory is the limit then.
+
+    Raises:
+        JudgeError: it would.
+    """
+    limit = memory_limit() // (4 if packed else 1)
+    if size > limit:
+        what = f"takes over {limit / 2**30:g} GB of memory when it is read"
+        raise JudgeError(what, where=source, mend=MEMORY.raise_it(instead))
+
+
+def refuse_long(number: int, source: str) -> None:
+    """Refuse a whole number that Python would not write out, in whatever base it was given.
+
+    Raises:
+        JudgeError: it has too many digits.
+    """
+    limit = sys.get_int_max_str_digits()
+    if limit and number.bit_length() > limit * 3.3219:  # Bits of a digit.
+        raise _long_number(source)
+
+
+def long_number(error: BaseException, source: str) -> JudgeError | None:
+    """The message for Python's error about a number with too many digits; None for any other error."""
+    return _long_number(source) if "sys.set_int_max_str_digits" in str(error) else None
+
+
+def _long_number(source: str) -> JudgeError:
+    limit = sys.get_int_max_str_digits()
+    mend = f"write it shorter, or set the environment variable PYTHONINTMAXSTRDIGITS to more than {limit}"
+    return JudgeError(f"holds a number of over {limit:,} digits", where=source, mend=mend)
+
+
+class NotRegularError(OSError):
+    """A pipe, a device or a socket: reading it might never end."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(errno.EINVAL, "it is not a regular file", str(path))
+
+
+def regular(path: Path) -> Path:
+    """``path``, for libraries that open it themselves.
+
+    Raises:
+        OSError: it is absent, or no regular file.
+    """
+    open_regular(path).close()
+    return path
+
+
+def open_regular(path: Path) -> io.BufferedReader:
+    """Open a file to read its bytes.
+
+    Raises:
+        OSError: it cannot be opened; a folder, a pipe, a device.
+    """
+    # O_NONBLOCK: opening a named pipe would wait for whoever writes into it.
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise NotRegularError(path)
+    return file
+
+
+def size_of(file: BinaryIO) -> int:
+    """Bytes of an open file."""
+    return os.fstat(file.fileno()).st_size
+
+
+def read_bytes(path: Path, limit: int | None = None, instead: str = "give a smaller file") -> bytes:
+    """The bytes of a file, at most ``limit``: :func:`file_limit` by default.
+
+    ``instead``: how to make it smaller.
+
+    Raises:
+        OSError: as :func:`open_regular`.
+        JudgeError: it is larger.
+    """
+    with open_regular(path) as file:
+        # The message names the memory that the contents would take.
+        refuse_large(size_of(file) * (memory_limit() / (limit or file_limit())), str(path), instead=instead)
+        return file.read()
+
+
+def read_text(path: Path, errors: str = "strict") -> str:
+    """The text of a file, whatever its line breaks; see :func:`read_bytes`.
+
+    Raises:
+        UnicodeDecodeError: it is not UTF-8.
+    """
+    return io.TextIOWrapper(io.BytesIO(read_bytes(path)), encoding="utf-8", errors=errors).read()
+
+
+def named_alike(path: Path) -> str:
+    """Advice for a ``path`` that does not exist: a file beside it with nearly its name, or to check it."""
+    try:
+        names = [entry.name for entry in islice(os.scandir(path.parent), 10_000)]
+    except (OSError, ValueError):  # ValueError: a NUL in the path.
+        names = []
+    close = difflib.get_close_matches(path.name, names, n=1, cutoff=0.7)
+    return f"did you mean '{path.with_name(close[0])}'?" if close else "check the path"
+
+
+# libyaml's parser, if PyYAML was built with it, is ten times as fast.
+_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_TAG = "tag:yaml.org,2002:"
+_KINDS = "null", "bool", "int", "float", "str", "seq", "map"
+
+
+class _Loader(_Base):  # type: ignore[misc]  # chosen when the module is imported
+    """A safe loader that refuses keys given twice, and takes dates and 1:30 for texts."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012  # as PyYAML declares it
+        first: [(tag, pattern) for tag, pattern in found if tag != f"{_TAG}timestamp"]
+        for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    # Without sets, bytes and dates, which no file here holds. None: any other tag, which is refused.
+    yaml_constructors = {  # noqa: RUF012  # as PyYAML declares it
+        tag: yaml.SafeLoader.yaml_constructors[tag] for tag in (*(f"{_TAG}{kind}" for kind in _KINDS), None)
+    }
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._checked = set[int]()
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Refuse keys given twice, before PyYAML puts what ``<<`` names among the keys."""
+        if id(node) not in self._checked:
+            self._checked.add(id(node))
+            seen = set[Hashable]()
+            for key, _ in node.value:
+                if not isinstance(key, yaml.ScalarNode):
+                    _refuse("a key is a list or a mapping", key)
+                value = key.tag if key.tag == f"{_TAG}merge" else self.construct_object(key)
+                if value in seen:  # yes and true are one.
+                    _refuse(f"key '{key.value}' is given twice", key)
+                seen.add(value)
+        super().flatten_mapping(node)
+
+    def number(self, node: yaml.ScalarNode) -> int | float | str:
+        """A number. YAML 1.1 reads 1:30 to the base of 60, in time that grows with the square: it stays a text.
+
+        Raises:
+            JudgeError: it has more digits than Python writes.
+        """
+        text = self.construct_scalar(node)
+        if ":" in text:
+            return str(text)
+        read = self.construct_yaml_int if node.tag == f"{_TAG}int" else self.construct_yaml_float
+        found: int | float = read(node)
+        if isinstance(found, int):
+            refuse_long(found, "")
+        return found
+
+
+for _kind in ("int", "float"):
+    _Loader.add_constructor(f"{_TAG}{_kind}", _Loader.number)
+
+
+def read_yaml(path: Path, *, mend: str) -> Any:
+    """The value of a YAML file.
+
+    Args:
+        path: of the file.
+        mend: what to write instead, for messages.
+
+    Raises:
+        JudgeError: as :func:`read_small_text` and :func:`parse_yaml`.
+    """
+    return parse_yaml(read_small_text(path), where=str(path), mend=mend)
+
+
+def read_small_text(path: Path) -> str:
+    """The text of a settings file, without a byte order mark.
+
+    Raises:
+        JudgeError: it cannot be read, is no regular file, is larger than ``BYTES``, or is not UTF-8.
+    """
+    where = str(path)
+    try:
+        if path.is_dir():
+            raise JudgeError("is a folder", where=where, mend=f"name the file in it, such as {path / 'run.yaml'}")
+        with open_regular(path) as file:
+            BYTES.refuse(size_of(file), where, instead="keep captions and labels in files of their own")
+            return file.read().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise JudgeError("no such file", where=where, mend=named_alike(path)) from None
+    except UnicodeDecodeError as error:
+        raise JudgeError(f"not UTF-8 (at byte {error.start})", where=where, mend="save it as UTF-8") from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path.
+        reason = getattr(error, "strerror", None) or error
+        raise JudgeError(f"cannot be read ({reason})", where=where, mend="check the path") from error
+
+
+def parse_yaml(text: str, *, where: str, mend: str) -> Any:
+    """The value of a YAML text: mappings, lists, texts, numbers, true, false and null; dates stay texts.
+
+    Raises:
+        JudgeError: not YAML; a key given twice in one mapping; over ``DEPTH`` or ``VALUES``; a character that no text
+            may hold (NUL, half of a surrogate pair).
+    """
+    try:
+        _check_size(text, where, mend)
+        return yaml.load(text, Loader=_Loader)  # noqa: S506  # a safe loader
+    except JudgeError as error:
+        raise JudgeError(error.what, where=error.where or where, mend=error.mend) from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f" on line {mark.line + 1}" if mark else ""
+        raise JudgeError(f"not YAML that can be read ({error.problem}{line})", where=where, mend=mend) from error
+    except (yaml.YAMLError, *FAULTS) as error:  # FAULTS: numbers of thousands of digits, and the like.
+        reason = " ".join(str(error).split())[:200]
+        fault = JudgeError(f"not YAML that can be read ({reason})", where=where, mend=mend)
+        raise long_number(error, where) or fault from error
+
+
+def _check_size(text: str, where: str, mend: str) -> None:
+    """Count the events of a text, which takes no memory, before its values are built.
+
+    Raises:
+        JudgeError: over a limit.
+        yaml.MarkedYAMLError: an alias inside what it stands for; a character that no text may hold.
+    """
+    sizes: dict[str, int] = {}  # Anchor -> values that it stands for.
+    starts: list[tuple[str | None, int]] = []  # Of each open collection: its anchor, and the values before it.
+    count = 0
+    event: Any
+    for event in yaml.parse(text, Loader=_Base):
+        if isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = starts.pop()
+            if anchor:
+                sizes[anchor] = count - before
+        elif isinstance(event, yaml.AliasEvent):
+            if event.anchor in dict(starts):
+                _refuse(f"'*{event.anchor}' stands in what it repeats", event)
+            count += sizes.get(str(event.anchor), 1)
+        elif isinstance(event, yaml.NodeEvent):
+            count += 1
+            if isinstance(event, yaml.CollectionStartEvent):
+                starts.append((event.anchor, count - 1))
+            elif "\0" in (value := str(getattr(event, "value", ""))) or any(
+                "\ud800" <= one <= "\udfff" for one in value
+            ):
+                _refuse("a text holds a character that no text may hold", event)
+            elif event.anchor:
+                sizes[event.anchor] = 1
+        for limit, reached in ((DEPTH, len(starts)), (VALUES, count)):
+            if reached > limit.value():
+                what = f"{limit.fault()} (line {event.start_mark.line + 1})"
+                raise JudgeError(what, where=where, mend=limit.raise_it(mend))
+
+
+def _refuse(problem: str, event: Any) -> None:
+    raise yaml.MarkedYAMLError(None, None, problem, event.start_mark)

@@ -1,0 +1,316 @@
+"""YOLO and Mask R-CNN: what their libraries find, files good and bad, and an import that reports nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+
+import detector_samples as samples
+import numpy as np
+import pytest
+import torch
+
+from judge.commands.images import open_detector
+from judge.config import MaskConfig, make_config
+from judge.errors import JudgeError
+from judge.masking.detectors import Detector, make_detector
+from judge.masking.detectors.maskrcnn import MaskRcnn, load_maskrcnn
+from judge.masking.detectors.yolo import Yolo, load_yolo
+
+NOISE = samples.noise_images()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("detectors")
+
+
+@pytest.fixture(scope="module")
+def weights(folder: Path) -> Path:
+    return samples.tiny_yolo(folder)
+
+
+@pytest.fixture(scope="module")
+def exported(weights: Path) -> Path:
+    """For images of 96 x 96 alone, one at a time."""
+    return samples.tiny_onnx(weights)
+
+
+@pytest.fixture(scope="module")
+def yolo(folder: Path, weights: Path) -> Yolo:
+    return load_yolo(weights, trust=folder, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def maskrcnn() -> MaskRcnn:
+    return samples.tiny_maskrcnn()
+
+
+def check_contract(detector: Detector) -> None:
+    """Check what the protocol promises."""
+    found = [detector.detect(image) for image in NOISE]
+    assert sum(map(len, found)) > 10
+    for image, instances in zip(NOISE, found, strict=True):
+        for instance in instances:
+            assert instance.label in samples.CLASSES
+            assert instance.mask.shape == instance.size == image.size
+            assert instance.area > 0
+            assert 0.05 <= instance.score <= 1
+            x, y, w, h = instance.box
+            assert min(x, y, w, h) >= 0
+            assert x + w <= image.size[1] + 1e-3
+            assert y + h <= image.size[0] + 1e-3
+
+
+def test_contract(yolo: Yolo, maskrcnn: MaskRcnn, exported: Path, folder: Path) -> None:
+    check_contract(yolo)
+    check_contract(maskrcnn)
+    check_contract(load_yolo(exported, device="cpu"))
+    check_contract(load_yolo(samples.tiny_yolo(folder, task="detect"), trust=folder, device="cpu"))
+
+
+def test_yolo_finds_what_ultralytics_finds(yolo: Yolo, weights: Path) -> None:
+    from ultralytics import YOLO
+
+    model: Any = YOLO(weights)
+    for image in NOISE:
+        [own] = model.predict(image.pixels[..., ::-1], conf=0.05, retina_masks=True, verbose=False, device="cpu")
+        found = yolo.detect(image)
+        masks = own.masks.data.numpy().astype(bool)
+        kept = masks.any(axis=(1, 2))
+        assert [instance.score for instance in found] == own.boxes.conf[kept].tolist()
+        assert [instance.label for instance in found] == [samples.CLASSES[int(k)] for k in own.boxes.cls[kept]]
+        for instance, mask in zip(found, masks[kept], strict=True):
+            np.testing.assert_array_equal(instance.mask, mask)
+
+
+def test_maskrcnn_finds_what_torchvision_finds(maskrcnn: MaskRcnn) -> None:
+    for image in NOISE[:3]:
+        with torch.no_grad():
+            [own] = maskrcnn.network([torch.from_numpy(image.pixels).permute(2, 0, 1).float() / 255])
+        masks = (own["masks"][:, 0] >= 0.5).numpy()
+        kept = masks.any(axis=(1, 2))
+        found = maskrcnn.detect(image)
+        assert [instance.score for instance in found] == pytest.approx(own["scores"][kept].tolist(), abs=1e-5)
+        assert [instance.label for instance in found] == [samples.CLASSES[k - 1] for k in own["labels"][kept].tolist()]
+        for instance, mask in zip(found, masks[kept], strict=True):
+            assert samples.overlap(instance.mask, mask) > 0.99
+
+
+def test_lower_mask_thresholds_hide_more(folder: Path, weights: Path) -> None:
+    for load in (lambda t: load_yolo(weights, trust=folder, device="cpu", mask_threshold=t), maskrcnn_at):
+        areas = [sum(one.area for one in load(level).detect(NOISE[1])) for level in (0.2, 0.5, 0.7)]
+        assert areas[0] > areas[1] > areas[2]
+
+
+def maskrcnn_at(level: float) -> MaskRcnn:
+    return samples.tiny_maskrcnn(mask_threshold=level)
+
+
+def test_onnx_finds_what_the_model_finds(yolo: Yolo, weights: Path) -> None:
+    """Untrained scores are close to each other, so a few boxes may be suppressed by others."""
+    free = load_yolo(samples.tiny_onnx(weights, dynamic=True), device="cpu")
+    for image in NOISE[:3]:
+        others = free.detect(image)
+        alike = [
+            any(one.label == other.label and samples.overlap(one.mask, other.mask) > 0.9 for other in others)
+            for one in yolo.detect(image)
+        ]
+        assert np.mean(alike) > 0.9
+
+
+def test_keys_differ_by_weights_and_options(folder: Path, weights: Path, yolo: Yolo) -> None:
+    copy = folder / "copy.pt"
+    copy.write_bytes(weights.read_bytes())
+    assert load_yolo(copy, trust=folder, device="cpu").key == yolo.key
+    assert load_yolo(copy, trust=folder, device="cpu", mask_threshold=0.4).key != yolo.key
+    assert load_yolo(samples.tiny_yolo(folder, seed=1), trust=folder, device="cpu").key != yolo.key
+
+
+@pytest.mark.parametrize(
+    ("notes", "fault"),
+    [
+        ({"names": "__import__('pathlib').Path('{mark}').touch() or {0: 'person'}"}, "does not run as a model"),
+        ({"args": "[" * 5000 + "]" * 5000}, "metadata cannot be read"),
+        ({"imgsz": "[90000, 90000]"}, "metadata cannot be read"),
+        ({"task": "pose"}, "made for the task 'pose'"),
+        ({"task": ""}, "made for the task ''"),
+        ({"stride": "'wide'"}, "metadata cannot be read"),
+    ],
+)
+def test_onnx_metadata_are_never_run(tmp_path: Path, exported: Path, notes: dict[str, str], fault: str) -> None:
+    import onnx
+
+    graph = onnx.load(exported)
+    for entry in graph.metadata_props:
+        entry.value = notes.get(entry.key, entry.value).replace("{mark}", str(tmp_path / "mark"))
+    onnx.save(graph, tmp_path / "bad.onnx")
+    with pytest.raises(JudgeError, match=fault):
+        load_yolo(tmp_path / "bad.onnx", device="cpu")
+    assert not (tmp_path / "mark").exists()
+
+
+def test_a_pickle_needs_trust(tmp_path: Path, weights: Path) -> None:
+    trusted, elsewhere = tmp_path / "trusted", tmp_path / "elsewhere"
+    trusted.mkdir()
+    elsewhere.mkdir()
+    (trusted / "tiny.pt").write_bytes(weights.read_bytes())
+    # A link into the folder does not move the file there, and ".." leads out of it.
+    (elsewhere / "link.pt").symlink_to(trusted / "tiny.pt")
+    for trust, path in [
+        (None, trusted / "tiny.pt"),
+        (elsewhere, trusted / "tiny.pt"),
+        (elsewhere, elsewhere / "link.pt"),
+        (elsewhere, elsewhere / ".." / "trusted" / "tiny.pt"),
+    ]:
+        with pytest.raises(JudgeError, match=r"is a pickle.*ONNX.*--trust-weights"):
+            load_yolo(path, trust=trust, device="cpu")
+    # Even a trusted one runs nothing.
+    torch.save({"model": samples.Bomb(tmp_path / "mark")}, trusted / "bomb.pt")
+    with pytest.raises(JudgeError, match="does not run as a model of Ultralytics"):
+        load_yolo(trusted / "bomb.pt", trust=trusted, device="cpu")
+    assert not (tmp_path / "mark").exists()
+    with pytest.raises(JudgeError, match="--trust-weights FOLDER"):
+        load_yolo("yolo11n-seg", device="cpu")
+    with pytest.raises(JudgeError, match="is no folder"):
+        load_yolo(weights, trust=tmp_path / "absent", device="cpu")
+
+
+def test_yolo_files_that_cannot_be_used(tmp_path: Path, weights: Path) -> None:
+    (tmp_path / "noise.onnx").write_bytes(b"no onnx")
+    (tmp_path / "weights.bin").write_bytes(b"")
+    (tmp_path / "cut.pt").write_bytes(weights.read_bytes()[:5000])
+    for name, fault in {
+        "noise.onnx": "cannot be read as ONNX",
+        "weights.bin": "is no file of YOLO weights",
+        "cut.pt": "does not run as a model of Ultralytics",
+        "absent.onnx": "no such file of weights",
+    }.items():
+        with pytest.raises(JudgeError, match=fault):
+            load_yolo(tmp_path / name, trust=tmp_path, device="cpu")
+    for device in ("cuda:99", "toaster"):
+        with pytest.raises(JudgeError, match=f"--device {device}: cannot be used here"):
+            load_yolo(weights, trust=weights.parent, device=device)
+    with pytest.raises(JudgeError, match=r"unknown detector 'yollo'. Did you mean 'yolo'\?"):
+        make_detector("yollo")
+
+
+def test_ultralytics_and_onnxruntime_report_nothing(tmp_path: Path, weights: Path, exported: Path) -> None:
+    """In a fresh process whose home and working directory are empty, and which may not connect."""
+    code = f"""
+import socket, sys
+def refuse(*arguments, **options):
+    print("connected")
+    raise OSError("no network in this test")
+socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = socket.create_connection = refuse
+import numpy
+from pathlib import Path
+from judge.masking.detectors import make_detector
+from judge.masking.instances import LoadedImage
+for weights in ({str(weights)!r}, {str(exported)!r}):
+    detector = make_detector("yolo", weights=weights, trust=Path({str(weights.parent)!r}), device="cpu")
+    detector.detect(LoadedImage("a", numpy.zeros((50, 90, 3), numpy.uint8)))
+import ultralytics
+print(ultralytics.settings["sync"])
+"""
+    for name in ("home", "here"):
+        (tmp_path / name).mkdir()
+    environment = {"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
+    environment |= {"PYTHONPATH": str(Path(__file__).parents[2])}
+    command, here = [sys.executable, "-c", code], tmp_path / "here"
+    done = subprocess.run(command, cwd=here, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "False\n"), done.stderr
+    assert not [*(tmp_path / "home").rglob("*"), *(tmp_path / "here").rglob("*")]
+
+
+def test_classes_are_named_by_a_file(folder: Path, weights: Path, yolo: Yolo, tmp_path: Path) -> None:
+    """All that name people are people, or those that the user names."""
+    (tmp_path / "names.txt").write_text("kite\npedestrian\nman\n")
+    given = {"images": tmp_path, "out": tmp_path / "out", "cache": tmp_path / "cache", "detector": "yolo"}
+    given |= {"weights": {"yolo": str(weights)}, "class_names": tmp_path / "names.txt", "device": "cpu"}
+    given |= {"trust_weights": folder}
+    raw = yolo.detect(NOISE[0])
+    for people, other in (([], "person"), (["pedestrian"], "man")):
+        config = make_config(given | {"person_categories": people}, MaskConfig)
+        named: Any = open_detector("yolo", config, ("person",), device="cpu")
+        assert set(named.categories) == {"kite", "person", other}
+        new = {"person": "kite", "dog": "person", "kite": other}
+        assert [one.label for one in named.detect(NOISE[0])] == [new[one.label] for one in raw]
+        note = "'man' of detector 'yolo' names people too, and stays visible: hide it with --person-category 'man'."
+        assert list(named.doubts) == ([note] if people else [])
+    (tmp_path / "names.txt").write_text("man\n")
+    with pytest.raises(JudgeError, match="does not name the 3 classes of detector 'yolo'"):
+        open_detector("yolo", config, ("person",), device="cpu")
+
+
+# Files of Mask R-CNN
+
+
+@pytest.mark.slow
+def test_state_dicts_of_torchvision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With COCO's classes or others; from files, or downloaded with the hash checked and unpickling restricted."""
+    import torchvision.models._api as api
+    from safetensors.torch import save_file
+    from torchvision.models import get_model
+
+    new: Any = get_model("maskrcnn_resnet50_fpn", weights=None, weights_backbone=None, num_classes=91)
+    # torchvision's own file lacks the counters, and its training script saves more than the weights.
+    state = {name: tensor for name, tensor in new.state_dict().items() if not name.endswith("num_batches_tracked")}
+    save_file(state, tmp_path / "v1.safetensors")
+    torch.save({"model": state, "epoch": 3}, tmp_path / "script.pth")
+    for name in ("v1.safetensors", "script.pth"):
+        loaded = load_maskrcnn(str(tmp_path / name), device="cpu")
+        assert (len(loaded.categories), loaded.categories[0], loaded.categories[-1]) == (90, "person", "toothbrush")
+        assert loaded.network.backbone.body.bn1.eps == 0
+        assert all(torch.equal(loaded.network.state_dict()[key], tensor) for key, tensor in state.items())
+    torch.save(get_model("maskrcnn_resnet50_fpn_v2", weights=None, num_classes=3).state_dict(), tmp_path / "v2.pth")
+    assert load_maskrcnn(str(tmp_path / "v2.pth"), device="cpu").categories == ("0", "1")
+    torch.save({name: tensor for name, tensor in state.items() if "fpn" not in name}, tmp_path / "part.pth")
+    with pytest.raises(JudgeError, match=r"part.pth: does not fit maskrcnn_resnet50_fpn \("):
+        load_maskrcnn(str(tmp_path / "part.pth"), device="cpu")
+    seen: dict[str, Any] = {}
+
+    def fetch(url: str, **options: Any) -> Mapping[str, torch.Tensor]:
+        seen.update(options)
+        return state
+
+    monkeypatch.setattr(api, "load_state_dict_from_url", fetch)
+    assert load_maskrcnn("maskrcnn_resnet50_fpn", device="cpu").categories[0] == "person"
+    assert seen["check_hash"] is seen["weights_only"] is True
+
+
+def test_maskrcnn_files_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torchvision.models._api as api
+
+    torch.save({"model": samples.Bomb(tmp_path / "mark")}, tmp_path / "bomb.pth")
+    torch.save({"a": torch.zeros(1)}, tmp_path / "other.pth")
+    torch.save([1, 2], tmp_path / "list.pth")
+    (tmp_path / "cut.pth").write_bytes((tmp_path / "other.pth").read_bytes()[:300])
+    (tmp_path / "cut.safetensors").write_bytes(b"x" * 100)
+    (tmp_path / "weights.bin").write_bytes(b"")
+    for name, fault in {
+        "bomb.pth": r"weights cannot be read \(UnpicklingError\). Give a whole state_dict",
+        "other.pth": "holds no Mask R-CNN of torchvision",
+        "list.pth": "weights cannot be read",
+        "cut.pth": "weights cannot be read",
+        "cut.safetensors": "weights cannot be read",
+        "weights.bin": "weights cannot be read",
+        "absent.pth": "no such file of weights",
+    }.items():
+        with pytest.raises(JudgeError, match=fault):
+            load_maskrcnn(str(tmp_path / name), device="cpu")
+    assert not (tmp_path / "mark").exists()
+
+    def fail(url: str, **options: Any) -> None:
+        raise URLError("no network")
+
+    monkeypatch.setattr(api, "load_state_dict_from_url", fail)
+    with pytest.raises(JudgeError, match=r"_fpn_v2: weights cannot be read \(URLError\). Download https://"):
+        load_maskrcnn("maskrcnn_resnet50_fpn_v2", device="cpu")
+    with pytest.raises(JudgeError, match=r"no such model. Did you mean 'maskrcnn_resnet50_fpn'"):
+        load_maskrcnn("maskrcnn_resnet50_fnp", device="cpu")

@@ -1,0 +1,291 @@
+"""Outputs of commands: what is replaced, what a kill, an error or a full disk leaves, and two commands at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from helpers import judge, refusal
+
+from judge.calibration.grammar import WorldFiles, make_world, write_world
+from judge.calibration.world import Captioner
+from judge.errors import JudgeError
+from judge.utils.outputs import MANIFEST, AtWorkError, OutputFile, OutputFolder, ResumableFolder
+
+FAST = [
+    *("--metrics", "lic", "--judge", "linear", "--resamples", "100"),
+    *("--workers", "1", "--folds", "3", "--refits", "3", "--chance", "2"),
+]
+
+
+def run_of(path: Path, *, overwrite: bool = False) -> ResumableFolder:
+    return ResumableFolder(path, what="run", command="judge evaluate", overwrite=overwrite)
+
+
+def make(path: Path, text: str = "first", *, overwrite: bool = False) -> None:
+    """A whole run of one file, in a folder of its own."""
+    folder = run_of(path, overwrite=overwrite)
+    folder.check()
+    with folder.working():
+        folder.begin()
+        (folder.partial / "figures").mkdir(exist_ok=True)
+        (folder.partial / "figures" / "one.svg").write_text(text, encoding="utf-8")
+        (folder.store / "finished").write_text(text, encoding="utf-8")
+        folder.publish()
+
+
+def tree(folder: Path) -> dict[str, str]:
+    """Name -> text of all that lies in a folder, the manifest and the log apart."""
+    found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    return {name: path.read_text() for name, path in found.items() if path.name not in {MANIFEST, "log.jsonl"}}
+
+
+def test_a_published_folder_holds_its_manifest_and_nothing_is_left(tmp_path: Path) -> None:
+    make(tmp_path / "out")
+    listed = json.loads((tmp_path / "out" / MANIFEST).read_text())
+    assert (listed["kind"], listed["files"]) == ("run", ["figures/", "figures/one.svg", "log.jsonl"])
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    with pytest.raises(JudgeError, match=r"holds another run\. Name another folder, or add --overwrite"):
+        make(tmp_path / "out", "second")
+    make(tmp_path / "out", "second", overwrite=True)
+    assert tree(tmp_path) == {"out/figures/one.svg": "second"}
+
+
+@pytest.mark.parametrize("foreign", ["thesis.tex", "figures/mine.svg", "notes/deep/a.txt", "link", "empty/"])
+def test_nothing_is_replaced_where_a_foreign_file_lies(tmp_path: Path, foreign: str) -> None:
+    make(tmp_path / "out")
+    place = tmp_path / "out" / foreign
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if foreign == "link":
+        place.symlink_to(tmp_path)
+    elif foreign == "empty/":
+        place.mkdir()
+    else:
+        place.write_text("years of work", encoding="utf-8")
+    before = sorted((tmp_path / "out").rglob("*"))
+    first = "notes/" if "notes" in foreign else foreign
+    with pytest.raises(JudgeError, match=f"holds {first}, which is no part of this run. Move it elsewhere"):
+        make(tmp_path / "out", "second", overwrite=True)
+    assert sorted((tmp_path / "out").rglob("*")) == before
+
+
+@pytest.mark.parametrize("manifest", [None, "no JSON", '{"kind": "alignment", "files": {}}', "[]", '{"kind": ["run"]}'])
+def test_a_folder_of_the_user_is_no_run(tmp_path: Path, manifest: str | None) -> None:
+    """Neither the output nor the working folder; also with ``run.yaml``, which is what users call their settings."""
+    for own in (tmp_path / "own", tmp_path / "out.partial"):
+        own.mkdir()
+        (own / "run.yaml").write_text("metrics: lic\n", encoding="utf-8")
+        if manifest is not None:
+            (own / MANIFEST).write_text(manifest, encoding="utf-8")
+    with pytest.raises(JudgeError, match=r"holds something that is no run\. Name another folder"):
+        run_of(tmp_path / "own", overwrite=True).check()
+    with pytest.raises(JudgeError, match=r"out\.partial, where the command works, holds something .* run\.yaml"):
+        run_of(tmp_path / "out").check()
+    assert (tmp_path / "own" / "run.yaml").exists()
+    assert (tmp_path / "out.partial" / "run.yaml").exists()
+
+
+def test_what_appears_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+    folder = run_of(tmp_path / "out", overwrite=True)
+    folder.check()
+
+    def work() -> None:
+        with folder.working():
+            folder.begin()
+            (folder.store / "finished").write_text("hours", encoding="utf-8")
+            (tmp_path / "out").mkdir()
+            (tmp_path / "out" / "thesis.tex").write_text("years of work", encoding="utf-8")
+            folder.publish()
+
+    with pytest.raises(JudgeError, match=r"holds something that is no run.*goes on from what is finished"):
+        work()
+    assert tree(tmp_path) == {"out/thesis.tex": "years of work", "out.partial/members/finished": "hours"}
+
+
+@pytest.mark.parametrize("killed_by", [signal.SIGKILL, None])
+def test_a_command_killed_while_it_replaces_loses_nothing(tmp_path: Path, killed_by: int | None) -> None:
+    """The earlier run is moved away, the later is not in its place: the earlier comes back; Ctrl-C does so at once."""
+    make(tmp_path / "out")
+    code = f"""if True:
+        import os, pathlib
+        from judge.utils.outputs import ResumableFolder
+        folder = ResumableFolder(pathlib.Path("out"), what="run", command="judge evaluate", overwrite=True)
+        rename = pathlib.Path.rename
+        def killed(path, to):
+            rename(path, to)
+            if path.name == "out":
+                os.kill(os.getpid(), {int(killed_by or signal.SIGINT)})
+        pathlib.Path.rename = killed
+        with folder.working():
+            folder.begin()
+            (folder.store / "finished").write_text("hours")
+            folder.publish()
+    """
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=False, capture_output=True)
+    assert done.returncode != 0
+    assert (tmp_path / "out").exists() == (killed_by is None)
+    with pytest.raises(JudgeError, match="holds another run"):
+        make(tmp_path / "out", "second")
+    assert tree(tmp_path) == {"out/figures/one.svg": "first", "out.partial/members/finished": "hours"}
+    make(tmp_path / "out", "second", overwrite=True)
+    assert tree(tmp_path) == {"out/figures/one.svg": "second"}
+
+
+def test_the_store_of_a_command_killed_when_it_had_published_goes(tmp_path: Path) -> None:
+    make(tmp_path / "out")
+    (tmp_path / "out" / "members").mkdir()
+    (tmp_path / "out" / "members" / "finished").write_text("hours", encoding="utf-8")
+    with pytest.raises(JudgeError, match="holds another run"):
+        run_of(tmp_path / "out").check()
+    assert tree(tmp_path) == {"out/figures/one.svg": "first"}
+
+
+@pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), MemoryError(), ValueError("a bug")])
+def test_any_error_keeps_finished_work(tmp_path: Path, fault: Exception) -> None:
+    """Also in a folder that has the name of the trackers' folder."""
+    folder = run_of(tmp_path / "tracking" / "out")
+    kind = ValueError if isinstance(fault, ValueError) else JudgeError
+
+    def work(*, finish: bool) -> None:
+        with folder.working():
+            folder.begin()
+            if finish:
+                (folder.store / "finished").write_text("hours", encoding="utf-8")
+            raise fault
+
+    with pytest.raises(kind):
+        work(finish=False)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(kind) as caught:
+        work(finish=True)
+    assert ("(judge evaluate ... --out" in str(caught.value)) == (kind is JudgeError)
+    assert tree(folder.partial) == {"members/finished": "hours"}
+    make(folder.path)
+    assert [path.name for path in folder.path.parent.iterdir()] == ["out"]
+
+
+def test_the_working_folder_of_a_killed_command_is_made_anew(tmp_path: Path) -> None:
+    """Of a command that does not resume; the system frees its lock."""
+    code = """if True:
+        import os, pathlib
+        from judge.utils.outputs import OutputFolder
+        folder = OutputFolder(pathlib.Path("out"), what="alignment")
+        folder.begin()
+        (folder.partial / "half").write_text("half")
+        os.kill(os.getpid(), 9)
+    """
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=False)
+    assert done.returncode == -signal.SIGKILL
+    folder = OutputFolder(tmp_path / "out", what="alignment")
+    folder.check()
+    with folder.working():
+        folder.begin()
+        folder.publish()
+    assert tree(tmp_path) == {}
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.fixture(scope="module")
+def options(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    files: WorldFiles = write_world(
+        make_world(120, seed=2), {"much": Captioner(stereotype=0.9)}, tmp_path_factory.mktemp("files") / "world"
+    )
+    inputs = ["--human", files.human, "--captions", files.captions["much"], "--labels", files.labels]
+    return ["evaluate", *map(str, inputs), *FAST]
+
+
+def stopped_at_work(command: list[str], out: Path) -> subprocess.Popen[bytes]:
+    """A run in a process of its own, stopped amid its judges."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "judge", *command, "--out", str(out)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    store = out.with_name(f"{out.name}.partial") / "members"
+    while process.poll() is None and len(list(store.glob("*.safetensors"))) < 3:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGSTOP)
+    return process
+
+
+def test_two_runs_on_one_folder(options: list[str], tmp_path: Path) -> None:
+    """One result, and one line for the command that comes too late."""
+    first = stopped_at_work(options, tmp_path / "out")
+    line = refusal(*options, "--seed", "5", "--overwrite", "--out", tmp_path / "out")
+    fault = "another command is at work there. Wait for it, or name another --out."
+    assert line == f"judge: --out {tmp_path / 'out'}: {fault}\n"
+    first.send_signal(signal.SIGCONT)
+    assert first.wait(timeout=120) == 0
+    assert "seed: 0\n" in (tmp_path / "out" / "run.yaml").read_text()
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    # A page that a command writes at its own place is the run's; one elsewhere is the user's.
+    assert judge("report", tmp_path / "out", "--overwrite", "--no-examples").exit_code == 0
+    run_of(tmp_path / "out", overwrite=True).check()
+    assert judge("report", tmp_path / "out", "--out", tmp_path / "out" / "mine.html").exit_code == 0
+    with pytest.raises(JudgeError, match=r"holds mine\.html, which is no part of this run"):
+        run_of(tmp_path / "out", overwrite=True).check()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """Of 2 MB; for those who may mount one."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)]
+    if sys.platform != "linux" or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("no right to mount a disk")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_full_disk_loses_nothing(options: list[str], small_disk: Path) -> None:
+    """Killed amid its judges; then the disk is full to the byte, then nearly, then there is room."""
+    out = small_disk / "out"
+    process = stopped_at_work(options, out)
+    process.kill()
+    process.wait()
+    finished = {path.name for path in (small_disk / "out.partial" / "members").glob("*.safetensors")}
+    assert len(finished) >= 3
+    for free in (0, 128):
+        room = os.statvfs(small_disk).f_bavail * os.statvfs(small_disk).f_frsize
+        (small_disk / "full").write_bytes(bytes(room - free * 1024))
+        line = refusal(*options, "--out", out)
+        assert "No space left on device" in line
+        assert line.endswith(f"the same command (judge evaluate ... --out {out}) goes on from what is finished.\n")
+        kept = {path.name for path in (small_disk / "out.partial" / "members").glob("*.safetensors")}
+        assert kept >= finished
+        (small_disk / "full").unlink()
+    assert judge(*options, "--out", out).exit_code == 0
+    assert [path.name for path in small_disk.iterdir()] == ["out"]
+
+
+def test_a_file_is_made_by_one_command_at_a_time_and_never_replaced(tmp_path: Path) -> None:
+    """Its folder is removed if nothing was written."""
+    first, second = OutputFile(tmp_path / "new" / "out.csv"), OutputFile(tmp_path / "new" / "out.csv")
+    with first.working(), pytest.raises(AtWorkError):
+        second.check()
+    assert list(tmp_path.iterdir()) == []
+    with first.working():
+        first.write(b"first")
+    for refused in (second.check, lambda: second.write(b"second")):
+        with pytest.raises(JudgeError, match="is there already"):
+            refused()
+    with pytest.raises(JudgeError, match=r"out\.csv is read"):
+        OutputFile(tmp_path / "new" / "out.csv", overwrite=True).check([tmp_path / "new" / "out.csv"])
+    assert [(path.name, path.read_bytes()) for path in (tmp_path / "new").iterdir()] == [("out.csv", b"first")]
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "link to a device"])
+def test_only_regular_files_are_overwritten(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "out.csv"
+    {"folder": path.mkdir, "pipe": lambda: os.mkfifo(path)}.get(kind, lambda: path.symlink_to("/dev/null"))()
+    with pytest.raises(JudgeError, match=r"is a folder\. Name a file|is no file but a device or a pipe\. Name a file"):
+        OutputFile(path, overwrite=True).check()
+    assert os.path.lexists(path)
