@@ -184,9 +184,9 @@ def write_world(
         (out.partial / "captions").mkdir()
         _write_files(world, generated, captioners, out.partial)
         if pictures:
-            from judge.calibration.scenes import write_pictures
+            from judge.calibration.scenes import write_images
 
-            write_pictures(world.scenes, out.partial, seed=world.seed, size=pictures, progress=progress)
+            write_images(world.scenes, out.partial, seed=world.seed, size=pictures, progress=progress)
         out.publish()
     return world_files(Path(folder), captioners)
 

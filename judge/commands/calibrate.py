@@ -11,19 +11,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import pandas as pd
 
 from judge.calibration.doses import NOTHING, DoseSource, check_change, check_dose
 from judge.calibration.response import Calibration, Key, calibrate
-from judge.calibration.trials import PIXELS, WHOLE, Design, Trial, caption_trials, scene_trials, true_rise, whole_trials
+from judge.calibration.trials import PIXELS, WHOLE, Design, caption_trials, scene_trials, true_rise, whole_trials
 from judge.calibration.world import CLASSES
 from judge.commands.console import say, show_progress
 from judge.commands.demo import QUICK
 from judge.commands.evaluate import RunConfig, make_setup, read_corpus, with_precision
 from judge.commands.images import load_detector
 from judge.commands.labels import choose_lexicon
-from judge.commands.trials import COUNTED, Row, Work, measure_trials
+from judge.commands.trials import COUNTED, Job, Row, measure_trials
 from judge.commands.unread import tell_unread
 from judge.config import OutputSettings, make_config, shared_settings
 from judge.config.inputs import NetworkSettings
@@ -162,28 +161,24 @@ def _groups(config: CalibrateConfig) -> tuple[list[Group], list[Group]]:
     return [*read, *([(counted, COUNTED)] if counted else [])], seen
 
 
-def _of_captions(config: CalibrateConfig, groups: Sequence[Group], store: Path) -> Iterator[Work]:
-    """Trials on the captions that are given; draws in random order, so that the time left can be told."""
+def _of_captions(config: CalibrateConfig, groups: Sequence[Group], store: Path) -> Iterator[Job]:
+    """Trials on the captions that are given."""
     corpus, words, source = _read(config)
     for change in config.changes:
         check_dose(source, change, max(config.doses))
     settings = _settings(config)
-    digest = _digest(settings, _words(words))
+    lexicons = [lexicon for lexicon in (words.attribute, words.tasks) if lexicon]
+    entries = [{name: sorted(of) for name, of in lexicon.classes.items()} for lexicon in lexicons]
+    digest = _digest(settings, entries, [sorted(lexicon.hidden_only) for lexicon in lexicons])
     images = config.sample or min(900, max(200, len(source.captions) // 3))
     design = Design(config.changes, config.doses, config.draws, config.nulls, images, config.seed)
-    labels = source.labels
-    trials: dict[int, list[Trial]] = {}
-    for trial in caption_trials(corpus, labels, source, design):
-        trials.setdefault(trial.draw, []).append(trial)
-    order = np.random.default_rng(design.seed).permutation(len(trials)).tolist()
-    for reduced in sorted({judge != COUNTED for _, judge in groups}):
-        whole = list(whole_trials(corpus, labels, source, design, reduced=reduced))
+    trials = list(caption_trials(corpus, source.labels, source, design))
+    for metrics, judge in groups:
+        whole = whole_trials(corpus, source.labels, source, design, reduced=judge != COUNTED)
+        yield from (Job(trial, metrics, judge, settings, digest, store / "all") for trial in whole)
+    for trial in trials:
         for metrics, judge in groups:
-            if reduced == (judge != COUNTED):
-                yield from (Work(trial, metrics, judge, settings, digest, store / "all") for trial in whole)
-    for draw in order:
-        for metrics, judge in groups:
-            yield from (Work(trial, metrics, judge, settings, digest, store / str(draw)) for trial in trials[draw])
+            yield Job(trial, metrics, judge, settings, digest, store / str(trial.draw))
 
 
 def _read(config: CalibrateConfig) -> tuple[Corpus, Lexicons, DoseSource]:
@@ -204,41 +199,33 @@ def _read(config: CalibrateConfig) -> tuple[Corpus, Lexicons, DoseSource]:
     return replace(corpus, labels=labels, tasks=tasks), words, source
 
 
-def _of_scenes(config: CalibrateConfig, groups: Sequence[Group], store: Path) -> list[Work]:
-    """Trials on drawn scenes: first those that train the judges of people's captions for all doses of a draw.
+def _of_scenes(config: CalibrateConfig, groups: Sequence[Group], store: Path) -> list[Job]:
+    """Trials on drawn scenes: first those that train the judges of human captions for all doses of a draw.
 
     Raises:
-        JudgeError: a detector, a judge or its backbone at fault.
+        JudgeError: a detector, a judge or its backbone cannot be used.
     """
     require("images", "cv2", "PIL", "pycocotools")
     settings = _settings(config) | _ABOUT_SCENES
     settings |= {name: value for name, value in QUICK.items() if name in _HASTE and getattr(config, name) is None}
-    detectors = _detectors(config)
-    _try(make_config({**settings, "captions": {"x": "in memory"}}, RunConfig), groups)
+    detectors = {"none": ""}
+    if config.mask != "none":
+        detectors = {
+            name: "" if name == "gt" else load_detector(name, config, (PERSON,))[0].key for name in config.detectors
+        }
+    _check_judges(make_config({**settings, "captions": {"x": "in memory"}}, RunConfig), groups)
     design = Design(config.changes, config.doses, config.scene_draws, config.scene_nulls, config.scenes, config.seed)
-    work = []
+    jobs = []
     for trial in scene_trials(design):
-        of_draw = store / f"scenes-{trial.draw}"
         for masks, key in detectors.items():
             own = settings if masks == "none" else settings | {"detector": masks}
-            digest = _digest(own, key, PIXELS)
-            work += [Work(trial, metrics, judge, own, digest, of_draw, masks) for metrics, judge in groups]
-    return sorted(work, key=lambda one: one.trial.change != NOTHING or one.trial.draw >= design.draws)
+            digest, of_draw = _digest(own, key, PIXELS), store / f"scenes-{trial.draw}"
+            jobs += [Job(trial, metrics, judge, own, digest, of_draw, masks) for metrics, judge in groups]
+    return sorted(jobs, key=lambda job: job.trial.change != NOTHING or job.trial.draw >= design.draws)
 
 
-def _detectors(config: CalibrateConfig) -> dict[str, str]:
-    """What hides people -> what decides its masks beside its settings.
-
-    Raises:
-        JudgeError: an unknown detector, weights that are missing or at fault.
-    """
-    if config.mask == "none":
-        return {"none": ""}
-    return {name: "" if name == "gt" else load_detector(name, config, (PERSON,))[0].key for name in config.detectors}
-
-
-def _try(config: RunConfig, groups: Sequence[Group]) -> None:
-    """Make what judges start from once before the work: weights may be missing, the prompt may be at fault."""
+def _check_judges(config: RunConfig, groups: Sequence[Group]) -> None:
+    """Make the judges' backbones once before the work: weights may be missing, the prompt may be wrong."""
     materials = make_setup(config).materials
     assert materials.prompt is not None
     materials.prompt.check(CLASSES)
@@ -278,27 +265,13 @@ _HASTE = {"backbone", "image_size", "epochs", "learning_rate", "batch_size"}
 
 
 def _digest(settings: Mapping[str, Any], *parts: object) -> str:
-    """Of what every trial depends on, its captions and pictures apart: settings, files that they name, ``parts``."""
-    kept = {name: value for name, value in settings.items() if name != "workers"}
-    files = [_version(str(settings[name] or "")) for name in ("vectors", "backbone_weights", "reader")]
-    return json.dumps([kept, files, *parts], sort_keys=True, default=str)
-
-
-def _version(reference: str) -> object:
-    """Name, size and time of a file, or of those of a folder; nothing of what is a name."""
-    path = Path(reference)
-    if path.is_file():
-        return path.name, path.stat().st_size, path.stat().st_mtime_ns
-    return fingerprint_of(reference.removeprefix("hf:"))
-
-
-def _words(words: Lexicons) -> object:
-    """All that lexicons say."""
-    return [
-        [lexicon.token, {name: sorted(of) for name, of in lexicon.classes.items()}, sorted(lexicon.hidden_only)]
-        for lexicon in (words.attribute, words.tasks)
-        if lexicon
-    ]
+    """Of everything that all trials depend on: settings, the files that they name, and ``parts``."""
+    files = []
+    for name in ("vectors", "backbone_weights", "reader"):
+        path = Path(str(settings[name] or "").removeprefix("hf:"))
+        files.append(path.stat().st_mtime_ns if path.is_file() else fingerprint_of(str(path)))
+    known = {name: value for name, value in settings.items() if name != "workers"}
+    return json.dumps([known, files, *parts], sort_keys=True, default=str)
 
 
 def _tables(rows: Sequence[Row], config: CalibrateConfig) -> tuple[pd.DataFrame, dict[Key, float]]:

@@ -19,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from test_layers import loaded_after
 
-from judge.calibration.scenes import CATEGORIES, Drawing, draw, write_pictures
+from judge.calibration.scenes import CATEGORIES, Drawing, draw, write_images
 from judge.calibration.world import CLASSES, SETTINGS, TASKS, Scene
 from judge.errors import JudgeError
 from judge.masking.instances import PERSON, BoolMask
@@ -140,8 +140,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def test_workers_change_no_byte(tmp_path: Path) -> None:
     told: list[tuple[str, int, int]] = []
-    write_pictures(EVERY[:60], tmp_path / "one", seed=2, size=64, workers=1)
-    write_pictures(EVERY[:60], tmp_path / "two", seed=2, size=64, workers=2, progress=lambda *args: told.append(args))
+    write_images(EVERY[:60], tmp_path / "one", seed=2, size=64, workers=1)
+    write_images(EVERY[:60], tmp_path / "two", seed=2, size=64, workers=2, progress=lambda *args: told.append(args))
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
     assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
     assert told[-1] == ("drawing pictures", 60, 60)
@@ -149,7 +149,7 @@ def test_workers_change_no_byte(tmp_path: Path) -> None:
 
 def test_files_are_the_drawings(tmp_path: Path) -> None:
     scenes = [*EVERY[:12], Scene("250", "male", "street", ("tie", "pizza"))]
-    write_pictures(scenes, tmp_path, seed=4, workers=1)
+    write_images(scenes, tmp_path, seed=4, workers=1)
     with contextlib.redirect_stdout(io.StringIO()):
         coco = COCO(str(tmp_path / "instances.json"))
     assert [category["name"] for category in coco.cats.values()] == list(CATEGORIES)

@@ -16,7 +16,8 @@ import pytest
 import torch
 
 from judge.commands.images import open_detector
-from judge.config import MaskConfig, make_config
+from judge.commands.mask import MaskConfig
+from judge.config import make_config
 from judge.errors import JudgeError
 from judge.masking.detectors import Detector, make_detector
 from judge.masking.detectors.maskrcnn import MaskRcnn, load_maskrcnn

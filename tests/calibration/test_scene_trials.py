@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
-
 import numpy as np
 import pytest
-from helpers import known
 
 from judge.calibration.doses import CHANGES, NOTHING
-from judge.calibration.trials import Design, Trial, scene_trials, true_rise, write_scenes
+from judge.calibration.trials import Design, Trial, scene_trials, true_rise
 from judge.calibration.truth import bayes_score, true_amplification
-from judge.calibration.world import CLASSES, SETTINGS, Captioner
+from judge.calibration.world import SETTINGS, Captioner
 from judge.metrics import find_metric
 from judge.text.lexicon import load_lexicon
 from judge.text.tokens import tokenize
@@ -95,25 +91,3 @@ def test_each_change_changes_one_thing(trials: dict[Which, Trial]) -> None:
     assert rate("brevity", {*SETTINGS}) < rate("silence", {*SETTINGS}) / 2
     types = [len({word for of in said(trials[change, 0.8, 0]) for word in of}) for change in ("A->T", "vocabulary")]
     assert types[1] < 0.8 * types[0]
-
-
-def test_without_a_dose_captions_could_be_peoples(trials: dict[Which, Trial]) -> None:
-    """Captions are as long, and name the person as often, on both sides."""
-    lengths: list[list[float]] = [[], []]
-    for draw in range(3):
-        corpus = trials[NOTHING, 0.0, draw].corpus
-        for side, captions in zip(lengths, (corpus.human, corpus.generated[0]), strict=True):
-            side += [len(tokenize(text)) for (text,) in captions.by_image.values()]
-    spread = np.hypot(*(np.std(side) / np.sqrt(len(side)) for side in lengths))
-    assert abs(np.mean(lengths[0]) - np.mean(lengths[1])) < 3 * spread
-    assert {*known(trials[NOTHING, 0.0, 0].corpus.labels).by_image.values()} == {*CLASSES}
-
-
-def test_pictures_are_drawn_once(trials: dict[Which, Trial], tmp_path: Path) -> None:
-    world = known(trials[NOTHING, 0.0, 0].world)
-    world = replace(world, scenes=world.scenes[:3])
-    write_scenes(world, tmp_path / "scenes")
-    names = {path.relative_to(tmp_path): path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
-    assert len([*tmp_path.glob("scenes/images/*.png")]) == 3
-    write_scenes(world, tmp_path / "scenes")
-    assert {path.relative_to(tmp_path): path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == names

@@ -1,20 +1,22 @@
-"""What a table is made from: a folder of data, how large the run is, which captioners there are."""
+"""Runs of a table as data: the folder of inputs, the size of the run, and the commands of ``judge``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
+from judge.commands.evaluate import RunConfig
+from judge.config import Settings, flag_of, make_config, shown
 from judge.errors import JudgeError
+from judge.types import Progress
 
 Size = Literal["paper", "shared", "small"]
 """As the paper has it; real captions of fewer images and a quick judge; so small that it shows only that it runs."""
-
-# Why some tables have no shared run.
-NO_SKIN = "no labels of skin tone are at hand"
-NO_PICTURES = "no pictures are at hand of the images that have captioners' captions"
 
 LIC_CAPTIONERS = ("NIC", "SAT", "FC", "Att2in", "UpDn", "Transformer", "OSCAR", "NIC+", "NIC+Equalizer")
 DBAC_CAPTIONERS = (
@@ -22,6 +24,7 @@ DBAC_CAPTIONERS = (
     *("UpDn", "ViT-GPT2"),
 )
 DPAC_CAPTIONERS = ("FC", "Att2in", "UpDn", "OSCAR", "NIC+Equalizer", "SAT", "NIC", "Transformer")
+CAPTIONERS = {"lic": LIC_CAPTIONERS, "dbac": DBAC_CAPTIONERS, "dpac": DPAC_CAPTIONERS}
 # In the release of LIC: folder, and what stands between "gender_val_" or "race_val_" and "_cap". Of NIC there are
 # several for gender; its recipe (data/recipes/lic-release.yaml) names this one.
 _RELEASED = {
@@ -211,3 +214,88 @@ class Job:
             return {"alignment": how}
         paper = {"vectors": str(self.data / "vectors" / "glove.txt"), "delta": 0.4}
         return {"alignment": how, **(paper if self.is_paper else {"vectors": "corpus"})}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One command.
+
+    Attributes:
+        name: of its results.
+        kind: the class of its settings, which says the command.
+        settings: as in a YAML file.
+    """
+
+    name: str
+    kind: type[Settings]
+    settings: Mapping[str, Any]
+
+    def words(self) -> list[str]:
+        """The command as a shell splits it."""
+        options = [word for name, value in self.settings.items() for word in _option(self.kind, name, value)]
+        return [*self.kind.command.split(), *options]
+
+    def line(self) -> str:
+        """The command for a shell, an option a line."""
+        lines = [" ".join(self.kind.command.split())]
+        for name, value in self.settings.items():
+            words = _option(self.kind, name, value)
+            flag = words[0] if words else ""
+            # Options that are given several times have a line each.
+            ends = [place for place, word in enumerate(words) if word == flag] + [len(words)]
+            lines += [shlex.join(words[start:end]) for start, end in pairwise(ends)]
+        return " \\\n    ".join(lines)
+
+    def run(self, progress: Progress | None = None, *, overwrite: bool = False, report: bool = True) -> Any:
+        """What the command's function gives; its files lie in its ``out``, but for a run without a ``report``."""
+        settings = {**self.settings, **({"overwrite": True} if overwrite else {})}
+        if self.kind is RunConfig and not report:
+            settings["out"] = None
+        config = make_config(settings, self.kind, where=self.kind.command)
+        return _body(self.kind)(config, progress=progress)
+
+
+def _option(kind: type[Settings], name: str, value: Any) -> list[str]:
+    """An option and its value, as often as it is given."""
+    flag, repeated = flag_of(kind, name), bool(shown(kind, name)["repeated"])
+    if value is None or value is False:
+        return []
+    if value is True:
+        return [flag]
+    if isinstance(value, Mapping):
+        pairs = [(key, text) for key, of in value.items() for text in (of if isinstance(of, tuple) else (of,))]
+        return [word for key, text in pairs for word in (flag, f"{key}={text}")]
+    if isinstance(value, tuple | list):
+        texts = list(map(str, value)) if repeated else [",".join(map(str, value))]
+        return [word for text in texts for word in (flag, text)]
+    return [flag, str(value)]
+
+
+def _body(kind: type[Settings]) -> Callable[..., Any]:
+    """The function behind a command."""
+    module, function = _BODIES[kind.__name__]
+    body: Callable[..., Any] = getattr(import_module(f"judge.commands.{module}"), function)
+    return body
+
+
+_BODIES = {
+    "RunConfig": ("evaluate", "run"),
+    "AblateMasksConfig": ("ablate_masks", "ablate_masks"),
+    "AblateDetectorsConfig": ("ablate_detectors", "ablate_detectors"),
+    "AlignConfig": ("align", "align_captions"),
+    "AnonymousConfig": ("anonymous", "measure_anonymous"),
+    "AttributeConfig": ("attribute", "attribute"),
+    "CaptionConfig": ("caption", "caption"),
+    "MaskConfig": ("mask", "mask"),
+}
+
+
+def run_steps(
+    steps: Sequence[Step], progress: Progress | None = None, *, overwrite: bool = False, report: bool = True
+) -> dict[str, Any]:
+    """Name -> what each command gave, one after another."""
+    results: dict[str, Any] = {}
+    for step in steps:
+        Path(step.settings["out"]).parent.mkdir(parents=True, exist_ok=True)
+        results[step.name] = step.run(progress, overwrite=overwrite, report=report)
+    return results

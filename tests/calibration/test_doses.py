@@ -8,19 +8,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from classes import THINGS, draw
 from helpers import fault_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from judge.calibration.doses import CHANGES, LEAST, DoseSource, inject
+from judge.calibration.doses import CHANGES, DoseSource, inject
 from judge.calibration.grammar import make_world
-from judge.calibration.trials import people_as_captioner
 from judge.calibration.world import HALF, TASKS, task_given_attribute
 from judge.text.lexicon import Lexicon, load_lexicon
 from judge.text.masking import mask
 from judge.text.tokens import tokenize
-from judge.types import Captions, Labels
+from judge.types import Captions
 
 GENDER, COCO = load_lexicon("gender"), load_lexicon("coco-objects")
 OBJECTS = replace(COCO, classes={task: COCO.classes[task] for task in TASKS})  # The grammar speaks of beds too.
@@ -128,34 +126,6 @@ def test_doses_are_nested_and_nothing_is_nothing(source: DoseSource, change: str
             assert change == "A->T" or one in {before, other}
 
 
-def test_a_word_finds_its_counterparts() -> None:
-    assert (GENDER.counterpart("woman", "male"), GENDER.counterpart("guys", "female")) == ("man", "ladies")
-    assert (GENDER.counterpart("her", None), GENDER.counterpart("cowboy", "female")) == ("their", None)
-    assert {row["none"] for row in GENDER.counterparts} == {"person", "people", "they", "their", "themselves"}
-    for row in GENDER.counterparts:
-        assert row["female"] in GENDER.classes["female"]
-        assert row["male"] in GENDER.classes["male"]
-        assert not GENDER.mentions(tokenize(row["none"]))
-
-
-def test_articles_and_plurals_stay() -> None:
-    texts = {
-        "female": ["a woman with an umbrella", "women, umbrellas"],
-        "male": ["a man on a skateboard", "2 skateboards"],
-    }
-    human = Captions("human", {f"{name}{n}": tuple(of) for name, of in texts.items() for n in range(LEAST)})
-    labels = Labels("gender", ("female", "male"), {image: image[:-1] for image in human.by_image}, "test")
-    source = DoseSource(human, labels, GENDER, COCO)
-    # Each image is of the other class now: what is said of it is all exchanged.
-    other = {image: "female" if name == "male" else "male" for image, name in labels.by_image.items()}
-    exchanged = replace(source, labels=replace(labels, by_image=other))
-    exchanged.__dict__.update(goes_with=source.goes_with, counts=source.counts)
-    found = inject(human, exchanged, "A->T", 1.0, seed=0)
-    assert {text for of in found.by_image.values() for text in of} == {
-        "a woman with an skateboard", "women , skateboards", "a man on a umbrella", "2 umbrellas"
-    }  # fmt: skip
-
-
 def test_what_cannot_be_done_is_refused(source: DoseSource) -> None:
     assert fault_of(inject, source.human, source, "A-T", 0.5, seed=0) == "unknown change 'A-T'. Did you mean 'A->T'?"
     assert "dose of A->T is 1.5" in fault_of(inject, source.human, source, "A->T", 1.5, seed=0)
@@ -165,28 +135,3 @@ def test_what_cannot_be_done_is_refused(source: DoseSource) -> None:
     other = Lexicon("verbs", "<verb>", {"fly": frozenset({"fly"})})
     told = fault_of(inject, source.human, replace(source, tasks=other), "A->T", 0.5, seed=0)
     assert told.startswith("lexicon 'verbs': no task that captions name 10 times goes with 'female'")
-
-
-def test_classes_without_images_are_none() -> None:
-    """Three classes, each with a thing of its own, of a lexicon that knows a fourth: nothing goes with that."""
-    world = draw((60, 40, 30))
-    labels = replace(world.corpus.labels, classes=("amusement", "awe", "boredom", "contentment"))
-    words = {name: frozenset({word}) for name, word in {**world.words, "boredom": "bored"}.items()}
-    source = DoseSource(world.corpus.human, labels, Lexicon("feeling", "<feeling>", words), COCO)
-    goes_with = source.goes_with
-    assert {goes_with[thing]: thing for thing in ("bench", "boat", "cat")} == {
-        "amusement": "bench", "awe": "boat", "contentment": "cat"
-    }  # fmt: skip
-    changed = inject(world.corpus.human, source, "A->T", 1.0, seed=0)
-    said = {name: Counter[str]() for name in world.words}
-    for image, texts in changed.by_image.items():
-        said[world.classes[image]].update(thing for text in texts for thing in THINGS if thing in text.split())
-    # At a dose of 1 captions name what goes with the class alone.
-    assert all(goes_with[thing] == name for name, of in said.items() for thing in of)
-    # Nor does anybody get that class where labels are exchanged.
-    drawn = people_as_captioner(world.corpus, labels, images=100, seed=0, mislabelled=0.5)
-    found = drawn.labels
-    assert found is not None
-    assert set(found.by_image.values()) == {*world.words}
-    wrong = sum(world.classes[image] != name for image, name in found.by_image.items())
-    assert wrong == pytest.approx(50, abs=15)

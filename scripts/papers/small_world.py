@@ -1,4 +1,4 @@
-"""What small runs read: a drawn world of a few scenes, and a captioner that was never trained."""
+"""The inputs of small runs: a drawn world of a few scenes, and a captioner that was never trained."""
 
 from __future__ import annotations
 
