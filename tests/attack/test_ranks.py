@@ -1,6 +1,6 @@
 """Processes of ``accelerate launch`` that fail or die: the others end soon, in one line, and the same launch goes on.
 
-The long form is ``run_ranks.py``.
+The long form is ``run.py``.
 """
 
 from __future__ import annotations
