@@ -20,8 +20,8 @@ from judge.calibration.grammar import WorldFiles, make_world, world_files, write
 from judge.calibration.truth import bayes_score
 from judge.calibration.world import CAPTIONERS, FAITHFUL
 from judge.commands.console import one_line_errors, say, show_progress
-from judge.commands.evaluate import run
-from judge.config import RunConfig, make_config
+from judge.commands.evaluate import RunConfig, run
+from judge.config import make_config
 from judge.errors import require
 from judge.measure import Result
 from judge.metrics import find_metric
