@@ -20,8 +20,8 @@ from judge.attribution.judge_views import explain_guesses, open_views
 from judge.attribution.maps import METHODS, MapSettings, grad_cam
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
-from judge.commands.train import train_judges
-from judge.config import TrainConfig, make_config
+from judge.commands.train import TrainConfig, train_judges
+from judge.config import make_config
 from judge.corpus import Corpus
 from judge.errors import JudgeError
 from judge.judges.grit import GridsAndRegions
