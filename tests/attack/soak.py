@@ -1,23 +1,17 @@
-"""The demo in a loop, in one process: ``python tests/attack/run_soak.py --minutes 30``; ``--small``: other commands.
-
-A line a loop: seconds, memory of this process and of its workers, open files, threads, children, what is left in the
-temporary folder. Ends with code 1 where anything of these grows:
+"""The demo in a loop, in one process: nothing may grow.
 
 - memory of this process: its slope over the last two thirds of the loops, less twice its standard error, exceeds 0.1 %
   of its mean a loop;
 - open files, threads and children: more after the last loop than after the third;
-- temporary files and folders: any is left after a loop that was not there before the first. Torch's folder of compiled
-  programs is a cache; joblib leaves an empty folder a call with workers, which goes with the process, and is counted
-  apart.
+- temporary files and folders: any is left after a loop. joblib leaves an empty folder a call with workers, which goes
+  with the process, and is counted apart.
 """
 
 from __future__ import annotations
 
-import argparse
 import gc
 import logging
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -97,55 +91,24 @@ def demo(place: Path, images: int) -> Callable[[], None]:
     return run
 
 
-def small(place: Path) -> Callable[[], None]:
-    """Several commands that write, in small, each of which once meets a full disk before it succeeds."""
-    sys.path.insert(0, str(Path(__file__).parents[1]))
-    from attack.faults import Faults, injected
-    from attack.writers import Writers
-
-    writers = Writers(place / "root")
-    writers.prepare()
-    names = "anonymous", "mask", "align", "report", "caption", "evaluate", "train"
-
-    def run() -> None:
-        writers.reset()
-        for name in names:
-            with injected(Faults(writers.root, at=60, disk="full")):
-                assert writers.run(writers.commands()[name]).exit_code in {0, 2}
-            assert writers.run([*writers.commands()[name]]).exit_code in {0, 2}
-
-    return run
-
-
-def main() -> int:
-    """Print a line a loop, then what grows."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=30, help="when no further loop begins")
-    parser.add_argument("--images", type=int, default=300, help="of the demo's world")
-    parser.add_argument("--small", action="store_true", help="other commands in place of the demo, with full disks")
-    given = parser.parse_args()
+def long_form(seed: int, end: float, names: Sequence[str]) -> int:
+    """Run the demo with 300 images until ``end``; print a line a loop, then what grows."""
     logging.disable()
     loops: list[Loop] = []
     with tempfile.TemporaryDirectory() as place:
         temporary = Path(place, "temporary")
         temporary.mkdir()
         tempfile.tempdir = os.environ["TMPDIR"] = str(temporary)
-        run = small(Path(place)) if given.small else demo(Path(place), given.images)
+        run = demo(Path(place), 300)
         before = {path.name for path in _SHARED.iterdir()} if _SHARED.is_dir() else set()
-        sys.stdout.write("| loop | " + " | ".join(field.name for field in fields(Loop)) + " |\n")
-        end = time.monotonic() + 60 * given.minutes
+        print("| loop | " + " | ".join(field.name for field in fields(Loop)) + " |")
         while time.monotonic() < end or len(loops) < 4:
             begun = time.monotonic()
             run()
             loops.append(measure(time.monotonic() - begun, before, temporary))
-            sys.stdout.write("| " + " | ".join(f"{value:.0f}" for value in (len(loops), *astuple(loops[-1]))) + " |\n")
-            sys.stdout.flush()
+            print("| " + " | ".join(f"{value:.0f}" for value in (len(loops), *astuple(loops[-1]))) + " |", flush=True)
     found = growing(loops)
     slope, error = slope_of(np.array([loop.own for loop in loops[len(loops) // 3 :]]))
-    sys.stdout.write(f"\n{len(loops)} loops; memory {slope:+.2f} MB a loop (standard error {error:.2f})\n")
-    sys.stdout.write("".join(f"grows: {line}\n" for line in found))
-    return min(len(found), 1)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    print(f"\n{len(loops)} loops; memory {slope:+.2f} MB a loop (standard error {error:.2f})")
+    print("".join(f"grows: {line}\n" for line in found))
+    return len(found)
