@@ -16,7 +16,7 @@ from containers import as_table, small_picture, tar_bytes, write_dict, write_par
 from helpers import done_well, fault_of, one_line, refusal
 from mutations import mutated_bytes, read_or_refused
 
-from judge.commands.pictures import known_pictures
+from judge.commands.images import known_pictures
 from judge.masking import archives
 from judge.masking.images import encode, has_image, list_images, read_bytes, read_image
 from judge.masking.masked_images import MaskedImages

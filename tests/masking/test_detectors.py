@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 import torch
 
-from judge.commands.pictures import open_detector
-from judge.config import MaskConfig, make_config
+from judge.commands.images import open_detector
+from judge.commands.mask import MaskConfig
+from judge.config import make_config
 from judge.errors import JudgeError
 from judge.masking.detectors import Detector, make_detector
 from judge.masking.detectors.maskrcnn import MaskRcnn, load_maskrcnn
