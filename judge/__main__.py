@@ -9,8 +9,7 @@ import os
 import sys
 
 from judge.utils.launch import launched
-from judge.utils.signals import heed_signals, interrupted_by, leave_signals, tell_interrupt
-from judge.utils.streams import guard_streams
+from judge.utils.terminal import guard_streams, heed_signals, interrupted_by, leave_signals, tell_interrupt
 
 
 def main(*command: str) -> None:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from unicodedata import category
 
 FAULTS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError, RecursionError)
-"""What reading something else than the files that were written may raise."""
-_LONGEST = 490  # Characters of a message; with what joins its parts 500 at most.
-# What libraries say: of a file of theirs that cannot be mapped, of threads, of an array.
+"""Exceptions that parsing a damaged file may raise."""
+_LONGEST = 490  # Characters of the three parts of a message; 500 at most with what joins them.
+# Parts of messages of libraries that lack memory: for a mapped file, a thread, an array.
 _NO_MEMORY = (
     *("cannot allocate memory", "failed to map segment", "can't allocate", "bad_alloc", "can't start new thread"),
-    # CPython's SystemError, where the MemoryError itself was lost.
+    # CPython's SystemError, which sometimes replaces a MemoryError.
     *("without exception set", "without setting an exception"),
 )
 
@@ -36,7 +36,9 @@ class JudgeError(Exception):
     def __str__(self) -> str:
         parts = [printable(" ".join(part.split())) for part in (self.what, self.where, self.mend)]
         room, left = _LONGEST, len(parts)
-        for place, part in sorted(enumerate(parts), key=lambda part: len(part[1])):  # Short ones leave room to others.
+        for place, part in sorted(
+            enumerate(parts), key=lambda part: len(part[1])
+        ):  # Short parts leave room to long ones.
             parts[place] = shortened(part, room // left)
             room, left = room - len(parts[place]), left - 1
         what, where, mend = parts
@@ -51,31 +53,31 @@ class JudgeError(Exception):
 
 
 def shortened(text: str, most: int = 250) -> str:
-    """``text`` without its middle where it is longer than ``most``: a line quotes files, which hold anything."""
+    """``text`` without its middle if it is longer than ``most`` characters."""
     return text if len(text) <= most else f"{text[: most // 2]} ... {text[-(most - most // 2 - 5) :]}"
 
 
 def some(names: Sequence[str], most: int = 5) -> str:
-    """The first of some names, and how many more there are: a line may be of thousands."""
+    """The first ``most`` names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{', '.join(shortened(name, 50) for name in names[:most])}{more}"
 
 
 def printable(text: str) -> str:
-    r"""``text`` as a terminal may show it: control characters, line breaks, changes of direction become escapes (\x1b).
+    r"""``text`` with control characters, line breaks and changes of direction as escapes (\x1b).
 
-    Names and captions may hold anything, which a terminal would take for commands.
+    A terminal would take such characters of names and captions for commands.
     """
     return "".join(one if one.isprintable() or _harmless(one) else ascii(one)[1:-1] for one in text)
 
 
 def _harmless(one: str) -> bool:
-    """Spaces of other scripts, characters newer than this Python, and what joins letters and emoji."""
+    """Whether it is a space of another script, newer than this Python, or joins letters or emoji."""
     return category(one) in {"Zs", "Cn", "Co"} or one in "\u200c\u200d"
 
 
 def lack_of_memory(error: BaseException) -> JudgeError | None:
-    """What to tell of an ``error`` that a lack of memory may have raised, in whichever library; None of any other."""
+    """The message for an ``error`` of any library that lacks memory; None for any other error."""
     said = any(text in str(error).lower() for text in _NO_MEMORY)
     kinds = OSError | ImportError | RuntimeError | SystemError
     if not isinstance(error, MemoryError) and not (said and isinstance(error, kinds)):
@@ -89,7 +91,7 @@ def _rebuild(what: str, where: str, mend: str) -> JudgeError:
 
 
 def nearest(word: str, known: list[str]) -> str:
-    """A hint for a misspelt ``word``: the nearest of what is ``known``, or all of it."""
+    """A hint for a misspelt ``word``: the nearest of the ``known`` words, or all of them."""
     import difflib
 
     folded = {name.lower(): name for name in known}
@@ -98,7 +100,7 @@ def nearest(word: str, known: list[str]) -> str:
 
 
 def require(extra: str, *modules: str) -> None:
-    """Refuse early what an optional part of the package would fail at late.
+    """Check that the packages of an optional part are installed.
 
     Raises:
         JudgeError: one of ``modules`` is not installed; ``extra`` brings it.

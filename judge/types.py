@@ -19,11 +19,11 @@ Progress = Callable[[str, int, int], None]
 Direction = Literal["A->T", "T->A"]
 TargetKind = Literal["attribute", "tasks"]
 Words = tuple[str, ...]
-"""Of a caption, in order."""
+"""The words of a caption, in order."""
 
 
 class Doubt(str):
-    """A note that what was given is probably not what was meant: it is never cut from what is printed."""
+    """A note that an input is probably not what the user meant; it is always printed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Labels:
         ignored: value that means no class ("Both", "Unsure", "" for empty) -> images that are left out for it.
         rule: what the class of an image with several labels is: "one" (they are the same) or "majority" of them.
         votes: of a majority "labels", and images by how they agree: "unanimous", "decided", "ties" (left out). These
-            images, and those in ``ignored``, are all images of the file. Where people's captions are chosen by their
+            images, and those in ``ignored``, are all images of the file. Where human captions are chosen by their
             own labels also "own captions" and "other captions" (left out).
         agreement: of given labels with what human captions name, as ``judge.corpus.labels.compare_labels`` finds it.
     """
@@ -113,7 +113,7 @@ class Sample:
         words: the caption's words after masking and alignment; () when blanked.
         answers: indices into the target's classes; exactly one for ``attribute``.
         weight: importance in training (balances classes where all data is kept).
-        image: id of the picture that goes with the caption, where the judge sees one; None when blanked.
+        image: id of the image of the caption, if the judge sees one; None when blanked.
     """
 
     image_id: str

@@ -22,7 +22,6 @@ from PIL import Image, ImageDraw
 
 from judge.calibration.world import CLASSES, Scene, stream
 from judge.masking.instances import BoolMask, Pixels
-from judge.types import FloatArray
 from judge.utils.reading import read_yaml
 
 Colour = tuple[int, int, int]
@@ -206,11 +205,11 @@ def draw_scene(scene: Scene, size: int, *, seed: int) -> tuple[Pixels, list[Bool
         x, y = float(crowd.uniform(0.08, 0.92)), 0.52 + (ground - 0.52) * share + 0.03
         coat = _pick(crowd, _RAINCOATS)
         body = _Body.drawn(crowd, hands=[], cloaked=True)
-        body.paint(image.at(x, y, height * share), _Look(coat, coat, _shade(coat, 0.8), (70, 70, 76), coat, coat))
+        body.paint(image.at(x, y, height * share), coat, coat, _shade(coat, 0.8), (70, 70, 76), coat, coat)
         image.at(x, y, height * share).oval((116, 112, 112), 0, -0.86, 0.066, 0.086)
     canvas.label = 1
     body = _Body.drawn(person, hands=[_PLACES[task][1] for task in scene.tasks])
-    body.paint(feet, _Look(*[(0, 0, 0)] * 6))
+    body.paint(feet, *[(0, 0, 0)] * 6)
     layer = Canvas(size)
     _paint_person(Pen(layer, feet.x, feet.y, feet.scale, feet.flip), body, scene.attribute, look)
     canvas.paint_inside(layer)
@@ -222,27 +221,10 @@ def draw_scene(scene: Scene, size: int, *, seed: int) -> tuple[Pixels, list[Bool
             place.sketch(_drawings()["things"]["table"], items)
         canvas.label = 2 + number
         place.sketch(_drawings()["things"][task], items)
-    pixels = np.asarray(canvas.image.reduce(2))
-    return _lit(pixels, light), [canvas.mask(label) for label in range(1, first_other + others)]
-
-
-def _lit(pixels: Pixels, rng: np.random.Generator) -> Pixels:
-    """Brightness and tint of the whole image, and the grain of a sensor."""
-    tint: FloatArray = rng.uniform(0.9, 1.06) * rng.uniform(0.97, 1.03, size=3)
-    grain = rng.normal(0, 2.5, (*pixels.shape[:2], 1))
-    return np.asarray(np.clip(pixels * tint + grain, 0, 255).astype(np.uint8))
-
-
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """The colours of a person's parts. ``around``: of what is around head and neck; ``hem``: of the wide garment."""
-
-    head: Colour
-    around: Colour
-    arms: Colour
-    legs: Colour
-    top: Colour
-    hem: Colour
+    # Brightness and tint of the whole image, and the grain of a sensor.
+    tint = light.uniform(0.9, 1.06) * light.uniform(0.97, 1.03, size=3)
+    pixels = np.asarray(canvas.image.reduce(2)) * tint + light.normal(0, 2.5, (size, size, 1))
+    return np.clip(pixels, 0, 255).astype(np.uint8), [canvas.mask(label) for label in range(1, first_other + others)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,24 +253,26 @@ class _Body:
         around, hem = (rng.random(2) < 0.5).tolist()
         return cls((right, left), float(rng.uniform(0.05, 0.11)), cloaked or around, cloaked or hem)
 
-    def paint(self, pen: Pen, look: _Look) -> None:
-        """Paint all parts."""
+    def paint(
+        self, pen: Pen, head: Colour, around: Colour, arms: Colour, legs: Colour, top: Colour, hem: Colour
+    ) -> None:
+        """Paint all parts; ``head`` with neck and hands."""
         sides = [pen, pen.at(0, 0, flip=True)]
         for side in sides:
-            side.line(look.legs, 0.09, 0.055, -0.42, self.step, -0.03)
+            side.line(legs, 0.09, 0.055, -0.42, self.step, -0.03)
             side.line((62, 46, 36), 0.05, self.step, -0.025, self.step + 0.04, -0.025)
         if self.hem:
-            pen.polygon(look.hem, -0.09, -0.53, 0.09, -0.53, 0.19, -0.2, -0.19, -0.2)
+            pen.polygon(hem, -0.09, -0.53, 0.09, -0.53, 0.19, -0.2, -0.19, -0.2)
         if self.around:
-            pen.oval(look.around, 0, -0.83, 0.14, 0.168)
+            pen.oval(around, 0, -0.83, 0.14, 0.168)
         for side in sides:
-            side.polygon(look.top, 0, -0.75, 0.08, -0.75, 0.13, -0.7, 0.09, -0.52, 0.11, -0.4, 0, -0.4)
+            side.polygon(top, 0, -0.75, 0.08, -0.75, 0.13, -0.7, 0.09, -0.52, 0.11, -0.4, 0, -0.4)
         for side, (x, y) in zip(sides, self.hands, strict=True):
             elbow = (0.11 + x) / 2 + 0.06, (y - 0.69) / 2 + 0.03
-            side.line(look.arms, 0.062, 0.11, -0.69, *elbow, x, y)
-            side.oval(look.head, x, y, 0.034, 0.034)
-        pen.line(look.head, 0.075, 0, -0.8, 0, -0.73)
-        pen.oval(look.head, 0, -0.88, 0.095, 0.117)
+            side.line(arms, 0.062, 0.11, -0.69, *elbow, x, y)
+            side.oval(head, x, y, 0.034, 0.034)
+        pen.line(head, 0.075, 0, -0.8, 0, -0.73)
+        pen.oval(head, 0, -0.88, 0.095, 0.117)
 
 
 def _paint_person(pen: Pen, body: _Body, attribute: str, rng: np.random.Generator) -> None:
@@ -297,14 +281,14 @@ def _paint_person(pen: Pen, body: _Body, attribute: str, rng: np.random.Generato
     first = attribute == CLASSES[0]
     top, lower, accent = (_pick(rng, _WARM if first else _EARTHY) for _ in range(3))
     if first:
-        body.paint(pen, _Look(skin, hair, skin, skin if body.hem else lower, top, accent))
+        body.paint(pen, skin, hair, skin, skin if body.hem else lower, top, accent)
         pen.oval(skin, 0, -0.75, 0.06, 0.05)
         pen.box(_shade(accent, 0.7), -0.12, -0.54, 0.12, -0.51)
         pen.oval(hair, 0, -0.88, 0.095, 0.117)
         pen.oval(skin, 0, -0.855, 0.07, 0.085)
         pen.oval((206, 40, 66), 0, -0.812, 0.026, 0.011)
     else:
-        body.paint(pen, _Look(skin, _shade(top, 0.8), _shade(top, 0.85), lower, top, _shade(top, 0.9)))
+        body.paint(pen, skin, _shade(top, 0.8), _shade(top, 0.85), lower, top, _shade(top, 0.9))
         pen.line(_shade(top, 0.5), 0.014, 0, -0.72, 0, -0.25 if body.hem else -0.42)
         pen.polygon(hair, -0.11, -0.9, 0, -0.94, 0.11, -0.9, 0.1, -1.01, -0.1, -1.01)
         if rng.random() < 0.85:

@@ -1,13 +1,13 @@
-"""How a metric answers to known doses, and to nothing: arithmetic on the trials of ``judge calibrate``.
+"""Response of metrics to known doses, from the trials of ``judge calibrate``.
 
 A trial is one corpus whose dose of bias is known, measured by one metric and judge: a row of
 
 | column | |
 | --- | --- |
 | change, dose | of the generated side (:mod:`judge.calibration.doses`); a dose of 0 has the change "none" |
-| draw | which images, and which people's captions, are drawn |
+| draw | number of the draw of images and human captions |
 | metric, judge | what measured |
-| masks | what hid people in drawn scenes ("gt", "yolo"), or "none" did; "" of people's own captions |
+| masks | the detector whose masks hid people in drawn scenes ("gt", "yolo"), "none", or "" for human captions |
 | value, error, low, high, p | amplification, its standard error, 95% interval and p; NaN where there is none |
 | basis | what the interval is from: :data:`~judge.statistics.summary.Basis` |
 | void | why the trial has no verdict; "" where nothing voids it |
@@ -35,7 +35,7 @@ Key = tuple[str, float, str, str, str]
 """(change, dose, metric, judge, masks)."""
 
 
-class Share(NamedTuple):
+class TrialShare(NamedTuple):
     """A share of independent ``trials``, in [0, 1], and its exact 95% interval (Clopper and Pearson 1934)."""
 
     value: float
@@ -43,8 +43,8 @@ class Share(NamedTuple):
     interval: Interval
 
     @classmethod
-    def among(cls, happened: Sequence[bool]) -> Share | None:
-        """Of trials; None of no trial."""
+    def among(cls, happened: pd.Series[bool]) -> TrialShare | None:
+        """The share of trials in which it happened; None without trials."""
         from scipy.stats import binomtest
 
         if not len(happened):
@@ -56,14 +56,14 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Nulls:
-    """What a metric says where nothing is amplified: people's captions against people's.
+    """A metric where nothing is amplified: human captions against human captions.
 
     Attributes:
         draws: how many have a value.
         mean, sd: of the values; None of too few.
-        claimed: mean standard error over ``sd``: 1 where errors say what they should; None without errors.
+        claimed: mean standard error over ``sd``, which should be 1; None without errors.
         rejected: draws with p below 0.05, false positives; None without p.
-        held: draws whose 95% interval holds no amplification, coverage; None without intervals.
+        held: draws whose 95% interval includes no amplification (coverage); None without intervals.
         void: draws without a verdict, because the run's own checks void them.
         reason: why the first of these has no verdict; "" if all have one.
     """
@@ -72,9 +72,9 @@ class Nulls:
     mean: float | None
     sd: float | None
     claimed: float | None
-    rejected: Share | None
-    held: Share | None
-    void: Share | None = None
+    rejected: TrialShare | None
+    held: TrialShare | None
+    void: TrialShare | None = None
     reason: str = ""
 
 
@@ -94,14 +94,14 @@ class Point:
     dose: float
     mean: float | None
     band: Interval | None
-    rejected: Share | None
-    found: Share | None
+    rejected: TrialShare | None
+    found: TrialShare | None
     worth: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """How a metric answers to doses of one change.
+    """Response of a metric to doses of one change.
 
     Attributes:
         change: a key of :data:`~judge.calibration.doses.CHANGES`.
@@ -191,7 +191,7 @@ def calibrate(trials: pd.DataFrame, worth: Mapping[Key, float]) -> list[Calibrat
     """Each metric, judge and masks of ``trials``, in order of appearance. Values that are not finite are left out.
 
     Args:
-        trials: see above.
+        trials: see the module.
         worth: how far each dose moves the metric on all images, of the doses for which that was measured.
     """
     trials = trials.replace([np.inf, -np.inf], np.nan)
@@ -211,84 +211,70 @@ def _calibrate(metric: Metric, judge: str, masks: str, rows: pd.DataFrame, worth
         who = (change, metric.name, judge, masks)
         of_dose = {dose: value for (name, dose, *of), value in worth.items() if (name, *of) == who}
         responses[change] = _respond(change, both, metric, of_dose)
-    nulls = _nulls(plain, metric.neutral)
-    starred = bool((rows["basis"] == "these judges").any())
-    times = float(rows["seconds"].mean())
     return Calibration(
-        metric, judge, masks, nulls, responses, times, starred, int(rows["left_out"].max()), rows["images"].mode()[0]
+        metric,
+        judge,
+        masks,
+        _nulls(plain, metric.neutral),
+        responses,
+        seconds=float(rows["seconds"].mean()),
+        starred=bool((rows["basis"] == "these judges").any()),
+        left_out=int(rows["left_out"].max()),
+        images=rows["images"].mode()[0],
     )
 
 
 def _nulls(rows: pd.DataFrame, neutral: float) -> Nulls:
     values, errors = (rows[name].dropna().to_numpy(dtype=np.float64) for name in ("value", "error"))
     spread = float(values.std(ddof=1)) if len(values) > 1 else None
-    void = rows["void"].tolist()
+    bounds = rows[["low", "high"]].dropna()
     return Nulls(
         len(values),
         float(values.mean()) if len(values) else None,
         spread,
         float(errors.mean() / spread) if len(errors) and spread else None,
-        Share.among((rows["p"].dropna() < SIGNIFICANT).tolist()),
-        Share.among([low <= neutral <= high for low, high in rows[["low", "high"]].dropna().itertuples(index=False)]),
-        Share.among(list(map(bool, void))),
-        next(filter(None, void), ""),
+        TrialShare.among(rows["p"].dropna() < SIGNIFICANT),
+        TrialShare.among((bounds["low"] <= neutral) & (neutral <= bounds["high"])),
+        TrialShare.among(rows["void"] != ""),
+        next(filter(None, rows["void"]), ""),
     )
 
 
 def _respond(change: str, rows: pd.DataFrame, metric: Metric, worth: Mapping[float, float]) -> Response:
-    side = _side(change, metric, worth)
+    from scipy.stats import spearmanr
+
+    side = 0
+    if CHANGES[change].moves in directions(metric):
+        # Up, if the metric is one of amplification; others (Ratio) as on all images.
+        of_worth = int(np.sign(worth[max(worth)])) if worth else 0
+        side = 1 if metric.verdicts[0] != "higher" else of_worth
     points = tuple(
         _point(float(str(dose)), of, metric.neutral, side, worth) for dose, of in rows.groupby("dose", sort=True)
     )
     table = rows.pivot(index="draw", columns="dose", values="value")
     rises = (table.iloc[:, -1] - table.iloc[:, 0]).dropna().to_numpy(dtype=np.float64)
     dosed = rows.loc[rows["dose"] > 0, "value"].dropna().to_numpy(dtype=np.float64)
+    draws = [row.dropna() for _, row in table.iterrows() if row.max() > row.min()]
+    ranks = [float(spearmanr(row.index.to_numpy(dtype=np.float64), row.to_numpy()).statistic) for row in draws]
     return Response(
         change,
         side,
         points,
         float(rises.mean()) if len(rises) else None,
         _band(rises),
-        _spearman(table),
+        float(np.mean(ranks)) if ranks else None,
         float(np.mean(np.sign(dosed - metric.neutral) == side)) if side and len(dosed) else None,
         _found_from(points),
     )
-
-
-def _side(change: str, metric: Metric, worth: Mapping[float, float]) -> int:
-    """Where a dose should move a metric: up, if it is one of amplification; others (Ratio) as on all images."""
-    if CHANGES[change].moves not in directions(metric):
-        return 0
-    if metric.verdicts[0] != "higher":
-        return 1
-    return int(np.sign(worth[max(worth)])) if worth else 0
-
-
-def _spearman(table: pd.DataFrame) -> float | None:
-    """Mean over draws, rows of ``table``, of the rank correlation of the columns' names and the values."""
-    from scipy.stats import spearmanr
-
-    found = []
-    for _, row in table.iterrows():
-        values = row.dropna()
-        if values.size > 1 and values.max() > values.min():
-            found.append(float(spearmanr(values.index.to_numpy(dtype=np.float64), values.to_numpy()).statistic))
-    return float(np.mean(found)) if found else None
 
 
 def _point(dose: float, rows: pd.DataFrame, neutral: float, side: int, worth: Mapping[float, float]) -> Point:
     values: FloatArray = rows["value"].dropna().to_numpy(dtype=np.float64)
     tested = rows.dropna(subset=["value", "p"])
     rejected = tested["p"] < SIGNIFICANT
-    found = rejected & (np.sign(tested["value"] - neutral) == side)
-    return Point(
-        dose,
-        float(values.mean()) if len(values) else None,
-        _band(values),
-        Share.among(rejected.tolist()),
-        Share.among(found.tolist()) if side else None,
-        worth.get(dose),
-    )
+    found = TrialShare.among(rejected & (np.sign(tested["value"] - neutral) == side)) if side else None
+    mean = float(values.mean()) if len(values) else None
+    return Point(dose, mean, _band(values), TrialShare.among(rejected), found, worth.get(dose))
 
 
 def _band(values: FloatArray) -> Interval | None:

@@ -1,17 +1,14 @@
-"""Scenes drawn as pictures, with exact masks, so that everything that uses images can be tested without downloads.
+"""Scenes drawn as images with exact masks, so that everything that uses images can be tested without downloads.
 
 The attribute shows on the foreground person alone, and only inside of the outline: two scenes that differ in nothing
-else have the same masks, and the same pixels outside of that person's mask. The looks are arbitrary devices that a
-judge can learn (``drawing``); they claim nothing about people.
+else have the same masks, and the same pixels outside of that person's mask.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +29,12 @@ CATEGORIES = (PERSON, *TASKS)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Thing:
-    """A person or an object in a picture.
+    """A person or an object in an image.
 
     Attributes:
         label: "person", or one of ``TASKS``.
         mask: [H, W], every pixel with something of it; at a border two things share the pixels that mix them.
-        foreground: it is the person whose attribute is meant.
+        foreground: whether it is the person whose attribute is meant.
     """
 
     label: str
@@ -59,30 +56,16 @@ class Drawing:
 
 
 def draw(scene: Scene, *, seed: int = 0, size: int = 160) -> Drawing:
-    """The picture of a scene; the same bytes whatever else is drawn, wherever.
+    """The image of a scene; the same bytes whatever else is drawn.
 
     Args:
         scene: with one or two tasks.
         seed: of the world.
-        size: pixels along the side of the picture, 64 or more.
+        size: pixels along the side of the image, 64 or more.
 
     Raises:
-        JudgeError: a scene outside the world; a picture too small; a negative seed.
+        JudgeError: a scene outside the world; an image too small; a negative seed.
     """
-    _check(scene, size)
-    from judge.calibration.drawing import draw_scene
-
-    pixels, masks = draw_scene(scene, size, seed=seed)
-    labels = (PERSON, *scene.tasks)
-    things = [
-        Thing(labels[place] if place < len(labels) else PERSON, mask, foreground=place == 0)
-        for place, mask in enumerate(masks)
-    ]
-    # A bystander may be hidden altogether.
-    return Drawing(pixels, tuple(thing for thing in things if thing.mask.any()))
-
-
-def _check(scene: Scene, size: int) -> None:
     where = f"scene {scene.image_id}"
     known = ((scene.attribute, CLASSES), (scene.setting, SETTINGS), *((task, TASKS) for task in scene.tasks))
     for word, words in known:
@@ -91,10 +74,18 @@ def _check(scene: Scene, size: int) -> None:
     if not 1 <= len(scene.tasks) <= 2:
         raise JudgeError(f"{len(scene.tasks)} tasks", where=where, mend="give it one or two")
     if size < 64:
-        raise JudgeError(f"pictures of {size} pixels", mend="take 64 or more")
+        raise JudgeError(f"images of {size} pixels", mend="take 64 or more")
+    from judge.calibration.drawing import draw_scene
+
+    pixels, masks = draw_scene(scene, size, seed=seed)
+    labels = [PERSON, *scene.tasks, *[PERSON] * (len(masks) - 1 - len(scene.tasks))]
+    things = [Thing(label, mask) for label, mask in zip(labels, masks, strict=True)]
+    things[0] = Thing(PERSON, masks[0], foreground=True)
+    # A bystander may be hidden altogether.
+    return Drawing(pixels, tuple(thing for thing in things if thing.mask.any()))
 
 
-def write_pictures(
+def write_images(
     scenes: Sequence[Scene],
     folder: Path,
     *,
@@ -112,62 +103,48 @@ def write_pictures(
         scenes: whose ids are different integers.
         folder: is made if need be.
         seed: of the world.
-        size: pixels along the side of a picture.
+        size: pixels along the side of an image.
         workers: threads; None for one a core.
-        progress: called with the number of pictures written.
+        progress: called with the number of images written.
 
     Raises:
         JudgeError: as ``draw``.
         OSError: the folder cannot be written.
     """
-    from joblib import cpu_count
+    from joblib import Parallel, delayed
 
     (folder / "images").mkdir(parents=True, exist_ok=True)
+    names = {scene: f"{int(scene.image_id):012d}.png" for scene in scenes}
+
+    def write(scene: Scene) -> list[dict[str, Any]]:
+        drawing = draw(scene, seed=seed, size=size)
+        (folder / "images" / names[scene]).write_bytes(encode(drawing.pixels))
+        return [_annotation(thing, int(scene.image_id)) for thing in drawing.things]
+
     annotations: list[dict[str, Any]] = []
-    # Threads: OpenCV leaves Python's lock alone, and processes proved no faster for some thousand pictures.
-    pool = ThreadPoolExecutor(workers or cpu_count())
-    try:
-        written = pool.map(partial(_write_picture, folder=folder, seed=seed, size=size), scenes)
-        for done, found in enumerate(written, start=1):
-            annotations += ({"id": number, **fields} for number, fields in enumerate(found, start=len(annotations) + 1))
-            if progress:
-                progress("drawing pictures", done, len(scenes))
-    finally:
-        pool.shutdown(cancel_futures=True)
-    images = [
-        {"id": int(scene.image_id), "file_name": _file_name(scene), "width": size, "height": size} for scene in scenes
-    ]
+    pool = Parallel(workers or -1, prefer="threads", return_as="generator")
+    for done, found in enumerate(pool(delayed(write)(scene) for scene in scenes), start=1):
+        annotations += ({"id": number, **fields} for number, fields in enumerate(found, start=len(annotations) + 1))
+        if progress:
+            progress("drawing images", done, len(scenes))
     content = {
         "info": {"description": "Scenes drawn by Caption Judge", "version": "1.0"},
-        "images": images,
+        "images": [
+            {"id": int(scene.image_id), "file_name": name, "width": size, "height": size}
+            for scene, name in names.items()
+        ],
         "annotations": annotations,
         "categories": [{"id": number, "name": name} for number, name in enumerate(CATEGORIES, start=1)],
     }
     (folder / "instances.json").write_text(json.dumps(content), encoding="utf-8")
-    if scenes:
-        (folder / SHEET_NAME).write_bytes(encode(_sheet(scenes[:SHEET], seed, size)))
-
-
-def _sheet(scenes: Sequence[Scene], seed: int, size: int) -> Pixels:
-    """Pictures of the world, the people in them hidden beside."""
     tiles = []
-    for scene in scenes:
+    for scene in scenes[:SHEET]:
         drawing = draw(scene, seed=seed, size=size)
         region = np.any([thing.mask for thing in drawing.things if thing.label == PERSON], axis=0)
         title = f"{scene.image_id}: {scene.attribute}, {scene.setting}, {', '.join(scene.tasks)}"
         tiles.append(before_and_after(title, drawing.pixels, hide(drawing.pixels, region), region))
-    return contact_sheet(tiles)
-
-
-def _file_name(scene: Scene) -> str:
-    return f"{int(scene.image_id):012d}.png"
-
-
-def _write_picture(scene: Scene, *, folder: Path, seed: int, size: int) -> list[dict[str, Any]]:
-    """Draw and write a picture; its annotations, without ids."""
-    drawing = draw(scene, seed=seed, size=size)
-    (folder / "images" / _file_name(scene)).write_bytes(encode(drawing.pixels))
-    return [_annotation(thing, int(scene.image_id)) for thing in drawing.things]
+    if tiles:
+        (folder / SHEET_NAME).write_bytes(encode(contact_sheet(tiles)))
 
 
 def _annotation(thing: Thing, image_id: int) -> dict[str, Any]:

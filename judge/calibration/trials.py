@@ -248,19 +248,19 @@ def true_rise(metric: Metric, change: str, dose: float, *, blanked: Collection[M
 
 
 def write_scenes(world: World, folder: Path) -> None:
-    """Draw the images of a world, as ``write_pictures``, unless the folder is there; several processes may do so.
+    """Draw the images of a world, as ``write_images``, unless the folder is there; several processes may do so.
 
     Raises:
         JudgeError: the folder cannot be written.
     """
     if folder.exists():
         return
-    from judge.calibration.scenes import write_pictures
+    from judge.calibration.scenes import write_images
 
     beside = folder.with_name(f"{folder.name}.{os.getpid()}")
     with writing(folder):
         # One thread: trials keep the other cores busy.
-        write_pictures(world.scenes, beside, seed=world.seed, size=PIXELS, workers=1)
+        write_images(world.scenes, beside, seed=world.seed, size=PIXELS, workers=1)
         with suppress(OSError):  # Another process was faster.
             beside.rename(folder)
         shutil.rmtree(beside, ignore_errors=True)

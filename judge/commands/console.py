@@ -16,8 +16,7 @@ import typer
 from judge.errors import JudgeError, printable, shortened, some
 from judge.utils.files import as_mendable
 from judge.utils.launch import check_launch, fault_told, is_main_process, left_alone, shared_store, tells_fault
-from judge.utils.signals import interrupted_by, tell_interrupt
-from judge.utils.streams import output_fault
+from judge.utils.terminal import interrupted_by, output_fault, tell_interrupt
 
 if TYPE_CHECKING:
     from judge.types import Progress

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from judge.calibration.response import Calibration, Response, Share, directions
+from judge.calibration.response import Calibration, Response, TrialShare, directions
 from judge.report.table import Column, Table, names
 from judge.statistics.inference import SIGNIFICANT
 from judge.statistics.summary import name_row
@@ -90,7 +90,7 @@ def _write_shift(of: Response) -> str:
     return f"{of.shift:+.{digits}f}" + ("*" if of.moves else "")
 
 
-def _write_share(share: Share) -> str:
+def _write_share(share: TrialShare) -> str:
     return f"{share.value:.0%}"
 
 
@@ -185,7 +185,7 @@ def _bounds(of: Interval | None) -> list[float] | None:
     return [of.low, of.high] if of else None
 
 
-def _share(share: Share | None) -> dict[str, Any] | None:
+def _share(share: TrialShare | None) -> dict[str, Any] | None:
     return share and {"share": share.value, "trials": share.trials, "ci": _bounds(share.interval)}
 
 

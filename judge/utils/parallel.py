@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from judge.errors import JudgeError
-from judge.utils.signals import ignore_signals
+from judge.utils.terminal import ignore_signals
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController

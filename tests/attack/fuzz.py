@@ -7,13 +7,13 @@ import multiprocessing
 import os
 import random
 import shutil
+import tempfile
 import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ import psutil
 import yaml
 from mutations import LONGEST, as_json, mutated_bytes, mutated_values, outcome
 
-from attack.hostile import drawn, form_of
 from attack.kept_targets import captioner_targets, detector_targets, store_targets
 from attack.targets import Target, reader_targets
 
@@ -72,13 +71,10 @@ def _as_yaml(value: Any) -> bytes:
     return yaml.safe_dump(value, sort_keys=False).encode("utf-8", "surrogatepass")
 
 
-def attack(
-    target: Target, folder: Path, *, count: int, seed: int, hostile: int = 0, told: Any = None, skip: int = -1
-) -> Counter[str]:
+def attack(target: Target, folder: Path, *, count: int, seed: int, told: Any = None, skip: int = -1) -> Counter[str]:
     """Damage the files of ``target`` in turn, ``count`` times in all; how many were read, and how many refused.
 
     Args:
-        hostile: further inputs, with hostile values in the place of a file's own; none of files without texts.
         told: a shared number that says which input is being read.
         skip: inputs up to this one are not read.
     """
@@ -86,14 +82,12 @@ def attack(
     files = sorted(path for path in folder.glob(target.damaged) if path.is_file())
     assert outcome(lambda: target.read(folder), "as it was", longest=LONGEST) == "read"
     found: Counter[str] = Counter()
-    each, also = -(-count // len(files)), -(-hostile // len(files))
+    each = -(-count // len(files))
     number = 0
     for path in files:
         whole = path.read_bytes()
         number_of = random.Random(f"{seed} {path.name}").randrange(2**32)
-        form = form_of(path) if also and not target.inputs else None
-        further = drawn(form, also, number_of) if form else ()
-        for content in target.inputs or chain(damages(path, each, number_of), further):
+        for content in target.inputs or damages(path, each, number_of):
             number += 1
             if told is not None:
                 told.value = number
@@ -114,7 +108,7 @@ def watched(
     Args:
         name: of the target, one of ``targets()``.
         folder: to work in; what is there goes.
-        count, seed: as of :func:`attack`; half as many inputs are hostile besides.
+        count, seed: as of :func:`attack`.
         targets: a function at the top of a module, as it travels to the process.
 
     Returns:
@@ -128,7 +122,7 @@ def watched(
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         told, answers = context.Value("q", 0), context.Queue()
-        how = {"count": count, "seed": seed, "hostile": count // 2, "told": told, "skip": skip}
+        how = {"count": count, "seed": seed, "told": told, "skip": skip}
         child = context.Process(target=_attacked, args=(targets, name, folder, answers, how))
         child.start()
         what = _watch(child, told)
@@ -170,3 +164,25 @@ def _watch(child: Any, told: Any) -> str:
             return what
         time.sleep(0.05)
     return "" if child.exitcode == 0 else f"the process ended with {child.exitcode}"
+
+
+def long_form(seed: int, end: float, names: Sequence[str]) -> int:
+    """Attack readers in turn by 500 damaged files each until ``end``; print a line a reader, and what was found."""
+    names = names or list(all_targets())
+    counts: dict[str, Counter[str]] = {name: Counter() for name in names}
+    findings: list[Finding] = []
+    turn = 0
+    with tempfile.TemporaryDirectory() as folder:
+        while time.monotonic() < end:
+            for name in names:
+                done, found = watched(name, Path(folder, name), count=500, seed=1000 * seed + turn)
+                counts[name] += done
+                findings += found
+            turn += 1
+    print("| reader | read | refused | found |\n| --- | --: | --: | --: |")
+    for name, of in counts.items():
+        print(f"| {name} | {of['read']:,} | {of['refused']:,} | {sum(one.target == name for one in findings)} |")
+    print(f"\n{sum(of.total() for of in counts.values()):,} inputs, {len(findings)} found; seed {seed}, {turn} rounds")
+    for one in findings:
+        print(f"\n{one.target}, seed {one.seed}, input {one.number}: {one.what}")
+    return len(findings)

@@ -9,10 +9,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import count, product
 from pathlib import Path
 
 import psutil
@@ -30,8 +33,6 @@ SOON, LATEST = 5.0, 120.0
 FOREIGN = ("out.partial.txt", "out.old/thesis.tex", ".out.mine.partial/thesis.tex", ".judge-notes", "notes/run.yaml")
 FOREIGN += (".out.json.partial.mine", ".out.html.judge-lock.mine")
 """Files beside the output, called much as ours are."""
-MEANWHILE = ("out.partial/thesis.tex", "out.partial/members/mine.txt", "out.partial/notes/", ".out.json.partial.1")
-"""What somebody puts, after a kill, where the command would go on, if it would: it goes no further then."""
 _BEGUN = 1.0  # Seconds in which Python itself may still be starting: a signal is then answered by Python.
 _TOLD = "judge: interrupted; give the same command again\n"
 
@@ -151,32 +152,8 @@ class Attack:
                 send(process.pid, SIGNALS[which])
                 kills += 1
                 self._check(process, which, moment, place, how)
-            self._refused(place, how)
             self._finish(place, how)
         return kills
-
-    def _refused(self, place: Path, how: str) -> None:
-        """Given again while something of somebody else's lies where it would go on, it tells a line and leaves it."""
-        rng = random.Random(how)
-        there = [name for name in MEANWHILE if (place / name).parent.is_dir() and self._resumes(place, name)]
-        if not there or (place / (mine := rng.choice(there)).rstrip("/")).exists():
-            return
-        (place / mine).mkdir() if mine.endswith("/") else (place / mine).write_text(mine)
-        code = self._code(self._start(place))
-        if code != 2 or self.told.count("\n") != 1 or mine.rstrip("/").rpartition("/")[2] not in self.told:
-            self._find(how, f"with {mine} of somebody else's it ended with {code}: {self.told[-1000:]}")
-        if not (place / mine).exists() or (not mine.endswith("/") and (place / mine).read_text() != mine):
-            self._find(how, f"{mine} of somebody else's was changed")
-        elif not mine.endswith("/"):
-            (place / mine).unlink()
-        else:
-            (place / mine).rmdir()
-
-    def _resumes(self, place: Path, name: str) -> bool:
-        """Whether it has left what it would go on from, and no output yet."""
-        begun = any((place / one).exists() for one in ("out.partial", ".out.json.partial"))
-        mine = self.name == "caption" if name.startswith(".out.json") else self.name != "caption"
-        return begun and mine and not any((place / one).exists() for one in ("out", "out.json"))
 
     def _check(self, process: subprocess.Popen[bytes], which: str, moment: float, place: Path, how: str) -> None:
         """How a command ended that was killed, its processes too."""
@@ -200,18 +177,15 @@ class Attack:
 
     def _finish(self, place: Path, how: str) -> None:
         """The same command once more: what it makes must be what was expected, and nothing else be left."""
-        for folder in (place, place.parent / "temporary"):
-            for path in folder.glob("*judge-scratch-????????"):  # Who has just made one has a minute to lock it.
-                os.utime(path, (time.time() - 120,) * 2)
         code = self._code(self._start(place))
         different = same_trees(tree(place), self.expected)
+        # Temporary files of a library or of ours stay if SIGKILL met their writing.
+        different = [one for one in different if ".judge-" not in one or not one.endswith(" is left")]
         # What was complete when the command was killed is refused, and only what else it had left goes.
         if code != 0 and (different or ("another " not in self.told and "is there already" not in self.told)):
             self._find(how, f"given again it ended with {code}: {self.told[-1000:]}")
         if different:
             self._find(how, f"given again it made others: {', '.join(different[:8])}")
-        if left := [path.name for path in (place.parent / "temporary").glob("caption-judge-*")]:
-            self._find(how, f"left in the temporary folder: {left}")
 
     def _find(self, how: str, what: str) -> None:
         self.findings.append(Finding(self.name, how, what))
@@ -290,3 +264,28 @@ def same_trees(found: Mapping[str, bytes | None], expected: Mapping[str, bytes |
     lost = [f"{name} is missing" for name in expected if name not in found]
     both = [name for name in expected if name in found]
     return [*left, *lost, *(f"{name} is different" for name in both if found[name] != expected[name])]
+
+
+def long_form(seed: int, end: float, names: Sequence[str]) -> int:
+    """Kill commands until ``end``, three times one after the other before each is let through; print a line a command.
+
+    Each signal goes to all processes of a command, or to it alone, at moments drawn by the seed.
+    """
+    names = names or [name for name, case in CASES.items() if not case.costly]
+    kills, runs, found = Counter[str](), Counter[str](), 0
+    with tempfile.TemporaryDirectory() as folder:
+        attacks = {name: Attack(name, Path(folder)) for name in names}
+        for turn, which, whom, name in product(count(), SIGNALS, WHOM, names):
+            if time.monotonic() > end:
+                break
+            rng, attack = random.Random(f"{seed} {turn} {name} {which} {whom}"), attacks[name]
+            before = len(attack.findings)
+            kills[name] += attack.kill(which, whom, [rng.random() for _ in range(3)])
+            runs[name] += 1
+            found += len(attack.findings) > before
+            for one in attack.findings[before:]:
+                print(f"FOUND {one.case}, {one.how}: {one.what}\n", flush=True)
+    print("| command | kills | runs |\n| --- | --: | --: |")
+    print("".join(f"| {name} | {kills[name]} | {runs[name]} |\n" for name in names))
+    print(f"{kills.total()} kills, {found} with findings; seed {seed}")
+    return found

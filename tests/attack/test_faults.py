@@ -1,6 +1,6 @@
 """Faults below us, in small: of the file system, of memory in a worker, of a rank in the midst of a sum; and the soak.
 
-The long forms are ``run_faults.py`` and ``run_soak.py``.
+The long form is ``run.py``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 from helpers import done_well, few
 
 from attack.deaths import WORKERS, Harm, evaluate, harmed, is_worker, kill, members
-from attack.run_soak import Loop, growing
+from attack.soak import Loop, growing
 from attack.writers import Tree, Writers, chosen, tree
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner

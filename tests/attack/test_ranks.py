@@ -1,6 +1,6 @@
 """Processes of ``accelerate launch`` that fail or die: the others end soon, in one line, and the same launch goes on.
 
-The long form is ``run_ranks.py``.
+The long form is ``run.py``.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from helpers import judge, save_captioner
 from launching import ROOT, launch, launcher, write_run_file
 
 from attack.deaths import harmed, has_rank
-from judge.commands.caption import caption
-from judge.config import CaptionConfig, make_config
+from judge.commands.caption import CaptionConfig, caption
+from judge.config import make_config
 from judge.masking.images import encode
 
 

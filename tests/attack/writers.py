@@ -11,7 +11,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,7 +23,7 @@ from typing import Any
 from helpers import few, judge, save_captioner
 from typer.testing import Result
 
-from attack.faults import CODES, Disk, Faults, injected
+from attack.faults import CODES, LASTING, Disk, Faults, injected
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
 from judge.utils.outputs import MANIFEST
@@ -200,29 +202,18 @@ class Writers:
         return trial
 
     def _made(self, trial: Trial, whole: Tree) -> Tree:
-        """What lies there, without what could not be removed since this was the fault."""
+        """What lies there, without what may stay behind a fault: temporary files, locks, notes and stores."""
         found = tree(self.place)
-        met = trial.met or ("", "", 0)
-        # Or a file of a folder that is removed by its list.
-        listed = met[0] == "stat" and (Path(met[1]).parent / MANIFEST).is_file()
-        if trial.code != 2 and (listed or {MANIFEST, *_STORES} & {*Path(met[1]).parts}):
-            # Behind the result, which is whole: what was kept to go on stays until the next command.
-            found = {name: one for name, one in found.items() if name in whole or not _STORES & {*Path(name).parts}}
-            if trial.disk == "once":
-                return found
-        if trial.met and trial.met[0] in {"unlink", "rmdir", "open"} and trial.disk == "once":
-            stuck = Path(trial.met[1])
-            about = {name for name in found if stuck.is_relative_to(self.place / name)}
-            about |= {name for name in found if (self.place / name).is_relative_to(stuck)}
-            return {name: one for name, one in found.items() if name in whole or name not in about}
-        if trial.met and trial.met[0] in {"list", "stat"} and trial.disk == "once":  # What could not be found to go.
-            left = {name for name in found if name.startswith(".") or (self.place / name).is_relative_to(met[1])}
-            return {name: one for name, one in found.items() if name in whole or name not in left}
-        if trial.disk in {"read-only", "gone"}:  # Nor half-written files in a folder that only grows, notes and locks.
-            names = r"judge-[0-9a-f]+(\.lock|/.*)?", r".+\.judge-lock", "caption-judge-scratch-.*", r".+\.json\.partial"
-            stuck = re.compile(rf"(.*/)?\.({'|'.join(names)})")
-            return {name: one for name, one in found.items() if name in whole or not stuck.fullmatch(name)}
-        return found
+        met = Path(trial.met[1]) if trial.met else Path("/none")
+
+        def may_stay(name: str) -> bool:
+            path, parts = self.place / name, set(Path(name).parts)
+            own = any(part.startswith((".judge-", "caption-judge-")) and part != ".judge-mine" for part in parts)
+            stuck = path.is_relative_to(met) or met.is_relative_to(path)
+            return own or stuck or bool(parts & _STORES) or re.search(r"\.partial(/|\.\d+$|$)", name) is not None
+
+        stay = trial.met is not None or trial.disk != "once" or trial.at < 0
+        return {name: one for name, one in found.items() if name in whole or not (stay and may_stay(name))}
 
     def _half(self, name: str, published: Sequence[str], whole: Tree) -> list[str]:
         """Of what lies at its last place: whatever it is, it must be whole."""
@@ -255,7 +246,7 @@ def faults_of(done: Result) -> list[str]:
 
         where = "".join(traceback.format_exception(*done.exc_info)[-12:]) if done.exc_info else ""
         return [f"raised {done.exception!r}\n{where[-1800:]}"]
-    notes = "it is made anew", "more kept files are made anew", "judge: what trainings tell cannot be kept"
+    notes = "it is computed again", "more cache files are computed again", "judge: what trainings tell cannot be kept"
     lines = [line for line in done.stderr.splitlines() if not any(note in line for note in notes)]
     if "Traceback" in done.output:
         return [f"a traceback: {done.output[-800:]}"]
@@ -345,3 +336,57 @@ def chosen(faults: Faults, *, seed: int, each: int = 1) -> list[int]:
         alike.setdefault((kind, site), []).append(number)
     rng = random.Random(seed)
     return sorted(number for of in alike.values() for number in rng.sample(of, min(each, len(of))))
+
+
+def long_form(seed: int, end: float, names: Sequence[str]) -> int:
+    """Disturb commands until ``end``, an equal time each; print a line a command, and what was found.
+
+    Of each command operations of the file system fail, one at a time, at every place of the package that asks for one;
+    disks are full, read-only or gone from some operation on; three small disks fill.
+    """
+    print("| command | operations | disturbed | one line | went on | again the same | found |")
+    print("| --- | --: | --: | --: | --: | --: | --: |")
+    trials: list[Trial] = []
+    with tempfile.TemporaryDirectory() as folder:
+        writers = Writers(Path(folder, "root"))
+        writers.prepare()
+        names = names or list(writers.commands())
+        for place, name in enumerate(names):
+            until = time.monotonic() + (end - time.monotonic()) / (len(names) - place)
+            trials += _disturb(writers, name, seed, until)
+    found = sum(bool(trial.found) for trial in trials)
+    print(f"\n{len(trials)} faults in {len(names)} commands, {found} found; seed {seed}")
+    return found
+
+
+def _disturb(writers: Writers, name: str, seed: int, end: float) -> list[Trial]:
+    whole, faults = writers.undisturbed(name)
+    lasting = range(0, len(faults.seen), max(1, len(faults.seen) // 6))
+    plan: list[tuple[int, Disk]] = [(number, "once") for number in chosen(faults, seed=seed)]
+    plan += [(at, disk) for disk in LASTING for at in lasting]
+    random.Random(seed).shuffle(plan)  # Something of all kinds, also if time is short.
+    trials = list[Trial]()
+    for at, disk in plan:
+        if time.monotonic() > end:
+            break
+        trials.append(writers.attempt(name, at, disk, whole, seed=seed))
+        _report(trials[-1], f"{at} {disk} at {faults.seen[at][2]}")
+    needed = sum(path.stat().st_size for path in writers.place.rglob("*") if path.is_file()) // 1024
+    for share in (1, 3, 5):
+        try:
+            trials.append(writers.on_disk(name, needed * share // 6, whole))
+        except PermissionError:
+            print("no small disks: this user may mount none")
+            break
+        _report(trials[-1], f"on a disk of {needed * share // 6} of some {needed} KB")
+    ended, found = Counter(trial.code for trial in trials), sum(bool(trial.found) for trial in trials)
+    reused = sum(trial.reused for trial in trials)
+    row = [name, len(faults.seen), len(trials), ended[2], ended[0] + ended[1], reused, found]
+    print("| " + " | ".join(map(str, row)) + " |", flush=True)
+    return trials
+
+
+def _report(trial: Trial, how: str) -> None:
+    for what in trial.found:
+        print(f"FOUND {trial.command} {how}, {trial.met}: exit {trial.code}: {what}")
+        print(f"    {trial.line.strip()[-300:]}", flush=True)

@@ -17,7 +17,7 @@ from judge.attribution.judge_views import BackboneViews
 from judge.attribution.maps import attribute, baselines, gradient_shap, log_odds
 from judge.attribution.people import AttributionScore, attribution_score, share_outside
 from judge.calibration.grammar import make_world
-from judge.calibration.scenes import write_pictures
+from judge.calibration.scenes import write_images
 from judge.calibration.world import Parameters
 from judge.corpus.splits import Split
 from judge.judges import Materials, Recipe, find_judge
@@ -51,7 +51,7 @@ class Scenes:
     def __post_init__(self) -> None:
         parameters = Parameters(association=0.0, setting_association=self.setting, place=0.0)
         world = make_world(SCENES, seed=SEED, parameters=parameters)
-        write_pictures(world.scenes, self.folder / "scenes", seed=SEED, size=SIZE, workers=1)
+        write_images(world.scenes, self.folder / "scenes", seed=SEED, size=SIZE, workers=1)
         self.samples = [
             Sample(s.image_id, "human", 0, ("a", "<gender>"), (GENDER.classes.index(s.attribute),), image=s.image_id)
             for s in world.scenes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -96,16 +95,6 @@ def test_faults_are_found_out() -> None:
     assert verdict(one(narrow)).endswith("% of captioners without amplification.")
 
 
-def test_false_positives_that_draws_share_are_no_crosstalk() -> None:
-    """Changes that move nothing, to the last digit, on draws that are significant already."""
-    rows = trials(0.3)
-    rows = rows[~rows["change"].isin(["T->A", "silence"])]
-    rows.loc[rows["draw"] < 10, "p"] = 0.001
-    plain = rows[(rows["change"] == NOTHING) & (rows["draw"] < 20)]
-    same = [plain.assign(change=change, dose=0.4) for change in ("T->A", "silence")]
-    assert verdict(one(pd.concat([rows, *same]))).startswith("LIC (linear) finds A->T doses from 0.1 on; has p < 0.05")
-
-
 def test_what_cannot_be_told() -> None:
     rows = trials(0.3)
     untested = one(rows.assign(p=np.nan, low=np.nan, high=np.nan, error=np.nan))
@@ -125,12 +114,6 @@ def test_what_cannot_be_told() -> None:
         assert draw_calibration([found], "png").startswith(b"\x89PNG")
 
 
-def test_a_metric_of_both_directions_answers_for_both() -> None:
-    (found,) = calibrate(trials(0.3, other=-0.3, metric="ba"), {})
-    assert verdict(found) == "BA finds A->T doses from 0.1 on; goes the wrong way with T->A doses."
-    assert set(found.crosstalk) == {"silence"}
-
-
 def test_metrics_without_a_side_take_that_of_all_images() -> None:
     """Ratio may go either way: what counts is whether it goes where it goes on all images."""
     rows = trials(0.0, other=-0.3, metric="ratio:female/male")
@@ -142,17 +125,3 @@ def test_metrics_without_a_side_take_that_of_all_images() -> None:
     assert found.nulls.mean == pytest.approx(0, abs=3 * SD / 20)  # Counted: above the chance level.
     (unknown,) = calibrate(rows, {})
     assert (known(unknown.response).side, known(unknown.response).right_sign) == (0, None)
-
-
-def test_what_is_written() -> None:
-    found = one(trials(0.3))
-    row = json.loads(calibration_json([found]))["results"][0]
-    assert (row["metric"], row["directions"], row["verdict"]) == ("lic", ["A->T"], verdict(found))
-    assert row["changes"]["A->T"]["points"][1]["worth"] == pytest.approx(0.03)
-    assert row["nulls"]["rejected"]["trials"] == 400
-    first, second = calibration_tables([found])
-    assert [column.heading for column, _ in first.shown()][1:4] == ["false positives", "coverage", "SE/sd"]
-    assert [cells for column, cells in second.shown() if column.heading == "A->T"] == [
-        [f"{known(known(found.response).shift):+.3f}*"]
-    ]
-    assert draw_calibration([found], "svg") == draw_calibration([replace(found, seconds=9.0)], "svg")

@@ -7,15 +7,13 @@ ones; the shares themselves are in BENCHMARKS.md.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator, Sequence
-from importlib import import_module, resources
+from collections.abc import Sequence
+from importlib import resources
 from pathlib import Path
 
 import numpy as np
 import pytest
 from helpers import known
-from typer.testing import CliRunner
 
 from judge import Corpus, evaluate
 from judge.calibration.grammar import make_world, simulate
@@ -53,6 +51,7 @@ def wrong(rows: Sequence[Summary | Difference]) -> float:
     return float(max(rejected, np.mean([not holds_nothing(row) for row in rows])))
 
 
+@pytest.mark.slow
 def test_people_against_people_judged(people: Corpus) -> None:
     """Five metrics, 8 trials: the sd of 8 values is known to a quarter, a mean of five metrics' to a sixth or so."""
     assert people.labels is not None
@@ -70,27 +69,6 @@ def test_people_against_people_judged(people: Corpus) -> None:
     assert wrong(everything) <= 0.15
 
 
-def test_people_against_people_counted(people: Corpus) -> None:
-    """The published values are far from 0 (BA -0.13 at 900 images); what is above chance and differences are not."""
-    assert people.labels is not None
-    quick = {"least": 2, "resamples": 200, "workers": 1}
-    rows: list[Summary] = []
-    differences: list[Difference] = []
-    for seed in range(12):
-        corpus = people_as_captioner(people, people.labels, images=400, seed=seed, captioners=2, mislabelled=0.1)
-        result = evaluate(corpus, metrics="ba,dba,multi:pairs,dpa", **quick)
-        rows += [row for row in result.summaries if row.captioner == "a person"]
-        differences += result.differences()
-    found = by_metric(rows)
-    assert max(known(row.published) for row in found["ba"]) < -0.02
-    assert abs(np.mean([known(row.amplification) for row in found["ba"]])) < 0.02
-    assert 0.75 < np.mean([claimed(rows) for rows in found.values()]) < 1.5
-    assert all(row.paired and (row.first, row.second) == ("a person", "person 2") for row in differences)
-    assert len(differences) == 12 * len(found)
-    assert wrong(rows) <= 0.12
-    assert wrong(differences) <= 0.12
-
-
 def test_power_on_a_known_dose() -> None:
     """A captioner that follows the stereotype is found; one that does not is told apart from it by its interval."""
     world = make_world(500, seed=11)
@@ -103,36 +81,6 @@ def test_power_on_a_known_dose() -> None:
     assert known(much.p_value) < 0.005
     # An unconfident judge would score 0.25: this one is more sure than it should be.
     assert all(value == pytest.approx(0.25, abs=0.1) for value in known(much.chance))
-
-
-@pytest.fixture(scope="module")
-def scripts() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(Path(__file__).parents[2] / "scripts")
-        yield
-
-
-@pytest.mark.usefixtures("scripts")
-def test_the_benchmark_goes_on_from_what_it_has(coco: Path, tmp_path: Path) -> None:
-    bench = import_module("bench_trust")
-    arguments = ["nulls", "--data", coco, "--images", 60, "--metrics", "lic", "--folds", 3, "--refits", 2]
-    arguments += ["--workers", 1, "--out", tmp_path / "nulls.jsonl", "--trials"]
-    kept = ""
-    for trials in ("2", "3"):
-        done = CliRunner().invoke(bench.app, [*map(str, arguments), trials], catch_exceptions=False)
-        assert re.findall(r"lic \(linear\), refits +(\d+)", done.stdout) == [trials]
-        written = (tmp_path / "nulls.jsonl").read_text(encoding="utf-8")
-        assert written.startswith(kept)
-        kept = written
-
-
-def test_what_is_expected_of_the_demo_is_a_mean_over_worlds(scripts: None) -> None:
-    expect = import_module("expect_demo")
-    row = {"row": "none lic", "human": 0.3}
-    rows = [row | {"seed": n, "generated": 0.3 + n / 10, "amplification": n / 10} for n in (1, 2, 3)]
-    found = expect.summarise(rows, 1200)
-    expected = {"human": 0.3, "generated": 0.5, "amplification": 0.2, "sd": 0.1, "worlds": 3}
-    assert found == {"images": 1200, "rows": {"none lic": expected}}
 
 
 def test_the_demo_finds_what_is_expected_of_its_judges() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
 from itertools import product
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judge.calibration.truth import bayes_score, evidence_table, true_amplification, truth
+from judge.calibration.truth import bayes_score, evidence_table, true_amplification
 from judge.calibration.world import (
     CAPTIONERS,
     CLASSES,
@@ -24,10 +23,8 @@ from judge.calibration.world import (
     described_by,
     draw_scenes,
     setting_given_scene,
-    setting_given_task,
     task_given_attribute,
 )
-from judge.errors import JudgeError
 from judge.metrics.scores import SCORES
 from judge.types import Direction
 
@@ -79,14 +76,6 @@ def test_tasks_from_the_word_by_hand(captioner: Captioner, score: str, by_hand: 
     assert bayes_score(parameters, captioner, direction="T->A", score=score) == pytest.approx(by_hand, abs=1e-14)
 
 
-def test_a_setting_that_tells_the_attribute_by_hand() -> None:
-    """Tasks tell nothing; with 1/2 the setting is of the own half, else it follows the task and is on either one."""
-    parameters = Parameters(association=0, setting_association=0.5, mention=0, place=1)
-    assert setting_given_task()[:, :4].sum() / 12 == pytest.approx(0.5, abs=0.1)
-    # Whatever that share h is: the mean of 1/2 + h/2 and 1/2 + (1 - h)/2.
-    assert bayes_score(parameters, score="accuracy") == pytest.approx(3 / 4, abs=1e-12)
-
-
 def naive(captioner: Captioner, direction: Direction, parameters: Parameters) -> tuple[float, float]:
     """(confident accuracy, accuracy), by stories, not tables: every scene, slip and silence, one after the other."""
     weight: dict[tuple[object, object], dict[object, float]] = {}
@@ -131,22 +120,6 @@ def test_closed_form_equals_naive_enumeration(
     assert bayes_score(parameters, captioner, direction=direction) == pytest.approx(lic, abs=1e-12)
     found = bayes_score(parameters, captioner, direction=direction, score="accuracy")
     assert found == pytest.approx(accuracy, abs=1e-12)
-
-
-def test_lic_in_rational_numbers() -> None:
-    """The human side's LIC of the default world, exactly."""
-    lean, mention, place = Fraction(3, 10), Fraction(3, 4), Fraction(3, 5)
-    weight: dict[tuple[str | None, str | None], list[Fraction]] = {}
-    for own, (number, task), setting in product((0, 1), enumerate(TASKS), SETTINGS):
-        mine = (number < 6) == (own == 0)
-        share = Fraction(round(10 * setting_given_task()[number, SETTINGS.index(setting)]), 10)
-        story = (1 + (lean if mine else -lean)) / 12 * share / 2
-        for names, locates in product((True, False), repeat=2):
-            told = (task if names else None, setting if locates else None)
-            chance = (mention if names else 1 - mention) * (place if locates else 1 - place)
-            weight.setdefault(told, [Fraction(0), Fraction(0)])[own] += story * chance
-    exact = sum((max(pair) ** 2 / sum(pair) for pair in weight.values() if sum(pair)), Fraction(0))
-    assert bayes_score() == pytest.approx(float(exact), abs=1e-14)
 
 
 @pytest.mark.parametrize("direction", ["A->T", "T->A"])
@@ -206,25 +179,7 @@ def test_never_decreases_in_its_knob(parameters: Parameters, one: float, other: 
         assert -1e-12 <= low <= high + 1e-12
 
 
-def test_captioners_are_well_apart() -> None:
-    """And a task that is seen is not asked for."""
-    with pytest.raises(JudgeError, match="need not guess its task"):
-        evidence_table(direction="T->A", uses_images=True)
-    table = truth(CAPTIONERS)
-    assert table["none"] == {"A->T": 0.0, "T->A": 0.0}
-    assert 0.06 < table["some"]["A->T"] < 0.12
-    assert table["much"]["A->T"] > 0.2
-    assert 0 < table["some"]["T->A"] < table["much"]["T->A"] - 0.03
-
-
 # Judges that also see the scene, its person hidden (ImageCaptioner2).
-
-
-def test_what_people_say_adds_nothing_to_what_is_seen() -> None:
-    """The task is seen, and leans to its class by (1 + 0.3) / 2: confidence is the sum of the squares."""
-    for parameters in (DEFAULT, Parameters(mention=0.0, place=0.0)):
-        found = bayes_score(parameters, score="confidence", uses_images=True)
-        assert found == pytest.approx(0.65**2 + 0.35**2)
 
 
 def test_a_stereotyped_task_beside_the_true_one_by_hand() -> None:

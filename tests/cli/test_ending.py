@@ -132,13 +132,13 @@ def test_an_interrupt_waits_for_the_end_of_an_import(tmp_path: Path) -> None:
     )
     # Tests in the background of a shell ignore Ctrl-C.
     code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-    code += "import judge.utils.signals as s, time; s.heed_signals()\nimport slow; time.sleep(60)"
+    code += "import judge.utils.terminal as s, time; s.heed_signals()\nimport slow; time.sleep(60)"
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
     told = os.environ | {"PYTHONPATH": path}
     run = [sys.executable, "-c", code]
     done = subprocess.run(run, env=told, capture_output=True, text=True, timeout=50, check=False)
     assert done.stdout == "whole\n"
-    assert done.stderr.endswith("judge.utils.signals.Interrupted: 2\n")
+    assert done.stderr.endswith("judge.utils.terminal.Interrupted: 2\n")
 
 
 def test_a_second_signal_ends_at_once_and_one_at_the_end_is_silent(tmp_path: Path) -> None:

@@ -20,9 +20,8 @@ from test_docs import parse
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
-from judge.commands.evaluate import run
+from judge.commands.evaluate import RunConfig, run
 from judge.commands.options import resolve
-from judge.config import RunConfig
 from judge.corpus import recipes
 from judge.corpus.recipes import FOLDER, Recipe, load_recipe, read_recipe, read_shipped, shipped_recipes
 from judge.measure import Result
@@ -69,7 +68,7 @@ def zhao(world: WorldFiles, tmp_path: Path) -> Path:
     return folder
 
 
-def write_pictures(folder: Path, rows: Sequence[dict[str, str]]) -> None:
+def write_images(folder: Path, rows: Sequence[dict[str, str]]) -> None:
     """Names of pictures are looked at, never their content."""
     folder.mkdir()
     for row in rows:
@@ -284,7 +283,7 @@ def test_a_fault_of_one_attribute_leaves_the_others_commands_ready(world: WorldF
 
 def test_files_of_other_names_are_told(zhao: Path) -> None:
     (zhao / "annotations" / "captions_val2014.json").rename(zhao / "captions.json")
-    write_pictures(zhao / "pictures", [{"id": "42"}])
+    write_images(zhao / "pictures", [{"id": "42"}])
     text, _ = faulty("coco-gender-skin", zhao)
     assert (
         "other files here, which no part of the recipe reads: captions.json, pictures/ is one of them "
@@ -298,7 +297,7 @@ def test_pictures_that_are_missing(world: WorldFiles, zhao: Path) -> None:
     unseen = {"Both", "Unsure"}
     known = [row for row in rows if row["bb_gender"] not in unseen or row["bb_skin"] not in unseen]
     assert len(known) < IMAGES
-    write_pictures(zhao / "val2014", known[3:])
+    write_images(zhao / "val2014", known[3:])
     text = " ".join(done_well("data", "check", "coco-gender-skin", zhao).stdout.split())
     assert f"{len(known) - 3} pictures; {len(known) - 3} of {len(known)} labelled images lie here, 3 do not" in text
     assert "wrong val2014 (images, optional)" in text

@@ -57,7 +57,7 @@ def stored_files(folder: Path) -> list[Path]:
     """Answers or weights of each judge, in turn, and features."""
     answers = sorted(path for path in (folder / "judges").glob("*.safetensors") if ".weights" not in path.name)
     weights = [path.with_suffix(".weights.safetensors") for path in answers]
-    return [*answers[::2], *weights[1::2], *sorted((folder / "features").rglob("*.safetensors"))]
+    return [*answers[::2], *filter(Path.exists, weights[1::2]), *sorted((folder / "features").rglob("*.safetensors"))]
 
 
 def flip(path: Path) -> None:

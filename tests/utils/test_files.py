@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from judge.config import RunConfig, make_config
+from judge.commands.evaluate import RunConfig
+from judge.config import make_config
 from judge.errors import JudgeError
 from judge.utils import files
 

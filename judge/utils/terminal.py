@@ -1,0 +1,182 @@
+"""Signals that ask a command to end (Ctrl-C, SIGTERM, SIGHUP), and standard output that is closed or full."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+import threading
+import time
+from contextlib import suppress
+from types import FrameType
+from typing import Any, TextIO
+
+from judge.utils.launch import fault_told, is_main_process, launched, shared_store, tells_fault
+
+_ENDING = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+_AGAIN = 1.0  # Seconds. A second signal that comes sooner is ignored: a terminal and a launcher both send one.
+_SOON, _IMPORT = 0.1, 10.0  # Seconds between looks whether an import is over, and the longest wait for it.
+_first: tuple[int, float] | None = None
+_reminding = False
+_reminder: threading.Timer | None = None
+
+
+class Interrupted(KeyboardInterrupt):
+    """The command was asked to end; its argument is the signal's number."""
+
+
+def heed_signals() -> None:
+    """Let the first signal raise :class:`Interrupted` in the main thread, and a second one end the process at once.
+
+    The first signal waits while the main thread imports, 10 s at most. Signals that the process was started to ignore
+    (``nohup``, the background of a shell) stay ignored.
+    """
+    sys.unraisablehook = _unraised
+    for number in _ENDING:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _heed)
+
+
+def leave_signals() -> None:
+    """Let a signal end this process at once: it has nothing more to do."""
+    if _reminder is not None:
+        _reminder.cancel()
+    for number in _ENDING:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def ignore_signals() -> None:
+    """Ignore signals in a worker: its parent gets them too, and ends it."""
+    for number in _ENDING:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def interrupted_by(error: BaseException) -> int | None:
+    """The signal behind ``error``, if any. Libraries that are interrupted may raise errors of their own."""
+    if _first is not None:
+        return _first[0]
+    return signal.SIGINT if isinstance(error, KeyboardInterrupt) else None
+
+
+def tell_interrupt(number: int) -> None:
+    """Print one line on standard error; one for all processes of a launch."""
+    told = "interrupted"
+    if launched() and number == signal.SIGTERM:
+        # A launcher sends it to all processes when one has ended.
+        tells = tells_fault() if is_main_process() or shared_store() is not None else False
+        told = "ended by the launcher, as it was told or as another process has ended (did memory run out?)"
+    else:
+        tells = is_main_process()
+    if not tells:
+        return
+    sys.stderr.write(f"judge: {told}; give the same command again\n")
+    sys.stderr.flush()
+    fault_told()
+
+
+def _heed(number: int, frame: FrameType | None) -> None:
+    """Raise, but never within an import: C++ code that calls Python there (torch has some) would abort the process."""
+    global _first, _reminding  # noqa: PLW0603 - signals are the process's
+    if _first is None or _reminding:
+        known, _reminding = _first is not None, False
+        _first = _first or (number, time.monotonic())
+        if known and _is_ending():
+            return
+        importing = _is_importing(frame) and time.monotonic() - _first[1] < _IMPORT
+        _remind(number, _SOON if importing else _AGAIN)
+        if not importing:
+            raise Interrupted(number)
+        return
+    # In a launch the launcher ends processes that do not end by themselves.
+    if time.monotonic() - _first[1] > _AGAIN and not launched():
+        os._exit(128 + number)
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
+        frame = frame.f_back
+    return frame is not None
+
+
+def _remind(number: int, seconds: float = _AGAIN) -> None:
+    """Raise the interrupt again a little later: some libraries drop exceptions of the functions that they call."""
+    global _reminder  # noqa: PLW0603
+
+    def again() -> None:
+        global _reminding  # noqa: PLW0603
+        _reminding = True
+        # Wakes the main thread wherever it waits.
+        signal.pthread_kill(threading.main_thread().ident or 0, number)
+
+    _reminder = timer = threading.Timer(seconds, again)
+    timer.daemon = True
+    with suppress(RuntimeError):  # The interpreter is ending, and with it this process.
+        timer.start()
+
+
+def _is_ending() -> bool:
+    """Whether the main thread is cleaning up after an interrupt."""
+    error = sys.exception()
+    while error is not None and not isinstance(error, Interrupted):
+        error = error.__context__
+    return error is not None
+
+
+def _unraised(unraisable: Any) -> None:
+    """Raise the interrupt again if Python dropped it, as it does in an object's ``__del__``."""
+    global _first  # noqa: PLW0603
+    if not isinstance(unraisable.exc_value, Interrupted):
+        sys.__unraisablehook__(unraisable)
+        return
+    _first = None
+    _remind(unraisable.exc_value.args[0])
+
+
+class _Tolerant(io.FileIO):
+    """A file that remembers the first error of writing, and drops everything after it."""
+
+    fault: OSError | None = None
+
+    def write(self, data: Any, /) -> int:
+        if self.fault is None:
+            try:
+                return super().write(data)
+            except BlockingIOError:
+                raise
+            except OSError as error:
+                self.fault = error
+        return memoryview(data).nbytes
+
+
+_guards: dict[str, _Tolerant] = {}
+
+
+def guard_streams() -> None:
+    """Let nothing fail because standard output or error is closed or full; see :func:`output_fault`."""
+    sys.stdout, sys.stderr = _guarded("stdout", 1), _guarded("stderr", 2)
+
+
+def _guarded(name: str, number: int) -> TextIO:
+    before: TextIO | None = getattr(sys, name)
+    if before is None:  # Closed by whoever started the command.
+        raw = _Tolerant(os.devnull, "w")
+        raw.fault = OSError(9, "it is closed")
+        encoding, errors = "utf-8", "backslashreplace"
+    else:
+        before.flush()
+        raw = _Tolerant(number, "w", closefd=False)
+        encoding, errors = before.encoding, before.errors or "strict"
+    _guards[name] = raw
+    buffered = before is not None and name == "stdout" and not raw.isatty()
+    return io.TextIOWrapper(io.BufferedWriter(raw), encoding=encoding, errors=errors, line_buffering=not buffered)
+
+
+def output_fault() -> OSError | None:
+    """Why standard output could not be written; None if it could."""
+    raw = _guards.get("stdout")
+    if raw is None:
+        return None
+    sys.stdout.flush()
+    return raw.fault

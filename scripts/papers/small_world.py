@@ -1,0 +1,82 @@
+"""The inputs of small runs: a drawn world of a few scenes, and a captioner that was never trained."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from judge.calibration.grammar import make_world, write_world
+from judge.calibration.world import CAPTIONERS
+from judge.utils.hub import quiet
+
+SCENES, PIXELS, HUMAN_CAPTIONS = 28, 64, 1
+MODEL, FEW, EXPLAINED = "models/untrained", "instances_few.json", 8
+
+
+def write_small(folder: Path, *, pictures: bool = True) -> Path:
+    """Write a drawn world as a folder of data, with one human caption a scene and an untrained captioner."""
+    files = write_world(make_world(SCENES, seed=1), CAPTIONERS, folder, pictures=PIXELS if pictures else None)
+    human = json.loads(files.human.read_text(encoding="utf-8"))
+    seen: dict[int, int] = {}
+    kept = []
+    for entry in human["annotations"]:
+        seen[entry["image_id"]] = number = seen.get(entry["image_id"], 0) + 1
+        kept += [entry] if number <= HUMAN_CAPTIONS else []
+    files.human.write_text(json.dumps(human | {"annotations": kept}), encoding="utf-8")
+    files.labels.rename(folder / "gender.csv")
+    if pictures:
+        shown = json.loads((folder / "instances.json").read_text(encoding="utf-8"))
+        shown["images"] = shown["images"][:EXPLAINED]
+        ids = {image["id"] for image in shown["images"]}
+        shown["annotations"] = [entry for entry in shown["annotations"] if entry["image_id"] in ids]
+        (folder / FEW).write_text(json.dumps(shown), encoding="utf-8")
+        texts = (entry["caption"] for entry in kept)
+        _write_captioner(
+            folder / MODEL, sorted({word for text in texts for word in re.findall("[a-z]+", text.lower())})
+        )
+    return folder
+
+
+def _write_captioner(folder: Path, words: list[str]) -> None:
+    """A GIT of 32 columns with random weights: what it says means nothing, but depends on the picture."""
+    import torch
+    import transformers
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+    tf: Any = transformers  # Its constructors have no types.
+
+    marks = ["<pad>", "<s>", "</s>", "<unk>", "<gender>"]
+    ids = {word: place for place, word in enumerate([*marks, *words])}
+    unknown = {"unk_token": "<unk>"}
+    raw = Tokenizer(models.WordLevel(ids, **unknown))
+    raw.normalizer, raw.pre_tokenizer = normalizers.Lowercase(), pre_tokenizers.Whitespace()
+    raw.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 1), ("</s>", 2)])
+    names: dict[str, Any] = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", **unknown}
+    names |= {"cls_token": "<s>", "sep_token": "</s>"}
+    tokenizer = tf.PreTrainedTokenizerFast(tokenizer_object=raw, **names)
+    size: dict[str, Any] = {
+        "hidden_size": 32,
+        "intermediate_size": 37,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+    }
+    config = tf.GitConfig(
+        vision_config={**size, "image_size": 32, "patch_size": 16},
+        vocab_size=len(ids),
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+        max_position_embeddings=64,
+        **size,
+    )
+    with quiet():
+        torch.manual_seed(0)
+        model = tf.GitForCausalLM(config)
+        for parameter in model.parameters():
+            if parameter.ndim > 1:
+                torch.nn.init.normal_(parameter.data, std=0.2)
+        model.save_pretrained(folder)
+        side = {"height": 32, "width": 32}
+        tf.GitProcessor(tf.CLIPImageProcessor(size=side, crop_size=side), tokenizer).save_pretrained(folder)
