@@ -33,7 +33,7 @@ from judge.corpus.splits import Split
 from judge.errors import JudgeError
 from judge.judges import Features, Materials, find_judge
 from judge.judges.bert import BatchNorm
-from judge.judges.readers import READER, PretrainedClassifier, load_reader
+from judge.judges.text_encoders import READER, PretrainedClassifier, load_encoder
 from judge.training.features import CaptionCache
 from judge.training.launch import make_accelerator
 from judge.training.members import train_members
@@ -190,7 +190,7 @@ def test_another_reader_is_another_judge(folder: Path, tmp_path: Path, monkeypat
     # The usual one may lie in a folder of its name, and is read from there.
     copied.rename(copied.with_name(READER))
     assert fingerprint(Materials()) == fingerprint(Materials(reader=READER)) != usual
-    assert load_reader(None).model.config.hidden_size == SIZES["hidden_size"]
+    assert load_encoder(None).model.config.hidden_size == SIZES["hidden_size"]
 
 
 def test_bert_pre_from_end_to_end(folder: Path, tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ def test_encoders_of_other_families(
 
 
 def refused(reference: Path | str) -> str:
-    return fault_of(load_reader, str(reference))
+    return fault_of(load_encoder, str(reference))
 
 
 @pytest.mark.usefixtures("offline")
@@ -283,7 +283,7 @@ def test_what_is_no_encoder_of_text_is_refused(tmp_path: Path) -> None:
     configs = {"vit": tf.ViTConfig(), "blip": tf.BlipConfig(), "gpt2": tf.GPT2Config(), "bart": bart}
     for kind, config in configs.items():
         config.save_pretrained(tmp_path / kind)
-        assert f"'{kind}' is no encoder of text. Choose BERT" in refused(tmp_path / kind)
+        assert f"'{kind}' is not a text encoder. Choose BERT" in refused(tmp_path / kind)
 
 
 def test_weights_and_tokenizers_at_fault(folder: Path, tmp_path: Path) -> None:
@@ -291,7 +291,7 @@ def test_weights_and_tokenizers_at_fault(folder: Path, tmp_path: Path) -> None:
     weights = broken / "model.safetensors"
     whole = weights.read_bytes()
     weights.write_bytes(whole[: len(whole) // 2])
-    assert "its weights or tokenizer cannot be had in safe form" in refused(broken)
+    assert "its weights or tokenizer cannot be loaded safely" in refused(broken)
     torch.save(load_file(folder / "model.safetensors"), broken / "pytorch_model.bin")
     weights.unlink()
     assert "no weights in safetensors are there. Convert them" in refused(broken)
@@ -314,5 +314,5 @@ def test_code_of_its_own_never_runs(folder: Path, tmp_path: Path) -> None:
     (known / "config.json").write_text(json.dumps({**settings, **own}), "utf-8")
     make(known)
     (known / "config.json").write_text(json.dumps({**own, "model_type": "mystery"}), "utf-8")
-    assert "'mystery' is no encoder of text" in refused(known)
+    assert "'mystery' is not a text encoder" in refused(known)
     assert not trap.exists()

@@ -644,9 +644,9 @@ def test_a_pipe_is_refused_before_anybody_waits_for_it(file: str, checkpoint: Ch
     code = """
 import sys
 from judge.judges.hf_models import check_captioner, load_captioner, load_processors
-from judge.judges.readers import load_reader
+from judge.judges.text_encoders import load_encoder
 from judge.text.vectors.pretrained import read_embeddings
-for read in (load_captioner, lambda x: check_captioner(x, where=x), load_processors, load_reader,
+for read in (load_captioner, lambda x: check_captioner(x, where=x), load_processors, load_encoder,
              lambda x: read_embeddings(x, set())):
     try:
         read(sys.argv[1])
