@@ -1,7 +1,7 @@
 """Parts of the pages that are made from the code: commands, the tables of metrics and judges.
 
-Directives ``commands``, ``metrics-table`` and ``judges-table``; and references to names that a module
-imports or that have no docstring, which Sphinx by itself calls broken although the code has them. Equations are MathML.
+Directives ``commands``, ``metrics-table`` and ``judges-table``; and references to names that a module imports or that
+have no docstring, which Sphinx by itself calls broken although the code has them. Equations are MathML.
 """
 
 from __future__ import annotations
@@ -141,8 +141,11 @@ def find_in_code(
     if node.get("refdomain") != "py":
         return None
     if "." not in target and "refexplicit" in node:  # Written in a docstring, not read off an annotation.
-        if look_up(f"{node.get('py:module')}.{target}") is None and not hasattr(builtins, target):
-            LOGGER.warning("nothing is called %r in %s", target, node.get("py:module"), location=node, type="ref")
+        # Public names are documented in ``judge``; their docstrings refer to names of their own modules.
+        written = re.search(r"docstring of (judge[\w.]*)", f"{node.source} {text.source}")
+        places = [node.get("py:module"), *(written[1].rsplit(".", cut)[0] for cut in (1, 2) if written)]
+        if not any(look_up(f"{place}.{target}") for place in places) and not hasattr(builtins, target):
+            LOGGER.warning("nothing is called %r in %s", target, places, location=node, type="ref")
         return text
     found = look_up(target) if target.startswith("judge.") else None
     if found is None:
