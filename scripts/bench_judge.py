@@ -39,8 +39,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import FAITHFUL
-from judge.commands.pictures import RunPictures
-from judge.config import RunConfig, make_config
+from judge.commands.evaluate import RunConfig
+from judge.commands.images import RunImages
+from judge.config import make_config
 from judge.corpus import Corpus
 from judge.corpus.splits import Split
 from judge.evidence import EvidenceBuilder
@@ -93,7 +94,9 @@ def draw(scenes: int, size: int, folder: Path) -> Drawn:
     pictures = {"images": folder / "images", "instances": folder / "instances.json", "judge": ["sat", "grit"]}
     config = make_config({**files_given, **pictures, "mask": "segment", "out": folder / "out"}, RunConfig)
     samples = tuple(evidence.slots["human", 0])
-    return Drawn(samples, evidence.target, RunPictures(config).hidden([sample.image_id for sample in samples]))
+    return Drawn(
+        samples, evidence.target, RunImages(config, config.judge).hidden([sample.image_id for sample in samples])
+    )
 
 
 class Uncached(PictureCache):

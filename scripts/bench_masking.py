@@ -25,8 +25,8 @@ import cv2
 import typer
 from joblib import Parallel, cpu_count, delayed
 
-from judge.commands.mask import mask
-from judge.config import MaskConfig, make_config
+from judge.commands.mask import MaskConfig, mask
+from judge.config import make_config
 from judge.masking.images import encode, list_images, read_image
 from judge.types import Progress
 

@@ -29,8 +29,8 @@ from bench_judge import draw, machine, save_blip
 
 from judge.captioning import caption_pictures
 from judge.captioning.writer import Writing
-from judge.commands.evaluate import run
-from judge.config import RunConfig, make_config
+from judge.commands.evaluate import RunConfig, run
+from judge.config import make_config
 from judge.masking.masked_images import MaskedImages
 from judge.training.launch import end_launch, gather, make_accelerator, share_out
 

@@ -22,8 +22,8 @@ from bench_trust import read_rows
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import CAPTIONERS
 from judge.commands.demo import PIXELS, demo_settings
-from judge.commands.evaluate import run
-from judge.config import RunConfig, make_config
+from judge.commands.evaluate import RunConfig, run
+from judge.config import make_config
 
 EXPECTED = Path(__file__).parents[1] / "judge" / "calibration" / "expected.json"
 # The demo shows worlds of the first seeds: what is expected of them comes from others.

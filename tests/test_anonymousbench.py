@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ import cv2
 import numpy as np
 import pytest
 import torch
-from helpers import fault_of
 from typer.testing import CliRunner
 
 from judge.errors import JudgeError
@@ -99,15 +97,6 @@ def test_500_prompts_of_which_none_tells_an_attribute(bench: Any) -> None:
     assert all(prompt.person in prompt.text and prompt.person.split()[:1] == ["a"] for prompt in prompts)
 
 
-def test_prompts_are_written(bench: Any, tmp_path: Path) -> None:
-    assert run(bench, "prompts").splitlines() == [prompt.text for prompt in bench.make_prompts()]
-    run(bench, "prompts", "--out", tmp_path / "prompts.csv")
-    with (tmp_path / "prompts.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [row["text"] for row in rows] == [prompt.text for prompt in bench.make_prompts()]
-    assert rows[0].keys() == {"number", "text", "scene", "activity", "person"}
-
-
 # Pictures
 
 
@@ -169,27 +158,6 @@ def test_a_killed_run_goes_on_and_finished_pictures_stay(
     settings = ("--steps", 3, "--size", 16)
     line = refused(bench, "images", "--pipeline", pipeline, "--out", out, *settings)
     assert "holds pictures made with another settings.yaml" in line
-
-
-def test_what_is_no_pipeline(bench: Any, pipeline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out = tmp_path / "out"
-    line = refused(bench, "images", "--pipeline", tmp_path / "none", "--out", out)
-    assert line == f"judge: --pipeline {tmp_path / 'none'}: no such folder. Check the path."
-    (tmp_path / "empty").mkdir()
-    line = refused(bench, "images", "--pipeline", tmp_path / "empty", "--out", out)
-    assert "cannot be loaded" in line
-    assert line.endswith("Name a text-to-image pipeline of diffusers with .safetensors weights.")
-    line = refused(bench, "images", "--pipeline", pipeline, "--out", out, "--size", 15, "--per-prompt", 1, "--first", 1)
-    assert "cannot make pictures" in line
-    assert not list(out.rglob("*.png"))
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "diary.txt").write_text("x")
-    line = refused(bench, "images", "--pipeline", pipeline, "--out", tmp_path / "mine")
-    assert line.endswith("holds something else. Name another folder.")
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert fault_of(bench.load_pipeline, str(pipeline), "cpu") == (
-        "needs the package 'diffusers'. Install it: pip install 'caption-judge[generation]'."
-    )
 
 
 def test_weights_that_are_pickles_are_not_read(bench: Any, pipeline: Path, tmp_path: Path) -> None:

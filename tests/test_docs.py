@@ -18,7 +18,8 @@ from helpers import judge
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
 from judge.commands.app import app
-from judge.config import RunConfig, make_config
+from judge.commands.evaluate import RunConfig
+from judge.config import make_config
 from judge.judges import find_judge
 from judge.metrics import find_metric, spell_out
 from judge.text.lexicon import load_lexicon

@@ -32,7 +32,7 @@ _HEAD = ("name", "metric", "hidden", "alignment", "judge", "judge guesses", "sco
 
 
 class Commands(SphinxDirective):
-    """Every command with its options, a section each, as ``--help`` has them."""
+    """Every command with its options, a section each, as ``--help-all`` has them."""
 
     def run(self) -> list[nodes.Node]:
         """Sections, in the order of ``judge --help``."""
@@ -48,8 +48,9 @@ class Commands(SphinxDirective):
             section += _prose(" ".join(part.split()))
         panels: dict[str, list[nodes.Node]] = {}
         for parameter in command.get_params(context):
+            parameter.hidden = False
             record = parameter.get_help_record(context)
-            if record and "--help" not in parameter.opts:
+            if record and not {"--help", "--help-all"} & {*parameter.opts}:
                 panel = getattr(parameter, "rich_help_panel", None) or ""
                 panels.setdefault(panel, []).append(_item(*record))
         for panel, items in panels.items():

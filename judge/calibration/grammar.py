@@ -1,10 +1,9 @@
-"""The scenes of ``world`` in English, as people and as simulated captioners would caption them, and as COCO files.
+"""Captions of the scenes of ``world`` by people and by simulated captioners, and their files in COCO's formats.
 
-What a caption *tells* (``Content``) is drawn first, with known probabilities; how it is *worded* is drawn after
-that and depends on nothing else, once attribute words are hidden. Hence ``truth``'s closed forms are exact.
-Captioners have fewer words than people (no endings, no adjectives on things, the first few entries of most lists),
-but say tasks and settings in the same words and proportions: constant substitution takes nothing from the human side
-that matters.
+The content of a caption is drawn first, with known probabilities; its wording is drawn after that and depends on
+nothing else, once attribute words are hidden. Hence the closed forms in ``truth`` are exact. Captioners have fewer
+words than people (no endings, no adjectives on things, the first few entries of most lists), but name tasks and
+settings by the same words in the same proportions: aligning vocabularies removes no evidence from human captions.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _RECIPE = "world.yaml"
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What one caption tells: the person's class, the task, the setting; None where it is silent."""
+    """What one caption names: the person's class, the task, the setting; None for what it does not name."""
 
     attribute: str | None
     task: str | None
@@ -47,10 +46,10 @@ class Content:
 
 @dataclass(frozen=True)
 class World:
-    """Scenes, what people said of them, and their labels; everything follows from parameters, size and seed.
+    """Scenes, their human captions and labels; everything follows from parameters, size and seed.
 
     Attributes:
-        parameters: what the closed forms in ``truth`` take.
+        parameters: of the closed forms in ``truth``.
         seed: of every stream.
         scenes: image ids "1", "2", ...
         human: five captions an image.
@@ -66,7 +65,7 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class WorldFiles:
-    """Where ``write_world`` put things; ``captions``: captioner -> file."""
+    """The files of ``write_world``; ``captions``: captioner -> file."""
 
     folder: Path
     human: Path
@@ -93,9 +92,9 @@ def simulate(world: World, *, name: str, captioner: Captioner, seed: int | None 
     """One caption an image; the captioner's true amplification is ``truth.true_amplification(parameters, captioner)``.
 
     Args:
-        world: what it sees.
-        name: names its random stream too: captioners do not disturb each other.
-        captioner: what it gets wrong, and how many words it has.
+        world: whose scenes it captions.
+        name: seeds its random stream: captioners do not depend on each other.
+        captioner: its errors and its vocabulary.
         seed: the world's by default.
 
     Raises:
@@ -111,7 +110,7 @@ def simulate(world: World, *, name: str, captioner: Captioner, seed: int | None 
 
 
 def sentence(content: Content, *, rng: np.random.Generator, vocabulary: int | None = None) -> str:
-    """One caption that tells ``content`` and nothing else.
+    """One caption that names ``content`` and nothing else.
 
     ``vocabulary``: entries known of each list marked (*) in the grammar, for a captioner in lower case without
     adjectives and endings; None for people, who know all, with a capital and mostly a full stop.
@@ -202,7 +201,7 @@ def _grammar() -> Mapping[str, Any]:
 
 @cache
 def _frames(*, task: bool, setting: bool, first: int | None) -> tuple[str, ...]:
-    """The frames that tell no more than there is to tell."""
+    """The sentence frames for what there is to name."""
     return tuple(
         frame
         for frame in _grammar()["frames"][:first]
@@ -250,7 +249,7 @@ def _human(scene: Scene, parameters: Parameters, rng: np.random.Generator) -> tu
 
 
 def world_files(folder: Path, captioners: Iterable[str]) -> WorldFiles:
-    """Where ``write_world`` puts things."""
+    """Paths of the files of ``write_world``."""
     captions = {name: folder / "captions" / f"{name}.json" for name in captioners}
     return WorldFiles(folder, folder / "captions_human.json", folder / "labels.csv", captions, folder / "truth.json")
 

@@ -1,13 +1,13 @@
-"""How a metric answers to known doses, and to nothing: arithmetic on the trials of ``judge calibrate``.
+"""Response of metrics to known doses, from the trials of ``judge calibrate``.
 
 A trial is one corpus whose dose of bias is known, measured by one metric and judge: a row of
 
 | column | |
 | --- | --- |
 | change, dose | of the generated side (:mod:`judge.calibration.doses`); a dose of 0 has the change "none" |
-| draw | which images, and which people's captions, are drawn |
+| draw | number of the draw of images and human captions |
 | metric, judge | what measured |
-| masks | what hid people in drawn scenes ("gt", "yolo"), or "none" did; "" of people's own captions |
+| masks | the detector whose masks hid people in drawn scenes ("gt", "yolo"), "none", or "" for human captions |
 | value, error, low, high, p | amplification, its standard error, 95% interval and p; NaN where there is none |
 | basis | what the interval is from: :data:`~judge.statistics.summary.Basis` |
 | void | why the trial has no verdict; "" where nothing voids it |
@@ -56,14 +56,14 @@ class TrialShare(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Nulls:
-    """What a metric says where nothing is amplified: people's captions against people's.
+    """A metric where nothing is amplified: human captions against human captions.
 
     Attributes:
         draws: how many have a value.
         mean, sd: of the values; None of too few.
-        claimed: mean standard error over ``sd``: 1 where errors say what they should; None without errors.
+        claimed: mean standard error over ``sd``, which should be 1; None without errors.
         rejected: draws with p below 0.05, false positives; None without p.
-        held: draws whose 95% interval holds no amplification, coverage; None without intervals.
+        held: draws whose 95% interval includes no amplification (coverage); None without intervals.
         void: draws without a verdict, because the run's own checks void them.
         reason: why the first of these has no verdict; "" if all have one.
     """
@@ -101,7 +101,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """How a metric answers to doses of one change.
+    """Response of a metric to doses of one change.
 
     Attributes:
         change: a key of :data:`~judge.calibration.doses.CHANGES`.

@@ -31,18 +31,18 @@ def evidence_table(
     direction: Direction = "A->T",
     uses_images: bool = False,
 ) -> FloatArray:
-    """P(what is asked for, what one caption tells once the hidden words are gone); sums to 1, each class has 1/2.
+    """P(answer, evidence of one caption whose words are hidden); sums to 1, each class has 1/2.
 
     Args:
         parameters: the world.
         captioner: whose captions; ``FAITHFUL`` for people's too.
-        direction: "A->T": the attribute is asked for, task and setting are evidence, [2, 13, 9]. "T->A": the
-            scene's task is asked for, the word for the person and the setting are evidence, [12, 3, 9]. The last index
-            of each axis of evidence: the caption does not say.
+        direction: "A->T": the answer is the attribute, task and setting are the evidence, [2, 13, 9]. "T->A": the
+            answer is the scene's task, the word for the person and the setting are the evidence, [12, 3, 9]. The last
+            index of each axis of evidence: the caption does not name it.
         uses_images: the judge also sees the scene without its person: task and setting, [2, 13, 9, 12, 8] ("A->T").
 
     Raises:
-        JudgeError: a judge that uses images and is asked for the task, which it sees.
+        JudgeError: a judge that uses images and has to answer with the task, which it sees.
     """
     if uses_images and direction == "T->A":
         raise JudgeError("a judge that sees the scene need not guess its task", mend="ask for A->T")
@@ -148,12 +148,12 @@ def truth(captioners: Mapping[str, Captioner], parameters: Parameters = DEFAULT)
 
 
 def _confusion(outcomes: int, error: float) -> FloatArray:
-    """[outcomes, outcomes]: what is said given what is meant."""
+    """[outcomes, outcomes]: P(named | meant)."""
     return np.where(np.eye(outcomes, dtype=np.bool_), 1 - error, error / (outcomes - 1))
 
 
 def _with_silence(evidence: FloatArray, first: float, second: float) -> FloatArray:
-    """[K, M + 1, N + 1]: of ``evidence``, [K, M, N], the first thing is said with probability ``first``, and so on."""
+    """[K, M + 1, N + 1]: ``evidence``, [K, M, N], whose parts are named with probabilities ``first`` and ``second``."""
     outcomes, rows, columns = evidence.shape
     table = np.empty((outcomes, rows + 1, columns + 1))
     table[:, :-1, :-1] = first * second * evidence

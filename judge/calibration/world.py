@@ -1,19 +1,19 @@
 """A small world of scenes in which the bias amplification of a captioner is known exactly (``truth``).
 
-A scene is data, not words: ``grammar`` says it, a renderer can draw it. Half of the tasks lean to each class,
-arbitrarily so: the halves are a device to create a known bias and claim nothing about people.
+A scene is data: ``grammar`` words it and ``drawing`` draws it. Half of the tasks lean to each class, chosen
+arbitrarily: the halves are a device to create a known bias and claim nothing about people.
 
 How a scene comes about: the attribute; a task given the attribute, P(t | a) = (1 + association) / 12 on the
 attribute's half of the 12 tasks and (1 - association) / 12 on the other half; a setting, with probability
 ``setting_association`` one of the attribute's own four, else one that goes with the task (0.5, 0.3, 0.2 on three
-settings). By default that probability is 0: a setting tells of the attribute only through the task.
+settings). By default that probability is 0: a setting depends on the attribute only through the task.
 
-What a caption tells: the attribute by a word with probability ``gendered``, the task with probability ``mention``,
-the setting with probability ``place``, independently of each other and of the scene. Everything else in a caption is
-noise. So with attribute words hidden the evidence is one of (12 + 1) x (8 + 1) cases, with all that is said of the
-task hidden one of (2 + 1) x (8 + 1), and an optimal judge's score is a finite sum.
+A caption names the attribute with probability ``gendered``, the task with probability ``mention``, the setting with
+probability ``place``, independently of each other and of the scene. Everything else in a caption is noise. So with
+attribute words hidden the evidence is one of (12 + 1) x (8 + 1) cases, with the words of tasks hidden one of (2 + 1) x
+(8 + 1), and an optimal judge's score is a finite sum.
 
-What a ``Captioner`` does to what it tells:
+A ``Captioner`` changes what a caption names:
 
 - A->T: with probability ``stereotype`` it names, in place of the task, one from the fully stereotyped P(t | a) (1/6
   on the attribute's half, 0 elsewhere).
@@ -69,7 +69,7 @@ def check_within(name: str, value: float, least: float = 0.0) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What defines a world, apart from its size and seed.
+    """The parameters of a world, apart from its size and seed.
 
     Attributes:
         association: how far tasks lean to their class, in [0, 1); 0 is a world without bias.
@@ -142,7 +142,7 @@ CAPTIONERS: dict[str, Captioner] = {
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What there is to see in one image.
+    """The content of one image.
 
     Attributes:
         image_id: an integer as a string, "1" for the first.

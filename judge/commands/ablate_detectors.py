@@ -12,9 +12,12 @@ import numpy as np
 from judge.commands.ablate_masks import metrics_with_images, open_ablation, run_each, write_ablation
 from judge.commands.console import say, show_progress, tell_failures
 from judge.commands.evaluate import with_precision
-from judge.commands.pictures import choose_hiding, open_detector, picture_names, read_truth
+from judge.commands.images import choose_hiding, open_detector, picture_names, read_truth
 from judge.commands.unread import tell_unread
-from judge.config import AblateDetectorsConfig
+from judge.config.inputs import HidingSettings
+from judge.config.judges import ScoredSettings
+from judge.config.values import DEVICE, IMAGES, INSTANCES, MASK, RESULTS, Files, Mode, Names
+from judge.masking import DETECTORS
 from judge.masking.detectors import Detector, Failures, detect_images
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.folder import SHEET
@@ -30,6 +33,29 @@ from judge.report.tables import lines_of
 from judge.statistics.correlation import Agreement, agreements
 from judge.statistics.intervals import bootstrap_pooled
 from judge.types import Progress
+from judge.utils.options import option
+
+
+class AblateDetectorsConfig(ScoredSettings, HidingSettings):
+    """Options of ``judge ablate detectors``; it reads the file of ``judge evaluate`` too."""
+
+    command = "judge ablate detectors"
+    panel = "Images"
+    ignores = frozenset({"detector", "verbose", "breakdown"})
+
+    images: Path = option(..., IMAGES, essential=True)
+    instances: Files = option(..., f"{INSTANCES}: the ground truth", repeated="PATH", essential=True)
+    mask: Mode = option("segment", MASK, essential=True)
+    metrics: Names = option(("imagecaptioner2",), "metrics of images, comma-separated", essential=True, min_length=1)
+    detectors: Names = option(DETECTORS, "detectors to compare, comma-separated", essential=True, min_length=1)
+    device: str | None = option(None, *DEVICE)
+    out: Path = option(..., RESULTS, "runs/detectors", essential=True)
+
+    @property
+    def finders(self) -> tuple[str, ...]:
+        """The detectors that will run."""
+        return self.detectors
+
 
 FIGURES = "detectors.json"
 

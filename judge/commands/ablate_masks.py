@@ -8,22 +8,16 @@ import logging
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_args
 
-from judge.commands.caption import caption
+from judge.commands.caption import CaptionConfig, caption
 from judge.commands.console import say, show_progress
-from judge.commands.evaluate import run, with_precision
+from judge.commands.evaluate import RunConfig, run, with_precision
 from judge.commands.unread import tell_unread
-from judge.config import (
-    AblateDetectorsConfig,
-    AblateMasksConfig,
-    CaptionConfig,
-    RunConfig,
-    RunSettings,
-    Settings,
-    listed,
-    make_config,
-)
+from judge.config import make_config, shared_settings
+from judge.config.inputs import DetectorSettings
+from judge.config.judges import ScoredSettings
+from judge.config.values import HUMAN, IMAGES, MASK, RESULTS, Files, Hide, MaskMode, list_or_text, listed, lower_names
 from judge.errors import JudgeError
 from judge.masking.measured import describe_masks
 from judge.measure import Result
@@ -35,13 +29,33 @@ from judge.report.tables import lines_of
 from judge.training.launch import in_main_process
 from judge.types import Progress
 from judge.utils.files import fingerprint_of
+from judge.utils.options import option
 from judge.utils.outputs import ResumableFolder
+
+
+class AblateMasksConfig(ScoredSettings, DetectorSettings):
+    """Options of ``judge ablate masks``; it reads the file of ``judge evaluate`` too."""
+
+    command = "judge ablate masks"
+    panel = "Images"
+    ignores = frozenset({"mask", "hide", "verbose", "breakdown"})
+
+    human: Files = option(..., HUMAN, repeated="PATH", essential=True)
+    images: Path = option(..., IMAGES, essential=True)
+    masks: Annotated[tuple[MaskMode, ...], list_or_text(lower_names)] = option(
+        get_args(MaskMode), f"{MASK}, comma-separated: one run each", essential=True
+    )
+    hides: Annotated[tuple[Hide, ...], list_or_text(lower_names)] = option(
+        get_args(Hide), "what is hidden, comma-separated: one run each", essential=True
+    )
+    out: Path = option(..., RESULTS, "runs/masks", essential=True)
+
 
 MASKS = "masks.json"
 
 
 def run_each(
-    config: RunSettings, variants: Mapping[str, Mapping[str, Any]], store: Path, *, progress: Progress | None = None
+    config: ScoredSettings, variants: Mapping[str, Mapping[str, Any]], store: Path, *, progress: Progress | None = None
 ) -> dict[str, Result]:
     """The run of ``config`` with each variant's settings; nothing is written but caches of features and judges.
 
@@ -57,18 +71,13 @@ def run_each(
     """
     results = {}
     for name, changes in variants.items():
-        settings = _of(config, RunConfig) | dict(changes) | {"out": None}
+        settings = shared_settings(config, RunConfig) | dict(changes) | {"out": None}
         one = make_config(settings, RunConfig, where=f"{config.command} ({name})")
         kept = None if config.checkpoints else store
         results[name] = run(one, store=kept, progress=_named(progress, name), examples=False)
         if masks := results[name].run.get("masks"):
             logging.getLogger(__name__).info("NOTE: %s: %s", name, describe_masks(masks))
     return results
-
-
-def _of(config: RunSettings, kind: type[Settings]) -> dict[str, Any]:
-    """The settings of ``config`` that another command has too."""
-    return {name: value for name, value in config.model_dump().items() if name in kind.model_fields}
 
 
 def _named(progress: Progress | None, name: str) -> Progress | None:
@@ -122,12 +131,13 @@ def ablate_masks(
     return rows, results
 
 
-def open_ablation(config: AblateMasksConfig | AblateDetectorsConfig, varied: str) -> ResumableFolder:
+def open_ablation(config: ScoredSettings, varied: str) -> ResumableFolder:
     """The folder of an ablation of what is ``varied``.
 
     Raises:
         JudgeError: a place that cannot be used.
     """
+    assert config.out is not None
     what = f"ablation of {varied}"
     out = ResumableFolder(config.out, what=what, command=config.command, overwrite=config.overwrite)
     in_main_process(lambda: out.check(config.inputs()))
@@ -136,7 +146,7 @@ def open_ablation(config: AblateMasksConfig | AblateDetectorsConfig, varied: str
 
 def write_ablation(
     out: ResumableFolder,
-    config: RunSettings,
+    config: ScoredSettings,
     documents: Mapping[str, Mapping[str, Any]],
     files: Mapping[str, bytes] | None = None,
 ) -> None:
@@ -176,7 +186,7 @@ def _captions(
             continue
         precision = "bf16" if config.precision == "bf16" else "no"
         settings = {"model": model, "precision": precision, "ids": None}
-        settings = _of(config, CaptionConfig) | dict(changes) | settings
+        settings = shared_settings(config, CaptionConfig) | dict(changes) | settings
         path = folder / _name_of(config, settings) / f"{captioner}.json"
         if not in_main_process(path.exists):
             asked = make_config(settings | {"out": path, "overwrite": True}, CaptionConfig)

@@ -9,13 +9,30 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator
 
 from judge.commands.console import say, show_progress
 from judge.commands.labels import choose_lexicon, labels_of
-from judge.config import AlignConfig, listed
+from judge.config import OutputSettings
+from judge.config.inputs import LabelSettings, ReadingSettings, TokenSettings
+from judge.config.values import (
+    CAPTIONS,
+    HUMAN,
+    LABELS,
+    RESULTS,
+    SEVERAL,
+    CaptionFiles,
+    Files,
+    LabelFiles,
+    file_names,
+    listed,
+)
 from judge.corpus import Corpus
 from judge.corpus.captions import ReadOptions
 from judge.evidence import EvidenceBuilder, TextOptions
+from judge.metrics.options import VectorOptions
 from judge.quality.library import JavaFault, meteor
 from judge.report.alignment import Alignment, alignment_json, curve_csv, curve_png, substitutions_csv
 from judge.text.alignment import DELTAS, UNKNOWN, find_gaps, hardly_contextual, is_special, substitute
@@ -23,7 +40,27 @@ from judge.text.combined import AND
 from judge.text.lexicon import Lexicons
 from judge.text.vectors import Vectors, load_vectors
 from judge.types import Captions, Labels, Progress, Words
+from judge.utils.options import option
 from judge.utils.outputs import OutputFolder
+
+
+class AlignConfig(OutputSettings, VectorOptions, LabelSettings, ReadingSettings, TokenSettings):
+    """Options of ``judge align``."""
+
+    command = "judge align"
+    panel = "Input"
+
+    human: Files = option(..., HUMAN, repeated="PATH", essential=True)
+    captions: Annotated[CaptionFiles, AfterValidator(file_names)] = option(
+        ..., CAPTIONS, repeated="[NAME=]FILE", essential=True, min_length=1
+    )
+    labels: LabelFiles = option(
+        None, f"{LABELS}; images without one are left out", repeated="[NAME=]FILE", essential=True
+    )
+    several: bool = option(False, SEVERAL)
+    meteor: int = option(5000, "captions to compute METEOR on (needs Java); 0 for none", panel="Metrics", ge=0)
+    out: Path = option(..., RESULTS, "runs/aligned", essential=True)
+
 
 SUMMARY, CURVE, SUBSTITUTIONS, PLOT, SETTINGS = (
     "alignment.json",

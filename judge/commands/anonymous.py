@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
 
 from judge.commands.console import say, show_progress
+from judge.commands.images import known_pictures
 from judge.commands.labels import choose_lexicon
-from judge.commands.pictures import known_pictures
-from judge.config import AnonymousConfig
+from judge.config import OutputSettings
+from judge.config.inputs import ReadingSettings, TokenSettings, WordSettings
+from judge.config.values import CAPTIONS, IMAGES, RESULTS, SEVERAL, CaptionFiles, Lexicons, Seed, list_or_text, paths
 from judge.corpus import check_owners, refuse_unread
 from judge.corpus.captions import ReadOptions, read_captions
 from judge.corpus.ratings import CAPTION, ITEM, RATER, Sheet, key_csv, rating_sheet, read_ratings, sheet_csv
@@ -41,7 +44,37 @@ from judge.text.masking import mask
 from judge.text.survey import SideWords
 from judge.text.tokens import first_sentence
 from judge.types import Captions, Progress
+from judge.utils.options import option
 from judge.utils.outputs import OutputFolder
+
+
+class AnonymousConfig(OutputSettings, WordSettings, ReadingSettings, TokenSettings):
+    """Options of ``judge anonymous``."""
+
+    command = "judge anonymous"
+    panel = "Input"
+
+    attribute: str = option("gender", "attribute that cannot be seen in the images", essential=True)
+    lexicon: Lexicons = option(
+        None, "words that name a class: a shipped lexicon, or a .yaml file", "the attribute's own",
+        repeated="[NAME=]TEXT", essential=True, file=True,
+    )  # fmt: skip
+    captions: CaptionFiles = option(..., CAPTIONS, repeated="[NAME=]FILE", essential=True, min_length=1)
+    images: Path | None = option(
+        None, f"{IMAGES}: those of the benchmark; captions of others are left out", essential=True
+    )
+    ratings: Annotated[tuple[Path, ...], list_or_text(paths)] = option(
+        (), "rating.csv that a rater filled in", repeated="FILE", essential=True
+    )
+    several: bool = option(False, SEVERAL)
+    run: Path | None = option(
+        None, "folder of a finished judge evaluate, whose metrics are compared with the ratings", essential=True
+    )
+    sample: int | None = option(None, "images on the rating sheet, drawn at random", "all", essential=True, ge=1)
+    seed: Seed = option(0, "seed of the sheet's sample and order")
+    level: float = option(0.95, "confidence level of intervals", gt=0.5, lt=1)
+    out: Path = option(..., RESULTS, "runs/anonymous", essential=True)
+
 
 SUMMARY, SETTINGS, SHEET, KEY, SCORES = (
     "anonymous.json",

@@ -6,17 +6,18 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
 
 from judge.attribution.explained_answers import ExplainedAnswers, WordAttribution, explain_answers
 from judge.attribution.words import attribute_words, summary_of_words, word_methods, word_table
-from judge.commands.asked import Asked, read_asked
 from judge.commands.attribute_pictures import (
     MAPS,
+    ExplainSettings,
     PictureMaps,
+    PictureMethod,
     chosen_methods,
     explain_captioner,
     explain_judge,
@@ -26,15 +27,60 @@ from judge.commands.attribute_pictures import (
 )
 from judge.commands.console import say, show_progress
 from judge.commands.labels import labels_of
+from judge.commands.predict import Asked, PredictConfig, read_asked
 from judge.commands.saved_judges import open_saved
-from judge.config import AttributeConfig, PictureMethod, make_config
+from judge.config import OutputSettings, make_config
+from judge.config.judges import BaseSettings
+from judge.config.values import (
+    JUDGE_FILE,
+    LABELS,
+    RESULTS,
+    LabelFiles,
+    list_or_text,
+)
 from judge.errors import JudgeError
 from judge.report.attribution import MapRow
 from judge.text.combined import AND
 from judge.training.saved import Saved
 from judge.types import Labels, Progress, Words
 from judge.utils.cells import table_csv
+from judge.utils.options import option
 from judge.utils.outputs import OutputFolder
+
+
+class AttributeConfig(OutputSettings, BaseSettings, ExplainSettings):
+    """Options of ``judge attribute``: those of ``judge predict``, and what is explained how."""
+
+    command = "judge attribute"
+    panel = "Output"
+
+    judge_weights: Annotated[tuple[str, ...], list_or_text(tuple)] = option(
+        (), f"{JUDGE_FILE}; one after another", repeated="FILE", essential=True, file=True
+    )
+    captions: Path | None = option(
+        None,
+        "new captions, for judges: COCO, Karpathy, CSV, JSONL, Parquet, ... (recognised by content)",
+        essential=True,
+    )
+    labels: LabelFiles = option(
+        None,
+        f"{LABELS}: its probability is explained, else the predicted one's",
+        repeated="[NAME=]FILE",
+        essential=True,
+    )
+    out: Path = option(..., RESULTS, "runs/attribute", essential=True)
+
+    def of_judge(self, reference: str) -> PredictConfig:
+        """What ``judge predict`` would ask one of the judges by.
+
+        Raises:
+            JudgeError: there are no captions.
+        """
+        if self.captions is None:
+            raise JudgeError("judges read captions, and there are none", where="--captions", mend="give a file of them")
+        given = self.model_fields_set & PredictConfig.model_fields.keys()
+        return PredictConfig.model_validate({n: getattr(self, n) for n in given} | {"judge_weights": reference})
+
 
 WORDS, SUMMARY, SETTINGS = "words.csv", "attribution.json", "attribute.yaml"
 # Captions that are printed.

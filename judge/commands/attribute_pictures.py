@@ -6,15 +6,18 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
 
 from judge.attribution.people import attribution_score, share_outside
+from judge.commands.images import RunImages, known_pictures, open_detector
 from judge.commands.labels import choose_lexicon
-from judge.commands.pictures import RunPictures, known_pictures, open_detector
-from judge.config import AttributeConfig, PictureMethod, RunConfig, make_config
+from judge.commands.predict import NewCaptionSettings
+from judge.config import make_config
+from judge.config.inputs import LabelSettings, ShownSettings
+from judge.config.values import Attributes, Checkpoint, Lexicons, list_or_text, lower_names
 from judge.errors import JudgeError, require
 from judge.masking.images import encode
 from judge.masking.instances import PERSON, BoolMask
@@ -24,14 +27,46 @@ from judge.report.attribution import MapRow
 from judge.training.saved import Saved
 from judge.types import Progress, Sample
 from judge.utils.cells import table_csv
+from judge.utils.options import option
 
 if TYPE_CHECKING:
     from judge.attribution.maps import ImageExplanation, MapSettings
 
 PICTURES, MAPS = "pictures.csv", "maps"
+PictureMethod = Literal["grad-cam", "gradient-shap"]
 PICTURE_METHODS: tuple[PictureMethod, ...] = get_args(PictureMethod)
 COLUMNS = ["judge", "masking", "weights", "image_id", "caption", "answer", "value", "method", "score", "area_outside"]
 _SAFE = re.compile(r"[^\w.-]+")
+
+
+Method = Literal["occlusion", "exact", "grad-cam", "gradient-shap"]
+
+
+class ExplainSettings(NewCaptionSettings, LabelSettings):
+    """What is explained, and how."""
+
+    panel = "Output"
+
+    attribute: Attributes = option(
+        "gender", "attribute of the labels, and of --model's words", "the first judge's; of --model gender",
+        repeated="NAME",
+    )  # fmt: skip
+    lexicon: Lexicons = option(
+        None, "classes of the labels, and words to look for in --model's captions: a shipped lexicon, a .yaml file, or "
+        "none", "the attribute's own", repeated="[NAME=]TEXT",
+    )  # fmt: skip
+    model: Checkpoint | None = option(
+        None, "captioner (a checkpoint folder, or a name on the Hugging Face hub) whose own words are explained, "
+        "in place of a judge", essential=True, file=True, min_length=1,
+    )  # fmt: skip
+    methods: Annotated[tuple[Method, ...], list_or_text(lower_names)] = option(
+        (),
+        "comma-separated: for words occlusion, exact (linear); for images grad-cam, gradient-shap",
+        "all that the judge allows",
+        essential=True,
+    )
+    show_people: bool = option(False, "draw maps over images in which nobody is hidden", essential=True)
+    maps: int = option(24, "images to draw maps of; 0 for none", essential=True, ge=0)
 
 
 def picture_methods(saved: Saved) -> dict[PictureMethod, str]:
@@ -122,7 +157,7 @@ def make_map_settings(methods: Sequence[PictureMethod]) -> MapSettings:
 
 
 def find_people(
-    config: AttributeConfig, detector: str | None, names: Mapping[str, str], progress: Progress | None
+    config: ExplainSettings, detector: str | None, names: Mapping[str, str], progress: Progress | None
 ) -> MaskedImages:
     """Where people are in pictures, pixel by pixel, whatever was hidden from judges.
 
@@ -138,7 +173,7 @@ def find_people(
     assert config.images is not None
     name = config.detector if "detector" in config.model_fields_set or not detector else detector
     found = open_detector(name, config, (PERSON,))
-    hiding = Hiding((PERSON,), threshold=config.threshold)
+    hiding = Hiding((PERSON,))
     return find_hidden(
         config.images, names, detector=found, hiding=hiding, max_pixels=config.max_pixels, progress=progress
     )
@@ -182,7 +217,7 @@ def explain_judge(  # noqa: PLR0913 - one judge, what it is asked, where maps go
 
 
 def explain_captioner(
-    config: AttributeConfig, methods: Sequence[PictureMethod], folder: Path, progress: Progress | None
+    config: ExplainSettings, methods: Sequence[PictureMethod], folder: Path, progress: Progress | None
 ) -> tuple[PictureMaps, list[str]]:
     """Where a captioner looked in plain pictures when it said a word of the attribute.
 
@@ -201,7 +236,7 @@ def explain_captioner(
     from judge.masking.detectors.weights import choose_device
 
     given = {name: getattr(config, name) for name in ("images", "instances", "person_categories", "class_names")}
-    truth = RunPictures(make_config({**given, "human": "-"}, RunConfig, where="--images")).truth
+    truth = RunImages(make_config(given, ShownSettings, where="--images")).truth
     names = known_pictures(config.images, truth)
     if truth is not None:
         names = {image: name for image, name in names.items() if name in set(truth.images)}
@@ -219,7 +254,7 @@ def explain_captioner(
     return maps, [f"{said} of {len(plain.names)} captions say a word of '{config.attribute_name}'; maps are of these"]
 
 
-def chosen_methods(config: AttributeConfig) -> list[PictureMethod]:
+def chosen_methods(config: ExplainSettings) -> list[PictureMethod]:
     """The methods on pictures that settings ask for; all where they ask for none at all."""
     named = [method for method in config.methods if method in PICTURE_METHODS]
     return named if config.methods else list(PICTURE_METHODS)

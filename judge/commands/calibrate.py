@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pandas as pd
 
@@ -19,12 +19,15 @@ from judge.calibration.trials import PIXELS, WHOLE, Design, caption_trials, scen
 from judge.calibration.world import CLASSES
 from judge.commands.console import say, show_progress
 from judge.commands.demo import QUICK
-from judge.commands.evaluate import make_setup, read_corpus, with_precision
+from judge.commands.evaluate import RunConfig, make_setup, read_corpus, with_precision
+from judge.commands.images import load_detector
 from judge.commands.labels import choose_lexicon
-from judge.commands.pictures import load_detector
 from judge.commands.trials import COUNTED, Job, Row, measure_trials
 from judge.commands.unread import tell_unread
-from judge.config import CalibrateConfig, RunConfig, make_config
+from judge.config import OutputSettings, make_config, shared_settings
+from judge.config.inputs import NetworkSettings
+from judge.config.judges import JudgedSettings, ResamplingSettings
+from judge.config.values import HUMAN, MASK, RESULTS, Files, MaskMode, Names, Share, list_or_text, names
 from judge.corpus import Corpus
 from judge.errors import JudgeError, require
 from judge.evidence import EvidenceBuilder
@@ -39,9 +42,67 @@ from judge.training.launch import in_main_process
 from judge.types import Progress
 from judge.utils.files import fingerprint_of
 from judge.utils.launch import is_main_process, launched
+from judge.utils.options import option
 from judge.utils.outputs import ResumableFolder
 
-RESULTS = "calibration.json"
+
+class CalibrateConfig(OutputSettings, ResamplingSettings, NetworkSettings, JudgedSettings):
+    """Options of ``judge calibrate``; it reads the file of ``judge evaluate`` too."""
+
+    command = "judge calibrate"
+    launched = True
+    panel = "Calibration"
+    ignores = frozenset(
+        RunConfig.model_fields.keys()
+        - {*JudgedSettings.model_fields, *NetworkSettings.model_fields, *ResamplingSettings.model_fields}
+    ) - {"mask", "out", "overwrite"}
+
+    human: Files | None = option(
+        None, f"{HUMAN}; not needed for metrics of images alone", repeated="PATH", essential=True
+    )
+    metrics: Names = option(
+        ("lic", "leakage"),
+        "comma-separated: lic, leakage, dbac, dpac; counted: ba, ba-objects, dba, multi, dpa, ratio, error; on drawn "
+        "scenes, as doses leave your images alone: imagecaptioner2, imagecaptioner2-ratio, vl-lic",
+        essential=True, min_length=1,
+    )  # fmt: skip
+    judge: Names = option(
+        ("linear",),
+        "comma-separated: linear, lstm, bert-ft, sentence:NAME ...; of images: sat, grit, vl-lic, vl-lic-lstm, hf:NAME",
+        "linear; for images the metric's own",
+        essential=True, min_length=1,
+    )  # fmt: skip
+    changes: Annotated[tuple[str, ...], list_or_text(names)] = option(
+        ("A->T", "T->A", "vocabulary", "silence", "brevity"),
+        "comma-separated changes of people's captions: A->T, T->A; without bias: vocabulary, silence, brevity",
+        essential=True, min_length=1,
+    )  # fmt: skip
+    doses: Annotated[tuple[Share, ...], list_or_text(names)] = option(
+        (0.1, 0.2, 0.4, 0.8), "comma-separated sizes of each change, from 0 to 1", essential=True, min_length=1,
+    )  # fmt: skip
+    draws: int = option(5, "draws of images for each dose", essential=True, ge=2)
+    nulls: int = option(60, "draws of images in which nothing is amplified", essential=True, ge=2)
+    sample: int | None = option(None, "images in a draw", "a third of all, 200 at least and 900 at most", ge=20)
+    scenes: int = option(1200, "drawn scenes in a draw, for metrics that use images; of few nothing is found", ge=20)
+    scene_draws: int = option(2, "draws of scenes for each dose", ge=2)
+    scene_nulls: int = option(6, "draws of scenes in which nothing is amplified", ge=2)
+    mask: MaskMode = option("segment", MASK, panel="Images")
+    detectors: Names = option(
+        ("gt",), "what finds people in scenes, comma-separated: gt, yolo, maskrcnn",
+        essential=True, min_length=1,
+    )  # fmt: skip
+    backbone: str | None = option(None, "timm name of the image backbone", "resnet18")
+    backbone_weights: str = option("random", "backbone weights: pretrained (from timm), random, or a file")
+    image_size: int | None = option(None, "image side in pixels, for the backbone", "160, as scenes are drawn", ge=32)
+    epochs: int | None = option(None, "training epochs", "the judge's own; on scenes 12", ge=1)
+    batch_size: int | None = option(None, "samples per step", "the judge's own; on scenes 32", ge=1)
+    learning_rate: float | None = option(None, "learning rate", "the judge's own; on scenes 0.001", gt=0)
+    folds: int = option(5, "folds of crossfit", ge=2, le=10_000)
+    refits: int = option(0, "refits of each judge for tests and intervals; 0: from folds", ge=0, le=1000)
+    out: Path = option(..., RESULTS, "runs/calibration", essential=True)
+
+
+SUMMARY = "calibration.json"
 Group = tuple[tuple[str, ...], str]
 """(metrics, judge): metrics that share their judges, by judge; all counted ones."""
 
@@ -92,10 +153,10 @@ def _groups(config: CalibrateConfig) -> tuple[list[Group], list[Group]]:
         if not row.counted:
             shared.setdefault(row.training, []).append(row.name)
     read, seen = list[Group](), list[Group]()
-    for names in shared.values():
-        row = find_metric(names[0])
+    for same in shared.values():
+        row = find_metric(same[0])
         side = seen if row.uses_images else read
-        side += [(tuple(names), judge) for judge in choose_judges(row, config.judge)]
+        side += [(tuple(same), judge) for judge in choose_judges(row, config.judge)]
     counted = tuple(row.name for row in rows if row.counted)
     return [*read, *([(counted, COUNTED)] if counted else [])], seen
 
@@ -126,7 +187,7 @@ def _read(config: CalibrateConfig) -> tuple[Corpus, Lexicons, DoseSource]:
     Labels and tasks that are not given are taken from all captions: those of one side alone would favour it.
     """
     words = Lexicons(choose_lexicon(config), load_tasks(config.tasks))
-    given = {name: getattr(config, name) for name in RunConfig.model_fields if getattr(config, name) is not None}
+    given = {name: value for name, value in shared_settings(config, RunConfig).items() if value is not None}
     corpus = read_corpus(make_config(given, RunConfig, where=config.command))
     builder = EvidenceBuilder(corpus, words, least=config.label_least)
     labels = builder.truth.labels
@@ -180,7 +241,7 @@ def _check_judges(config: RunConfig, groups: Sequence[Group]) -> None:
 
 def _settings(config: CalibrateConfig) -> dict[str, Any]:
     """Of the run that measures a trial."""
-    settings = {name: getattr(config, name) for name in RunConfig.model_fields.keys() - _OF_THE_COMMAND}
+    settings = {n: value for n, value in shared_settings(config, RunConfig).items() if n not in _OF_THE_COMMAND}
     return settings | {"chance": 0, "level": 0.95, "workers": None if launched() else 1}
 
 
@@ -241,7 +302,7 @@ def _finish(
 ) -> None:
     """Write the results and give the folder its name."""
     with folder.writing():
-        (folder.partial / RESULTS).write_text(calibration_json(found), encoding="utf-8")
+        (folder.partial / SUMMARY).write_text(calibration_json(found), encoding="utf-8")
         (folder.partial / "calibrate.yaml").write_text(config.to_yaml(), encoding="utf-8")
         for kind in ("png", "svg"):
             (folder.partial / f"calibration.{kind}").write_bytes(draw_calibration(found, kind))

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Annotated, Literal
 
-from judge.commands.captioner_checkpoints import settings_beside
 from judge.commands.console import say, show_progress, tell_failures
-from judge.commands.pictures import prepare_masking, refuse_unmasked
-from judge.config import CaptionConfig, listed
+from judge.commands.images import prepare_masking, refuse_unmasked
+from judge.config import OutputSettings
+from judge.config.inputs import BatchSettings, FolderSettings, ShownSettings
+from judge.config.values import MASK, Checkpoint, MaskMode, NoIsAWord, listed
 from judge.corpus.records import canonical_id
 from judge.errors import JudgeError, require
 from judge.masking.categories import read_names
@@ -22,9 +24,41 @@ from judge.masking.measured import describe_masks
 from judge.training.launch import in_main_process
 from judge.types import Progress
 from judge.utils.files import resolved, writing
+from judge.utils.options import option
 from judge.utils.outputs import OutputFile
 
+
+class CaptionConfig(BatchSettings, OutputSettings, FolderSettings, ShownSettings):
+    """Options of ``judge caption``."""
+
+    command = "judge caption"
+    launched = True
+    panel = "Captions"
+
+    model: Checkpoint = option(
+        ...,
+        "captioner: a checkpoint folder, or a name on the Hugging Face hub",
+        essential=True,
+        file=True,
+        min_length=1,
+    )
+    ids: Path | None = option(None, "COCO file that lists images and their ids", "--instances, else the file names")
+    prompt: str | None = option(
+        None, "prompt, or the beginning of captions", "that of the model's family", essential=True
+    )
+    beams: int = option(1, "beams of the beam search; 1 is greedy", essential=True, ge=1, le=100)
+    max_tokens: int = option(30, "longest caption, in tokens", essential=True, ge=1, le=10_000)
+    precision: Annotated[Literal["no", "bf16"], NoIsAWord] = option("no", "mixed precision; bf16 halves the memory")
+    mask: MaskMode = option("none", MASK, essential=True)
+    out: Path = option(..., "file for the captions", "runs/captions.json", essential=True)
+
+
 _NOTES = ".partial"  # Ends the name of the file in which finished captions are kept until all are.
+
+
+def settings_beside(path: Path) -> Path:
+    """The file of settings beside a file of captions: ``mine.json`` -> ``mine.caption.yaml``."""
+    return path.with_name(f"{path.stem}.caption.yaml")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from judge.commands.pictures import RunPictures
-from judge.config import CaptionConfig, RunConfig, make_config, read_settings
+from judge.commands.caption import CaptionConfig, settings_beside
+from judge.commands.images import RunImages
+from judge.config import make_config, read_settings
+from judge.config.judges import RunSettings, ScoredSettings
 from judge.corpus import Corpus
 from judge.corpus.captions import ReadOptions, parse_captions
 from judge.corpus.files import Document
@@ -27,12 +29,7 @@ if TYPE_CHECKING:
 FOLDER = "captions"
 
 
-def settings_beside(path: Path) -> Path:
-    """The file of settings beside a file of captions: ``mine.json`` -> ``mine.caption.yaml``."""
-    return path.with_name(f"{path.stem}.caption.yaml")
-
-
-def known_models(config: RunConfig) -> dict[str, str]:
+def known_models(config: RunSettings) -> dict[str, str]:
     """Captioner -> the checkpoint that wrote its captions: as given, else from the settings beside the captions.
 
     Raises:
@@ -46,7 +43,7 @@ def known_models(config: RunConfig) -> dict[str, str]:
     return found | config.models
 
 
-def models_to_caption(config: RunConfig, corpus: Corpus | None) -> dict[str, str]:
+def models_to_caption(config: RunSettings, corpus: Corpus | None) -> dict[str, str]:
     """Captioner -> checkpoint, of those without captions; ``corpus``: None where files are still to be read.
 
     Raises:
@@ -74,7 +71,7 @@ def stand_ins(corpus: Corpus, names: Sequence[str], pictures: Mapping[str, str])
     return replace(corpus, generated=(*corpus.generated, *(Captions(name, captions, source=name) for name in names)))
 
 
-def pictures_to_caption(pictures: RunPictures, corpus: Corpus) -> MaskedImages:
+def pictures_to_caption(pictures: RunImages, corpus: Corpus) -> MaskedImages:
     """The pictures, as they are, of all images that people have captioned and that have one.
 
     Raises:
@@ -90,7 +87,7 @@ def pictures_to_caption(pictures: RunPictures, corpus: Corpus) -> MaskedImages:
 
 
 def add_captions(
-    config: RunConfig,
+    config: ScoredSettings,
     corpus: Corpus,
     silent: Mapping[str, str],
     pictures: MaskedImages,
@@ -126,7 +123,7 @@ def _begin(directory: RunDirectory) -> None:
 
 
 def _caption(
-    config: RunConfig,
+    config: ScoredSettings,
     name: str,
     model: str,
     *,
@@ -163,7 +160,7 @@ def _write(directory: RunDirectory, done: Captioned, settings: CaptionConfig, *,
     write_whole(settings_beside(path), settings.to_yaml().encode())
 
 
-def _settings(config: RunConfig, model: str, writing: Writing, out: Path) -> CaptionConfig:
+def _settings(config: ScoredSettings, model: str, writing: Writing, out: Path) -> CaptionConfig:
     """Those of ``judge caption`` that write the same captions."""
     same = {
         name: getattr(config, name) for name in ("images", "instances", "class_names", "max_pixels", "caption_batch")

@@ -1,8 +1,8 @@
-"""``judge demo``: from files to a table, on a world whose true amplification is known.
+"""``judge demo``: measure simulated captioners in a drawn world whose true amplification is known.
 
-Known is what an optimal judge would find with unlimited data, in closed form. A judge that is trained on some hundred
-images does not reach that, on either side; what this judge finds at this size, on average over worlds, is in
-``judge/calibration/expected.json``, which ``scripts/expect_demo.py`` makes. An interval is held against the latter.
+An optimal judge's scores with unlimited data are known in closed form. A judge trained on some hundred images does not
+reach them; the amplification that the demo's judges find at this size, a mean over worlds, is in
+``judge/calibration/expected.json``, which ``scripts/expect_demo.py`` writes. Intervals are to be compared with that.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from judge.calibration.grammar import WorldFiles, make_world, world_files, write
 from judge.calibration.truth import bayes_score
 from judge.calibration.world import CAPTIONERS, FAITHFUL
 from judge.commands.console import one_line_errors, say, show_progress
-from judge.commands.evaluate import run
-from judge.config import RunConfig, make_config
+from judge.commands.evaluate import RunConfig, run
+from judge.config import make_config
 from judge.errors import require
 from judge.measure import Result
 from judge.metrics import find_metric
@@ -29,10 +29,10 @@ from judge.report.directory import RunDirectory
 from judge.types import Progress
 
 PIXELS = 160
-# The heading of what is expected of these judges at this size.
+# The heading of the amplification that these judges are expected to find at this size.
 EXPECTED = "expected here"
-# Judges that see are trained from nothing but a random, frozen network, in minutes: fewer folds, epochs, and a larger
-# step than the papers' own. What a random network tells apart in drawn scenes is enough (docs: Weights).
+# Judges of images use a random, frozen network and are trained in minutes, with fewer folds and epochs and a larger
+# step than the papers' own. In drawn scenes the features of a random network are enough (docs: Weights).
 QUICK: dict[str, Any] = {
     "backbone": "resnet18",
     "backbone_weights": "random",
@@ -46,12 +46,12 @@ QUICK: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """What the demo made.
+    """The results of the demo.
 
     Attributes:
         result: of the run.
         known: heading -> {"captioner metric" -> text}: the optimal judge's scores of both sides, from the
-            caption alone and with the picture too, and the amplification expected of this judge at this size.
+            caption alone and with the image too, and the amplification expected of this judge at this size.
         world, results: folders.
     """
 

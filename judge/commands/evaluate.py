@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,10 +16,13 @@ from judge.commands.captioner_checkpoints import (
     stand_ins,
 )
 from judge.commands.console import say, show_progress
+from judge.commands.images import RunImages
 from judge.commands.labels import choose_lexicons, complete_labels, keep_own, read_given, unused
-from judge.commands.pictures import RunPictures
 from judge.commands.unread import unread
-from judge.config import MASKING, RunConfig, RunSettings, TrainConfig, listed, make_config
+from judge.config import make_config
+from judge.config.inputs import MASKING, ShownSettings
+from judge.config.judges import RunSettings, ScoredSettings, TrainingSettings
+from judge.config.values import HUMAN, Files, listed
 from judge.corpus import Corpus
 from judge.corpus.attributes import parts_of
 from judge.corpus.captions import ReadOptions
@@ -43,8 +46,21 @@ from judge.training.telling import Hear
 from judge.types import Doubt, Progress
 from judge.utils.files import TRACKING, check_writable, writing
 from judge.utils.launch import is_main_process, launch_precision
+from judge.utils.options import option
 
-S = TypeVar("S", bound=RunSettings)
+
+class RunConfig(ScoredSettings, ShownSettings):
+    """Options of ``judge evaluate``."""
+
+    command = "judge evaluate"
+    panel = "Output"
+
+    human: Files = option(..., HUMAN, repeated="PATH", essential=True)
+    breakdown: bool = option(False, "tell which tasks, images and words carry each metric", panel="Metrics")
+    verbose: bool = option(False, "print all columns, tables, notes and warnings", exclude=True)
+
+
+S = TypeVar("S", bound=TrainingSettings)
 
 
 def evaluate(corpus: Corpus | None = None, *, progress: Progress | None = None, **settings: Any) -> Result:
@@ -145,7 +161,7 @@ def run(
         setup = replace(setup, store=store)
     if config.checkpoints:
         open_checkpoints(config.checkpoints)
-    pictures = RunPictures(config, progress)
+    pictures = RunImages(config, config.judge, config.seed, progress)
     if directory:
         setup = replace(setup, store=config.checkpoints or directory.store)
     with directory.working() if directory else nullcontext():
@@ -177,7 +193,7 @@ def run(
 
 @contextmanager
 def told(
-    config: RunConfig | TrainConfig, folder: Path | None, log: Callable[..., None] | None
+    config: RunSettings, folder: Path | None, log: Callable[..., None] | None
 ) -> Iterator[tuple[Hear, Callable[[], None]]]:
     """Who hears of trainings, the log and the trackers that were asked for; and what starts these.
 
@@ -268,7 +284,7 @@ def _captioned(
     corpus: Corpus,
     plan: Plan,
     lexicons: Lexicons,
-    pictures: RunPictures,
+    pictures: RunImages,
     *,
     silent: Mapping[str, str],
     directory: RunDirectory | None,
@@ -299,7 +315,7 @@ def open_checkpoints(folder: Path) -> set[str]:
         return {path.stem for path in folder.glob("*.safetensors") if path.stat().st_size}
 
 
-def read_corpus(config: RunConfig) -> Corpus:
+def read_corpus(config: RunSettings) -> Corpus:
     """Read the files that ``config`` names."""
     options = ReadOptions(split=config.split, columns=config.columns, several=config.several, where=config.where)
     if config.refusals is not None:
@@ -317,27 +333,18 @@ def read_corpus(config: RunConfig) -> Corpus:
     return complete_labels(corpus, given, config)
 
 
-def make_plan(config: RunConfig) -> Plan:
-    """The settings that decide the numbers."""
+def make_plan(config: RunSettings) -> Plan:
+    """The settings that decide the numbers; those of a plan's own names are taken over as they are."""
+    names = {field.name for field in fields(Plan)} & type(config).model_fields.keys()
+    parts: dict[str, Any] = {name: getattr(config, name) for name in names - {"text", "models", "vocabulary"}}
     return Plan(
-        metrics=config.metrics,
+        **parts,
         judges=config.judge,
-        protocol=config.protocol,
-        seeds=config.seeds,
-        folds=config.folds,
         first_seed=config.seed,
         text=TextOptions(config.contractions, config.text),
-        label_least=config.label_least,
-        resamples=config.resamples,
-        level=config.level,
-        refits=config.refits,
-        chance=config.chance,
         models=known_models(config),
         aligning=Aligning(config.alignment, config.vectors, config.delta),
-        prior=config.prior,
         vocabulary=Vocabulary(config.vocabulary, config.least),
-        quality=config.quality,
-        breakdown=config.breakdown,
     )
 
 
@@ -347,7 +354,7 @@ def with_precision(config: S) -> S:
     return config.model_copy(update={"precision": found}) if found != "no" else config
 
 
-def make_setup(config: RunConfig) -> TrainingSetup:
+def make_setup(config: RunSettings) -> TrainingSetup:
     """The settings that say how judges are trained."""
     return TrainingSetup(
         recipe=config.recipe(),

@@ -8,13 +8,32 @@ from pathlib import Path
 
 from judge.commands.console import say
 from judge.commands.saved_judges import WEIGHTS, open_saved
-from judge.config import ExportConfig
+from judge.config import OutputSettings
+from judge.config.judges import SavedJudgeSettings
 from judge.errors import JudgeError, require
 from judge.judges import HUGGING_FACE
 from judge.report.cards import judge_card
 from judge.training.saved import Saved
 from judge.utils.hub import first_line, quiet
+from judge.utils.options import option
 from judge.utils.outputs import MANIFEST, OutputFolder
+
+
+class ExportConfig(OutputSettings, SavedJudgeSettings):
+    """Options of ``judge export``."""
+
+    command = "judge export"
+    panel = "Output"
+
+    merge: bool = option(
+        False, "hf: judges: a whole checkpoint of transformers, with LoRA adapters merged", essential=True
+    )
+    push_to_hub: str | None = option(
+        None, "name on the Hugging Face hub to upload the folder to, as NAME/JUDGE", essential=True
+    )
+    public: bool = option(False, "let everybody see a repository that --push-to-hub makes")
+    out: Path = option(..., "folder for the judge", "runs/judge", essential=True)
+
 
 SETTINGS = "judge.json"
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from judge.config import LabelSettings, RunSettings, TextSettings
+from judge.config.inputs import HumanSettings, LabelSettings, WordSettings
+from judge.config.judges import JudgedSettings
 from judge.corpus import Corpus
 from judge.corpus.attributes import multiply_labels, parts_of
 from judge.corpus.captions import ReadOptions
@@ -22,7 +23,7 @@ from judge.types import Labels
 T = TypeVar("T")
 
 
-def choose_lexicon(config: LabelSettings) -> Lexicon | None:
+def choose_lexicon(config: WordSettings) -> Lexicon | None:
     """The lexicon named, or the shipped one of the attribute; None where the attribute has no words to hide.
 
     Of several attributes the words of all.
@@ -31,7 +32,7 @@ def choose_lexicon(config: LabelSettings) -> Lexicon | None:
     return multiply_lexicons(found) if len(found) > 1 else found[config.attributes[0]]
 
 
-def _lexicon_of(config: LabelSettings, attribute: str) -> Lexicon | None:
+def _lexicon_of(config: WordSettings, attribute: str) -> Lexicon | None:
     named = _of(config.lexicon, attribute)
     if named == "none":
         return None
@@ -45,14 +46,16 @@ def _of(setting: T | dict[str, T] | None, attribute: str) -> T | None:
     return setting.get(attribute) if isinstance(setting, dict) else setting
 
 
-def choose_lexicons(config: RunSettings) -> Lexicons:
+def choose_lexicons(config: JudgedSettings) -> Lexicons:
     """The lexicons of a run: of the attribute, and of tasks where a metric asks for them."""
     return Lexicons(choose_lexicon(config), load_tasks(config.tasks) if reads_tasks(config) else None)
 
 
-def reads_tasks(config: RunSettings) -> bool:
+def reads_tasks(config: JudgedSettings) -> bool:
     """Whether anything of a run asks what captions say beside the attribute."""
-    return config.breakdown or any(row.reads_tasks for row in map(find_metric, spell_out(config.metrics)))
+    return getattr(config, "breakdown", False) or any(
+        row.reads_tasks for row in map(find_metric, spell_out(config.metrics))
+    )
 
 
 def labels_of(config: LabelSettings) -> Labels | None:
@@ -94,7 +97,7 @@ def read_given(config: LabelSettings) -> dict[str, Labels]:
     }
 
 
-def unused(corpus: Corpus, given: Mapping[str, Labels], config: RunSettings) -> Iterator[str]:
+def unused(corpus: Corpus, given: Mapping[str, Labels], config: LabelSettings) -> Iterator[str]:
     """What was given and is not used: columns of labels in the table of people's captions."""
     human = corpus.human
     for name in config.attributes:
@@ -102,7 +105,7 @@ def unused(corpus: Corpus, given: Mapping[str, Labels], config: RunSettings) -> 
             yield f"{human.source} has a column {found[0]}, which is not used: add --labels {human.source} to use it"
 
 
-def keep_own(config: RunSettings, options: ReadOptions, labels: Labels | None) -> tuple[ReadOptions, Labels]:
+def keep_own(config: HumanSettings, options: ReadOptions, labels: Labels | None) -> tuple[ReadOptions, Labels]:
     """``options`` by which people's captions whose own label is not their image's are left out, and labels that say so.
 
     Raises:
@@ -127,7 +130,7 @@ def keep_own(config: RunSettings, options: ReadOptions, labels: Labels | None) -
     return replace(options, of_people=kept), labels
 
 
-def complete_labels(corpus: Corpus, given: Mapping[str, Labels], config: TextSettings) -> Corpus:
+def complete_labels(corpus: Corpus, given: Mapping[str, Labels], config: HumanSettings) -> Corpus:
     """``corpus`` with labels of all of several attributes: its own, those ``given``, and others derived.
 
     (Of one attribute labels are derived from human captions where evidence is made.)
@@ -150,7 +153,7 @@ def complete_labels(corpus: Corpus, given: Mapping[str, Labels], config: TextSet
     return replace(corpus, labels=multiply_labels(parts))
 
 
-def _derive(corpus: Corpus, attribute: str, config: TextSettings) -> Labels:
+def _derive(corpus: Corpus, attribute: str, config: HumanSettings) -> Labels:
     options = TextOptions(config.contractions, config.text)
     words = Lexicons(_lexicon_of(config, attribute))
     alone = EvidenceBuilder(replace(corpus, labels=None), words, options=options, least=config.label_least)

@@ -6,11 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from judge.commands.console import say, show_progress, tell_failures
-from judge.commands.pictures import Correlated, picture_names, prepare_masking, refuse_unmasked
-from judge.config import MaskConfig, listed
+from judge.commands.images import Correlated, picture_names, prepare_masking, refuse_unmasked
+from judge.config import OutputSettings
+from judge.config.inputs import FolderSettings
+from judge.config.values import Mode, listed
 from judge.errors import JudgeError
 from judge.masking.detectors import Detector
 from judge.masking.detectors.ground_truth import GroundTruth
@@ -22,7 +24,23 @@ from judge.masking.measured import MaskStatistics, measure_masks
 from judge.masking.people import Hiding
 from judge.types import Progress
 from judge.utils.files import LOG, remove_empty, resolved
+from judge.utils.options import option
 from judge.utils.outputs import MANIFEST, ResumableFolder, names_in
+
+
+class MaskConfig(OutputSettings, FolderSettings):
+    """Options of ``judge mask``."""
+
+    command = "judge mask"
+    panel = "Images"
+
+    mode: Mode = option(
+        "segment", "how much of each instance is hidden: the upper part, the mask, or the box", essential=True
+    )
+    format: Literal["png", "webp"] = option("png", "file format of masked images; both are lossless")
+    workers: int | None = option(None, "images masked in parallel", "one per core", ge=1, le=1024)
+    out: Path = option(..., "folder for the masked images", "runs/masked", essential=True)
+
 
 SETTINGS = "mask.yaml"
 _STORE, _FINISHED = ".finished", "images.jsonl"  # Hidden: no folder of images is called so.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from inspect import Parameter, Signature, getdoc
@@ -61,22 +62,38 @@ def add_command(app: typer.Typer, name: str, place: str, summary: str) -> None:
 
 
 def _with_options(body: Callable[[Any], None]) -> Callable[..., None]:
-    from judge import config
+    from judge.config import PANELS, shown
 
-    kind = getattr(config, body.__annotations__["config"])
+    kind: type[Settings] = getattr(sys.modules[body.__module__], body.__annotations__["config"])
 
     def command(file: Path | None, **given: Any) -> None:
+        given.pop("help_all", None)
         with one_line_errors(shared=kind.launched):
             body(resolve(file, given, kind))
 
     argument = typer.Argument(metavar="SETTINGS.yaml", help="settings; options override them")
-    names = [name for name in kind.model_fields if name not in kind.only_in_file]
-    names.sort(key=lambda name: (config.PANELS.index(kind.panel_of(name)), [*kind.essential, name].index(name)))
+    # The last of a panel is --overwrite.
+    names = sorted(kind.model_fields, key=lambda name: (PANELS.index(kind.panel_of(name)), name == "overwrite"))
     annotations = {"file": Annotated[Path | None, argument]} | {name: _option(kind, name) for name in names}
+    if not all(shown(kind, name)["essential"] for name in names):
+        every = typer.Option(
+            "--help-all", help=f"Show all {len(names)} options and exit.", metavar="", is_eager=True,
+            callback=_show_all, rich_help_panel="Output",
+        )  # fmt: skip
+        annotations["help_all"] = Annotated[bool, every]
     command.__signature__ = Signature(  # type: ignore[attr-defined]  # of any function
-        [Parameter(n, Parameter.KEYWORD_ONLY, default=None, annotation=of) for n, of in annotations.items()]
+        [Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=of) for name, of in annotations.items()]
     )
     return command
+
+
+def _show_all(ctx: typer.Context, value: bool) -> None:
+    """``--help-all``: ``--help`` with the options that it leaves out."""
+    if value:
+        for parameter in ctx.command.params:
+            parameter.hidden = False  # type: ignore[attr-defined]  # of arguments and options
+        typer.echo(ctx.get_help())
+        raise typer.Exit
 
 
 def _option(kind: type[Settings], name: str) -> Any:
@@ -92,6 +109,7 @@ def _option(kind: type[Settings], name: str) -> Any:
     default = shown(kind, name)["unset"] or ("" if field.is_required() else _as_text(field.default))
     text += f" [default: {default}]" if default else ""
     settings: dict[str, Any] = {"help": text.replace("[", "\\["), "rich_help_panel": kind.panel_of(name)}
+    settings["hidden"] = not shown(kind, name)["essential"]
     if bool in types:
         flag = flag_of(kind, name)
         # What is on by default somewhere can be switched off.

@@ -13,8 +13,9 @@ from typing import Annotated, Literal
 import typer
 
 from judge.commands.console import one_line_errors, say
-from judge.commands.pictures import RunPictures
-from judge.config import RunConfig, make_config, parse_settings
+from judge.commands.evaluate import RunConfig
+from judge.commands.images import RunImages
+from judge.config import make_config, parse_settings
 from judge.errors import JudgeError
 from judge.masking.masked_images import make_thumbnails
 from judge.report.attribution import SavedAttribution, read_attribution
@@ -203,7 +204,7 @@ def _with_people(saved: SavedRun) -> dict[str, bytes]:
     for name, text in saved.texts:
         config = make_config({**parse_settings(text, where=name), "out": None}, RunConfig, where=name)
         if config.images is not None:
-            plain = RunPictures(config).plain
+            plain = RunImages(config).plain
             found |= make_thumbnails(plain, [image for image in wanted if image in plain.names])
     if wanted and not found:
         raise JudgeError("the run has no pictures, or none of its examples", where="--show-people", mend=AGAIN)

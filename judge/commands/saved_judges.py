@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from judge.config import SavedJudgeSettings
+from judge.config.judges import SavedJudgeSettings
 from judge.errors import JudgeError, require
 from judge.training.saved import Saved, read_saved
 from judge.utils.files import from_home

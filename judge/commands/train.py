@@ -9,15 +9,27 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
 
 from judge.commands.captioner_checkpoints import models_to_caption
 from judge.commands.console import say, show_progress
-from judge.commands.evaluate import make_plan, make_setup, open_checkpoints, read_corpus, told, with_precision
+from judge.commands.evaluate import (
+    RunConfig,
+    make_plan,
+    make_setup,
+    open_checkpoints,
+    read_corpus,
+    told,
+    with_precision,
+)
+from judge.commands.images import RunImages
 from judge.commands.labels import choose_lexicons
-from judge.commands.pictures import RunPictures
 from judge.commands.unread import unread
-from judge.config import TrainConfig
+from judge.config.inputs import ShownSettings
+from judge.config.judges import RunSettings
+from judge.config.values import HUMAN, Files
 from judge.errors import FAULTS, JudgeError
 from judge.masking.measured import describe_masks
 from judge.measure import Job, train
@@ -29,8 +41,27 @@ from judge.types import Progress
 from judge.utils.files import LOG, append, with_way_on, write_whole, writing
 from judge.utils.hub import first_line
 from judge.utils.launch import is_main_process
+from judge.utils.options import option
 from judge.utils.outputs import Lock
 from judge.utils.reading import read_bytes
+
+JUDGES = Path("checkpoints/judges")
+
+
+class TrainConfig(RunSettings, ShownSettings):
+    """Options of ``judge train``; it reads the file of ``judge evaluate`` too."""
+
+    command = "judge train"
+    ignores = frozenset(
+        RunConfig.model_fields.keys() - RunSettings.model_fields.keys() - ShownSettings.model_fields.keys()
+    )
+
+    human: Files = option(..., HUMAN, repeated="PATH", essential=True)
+    # `checkpoints: null` stands in a file that judge evaluate wrote.
+    checkpoints: Annotated[Path, BeforeValidator(lambda value: JUDGES if value is None else value)] = option(
+        JUDGES, "folder for the trained judges", essential=True, panel="Output"
+    )
+
 
 INDEX = "judges.json"
 _OWN = {"captioner", "judge", "side", "answers"}
@@ -71,7 +102,7 @@ def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> Tr
     """
     started = time.monotonic()
     config = with_precision(config)
-    pictures = RunPictures(config, progress)
+    pictures = RunImages(config, config.judge, config.seed, progress)
     lexicons = choose_lexicons(config)
     corpus = read_corpus(config)
     if silent := models_to_caption(config, corpus):

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from judge.calibration.trials import Trial, write_scenes
-from judge.commands.evaluate import run
-from judge.config import RunConfig, make_config
+from judge.commands.evaluate import RunConfig, run
+from judge.config import make_config
 from judge.report.notes import left_out_of
 from judge.types import Progress
 from judge.utils.files import read_json_lines, write_whole

@@ -8,16 +8,9 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from judge.commands.labels import reads_tasks
-from judge.config import (
-    CalibrateConfig,
-    HidingSettings,
-    JudgeSettings,
-    MaskedSettings,
-    RunConfig,
-    RunSettings,
-    TrainingSettings,
-    flag_of,
-)
+from judge.config import flag_of
+from judge.config.inputs import LabelSettings, ShownSettings
+from judge.config.judges import JudgedSettings, JudgeSettings, RunSettings, TrainingSettings
 from judge.errors import JudgeError
 from judge.judges import FILES, HUGGING_FACE, SELF, find_judge
 from judge.measure.jobs import choose_judges
@@ -37,35 +30,36 @@ class _Part(NamedTuple):
     names: tuple[str, ...]
     readers: str
     """What reads them, for messages."""
-    is_read: Callable[[RunSettings, Sequence[Metric]], bool]
+    is_read: Callable[[JudgedSettings, Sequence[Metric]], bool]
 
 
-def _asks(config: RunSettings, rows: Sequence[Metric]) -> bool:
+def _asks(config: JudgedSettings, rows: Sequence[Metric]) -> bool:
     return any(not row.counted for row in rows)
 
 
-def _aligns(config: RunSettings, rows: Sequence[Metric]) -> bool:
+def _aligns(config: JudgedSettings, rows: Sequence[Metric]) -> bool:
     return any((config.alignment or row.alignment) == "contextual" for row in rows if not row.counted)
 
 
-def _sees(config: RunSettings, rows: Sequence[Metric]) -> bool:
+def _sees(config: JudgedSettings, rows: Sequence[Metric]) -> bool:
     return any(row.uses_images for row in rows)
 
 
-def _counts_words(config: RunSettings, rows: Sequence[Metric]) -> bool:
+def _counts_words(config: JudgedSettings, rows: Sequence[Metric]) -> bool:
     return any(row.counted.labels == "words" for row in rows if row.counted)
 
 
-def _derives_labels(config: RunSettings, rows: Sequence[Metric]) -> bool:
+def _derives_labels(config: JudgedSettings, rows: Sequence[Metric]) -> bool:
     return config.labels is None or (isinstance(config.labels, dict) and not {*config.attributes} <= {*config.labels})
 
 
-def _names_tasks(config: RunSettings, rows: Sequence[Metric]) -> bool:
+def _names_tasks(config: JudgedSettings, rows: Sequence[Metric]) -> bool:
     # Doses of a calibration are changes of tasks.
-    return reads_tasks(config) or isinstance(config, CalibrateConfig)
+    return reads_tasks(config) or not isinstance(config, RunSettings)
 
 
-_HIDING = tuple(name for kind in (HidingSettings, MaskedSettings) for name in kind.__annotations__ if name != "images")
+_OTHER = {"images", *LabelSettings.model_fields}
+_HIDING = tuple(name for name in ShownSettings.model_fields if name not in _OTHER)
 _PARTS = (
     _Part(("judge", "seeds", "checkpoints", "alignment"), "metrics that ask a judge", _asks),
     _Part(("folds",), "judges of protocol crossfit", lambda *of: _asks(*of) and of[0].protocol == "crossfit"),
@@ -76,11 +70,11 @@ _PARTS = (
     _Part(("prior",), "dbac and dpac", lambda _, rows: any(row.prior for row in rows)),
     _Part(("vocabulary", "least"), "ba", _counts_words),
     # Other commands bring their own images. Where no judge sees them they are shown.
-    _Part(_HIDING, "a run with --images", lambda config, _: bool(config.images) or not isinstance(config, RunConfig)),
+    _Part(_HIDING, "a run with --images", lambda config, _: not isinstance(config, RunSettings) or bool(config.images)),
 )
 
 
-def unread(config: RunSettings) -> Iterator[str]:
+def unread(config: JudgedSettings) -> Iterator[str]:
     """Settings that differ from their defaults and reach nothing: a line for all that the same judges, or parts, read.
 
     Raises:
@@ -104,7 +98,7 @@ def unread(config: RunSettings) -> Iterator[str]:
         yield f"{' '.join(flags)} {'are' if flags[1:] else 'is'} not used by {by}, but by {others}"
 
 
-def tell_unread(config: RunSettings) -> None:
+def tell_unread(config: JudgedSettings) -> None:
     """Log what :func:`unread` finds, for commands whose results have no notes."""
     for line in unread(config):
         logging.getLogger(__name__).info("NOTE: %s", line)

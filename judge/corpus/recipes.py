@@ -1,4 +1,4 @@
-"""Data recipes: what a data set is, where its owner gives it, which file is which, what its labels are and are not."""
+"""Data recipes: what a data set is, who gives it, which file is which, what its labels are and are not."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from judge.errors import JudgeError, nearest
 from judge.types import Side
 from judge.utils.reading import read_yaml
 
-Access = Literal["open", "on request", "not released", "private"]
-Kind = Literal["labels", "captions", "objects", "instances", "images", "records"]
-# Stands for the user's folder in commands.
 FOLDER = "{folder}"
+"""Stands for the user's folder in commands."""
 
 _SUFFIX = ".yaml"
 _CHECKOUT = Path(__file__).parents[2] / "data" / "recipes"
 _INSTALLED = Path("share/caption-judge/recipes")
+_MEND = "see the recipes that come with the package; quote words that YAML reads otherwise, like 'yes'"
 
 
 class _Part(BaseModel):
@@ -32,22 +31,21 @@ class DataFile(_Part):
     """A file of a data set, or several of one kind.
 
     Attributes:
-        path: where it lies in the user's folder; ``*`` stands for any part of a name, and the files may be several.
+        path: in the user's folder; ``*`` stands for any part of a name, and the files may be several.
         what: what it is.
-        kind: the reader that has to read it; of images, a folder; records are a table of ``fields`` that another file
-            goes with.
+        kind: which reader reads it; images are a folder, records a table of ``fields`` that goes with another file.
         required: whether nothing can be measured without it.
-        side: whose captions, of captions.
-        columns: columns of captions, role -> name, where their names do not tell (as ``--column``).
-        fields: columns of captions and records that must be there besides.
-        attributes: whose labels it has; described under the recipe's ``labels``.
-        published: how much its owner says is in it: {"images": 15762, "captions": ...}.
-        source: where it is had from, if not from the recipe's own.
+        side: whose captions.
+        columns: columns of captions, role -> name (as ``--column``).
+        fields: columns that captions and records must have besides.
+        attributes: of its labels; the recipe's ``labels`` describe them.
+        published: what its owner says it holds: {"images": 15762, "captions": ...}.
+        source: where it comes from, if not from the recipe's source.
     """
 
     path: str = Field(min_length=1)
     what: str
-    kind: Kind
+    kind: Literal["labels", "captions", "objects", "instances", "images", "records"]
     required: bool = True
     side: Side = "human"
     columns: dict[str, str] = {}
@@ -68,15 +66,9 @@ class DataFile(_Part):
 class LabelNote(_Part):
     """What the labels of one attribute are.
 
-    Attributes:
-        attribute: its name, as ``--attribute`` takes it.
-        column: of the file.
-        classes: as spelled in the file.
-        rule: of an image with several labels, as ``--label-rule`` takes it.
-        left_out: value -> what it says; images that have it are in no class.
-        perceived_by: who saw the class in the image: annotators, writers of captions. Never the people shown.
-        how: how their answers became one class.
-        published: class -> images.
+    ``column``; ``classes`` as the file spells them; ``rule`` for an image with several labels; ``left_out`` (value ->
+    meaning; such images are in no class); ``perceived_by``: who saw the class, never the people shown; ``how`` their
+    answers became one class; ``published`` (class -> images).
     """
 
     attribute: str
@@ -90,13 +82,7 @@ class LabelNote(_Part):
 
 
 class Use(_Part):
-    """A command that measures on the data.
-
-    Attributes:
-        what: the question that it answers.
-        command: its words, with ``{folder}`` for the folder.
-        needs: paths of files that it reads besides, which it does not name.
-    """
+    """A question (``what``), the ``command`` that answers it, and files that it ``needs`` and does not name."""
 
     what: str
     command: str
@@ -110,21 +96,21 @@ class Use(_Part):
 
 
 class Recipe(_Part):
-    """A data set. Those that come with the package say all of this; of one's own name, title and files will do.
+    """A data set. Recipes of the package have all fields; your own needs a name, a title and files.
 
     Attributes:
-        name: as commands call it.
+        name: in commands.
         title: in a few words.
         papers: keys of ``judge/references.bib``.
         page: its owner's page; ``pages``: others of the same owner.
         licence: as its owner states it.
-        access: who gets it, in a word or two; ``source``: from whom and how; ``audience``: who may have it.
-        pass_on: whether it may be given to others; never where it is had on request.
+        access: who gets it; ``source``: from whom and how; ``audience``: who may have it.
+        pass_on: whether it may be given to others; never if it is had on request.
         files: which is which.
         labels: what they are, and what they leave out.
         limits: what the data cannot say.
         unverified: what could not be checked when this was written.
-        make: how to make one's own, where it is not released.
+        make: how to make your own, if it is not released.
         use: commands.
     """
 
@@ -134,7 +120,7 @@ class Recipe(_Part):
     page: str = Field("", pattern=r"^(https?://|$)")
     pages: tuple[str, ...] = ()
     licence: str = ""
-    access: Access = "private"
+    access: Literal["open", "on request", "not released", "private"] = "private"
     source: str = ""
     audience: str = ""
     pass_on: bool = False
@@ -164,33 +150,28 @@ class Recipe(_Part):
 
     @property
     def origin(self) -> str:
-        """Where it is had from, and how; "" where the recipe does not say."""
+        """Where it comes from, and how; "" if the recipe does not say."""
         return f"{self.page} ({self.source})" if self.page and self.source else self.page or self.source
 
 
 def shipped_recipes() -> dict[str, Path]:
-    """Name -> file of the recipes that come with the package: those of the checkout, else those installed with it."""
-    found = sorted(_CHECKOUT.glob(f"*{_SUFFIX}")) or _installed()
-    return {path.stem: path for path in found}
-
-
-def _installed() -> list[Path]:
-    """Files of the wheel that lie outside the package, wherever it was installed to."""
+    """Name -> file of the recipes of this checkout, or else of this installation."""
     try:
         files = metadata.files("caption-judge") or ()
     except metadata.PackageNotFoundError:
         files = ()
     recorded = [Path(str(file.locate())) for file in files if file.match(f"{_INSTALLED}/*{_SUFFIX}")]
-    # pip's --target puts them beside the package, and the record says otherwise.
+    # pip's --target puts them beside the package, whatever the record says.
     beside = (Path(__file__).parents[2] / _INSTALLED).glob(f"*{_SUFFIX}")
-    return sorted(path for path in recorded if path.is_file()) or sorted(beside)
+    found = sorted(_CHECKOUT.glob(f"*{_SUFFIX}")) or sorted(filter(Path.is_file, recorded)) or sorted(beside)
+    return {path.stem: path for path in found}
 
 
 def read_shipped() -> list[Recipe]:
     """All recipes that come with the package.
 
     Raises:
-        JudgeError: none was installed with it; one is faulty.
+        JudgeError: none is installed; one is faulty.
     """
     found = shipped_recipes()
     if not found:
@@ -206,19 +187,17 @@ def load_recipe(name_or_path: str) -> Recipe:
         JudgeError: no such recipe; not YAML; a field that is missing, unknown or contradicts another.
     """
     shipped = shipped_recipes()
-    if name_or_path in shipped:
-        return read_recipe(shipped[name_or_path])
-    if Path(name_or_path).suffix not in {_SUFFIX, ".yml"}:
+    if name_or_path not in shipped and Path(name_or_path).suffix not in {_SUFFIX, ".yml"}:
         mend = nearest(name_or_path, list(shipped)) if shipped else "give a recipe's file"
         raise JudgeError(f"no recipe '{name_or_path}'", mend=mend)
-    return read_recipe(Path(name_or_path))
+    return read_recipe(shipped.get(name_or_path, Path(name_or_path)))
 
 
 def read_recipe(path: Path) -> Recipe:
     """The recipe in a file.
 
     Raises:
-        JudgeError: as ``load_recipe``.
+        JudgeError: as :func:`load_recipe`.
     """
     value = read_yaml(path, mend="see the recipes that come with the package")
     if not isinstance(value, dict):
@@ -226,12 +205,11 @@ def read_recipe(path: Path) -> Recipe:
     try:
         return Recipe.model_validate(value)
     except ValidationError as error:
-        mend = "see the recipes that come with the package; quote words that YAML reads otherwise, like 'yes'"
-        raise JudgeError(_faults(error), where=str(path), mend=mend) from error
+        raise JudgeError(_faults(error), where=str(path), mend=_MEND) from error
 
 
 def _faults(error: ValidationError) -> str:
-    """All that is wrong with a recipe, in a line."""
+    """All faults of a recipe, in one line."""
     of_fields = {"missing": "missing", "extra_forbidden": "unknown"}
     found: dict[str, list[str]] = {what: [] for what in of_fields.values()}
     others, faults = [], error.errors()
@@ -239,7 +217,7 @@ def _faults(error: ValidationError) -> str:
         field = ".".join(map(str, fault["loc"]))
         if fault["type"] in of_fields:
             found[of_fields[fault["type"]]].append(field)
-        # A list of which entries are faulty is too short only for these.
+        # A list of which entries are faulty is too short only because of these.
         elif fault["type"] != "too_short" or not any(one["loc"][:1] == fault["loc"] for one in faults if one != fault):
             others.append(f"{f'field {field!r}: ' if field else ''}{fault['msg'].removeprefix('Value error, ')}")
     return "; ".join([*(f"{what} fields: {', '.join(names)}" for what, names in found.items() if names), *others])

@@ -1,4 +1,4 @@
-"""Which images train a judge and which are scored by it. No image is ever on both sides."""
+"""Which images train a judge, and which it is scored on; no image does both."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Split:
         train: images the judge learns from.
         test: images it is scored on.
         validation: images that choose among epochs; empty where the metric has none.
-        weights: class -> weight of its images in training, 1 on average; equal where classes are balanced.
+        weights: class -> weight of its images in training, 1 on average; equal if classes are balanced.
         fold: 0-based number among the splits of one seed.
     """
 
@@ -62,9 +62,8 @@ def holdout_split(
 def stratified_folds(classes: Mapping[str, str], *, seed: int, folds: int = 10, validation: float = 0.0) -> list[Split]:
     """``folds`` splits in which every image is scored exactly once, by a judge that never saw it.
 
-    All images count. Classes are balanced by weight, not by leaving images out: an image of class k
-    weighs n / (K n_k) in training, n and n_k counted in that fold's training images. ``validation`` of them, by class,
-    choose an epoch and are not learnt from.
+    Classes are balanced by weight, not by leaving images out: an image of class k weighs n / (K n_k) in training, where
+    n and n_k count that fold's training images. A share ``validation`` of these, by class, chooses an epoch instead.
     """
     from sklearn.model_selection import StratifiedKFold, train_test_split
 
@@ -97,14 +96,14 @@ def make_splits(
     """The splits of one seed: one hold-out under ``paper``, ``folds`` of them under ``crossfit``.
 
     Args:
-        protocol: which.
+        protocol: "paper" or "crossfit".
         classes: image id -> class; each part has its share of every class.
         seed: of the draw.
         folds: of ``crossfit``.
-        holdout: the shares of the images that the paper's judges are scored on, and that choose their epoch; under
-            ``crossfit`` as large a share of what is not scored chooses.
+        holdout: the shares of images that the paper's judges are scored on, and that choose their epoch; under
+            ``crossfit`` the same share of the images that are not scored chooses.
         balanced: whether classes count equally: under ``paper`` by size, under ``crossfit`` by weight. Else all images
-            are kept, and weigh the same (DBAC's 80/20).
+            are used and weigh the same (DBAC's 80/20).
     """
     test, validation = holdout
     if protocol == "paper":

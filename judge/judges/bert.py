@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from judge.errors import require
 from judge.judges import Blueprint, Materials, Recipe
 from judge.judges.output import OutputLayer
-from judge.judges.readers import READER, FrozenEncoder, PretrainedClassifier, load_reader
+from judge.judges.text_encoders import READER, FrozenEncoder, PretrainedClassifier, load_encoder
 from judge.types import Sample, Target
 from judge.utils.files import fingerprint_of
 
@@ -41,7 +41,7 @@ def make_classifier(inputs: int, classes: int, *, width: int = 256) -> nn.Sequen
 
 
 def _bert_ft(target: Target, samples: Sequence[Sample], materials: Materials) -> PretrainedClassifier:
-    reader = load_reader(materials.reader, mend=_OTHERWISE)
+    reader = load_encoder(materials.reader, mend=_OTHERWISE)
     return PretrainedClassifier(make_classifier(reader.width, len(target.classes)), reader=reader)
 
 
@@ -52,7 +52,7 @@ def _bert_pre(target: Target, samples: Sequence[Sample], materials: Materials) -
 
 
 def _first_token(materials: Materials) -> FrozenEncoder:
-    return FrozenEncoder(load_reader(materials.reader, mend=_OTHERWISE))
+    return FrozenEncoder(load_encoder(materials.reader, mend=_OTHERWISE))
 
 
 def fingerprint(materials: Materials) -> object:

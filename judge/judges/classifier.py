@@ -16,8 +16,8 @@ from judge.judges import Backbone, Batch, Blueprint, Features, Materials, Recipe
 from judge.judges.backbones import RESNET50, make_backbone
 from judge.judges.bert import fingerprint, make_classifier
 from judge.judges.output import OutputLayer
-from judge.judges.readers import PretrainedClassifier, load_reader
 from judge.judges.recurrent import RecurrentClassifier, build_vocabulary
+from judge.judges.text_encoders import PretrainedClassifier, load_encoder
 from judge.types import Sample, Target
 
 
@@ -61,7 +61,7 @@ class ImageTextClassifier(nn.Module):
 
 def _vl_lic(target: Target, samples: Sequence[Sample], materials: Materials) -> PretrainedClassifier:
     assert materials.features is not None
-    reader = load_reader(materials.reader)
+    reader = load_encoder(materials.reader)
     output = make_classifier(reader.width + materials.features.shape[1], len(target.classes))
     return PretrainedClassifier(output, reader=reader, features=materials.features)
 
@@ -72,7 +72,7 @@ def _vl_lic_lstm(target: Target, samples: Sequence[Sample], materials: Materials
 
 
 def _backbone(materials: Materials) -> Backbone:
-    load_reader(materials.reader)  # Better refused now than when all pictures have been read.
+    load_encoder(materials.reader)  # Better refused now than when all pictures have been read.
     return make_backbone(materials, RESNET50)
 
 

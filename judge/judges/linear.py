@@ -1,9 +1,9 @@
-"""A linear judge: which words and word pairs occur, logistic regression. Deterministic, quick, no torch.
+"""A linear judge: logistic regression on the words and word pairs of a caption. Deterministic, quick, without torch.
 
-Not a published attacker; rows name it "linear". Its strength of regularisation changes LIC by more than captioners
+Not a published attacker; tables name it "linear". The strength of regularisation changes LIC by more than captioners
 differ, so C is never a hidden constant: it is chosen inside the training images by log loss, from a fixed grid, and
-reported. It is chosen once for both sides of a captioner, by a caption of each side together: chosen apart, its noise
-made half of the variance of LIC beyond that of the test captions.
+reported. It is chosen once for both sides of a captioner, from the first captions of each side together: chosen
+separately, its noise made up half of LIC's variance beyond that of the test captions.
 """
 
 from __future__ import annotations
@@ -15,20 +15,19 @@ from typing import Any, Self
 import numpy as np
 
 from judge.judges import Assignment, Blueprint, Explanation, Keep
-from judge.judges.logistic import Features, Logistic
-from judge.judges.solved import Solved, merging, widen
+from judge.judges.logistic import Features, Logistic, Solved, merging, widen
 from judge.metrics.scores import centre
 from judge.types import FloatArray, IntArray, Predictions, Sample, Target, Words
 
 C_GRID = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
-# Of the training images one in so many is held out to choose C by.
+# One in so many of the training images is held out to choose C.
 INNER_FOLDS = 3
-# Problems times answers that are fitted at a time: their weights and probabilities are held together.
+# Problems times answers that are fitted at a time: their coefficients and probabilities are in memory together.
 _COLUMNS = 128
 
 
 class LinearJudge:
-    """1-2-grams, present or not, and L2-penalised logistic regression: multinomial of a class, binary of each task."""
+    """1- and 2-grams, present or not, and L2-penalised logistic regression: multinomial, or binary for each task."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -45,12 +44,11 @@ class LinearJudge:
         everything = np.arange(len(samples))
         weights = np.array([sample.weight for sample in samples])
         alone = Assignment("human", samples, everything, weights, everything[:0], seed)
-        terms = _terms(samples)
-        slot = _Slot(self.target, samples, terms)
-        c = _choose_c([slot], [[alone]])[alone.split]
-        return self._know(terms, terms.features.merge, slot.fit([alone], np.array([c])).solved, c)
+        captions = _Captions(self.target, samples)
+        c = _choose_c([captions], [[alone]])[alone.split]
+        return self._set(captions.terms, captions.terms.features.merge, captions.fit([alone], np.array([c])).only(0), c)
 
-    def _know(self, terms: _Vocabulary, merge: Any, solved: Solved, c: float) -> Self:
+    def _set(self, terms: _Vocabulary, merge: Any, solved: Solved, c: float) -> Self:
         self._terms, self._merge, self.solved, self.c = terms, merge, solved, c
         return self
 
@@ -59,9 +57,9 @@ class LinearJudge:
         return Predictions(self.solved.probabilities(self._rows(samples))[:, 0], self.target, {"C": self.c})
 
     def log_odds(self, samples: Sequence[Sample]) -> FloatArray:
-        """[N, A]: log p of a class less the mean log p of the others; of a task log p / (1 - p). Natural logarithms.
+        """[N, A]: log p of a class minus the mean log p of the others; of a task log p / (1 - p). Natural logarithms.
 
-        More exact than out of probabilities, which near 1 have few digits left.
+        More exact than from probabilities, which have few digits left near 1.
         """
         if self.solved.softmax and not self.solved.shown.all():
             return centre(np.log(self.predict(samples).probabilities))
@@ -71,7 +69,7 @@ class LinearJudge:
         return centre(found) if self.solved.softmax else found
 
     def weights(self) -> tuple[Words, FloatArray]:
-        """Words and pairs [F], and what each adds to the log odds [F, A] wherever a caption holds it."""
+        """Words and word pairs [F], and what each adds to the log-odds [F, A] of a caption that has it."""
         found = self.solved.weights(self._merge)[0]
         return self._terms.names(), found if self.target.kind == "tasks" else centre(found)
 
@@ -80,90 +78,88 @@ class LinearJudge:
 
     @property
     def vocabulary(self) -> Words:
-        """The words that :meth:`tensors` count through."""
+        """The words to which :meth:`tensors` refer."""
         return tuple(self._terms.words)
 
     def tensors(self) -> dict[str, Any]:
-        """All that it knows, beside its vocabulary; :meth:`restore` takes them."""
-        known = {name: getattr(self.solved, name)[0] for name in ("open", "shown", "learnt")}
-        known |= {"coefficients": self.solved.coefficients[:, 0], "C": np.array([self.c])}
-        return known | {"terms": self._terms.known, "groups": self._merge.indices.astype(np.int64)}
+        """The state of a trained judge besides its vocabulary, for :meth:`restore`."""
+        state = {name: getattr(self.solved, name)[0] for name in ("open", "shown", "learnt")}
+        state |= {"coefficients": self.solved.coefficients[:, 0], "C": np.array([self.c])}
+        return state | {"terms": self._terms.known, "groups": self._merge.indices.astype(np.int64)}
 
     @classmethod
     def restore(cls, target: Target, vocabulary: Words, tensors: Mapping[str, Any]) -> Self:
-        """The judge that :meth:`tensors` tell of; it answers the same to the last digit.
+        """The judge that :meth:`tensors` came from; its predictions are the same to the last digit.
 
         Raises:
-            ValueError, KeyError: they are no judge's of this target and vocabulary.
+            ValueError, KeyError: the tensors are not those of a judge of this target and vocabulary.
         """
-        found, size = cls(target), len(vocabulary)
-        exclusive, answers = target.kind == "attribute", len(target.classes)
+        size, answers = len(vocabulary), len(target.classes)
+        exclusive = target.kind == "attribute"
         two = exclusive and answers == 2
-        terms, groups, coefficients = tensors["terms"], tensors["groups"], tensors["coefficients"]
-        merge = merging(groups)
+        terms, merge = tensors["terms"], merging(tensors["groups"])
         of_answers = dict.fromkeys(("open", "shown"), (1 if two else answers,))
         expected = of_answers | {"learnt": (1,), "C": (1,), "groups": terms.shape}
         expected["coefficients"] = merge.shape[1] + 1, *of_answers["open"]
         wrong = [name for name, shape in expected.items() if tensors[name].shape != shape]
         if wrong or len(set(vocabulary)) < size or terms.min(initial=0) < 0 or terms.max(initial=0) >= size + size**2:
             raise ValueError(f"{wrong[0] if wrong else 'terms'} of another judge")
-        solved = Solved(
-            coefficients[:, None], tensors["open"][None], tensors["shown"][None], tensors["learnt"][None],
-            two, exclusive and not two,
-        )  # fmt: skip
-        return found._know(_Vocabulary(vocabulary, terms), merge, solved, float(tensors["C"][0]))
+        masks = tensors["open"][None], tensors["shown"][None], tensors["learnt"][None]
+        solved = Solved(tensors["coefficients"][:, None], *masks, two, exclusive and not two)
+        return cls(target)._set(_Vocabulary(vocabulary, terms), merge, solved, float(tensors["C"][0]))
 
 
 def train_together(target: Target, assignments: Sequence[Assignment], keep: Keep | None = None) -> list[Predictions]:
-    """The judges of one captioner's sides and splits, side by side: those of the same captions share their features.
+    """Train the judges of one captioner's sides and splits side by side: the same captions share their features.
 
-    ``keep`` is given the place of each assignment, and its judge. C is that of an assignment's ``settings``; else it
-    is chosen for each split by the first captions of both sides.
+    ``keep`` is called with the place of each assignment, and its judge. C is that of an assignment's ``settings``, or
+    is chosen for each split from the first captions of both sides.
     """
-    by_slot: dict[int, list[int]] = {}
+    by_captions: dict[int, list[int]] = {}
     for place, assignment in enumerate(assignments):
-        by_slot.setdefault(id(assignment.samples), []).append(place)
-    groups = [[assignments[place] for place in places] for places in by_slot.values()]
-    terms = [_terms(group[0].samples) for group in groups]
-    slots = [_Slot(target, group[0].samples, of) for group, of in zip(groups, terms, strict=True)]
-    known = {group.split: group.settings["C"] for group in assignments if "C" in group.settings}
-    if len(known) < len({assignment.split for assignment in assignments}):
+        by_captions.setdefault(id(assignment.samples), []).append(place)
+    groups = [[assignments[place] for place in places] for places in by_captions.values()]
+    each = [_Captions(target, group[0].samples) for group in groups]
+    chosen = {one.split: one.settings["C"] for one in assignments if "C" in one.settings}
+    if len(chosen) < len({one.split for one in assignments}):
         sides = [group[0].side for group in groups]
         first = [sides.index(side) for side in dict.fromkeys(sides)]
-        known = _choose_c([slots[place] for place in first], [groups[place] for place in first])
+        chosen = _choose_c([each[place] for place in first], [groups[place] for place in first])
     found: dict[int, Predictions] = {}
-    for slot, of, group, places in zip(slots, terms, groups, by_slot.values(), strict=True):
-        step = max(1, _COLUMNS // len(target.classes))
+    step = max(1, _COLUMNS // len(target.classes))
+    for captions, group, places in zip(each, groups, by_captions.values(), strict=True):
+        features = captions.terms.features
         for start in range(0, len(group), step):
             part = group[start : start + step]
-            chosen = np.array([known[assignment.split] for assignment in part])
-            model = slot.fit(part, chosen)
-            probabilities = model.probabilities()
-            for column, (assignment, place) in enumerate(zip(part, places[start : start + step], strict=True)):
-                answers, c = probabilities[assignment.asked, column], float(chosen[column])
-                found[place] = Predictions(answers, target, {"C": c})
+            c = np.array([chosen[one.split] for one in part])
+            model = captions.fit(part, c)
+            probabilities = model.probabilities(features.rows)
+            for column, (one, place) in enumerate(zip(part, places[start : start + step], strict=True)):
+                found[place] = Predictions(probabilities[one.asked, column], target, {"C": float(c[column])})
                 if keep:
-                    keep(place, LinearJudge(target)._know(of, of.features.merge, model.solved.only(column), c))
+                    judge = LinearJudge(target)
+                    keep(place, judge._set(captions.terms, features.merge, model.only(column), float(c[column])))
     return [found[place] for place in range(len(assignments))]
 
 
 def explain(target: Target, assignments: Sequence[Assignment]) -> Explanation:
-    """Words and word pairs in judges of the same captions, whose ``settings`` hold C; the same weights every time."""
-    samples = assignments[0].samples
-    terms = _terms(samples)
-    model = _Slot(target, samples, terms).fit(assignments, np.array([one.settings["C"] for one in assignments]))
-    found = model.probabilities()
+    """Weights of words and word pairs in judges of the same captions, whose ``settings`` have C; always the same."""
+    captions = _Captions(target, assignments[0].samples)
+    features = captions.terms.features
+    model = captions.fit(assignments, np.array([one.settings["C"] for one in assignments]))
+    found = model.probabilities(features.rows)
     answers = [Predictions(found[one.asked, p], target, dict(one.settings)) for p, one in enumerate(assignments)]
-    return Explanation(terms.names(), terms.table(samples), model.weights(), answers)
+    table = captions.terms.table(assignments[0].samples)
+    return Explanation(captions.terms.names(), table, model.weights(features.merge), answers)
 
 
 class _Vocabulary:
-    """Which words and word pairs captions hold, [N, F], 0 or 1.
+    """Which words and word pairs captions have, [N, F], 0 or 1.
 
     Args:
-        words: those known.
-        known: codes of the words and pairs that count, rising, [F]: of a word its place among ``words``, of a pair the
-            number of words, and then the places of its words as digits to that base.
+        words: the known ones.
+        known: codes of the words and pairs that count, rising, [F]: the code of a word is its place among ``words``;
+            that of a pair is the number of words plus the two places, as digits in that base.
     """
 
     def __init__(self, words: Iterable[str], known: IntArray) -> None:
@@ -203,7 +199,7 @@ class _Vocabulary:
 
 
 class _Terms(_Vocabulary):
-    """The same; known are the words and pairs of the captions that it is made with, whose features it has."""
+    """The words and pairs of the captions that it is made with, and these captions' features."""
 
     def __init__(self, captions: Sequence[Words]) -> None:
         super().__init__(dict.fromkeys(word for words in captions for word in words), np.zeros(0, dtype=np.int64))
@@ -212,20 +208,17 @@ class _Terms(_Vocabulary):
         self.features = Features(self._fill(row, code, len(captions)))
 
 
-# The captions of one captioner by their index: labels are shuffled over the same captions several times.
+# Labels are shuffled over the same captions several times.
 _cached_terms = lru_cache(maxsize=8)(_Terms)
 
 
-def _terms(samples: Sequence[Sample]) -> _Terms:
-    return _cached_terms(tuple(sample.words for sample in samples))
-
-
-class _Slot:
+class _Captions:
     """The captions of one side and index, and the regressions on them."""
 
-    def __init__(self, target: Target, samples: Sequence[Sample], terms: _Terms) -> None:
+    def __init__(self, target: Target, samples: Sequence[Sample]) -> None:
         self.images = [sample.image_id for sample in samples]
-        self._features, self.exclusive = terms.features, target.kind == "attribute"
+        self.terms = _cached_terms(tuple(sample.words for sample in samples))
+        self.exclusive = target.kind == "attribute"
         self.answers = np.zeros((len(samples), len(target.classes)), dtype=np.int64)
         for row, sample in enumerate(samples):
             self.answers[row, list(sample.answers)] = 1
@@ -237,31 +230,31 @@ class _Slot:
         return model
 
     def model(self, weights: FloatArray) -> Logistic:
-        """Problems with these weights, [N, P]."""
-        return Logistic(self._features, self.answers, weights, exclusive=self.exclusive)
+        """Problems with these sample weights, [N, P]."""
+        return Logistic(self.terms.features, self.answers, weights, exclusive=self.exclusive)
 
     def weights(self, assignments: Sequence[Assignment]) -> FloatArray:
-        """What each caption weighs in the training of each, [N, P]."""
+        """The weight of each caption in the training of each assignment, [N, P]."""
         found = np.zeros((len(self.images), len(assignments)))
         for column, assignment in enumerate(assignments):
             found[assignment.train, column] = assignment.weights
         return found
 
 
-def _choose_c(slots: Sequence[_Slot], groups: Sequence[Sequence[Assignment]]) -> dict[Hashable, float]:
-    """Up the grid, with warm starts, until the held-out log loss of all slots together rises: a C for each split.
+def _choose_c(each: Sequence[_Captions], groups: Sequence[Sequence[Assignment]]) -> dict[Hashable, float]:
+    """A C for each split: up the grid, with warm starts, until the held-out log loss of all captions rises.
 
     Args:
-        slots: captions, one index of each side.
-        groups: for each of ``slots`` its assignments, one a split at most.
+        each: captions, of one index of each side.
+        groups: the assignments of each, at most one a split.
     """
     splits = list(dict.fromkeys(assignment.split for group in groups for assignment in group))
-    held = {split: _held_out(slots, groups, split) for split in splits}
+    held_out = {split: _held_out(each, groups, split) for split in splits}
     models, parts, columns = [], [], []
-    for slot, group in zip(slots, groups, strict=True):
-        weights = slot.weights(group)
-        out = np.array([np.isin(slot.images, held[assignment.split]) for assignment in group]).T
-        models.append(slot.model(weights * ~out))
+    for captions, group in zip(each, groups, strict=True):
+        weights = captions.weights(group)
+        out = np.array([np.isin(captions.images, held_out[assignment.split]) for assignment in group]).T
+        models.append(captions.model(weights * ~out))
         parts.append(weights * out)
         columns.append([splits.index(assignment.split) for assignment in group])
     best, least = np.full(len(splits), C_GRID[0]), np.full(len(splits), np.inf)
@@ -278,21 +271,21 @@ def _choose_c(slots: Sequence[_Slot], groups: Sequence[Sequence[Assignment]]) ->
     return dict(zip(splits, best.tolist(), strict=True))
 
 
-def _held_out(slots: Sequence[_Slot], groups: Sequence[Sequence[Assignment]], split: Hashable) -> list[str]:
-    """A third of the training images of a split, of each class as far as possible; the same on both sides."""
+def _held_out(each: Sequence[_Captions], groups: Sequence[Sequence[Assignment]], split: Hashable) -> list[str]:
+    """A third of the training images of a split, stratified by class where possible; the same on both sides."""
     from sklearn.model_selection import KFold, StratifiedKFold
 
     truth: dict[str, int] = {}
-    for slot, group in zip(slots, groups, strict=True):
+    for captions, group in zip(each, groups, strict=True):
         for assignment in group:
             if assignment.split == split:
-                classes = slot.answers.argmax(axis=1) if slot.exclusive else np.zeros(len(slot.images), dtype=np.int64)
-                truth |= {slot.images[row]: int(classes[row]) for row in assignment.train}
+                classes = captions.answers.argmax(axis=1) * captions.exclusive
+                truth |= {captions.images[row]: int(classes[row]) for row in assignment.train}
                 seed = assignment.seed
     images = sorted(truth)
     answers = np.unique([truth[image] for image in images], return_inverse=True)[1]
     # A class may have fewer images than there are folds; sets of tasks are mostly rare.
-    rare = not slots[0].exclusive or np.bincount(answers).min() < INNER_FOLDS
+    rare = not each[0].exclusive or np.bincount(answers).min() < INNER_FOLDS
     folds = (KFold if rare else StratifiedKFold)(INNER_FOLDS, shuffle=True, random_state=seed % 2**32)
     _, held = next(iter(folds.split(answers, answers)))
     return [images[row] for row in held]

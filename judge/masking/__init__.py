@@ -1,4 +1,4 @@
-"""Pictures with people hidden: detectors, masks, fills, folders of masked pictures, and pictures as judges see them."""
+"""Images with people hidden: detectors, masks, fills, folders of masked images, and images as judges see them."""
 
 from __future__ import annotations
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -32,9 +31,6 @@ SHEET_NAME, TABLE_NAME = "contact_sheet.png", "masks.parquet"
 
 # Pillow's other formats are parsers that no data set of captions needs. (Its JPEG reader opens MPO too.)
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
-# JPEG's markers: not the zeros that scans put after 255, nor the restarts within them, nor padding.
-_MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
-_END, _TEM = 0xD9, 0x01
 _ORIENTATION, _TURNED = 0x0112, range(2, 9)
 _NOT_AN_IMAGE = "give a JPEG, PNG, WebP, BMP, GIF or TIFF file, or download it again"
 
@@ -132,25 +128,51 @@ def has_image(folder: Path, name: str) -> bool:
 
 def decode(data: bytes, *, where: str, max_pixels: int = MAX_PIXELS) -> tuple[Pixels, bool]:
     """The pixels of a file, and whether EXIF's orientation turned or mirrored them; ``where`` names it in messages."""
-    from PIL import UnidentifiedImageError
+    from PIL import Image, UnidentifiedImageError
 
     if not data:
         raise JudgeError("is empty (0 bytes)", where=where, mend="download it again")
     try:
-        with _open(data, where, max_pixels) as image:
-            is_jpeg = image.format in {"JPEG", "MPO"}
-            if is_jpeg:
-                _check_end(data, where)
-            orientation = image.getexif().get(_ORIENTATION, 1)
-            if is_jpeg and image.mode in {"RGB", "L"}:
-                return _decode_jpeg(data, orientation, where), orientation in _TURNED
-            return _decode_by_pillow(image, where), orientation in _TURNED
+        with _limit(lifted=True):
+            image = Image.open(io.BytesIO(data), formats=_FORMATS)
+        with image:
+            _check(image, data, where, max_pixels)
+            return _decode(image, where), image.getexif().get(_ORIENTATION, 1) in _TURNED
     except UnidentifiedImageError:
         raise JudgeError("is not an image", where=where, mend=_NOT_AN_IMAGE) from None
     except JudgeError:
         raise
     except Exception as error:  # Pillow's readers raise many kinds of errors on damaged files.
         raise JudgeError(f"is damaged ({str(error)[:100]})", where=where, mend="download it again") from error
+
+
+def _check(image: Image, data: bytes, where: str, max_pixels: int) -> None:
+    """Refuse images that are too large, and those that a broken download filled up with zeros."""
+    if image.width * image.height > max_pixels:
+        what = f"has {image.width} x {image.height} pixels, over the limit of {max_pixels:,}"
+        raise JudgeError(what, where=where, mend="if you trust it, raise --max-pixels")
+    if image.format == "JPEG" and data.endswith(b"\0\0") and not data.rstrip(b"\0").endswith(b"\xff\xd9"):
+        raise JudgeError("is truncated", where=where, mend="download it again")
+
+
+def _decode(image: Image, where: str) -> Pixels:
+    from PIL import ImageOps
+
+    # For a TIFF, Pillow also checks the size of its tiles as it decodes.
+    above = image.width * image.height > MAX_PIXELS
+    with _limit(lifted=above) if above or image.format == "TIFF" else nullcontext():
+        upright = ImageOps.exif_transpose(image)
+    # Mode "I" holds 16 bits in 32, from older versions of Pillow; or 32, from TIFF.
+    if upright.mode == "F" or (upright.mode == "I" and image.format == "TIFF"):
+        kind = "floating-point" if upright.mode == "F" else "32-bit"
+        mend = "save it with 8 or 16 bits a channel"
+        raise JudgeError(f"has {kind} pixels, whose range is unknown", where=where, mend=mend)
+    if upright.mode.startswith("I"):
+        grey = np.asarray(upright).astype(np.int64)
+        return np.repeat((grey >> 8).astype(np.uint8)[:, :, None], 3, axis=2)
+    # Pillow would warn that a palette's several transparent colours are lost; this is intended.
+    upright.info.pop("transparency", None)
+    return np.asarray(upright.convert("RGB"))
 
 
 def encode(pixels: Pixels, kind: ImageFormat = "png") -> bytes:
@@ -226,77 +248,6 @@ def _read_bytes(path: Path) -> bytes:
         raise JudgeError("no such image", where=str(path), mend="check --images, or download it") from None
     except OSError as error:  # A folder, a pipe or a device among them.
         raise JudgeError(f"cannot be read ({error.strerror})", where=str(path), mend=_NOT_AN_IMAGE) from error
-
-
-def _decode_jpeg(data: bytes, orientation: int, where: str) -> Pixels:
-    """Decode by OpenCV, several times as fast as Pillow.
-
-    Pillow applies the orientation: it finds values that OpenCV does not (in XMP, or as a long number), and it does so
-    for every other format.
-    """
-    import cv2
-    from PIL import Image, ImageOps
-
-    flags = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
-    pixels = cv2.imdecode(np.frombuffer(data, dtype=np.uint8), flags)
-    if pixels is None:
-        raise JudgeError("is damaged", where=where, mend="download it again")
-    turned = Image.fromarray(pixels)
-    turned.getexif()[_ORIENTATION] = orientation
-    return np.asarray(ImageOps.exif_transpose(turned))
-
-
-def _check_end(data: bytes, where: str) -> None:
-    """Refuse a JPEG without an end: OpenCV fills it up with grey and reports nothing, Pillow reads zeros.
-
-    Usually an end-of-image marker follows the last start of a scan (a thumbnail in the header has markers of its
-    own; within a scan both cannot occur). Where it does not, something may have been appended to a sound image, such
-    as a phone's film: then the markers decide, one after the other. A scan that is cut short and yet followed by an
-    end passes.
-    """
-    if data.rfind(b"\xff\xd9") > data.rfind(b"\xff\xda"):
-        return
-    place = 2
-    while found := _MARKER.search(data, place):
-        marker, place = found[0][1], found.end()
-        if marker == _END:
-            return
-        if marker != _TEM:  # Every other one has a length.
-            place += int.from_bytes(data[place : place + 2])
-    raise JudgeError("is truncated", where=where, mend="download it again")
-
-
-def _decode_by_pillow(image: Image, where: str) -> Pixels:
-    """Decode every other format."""
-    from PIL import ImageOps
-
-    # For a TIFF, Pillow also checks the size of its tiles as it decodes.
-    above = image.width * image.height > MAX_PIXELS
-    with _limit(lifted=above) if above or image.format == "TIFF" else nullcontext():
-        upright = ImageOps.exif_transpose(image)
-    # Mode "I" holds 16 bits in 32, from older versions of Pillow; or 32, from TIFF.
-    if upright.mode == "F" or (upright.mode == "I" and image.format == "TIFF"):
-        kind = "floating-point" if upright.mode == "F" else "32-bit"
-        mend = "save it with 8 or 16 bits a channel"
-        raise JudgeError(f"has {kind} pixels, whose range is unknown", where=where, mend=mend)
-    if upright.mode.startswith("I"):
-        grey = np.asarray(upright).astype(np.int64)
-        return np.repeat((grey >> 8).astype(np.uint8)[:, :, None], 3, axis=2)
-    # Pillow would warn that a palette's several transparent colours are lost; this is intended.
-    upright.info.pop("transparency", None)
-    return np.asarray(upright.convert("RGB"))
-
-
-def _open(data: bytes, where: str, max_pixels: int) -> Image:
-    """Read the header, and refuse an image of more than ``max_pixels``."""
-    from PIL import Image
-
-    with _limit(lifted=True):
-        image = Image.open(io.BytesIO(data), formats=_FORMATS)
-    if image.width * image.height > max_pixels:
-        what = f"has {image.width} x {image.height} pixels, over the limit of {max_pixels:,}"
-        raise JudgeError(what, where=where, mend="if you trust it, raise --max-pixels")
-    return image
 
 
 _LIMIT = threading.Lock()

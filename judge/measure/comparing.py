@@ -23,8 +23,7 @@ from typing import Any
 import pandas as pd
 
 from judge.statistics.comparisons import Pair
-from judge.statistics.count_tables import choose_classes, counted_rows
-from judge.statistics.counted import count_row
+from judge.statistics.counted import choose_classes, count_row, counted_rows
 from judge.statistics.summary import JudgedRow, Settings, Summary
 
 # Of the images of either captioner: with fewer in common, errors are taken for independent.

@@ -18,7 +18,7 @@ from judge.measure.jobs import Job, Work, compares
 from judge.measure.plan import Plan
 from judge.measure.reads import digest_of, settings_of_judge, settings_of_metric
 from judge.metrics import Metric
-from judge.statistics.count_tables import compared_classes
+from judge.statistics.counted import compared_classes
 from judge.statistics.summary import Settings
 from judge.text.combined import ProductLexicon
 from judge.text.lexicon import Lexicon

@@ -1,34 +1,30 @@
-"""What alignments did, as people and programs read it: a table, CSV, JSON, and the delta curve as a picture."""
+"""What alignments did: a table, CSV, JSON, and the curve over delta as a figure."""
 
 from __future__ import annotations
 
-import io
 import json
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from operator import methodcaller
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from judge.report.table import COUNT, NUMBER, Column, Table, names
+from judge.report.plots import GENERATED, GREY, HUMAN, new_figure, save
+from judge.report.table import COUNT, NUMBER, Table, table_of
 from judge.text.alignment import AlignmentReport, Substitution
 from judge.text.vectors import Vectors
 from judge.utils.cells import table_csv
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_SHARES = (
-    *("words_kept", "words_substituted", "words_unknown", "tokens_kept", "tokens_substituted", "tokens_unknown"),
-    "lacking_substituted",
-)
-# Of the curve's lines: colour and dashes; thick for tokens.
-_STYLES = {"substituted": ("#1f4e79", "-"), "unknown": ("#b03a2e", "--")}
-_WIDTHS = {"tokens": 2.0, "words": 1.0}
+# Shares of an alignment, and their headings.
+_SHARES = {
+    **{f"words_{kind}": f"words {kind}" for kind in ("kept", "substituted", "unknown")},
+    **{f"tokens_{kind}": f"tokens {kind}" for kind in ("kept", "substituted", "unknown")},
+    "lacking_substituted": "of lacking",
+} | {"words_substituted": "words exchanged", "tokens_substituted": "tokens exchanged"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,45 +52,22 @@ class Alignment:
     substitutions: Sequence[Substitution]
 
 
-class AlignmentRow(NamedTuple):
-    """A kind of alignment of one captioner."""
-
-    entry: Alignment
-    how: str
-
-    def share(self, name: str) -> float | None:
-        """A field of the report."""
-        found: float | None = getattr(self.entry.reports[self.how], name)
-        return found
-
-
-_HEADINGS = (
-    *("words kept", "words exchanged", "words unknown", "tokens kept", "tokens exchanged", "tokens unknown"),
-    "of lacking",
-)
-
-
-def alignment_table(found: Sequence[Alignment]) -> Table[AlignmentRow]:
+def alignment_table(found: Sequence[Alignment]) -> Table[tuple[Any, ...]]:
     """The table of ``judge align``: a row per captioner and kind of alignment. Fractions."""
-    columns: list[Column[AlignmentRow]] = [
-        names("captioner", lambda row: row.entry.captioner),
-        names("alignment", lambda row: row.how),
-        *(
-            Column(heading, methodcaller("share", name), NUMBER)
-            for heading, name in zip(_HEADINGS, _SHARES, strict=True)
-        ),
-        Column("METEOR", lambda row: row.entry.meteor[row.how], NUMBER),
-        Column("images", lambda row: row.entry.images, COUNT),
+    rows = [
+        (entry.captioner, how, *(getattr(report, share) for share in _SHARES), entry.meteor[how], entry.images)
+        for entry in found
+        for how, report in entry.reports.items()
     ]
-    return Table(tuple(columns), tuple(AlignmentRow(entry, how) for entry in found for how in entry.reports))
+    numbers = [(heading, NUMBER) for heading in (*_SHARES.values(), "METEOR")] + [("images", COUNT)]
+    return table_of(["captioner", "alignment"], numbers, rows)
 
 
 def substitutions_csv(found: Sequence[Alignment]) -> str:
     """A row per captioner and word: captioner, word, substitute, distance (cosine), tokens (occurrences)."""
     columns = ["captioner", "word", "substitute", "distance", "tokens"]
-    return _csv(
-        [{"captioner": entry.captioner} | asdict(row) for entry in found for row in entry.substitutions], columns
-    )
+    rows = [{"captioner": entry.captioner} | asdict(row) for entry in found for row in entry.substitutions]
+    return table_csv(pd.DataFrame(rows, columns=columns), float_format="%.6f")
 
 
 def curve_csv(found: Sequence[Alignment]) -> str:
@@ -104,11 +77,7 @@ def curve_csv(found: Sequence[Alignment]) -> str:
         for entry in found
         for delta, report in entry.curve
     ]
-    return _csv(rows, ["captioner", "delta", *_SHARES])
-
-
-def _csv(rows: Sequence[Mapping[str, object]], columns: list[str]) -> str:
-    return table_csv(pd.DataFrame(rows, columns=columns), float_format="%.6f")
+    return table_csv(pd.DataFrame(rows, columns=["captioner", "delta", *_SHARES]), float_format="%.6f")
 
 
 def alignment_json(found: Sequence[Alignment], vectors: Vectors, delta: float) -> str:
@@ -131,42 +100,30 @@ def alignment_json(found: Sequence[Alignment], vectors: Vectors, delta: float) -
 
 def curve_png(found: Sequence[Alignment], delta: float) -> bytes:
     """:func:`draw_curves` as a PNG."""
-    buffer = io.BytesIO()
-    with warnings.catch_warnings():
-        # A name in a script that the font lacks is drawn as boxes.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        draw_curves(found, delta).savefig(buffer, format="png", dpi=150)
-    return buffer.getvalue()
+    return save(draw_curves(found, delta), "png")
 
 
 def draw_curves(found: Sequence[Alignment], delta: float) -> Figure:
     """Shares of words and tokens over delta, a panel per captioner; the delta of the run is dotted."""
-    from matplotlib.figure import Figure
-
     columns = min(2, len(found))
     height = math.ceil(len(found) / columns)
-    figure = Figure(figsize=(max(6, 4.5 * columns), 0.8 + 3 * height), layout="constrained")
+    figure = new_figure(max(6, 4.5 * columns), 0.8 + 3 * height)
     panels = list(figure.subplots(height, columns, sharex=True, sharey=True, squeeze=False).flat)
     for place, panel in enumerate(panels):
         panel.set_visible(place < len(found))
         panel.tick_params(labelbottom=place >= len(found) - columns)
     for panel, entry in zip(panels, found, strict=False):
-        _draw(panel, entry, delta)
+        deltas = [at for at, _ in entry.curve]
+        for name, colour, line in (("substituted", HUMAN, "-"), ("unknown", GENERATED, "--")):
+            for what, width in (("tokens", 2.0), ("words", 1.0)):
+                values = [getattr(report, f"{what}_{name}") for _, report in entry.curve]
+                panel.plot(deltas, values, color=colour, linestyle=line, linewidth=width, label=f"{what} {name}")
+        panel.axvline(delta, color=GREY, linewidth=0.8, linestyle=":")
+        panel.set_title(entry.captioner, fontsize=9, parse_math=False)
+        panel.set_ylim(0, 1)
+        panel.grid(alpha=0.3)
     figure.supxlabel("threshold of cosine distance (delta)", fontsize=10)
     figure.supylabel("share of people's words, of tokens", fontsize=10)
     lines, names = panels[0].get_legend_handles_labels()
     figure.legend(lines, names, loc="outside upper center", ncols=len(names), frameon=False, fontsize=8)
     return figure
-
-
-def _draw(panel: Axes, entry: Alignment, delta: float) -> None:
-    deltas = [at for at, _ in entry.curve]
-    shares = [asdict(report) for _, report in entry.curve]
-    for name, (colour, line) in _STYLES.items():
-        for what, width in _WIDTHS.items():
-            values = [row[f"{what}_{name}"] for row in shares]
-            panel.plot(deltas, values, color=colour, linestyle=line, linewidth=width, label=f"{what} {name}")
-    panel.axvline(delta, color="#999999", linewidth=0.8, linestyle=":")
-    panel.set_title(entry.captioner, fontsize=9, parse_math=False)
-    panel.set_ylim(0, 1)
-    panel.grid(alpha=0.3)

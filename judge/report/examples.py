@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, NamedTuple
 
-import pandas as pd
-
 from judge.measure import Result
 from judge.measure.examples import CARD
 from judge.metrics import find_metric
@@ -43,58 +41,24 @@ class Word(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ExampleCaption:
-    """A caption of a card: its side and author, as written and as read, and the judge's answer."""
-
-    side: str
-    who: str
-    text: str
-    read: tuple[Word, ...]
-    probability: float | None
-    answer: str
-
-
-@dataclass(frozen=True, slots=True)
-class ExampleCard:
-    """An image of a row of the table.
+class Examples:
+    """Cards of examples, and what they can be filtered by.
 
     Attributes:
-        captioner, title: the row.
-        what: what the image adds, in words.
-        chosen: why it is shown.
-        contribution: to the row's value.
-        difference: mean probability of the truth from the captioner's captions less that from human ones; 0 where no
-            judge answered.
-        class_, tasks: of the image.
-        image_id: where ids are shown.
-        picture: the CSS class of the image itself; "" where it is not shown.
-        captions: human captions, then the captioner's.
+        cards: of an image of a row of the table each, as the template reads them. ``contribution``: to the row's value;
+            ``difference``: mean probability of the truth from the captioner's captions less that from human ones, 0
+            where no judge answered; ``picture``: CSS class of the image, "" where it is not shown.
+        pictures: image id -> its CSS class.
+        shaded: whether words have contributions.
     """
 
-    captioner: str
-    title: str
-    what: str
-    chosen: str
-    contribution: float
-    difference: float
-    class_: str
-    tasks: tuple[str, ...]
-    image_id: str
-    picture: str
-    captions: tuple[ExampleCaption, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Examples:
-    """All cards, what they can be filtered by, and image id -> the CSS class of the image."""
-
-    cards: tuple[ExampleCard, ...]
+    cards: tuple[Mapping[str, Any], ...]
     pictures: Mapping[str, str]
-    captioners: tuple[str, ...]
-    rows: tuple[str, ...]
-    classes: tuple[str, ...]
-    tasks: tuple[str, ...]
     shaded: bool
+
+    def values(self, name: str) -> list[str]:
+        """What cards have under this name, in order of appearance."""
+        return list(dict.fromkeys(card[name] for card in self.cards))
 
 
 def example_cards(result: Result, pictures: Mapping[str, bytes], *, names: bool) -> Examples | None:
@@ -108,49 +72,50 @@ def example_cards(result: Result, pictures: Mapping[str, bytes], *, names: bool)
     table = result.examples
     if not len(table):
         return None
-    known = {
-        image: f"pic{number}" for number, image in enumerate(i for i in table["image_id"].unique() if i in pictures)
-    }
-    cards = tuple(_cards(table, known, names=names))
-    return Examples(
-        cards,
-        known,
-        captioners=tuple(dict.fromkeys(card.captioner for card in cards)),
-        rows=tuple(dict.fromkeys(card.title for card in cards)),
-        classes=tuple(sorted({card.class_ for card in cards})),
-        tasks=tuple(sorted({task for card in cards for task in card.tasks})),
-        shaded=bool(table["words"].any()),
-    )
-
-
-def _cards(table: pd.DataFrame, pictures: Mapping[str, str], *, names: bool) -> Iterator[ExampleCard]:
+    images = [image for image in table["image_id"].unique() if image in pictures]
+    known = {image: f"pic{number}" for number, image in enumerate(images)}
     # The contribution of a word that few words of the page exceed has the strongest shade.
     sizes = sorted(abs(float(value)) for text in table["words"].unique() for value in text.split())
     largest = sizes[int(0.98 * (len(sizes) - 1))] if sizes else 0.0
-    shown: dict[tuple[Any, ...], list[Mapping[Any, Any]]] = {}
+    rows: dict[tuple[Any, ...], list[Mapping[Any, Any]]] = {}
     for row in table.to_dict("records"):
-        shown.setdefault(tuple(row[name] for name in CARD), []).append(row)
-    for key, rows in shown.items():
-        captioner, metric, judge, chosen, _ = map(str, key)
-        first, image = rows[0], str(rows[0]["image_id"])
-        value = float(first["contribution"])
-        sides = [
-            [row["probability"] for row in rows if row["side"] == side and not math.isnan(row["probability"])]
-            for side in _WHO
-        ]
-        yield ExampleCard(
-            captioner,
-            name_row(find_metric(metric), judge),
-            _WHAT[chosen].format(verb="takes away" if value < 0 else "adds", amount=_amount(abs(value))),
-            chosen,
-            value,
-            fmean(sides[1]) - fmean(sides[0]) if all(sides) else 0.0,
-            str(first["class"]),
-            tuple(name for name in str(first["tasks"]).split("|") if name),
-            image if names else "",
-            pictures.get(image, ""),
-            tuple(_caption(row, largest) for row in rows),
-        )
+        rows.setdefault(tuple(row[name] for name in CARD), []).append(row)
+    cards = tuple(_card(of, largest, known) | ({} if names else {"image_id": ""}) for of in rows.values())
+    return Examples(cards, known, shaded=bool(table["words"].any()))
+
+
+def _card(rows: Sequence[Mapping[Any, Any]], largest: float, pictures: Mapping[str, str]) -> dict[str, Any]:
+    """The captions of an image; human ones first."""
+    first = rows[0]
+    value, image = float(first["contribution"]), str(first["image_id"])
+    sides = [[row["probability"] for row in rows if row["side"] == side] for side in _WHO]
+    known = [[probability for probability in side if not math.isnan(probability)] for side in sides]
+    verb, amount = "takes away" if value < 0 else "adds", _amount(abs(value))
+    return {
+        "captioner": str(first["captioner"]),
+        "title": name_row(find_metric(first["metric"]), str(first["judge"])),
+        "what": _WHAT[first["chosen"]].format(verb=verb, amount=amount),
+        "chosen": first["chosen"],
+        "contribution": value,
+        "difference": fmean(known[1]) - fmean(known[0]) if all(known) else 0.0,
+        "class_": str(first["class"]),
+        "tasks": [name for name in str(first["tasks"]).split("|") if name],
+        "image_id": image,
+        "picture": pictures.get(image, ""),
+        "captions": [_caption(row, largest) for row in rows],
+    }
+
+
+def _caption(row: Mapping[Any, Any], largest: float) -> dict[str, Any]:
+    read, amounts = str(row["read"]).split(), list(map(float, str(row["words"]).split()))
+    return {
+        "side": row["side"],
+        "who": _WHO[row["side"]],
+        "text": str(row["caption"]),
+        "read": list(words_of(read, amounts, largest)),
+        "probability": None if math.isnan(row["probability"]) else float(row["probability"]),
+        "answer": "its tasks" if find_metric(row["metric"]).target == "tasks" else str(row["class"]),
+    }
 
 
 def _amount(size: float) -> str:
@@ -171,11 +136,3 @@ def words_of(words: Sequence[str], amounts: Sequence[float], largest: float) -> 
         value = amounts[place] if len(amounts) == len(words) else None
         share = max(-1.0, min(1.0, value / largest)) if value and largest else None
         yield Word(word, is_special(word), word == UNKNOWN, value, share)
-
-
-def _caption(row: Mapping[Any, Any], largest: float) -> ExampleCaption:
-    read, amounts = str(row["read"]).split(), list(map(float, str(row["words"]).split()))
-    words = tuple(words_of(read, amounts, largest))
-    probability = None if math.isnan(row["probability"]) else float(row["probability"])
-    answer = "its tasks" if find_metric(row["metric"]).target == "tasks" else str(row["class"])
-    return ExampleCaption(row["side"], _WHO[row["side"]], str(row["caption"]), words, probability, answer)

@@ -10,107 +10,79 @@ from judge.measure import Result
 from judge.metrics import Metric, find_metric
 from judge.metrics.scores import SCORES
 from judge.quality import Quality
-from judge.report.table import write_coverage
+from judge.report.table import how_many, write_coverage
 from judge.statistics.comparisons import POWER, Difference
 from judge.statistics.inference import SIGNIFICANT
 
-_ANSWERING = {"restricted": "among the answers alone", "vocabulary": "among all words"}
 # The prior of metrics that read which class a caption names.
 OF_NAMED = "P(a^)/P(T)"
+# How reasons end that leave out single captions; others leave out images, or begin with "tasks".
+_OF_CAPTIONS = "captions empty", "captions refused", "captions beyond the common number"
+_COUNTED = "amplification is the published value less the chance level"
 
 
 def summary_lines(result: Result) -> list[str]:
     """The two or three lines that stand below the table in any case."""
+    run = result.run
     tests = sum(row.p_value is not None for row in result.summaries)
     holm = f"p (Holm): corrected for {_tests(tests)}. " if tests else ""
-    return [
-        _protocol(result),
-        *_scope(result),
-        f"{_classes(result.run)} {holm}Left out: {_left_out(result.run)}.",
-        *([" ".join(more)] if (more := list(_to_know(result))) else []),
-    ]
-
-
-def _classes(run: Mapping[str, Any]) -> str:
-    """Images of each class (where captioners differ the fewest and the most), and labels without one."""
-    entries = [entry["images"] for entry in run["captioners"].values()]
-    shown = []
-    for name in dict.fromkeys(name for of in entries for name in of):
-        fewest, *more = sorted({of.get(name, 0) for of in entries})
-        shown.append(f"{fewest:,}{f' to {more[-1]:,}' if more else ''} {name}")
-    without = "" if run["labels"]["source"].startswith("derived: ") else _counted(labels_left_out(run["labels"]))
-    return f"Images: {some(shown, 12)}." + (f" Labels without a class: {without}." if without else "")
-
-
-def labels_left_out(labels: Mapping[str, Any]) -> dict[str, int]:
-    """Why images of the label file have no class -> how many: the value that says so, or a vote without a winner."""
-    found = {value or "empty": number for value, number in labels["ignored"].items()}
-    for name, of in labels.get("attributes", {"": labels}).items():
-        found |= {f"{name} tied votes".strip(): ties} if (ties := of.get("votes", {}).get("ties")) else {}
-    return found
-
-
-# How reasons end that leave out single captions; others leave out images, or begin with "tasks".
-_OF_CAPTIONS = "captions empty", "captions refused", "captions beyond the common number"
-
-
-def _left_out(run: Mapping[str, Any]) -> str:
-    """How many images, captions and tasks, and for what reason most of each, of the captioner with most of them."""
-    of_each = [left_out_of(entry) for entry in run["captioners"].values()]
-    kinds: dict[str, dict[str, int]] = {}
-    for reason, number in max(of_each, key=lambda found: sum(found.values()), default={}).items():
-        kind = "tasks" if reason.startswith("tasks ") else "captions" if reason.endswith(_OF_CAPTIONS) else "images"
-        kinds.setdefault(kind, {})[reason.removeprefix(f"{kind} ")] = number
-    told = [
-        f"{(number := sum(of.values())):,} {kind[: -1 if number == 1 else None]} "
-        f"({'mostly ' * (len(of) > 1)}{max(of, key=of.__getitem__)})"
-        for kind, of in kinds.items()
-    ]
-    return ("up to " if told and len(of_each) > 1 else "") + (", ".join(told) or "nothing")
-
-
-def _to_know(result: Result) -> Iterator[str]:
-    """What holds for some results, and changes how they are read."""
-    metrics = metrics_of(result)
-    labels = result.run["labels"]
-    if labels["derived"]:
-        whose = " and ".join(name for name, of in labels.get("attributes", {}).items() if of["derived"])
-        yield f"Labels {f'of {whose} ' if whose else ''}DERIVED from human captions."
-        for of in labels.get("attributes", {"": labels}).values():
-            if of["derived"] and (found := of.get("agreement")):
-                share = f"for {found['repeats']:.1%} of its images"
-                yield f"{of['source']} repeats what human captions name most often {share}."
-    if len({bool(row.counted) for row in metrics}) == 2:
-        yield "Counted metrics: amplification is the published value less the chance level."
-    if any(row.prior == OF_NAMED for row in metrics):
-        yield "T->A: captions that name one class."
+    more = " ".join(_to_know(result))
+    counts = f"{_classes(run)} {holm}Left out: {_left_out(run)}."
+    return [_protocol(result), *_scope(result), counts, *([more] if more else [])]
 
 
 def footnotes(result: Result) -> list[str]:
     """All that a reader may want to know beside the table, a line each."""
     return [
         *_method(result),
-        *_image_judges(result.run),
+        *_inference(result),
+        *_labels(result.run["labels"]),
+        *_image_judges(result.run.get("sight")),
         *_chance(result),
-        *_naming_one(result),
-        *_captioners(result.run),
+        *_captioners(result),
         *_quality(result.quality),
     ]
 
 
+def metrics_of(result: Result) -> list[Metric]:
+    """The metrics of a result, in order."""
+    return list(dict.fromkeys(summary.metric for summary in result.summaries))
+
+
+def alike(notes: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """(name, note) -> (names, note): what is true of several is stated once."""
+    found: dict[str, list[str]] = {}
+    for name, note in notes:
+        found.setdefault(note, []).append(name)
+    return [(", ".join(names), note) for note, names in found.items()]
+
+
+def _tests(tests: int) -> str:
+    return f"the {tests} tests" if tests > 1 else "one test"
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{what} {number:,}" for what, number in counts.items())
+
+
+# ---- The lines below the table --------------------------------------------------------------------------------------
+
+
 def _protocol(result: Result) -> str:
     run = result.run
-    seeds = f"{len(run['seeds'])} seed{'s' if len(run['seeds']) > 1 else ''}"
+    seeds = how_many(len(run["seeds"]), "seed")
     judged = [row for row in metrics_of(result) if not row.counted]
     if not judged:
-        return "Counted: no judge was trained; amplification is the published value less the chance level."
+        return f"Counted: no judge was trained; {_COUNTED}."
     if run["protocol"] == "crossfit":
         return f"Protocol crossfit: {run['folds']} folds, {seeds}; no judge scores an image that it was trained on."
-    shares = alike(
-        (row.title, f"{_shares(row)} of {'classes cut to equal size' if row.balanced else 'all images'}")
-        for row in judged
-    )
-    return f"Protocol paper: hold-out {'; '.join(f'{what} for {titles}' for titles, what in shares)}; {seeds}."
+    shares = []
+    for row in judged:
+        test, validation = row.holdout
+        parts = "/".join(f"{100 * share:.0f}" for share in (1 - test - validation, validation, test) if share)
+        shares.append((row.title, f"{parts} of {'classes cut to equal size' if row.balanced else 'all images'}"))
+    holdouts = "; ".join(f"{what} for {titles}" for titles, what in alike(shares))
+    return f"Protocol paper: hold-out {holdouts}; {seeds}."
 
 
 def _scope(result: Result) -> Iterator[str]:
@@ -120,6 +92,77 @@ def _scope(result: Result) -> Iterator[str]:
         yield f"Intervals and p: for another sample of such images, judges trained anew (from {', '.join(sources)})."
     elif "images" in bases:
         yield "Intervals and p: for another sample of such images."
+
+
+def _classes(run: Mapping[str, Any]) -> str:
+    """Images of each class (where captioners differ the fewest and the most), and labels without one."""
+    entries = [entry["images"] for entry in run["captioners"].values()]
+    shown = []
+    for name in dict.fromkeys(name for of in entries for name in of):
+        fewest, *more = sorted({of.get(name, 0) for of in entries})
+        shown.append(f"{fewest:,}{f' to {more[-1]:,}' if more else ''} {name}")
+    without = "" if run["labels"]["source"].startswith("derived: ") else _counts(labels_left_out(run["labels"]))
+    return f"Images: {some(shown, 12)}." + (f" Labels without a class: {without}." if without else "")
+
+
+def _left_out(run: Mapping[str, Any]) -> str:
+    """How many images, captions and tasks of the captioner with most of them, and the main reason of each."""
+    every = [left_out_of(entry) for entry in run["captioners"].values()]
+    kinds: dict[str, dict[str, int]] = {}
+    for reason, number in max(every, key=lambda found: sum(found.values()), default={}).items():
+        kind = "task" if reason.startswith("tasks ") else "caption" if reason.endswith(_OF_CAPTIONS) else "image"
+        kinds.setdefault(kind, {})[reason.removeprefix(f"{kind}s ")] = number
+    parts = []
+    for kind, of in kinds.items():
+        mostly = "mostly " if len(of) > 1 else ""
+        parts.append(f"{how_many(sum(of.values()), kind)} ({mostly}{max(of, key=of.__getitem__)})")
+    return ("up to " if parts and len(every) > 1 else "") + (", ".join(parts) or "nothing")
+
+
+def left_out_of(entry: Mapping[str, Any]) -> dict[str, int]:
+    """Reason -> how many images, captions or tasks of a captioner."""
+    found: dict[str, int] = dict(entry["dropped"])
+    for side, text in entry.get("text", {}).items():
+        found |= {f"{side} captions {why}": text[why] for why in ("empty", "refused") if text[why]}
+    return found
+
+
+def labels_left_out(labels: Mapping[str, Any]) -> dict[str, int]:
+    """Why images of the label file have no class -> how many: a value that means none, or tied votes."""
+    found = {value or "empty": number for value, number in labels["ignored"].items()}
+    for name, of in labels.get("attributes", {"": labels}).items():
+        found |= {f"{name} tied votes".strip(): ties} if (ties := of.get("votes", {}).get("ties")) else {}
+    return found
+
+
+def _to_know(result: Result) -> Iterator[str]:
+    """What holds for some results, and changes how they are read."""
+    metrics, labels = metrics_of(result), result.run["labels"]
+    if labels["derived"]:
+        whose = " and ".join(name for name, of in labels.get("attributes", {}).items() if of["derived"])
+        yield f"Labels {f'of {whose} ' if whose else ''}DERIVED from human captions."
+        for of in labels.get("attributes", {"": labels}).values():
+            if of["derived"] and (found := of.get("agreement")):
+                share = f"for {found['repeats']:.1%} of its images"
+                yield f"{of['source']} repeats what human captions name most often {share}."
+    if len({bool(row.counted) for row in metrics}) == 2:
+        yield f"Counted metrics: {_COUNTED}."
+    if any(row.prior == OF_NAMED for row in metrics):
+        yield "T->A: captions that name one class."
+
+
+def class_notes(labels: Mapping[str, Any]) -> Iterator[str]:
+    """Of labels of several attributes: classes that are left out, and images of which not all attributes are known."""
+    if labels.get("left_out"):
+        cells = ", ".join(f"{name} ({number:,})" for name, number in labels["left_out"].items())
+        yield f"Classes left out, with fewer than {labels['least']} images: {cells}."
+    known = {name: of["images"] for name, of in labels.get("attributes", {}).items()}
+    if any(number > labels["images"] for number in known.values()):
+        each = ", ".join(f"{number:,} for {name}" for name, number in known.items())
+        yield f"Labelled images: {each}, {labels['images']:,} for all of these. Only the last are used."
+
+
+# ---- Footnotes -------------------------------------------------------------------------------------------------------
 
 
 def _method(result: Result) -> Iterator[str]:
@@ -132,42 +175,27 @@ def _method(result: Result) -> Iterator[str]:
         what = "amplification is (generated - human) / (generated + human), from -1 to 1"
         yield f"{', '.join(normalised)}: {what}."
     yield from _scope(result)
-    yield from _inference(result)
-    for name, (first, second) in run["ratios"].items():
-        yield f"{find_metric(name).title}: captions that name {first} over captions that name {second}."
-    labels = run["labels"]
-    for whose, of in {f" of {name}": of for name, of in labels.get("attributes", {}).items()}.items() or [("", labels)]:
+
+
+def _labels(labels: Mapping[str, Any]) -> Iterator[str]:
+    every = labels.get("attributes", {"": labels})
+    for name, of in every.items():
+        whose = f" of {name}" if name else ""
         yield f"Labels{whose} {'DERIVED' if of['derived'] else 'from'}: {of['source'].removeprefix('derived: ')}."
     for name, classes in labels.get("unnamed", {}).items():
         yield f"Classes of {name} are the values of its labels, as no lexicon names them: {', '.join(classes)}."
     if left_out := labels_left_out(labels):
-        yield f"Images of the labels without a class: {_counted(left_out)}."
-    for of in labels.get("attributes", {"": labels}).values():
-        yield from _votes(of.get("votes", {}))
-
-
-def _votes(votes: Mapping[str, int]) -> Iterator[str]:
-    """What was done where images, or people's captions, have labels that differ."""
-    if "ties" in votes:
-        yield (
-            f"Labels vote: of {votes['labels']:,} labels the most frequent one of an image is its class; a label that "
-            f"names no class counts as a vote. In {votes['unanimous']:,} images all votes agree, in "
-            f"{votes['decided']:,} one class is more frequent than any other vote, {votes['ties']:,} are tied."
-        )
-    if "own captions" in votes:
-        kept, others = votes["own captions"], votes["other captions"]
-        yield f"People's captions: the {kept:,} whose own label is their image's; {others:,} others are left out."
-
-
-def class_notes(labels: Mapping[str, Any]) -> Iterator[str]:
-    """Of labels of several attributes: classes that are left out, and images of which not all attributes are known."""
-    if labels.get("left_out"):
-        cells = ", ".join(f"{name} ({number:,})" for name, number in labels["left_out"].items())
-        yield f"Classes left out, with fewer than {labels['least']} images: {cells}."
-    known = {name: of["images"] for name, of in labels.get("attributes", {}).items()}
-    if any(number > labels["images"] for number in known.values()):
-        each = ", ".join(f"{number:,} for {name}" for name, number in known.items())
-        yield f"Labelled images: {each}, {labels['images']:,} for all of these. Only the last are used."
+        yield f"Images of the labels without a class: {_counts(left_out)}."
+    for votes in (of.get("votes", {}) for of in every.values()):
+        if "ties" in votes:
+            yield (
+                f"Labels vote: of {votes['labels']:,} labels the most frequent one of an image is its class; a label "
+                f"that names no class counts as a vote. In {votes['unanimous']:,} images all votes agree, in "
+                f"{votes['decided']:,} one class is more frequent than any other vote, {votes['ties']:,} are tied."
+            )
+        if "own captions" in votes:
+            kept, others = votes["own captions"], votes["other captions"]
+            yield f"People's captions: the {kept:,} whose own label is their image's; {others:,} others are left out."
 
 
 def _inference(result: Result) -> Iterator[str]:
@@ -187,46 +215,24 @@ def _inference(result: Result) -> Iterator[str]:
         yield "Judges that are not trained have no training noise: bootstrap over images, exchanged captions."
     if any(row.published is not None for row in rows):
         yield (
-            "Counted metrics: amplification is the published value less the chance level (its mean when captions of an "
-            "image are exchanged between sides); interval from halves of the images, p from exchanged captions."
+            f"Counted metrics: {_COUNTED} (its mean when captions of an image are exchanged between sides); interval "
+            "from halves of the images, p from exchanged captions."
         )
     if tests := sum(row.p_value is not None for row in rows):
         yield f"p (Holm): corrected for {_tests(tests)} of this table; the verdict uses it, at {SIGNIFICANT:g}."
-    known = [row for row in rows if row.standard_error is not None]
-    if known:
+    if known := [row for row in rows if row.standard_error is not None]:
         images = max(sum(run["captioners"][row.captioner]["images"].values()) for row in known)
         yield (
             f"Detectable: what one test of such data finds with {POWER:.0%} power, before Holm's correction; about "
             f"{4 * images:,} images would halve it."
         )
+    for name, (first, second) in run["ratios"].items():
+        yield f"{find_metric(name).title}: captions that name {first} over captions that name {second}."
 
 
-def _tests(tests: int) -> str:
-    return f"the {tests} tests" if tests > 1 else "one test"
-
-
-def metrics_of(result: Result) -> list[Metric]:
-    """The metrics of a result, in order."""
-    return list(dict.fromkeys(summary.metric for summary in result.summaries))
-
-
-def _shares(metric: Metric) -> str:
-    """Percentages of the images for training, for choosing an epoch and for scores: "70/10/20"."""
-    test, validation = metric.holdout
-    return "/".join(f"{100 * share:.0f}" for share in (1 - test - validation, validation, test) if share)
-
-
-def alike(notes: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """(name, note) -> (names, note): what is true of several is said once."""
-    found: dict[str, list[str]] = {}
-    for name, note in notes:
-        found.setdefault(note, []).append(name)
-    return [(", ".join(names), note) for note, names in found.items()]
-
-
-def _image_judges(run: Mapping[str, Any]) -> Iterator[str]:
+def _image_judges(sight: Mapping[str, Any] | None) -> Iterator[str]:
     """What judges see, through which backbone, and what they are asked."""
-    if not (sight := run.get("sight")):
+    if not sight:
         return
     if sight["mask"] == "none":
         yield "Images as they are: nobody is hidden from judges."
@@ -243,7 +249,8 @@ def _image_judges(run: Mapping[str, Any]) -> Iterator[str]:
         yield f"Captioners as judges: tuning {sight['tuning']}."
     for judge, words in sight.get("read_for", {}).items():
         yield f"{judge} reads " + ", ".join(f'"{word}" for {token}' for token, word in words.items()) + "."
-    yield f'Prompt: "{sight["template"]}", probabilities {_ANSWERING[sight["answer_softmax"]]}.'
+    among = {"restricted": "among the answers alone", "vocabulary": "among all words"}[sight["answer_softmax"]]
+    yield f'Prompt: "{sight["template"]}", probabilities {among}.'
 
 
 def _chance(result: Result) -> Iterator[str]:
@@ -252,29 +259,22 @@ def _chance(result: Result) -> Iterator[str]:
         yield "Chance: scores of both sides where labels are shuffled among images."
     untried = dict.fromkeys(row.metric for row in result.summaries if not row.chance)
     judged = [row for row in untried if not row.counted and row.prior is None]
-    for classes in sorted({len(entry["images"]) for entry in result.run["captioners"].values()}):
-        if judged:
-            scores = ", ".join(f"{row.title} {SCORES[row.score].chance(classes):.3f}" for row in judged)
-            yield f"Chance with {classes} classes, of a judge that is never sure: {scores}."
+    for classes in sorted({len(entry["images"]) for entry in result.run["captioners"].values()}) if judged else ():
+        scores = ", ".join(f"{row.title} {SCORES[row.score].chance(classes):.3f}" for row in judged)
+        yield f"Chance with {classes} classes, of a judge that is never sure: {scores}."
 
 
-def _naming_one(result: Result) -> Iterator[str]:
-    """What T->A of DBAC and DPAC leaves out."""
-    if any(row.prior == OF_NAMED for row in metrics_of(result)):
-        covered = {name: of["coverage"] for name, of in result.run["captioners"].items() if of["coverage"]}
-        shares = [
-            f"{name} {1 - of['human']['one']:.0%}, {1 - of['generated']['one']:.0%}" for name, of in covered.items()
-        ]
-        what = f"captions that do not name exactly one class of {result.run['attribute']}"
-        yield f"T->A leaves out {what} (human, generated): {'; '.join(shares)}."
-
-
-def _captioners(run: Mapping[str, Any]) -> Iterator[str]:
+def _captioners(result: Result) -> Iterator[str]:
     """What was read of each captioner, left out of it and chosen for it."""
-    entries = run["captioners"].items()
-    for names, note in alike((name, _evidence(entry, run)) for name, entry in entries):
+    run, entries = result.run, result.run["captioners"].items()
+    if any(row.prior == OF_NAMED for row in metrics_of(result)):
+        covered = [(name, of["coverage"]) for name, of in entries if of["coverage"]]
+        shares = [f"{name} {1 - of['human']['one']:.0%}, {1 - of['generated']['one']:.0%}" for name, of in covered]
+        what = f"captions that do not name exactly one class of {run['attribute']}"
+        yield f"T->A leaves out {what} (human, generated): {'; '.join(shares)}."
+    for names, note in alike((name, "; ".join(_evidence(entry, run))) for name, entry in entries):
         yield f"{names}: {note}."
-    for names, note in alike((name, _counted(left_out)) for name, of in entries if (left_out := left_out_of(of))):
+    for names, note in alike((name, _counts(left_out)) for name, of in entries if (left_out := left_out_of(of))):
         yield f"{names}, left out: {note}."
     chosen = (
         (name, f"{what}: " + "; ".join(f"{side} {_frequencies(counts)}" for side, counts in sides.items()))
@@ -286,27 +286,22 @@ def _captioners(run: Mapping[str, Any]) -> Iterator[str]:
         yield f"{names}, chosen {note}."
 
 
-def _evidence(entry: Mapping[str, Any], run: Mapping[str, Any]) -> str:
-    notes = [", ".join(f"{number:,} {group}" for group, number in entry["images"].items())]
-    notes += _alignments(entry["alignment"])
+def _frequencies(counts: Mapping[str, int]) -> str:
+    """Like "0.03 x3, 0.1 x47", by value."""
+    return ", ".join(f"{value} x{counts[value]}" for value in sorted(counts, key=float))
+
+
+def _evidence(entry: Mapping[str, Any], run: Mapping[str, Any]) -> Iterator[str]:
     counted = entry["counted"]
+    yield ", ".join(f"{number:,} {group}" for group, number in entry["images"].items())
+    yield from _alignments(entry["alignment"])
     if "words" in counted:
-        notes.append(f"BA counts {counted['words']} words that occur {counted['least']} times or more with every class")
+        yield f"BA counts {counted['words']} words that occur {counted['least']} times or more with every class"
     if "objects" in counted:
-        notes.append(f"{counted['objects']} objects are annotated (source: {run['tasks']['source']})")
+        yield f"{counted['objects']} objects are annotated (source: {run['tasks']['source']})"
     if entry["coverage"]:
-        notes.append(
-            f"human captions name {run['attribute']} (one/none/several): {write_coverage(entry['coverage']['human'])}"
-        )
-    return "; ".join(notes)
-
-
-def left_out_of(entry: Mapping[str, Any]) -> dict[str, int]:
-    """Reason -> how many images, captions or tasks."""
-    found: dict[str, int] = dict(entry["dropped"])
-    for side, text in entry.get("text", {}).items():
-        found |= {f"{side} captions {why}": text[why] for why in ("empty", "refused") if text[why]}
-    return found
+        shares = write_coverage(entry["coverage"]["human"])
+        yield f"human captions name {run['attribute']} (one/none/several): {shares}"
 
 
 def _alignments(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
@@ -318,59 +313,50 @@ def _alignments(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         report = found[metrics[0]]
         if report["how"] != "none":
             whose = "" if len(kinds) == 1 else f" ({', '.join(find_metric(name).title for name in metrics)})"
-            kept = f"keeps {report['tokens_kept']:.1%} of human tokens ({report['words_kept']:.1%} of words)"
             near = f" and exchanges {report['tokens_substituted']:.1%}" if report["how"] == "contextual" else ""
             if near and report["lacking_substituted"] is not None:
                 share = f"{report['lacking_substituted']:.1%} of those that the captioner lacks"
                 near += f" ({share}, delta {report['delta']:g})"
+            kept = f"keeps {report['tokens_kept']:.1%} of human tokens ({report['words_kept']:.1%} of words)"
             yield f"alignment{whose} {kept}{near}"
-
-
-def _counted(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{what} {number:,}" for what, number in counts.items())
-
-
-def _frequencies(counts: Mapping[str, int]) -> str:
-    """Like "0.03 x3, 0.1 x47", by value."""
-    return ", ".join(f"{value} x{counts[value]}" for value in sorted(counts, key=float))
 
 
 def _quality(found: Mapping[str, Quality]) -> Iterator[str]:
     """How captions were scored."""
+    scoring = []
     for name, of in found.items():
         yield f"{name} uses {of.vocabulary['generated']:,} words, {of.mean_length['generated']:.1f} a caption."
-    for names, note in alike((name, _scoring(of)) for name, of in found.items()):
-        yield f"Quality of {names}: {note}."
+        words = "Penn Treebank tokens" if of.tokenizer == "ptb" else "tokens of our own tokeniser"
+        human = f"people use {of.vocabulary['human']:,} words, {of.mean_length['human']:.1f} a caption"
+        skipped = (f"{score} skipped: {why}" for score, why in of.skipped.items())
+        scoring.append((name, "; ".join([f"{words}, {human}", *skipped])))
+    yield from (f"Quality of {names}: {note}." for names, note in alike(scoring))
 
 
-def _scoring(quality: Quality) -> str:
-    words = "Penn Treebank tokens" if quality.tokenizer == "ptb" else "tokens of our own tokeniser"
-    human = f"people use {quality.vocabulary['human']:,} words, {quality.mean_length['human']:.1f} a caption"
-    return "; ".join([f"{words}, {human}", *(f"{score} skipped: {why}" for score, why in quality.skipped.items())])
+# ---- Differences between captioners ----------------------------------------------------------------------------------
 
 
 def pair_notes(found: Sequence[Difference]) -> Iterator[str]:
     """Images that one captioner of a pair lacks, a sentence for all pairs."""
-    most: dict[tuple[str, str], int] = {}
+    most: dict[str, int] = {}
     for row in found:
-        pair = row.first, row.second
+        pair = f"{row.first} and {row.second}"
         most[pair] = max(most.get(pair, 0), row.left_out)
-    pairs = [f"{first} and {second} {count:,}" for (first, second), count in most.items() if count]
-    if pairs:
+    if pairs := [f"{pair} {count:,}" for pair, count in most.items() if count]:
         yield f"Images that one of the two alone was measured on are left out for both: {some(pairs)}."
 
 
-def difference_notes(found: Sequence[Difference]) -> list[str]:
+def difference_notes(found: Sequence[Difference]) -> Iterator[str]:
     """What a reader must know beside the table of differences, a line each."""
     tests = sum(row.p_value is not None for row in found)
-    notes = ["Difference: amplification of the first less that of the second."]
+    yield "Difference: amplification of the first less that of the second."
     if tests:
-        notes.append("Intervals and p: both captioners on the same parts of the data; t-test.")
-    apart = [f"{row.first} and {row.second}, {row.metric.name}" for row in found if row.interval and not row.paired]
-    if apart:
-        notes.append(f"But not on the same parts, as if they were independent: {'; '.join(apart)}.")
+        yield "Intervals and p: both captioners on the same parts of the data; t-test."
+    if apart := [
+        f"{row.first} and {row.second}, {row.metric.name}" for row in found if row.interval and not row.paired
+    ]:
+        yield f"But not on the same parts, as if they were independent: {'; '.join(apart)}."
     if tests:
-        notes.append(f"p (Holm): corrected for {_tests(tests)}; the verdict uses it, at {SIGNIFICANT:g}.")
+        yield f"p (Holm): corrected for {_tests(tests)}; the verdict uses it, at {SIGNIFICANT:g}."
     if any(row.p_value is None for row in found):
-        notes.append("Without an interval: judges that were not trained again (--refits, or five splits or more).")
-    return notes
+        yield "Without an interval: judges that were not trained again (--refits, or five splits or more)."

@@ -7,6 +7,7 @@ allows no request, and no script but the one that sorts the examples. Figures ar
 from __future__ import annotations
 
 import base64
+import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -24,7 +25,6 @@ from judge.report.notes import summary_lines
 from judge.report.plots import Drawing
 from judge.report.sections import EVERYTHING, SECTIONS
 from judge.report.table import Table, how_many
-from judge.report.templating import render_page
 from judge.report.verdicts import verdict_notes, verdicts
 
 _POSITIVE = (
@@ -85,7 +85,27 @@ def make_page(contents: Contents, figures: Path | None = None) -> str:
         "versions": ", ".join(f"{name} {number}" for name, number in versions.items()),
         "citations": citations(result),
     }
-    return render_page("report", values, style=_picture_css(examples, contents.pictures))
+    return _render(values, style=_picture_css(examples, contents.pictures))
+
+
+def _render(values: Mapping[str, Any], *, style: str) -> str:
+    """The template with its style and its script, which the page's policy allows alone.
+
+    Args:
+        values: what the template reads.
+        style: what is added to the page's style.
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    files = resources.files("judge.report") / "templates"
+    css, script = ((files / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    loader = PackageLoader("judge.report")
+    templates = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    # Of this package, but for images as base64.
+    own = {"css": Markup(css + style), "script": Markup(script), "script_hash": f"sha256-{digest}"}  # noqa: S704
+    return templates.get_template("report.html").render({**values, **own})
 
 
 def _lead(result: Result) -> str:
@@ -143,7 +163,7 @@ def _file_name(name: str, taken: set[str]) -> str:
 def _examples(examples: Examples, contents: Contents) -> dict[str, Any]:
     """The examples as the template shows them."""
     notes = []
-    if any(card.picture for card in examples.cards):
+    if any(examples.values("picture")):
         notes.append(
             "Images show people, as was asked for."
             if contents.people
@@ -155,8 +175,15 @@ def _examples(examples: Examples, contents: Contents) -> dict[str, Any]:
             "Shading: what a word adds to the log-odds of the true class (orange, underlined), or takes away (blue, "
             "dotted)."
         )
-    found = {name: getattr(examples, name) for name in ("cards", "captioners", "rows", "classes", "tasks")}
-    return found | {"alt": f"the image{'' if contents.people else ', people hidden'}", "note": " ".join(notes)}
+    return {
+        "cards": examples.cards,
+        "captioners": examples.values("captioner"),
+        "rows": examples.values("title"),
+        "classes": sorted(examples.values("class_")),
+        "tasks": sorted({task for card in examples.cards for task in card["tasks"]}),
+        "alt": f"the image{'' if contents.people else ', people hidden'}",
+        "note": " ".join(notes),
+    }
 
 
 def _attributed(found: SavedAttribution, contents: Contents) -> dict[str, Any]:

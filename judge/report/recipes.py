@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill
-from typing import Literal
+from typing import Any, Literal
 
 from judge.corpus.recipes import DataFile, LabelNote, Recipe, Use
-from judge.report.table import Column, Table, names
+from judge.report.table import Table, table_of
 
 Status = Literal["ok", "missing", "wrong"]
-_MOST = 8  # Names of other files that are told.
+_MOST = 8  # Names of other files that are shown.
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +65,13 @@ class DataCheck:
         return [found for found in self.files if found.file.required and found.status != "ok"]
 
 
-def recipe_table(recipes: Sequence[Recipe]) -> Table[Recipe]:
+def recipe_table(recipes: Sequence[Recipe]) -> Table[tuple[Any, ...]]:
     """A row per recipe: name, title, access, attributes."""
-    columns: tuple[Column[Recipe], ...] = (
-        names("name", lambda recipe: recipe.name),
-        names("data", lambda recipe: recipe.title),
-        names("access", lambda recipe: recipe.access),
-        names("attributes", lambda recipe: ", ".join(label.attribute for label in recipe.labels) or None),
-    )
-    return Table(columns, tuple(recipes))
+    rows = [
+        (recipe.name, recipe.title, recipe.access, ", ".join(label.attribute for label in recipe.labels) or None)
+        for recipe in recipes
+    ]
+    return table_of(["name", "data", "access", "attributes"], [], rows)
 
 
 def recipe_lines(recipe: Recipe) -> Iterator[str]:
@@ -115,11 +113,10 @@ def _part(title: str, lines: Iterator[str] | Sequence[str]) -> Iterator[str]:
 def wrapped(lines: Iterator[str], width: int) -> Iterator[str]:
     """Lines of text no wider than ``width``, indented as they begin; commands stay whole, to be copied."""
     for line in lines:
-        start = len(line) - len(line.lstrip())
         if line.lstrip().startswith("judge "):
             yield line
         else:
-            indent = " " * (start + 2)
+            indent = " " * (len(line) - len(line.lstrip()) + 2)
             yield fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
@@ -171,7 +168,14 @@ def check_lines(check: DataCheck) -> Iterator[str]:
         yield f"{found.status:8}{where}{more} ({_kind(found.file)})"
         yield from (f"        {line}" for line in found.lines)
     yield from _part("to get", _to_get(check))
-    yield from _part("other files here, which no part of the recipe reads", _strangers(check))
+    if check.strangers:
+        more = f" and {len(check.strangers) - _MOST} more" if len(check.strangers) > _MOST else ""
+        missing = " or ".join(found.file.path for found in check.files if found.status == "missing")
+        lines = [
+            f"{', '.join(check.strangers[:_MOST])}{more}",
+            f"is one of them {missing}? Rename it so, or give its name in a recipe of your own",
+        ]
+        yield from _part("other files here, which no part of the recipe reads", lines)
     if not recipe.pass_on:
         yield ""
         yield pass_on_line(recipe)
@@ -192,12 +196,3 @@ def _to_get(check: DataCheck) -> Iterator[str]:
         yield f"{', '.join(paths)}: {source or 'the recipe does not say from where'}"
     if recipe.audience and not all(file.source for file in absent):
         yield f"who may have it: {recipe.audience}"
-
-
-def _strangers(check: DataCheck) -> Iterator[str]:
-    """Names of files that may be what is missing, under another name."""
-    if check.strangers:
-        more = f" and {len(check.strangers) - _MOST} more" if len(check.strangers) > _MOST else ""
-        missing = " or ".join(found.file.path for found in check.files if found.status == "missing")
-        yield f"{', '.join(check.strangers[:_MOST])}{more}"
-        yield f"is one of them {missing}? Rename it so, or say its name in a recipe of your own"

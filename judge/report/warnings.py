@@ -10,7 +10,7 @@ from judge.masking.measured import describe_masks
 from judge.measure import Result
 from judge.report.notes import OF_NAMED, alike, class_notes, metrics_of, pair_notes
 from judge.statistics.comparisons import PRIOR_ONLY
-from judge.statistics.summary import ROW
+from judge.statistics.summary import ROW, Summary
 from judge.statistics.validity import quote_tokens
 from judge.text.alignment import hardly_contextual
 from judge.types import Doubt
@@ -19,7 +19,6 @@ from judge.types import Doubt
 _QUIET = 0.5
 # Share of captions that name several classes, from which it is pointed out where people do so a third as often.
 _MANY = 0.3
-_SIDES = "human", "generated"
 # The same text for many images. The most frequent text of the shared captioners is 2.6% to 7.3% of theirs (300 images).
 _REPEATED, _LEAST = 0.1, 10
 # Share of captions with words that tell the class from which the note on them is never cut.
@@ -30,22 +29,21 @@ _FEW = 5
 
 def warnings(result: Result) -> list[str]:
     """What would make a reader draw a wrong conclusion, a sentence or two each; what voids numbers comes first."""
+    run = result.run
     return [
         *void_notes(result),
         *_prior_only(result),
-        *class_notes(result.run["labels"]),
-        *result.run.get("input_notes", ()),
-        *_masked(result.run),
-        *_texts(result.run),
-        *_without_images(result.run),
-        *_named_in_part(result),
-        *_class_never_named(result),
+        *class_notes(run["labels"]),
+        *run.get("input_notes", ()),
+        *_masked(run),
+        *_texts(run),
+        *_without_images(run),
+        *_without_words(result),
         *_training_noise(result),
-        *_few_refits(result),
-        *_seldom_naming(result.run),
-        *_naming_several(result.run),
-        *_unlike_the_paper(result.run),
-        *_hardly_contextual(result.run),
+        *_few_refits(run),
+        *_coverage(run),
+        *_unlike_the_paper(run),
+        *_hardly_contextual(run),
         *_other_judge(result),
         *_without_value(result),
         *_by_construction(result),
@@ -54,40 +52,41 @@ def warnings(result: Result) -> list[str]:
     ]
 
 
-def void_notes(result: Result) -> Iterator[str]:
-    """Rows without a verdict, a sentence for each reason, with the figures of one row."""
-    rows = [(row, *_apart(reason)) for row in result.summaries if (reason := result.void.get(row.key))]
-    for reason in dict.fromkeys(reason for _, reason, _ in rows):
-        mine = [(row, figures) for row, why, figures in rows if why == reason]
-        example, figures = mine[0]
-        whose = f" for {example.title} of {example.captioner}" if len({of for _, of in mine}) > 1 else ""
-        shown = f" ({figures}{whose})" if figures else ""
-        for captioners, titles in merged((row.captioner, row.title) for row, _ in mine):
-            yield f"No verdict for {titles} of {captioners}: {reason}{shown}."
-
-
-def _apart(reason: str) -> tuple[str, str]:
-    """A reason without its figures, which stand in parentheses at its end; and these."""
-    what, _, figures = reason.partition(" (")
-    return what, figures.removesuffix(")")
-
-
 def merged(rows: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """(captioner, title) -> the captioners that share their titles, and these: each is named once."""
-    titles: dict[str, list[str]] = {}
+    titles: dict[str, dict[str, None]] = {}
     for captioner, title in rows:
-        titles.setdefault(captioner, []).append(title)
+        titles.setdefault(captioner, {})[title] = None
     captioners: dict[tuple[str, ...], list[str]] = {}
     for captioner, of in titles.items():
-        captioners.setdefault(tuple(dict.fromkeys(of)), []).append(captioner)
-    for of_these, names in captioners.items():
-        yield some(names), some(of_these)
+        captioners.setdefault(tuple(of), []).append(captioner)
+    return ((some(names), some(of)) for of, names in captioners.items())
+
+
+def _merged(rows: Iterable[Summary]) -> Iterator[tuple[str, str]]:
+    return merged((row.captioner, row.title) for row in rows)
+
+
+def void_notes(result: Result) -> Iterator[str]:
+    """Rows without a verdict, a sentence for each reason, with the figures of one row."""
+    reasons: dict[str, list[tuple[Summary, str]]] = {}
+    for row in result.summaries:
+        # Figures stand in parentheses at the end of a reason.
+        what, _, figures = result.void.get(row.key, "").partition(" (")
+        if what:
+            reasons.setdefault(what, []).append((row, figures.removesuffix(")")))
+    for reason, found in reasons.items():
+        example, figures = found[0]
+        whose = f" for {example.title} of {example.captioner}" if len({of for _, of in found}) > 1 else ""
+        shown = f" ({figures}{whose})" if figures else ""
+        for captioners, titles in _merged(row for row, _ in found):
+            yield f"No verdict for {titles} of {captioners}: {reason}{shown}."
 
 
 def _prior_only(result: Result) -> Iterator[str]:
     """Metrics with priors that move where judges guess no better."""
     rows = zip(result.summaries, result.conclusions(), strict=True)
-    for captioners, titles in merged((row.captioner, row.title) for row, of in rows if of.verdict == PRIOR_ONLY):
+    for captioners, titles in _merged(row for row, of in rows if of.verdict == PRIOR_ONLY):
         yield (
             f"Prior only, {titles} of {captioners}: the value moves because of how frequent the tasks, or the classes, "
             "are that captions name. Q, how well judges guess, does not move the same way when it is tested by itself."
@@ -96,8 +95,8 @@ def _prior_only(result: Result) -> Iterator[str]:
 
 def _masked(run: Mapping[str, Any]) -> Iterator[str]:
     """What masks hid from judges of images, measured."""
-    of_each = [(name, entry["masks"]) for name, entry in run["captioners"].items() if "masks" in entry]
-    yield from (f"{names}: {line}" for names, line in alike((name, describe_masks(masks)) for name, masks in of_each))
+    each = [(name, describe_masks(entry["masks"])) for name, entry in run["captioners"].items() if "masks" in entry]
+    yield from (f"{names}: {line}" for names, line in alike(each))
     if masks := run.get("masks"):
         yield describe_masks(masks)
 
@@ -116,6 +115,7 @@ def _texts(run: Mapping[str, Any]) -> Iterator[str]:
 
 def text_notes(text: Mapping[str, Any], attribute: str) -> Iterator[str]:
     """Notes on the captions of one side (a :class:`~judge.text.survey.Survey` as JSON): the rest of a sentence each."""
+    captions = text["captions"]
     if text["cleaned"]:
         changes = ", ".join(f"{what} in {number:,}" for what, number in text["cleaned"].items())
         yield f"were cleaned before they were read: {changes}"
@@ -124,12 +124,10 @@ def text_notes(text: Mapping[str, Any], attribute: str) -> Iterator[str]:
         yield Doubt(f"are mostly not in the language of the lexicon, which masks next to nothing in them ({mend})")
     if text["affected"]:
         what = f"words that were not masked, and hold a word of the lexicon or nearly decide {attribute}"
-        kind = Doubt if text["affected"] >= _AFFECTED * text["captions"] else str
-        share = f"{text['affected']:,} of {text['captions']:,}"
-        yield kind(f"hold, in {share}, {what}: {quote_tokens(text['revealing'])}")
-    if text["repeated"] >= max(_LEAST, _REPEATED * text["captions"]):
-        share = f"{text['repeated']:,} of {text['captions']:,}"
-        yield Doubt(f'read the same in {share}: "{shortened(text["text"], 80)}"')
+        kind = Doubt if text["affected"] >= _AFFECTED * captions else str
+        yield kind(f"hold, in {text['affected']:,} of {captions:,}, {what}: {quote_tokens(text['revealing'])}")
+    if text["repeated"] >= max(_LEAST, _REPEATED * captions):
+        yield Doubt(f'read the same in {text["repeated"]:,} of {captions:,}: "{shortened(text["text"], 80)}"')
 
 
 def _without_images(run: Mapping[str, Any]) -> Iterator[str]:
@@ -142,12 +140,33 @@ def _without_images(run: Mapping[str, Any]) -> Iterator[str]:
         yield "Captioners whose images have other classes are not compared with each other."
 
 
+def _without_words(result: Result) -> Iterator[str]:
+    """Attributes, and classes of images, that the lexicon has no words for: that captions never name them says nothing.
+
+    Where an attribute has no words, the annotated class stands for the one that captions name.
+    """
+    lexicon, rows = result.run["lexicon"] or {}, metrics_of(result)
+    reading = ", ".join(row.title for row in rows if row.prior == OF_NAMED or (row.counted and row.direction != "A->T"))
+    if (silent := lexicon.get("without_words", [])) and reading:
+        yield (
+            f"No words of {' and '.join(silent)} are known: captions count as naming the class of their image, so that "
+            f"{reading} can change by what is said of the other attributes alone."
+        )
+    described = {name for entry in result.run["captioners"].values() for name in entry["images"]}
+    unnamed = [name for name in lexicon.get("classes_without_words", ()) if name in described]
+    if unnamed and reading:
+        yield (
+            f"The lexicon has no words for {', '.join(unnamed)}: no caption counts as naming that, so that {reading} "
+            "cannot tell how images of it are described."
+        )
+
+
 def _training_noise(result: Result) -> Iterator[str]:
     """Intervals that leave training out."""
-    run, rows = result.run, [row for row in result.summaries if row.basis == "these judges"]
+    rows = [row for row in result.summaries if row.basis == "these judges"]
     if rows:
         advice = "--refits N, or five splits or more (--folds 5, --seeds 5)"
-        if run["protocol"] == "paper" and any(row.metric.aggregate == "best" for row in rows):
+        if result.run["protocol"] == "paper" and any(row.metric.aggregate == "best" for row in rows):
             advice = "--refits N, or --protocol crossfit: of several seeds the best alone counts"
         yield (
             "Intervals marked * ('these judges') leave out training noise: without amplification such 95% intervals "
@@ -156,23 +175,51 @@ def _training_noise(result: Result) -> Iterator[str]:
         )
     halves = result.replicates[result.replicates["kind"] == "half"]
     again = set(halves[ROW].itertuples(index=False, name=None))
-    for captioners, titles in merged((row.captioner, row.title) for row in rows if row.key in again):
+    for captioners, titles in _merged(row for row in rows if row.key in again):
         yield (
             f"Judges of {titles} of {captioners} were trained again, but the value is not defined on a half of the "
             "images: there is no test."
         )
 
 
-def _few_refits(result: Result) -> Iterator[str]:
+def _few_refits(run: Mapping[str, Any]) -> Iterator[str]:
     """Refits that tell little, or of which there are none."""
-    if result.run["refits_asked"] and not result.run["refits"]:
+    if run["refits_asked"] and not run["refits"]:
         yield "--refits has no effect, because these metrics train no judge or score one side alone."
-    few = min((times for times in result.run["refits"].values() if times), default=_FEW)
+    few = min((times for times in run["refits"].values() if times), default=_FEW)
     if few < _FEW:
         yield (
             f"Intervals and p are estimated from {few} refits each. So few may contradict each other: use --refits "
             f"{_FEW} or more."
         )
+
+
+def _coverage(run: Mapping[str, Any]) -> Iterator[str]:
+    """Captioners that mostly avoid the attribute, or whose captions name several classes much more often than people's.
+
+    The amplification of the former is that of the few captions that name it; texts of the latter may hold more than a
+    caption each.
+    """
+    covered = {name: entry["coverage"] for name, entry in run["captioners"].items() if entry["coverage"]}
+    quiet = {}
+    for name, shares in covered.items():
+        human, generated = (1 - shares[side]["none"] for side in ("human", "generated"))
+        if generated < _QUIET * human:
+            quiet[name] = f"{name}: {generated:.1%} of its captions, {human:.1%} of human captions"
+    if quiet:
+        yield (
+            f"{some(list(quiet))} name{'s' if len(quiet) == 1 else ''} {run['attribute']} less than half as often as "
+            f"people do ({'; '.join(list(quiet.values())[:3])}). A captioner that says little reveals little: look at "
+            "its captions before its numbers. (Of captions that name it a tenth as often, without amplification, p of "
+            "DBAC T->A was below 0.05 in 6 of 27 trials.)"
+        )
+    for name, shares in covered.items():
+        human, generated = (shares[side]["several"] for side in ("human", "generated"))
+        if generated > max(_MANY, 3 * human):
+            yield Doubt(
+                f"Captions of {name} name several classes of {run['attribute']} in {generated:.0%} of cases, human "
+                f"captions in {human:.0%}. See that each text is one caption, without reasoning, prompts or tags."
+            )
 
 
 def _unlike_the_paper(run: Mapping[str, Any]) -> Iterator[str]:
@@ -192,108 +239,44 @@ def _hardly_contextual(run: Mapping[str, Any]) -> Iterator[str]:
         yield from hardly_contextual(shares, delta)
 
 
-def _naming_several(run: Mapping[str, Any]) -> Iterator[str]:
-    """Captions that name several classes much more often than people's: they may be more than a caption each."""
-    for name, entry in run["captioners"].items():
-        human, generated = (entry["coverage"][side]["several"] for side in _SIDES) if entry["coverage"] else (0, 0)
-        if generated > max(_MANY, 3 * human):
-            yield Doubt(
-                f"Captions of {name} name several classes of {run['attribute']} in {generated:.0%} of cases, human "
-                f"captions in {human:.0%}. See that each text is one caption, without reasoning, prompts or tags."
-            )
-
-
-def _seldom_naming(run: Mapping[str, Any]) -> Iterator[str]:
-    """Captioners that mostly avoid the attribute: their amplification is that of the few captions that do not."""
-    found = {}
-    for name, entry in run["captioners"].items():
-        human, generated = (1 - entry["coverage"][side]["none"] for side in _SIDES) if entry["coverage"] else (0, 0)
-        if generated < _QUIET * human:
-            found[name] = f"{generated:.1%} of its captions, {human:.1%} of human captions"
-    if found:
-        shares = "; ".join(f"{name}: {of}" for name, of in list(found.items())[:3])
-        yield (
-            f"{some(list(found))} name{'s' if len(found) == 1 else ''} {run['attribute']} less than half as often as "
-            f"people do ({shares}). A captioner that says little reveals little: look at its captions before its "
-            "numbers. (Of captions that name it a tenth as often, without amplification, p of DBAC T->A was below 0.05 "
-            "in 6 of 27 trials.)"
-        )
-
-
 def _other_judge(result: Result) -> Iterator[str]:
     """Metrics that none of the judges named can measure."""
     judges = result.run["judges"]
     for metric, judge in dict.fromkeys((row.metric, row.judge) for row in result.summaries):
         if judge not in judges and not metric.counted:
-            modality = "see pictures" if metric.uses_images else "read captions alone"
-            named = ", ".join(judges)
-            yield f"{metric.title} was measured with {judge}: its judges {modality}, which {named} cannot."
+            modality = "see images" if metric.uses_images else "read captions alone"
+            yield f"{metric.title} was measured with {judge}: its judges {modality}, which {', '.join(judges)} cannot."
 
 
 def _without_value(result: Result) -> Iterator[str]:
-    """Captioners that never name one class, or never say what is counted."""
-    found: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    """Captioners that never name one class, or never mention what is counted."""
+    found: dict[str, list[Summary]] = {}
     for row in result.summaries:
         metric = row.metric
         if metric.prior == OF_NAMED and row.generated is None:
-            what, why = "value", f"no caption names a class of {result.run['attribute']} alone"
+            found.setdefault(f"value|no caption names a class of {result.run['attribute']} alone", []).append(row)
         elif metric.counted and row.published is None:
-            what, why = "value", "one side never says what is counted"
+            found.setdefault("value|one side never says what is counted", []).append(row)
         elif metric.counted and metric.exchangeable and row.interval is None:
-            what, why = "interval and no test", "the value on a part of the images is missing or infinite"
-        else:
-            continue
-        found.setdefault((what, why), []).append((row.captioner, row.title))
-    for (what, why), rows in found.items():
-        for captioners, titles in merged(rows):
-            yield f"No {what} for {titles} of {captioners}: {why}."
-
-
-def _without_words(run: Mapping[str, Any]) -> list[str]:
-    """Of several attributes those without words, where others have some."""
-    return list((run["lexicon"] or {}).get("without_words", []))
-
-
-def _named_in_part(result: Result) -> Iterator[str]:
-    """Metrics of the classes that captions name, where of some attributes the annotated class stands."""
-    reading = _reading_names(result)
-    if (silent := _without_words(result.run)) and reading:
-        yield (
-            f"No words of {' and '.join(silent)} are known: captions count as naming the class of their image, so that "
-            f"{', '.join(reading)} can change by what is said of the other attributes alone."
-        )
-
-
-def _reading_names(result: Result) -> list[str]:
-    """Titles of the metrics of which classes captions name."""
-    rows = metrics_of(result)
-    return [row.title for row in rows if row.prior == OF_NAMED or (row.counted and row.direction != "A->T")]
-
-
-def _class_never_named(result: Result) -> Iterator[str]:
-    """Classes of images that the lexicon has no words for: that captions never name them is no finding."""
-    described = {name for entry in result.run["captioners"].values() for name in entry["images"]}
-    silent = [name for name in (result.run["lexicon"] or {}).get("classes_without_words", ()) if name in described]
-    if silent and (reading := _reading_names(result)):
-        yield (
-            f"The lexicon has no words for {', '.join(silent)}: no caption counts as naming that, so that "
-            f"{', '.join(reading)} cannot tell how images of it are described."
-        )
+            why = "the value on a part of the images is missing or infinite"
+            found.setdefault(f"interval and no test|{why}", []).append(row)
+    for reason, rows in found.items():
+        what, why = reason.split("|")
+        yield from (f"No {what} for {titles} of {captioners}: {why}." for captioners, titles in _merged(rows))
 
 
 def _by_construction(result: Result) -> Iterator[str]:
     """What holds whatever the captions say."""
     run, rows = result.run, [row for row in metrics_of(result) if row.counted]
-    silent = _without_words(run)
+    silent = (run["lexicon"] or {}).get("without_words", [])
     spoken = [of for name, of in run["labels"].get("attributes", {"": run["labels"]}).items() if name not in silent]
     facts: dict[str, Any] = {
         "classes": max(len(entry["images"]) for entry in run["captioners"].values()),
         "has_words": run["lexicon"] is not None,
         "derived": all(of["derived"] for of in spoken),
     }
-    yield from dict.fromkeys(
-        note for row in rows if row.counted for note in row.counted.by_construction(run["attribute"], **facts)
-    )
+    notes = (row.counted.by_construction(run["attribute"], **facts) for row in rows if row.counted)
+    yield from dict.fromkeys(note for of in notes for note in of)
     if fixed := [row.title for row in rows if not row.exchangeable]:
         yield (
             f"{' and '.join(fixed)}: captions mention a part of what images show, whoever writes them, and cannot be "
@@ -304,5 +287,4 @@ def _by_construction(result: Result) -> Iterator[str]:
 def _skipped(result: Result) -> Iterator[str]:
     """Scores that could have been taken: SPICE is never offered."""
     reasons = {score: why for of in result.quality.values() for score, why in of.skipped.items() if score != "SPICE"}
-    for score, why in reasons.items():
-        yield f"{score} skipped: {why}."
+    yield from (f"{score} skipped: {why}." for score, why in reasons.items())

@@ -37,8 +37,7 @@ from judge.statistics.contributions import (
     of_images,
     take_apart,
 )
-from judge.statistics.count_tables import CountedRows
-from judge.statistics.counted import EXCHANGES, draw_halves, generator_of
+from judge.statistics.counted import EXCHANGES, CountedRows, draw_halves, generator_of, names_of
 from judge.statistics.inference import Exchanged, from_halves, from_splits
 from judge.statistics.intervals import bootstrap_pooled, excess_of_parts, exchanged_values, permutation_p
 from judge.statistics.judged import CAPTION
@@ -296,11 +295,6 @@ class _Counted:
             found = from_halves(float(value), of.tolist(), chance, level=settings.level)
             known.append((found.interval, found.p_value, "images") if found else (None, None, None))
         return values, known
-
-
-def names_of(column: pd.Series[str]) -> list[str]:
-    """All names of a column whose rows join them by "|"."""
-    return sorted({name for names in column.unique() for name in names.split("|")} - {""})
 
 
 def share_out(column: pd.Series[str], tasks: Sequence[str]) -> csr_array:

@@ -15,7 +15,7 @@ import pandas as pd
 
 from judge.metrics import Metric, find_metric
 from judge.metrics.counted.spec import CountedMetric
-from judge.statistics.count_tables import CountedRows, choose_classes, counted_rows
+from judge.statistics.counted import CountedRows, choose_classes, counted_rows
 from judge.statistics.summary import ROW, JudgedRow, Settings
 from judge.types import FloatArray
 

@@ -122,7 +122,7 @@ def permutation_pooled(
     generator: np.random.Generator,
     resamples: int = 2000,
 ) -> Exchanged | None:
-    """Test of "an image's captions are exchangeable between the sides" (scipy).
+    """Test of "an image's captions are exchangeable between the sides".
 
     In each permutation every image has as many captions on either side as before, drawn from all that it has.
 
@@ -136,30 +136,11 @@ def permutation_pooled(
     Returns:
         p is at least 2 / (resamples + 1), and 1 for identical sides; None where a permutation has no value.
     """
-    from scipy import stats
-
-    sides = rows.by_image()
-    if not (sides[0] - sides[1]).data.any():
-        alike = np.asarray(sides[0].sum(axis=0), dtype=np.float64)
-        return Exchanged(float(statistic(alike, alike)), 0.0, resamples, 1.0)
-    value = _by_roles(rows, rows.table, statistic)
-
-    def of_roles(roles: Any, axis: int = -1) -> FloatArray:
-        values = value(np.atleast_2d(roles).T)
-        return values if np.ndim(roles) > 1 else values[0]
-
-    found = stats.monte_carlo_test(
-        rows.generated.astype(np.float64),
-        rvs=_Roles(rows, generator),
-        statistic=of_roles,
-        vectorized=True,
-        n_resamples=resamples,
-        batch=_batch(rows),
-    )
-    null = found.null_distribution
+    null = exchanged_values(rows, statistic, generator=generator, resamples=resamples)
     if not np.isfinite(null).all():
         return None
-    return Exchanged(float(null.mean()), float(null.std(ddof=1)), len(null), float(found.pvalue))
+    value = float(_by_roles(rows, rows.table, statistic)(rows.generated.astype(np.float64)[:, None])[0])
+    return Exchanged(float(null.mean()), float(null.std(ddof=1)), len(null), permutation_p(value, null))
 
 
 def exchanged_values(
@@ -170,22 +151,22 @@ def exchanged_values(
     resamples: int,
     table: csr_array | None = None,
 ) -> FloatArray:
-    """Values where an image's captions have changed sides, [..., R]: of the very draws of :func:`permutation_pooled`.
+    """Values where an image's captions have changed sides, [..., R].
 
     Args:
-        rows: as of that function.
-        statistic: as there, of several values.
-        generator: in the state in which that function had it.
+        rows: as of :func:`permutation_pooled`.
+        statistic: as there, of one value or of several.
+        generator: in the same state it gives the same draws as there.
         resamples: as there.
         table: what each row adds to the statistic's sums, [C, S]; None for that of ``rows``.
     """
     adds = rows.table if table is None else table
     value = _by_roles(rows, adds, statistic)
     sides = rows.by_image()
-    if not (sides[0] - sides[1]).data.any():  # As there.
+    if not (sides[0] - sides[1]).data.any():
         alike = value(rows.generated.astype(np.float64)[:, None])
         return np.broadcast_to(alike, (*alike.shape[:-1], resamples))
-    draw, batch = _Roles(rows, generator), _batch(rows)
+    draw, batch = _Roles(rows, generator), max(8, int(_CELLS // max(rows.table.shape)))
     sizes = [min(batch, resamples - start) for start in range(0, resamples, batch)]
     return np.concatenate([value(draw(size=(size, len(rows.image))).T) for size in sizes], axis=-1)
 
@@ -226,11 +207,6 @@ def permutation_p(value: float, draws: FloatArray) -> float:
         n_resamples=len(draws),
     )
     return float(found.pvalue)
-
-
-def _batch(rows: Rows) -> int:
-    """Permutations that are made at a time; the draws are the same, however many."""
-    return max(8, int(_CELLS // max(rows.table.shape)))
 
 
 def excess_of_parts(

@@ -25,11 +25,9 @@ import pandas as pd
 from judge.errors import JudgeError
 from judge.evidence import Resample
 from judge.metrics import Metric, find_metric
-from judge.metrics.amplification import AMPLIFICATIONS
 from judge.metrics.priors import PriorForm
 from judge.statistics.inference import (
     HALVES,
-    Exchanged,
     Inference,
     from_halves,
     from_refits,
@@ -286,8 +284,8 @@ class JudgedRow:
             amplification=_known(found.value),
             images=self.asked,
             seeds=self.seeds,
-            qualities=_pair(found.human.quality, found.generated.quality) if self.metric.prior else None,
-            priors=_pair(found.human.prior, found.generated.prior) if self.metric.prior else None,
+            qualities=(float(found.human.quality), float(found.generated.quality)) if self.metric.prior else None,
+            priors=(float(found.human.prior), float(found.generated.prior)) if self.metric.prior else None,
             chance=_chance(refits),
         )
         if not self.compared or self._parts["seed"][self._answered.asked].nunique() < 2:
@@ -299,109 +297,117 @@ class JudgedRow:
         """With interval and p."""
         generator = np.random.default_rng([self.settings.seed, *map(ord, "/".join(line.key))])
         alone, human = self._bootstrap(generator)
-        line = replace(line, these_judges=alone, human_error=human)
+        line = replace(line, these_judges=alone, human_error=_finite(human))
         if line.judge in self.settings.untrained:
-            return self._untrained(line, value, generator)
+            # The bootstrap is the interval: there is no noise of training.
+            found = self._asked(line, value, generator) or replace(line, basis="images" if alone else None)
+            return replace(found, interval=alone, human_error=line.human_error)
         return self.trained(line, value, refits) or replace(
             line, interval=alone, basis="these judges" if alone else None
         )
 
     def trained(self, line: Summary, value: float, refits: pd.DataFrame) -> Summary | None:
         """With interval and p from judges trained again, or from splits; None where there are too few of both."""
-        level, ratio = self.settings.level, self.settings.ratios.get(self.metric.name)
-        values, changed = (_column(refits, kind, "amplification") for kind in ("half", "exchanged"))
-        found = from_refits(value, values, changed, level=level)
-        if found:
-            error = half_error(_column(refits, "half", "human"))
-            parts = Replicates("half", tuple(values)).claiming(found.standard_error)
-            line = _with(line, found, "refits", parts, error)
-            return replace(line, guessing=self._guessing(refits)) if self.metric.prior else line
-        # Priors of a split are of its own captions: what they vary is part of the error.
-        splits = [self.value(part) for part in self.splits()]
-        values = [float(split.value) for split in splits]
-        neutral = self.metric.neutral
-        found = None if ratio is None else from_splits(value, values, ratio=ratio, neutral=neutral, level=level)
-        if found is None:
-            return None
-        error = split_error([float(split.human.value) for split in splits], ratio or 0.0)
-        line = _with(line, found, "splits", Replicates("split", tuple(values), ratio or 0.0), error)
-        return replace(line, guessing=self._guessing_of_splits(splits, ratio or 0.0)) if self.metric.prior else line
-
-    def _guessing(self, refits: pd.DataFrame) -> Guessing | None:
-        """The test of Q by itself, from judges trained again."""
-        human, generated = (_column(refits, "half", f"{side}_quality") for side in _SIDES)
-        changed = self._amplified(*(_column(refits, "exchanged", f"{side}_quality") for side in _SIDES))
-        found = from_refits(self._own(), self._amplified(human, generated), changed, level=self.settings.level)
-        return self._guess(found, half_error(human) if human else None, _chance(refits, "_quality"))
-
-    def _guessing_of_splits(self, splits: Sequence[Measured], ratio: float) -> Guessing | None:
-        """The same, from single splits."""
-        human, generated = ([float(getattr(of, side).quality) for of in splits] for side in _SIDES)
-        values, neutral = self._amplified(human, generated), self.metric.neutral
-        found = from_splits(self._own(), values, ratio=ratio, neutral=neutral, level=self.settings.level)
-        return self._guess(found, split_error(human, ratio))
-
-    def _guess(
-        self, found: Inference | None, human_error: float | None, chance: tuple[float, float] | None = None
-    ) -> Guessing | None:
-        if found is None:
-            return None
-        mean = self.metric.neutral if found.chance_level is None else found.chance_level
-        return Guessing(self._own(), found.p_value, mean, human_error, chance)
-
-    def _own(self) -> float:
-        """The amplification of Q."""
-        value = self.value()
-        return self._amplified([float(value.human.quality)], [float(value.generated.quality)])[0]
-
-    def _amplified(self, human: Sequence[float], generated: Sequence[float]) -> list[float]:
-        """The amplification of each pair of scores."""
-        amplify = AMPLIFICATIONS[self.metric.amplification]
-        return list(map(float, amplify(np.asarray(human), np.asarray(generated))))
-
-    def _untrained(self, line: Summary, value: float, generator: np.random.Generator) -> Summary:
-        """Of a judge that is asked as it is."""
-
-        def exchanged(statistic: Callable[[Measured], FloatArray]) -> Exchanged | None:
-            return permutation_pooled(
-                self.table,
-                lambda human, generated: statistic(self.statistic(human, generated)),
-                generator=generator,
-                resamples=self.settings.resamples,
+        level, neutral, ratio = self.settings.level, self.metric.neutral, self.settings.ratios.get(self.metric.name)
+        found = None
+        if len(refits):
+            half, exchanged = (refits[refits["kind"] == kind].sort_values("number") for kind in ("half", "exchanged"))
+            again = {name: self._column(exchanged, name) for name in ("amplification", "quality")}
+            found = self._tested(
+                replace(line, basis="refits"),
+                value,
+                half,
+                lambda value, parts, name: from_refits(value, parts, again[name], level=level),
+                chance=_chance(refits, "_quality"),
             )
-
-        parts = self._halves()
-        halves = [float(part.value) for part in parts]
-        found = from_halves(value, halves, exchanged(lambda of: of.value))
-        if found is None:
-            return replace(line, interval=line.these_judges, basis="images" if line.these_judges else None)
-        replicates = Replicates("half", tuple(halves)).claiming(found.standard_error)
-        line = replace(_with(line, found, "images", replicates, line.human_error), interval=line.these_judges)
-        if not self.metric.prior:
-            return line
-        human, generated = ([float(getattr(part, side).quality) for part in parts] for side in _SIDES)
-        amplify = AMPLIFICATIONS[self.metric.amplification]
-        of_quality = exchanged(lambda of: amplify(of.human.quality, of.generated.quality))
-        tested = from_halves(self._own(), self._amplified(human, generated), of_quality)
-        return replace(line, guessing=self._guess(tested, half_error(human)))
-
-    def _halves(self) -> list[Measured]:
-        """On halves of the images, of a judge that need not be trained again."""
-        classes = dict(sorted(zip(self.captions["image_id"], self.captions["answer"], strict=True)))
-        found = []
-        for number in range(HALVES):
-            drawn = Resample("half", number, self.settings.seed).classes(classes)
-            found.append(self.value(self.captions[self.captions["image_id"].isin(drawn.keys())]))
+        if found is None and ratio is not None:
+            # Priors of a split are of its own captions: what they vary is part of the error.
+            found = self._tested(
+                replace(line, basis="splits"),
+                value,
+                _frame([self.value(part) for part in self.splits()]),
+                lambda value, parts, _: from_splits(value, parts, ratio=ratio, neutral=neutral, level=level),
+                ratio=ratio,
+            )
         return found
 
+    def _asked(self, line: Summary, value: float, generator: np.random.Generator) -> Summary | None:
+        """Of a judge that is not trained: halves of the images, and captions that change sides after it answered."""
+        classes = dict(sorted(zip(self.captions["image_id"], self.captions["answer"], strict=True)))
+        draws = [Resample("half", number, self.settings.seed).classes(classes).keys() for number in range(HALVES)]
+        halves = [self.value(self.captions[self.captions["image_id"].isin(drawn)]) for drawn in draws]
+
+        def infer(value: float, parts: Sequence[float], name: _Tested) -> Inference | None:
+            def statistic(human: FloatArray, generated: FloatArray) -> FloatArray:
+                of = self.statistic(human, generated)
+                return of.value if name == "amplification" else self._amplify(of.human.quality, of.generated.quality)
+
+            resamples = self.settings.resamples
+            exchanged = permutation_pooled(self.table, statistic, generator=generator, resamples=resamples)
+            return from_halves(value, parts, exchanged)
+
+        return self._tested(replace(line, basis="images"), value, _frame(halves), infer)
+
+    def _tested(
+        self,
+        line: Summary,
+        value: float,
+        parts: pd.DataFrame,
+        infer: Callable[[float, Sequence[float], _Tested], Inference | None],
+        *,
+        ratio: float = 0.0,
+        chance: tuple[float, float] | None = None,
+    ) -> Summary | None:
+        """The line with interval, p and, of metrics with priors, the test of Q by itself, which is made alike.
+
+        Args:
+            line: with the basis.
+            value: of the metric.
+            parts: its values on parts of the data, a row each: amplification, human, human_quality, generated_quality.
+            infer: value, its values on the parts, what is tested -> inference; None where too little is known.
+            ratio: of splits, tested / trained images.
+            chance: Q of both sides where labels are shuffled.
+        """
+        values = self._column(parts, "amplification")
+        found = infer(value, values, "amplification")
+        if found is None:
+            return None
+        replicates = Replicates("split" if line.basis == "splits" else "half", tuple(values), ratio)
+        line = replace(
+            line,
+            **found._asdict(),
+            human_error=_finite(replicates.error(parts["human"].tolist())),
+            replicates=replicates if line.basis == "splits" else replicates.claiming(found.standard_error),
+        )
+        if not self.metric.prior:
+            return line
+        whole = self.value()
+        own = float(self._amplify(whole.human.quality, whole.generated.quality))
+        tested = infer(own, self._column(parts, "quality"), "quality")
+        if tested is None:
+            return line
+        mean = self.metric.neutral if tested.chance_level is None else tested.chance_level
+        error = replicates.error(parts["human_quality"].tolist())
+        return replace(line, guessing=Guessing(own, tested.p_value, mean, error, chance))
+
+    def _column(self, parts: pd.DataFrame, name: _Tested) -> list[float]:
+        """The amplification of the metric, or of Q, on each part."""
+        if name == "amplification":
+            return [float(value) for value in parts["amplification"]]
+        human, generated = (parts[f"{side}_quality"].to_numpy(dtype=np.float64) for side in _SIDES)
+        return list(map(float, self._amplify(human, generated)))
+
+    def _amplify(self, human: FloatArray, generated: FloatArray) -> FloatArray:
+        return self.statistic.amplify(human, generated)
+
     def splits(self) -> list[pd.DataFrame]:
-        """The captions that judges of each split were asked about, as of ``caption_table``."""
+        """The captions that judges of each split answered about, as of ``caption_table``."""
         return list(self._by("seed", "fold"))
 
     def _by(self, *columns: str, every: bool = False) -> Iterator[pd.DataFrame]:
-        """The captions that judges were asked about, by seed, or by seed and fold.
+        """The captions that judges answered about, by seed, or by seed and fold.
 
-        With those that were not, too, where ``every``: they count in priors.
+        With the others, too, where ``every``: they count in priors.
         """
         asked = np.flatnonzero(self._answered.asked)
         for _, part in self._parts.iloc[asked].reset_index(drop=True).groupby(list(columns)):
@@ -417,9 +423,8 @@ class JudgedRow:
             found = self.statistic(sums[:width], sums[width:])
             return np.stack([found.value, found.human.value])
 
-        both = csr_array(hstack(self.table.by_image()))
         interval, human = bootstrap_pooled(
-            both,
+            csr_array(hstack(self.table.by_image())),
             values,
             generator=generator,
             resamples=self.settings.resamples,
@@ -431,11 +436,14 @@ class JudgedRow:
         return interval, (human.high - human.low) / reach if human else None
 
 
-def _with(
-    line: Summary, found: Inference, basis: Basis, replicates: Replicates | None, human_error: float | None
-) -> Summary:
-    known = human_error if human_error is not None and np.isfinite(human_error) else None
-    return replace(line, **found._asdict(), basis=basis, human_error=known, replicates=replicates)
+_Tested = Literal["amplification", "quality"]
+
+
+def _frame(found: Sequence[Measured]) -> pd.DataFrame:
+    """Values of a row on parts of the data, a row each."""
+    rows = [(of.value, of.human.value, of.human.quality, of.generated.quality) for of in found]
+    columns = ["amplification", "human", "human_quality", "generated_quality"]
+    return pd.DataFrame(rows, columns=columns, dtype=np.float64)
 
 
 def _best(rows: pd.DataFrame) -> pd.DataFrame:
@@ -448,22 +456,16 @@ def _best(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[kept].assign(seed=0)
 
 
-def _column(refits: pd.DataFrame, kind: str, name: str) -> list[float]:
-    """Of refits of this kind, in order of their numbers."""
-    if refits.empty:
-        return []
-    return [float(value) for value in refits[refits["kind"] == kind].sort_values("number")[name]]
-
-
 def _chance(refits: pd.DataFrame, of: Literal["", "_quality"] = "") -> tuple[float, float] | None:
     """Mean scores (or Q) of both sides where labels are shuffled."""
-    human, generated = (_column(refits, "shuffled", side + of) for side in _SIDES)
-    return (float(np.mean(human)), float(np.mean(generated))) if human else None
-
-
-def _pair(human: FloatArray, generated: FloatArray) -> tuple[float, float]:
-    return float(human), float(generated)
+    shuffled = refits[refits["kind"] == "shuffled"] if len(refits) else refits
+    human, generated = (float(shuffled[side + of].mean()) if len(shuffled) else 0.0 for side in _SIDES)
+    return (human, generated) if len(shuffled) else None
 
 
 def _known(value: FloatArray) -> float | None:
     return None if np.isnan(value) else float(value)
+
+
+def _finite(error: float | None) -> float | None:
+    return error if error is not None and np.isfinite(error) else None

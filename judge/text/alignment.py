@@ -1,9 +1,9 @@
-"""Make the human side comparable with the generated side before judging either.
+"""Align human captions with the generated side's vocabulary.
 
-LIC (CVPR 2022, section 4): a captioner's vocabulary is smaller than people's, and a judge would be
-confused by that alone; so words that the captioner never uses are taken from the human side. DPAC and DBAC put the
-nearest word that the captioner does use in their place, where there is a near one. Here, unlike there, function words
-are only put for function words and content words for content words: learnt vectors have "during" next to "tennis".
+A captioner's vocabulary is smaller than people's, which alone would tell a judge the sides apart. LIC (CVPR 2022,
+section 4) removes words that the captioner never uses from the human side. DPAC and DBAC replace them by the nearest
+word of the captioner, if there is a near one. Here, unlike there, function words replace function words only, and
+content words content words: learnt vectors have "during" next to "tennis".
 """
 
 from __future__ import annotations
@@ -23,17 +23,13 @@ from judge.types import FloatArray, Words
 
 AlignmentName = Literal["none", "constant", "contextual"]
 UNKNOWN = "<unk>"
-#: Where fewer of the lacking tokens find a word, DBAC (supplement, A) calls the threshold too low.
+#: If a smaller share of the lacking tokens finds a word, DBAC (supplement, A) calls the threshold too low.
 ENOUGH = 0.6
 #: Thresholds of the delta curve.
 DELTAS = tuple(step / 20 for step in range(21))
 
-# Cosines held at a time: 64 MB of 4-byte floats.
-_BLOCK = 2**24
-# A product of 4-byte unit vectors is right to that much; what lies closer is compared anew with 8 bytes.
-_ROUGH, _EXACT = 1e-4, 1e-9
-# Pairs compared anew at a time.
-_PAIRS = 2**14
+_BLOCK = 2**23  # Cosines in memory at a time: 64 MB.
+_TIE = 1e-9  # Distances that differ by less are equal: the last bits of a product depend on where a column stands.
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +37,8 @@ class AlignmentReport:
     """What an alignment did to the human side; shares in [0, 1], kept + substituted + unknown = 1.
 
     ``words``: distinct words; ``tokens``: occurrences. Special tokens count as neither. ``delta``: the threshold, 0
-    where nothing is substituted. ``lacking_substituted``: of the tokens that the generated side lacks, the share that
-    found a word of it; None where it lacks none.
+    if nothing is substituted. ``lacking_substituted``: the share of the tokens that the generated side lacks that
+    found a substitute; None if it lacks none.
     """
 
     words: int
@@ -69,12 +65,12 @@ class Substitution:
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """What the human side says and the generated side never does; distances are computed once, for every threshold.
+    """Words of the human side that the generated side lacks, with distances that serve every threshold.
 
     Attributes:
-        counts: every word of the human side, special tokens apart -> its occurrences.
+        counts: word of the human side, without special tokens -> its occurrences.
         lacking: the words that the generated side never uses, in alphabetical order.
-        nearest: of those, the words that have a neighbour on the generated side, as :func:`nearest` finds it.
+        nearest: lacking word -> its neighbour on the generated side, as :func:`nearest` finds it.
     """
 
     counts: Counter[str]
@@ -82,7 +78,7 @@ class Gaps:
     nearest: Mapping[str, tuple[str, float]]
 
     def substitutes(self, delta: float) -> dict[str, str]:
-        """Lacking word -> what stands in its place: its neighbour, if nearer than ``delta``, else "<unk>".
+        """Lacking word -> its substitute: its neighbour, if nearer than ``delta``, else "<unk>".
 
         Raises:
             ValueError: ``delta`` outside [0, 2].
@@ -190,10 +186,10 @@ def nearest(words: Iterable[str], candidates: Iterable[str], vectors: Vectors) -
 
 
 def hardly_contextual(shares: Mapping[str, float | None], delta: float) -> Iterator[str]:
-    """A warning where fewer of people's lacking tokens than ``ENOUGH`` find a substitute.
+    """A warning if less than ``ENOUGH`` of the lacking tokens find a substitute.
 
     Args:
-        shares: captioner -> share of these tokens that find one, in [0, 1]; None where no token lacks.
+        shares: captioner -> share of its lacking tokens that find one, in [0, 1]; None if none lacks.
         delta: the threshold.
     """
     few = {name: share for name, share in shares.items() if share is not None and share < ENOUGH}
@@ -211,40 +207,25 @@ def is_special(word: str) -> bool:
 
 
 def _nearest(left: np.ndarray, right: np.ndarray) -> tuple[list[int], list[float]]:
-    """Of each row of ``left`` [N, D] the row of ``right`` [M, D] that is nearest, and its cosine distance."""
-    one, other = _unit(left), _unit(right)
-    left32, right32 = one.astype(np.float32), np.ascontiguousarray(other.astype(np.float32).T)
-    columns = np.zeros(len(left), dtype=np.int64)
-    distances = np.zeros(len(left))
+    """For each row of ``left`` [N, D] the nearest row of ``right`` [M, D], and its cosine distance."""
+    one, other = _unit(left), _unit(right).T
+    columns, distances = np.zeros(len(left), dtype=np.int64), np.zeros(len(left))
     step = max(1, _BLOCK // len(right))
     for start in range(0, len(left), step):
-        cosines = left32[start : start + step] @ right32
-        # A product's last bits depend on where a column stands: what is close to the best is compared anew.
-        row, column = np.nonzero(cosines >= cosines.max(axis=1, keepdims=True) - _ROUGH)
-        exact = _cosines(one[start : start + step], other, row, column)
-        begins = np.flatnonzero(np.diff(row, prepend=-1))
-        best = np.maximum.reduceat(exact, begins)
-        tied = np.flatnonzero(exact >= best[row] - _EXACT)
-        _, first = np.unique(row[tied], return_index=True)
-        columns[start : start + step] = column[tied][first]
-        distances[start : start + step] = 1 - np.clip(best, -1, 1)
+        block = slice(start, start + step)
+        cosines = one[block] @ other
+        best = cosines.max(axis=1)
+        columns[block] = np.argmax(cosines >= best[:, None] - _TIE, axis=1)
+        distances[block] = 1 - np.clip(best, -1, 1)
     return columns.tolist(), distances.tolist()
 
 
 def _unit(matrix: np.ndarray) -> FloatArray:
     long = matrix.astype(np.float64)
-    # Divided by the largest value first, so that no square overflows or vanishes.
+    # Dividing by the largest value first avoids squares that overflow or vanish.
     long /= np.abs(long).max(axis=1, keepdims=True)
     unit: FloatArray = long / np.linalg.norm(long, axis=1, keepdims=True)
     return unit
-
-
-def _cosines(one: FloatArray, other: FloatArray, row: np.ndarray, column: np.ndarray) -> FloatArray:
-    found = np.empty(len(row))
-    for start in range(0, len(row), _PAIRS):
-        pairs = slice(start, start + _PAIRS)
-        found[pairs] = np.einsum("nd,nd->n", one[row[pairs]], other[column[pairs]])
-    return found
 
 
 def _shares(gone: int, unknown: int, total: int) -> tuple[float, float, float]:

@@ -1,4 +1,4 @@
-r"""From a raw caption to the caption that is read: letters in plain form, and nothing but the caption.
+r"""Clean a caption: letters in plain form, and nothing but the caption.
 
 Captioners write Markdown, reasoning, chat and the tokens of their templates around a caption, and files hold letters in
 forms that only look like plain ones. :func:`clean` is the one rule for all of it. A caption without any of this stays
@@ -170,9 +170,9 @@ _PASSES = 8  # What lies in each other, as a label in quotes in a code fence, is
 
 
 def clean(caption: str) -> tuple[str, tuple[str, ...]]:
-    """The caption that is read of ``caption``, and what was changed or removed: names of rules, in order.
+    """The cleaned caption, and the names of the rules that changed it, in order.
 
-    Idempotent. Nothing but white space is left of reasoning without an answer.
+    Idempotent. Reasoning without an answer becomes empty.
     """
     if not (_MARKED.search(caption) or _CHATTY.match(caption)):
         return caption, ()

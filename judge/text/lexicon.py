@@ -25,14 +25,14 @@ class Lexicon:
 
     Attributes:
         name: the attribute, e.g. "gender".
-        token: what a hidden word becomes, e.g. "<gender>"; no tokeniser output collides with it.
+        token: replaces a hidden word, e.g. "<gender>"; the tokeniser never writes it.
         classes: class -> its words, lower case; an entry may be several words ("hot dog").
         hidden_only: words that are hidden too but name no class.
-        spellings: class -> how label tables may spell it, lower case.
+        spellings: class -> its spellings in label tables, lower case.
         counterparts: rows of words that say the same of each class, and of none: {"female": "woman", "male": "man",
             "none": "person"}; in the first row that holds it a word finds its counterparts.
         source: where the lists come from (the file's first line).
-        language: of the words, as users write it; "en" is checked against the captions.
+        language: of the words; for "en", captions in another language are reported.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Lexicon:
     language: str = "en"
 
     def counterpart(self, entry: str, to: str | None) -> str | None:
-        """The word that says of the class ``to`` (None: of no class) what ``entry`` says; None if it is not known."""
+        """The word for the class ``to`` (None: for no class) that corresponds to ``entry``; None if unknown."""
         row = next((row for row in self.counterparts if entry in row.values()), {})
         return row.get(NO_CLASS if to is None else to)
 
@@ -119,12 +119,12 @@ def load_lexicon(name_or_path: str) -> Lexicon:
 
 @cache
 def _load_shipped(name: str) -> Lexicon:
-    """Read once: it does not change, and a tenth of a second of YAML is long where each image asks for it."""
+    """Cached: reading the YAML takes a tenth of a second."""
     return _load(name, within=())
 
 
 def _load(name_or_path: str, *, within: Sequence[str]) -> Lexicon:
-    """``within``: the lexicons that this one is read for, each extended by the one before."""
+    """``within``: the lexicons that extend this one, the outermost first."""
     if name_or_path in within:
         what = f"lexicons extend each other ({' by '.join([name_or_path, *reversed(within)])})"
         raise JudgeError(what, where=within[-1], mend="take 'extends' out of one of them")
@@ -147,7 +147,7 @@ def _load(name_or_path: str, *, within: Sequence[str]) -> Lexicon:
 
 
 def _parse(data: object, where: str, source: str, base: Lexicon) -> Lexicon:
-    """``base``: what it extends; one without words where it extends none."""
+    """``base``: the lexicon that it extends; one without words if it extends none."""
     given = data.get("classes", base.classes) if isinstance(data, dict) else None
     if not isinstance(data, dict) or not isinstance(given, Mapping) or len(given) < 1:
         raise JudgeError("no 'classes'", where=where, mend="write 'classes: {class: [words]}'")
@@ -164,7 +164,7 @@ def _parse(data: object, where: str, source: str, base: Lexicon) -> Lexicon:
     spellings = _lists(data.get("spellings") or {}, where, "spellings", base.spellings)
     own = _counterparts(data.get("counterparts") or [], where)
     _check_counterparts(own, classes, where)
-    # Where a class came in, rows of what is extended lack a word of it.
+    # If this lexicon adds a class, rows of the extended one lack a word of it.
     counterparts = (*own, *(row for row in base.counterparts if {*row} == {*classes, NO_CLASS}))
     language = str(data.get("language") or base.language)
     return Lexicon(name, token, classes, hidden_only, spellings, counterparts, source, language)
@@ -227,8 +227,8 @@ class Lexicons:
     """The words of a run.
 
     Attributes:
-        attribute: words that reveal the attribute; None where none do (skin tone is rarely said).
-        tasks: words that reveal tasks (objects, activities); None where no metric asks for them.
+        attribute: words that reveal the attribute; None if none do (skin tone is rarely named).
+        tasks: words that reveal tasks (objects, activities); None if no metric reads them.
     """
 
     attribute: Lexicon | None

@@ -8,13 +8,11 @@ from judge.text.lexicon import Lexicon
 
 
 def mask(words: Sequence[str], lexicon: Lexicon | None, *, spared: Collection[str] = ()) -> tuple[str, ...]:
-    """``words`` with every entry of ``lexicon`` replaced by its token, one for an entry of several words.
+    """Replace every entry of ``lexicon`` in ``words`` by its token: one token for an entry of several words.
 
-    Entries of the classes ``spared`` stay, and so do the words in them: a "bike rider" is no bike.
-
-    (A token a word would tell "fire hydrant" from "bench".) Possessives and contractions of a lexicon word ("woman's",
-    "he's") are hidden too: masking errs on the side of hiding, where :meth:`Lexicon.mentions` errs on the side of
-    silence. Idempotent.
+    (One token per word would tell "fire hydrant" from "bench".) Entries of the classes ``spared`` stay, with the words
+    in them: a "bike rider" is no bike. Possessives and contractions of a lexicon word ("woman's", "he's") are hidden
+    too, though :meth:`Lexicon.mentions` does not count them. Idempotent.
     """
     if lexicon is None:
         return tuple(words)

@@ -1,4 +1,4 @@
-"""What captions hold after masking: words that masking cannot see, another language, one text again and again."""
+"""What captions hold after masking: words that masking misses, another language, the same text for many images."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class Survey:
         repeated: how many are the most frequent text.
         text: that text, its tokens joined by spaces.
         foreign: whether they are in another language than the lexicon.
-        revealing: token that masking left -> captions, of the five most frequent tokens that hold a word of the lexicon
+        revealing: unmasked token -> captions, for the five most frequent tokens that contain a word of the lexicon
             or nearly decide the class.
         affected: captions with any such token.
-        empty: captions of white space alone in the whole file, left out.
-        refused: refusals to describe in the whole file, left out.
-        cleaned: what was changed or removed in captions of the whole file -> in how many.
+        empty: captions of white space alone that were left out, in the whole file.
+        refused: refusals to describe that were left out, in the whole file.
+        cleaned: what cleaning changed or removed -> captions of the whole file.
     """
 
     captions: int
@@ -79,7 +79,7 @@ class SideWords:
         return Counter(word for words in self.raw for word in words)
 
     def share(self, words: Collection[str]) -> float:
-        """How many of the captions' words are among ``words``, marks and numbers left out."""
+        """The share of the captions' words, without marks and numbers, that are among ``words``."""
         found = {word: count for word, count in self.used.items() if word[:1].isalpha()}
         return sum(count for word, count in found.items() if word in words) / max(1, sum(found.values()))
 
@@ -93,12 +93,12 @@ class SideWords:
         return found
 
     def survey(self, other: SideWords, lexicon: Lexicon | None, source: Captions) -> Survey:
-        """What is found in these captions, read from ``source``, beside those of the ``other`` side.
+        """Facts about these captions, beside those of the ``other`` side.
 
         Args:
-            other: of the same images; captions of one class, as these may be, decide nothing.
-            lexicon: what masked; None for nothing.
-            source: knows what was left out and cleaned.
+            other: of the same images; if all are of one class, no token decides it.
+            lexicon: the words that were masked; None for none.
+            source: the whole file, with what was left out and cleaned.
         """
         text, repeated = Counter(self.raw).most_common(1)[0]
         bare = [raw == masked for raw, masked in zip(self.raw, self.masked, strict=True)]
@@ -134,10 +134,10 @@ class SideWords:
 
 
 def holds(token: str, words: frozenset[str]) -> bool:
-    """Whether a token that is none of ``words`` holds one.
+    """Whether a token that is none of ``words`` contains one.
 
-    It is cut at digits, underscores, apostrophes and where the script changes; accents are left out, look-alike
-    letters and digits that stand for letters replaced. Of scripts without spaces any part of it may be a word.
+    It is split at digits, underscores, apostrophes and changes of script; accents are removed, and look-alike letters
+    and digits that stand for letters replaced. In scripts without spaces any part of it may be a word.
     """
     if token.isascii() and token.isalpha():
         return False

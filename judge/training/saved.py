@@ -95,7 +95,7 @@ class Saved:
             return rest.removesuffix(self._suffix)
         if not (self.blueprint.fingerprint or self.blueprint.reader):
             return None
-        from judge.judges.readers import READER
+        from judge.judges.text_encoders import READER
 
         return self.materials.reader or READER
 

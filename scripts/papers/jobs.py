@@ -10,7 +10,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
-from judge.config import RunConfig, Settings, flag_of, make_config, shown
+from judge.commands.evaluate import RunConfig
+from judge.config import Settings, flag_of, make_config, shown
 from judge.errors import JudgeError
 from judge.types import Progress
 

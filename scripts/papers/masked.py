@@ -11,7 +11,9 @@ from jobs import Job, Step
 from small_world import FEW, MODEL
 
 from judge.attribution.people import AttributionScore
-from judge.config import AttributeConfig, CaptionConfig, MaskConfig
+from judge.commands.attribute import AttributeConfig
+from judge.commands.caption import CaptionConfig
+from judge.commands.mask import MaskConfig
 
 MODES = ("none", "partial", "segment", "box")
 

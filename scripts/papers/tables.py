@@ -15,7 +15,7 @@ from figures import Column, Ours, Published, by_captioner, difference, judges_ag
 from jobs import CAPTIONERS, LIC_CAPTIONERS, Job, Size, Step, is_recipe, run_steps
 
 from judge.commands.console import show_progress
-from judge.config import RunConfig
+from judge.commands.evaluate import RunConfig
 from judge.measure import Result
 
 Results = Mapping[str, Any]

@@ -19,6 +19,9 @@ from helpers import table_bytes
 from judge import config
 from judge.calibration.grammar import make_world, simulate
 from judge.calibration.world import Captioner
+from judge.commands.evaluate import RunConfig
+from judge.commands.mask import MaskConfig
+from judge.commands.train import TrainConfig
 from judge.corpus import Corpus
 from judge.corpus.captions import ReadOptions, read_captions
 from judge.corpus.human_scores import read_human_scores
@@ -209,7 +212,7 @@ def table_targets() -> dict[str, Target]:
 
 
 def yaml_targets() -> dict[str, Target]:
-    kinds = {"run": (config.RunConfig, RUN), "mask": (config.MaskConfig, MASK)}
+    kinds = {"run": (RunConfig, RUN), "mask": (MaskConfig, MASK)}
     found = {f"{name}-settings": file(partial(settings, kind), text, "x.yaml") for name, (kind, text) in kinds.items()}
     found["lexicon"] = file(lambda path: load_lexicon(str(path)), LEXICON, "own.yaml")
     found["recipe"] = file(read_recipe, shipped_recipes()["coco-gender-skin"].read_bytes(), "own.yaml")
@@ -290,7 +293,7 @@ def _judge(folder: Path) -> None:
     files = write_world(make_world(60, seed=1), {"much": Captioner(stereotype=0.9)}, folder / "world")
     told = {"human": files.human, "captions": [str(files.captions["much"])], "labels": files.labels, "workers": 1}
     quick = {"protocol": "paper", "seeds": 1, "refits": 0, "chance": 0, "checkpoints": folder}
-    train_judges(config.make_config(told | quick | {"judge": "linear"}, config.TrainConfig))
+    train_judges(config.make_config(told | quick | {"judge": "linear"}, TrainConfig))
 
 
 def reader_targets() -> dict[str, Target]:

@@ -20,8 +20,8 @@ from helpers import judge, save_captioner
 from launching import ROOT, launch, launcher, write_run_file
 
 from attack.deaths import harmed, has_rank
-from judge.commands.caption import caption
-from judge.config import CaptionConfig, make_config
+from judge.commands.caption import CaptionConfig, caption
+from judge.config import make_config
 from judge.masking.images import encode
 
 

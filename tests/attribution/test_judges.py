@@ -20,8 +20,8 @@ from judge.attribution.judge_views import explain_guesses, open_views
 from judge.attribution.maps import METHODS, MapSettings, grad_cam
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
-from judge.commands.train import train_judges
-from judge.config import TrainConfig, make_config
+from judge.commands.train import TrainConfig, train_judges
+from judge.config import make_config
 from judge.corpus import Corpus
 from judge.errors import JudgeError
 from judge.judges.grit import GridsAndRegions
@@ -202,7 +202,7 @@ def test_a_table_by_masking(trained: Trained, tmp_path: Path, corpus: Corpus) ->
     largest = words.loc[words["contribution"].abs().idxmax()]
     assert f'title="{largest["contribution"]:+.3f}">{largest["word"]}</span>' in page
     shown = Contents(result, [], attributed=replace(found, people=True))
-    assert "<img" not in make_page(shown)
+    assert "<img src=" not in make_page(shown)
     assert make_page(replace(shown, people=True)).count("<img src=") == 8
     (out / "attribution.json").write_text("{")
     with pytest.raises(JudgeError, match="its files are not those of judge attribute"):

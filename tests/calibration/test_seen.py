@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 from joblib import Parallel, delayed
 from torch import nn
@@ -55,6 +56,7 @@ def accuracies(pixels: torch.Tensor, answers: torch.Tensor) -> list[float]:
     return [float((head.argmax(1) == answers[TRAINED_ON:, i]).float().mean()) for i, head in enumerate(heads)]
 
 
+@pytest.mark.slow
 def test_hidden_people_take_the_attribute_with_them() -> None:
     """That it can be learnt where people are visible, ``test_known_worlds`` finds."""
     setting, task, attribute = accuracies(*hidden_pictures())

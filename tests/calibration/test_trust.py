@@ -51,6 +51,7 @@ def wrong(rows: Sequence[Summary | Difference]) -> float:
     return float(max(rejected, np.mean([not holds_nothing(row) for row in rows])))
 
 
+@pytest.mark.slow
 def test_people_against_people_judged(people: Corpus) -> None:
     """Five metrics, 8 trials: the sd of 8 values is known to a quarter, a mean of five metrics' to a sixth or so."""
     assert people.labels is not None

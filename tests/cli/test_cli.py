@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,15 @@ from helpers import done_well, few, judge, refusal
 from test_layers import loaded_after
 from typer.testing import CliRunner, Result
 
-from judge import config as all_settings
+from judge import commands
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import CAPTIONERS, Captioner
 from judge.commands import demo
 from judge.commands.app import app
+from judge.commands.evaluate import RunConfig
 from judge.commands.options import resolve
-from judge.config import PANELS, RunConfig, Settings, TrainConfig, flag_of, make_config
+from judge.commands.train import TrainConfig
+from judge.config import PANELS, Settings, flag_of, make_config, shown
 from judge.errors import JudgeError
 from judge.judges import FILES
 from judge.metrics import METRICS, spell_out
@@ -239,28 +242,33 @@ def test_yaml_words(files: WorldFiles, tmp_path: Path) -> None:
     assert written(tmp_path / "run")["run"]["captioners"]["much"]["images"] == {"female": 60, "male": 60}
 
 
-COMMANDS = [kind for kind in vars(all_settings).values() if isinstance(kind, type) and "command" in vars(kind)]
+def settings_of(name: str) -> list[type[Settings]]:
+    """The settings of the commands in a module of judge.commands."""
+    kinds = [kind for kind in vars(import_module(f"judge.commands.{name}")).values() if isinstance(kind, type)]
+    own = [kind for kind in kinds if issubclass(kind, Settings) and kind.__module__.endswith(f".{name}")]
+    return [kind for kind in own if "command" in vars(kind)]
+
+
+COMMANDS = [kind for path in sorted(Path(commands.__path__[0]).glob("[a-z]*.py")) for kind in settings_of(path.stem)]
 
 
 @pytest.mark.parametrize("config", COMMANDS, ids=lambda kind: kind.command)
 def test_every_option_is_a_setting_and_the_reverse(config: type[Settings]) -> None:
-    """One vocabulary: what the command can say, YAML and Python can say; help lists each once, in its panel."""
-    arguments = [*config.command.split()[1:], *(["judges"] if config is TrainConfig else []), "--help"]
-    lines = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"}).output.splitlines()
-    panels: dict[str, list[str]] = {}
-    for line in lines:
-        if line.startswith("╭"):
-            panels[line.strip("╭─╮ ")] = panel = []
-        elif line.startswith("│ --"):
-            panel.append(line.split()[1])
-    flags = {name: flag_of(config, name) for name in config.model_fields if name not in config.only_in_file}
-    assert sorted(flag for panel in panels.values() for flag in panel) == sorted([*flags.values(), "--help"])
-    assert list(panels) == ["Arguments", *(panel for panel in PANELS if panel in panels)]
-    assert panels["Essential"] == [flags[name] for name in config.essential]
-    renamed = {name: flag for name, flag in flags.items() if flag != f"--{name.replace('_', '-')}"}
-    known = {"refusals": "--refusal", "columns": "--column", "label_values": "--label-value", "answers": "--answer"}
-    known |= {"person_categories": "--person-category"}
-    assert renamed.items() <= (known | {"models": "--model"}).items()
+    """One vocabulary: the command line, YAML and Python share it. ``--help`` shows the essential options."""
+    for flag, every in (("--help", False), ("--help-all", True), ("--help", False)):
+        arguments = [*config.command.split()[1:], *(["judges"] if config is TrainConfig else []), flag]
+        lines = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"}).output.splitlines()
+        panels: dict[str, list[str]] = {}
+        for line in lines:
+            if line.startswith("╭"):
+                panels[line.strip("╭─╮ ")] = panel = []
+            elif re.match("│ [* ]*--", line):
+                panel.append(line.strip("│* ").split()[0])
+        flags = [flag_of(config, name) for name in config.model_fields if every or shown(config, name)["essential"]]
+        assert sorted(flag for panel in panels.values() for flag in panel) == sorted([*flags, "--help", "--help-all"])
+        assert list(panels) == ["Arguments", *(panel for panel in PANELS if panel in panels)]
+    names = [name for name in config.model_fields if flag_of(config, name) != f"--{name.replace('_', '-')}"]
+    assert {*names} <= {"refusals", "columns", "label_values", "answers", "person_categories", "models"}
 
 
 def test_options_override_the_file(tmp_path: Path) -> None:

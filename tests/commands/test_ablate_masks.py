@@ -13,8 +13,7 @@ from helpers import done_well, judge, refusal, save_captioner
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
 from judge.commands import ablate_masks
-from judge.commands.caption import caption
-from judge.config import CaptionConfig
+from judge.commands.caption import CaptionConfig, caption
 from judge.errors import JudgeError
 from judge.utils.outputs import MANIFEST
 

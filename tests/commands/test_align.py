@@ -14,8 +14,9 @@ import pytest
 import yaml
 from helpers import done_well, refusal
 
-from judge.commands.align import align_captions
-from judge.config import AlignConfig, RunConfig, shown
+from judge.commands.align import AlignConfig, align_captions
+from judge.commands.evaluate import RunConfig
+from judge.config import shown
 from judge.corpus.captions import read_captions
 from judge.errors import JudgeError
 from judge.report.alignment import draw_curves

@@ -83,40 +83,6 @@ def test_shares_are_those_of_the_captions(tmp_path: Path) -> None:
         assert (again / name).read_bytes() == (out / name).read_bytes()
 
 
-def test_several_captions_an_image_and_pictures(tmp_path: Path) -> None:
-    """Images of the folder alone count; each is as heavy as another."""
-    records = [(1, "a man"), (1, "a person"), (2, "a woman"), (3, "a person"), (9, "a man"), (4, " ")]
-    captions = tmp_path / "a.json"
-    captions.write_text(json.dumps([{"image_id": n, "caption": text} for n, text in records]), encoding="utf-8")
-    (tmp_path / "pictures").mkdir()
-    for number in (1, 2, 3, 4, 5):
-        (tmp_path / "pictures" / f"{number}.png").write_bytes(b"")
-    done = done_well(
-        *(
-            "anonymous",
-            "--captions",
-            captions,
-            "--images",
-            tmp_path / "pictures",
-            "--several",
-            "--out",
-            tmp_path / "out",
-        )
-    )
-    found = found_in(tmp_path / "out")
-    (row,) = found["captioners"]
-    assert (row["share"]["value"], row["share"]["images"], row["share"]["captions"]) == (0.5, 3, 4)
-    assert [*row["left_out"].values()] == [1, 0, 1, 2]
-    told = " ".join(done.stdout.split())
-    reasons = "empty captions 1, captioned images that are not in --images 1, images without a caption 2"
-    assert f"Left out of a: {reasons}." in told
-    assert "No --images" not in told
-    for path in (tmp_path / "pictures").iterdir():
-        path.rename(path.with_stem("x" + path.stem))
-    told = refusal("anonymous", "--captions", captions, "--images", tmp_path / "pictures", "--several", "--out", "x")
-    assert "no caption of the 5 images in --images (there is one of '1')" in told
-
-
 @pytest.fixture(scope="module")
 def rated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str], list[str]]:
     """A folder, four captioners as options, and the ratings of three people, who agree on most."""

@@ -15,9 +15,9 @@ from test_layers import loaded_after
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
-from judge.commands.attribute import SHOWN
-from judge.commands.train import train_judges
-from judge.config import AttributeConfig, TrainConfig, make_config
+from judge.commands.attribute import SHOWN, AttributeConfig
+from judge.commands.train import TrainConfig, train_judges
+from judge.config import make_config
 from judge.training.saved import read_saved
 from judge.utils.outputs import MANIFEST
 
@@ -119,7 +119,8 @@ def test_what_the_captions_lack_is_refused(command: str, trained: Trained, tmp_p
 def test_linear_needs_no_torch(trained: Trained, tmp_path: Path) -> None:
     code = f"""
 from judge.commands.attribute import attribute
-from judge.config import AttributeConfig, make_config
+from judge.commands.attribute import AttributeConfig
+from judge.config import make_config
 told = dict(judge_weights=[{str(trained.weights["linear", "human"])!r}], captions={str(trained.captions)!r})
 attribute(make_config(told | dict(out={str(tmp_path / "out")!r}), AttributeConfig))
 """

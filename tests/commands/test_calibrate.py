@@ -18,7 +18,8 @@ from judge.calibration.response import Calibration
 from judge.calibration.truth import true_amplification
 from judge.calibration.world import Captioner
 from judge.commands import calibrate, trials
-from judge.config import CalibrateConfig, make_config
+from judge.commands.calibrate import CalibrateConfig
+from judge.config import make_config
 from judge.metrics import amplification
 from judge.statistics.judged import SideValue, Statistic
 from judge.training.features import PictureCache

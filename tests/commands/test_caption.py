@@ -28,9 +28,9 @@ from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import FAITHFUL
 from judge.captioning.notes import Notes
 from judge.captioning.writer import Writer, Writing
-from judge.commands.caption import caption
-from judge.commands.evaluate import run
-from judge.config import CaptionConfig, RunConfig, make_config
+from judge.commands.caption import CaptionConfig, caption
+from judge.commands.evaluate import RunConfig, run
+from judge.config import make_config
 from judge.corpus.captions import read_captions
 from judge.errors import JudgeError
 from judge.judges.hf_models import load_captioner
@@ -415,7 +415,8 @@ def test_what_was_ended_behind_its_captions_leaves_nothing_for_long(folder: Fold
 KILLED = """
 import os, signal, sys, yaml
 from judge.commands.caption import caption
-from judge.config import CaptionConfig, make_config
+from judge.commands.caption import CaptionConfig
+from judge.config import make_config
 kill = lambda what, done, total: os.kill(os.getpid(), signal.SIGKILL) if done == 4 else None
 caption(make_config(yaml.safe_load(sys.argv[1]), CaptionConfig), progress=kill)
 """

@@ -20,9 +20,8 @@ from test_docs import parse
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
-from judge.commands.evaluate import run
+from judge.commands.evaluate import RunConfig, run
 from judge.commands.options import resolve
-from judge.config import RunConfig
 from judge.corpus import recipes
 from judge.corpus.recipes import FOLDER, Recipe, load_recipe, read_recipe, read_shipped, shipped_recipes
 from judge.measure import Result

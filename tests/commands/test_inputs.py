@@ -191,7 +191,7 @@ def test_lists_given_twice_are_one_list(files: WorldFiles, tmp_path: Path) -> No
 
 
 def test_help_lists_the_choices() -> None:
-    text = judge("evaluate", "--help").stdout
+    text = judge("evaluate", "--help-all").stdout
     for option, choices in (("label-rule", "one|majority"), ("contractions", "whole|split"), ("fill", "black|mean")):
         assert re.search(rf"--{option} +{re.escape(choices)}", text)
 

@@ -427,6 +427,7 @@ def test_a_run_repeats_from_its_own_yaml(world: World) -> None:
     assert world.run("--mode", "partial", "--share", "0.3", "--fill", "noise", "--foreground", "0.004").exit_code == 0
     assert judge("mask", world.out / "mask.yaml", "--out", again).exit_code == 0
     first, second = tree(world.out), tree(again)
+    assert first.pop(".caption-judge") == second.pop(".caption-judge")
     settings = [yaml.safe_load(found.pop("mask.yaml")) for found in (first, second)]
     assert first == second
     assert settings[0] | {"out": str(again)} == settings[1]

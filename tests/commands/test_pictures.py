@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from helpers import one_line
 
-from judge.commands.pictures import Correlated, correlated_category, known_pictures, name_pictures
+from judge.commands.images import Correlated, correlated_category, known_pictures, name_pictures
 from judge.errors import JudgeError
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.images import list_images

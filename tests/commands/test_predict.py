@@ -19,8 +19,8 @@ from tiny_bert import save_bert
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
-from judge.commands.train import train_judges
-from judge.config import TrainConfig, make_config
+from judge.commands.train import TrainConfig, train_judges
+from judge.config import make_config
 from judge.corpus.captions import ReadOptions, read_captions
 from judge.measure import Job
 from judge.training.checkpoint import load_predictions

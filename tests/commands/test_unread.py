@@ -9,8 +9,9 @@ import pytest
 from helpers import GENDER, make_glimpses, make_samples, save_captioner
 from tiny_bert import save_bert
 
+from judge.commands.evaluate import RunConfig
 from judge.commands.unread import OF_SOME, readers, unread
-from judge.config import RunConfig, make_config
+from judge.config import make_config
 from judge.judges import Materials, find_judge
 from judge.judges.prompts import Prompt
 
@@ -84,7 +85,7 @@ def test_settings_that_only_a_part_of_the_work_reads() -> None:
         "--features is not used by lic, but by judges of images",
         "--vectors is not used by lic, but by contextual alignment",
         "--prior is not used by lic, but by dbac and dpac",
-        "--detector --weights --mask are not used by lic, but by a run with --images",
+        "--weights --detector --mask are not used by lic, but by a run with --images",
     ]
     assert told(metrics="lic,dbac", alignment="contextual", images="pictures", **sight) == []
     assert told(metrics="dpac,imagecaptioner2", judge="sat", features="f", vocabulary=9) == [

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from containers import as_table, small_picture, tar_bytes, write_dict, write_parquet, write_saved, write_shards
+from containers import as_table, tar_bytes, write_dict, write_parquet, write_saved, write_shards
 from helpers import Write, fault, fault_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -43,18 +43,6 @@ def test_as_published(name: str) -> None:
 
 TEXTS = st.text(st.characters(blacklist_categories=["Cs", "Cc"]), min_size=1, max_size=20).filter(str.strip)
 CAPTIONS = st.dictionaries(st.integers(0, 10**9), TEXTS, min_size=1, max_size=6)
-
-
-@pytest.mark.parametrize("form", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT, tarfile.USTAR_FORMAT])
-def test_one_shard_or_many(form: int, tmp_path: Path) -> None:
-    samples = [{"__key__": f"a/{n:09d}", "txt": f"caption {n}", "jpg": b""} for n in range(7)]
-    said = {f"a/{n:09d}": (f"caption {n}",) for n in range(7)}
-    for count in (1, 3, 9):
-        folder = write_shards(tmp_path / f"{form} {count}", samples, shards=count, form=form)
-        assert read_captions(folder, side="generated").by_image == said
-        ranged = folder / f"{{00000..{count - 1:05d}}}.tar"
-        assert read_captions(ranged, side="generated").by_image == said
-    assert read_captions(folder / "00000.tar", side="generated").by_image == {"a/000000000": ("caption 0",)}
 
 
 @settings(max_examples=25, deadline=None)
@@ -245,16 +233,6 @@ def test_bad_data_sets(tmp_path: Path, name: str, content: object, expected: str
     (tmp_path / name).write_text(json.dumps(content))
     line = fault_of(read_captions, tmp_path, side="human")
     assert line.startswith(f"{tmp_path}{'' if expected.startswith(',') else '/'}{expected}")
-
-
-def test_pictures_are_no_captions(tmp_path: Path) -> None:
-    """A column of pictures is read as their names, which serve as ids where nothing else does."""
-    rows = [{"caption": "a man", "image": {"bytes": small_picture(n), "path": f"{n}.png"}} for n in range(2)]
-    folder = write_parquet(tmp_path / "set", {"test": as_table(rows)}, files=1)
-    assert read_captions(folder, side="human").by_image == {"0": ("a man",), "1": ("a man",)}
-    assert read_captions(folder / "data" / "test-00000-of-00001.parquet", side="human").total == 2
-    with_ids = write_saved(tmp_path / "ids", as_table([row | {"id": 7 + n} for n, row in enumerate(rows)]))
-    assert [*read_captions(with_ids, side="human").by_image] == ["7", "8"]
 
 
 REGION = {"region_id": 1382, "x": 421, "y": 57, "width": 82, "height": 139, "synsets": []}

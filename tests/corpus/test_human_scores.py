@@ -59,11 +59,3 @@ def test_faults(tmp_path: Path, content: str, message: str) -> None:
     with pytest.raises(JudgeError) as caught:
         read_human_scores(path, captioners=["none", "some"])
     assert message in str(caught.value)
-
-
-def test_refused_before_anything_is_done(files: list[str], tmp_path: Path) -> None:
-    (tmp_path / "people.json").write_text('{"none": 1}', encoding="utf-8")
-    done = judge("evaluate", *files, "--human-scores", tmp_path / "people.json", "--out", tmp_path / "run")
-    assert done.exit_code == 2
-    assert "no score of captioner 'some'" in done.output
-    assert not (tmp_path / "run").exists()

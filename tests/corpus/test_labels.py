@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -11,14 +10,13 @@ from typing import Any
 import helpers
 import pandas as pd
 import pytest
-from helpers import Write, table_bytes
+from helpers import Write
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
 from judge.corpus.captions import read_captions
 from judge.corpus.labels import LabelOptions, compare_labels, derive_labels, read_labels
-from judge.errors import JudgeError
 from judge.text.lexicon import load_lexicon
 from judge.text.tokens import tokenize
 from judge.types import Labels
@@ -52,28 +50,6 @@ def test_the_class_of_the_image_and_not_the_list_of_its_people(write: Write) -> 
     labels = read_labels(scale, attribute="skin", spellings=spellings)
     assert labels.by_image == {"1": "lighter", "2": "lighter", "3": "medium", "4": "darker"}
     assert labels.ignored == {"unsure": 1}
-
-
-ROWS = [("COCO_val2014_000000000001.jpg", "Woman"), ("2.jpg", " MAN "), (3, "f")]
-TABLE = pd.DataFrame({"image_id": [1, 2, 3], "gender": pd.Categorical(["Woman", "MAN", "f"])})
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        "image,gender\n" + "".join(f"{image},{label}\n" for image, label in ROWS),
-        "gender\timage\n" + "".join(f"{label}\t{image}\n" for image, label in ROWS),
-        [{"image_id": image, "label": label} for image, label in ROWS],
-        {str(image): label for image, label in ROWS},
-        "\n".join(json.dumps({"img_id": image, "perceived_gender": label}) for image, label in ROWS),
-        table_bytes(TABLE, "parquet"),
-        table_bytes(pd.DataFrame(ROWS, columns=["file_name", "gender"]), "xlsx"),
-    ],
-    ids=["csv", "tsv", "json", "mapping", "json lines", "parquet", "xlsx"],
-)
-def test_every_format_and_spelling(write: Write, content: object) -> None:
-    labels = read_labels(write(content), lexicon=GENDER)
-    assert labels.by_image == {"1": "female", "2": "male", "3": "female"}
 
 
 def test_chosen_columns(write: Write) -> None:
@@ -188,14 +164,6 @@ def test_labels_in_memory(write: Write) -> None:
         assert message.split(":")[-1] in helpers.fault_of(read_labels, table, lexicon=GENDER)
 
 
-def test_values_that_differ_in_case_only_or_are_null(write: Write) -> None:
-    labels = read_labels(write("id,emotion\n1,Awe\n2,awe\n3,FEAR\n"), attribute="emotion")
-    assert labels.by_image == {"1": "Awe", "2": "Awe", "3": "FEAR"}
-    nulls = write('[{"id": 1, "gender": null}, {"id": 2, "gender": NaN}, {"id": 3}, {"id": 4, "gender": "w"}]')
-    labels = read_labels(nulls, lexicon=GENDER)
-    assert (labels.by_image, labels.ignored) == ({"4": "female"}, {"": 3})
-
-
 SHAPE = "JSON of the wrong shape (an object). Give a table, a list of records or {image: label}."
 KEEP = "image '7' is 'female' here and 'male' in record 1. "
 KEEP += "Keep one of the two, or have them vote with --label-rule majority."
@@ -287,14 +255,3 @@ def test_shared_gender_table_is_reproduced(shared: Path) -> None:
     derived = derive_labels(mentions, attribute="gender", classes=GENDER.classes)
     assert derived.by_image == table.by_image
     assert derived.ignored == {"no class named": 6219, "several classes named": 485}
-
-
-def test_a_spelling_that_no_label_has_is_told(tmp_path: Path) -> None:
-    """Else "Dark" would be a class of its own, beside "lighter"."""
-    table = tmp_path / "skin.csv"
-    table.write_text("image_id,skin\n1,Dark\n2,Light\n", encoding="utf-8")
-    spellings = {"darker": ["Drak"], "lighter": ["Light", "light"]}
-    with pytest.raises(JudgeError, match=r"no label 'Drak', .* spelling of 'darker'. Labels there: dark, light"):
-        read_labels(table, attribute="skin", spellings=spellings)
-    found = read_labels(table, attribute="skin", spellings=spellings | {"darker": ["dark"]})
-    assert found.by_image == {"1": "darker", "2": "lighter"}

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import product
 
 import pytest
 from helpers import one_line
-from hypothesis import given
-from hypothesis import strategies as st
 
 from judge.corpus.attributes import multiply_labels
 from judge.judges.prompts import make_prompt
-from judge.text.combined import AND, multiply_lexicons
+from judge.text.combined import multiply_lexicons
 from judge.text.lexicon import Lexicon, load_lexicon
 from judge.text.masking import mask
 from judge.types import Labels
@@ -91,20 +88,6 @@ def test_an_attribute_without_words_has_the_class_of_its_image() -> None:
     assert found.named(("a", "woman"), "darker & male") == {"darker & female"}
     assert found.named(("a", "person"), "darker & male") == frozenset()
     assert multiply_lexicons({"skin": None, "emotion": None}) is None
-
-
-WORDS = st.lists(st.sampled_from(["a", "woman", "man", "old", "young", "girl", "her", "dog", "woman's"]))
-
-
-@given(WORDS)
-def test_what_one_attribute_hides_and_names_stays_hidden_and_named(words: list[str]) -> None:
-    found = multiply_lexicons({"gender": GENDER, "age": AGE})
-    assert found is not None
-    shown = set(mask(words, found))
-    assert shown - {found.token} <= set(mask(words, GENDER)) & set(mask(words, AGE))
-    assert not [*GENDER.find(mask(words, found))]
-    pairs = {AND.join(pair) for pair in product(GENDER.mentions(words), AGE.mentions(words))}
-    assert found.named(words, "female & old") == pairs
 
 
 def test_the_prompt_asks_for_all_attributes() -> None:

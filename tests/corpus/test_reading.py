@@ -23,7 +23,6 @@ from judge.corpus import Corpus
 from judge.corpus.captions import REFUSALS, ReadOptions, read_captions
 from judge.errors import JudgeError
 from judge.text.cleaning import clean
-from judge.types import Side
 from judge.utils.reading import CELLS
 
 PAIRS = {
@@ -96,14 +95,6 @@ def written(*names: str) -> list[bytes]:
     return [FORMATS[name](PAIRS) for name in names]
 
 
-@pytest.mark.parametrize("side", ["human", "generated"])
-@pytest.mark.parametrize("form", FORMATS)
-def test_every_format(write: Write, form: str, side: Side) -> None:
-    captions = read_captions(write(FORMATS[form](PAIRS)), side=side)
-    assert captions.by_image == {image: (caption,) for image, caption in PAIRS.items()}
-    assert (captions.empty, captions.refused, captions.total) == (0, 0, 4)
-
-
 # Anything that UTF-8 can write; a text file with a zero byte is taken for a damaged one.
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)
 PRINTABLE = st.text(st.characters(exclude_categories=["Cs", "Cc", "Cn", "Co"]), min_size=1, max_size=40).filter(
@@ -131,18 +122,6 @@ def test_name_and_source(write: Write) -> None:
     assert read_captions(str(path), side="generated").source == str(path)
 
 
-def test_options_that_are_of_the_other_sides_file(write: Write) -> None:
-    """Columns that a file lacks: its own names tell. A split: generated captions are joined with human images of it."""
-    options = ReadOptions(columns={"image_id": "photo", "caption": "words"})
-    for content in written("coco results", "lmms-eval", "parquet"):
-        assert len(read_captions(write(content), options, side="generated").by_image) == 4
-    for content in written("coco results", "coco captions", "image: caption"):
-        path = write(content)
-        assert len(read_captions(path, ReadOptions(split="test"), side="generated").by_image) == 4
-        message = "no captions of split 'test'. Leave the split out: the file names none."
-        assert fault(path, "human", split="test") == message
-
-
 def test_duplicates(write: Write) -> None:
     for form in ("csv", "json lines", "coco results"):
         text = FORMATS[form]({"1": "a man", "2": "a dog"}).decode()
@@ -158,17 +137,6 @@ def test_duplicates(write: Write) -> None:
     assert fault(write('{"1": "a man", "1": "a dog"}')) == twice
     message = fault(write({"1.jpg": "a man", "1.png": "a dog"}))
     assert message.startswith("record 2 ('1.png'), field 'key': duplicate results for image '1'")
-
-
-def test_every_truncation_of_every_format_is_a_judge_error_or_fewer_captions(write: Write) -> None:
-    for form in FORMATS.values():
-        data = form(PAIRS)
-        for length in range(0, len(data), max(1, len(data) // 40)):
-            try:
-                captions = read_captions(write(data[:length]), side="generated")
-            except JudgeError:
-                continue
-            assert 1 <= captions.total <= 4
 
 
 def test_bombs_and_no_openpyxl(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,16 +163,6 @@ def test_shared_human_captions(shared: Path) -> None:
     assert set(map(len, human.by_image.values())) <= set(range(5, 8))
     # Workers of COCO wrote "I am unable to see an image above" where a picture did not load.
     assert read_captions(path, side="human").refused == 24
-
-
-def test_other_shared_captions(shared: Path) -> None:
-    for name in ("nic_plus", "nic_equalizer", "nic_balanced", "nic_upweight"):
-        captions = read_captions(shared / "coco-captions" / "results" / f"{name}.json", side="generated")
-        assert (captions.name, len(captions.by_image), captions.total, captions.refused) == (name, 10_301, 10_301, 0)
-    annotations = shared / "coco-mini" / "annotations"
-    human = read_captions(annotations / "captions_val2017.json", side="human")
-    assert {len(captions) for captions in human.by_image.values()} <= {4, 5, 6, 7}
-    assert fault(annotations / "instances_val2017.json", "human").startswith("holds object instances, not captions")
 
 
 def test_imports_stay_light() -> None:

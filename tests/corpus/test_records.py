@@ -20,27 +20,20 @@ from attack.targets import (
     ARTEMIS,
     INSTANCES,
     LIC,
-    SHEET,
     SPEAKER,
-    ZHAO,
     emotions,
     generated,
     human,
     labels,
     of_test,
-    skin,
     truth,
 )
-from attack.targets import scores as read_scores
 from containers import sample_members, tar_bytes
 from helpers import table_bytes
 from mutations import damaged_records, outcome
 
-from judge.corpus.labels import read_labels
-from judge.corpus.ratings import read_ratings, sheet_csv
 from judge.corpus.tasks import read_tasks
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.text.vectors.files import read_file
 
 MANY = 300
 Row = dict[str, Any]
@@ -139,24 +132,14 @@ def instances(path: Path) -> None:
         raise fault
 
 
-def as_vectors(records: list[Row]) -> bytes:
-    lines = (" ".join(map(str, [record["word"], *record["values"]])) for record in records)
-    return "\n".join([f"{len(records)} 4", *lines]).encode()
-
-
 RESULTS = [{"image_id": 1, "caption": "a man"}, {"image_id": 2, "caption": "two dogs"}, {"image_id": 3, "caption": "x"}]
 GENDER = [{"image_id": 1, "gender": "F"}, {"image_id": 2, "gender": "male"}, {"image_id": 3, "gender": "female"}]
-PEOPLE = [{"key": 1, "value": ["a man", "b"]}, {"key": "b/2.jpg", "value": ["two dogs"]}, {"key": 3, "value": ["a"]}]
 KARPATHY = [{"cocoid": n, "split": "test", "sentences": [{"raw": "a man"}, {"raw": "a boy"}]} for n in (1, 2, 3)]
 REGIONS = [{"id": n, "regions": [{"region_id": 5, "image_id": n, "phrase": "a hat"}]} for n in (1, 2, 3)]
 LMMS = [
     {"doc_id": n, "target": "['a', 'b']", "filtered_resps": ["x"], "m": {"pred": "x", "image_id": n}} for n in range(3)
 ]
 VLM = [{"index": n, "question": "?", "answer": "['a man', 'b']", "prediction": "x"} for n in range(3)]
-WEB = [
-    {"url": f"http://a.b/{n}", "caption": "a man", "key": f"00000000{n}", "status": "success", "similarity": 0.3}
-    for n in (1, 2, 3)
-]
 PARTED = [*LIC, {**LIC[0], "img_id": 99}]
 UTTERED = [*rows_of(ARTEMIS), {**rows_of(ARTEMIS)[0], "painting": "juan-gris_bottle"}]
 FIRST = [{name: cell for name, cell in row.items() if not name.startswith("anchor")} for row in UTTERED]
@@ -167,13 +150,6 @@ DRAWN = [{**INSTANCES["annotations"][0], "id": 70 + n, "image_id": n} for n in (
 CATEGORIES = [{"id": n, "name": name} for n, name in ((2, "cat"), (3, "person"), (4, "dog"))]
 COCO = {"images": IMAGES, "annotations": DRAWN, "categories": CATEGORIES}
 OBJECTS = [{"image_id": 1, "objects": "cat; dog"}, {"image_id": 2, "objects": ["tie"]}, {"image_id": 3, "objects": "x"}]
-SCORES = [{"captioner": "a", "score": 0.5}, {"captioner": "c", "score": 1}, {"captioner": "b", "score": 2}]
-RATED = rows_of(sheet_csv(SHEET).replace(",,", ",female,ann"))
-ratings = partial(read_ratings, sheet=SHEET)
-WORDS = "a", "dog", "cat"
-VECTORS = [{"word": word, "values": [0.5, -1.25, 1e-3, 2.0]} for word in WORDS]
-# With a zero byte among the first it is taken for word2vec's other format.
-BINARY = "the file ends in the middle of it"
 # Where a record has another name or number, and what needs the old one is refused.
 ABSENT, NO_CATEGORY = "no score of captioner", "category_id 3 is no"
 
@@ -182,62 +158,33 @@ KINDS: dict[str, Records] = {
     "results": Records(RESULTS, as_json, generated),
     "lines": Records(RESULTS, as_lines, generated, line),
     "csv": Records(RESULTS, as_csv, generated, row_or_line),
-    "tsv": Records(RESULTS, partial(as_csv, delimiter="\t"), generated, row_or_line),
     "parquet": Records(RESULTS, of_table("parquet"), generated),
     "xlsx": Records(RESULTS, of_table("xlsx"), generated, besides=r"line \d+, column \d+", many=200),
     "pickle": Records(RESULTS, pickle.dumps, generated),
     "karpathy": Records(KARPATHY, within("images"), of_test),
     "mapping": Records(pairs_of("image_id", "caption", RESULTS), as_mapping, generated),
-    "lists": Records(PEOPLE, as_mapping, human),
-    "lmms-eval-people": Records(LMMS, as_lines, human, line),
     "lmms-eval": Records(LMMS, as_json, generated),
     "vlmevalkit-people": Records(VLM, partial(as_csv, delimiter="\t"), human, row_or_line),
-    "vlmevalkit": Records(VLM, as_json, generated),
     "visual-genome": Records(REGIONS, as_json, human),
-    "web": Records(WEB, as_lines, generated, line),
     # A field of a sample's object that is renamed may be taken for the image id.
     "shard": Records(
         SAMPLES, as_shard, human, sample, besides=r"field '(image_)?(id|ID) ?'|member at byte", file="0.tar"
     ),
     "lic-people": Records(PARTED, pickle.dumps, human),
-    "lic": Records(PARTED, pickle.dumps, generated),
     "lic-gender": Records(PARTED, pickle.dumps, labels),
-    "lic-skin": Records(PARTED, pickle.dumps, skin),
-    "lic-objects": Records(PARTED, pickle.dumps, read_tasks),
-    "zhao-gender": Records(rows_of(ZHAO), as_csv, labels, row_or_line),
-    "zhao-skin": Records(rows_of(ZHAO), as_csv, skin, row_or_line),
     "labels": Records(GENDER, as_json, labels),
-    "labels-csv": Records(GENDER, as_csv, labels, row_or_line),
     "label-mapping": Records(pairs_of("image_id", "gender", GENDER), as_mapping, labels),
-    "any-labels": Records(GENDER, as_json, read_labels),
-    "artemis": Records(FIRST, as_csv, human, row_or_line),
     "artemis-emotions": Records(FIRST, as_json, emotions),
-    "artemis-2": Records(UTTERED, as_json, human),
     "speaker": Records(SPOKEN, as_csv, generated, row_or_line),
-    "speaker-json": Records(SPOKEN, as_json, generated),
     "indexed": Records(
         [{"key": 1, "value": [0, 1]}, {"key": 2, "value": []}, {"key": 3, "value": [1]}],
         lambda pairs: b'{"categories": ["cat", "dog"], "objects": ' + as_mapping(pairs) + b"}",
         read_tasks,
     ),
-    "index": Records(["cat", "dog", "tie"], within("categories", {"objects": {"1": [0, 1], "2": [2]}}), read_tasks),
-    "object-lists": Records(PEOPLE, as_mapping, read_tasks),
     "object-table": Records(OBJECTS, as_json, read_tasks),
     "instances-images": Records(IMAGES, within("images", COCO), read_tasks),
     "instances": Records(DRAWN, within("annotations", COCO), read_tasks, annotation),
     "instances-categories": Records(CATEGORIES, within("categories", COCO), read_tasks, besides=NO_CATEGORY),
-    # An id of another image, or none: its annotations are of no image, or of the other.
-    "masks-images": Records(
-        IMAGES, within("images", COCO), instances, lambda n, _: rf"record {n}\b|image '{n}.jpg'", "stands there twice"
-    ),
-    "masks": Records(DRAWN, within("annotations", COCO), instances, annotation),
-    "masks-categories": Records(CATEGORIES, within("categories", COCO), instances, besides=NO_CATEGORY),
-    "scores": Records(SCORES, as_json, read_scores, besides=ABSENT),
-    "scores-csv": Records(SCORES, as_csv, read_scores, row_or_line, besides=ABSENT),
-    "score-mapping": Records(pairs_of("captioner", "score", SCORES), as_mapping, read_scores, besides=ABSENT),
-    "ratings": Records(RATED, as_csv, lambda path: ratings([path]), row_or_line),
-    "ratings-json": Records(RATED, as_json, lambda path: ratings([path])),
-    "vectors": Records(VECTORS, as_vectors, lambda path: read_file(str(path), set(WORDS)), row_or_line, besides=BINARY),
 }
 
 

@@ -30,14 +30,6 @@ def shown(tasks: Tasks) -> dict[str, set[str]]:
     return {image: {tasks.names[index] for index in indices} for image, indices in tasks.by_image.items()}
 
 
-def test_object_lists(write: Write) -> None:
-    path = write({"categories": ["Zebra", "cat ", "dog"], "objects": {"000001.jpg": [2, 1, 2], "2": [1], "3": []}})
-    tasks = read_tasks(path)
-    assert tasks.names == ("cat", "dog", "zebra")  # "zebra" is known though no image shows it
-    assert tasks.by_image == {"1": (0, 1), "2": (0,), "3": ()}
-    assert (tasks.source, tasks.derived, tasks.ignored) == (str(path), False, {})
-
-
 def test_coco_instances(write: Write) -> None:
     tasks = read_tasks(write(INSTANCES))
     assert tasks.names == ("cat", "dog", "zebra")
@@ -125,16 +117,6 @@ def lists(objects: dict[str, object], *names: str) -> dict[str, object]:
 )
 def test_bad_files(write: Write, content: object, expected: str) -> None:
     assert fault(write(content)).startswith(expected)
-
-
-def test_from_captions() -> None:
-    mentions = {"1": [DOG, NONE, DOG | CAT], "2": [NONE, NONE], "3": [frozenset({"kite"})], "4": []}
-    tasks = derive_tasks(mentions, names=["dog", "cat"])
-    assert tasks.names == ("cat", "dog")
-    assert tasks.by_image == {"1": (0, 1), "2": (), "3": ()}  # "4" has no captions: nothing is known of it
-    assert tasks.derived
-    assert tasks.ignored == {"no task named": 2}
-    assert tasks.source == "derived: an image shows a task when at least one of its human captions names it"
 
 
 def test_share_of_captions() -> None:

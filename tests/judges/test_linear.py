@@ -11,7 +11,6 @@ import pytest
 from helpers import GENDER, THREE, make_samples
 from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
-from threadpoolctl import threadpool_limits
 
 from judge.judges import Assignment, linear, logistic
 from judge.judges.linear import C_GRID, LinearJudge
@@ -70,24 +69,6 @@ def test_tasks_equal_scikit_learn(tolerance: float, bound: float, monkeypatch: p
     assert np.abs(found[:, :LABELS] - one_by_one(features, train, asked, judge.c)).max() < bound
 
 
-def test_c_is_the_first_minimum_of_held_out_loss() -> None:
-    """Of one fold, all labels and images together, weighted; against a plain search over the whole grid."""
-    train = make_captions(500)
-    judge = LinearJudge(TASKS).fit(train, seed=5)
-    features, truth = judge._terms.table(train), table(train)
-    weights = np.array([sample.weight for sample in train])
-    alone = Assignment("human", train, np.arange(500), weights, np.arange(0), 5)
-    chosen = linear._held_out([linear._Slot(TASKS, train, judge._terms)], [[alone]], None)
-    assert 160 < len(chosen) < 170
-    held = np.isin([sample.image_id for sample in train], chosen)
-    kept, held = np.flatnonzero(~held), np.flatnonzero(held)
-    losses = []
-    for c in C_GRID:
-        p = one_by_one(features[kept], [train[n] for n in kept], features[held], c)
-        losses.append(-(weights[held] @ np.log(np.where(truth[held] == 1, p, 1 - p))).sum())
-    assert C_GRID[0] < judge.c == first_minimum(losses)
-
-
 def test_what_training_answers_in_one_way_has_the_share_of_half_an_image() -> None:
     """Odds of 1/2 to 300 + 1, whatever the caption says: 0.5 / 301.5; and the most likely is never certain."""
     judge = LinearJudge(TASKS).fit(make_captions(300), seed=0)
@@ -108,47 +89,6 @@ def test_odds_however_large_stay_probabilities() -> None:
     assert found.max() > 0.999999
     assert (found > 0).all()
     assert (found < 1).all()
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-def test_tasks_are_deterministic(threads: int) -> None:
-    train = make_captions(300)
-    first = LinearJudge(TASKS).fit(train, seed=3).predict(train).probabilities
-    with threadpool_limits(threads):
-        again = LinearJudge(TASKS).fit(train, seed=3).predict(train).probabilities
-    assert np.array_equal(first, again)
-
-
-@pytest.mark.parametrize("far", [0.0, 3.0, 30.0])
-def test_any_start_leads_to_the_optimum(far: float) -> None:
-    """From far away whole Newton steps overshoot. The gradient, written out, is within the tolerance."""
-    rng = np.random.default_rng(0)
-    x = np.c_[rng.random((120, 15)) < 0.3, np.ones(120)].astype(float)
-    y = (rng.random((120, 4)) < [0.5, 0.2, 0.05, 0.9]).astype(float)
-    weights = rng.uniform(0.5, 2, (120, 1))
-    start = far * rng.normal(size=(16, 4))
-    design = logistic._Design(logistic.Features(csr_matrix(x[:, :-1])), np.tile(weights, 4), 1)
-    assert design.features.rows.shape == x.shape  # No twins.
-    found = logistic._solve(design, y, start, c=np.full(4, 0.5))
-    gradient = x.T @ (weights * (1 / (1 + np.exp(-x @ found)) - y))
-    gradient[:-1] += found[:-1] / 0.5
-    assert np.abs(gradient).max() <= logistic.TOLERANCE * weights.sum() * (1 + 1e-6)
-
-
-def test_a_step_is_halved_until_the_loss_falls() -> None:
-    """Losses (1 - 3t)^2 and (1 - t)^2 of a step's part t, slopes -6 and -2 at 0.
-
-    At t = 1 the first is 4 > 1, at 1/2 it is 1/4 < 1; the second is 0 at once.
-    """
-    pace = np.array([3.0, 1.0])
-    assert logistic._step_length(lambda part: (1 - pace * part) ** 2, -2 * pace).tolist() == [0.5, 1]
-
-
-def test_twins_are_merged_without_a_trace() -> None:
-    """Columns 0, 2 and 3 are one, sqrt(3) times as large."""
-    features = csr_matrix(np.array([[1, 0, 1, 1, 0], [0, 1, 0, 0, 1], [1, 1, 1, 1, 0]], dtype=float))
-    merged = features @ logistic._merge_twins(features)
-    assert merged.toarray() == pytest.approx(np.array([[3**0.5, 0, 0], [0, 1, 1], [3**0.5, 1, 0]]))
 
 
 def tell(images: int, target: Target, *, seed: int = 0) -> list[Sample]:
@@ -180,7 +120,7 @@ def test_joint_training_equals_scikit_learn_fold_by_fold(target: Target, monkeyp
     assignments = folds(slots, settings={"C": 0.3})
     for assignment, found in zip(assignments, linear.train_together(target, assignments), strict=True):
         train, asked = ([assignment.samples[place] for place in of] for of in (assignment.train, assignment.asked))
-        terms, answers = linear._terms(train), [sample.answers[0] for sample in train]
+        terms, answers = linear._Captions(target, train).terms, [sample.answers[0] for sample in train]
         expected = guess(terms.table(train), answers, assignment.weights, terms.table(asked), 0.3)
         assert found.probabilities == pytest.approx(expected, abs=1e-5)
         assert found.notes == {"C": 0.3}
@@ -191,7 +131,7 @@ def test_c_is_one_for_both_sides_of_a_split() -> None:
     slots = [tell(300, GENDER, seed=seed) for seed in range(3)]
     assignments = folds(slots, settings={})
     found = linear.train_together(GENDER, assignments)
-    groups = [linear._Slot(GENDER, slot, linear._terms(slot)) for slot in slots[:2]]
+    groups = [linear._Captions(GENDER, slot) for slot in slots[:2]]
     for fold in range(3):
         # One caption of people, two of the captioner: the second is not asked.
         mine = [a for a in assignments if a.split == fold][:2]
@@ -201,7 +141,7 @@ def test_c_is_one_for_both_sides_of_a_split() -> None:
             rows = [a.samples[place] for place in a.train]
             out = np.array([row.image_id in held for row in rows])
             answers = np.array([row.answers[0] for row in rows])
-            terms = linear._terms([row for row in rows if row.image_id not in held])
+            terms = linear._Captions(GENDER, [row for row in rows if row.image_id not in held]).terms
             features = terms.table(rows)
             for n, c in enumerate(C_GRID):
                 p = guess(features[~out], answers[~out], a.weights[~out], features[out], c)
@@ -227,7 +167,7 @@ def test_a_problem_is_solved_alike_whatever_is_solved_beside(classes: int) -> No
     def solve(part: list[int]) -> tuple[np.ndarray, np.ndarray]:
         model = logistic.Logistic(features, answers, weights[:, part], exclusive=True)
         model.fit(c[part])
-        return model.probabilities(), model.loss(weights[:, part])
+        return model.probabilities(features.rows), model.loss(weights[:, part])
 
     guesses, losses = solve(list(range(20)))
     for part in ([0], [7], [3, 4], [18]):
@@ -242,21 +182,3 @@ def test_a_class_that_training_never_shows() -> None:
     found = LinearJudge(THREE).fit(train, seed=0).predict(tell(30, THREE, seed=1)).probabilities
     assert found[:, 2] == pytest.approx(0.5 / (len(train) + 1) / (1 + 0.5 / (len(train) + 1)))
     assert found.sum(axis=1) == pytest.approx(1)
-
-
-def test_linear_equals_a_hand_written_optimum() -> None:
-    """The fitted weights are where the gradient of the weighted, penalised log loss is zero."""
-    samples = [
-        Sample(s.image_id, s.side, 0, s.words, s.answers, weight=1.5 - s.answers[0]) for s in make_samples(80, clue=0.7)
-    ]
-    judge = LinearJudge(GENDER).fit(samples, seed=0)
-    x = judge._terms.table(samples).toarray()
-    y = np.array([s.answers[0] for s in samples])
-    w = np.array([s.weight for s in samples])
-    # Features that stand in the same samples were solved as one: each has its share of the weight.
-    *found, intercept = judge.solved.coefficients[:, 0, 0]
-    coefficients = judge._terms.features.merge @ np.array(found)
-    p = 1 / (1 + np.exp(-(x @ coefficients + intercept)))
-    assert judge.predict(samples).probabilities[:, 1] == pytest.approx(p)
-    gradient = x.T @ (w * (p - y)) + coefficients / judge.c
-    assert np.abs(gradient).max() / w.sum() < 2e-3

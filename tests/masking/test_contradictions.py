@@ -82,9 +82,7 @@ def first(**changes: Any) -> Callable[[Record], None]:
 SHARES = [0.125, 0.3, 0.4, 0.3, 0.4, 0.8, 0.125, 0.8]
 HIDDEN: dict[str, tuple[Callable[[Record], None], list[int], str]] = {
     "id as text": (first(image_id="1"), [0, 0], ""),
-    "padded id": (first(image_id="000000000001"), [0, 0], ""),
     "file name as id": (first(image_id="000000000001.jpg"), [0, 0], ""),
-    "id as float": (first(image_id=1.0), [0, 0], ""),
     "category as text": (each(category_id="1"), [0, 0], ""),
     "a man": (first(category_id=3), [600, 0], "NOTE: 'man' of "),
     "supercategory": (

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers import one_line
-from hypothesis import assume, example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from pycocotools import mask as coco
@@ -103,25 +103,6 @@ def test_empty_runs_between_others(runs: list[int], data: st.DataObject) -> None
     found = [read_annotation(with_runs(runs, size), "person", (1, area + 7), where="x") for _ in range(2)]
     np.testing.assert_array_equal(found[0].mask, expected)
     np.testing.assert_array_equal(union(found, (1, area + 7)), expected)
-
-
-@st.composite
-def polygons(draw: st.DrawFn) -> list[list[float]]:
-    """One to three, with corners on and over the border, repeated points and zero areas among them."""
-    x = st.integers(-2, WIDTH + 2).map(float) | st.floats(-2, WIDTH + 2)
-    y = st.integers(-2, HEIGHT + 2).map(float) | st.floats(-2, HEIGHT + 2)
-    points = st.lists(st.tuples(x, y), min_size=3, max_size=8)
-    return [[number for point in one for number in point] for one in draw(st.lists(points, min_size=1, max_size=3))]
-
-
-@settings(deadline=None)
-@given(polygons())
-@example([[0.0, 0.0, 5.0, 5.0, 5.0, 5.0]])
-@example([[20.0, 12.0, 20.0, 0.0, 22.0, 14.0]])
-def test_polygons_equal_pycocotools(drawn: list[list[float]]) -> None:
-    assume(not any(all(0 <= number <= 1 for number in one) for one in drawn))  # Shares of the image.
-    expected = coco.decode(coco.merge(coco.frPyObjects(drawn, *SIZE))).astype(bool)
-    np.testing.assert_array_equal(read_annotation({"segmentation": drawn}, "dog", SIZE, where="x").mask, expected)
 
 
 def test_all_shapes_in_one_file(tmp_path: Path) -> None:

@@ -167,7 +167,7 @@ def test_cmyk(kind: str) -> None:
 
 
 def test_jpeg_is_what_pillow_reads(shared: Path) -> None:
-    """Two builds of one library: a rounding apart is allowed."""
+    """Whatever follows the image."""
     files = [path.read_bytes() for path in sorted((shared / "coco-mini" / "val2017").glob("*.jpg"))[:6]]
     for options in ({"progressive": True}, {"subsampling": 2, "quality": 30}):
         files += [saved(Image.fromarray(SMOOTH).convert(mode), "JPEG", **options) for mode in ("RGB", "L")]
@@ -175,7 +175,7 @@ def test_jpeg_is_what_pillow_reads(shared: Path) -> None:
     whole = saved(Image.fromarray(SMOOTH), "JPEG")
     files += [whole + tail for tail in (b"\0" * 10, b"motion picture", b"\xff\xda not a scan")]
     for data in files:
-        assert np.abs(read(data).astype(int) - pillow(data)).max() <= 2
+        np.testing.assert_array_equal(read(data), pillow(data))
 
 
 def with_thumbnail(data: bytes) -> bytes:
@@ -187,7 +187,7 @@ def with_thumbnail(data: bytes) -> bytes:
 @pytest.mark.parametrize("progressive", [False, True])
 @pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
 def test_a_truncated_jpeg_is_refused_wherever_it_ends(*, progressive: bool, mode: str) -> None:
-    """OpenCV 4 fills it with grey; the end mark of a thumbnail must not count as the image's own."""
+    """The end mark of a thumbnail must not count as the image's own."""
     noise = Image.fromarray(RNG.integers(0, 256, (64, 96, 3), dtype=np.uint8)).convert(mode)
     plain = saved(noise, "JPEG", progressive=progressive)
     for data in (plain, with_thumbnail(plain)):

@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis.extra.numpy import arrays
 from PIL import Image
 
-from judge.commands.pictures import RunPictures
-from judge.config import RunConfig, make_config
+from judge.commands.evaluate import RunConfig
+from judge.commands.images import RunImages
+from judge.config import make_config
 from judge.errors import JudgeError
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.instances import Instance, from_box, from_mask
@@ -82,8 +83,8 @@ def test_a_run_is_refused_before_judges_are_trained(tmp_path: Path) -> None:
     settings = {"human": "-", "images": tmp_path / "images", "instances": tmp_path / "i.json"}
     images = [str(n) for n in range(31)]
     with pytest.raises(JudgeError, match=r"masks hide somebody in 3\.2% of 31 images"):
-        RunPictures(make_config(settings, RunConfig)).hidden(images)
-    allowed = RunPictures(make_config(settings | {"allow_unmasked": True}, RunConfig))
+        RunImages(make_config(settings, RunConfig)).hidden(images)
+    allowed = RunImages(make_config(settings | {"allow_unmasked": True}, RunConfig))
     allowed.hidden(images)
     assert allowed.masks["masks"]["people"] == pytest.approx(1 / 31)
 

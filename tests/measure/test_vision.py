@@ -15,8 +15,9 @@ from typer.testing import Result
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import FAITHFUL, Parameters
-from judge.commands.pictures import RunPictures
-from judge.config import RunConfig, make_config
+from judge.commands.evaluate import RunConfig
+from judge.commands.images import RunImages
+from judge.config import make_config
 from judge.errors import JudgeError
 from judge.masking.instances import MAX_BOXES
 
@@ -251,9 +252,9 @@ def test_other_categories_are_read_for_judges_that_ask_alone(tiny: WorldFiles, t
         config = make_config(settings, RunConfig)
         if name.startswith("grit"):
             with pytest.raises(JudgeError, match=f"annotation {thing['id']}: polygon of an odd number"):
-                RunPictures(config).hidden(ids)
+                RunImages(config, config.judge).hidden(ids)
         else:
-            assert RunPictures(config).hidden(ids).regions == {}
+            assert RunImages(config, config.judge).hidden(ids).regions == {}
 
 
 def test_vl_lic_reads_with_the_encoder_in_a_folder(tiny: WorldFiles, tmp_path: Path) -> None:

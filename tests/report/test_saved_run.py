@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 from helpers import fault_of
 from pandas.testing import assert_frame_equal
 
@@ -25,8 +24,6 @@ from judge.commands.report import open_runs
 from judge.corpus import Corpus
 from judge.corpus.attributes import multiply_labels
 from judge.measure import Result
-from judge.measure.refits import COLUMNS
-from judge.measure.table import settings_of, with_parts
 from judge.report.directory import RunDirectory, metrics_json
 from judge.report.notes import footnotes
 from judge.report.printing import tables_of
@@ -34,7 +31,6 @@ from judge.report.render import markdown
 from judge.report.saved_run import read_run
 from judge.report.several_runs import join_runs
 from judge.report.warnings import warnings
-from judge.statistics.summary import summarise
 from judge.types import Labels
 
 Made = Mapping[str, tuple[Result, Path]]
@@ -108,32 +104,6 @@ def test_what_is_read_is_what_was_written(made: Made, kind: str) -> None:
         assert saved.result.quality[name] == replace(quality, images=(), by_image={})
 
 
-def test_other_rows_than_those_of_the_answers_are_found(made: Made, tmp_path: Path) -> None:
-    """A metric without a value, and judges that are asked as they are: made again where the facts say so."""
-    result, folder = made["splits"]
-    mine = result.scores[result.scores["metric"] == "lic"]
-    run = {**result.run, "metrics": ["lic"], "ratios": {}}
-    run["statistics"] = {**run["statistics"], "untrained": ["linear"]}
-    rows = tuple(summarise(mine, None, settings_of(run)))
-    assert {row.basis for row in rows} == {"images"}
-    parts = with_parts(pd.DataFrame(columns=COLUMNS), rows)
-    bare = replace(result, summaries=rows, scores=mine, counts=pd.DataFrame(), replicates=parts, run=run,
-                   breakdown=None, quality={}, examples=pd.DataFrame())  # fmt: skip
-    assert read_run(write(bare, folder, tmp_path / "asked")).result.summaries == rows
-    odd = replace(rows[0], amplification=math.inf, interval=None, basis=None, replicates=None, p_value=None)
-    written = write(replace(bare, summaries=(odd, rows[1])), folder, tmp_path / "odd")
-    assert "results, none, lic (linear), amplification: " in fault_of(read_run, written)
-
-
-def write(result: Result, like: Path, out: Path) -> Path:
-    """A run's folder with the settings of another, without breakdown and quality."""
-    directory = RunDirectory(out)
-    directory.begin()
-    settings = yaml.safe_load((like / "run.yaml").read_text(encoding="utf-8")) | {"breakdown": False, "quality": False}
-    directory.finish(yaml.safe_dump(settings), result)
-    return out
-
-
 Tamper = Callable[[Path], object]
 
 
@@ -197,7 +167,6 @@ CASES: dict[str, tuple[Tamper, str]] = {
     "corrected p": (put(0, "p_holm", 1e-9), f"{ROW}, p_holm: "),
     "verdict": (put(3, "verdict", "perfect"), "metrics.json says perfect"),
     "difference": (in_metrics(lambda of: of["differences"][0].update(value=3)), "differences, none, mu|ch, of "),
-    "note": (in_metrics(lambda of: of["notes"]["footnotes"].pop()), "notes, footnotes: "),
     "text": (put(0, "human", "0.4"), f"{ROW}, human: "),
     "answer": (in_table("scores", louder), f"{ROW}, "),
     "counts": (in_table("counts", lambda of: of[of["image_id"] != of["image_id"].iloc[0]]), "none, ba (counted), "),

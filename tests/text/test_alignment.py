@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from importlib import import_module
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judge.text import alignment
 from judge.text.alignment import (
     DELTAS,
     UNKNOWN,
@@ -192,16 +189,6 @@ def test_the_curve_is_that_of_separate_alignments(human: list[Words], generated:
     assert substituted == sorted(substituted)
 
 
-def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(1)
-    words = [f"w{number:03}" for number in range(300)]
-    vectors = vectors_of({word: list(rng.integers(-1, 2, 6).astype(float) + 0.5) for word in words})
-    whole = nearest(words[:150], words[150:], vectors)
-    monkeypatch.setattr(alignment, "_BLOCK", 7 * 150)
-    monkeypatch.setattr(alignment, "_PAIRS", 5)
-    assert nearest(words[:150], words[150:], vectors) == whole
-
-
 def test_nothing_to_choose_from() -> None:
     assert nearest(["sofa", "ghost"], ["<gender>", "unheard"], FURNITURE) == {}
     aligned, report = align([], [], how="contextual", vectors=FURNITURE)
@@ -215,18 +202,3 @@ def test_misuse() -> None:
     for delta in (-0.1, 2.1, math.nan):
         with pytest.raises(ValueError, match="between 0 and 2"):
             align([("a",)], [("b",)], how="contextual", vectors=FURNITURE, delta=delta)
-
-
-def test_the_benchmarks_loops_agree(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "scripts")
-    bench = import_module("bench_alignment")
-    rng = np.random.default_rng(2)
-    words = [f"w{number}" for number in range(80)]
-    vectors = bench.make_vectors(words, 8, 0)
-    human = [tuple(words[n] for n in rng.integers(0, 80, 9)) for _ in range(20)]
-    model = words[::2]
-    unit = {word: row / np.linalg.norm(row) for word, row in zip(words, vectors.matrix.astype(float), strict=True)}
-    aligned, report = align(human, [tuple(model)], how="contextual", vectors=vectors)
-    assert 0 < report.tokens_substituted < 1 - report.tokens_kept
-    for whole in (False, True):
-        assert bench.loop(human, model, unit, whole=whole) == aligned

@@ -16,6 +16,7 @@ from helpers import GENDER, make_glimpses, make_samples, save_captioner
 from judges.test_contract import NAMES, TASKS, Readings, make_tasks
 from judges.test_huggingface import FAMILIES, PROMPT, Pictures
 from pretend import DEVICE, Lines, OnDevice, Pretend, held, pretend_device
+from sentence_transformers.sentence_transformer.modules import Pooling
 from tiny_bert import save_bert
 from torch import Tensor
 from torch.utils._python_dispatch import _get_current_dispatch_mode
@@ -24,8 +25,8 @@ from judge.judges import SENTENCE, Blueprint, Materials, Tuning, find_judge
 from judge.judges.backbones import make_backbone
 from judge.judges.encoders import EncoderClassifier
 from judge.judges.grit import GridsAndRegions
-from judge.judges.readers import FrozenEncoder, load_reader
 from judge.judges.recurrent import RecurrentClassifier, build_vocabulary
+from judge.judges.text_encoders import FrozenEncoder, load_encoder
 from judge.training.launch import make_accelerator
 from judge.training.memory import most_that_fit
 from judge.training.network_judge import NetworkJudge
@@ -125,7 +126,7 @@ def test_captioners(family: str, tuning: Tuning, checkpoint: Callable[[str], Pat
 
 def test_frozen_networks(bert: Path) -> None:
     """What reads captions and sees pictures for other judges."""
-    reader = FrozenEncoder(load_reader(str(bert)), pooling=("cls", "max", "mean"), normalised=True)
+    reader = FrozenEncoder(load_encoder(str(bert)), Pooling(32, ("cls", "max", "mean")))
     backbone = make_backbone(Materials(backbone_weights="random", image_size=64), "test_resnet")
     seer = GridsAndRegions(backbone, regions=2).eval()
     words = reader.collate([("dog",), ("dog", "rides", "noise"), ()])

@@ -13,7 +13,8 @@ from helpers import fault_of, judge
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judge.config import RunConfig, make_config, read_settings
+from judge.commands.evaluate import RunConfig
+from judge.config import make_config, read_settings
 from judge.corpus.shards import find_shards, read_shards
 from judge.errors import JudgeError
 from judge.masking.detectors.weights import read_weights

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from judge.text.vectors.files import read_file
+from judge.text.vectors.files import FloatArray32, Rows, read_file
 from judge.text.vectors.learnt import learn
-from judge.text.vectors.reader import FloatArray32, Rows
 from judge.types import Words
 
 CORPUS = "corpus"
@@ -42,8 +41,8 @@ class Vectors:
         rows: word -> row of ``matrix``; words in alphabetical order.
         matrix: [V, D], finite, no row all zero.
         source: where they come from, for reports.
-        missing: words asked for that have no vector.
-        delta: the cosine distance below which one word may stand for another, unless a user says otherwise.
+        missing: number of requested words without a vector.
+        delta: the default cosine distance below which one word may replace another.
     """
 
     rows: Mapping[str, int]
@@ -62,7 +61,7 @@ def load_vectors(reference: str, words: Iterable[str], *, captions: Sequence[Seq
             (:func:`judge.text.vectors.pretrained.read_embeddings`); else a file
             (:func:`judge.text.vectors.files.read_file`): GloVe text, word2vec text or binary, fastText ``.vec``,
             gzip of each, recognised by content.
-        words: those in use.
+        words: the words in use.
         captions: masked human captions as words; needed for ``corpus`` alone.
 
     Raises:
@@ -83,7 +82,7 @@ def load_vectors(reference: str, words: Iterable[str], *, captions: Sequence[Seq
 
 
 def make_vectors(found: Rows, wanted: Iterable[str], source: str, *, delta: float = DELTA) -> Vectors:
-    """``found`` as one matrix; a vector of nothing but zeros has no direction, so its word has none."""
+    """``found`` as one matrix, without vectors of zeros alone, which have no direction."""
     known = sorted(word for word, row in found.items() if row.any())
     matrix = np.stack([found[word] for word in known]) if known else np.zeros((0, 1), dtype=np.float32)
     rows = {word: index for index, word in enumerate(known)}
@@ -103,7 +102,7 @@ class VectorCache:
         self._known: dict[object, Vectors] = {}
 
     def vectors(self, captions: Sequence[Words]) -> Vectors:
-        """Those of the reference; of ``corpus``, learnt from these masked human captions (or taken from the cache).
+        """The vectors of the reference; for ``corpus``, learnt from these masked human captions, once.
 
         Raises:
             JudgeError: as ``load_vectors``.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from judge.text.vectors.reader import Rows
+from judge.text.vectors.files import Rows
 from judge.types import FloatArray
 from judge.utils.parallel import thread_pools
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Two words on either side: wider windows bring together what occurs together (umpire, baseball), not what is alike.
 WINDOW = 2
-# As word2vec and GloVe: of rarer words nothing can be learnt.
+# As in word2vec and GloVe: rarer words have too few contexts.
 MINIMUM = 5
 # On COCO's captions, near-synonyms (sofa and couch, motorbike and motorcycle) then lie 0.1 to 0.3 apart; with 300
 # dimensions they lie 0.2 to 0.5 apart. How far apart a word and its substitute may lie: ``DELTA_LEARNT`` of vectors.
@@ -40,9 +40,9 @@ def learn(
     window: int = WINDOW,
     minimum: int = MINIMUM,
 ) -> Rows:
-    """Vectors of the words ``wanted`` that occur ``minimum`` times or more; the same captions give the same.
+    """Vectors of the words ``wanted`` that occur ``minimum`` times or more; deterministic.
 
-    Special tokens are words among others here, so that words near a hidden one are alike.
+    Special tokens count as words here, so that words near a hidden one are alike.
 
     Args:
         captions: as words, masked.
@@ -56,7 +56,7 @@ def learn(
     if not words:
         return {}
     index = {word: number for number, word in enumerate(words)}
-    # Rare words keep their places, so that the words around them come no closer to each other.
+    # Rare words keep their positions, so that their neighbours come no closer to each other.
     flat = np.array([index.get(word, -1) for caption in captions for word in caption], dtype=np.int64)
     caption_of = np.repeat(np.arange(len(captions)), [len(caption) for caption in captions])
     ppmi = _ppmi(_cooccurrence(flat, caption_of, len(words), window))
@@ -77,7 +77,7 @@ def _truncated_svd(ppmi: csr_array, dimension: int) -> FloatArray:
     from scipy.sparse.linalg import svds
 
     words = ppmi.shape[0]
-    # The products are many and small: on several threads they took ten times as long, on a machine with other work.
+    # The products are many and small: on a busy machine, several threads take ten times as long.
     with thread_pools().limit(limits=1, user_api="blas"):
         if words <= max(dimension + 1, _FEW):
             left, singular, _ = np.linalg.svd(ppmi.toarray())
@@ -90,7 +90,7 @@ def _truncated_svd(ppmi: csr_array, dimension: int) -> FloatArray:
 
 
 def _cooccurrence(flat: np.ndarray, caption_of: np.ndarray, words: int, window: int) -> csr_array:
-    """How often each word stands near each other, weighted by 1 / distance: [V, V], symmetric."""
+    """How often words occur near each other, weighted by 1 / distance: [V, V], symmetric."""
     from scipy.sparse import coo_array, csr_array
 
     found = csr_array((words, words), dtype=np.float64)

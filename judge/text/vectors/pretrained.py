@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from judge.errors import JudgeError, require
-from judge.text.vectors.reader import Rows, finite
+from judge.text.vectors.files import Rows, finite
 from judge.utils.hub import first_line, is_of_library, knows_words, locate, quiet
 
 _OTHERWISE = "give hf:FOLDER of an encoder of text with its tokenizer, a file, or corpus"

@@ -14,7 +14,16 @@ import numpy as np
 import pandas as pd
 
 from judge.commands.labels import labels_of
-from judge.config import CaptionConfig, HidingSettings, MaskConfig, RunConfig, listed
+from judge.config.inputs import (
+    DetectionSettings,
+    FolderSettings,
+    HidingSettings,
+    ImageSettings,
+    MaskSettings,
+    NetworkSettings,
+    ShownSettings,
+)
+from judge.config.values import listed
 from judge.corpus.records import canonical_id
 from judge.errors import JudgeError, require
 from judge.judges import find_judge
@@ -121,7 +130,7 @@ def choose_hiding(
     return Hiding(tuple(label for label in wanted if label), mode=mode, seed=seed, **same), chosen, truth
 
 
-def read_truth(config: HidingSettings, labels: Collection[str] | None = None) -> GroundTruth:
+def read_truth(config: ImageSettings, labels: Collection[str] | None = None) -> GroundTruth:
     """The instances that ``config`` names; ``labels``: the categories that are read, None for all.
 
     Raises:
@@ -137,7 +146,7 @@ def read_truth(config: HidingSettings, labels: Collection[str] | None = None) ->
 
 
 def truth_beside(
-    config: HidingSettings, detector: Detector, labels: Collection[str], truth: GroundTruth | None = None
+    config: ImageSettings, detector: Detector, labels: Collection[str], truth: GroundTruth | None = None
 ) -> GroundTruth | None:
     """Ground truth to measure a network by, read unless it is given; None where there is none of these categories."""
     if detector.name == "gt" or not config.instances:
@@ -148,7 +157,7 @@ def truth_beside(
 
 def open_detector(
     name: str,
-    config: HidingSettings,
+    config: DetectionSettings,
     labels: tuple[str, ...],
     *,
     truth: GroundTruth | None = None,
@@ -168,7 +177,7 @@ def open_detector(
 
 def load_detector(
     name: str,
-    config: HidingSettings,
+    config: NetworkSettings,
     labels: tuple[str, ...],
     *,
     device: str | None = None,
@@ -183,7 +192,7 @@ def load_detector(
         weights=config.weights.get(name) or config.weights.get(""),
         trust=config.trust_weights,
         device=device,
-        mask_threshold=config.mask_threshold,
+        mask_threshold=config.mask_threshold if isinstance(config, MaskSettings) else 0.5,
     )
     source = f"detector '{name}'"
     own = {category: category for category in detector.categories}
@@ -211,11 +220,11 @@ def refuse_unmasked(config: HidingSettings, masks: Mapping[str, Any] | None, dou
     if masks and (what := hide_nobody(masks)) and not config.allow_unmasked:
         mend = next((doubt for doubt in doubts if "--person-category" in doubt), "give other weights or instances")
         mend = f"{mend.rstrip('.')}; or go on as it is with --allow-unmasked"
-        raise JudgeError(what, where=f"--detector {config.detector}", mend=mend)
+        raise JudgeError(what, where=f"--detector {config.finders[0]}", mend=mend)
 
 
 def prepare_masking(
-    config: MaskConfig | CaptionConfig, mode: Mode
+    config: FolderSettings, mode: Mode
 ) -> tuple[Hiding, Correlated | None, Detector, GroundTruth | None]:
     """What a command on a folder hides, how BA chose the object, the detector, and ground truth beside a network.
 
@@ -252,14 +261,16 @@ def picture_names(folder: Path, truth: GroundTruth | None) -> tuple[list[str], i
 
 
 @dataclass(eq=False)
-class RunPictures:
+class RunImages:
     """The pictures of a run with ``images``; instances, names and weights are read once, when first needed.
 
     Raises:
         JudgeError: there are no such images, whether or not a judge sees them.
     """
 
-    config: RunConfig
+    config: ShownSettings
+    judges: Sequence[str] = ()
+    seed: int = 0
     progress: Progress | None = None
     _shown: MaskedImages | None = None
 
@@ -329,7 +340,7 @@ class RunPictures:
 
     def _hidden(self, image_ids: Sequence[str]) -> MaskedImages:
         names = name_pictures(self.plain.names, image_ids, self.plain.folder)
-        regions = any(find_judge(name).regions for name in self.config.judge)
+        regions = any(find_judge(name).regions for name in self.judges)
         hiding, detector = self._hiding
         if self.truth and regions and (detector is None or detector.name == "gt"):
             detector = self.truth  # Things of all categories, which no other judge needs.
@@ -353,7 +364,7 @@ class RunPictures:
         config = self.config
         if config.mask == "none":
             return None, None
-        hiding, _, truth = choose_hiding(config, config.mask, seed=config.seed, truth=self.truth)
+        hiding, _, truth = choose_hiding(config, config.mask, seed=self.seed, truth=self.truth)
         return hiding, open_detector(config.detector, config, hiding.labels, truth=truth)
 
 

@@ -1,0 +1,297 @@
+"""Parts of settings: attributes and labels, captions, and images with what is hidden in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from judge.config.base import Settings
+from judge.config.values import (
+    CAPTIONS,
+    DEVICE,
+    HUMAN,
+    IMAGES,
+    INSTANCES,
+    LABELS,
+    MASK,
+    SEVERAL,
+    Attributes,
+    CaptionFiles,
+    Checkpoints,
+    Files,
+    Hide,
+    LabelFiles,
+    Lexicons,
+    MaskMode,
+    Seed,
+    Share,
+    Splits,
+    Weights,
+    list_or_text,
+    spellings,
+)
+from judge.masking import MAX_PIXELS, DetectorName
+from judge.utils.options import MOST, option
+
+
+class WordSettings(Settings):
+    """The attribute, and the words that name its classes."""
+
+    panel = "Input"
+
+    attribute: Attributes = option(
+        "gender", "protected attribute; several: the classes are their products", repeated="NAME", essential=True
+    )
+    lexicon: Lexicons = option(
+        None, "words to hide: a shipped lexicon, a .yaml file, or none", "the attribute's own", repeated="[NAME=]TEXT",
+        file=True,
+    )  # fmt: skip
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The names of all attributes."""
+        return (self.attribute,) if isinstance(self.attribute, str) else self.attribute
+
+    @property
+    def attribute_name(self) -> str:
+        """The attribute's name; for several, that of their product."""
+        from judge.text.combined import AND
+
+        return AND.join(self.attributes)
+
+    @field_validator(
+        "lexicon", "labels", "label_column", "label_values", "label_drop", mode="before", check_fields=False
+    )
+    @classmethod
+    def _by_attribute(cls, value: object, info: ValidationInfo) -> object:
+        from judge.corpus.attributes import by_attribute, dropped_by_attribute, spellings_by_attribute
+
+        names = info.data.get("attribute", "gender")
+        names = (names,) if isinstance(names, str) else names
+        if info.field_name == "label_drop":
+            return dropped_by_attribute(value, names)
+        if info.field_name != "label_values":
+            return by_attribute(value, names, shared=info.field_name == "labels")
+        if len(names) == 1 or not isinstance(value, dict):
+            return spellings(value)
+        return {name: spellings(found) for name, found in spellings_by_attribute(value, names).items()}
+
+
+class WhereSettings(Settings):
+    """Which records of tables are read."""
+
+    panel = "Input"
+
+    where: dict[str, str] = option(
+        {}, "keep records of caption and label tables whose COLUMN holds TEXT; human captions must have that column, "
+        "other tables without it are taken whole", repeated="COLUMN=TEXT",
+    )  # fmt: skip
+
+
+class LabelSettings(WordSettings, WhereSettings):
+    """The class of the attribute that each image has."""
+
+    labels: LabelFiles = option(None, LABELS, repeated="[NAME=]FILE", essential=True)
+    id_column: str | None = option(None, "image column of the label table")
+    label_column: str | dict[str, str] | None = option(
+        None, "class column of the label table", repeated="[NAME=]COLUMN"
+    )
+    label_values: dict[str, tuple[str, ...]] | dict[str, dict[str, tuple[str, ...]]] = option(
+        {}, "how the label table spells a class, e.g. female=1; with several attributes skin=darker=1",
+        flag="--label-value", repeated="CLASS=TEXT",
+    )  # fmt: skip
+    label_rule: Literal["one", "majority"] = option(
+        "one", "class of an image with several labels: one, they must be the same; majority, the most frequent one "
+        "(images without one are left out)",
+    )  # fmt: skip
+    label_drop: tuple[str, ...] | dict[str, tuple[str, ...]] = option(
+        (), "value of the label table that means no class, beside empty, Both, Unsure, unknown and the like",
+        repeated="[NAME=]VALUE",
+    )  # fmt: skip
+    label_least: int = option(
+        1, "without --labels: how many human captions must name a class for the image to have it", ge=1
+    )
+
+
+class ReadingSettings(WhereSettings):
+    """How files of captions are read."""
+
+    columns: dict[str, str] = option(
+        {}, "column of caption tables; for one side human.caption=NAME or captions.caption=NAME", flag="--column",
+        repeated="{image_id,caption}=NAME",
+    )  # fmt: skip
+    split: Splits = option(
+        None, "splits of a Karpathy file or a data set, e.g. test, or train,restval", repeated="NAME"
+    )
+
+
+class TokenSettings(Settings):
+    """How captions become words."""
+
+    panel = "Input"
+
+    contractions: Literal["whole", "split"] = option("whole", 'keep "woman\'s" as one word (whole) or split it')
+    text: Literal["whole", "first-sentence"] = option("whole", "part of each caption that is used")
+
+
+class HumanSettings(LabelSettings, ReadingSettings, TokenSettings):
+    """Human captions, and the objects of their images."""
+
+    human: Files | None = option(None, HUMAN, repeated="PATH", essential=True)
+    objects: Path | None = option(
+        None, "objects in each image: COCO instances, {image: [objects]}, or a table", "those that human captions name"
+    )
+    object_column: str | None = option(None, "column of object names, in a table of objects")
+    object_id_column: str | None = option(None, "image column of a table of objects")
+    own_captions: bool = option(
+        False, "where each human caption has a label of its own, keep those whose label is their image's"
+    )
+
+
+class CaptionerSettings(Settings):
+    """Captioners: their captions, or their checkpoints."""
+
+    panel = "Input"
+
+    captions: CaptionFiles = option({}, CAPTIONS, repeated="[NAME=]FILE", essential=True)
+    models: Checkpoints = option(
+        {}, "checkpoint of a captioner; captions --images if there are no --captions of it",
+        flag="--model", repeated="[NAME=]CHECKPOINT", essential=True, file=True,
+    )  # fmt: skip
+    several: bool = option(False, SEVERAL)
+    refusals: tuple[str, ...] | None = option(
+        None, "regular expression of refusals to caption, in place of ours", flag="--refusal", repeated="REGEX"
+    )
+
+
+class BatchSettings(Settings):
+    """How checkpoints caption, in every command that lets them."""
+
+    panel = "Captions"
+
+    caption_batch: Annotated[int, Field(ge=1, le=MOST)] | Literal["auto"] = option(
+        "auto", "images that a captioner gets at a time; auto: 8 on CPUs, 64 on GPUs; fewer where memory is short"
+    )
+
+
+class CategorySettings(Settings):
+    """Names of the categories of instances and of detectors."""
+
+    panel = "Images"
+
+    person_categories: Annotated[tuple[str, ...], list_or_text(tuple)] = option(
+        (), "category of --instances or the detector that is people", "person; else all that name people",
+        flag="--person-category", repeated="NAME",
+    )  # fmt: skip
+    class_names: Path | None = option(
+        None, "names of a detector's or a label file's classes: one per line, or YAML or JSON id: name",
+        "as the file or the detector has them",
+    )  # fmt: skip
+
+    @property
+    def finders(self) -> tuple[str, ...]:
+        """The detectors that will run."""
+        return ()
+
+
+class NetworkSettings(CategorySettings):
+    """Detectors that are networks."""
+
+    weights: Weights = option(
+        {}, "weights of a detector: a file, or a name that its library knows", repeated="[DETECTOR=]FILE", file=True,
+        essential=True,
+    )  # fmt: skip
+    trust_weights: Path | None = option(None, "folder whose .pt files may be unpickled, which can run any code in them")
+
+
+class ImageSettings(CategorySettings):
+    """Images, and the instances in them."""
+
+    images: Path | None = option(None, IMAGES, essential=True)
+    instances: Files | None = option(
+        None, f"{INSTANCES} (ground truth, for detector gt)", repeated="PATH", essential=True
+    )
+    cache: Path = option(Path("runs/detections"), "cache folder for detections")
+    max_pixels: int = option(
+        MAX_PIXELS, "largest image (width x height) to open, against decompression bombs", ge=1, le=2**40
+    )
+
+    def inputs(self) -> list[Path]:
+        """See :meth:`Settings.inputs`; ground truth alone writes nothing into the cache."""
+        return [path for path in super().inputs() if path is not self.cache or set(self.finders) - {"gt"}]
+
+
+class DetectionSettings(NetworkSettings, ImageSettings):
+    """Images, and networks that may find people in them."""
+
+
+class DetectorSettings(DetectionSettings):
+    """Images, and what finds people in them."""
+
+    detector: DetectorName = option("gt", "what finds people and objects: ground truth or a network", essential=True)
+
+    @property
+    def finders(self) -> tuple[str, ...]:
+        """The detectors that will run."""
+        return (self.detector,)
+
+
+class MaskSettings(Settings):
+    """How found people and objects are hidden."""
+
+    panel = "Images"
+
+    fill: Literal["black", "mean", "blur", "noise"] = option("black", "what replaces hidden pixels")
+    share: Share = option(0.5, "share of each mask that mode partial hides, from the top")
+    dilation: int = option(0, "pixels by which hidden regions grow", ge=0)
+    threshold: float = option(0.5, "lowest score of a detected instance", ge=0.05, le=1)
+    mask_threshold: Share = option(0.5, "lowest probability of a pixel in a detected mask; a lower one hides more")
+    allow_unmasked: bool = option(False, "go on where masks hide almost nobody; metrics of images have no verdict")
+
+
+class ObjectSettings(Settings):
+    """Which instances are hidden, where that is not varied."""
+
+    panel = "Images"
+
+    category: str | None = option(None, "object category to hide", "chosen by BA from --instances and --labels")
+    foreground: Literal["all", "largest"] | Share = option(
+        "all", "instances to hide: all, the largest, or those above a share of the image, e.g. 0.05"
+    )
+
+
+class HidingSettings(ObjectSettings, MaskSettings, LabelSettings, DetectionSettings):
+    """Images, and what is hidden in them."""
+
+    hide: Hide = option("person", "what is hidden: person, object (most correlated with the attribute, by BA), or both")
+
+
+class ShownSettings(HidingSettings, DetectorSettings):
+    """Images as judges see them, masked or as they are."""
+
+    command = "judge evaluate"
+
+    mask: MaskMode = option("segment", MASK, essential=True)
+
+    @property
+    def finders(self) -> tuple[str, ...]:
+        """The detectors that will run."""
+        return (self.detector,) if self.images and self.mask != "none" else ()
+
+
+MASKING = {
+    *("mask", "hide", "category", "fill", "share", "dilation", "foreground", "threshold", "mask_threshold", "seed"),
+    "detector",
+}
+"""What decides which pixels of an image a judge sees, the detector's weights apart."""
+
+
+class FolderSettings(HidingSettings, DetectorSettings):
+    """A folder of images that a command masks or captions one by one."""
+
+    images: Path = option(..., IMAGES, essential=True)
+    labels: LabelFiles = option(None, f"{LABELS}, to choose the object to hide", repeated="[NAME=]FILE")
+    device: str | None = option(None, *DEVICE)
+    seed: Seed = option(0, "seed of fill noise")

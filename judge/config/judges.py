@@ -1,0 +1,225 @@
+"""Parts of settings: metrics, judges, their training, statistics; and what a run is composed of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator
+
+from judge.config.base import OutputSettings, Settings
+from judge.config.inputs import (
+    BatchSettings,
+    CaptionerSettings,
+    DetectionSettings,
+    HumanSettings,
+    MaskSettings,
+    ObjectSettings,
+)
+from judge.config.values import (
+    IMAGES,
+    JUDGE_FILE,
+    LABELS,
+    RESULTS,
+    Checkpoint,
+    LabelFiles,
+    Names,
+    NoIsAWord,
+    Seed,
+    list_or_text,
+    names,
+)
+from judge.metrics.options import AlignmentOptions, PriorOptions, VocabularyOptions
+from judge.utils.options import MOST, option
+
+
+class MetricSettings(VocabularyOptions, PriorOptions, AlignmentOptions, Settings):
+    """What is measured."""
+
+    panel = "Metrics"
+
+    metrics: Names = option(
+        ("lic", "leakage"),
+        "comma-separated: lic, leakage, sc, dbac, dpac; of images: imagecaptioner2, imagecaptioner2-ratio, vl-lic; "
+        "counted: ba, ba-objects, dba, multi, dpa, ratio, error. Variants, e.g. dbac-ta, are in the documentation",
+        essential=True, min_length=1,
+    )  # fmt: skip
+    tasks: Annotated[tuple[str, ...], list_or_text(names)] = option(
+        ("coco-objects",),
+        "comma-separated: words of objects or other tasks: coco-objects, activities, or a .yaml file",
+        file=True, min_length=1,
+    )  # fmt: skip
+
+
+class JudgeSettings(Settings):
+    """Which judges, and on what part of the images."""
+
+    panel = "Judges"
+
+    judge: Names = option(
+        ("linear",),
+        "comma-separated: linear, lstm, lstm-bidirectional, rnn, rnn-bidirectional, transformer-1, transformer-5, "
+        "bert-ft, bert-pre, sentence:NAME; of images: sat, grit, vl-lic, vl-lic-lstm, hf:NAME, self. Each also with "
+        "-image-only or -caption-only",
+        "linear; for images the metric's own", essential=True, min_length=1,
+    )  # fmt: skip
+    protocol: Literal["crossfit", "paper"] = option(
+        "crossfit", "crossfit: every image is scored by a judge not trained on it; paper: the hold-out of its paper",
+        essential=True,
+    )  # fmt: skip
+    seeds: int | None = option(None, "repetitions", "1 under crossfit, 10 under paper", essential=True, ge=1, le=1000)
+    seed: Seed = option(0, "first seed")
+    folds: int = option(10, "folds of crossfit", ge=2, le=10_000)
+    template: str | None = option(None, "prompt for the attribute", '"Therefore, the gender is [Answer]"')
+    answers: dict[str, str] = option(
+        {}, "word that answers for a class, e.g. female=woman", "the class", flag="--answer", repeated="CLASS=WORD"
+    )
+    answer_softmax: Literal["restricted", "vocabulary"] = option("restricted", "softmax over the answers or all words")
+    backbone: str | None = option(None, "timm name of the image backbone", "the judge's own")
+    backbone_weights: str = option(
+        "pretrained", "backbone weights: pretrained (from timm), random, or a file", file=True
+    )
+    image_size: int | None = option(None, "image side in pixels, for the backbone", "the backbone's own", ge=32)
+    reader: str | None = option(None, "text encoder of vl-lic, bert-ft and bert-pre", "bert-base-uncased", file=True)
+    tuning: Literal["full", "frozen", "lora", "zero-shot"] = option("full", "fine-tuning of a Hugging Face captioner")
+    dtype: Literal["float32", "bf16"] = option(
+        "float32", "type of those weights of a Hugging Face captioner that are not trained; bf16 halves their memory"
+    )
+    checkpointing: bool = option(
+        False, "compute a Hugging Face captioner's layers twice, for less memory; equal up to rounding"
+    )
+    attn_implementation: str | None = option(
+        None, "attention of a Hugging Face captioner: eager, sdpa, flash_attention_2 ...", "transformers' choice"
+    )
+
+
+class FeatureSettings(Settings):
+    """Where features of images are cached."""
+
+    panel = "Judges"
+
+    features: Path = option(Path("runs/features"), "feature cache folder")
+
+
+class BaseSettings(Settings):
+    """Where to find what trained judges started from."""
+
+    panel = "Judges"
+
+    revision: str | None = option(None, "branch, tag or commit, on the hub", "the newest")
+    base: Checkpoint | None = option(
+        None, "checkpoint or text encoder that the judge started from, if it has moved", "as in training", file=True
+    )
+    backbone_weights: str | None = option(
+        None, "backbone weights: pretrained, random, or a file", "as in training", file=True
+    )
+
+
+class SavedJudgeSettings(BaseSettings):
+    """A trained judge in a file."""
+
+    judge_weights: str = option(..., JUDGE_FILE, essential=True, file=True, min_length=1)
+
+
+class TrainingSettings(Settings):
+    """How judges are trained."""
+
+    panel = "Training"
+
+    epochs: int | None = option(None, "training epochs", "the judge's own", ge=1)
+    batch_size: int | None = option(None, "samples per step", "the judge's own", ge=1)
+    micro_batch: Annotated[int, Field(ge=1, le=MOST)] | Literal["auto"] | None = option(
+        None, "samples per forward pass, with gradients accumulated; auto: as many as fit in memory", "the judge's own"
+    )
+    learning_rate: float | None = option(None, "learning rate", "the judge's own", gt=0)
+    patience: int | None = option(
+        None, "epochs without a better validation loss that end training, for judges that have one", "all epochs", ge=1
+    )
+    warmup: float | None = option(
+        None, "share of all steps in which the learning rate rises from 0; usual for fine-tuning: 0.03 to 0.1", "0",
+        ge=0, lt=1,
+    )  # fmt: skip
+    decay: bool | None = option(None, "let the learning rate fall to 0 by the last step; usual for fine-tuning", "off")
+    clip: float | None = option(None, "longest gradient of a step, as a norm; usual for fine-tuning: 1", "none", gt=0)
+    precision: Annotated[Literal["no", "bf16", "fp16"] | None, NoIsAWord] = option(
+        None, "mixed precision", "Accelerate's setting"
+    )
+    sharing: Literal["members", "data"] | None = option(
+        None, "several processes: each trains whole judges (members), or all train one (data)", "the judge's own"
+    )
+    workers: int | None = option(None, "judges trained in parallel", "one per core", ge=1, le=1024)
+    stack: bool | None = option(
+        None, "train lstm, rnn and their kin together, many judges as one program, or one by one", "on GPUs"
+    )
+    dataloader_workers: int | None = option(
+        None, "processes that prepare batches for each judge", "on GPUs up to 8 for Hugging Face judges; else 0",
+        ge=0, le=1024,
+    )  # fmt: skip
+    log_with: Names = option(
+        (), "trackers for losses, comma-separated: tensorboard, wandb or another of Accelerate's", "none"
+    )
+
+    def recipe(self) -> dict[str, Any]:
+        """What overrides the judges' own recipes."""
+        overrides = ("epochs", "batch_size", "micro_batch", "learning_rate", "patience", "warmup", "decay", "clip")
+        return {name: value for name in overrides if (value := getattr(self, name)) is not None}
+
+
+class RefitSettings(Settings):
+    """How often judges are trained again for tests and intervals."""
+
+    panel = "Statistics"
+
+    refits: int | None = option(
+        None, "refits of each judge for tests and intervals; 0 for none",
+        "20 for linear (8 on tasks), else 0", essential=True, ge=0, le=1000,
+    )  # fmt: skip
+
+    @field_validator("refits")
+    @classmethod
+    def _one_has_no_spread(cls, value: int | None) -> int | None:
+        if value == 1:
+            raise ValueError("one refit has no spread: give 2 or more, or 0")
+        return value
+
+
+class ResamplingSettings(Settings):
+    """How intervals and tests are computed."""
+
+    panel = "Statistics"
+
+    resamples: int = option(2000, "resamples of bootstrap and permutation test", ge=100)
+
+
+# pydantic takes the fields of the last base first.
+class JudgedSettings(RefitSettings, TrainingSettings, MaskSettings, JudgeSettings, MetricSettings, HumanSettings):
+    """What every command that trains judges has: human captions, metrics, judges and their training."""
+
+
+class RunSettings(FeatureSettings, CaptionerSettings, ObjectSettings, JudgedSettings, DetectionSettings):
+    """A run: captioners, what is measured of them, and how judges are trained."""
+
+    launched = True
+
+    labels: LabelFiles = option(None, LABELS, "derived from the human captions", repeated="[NAME=]FILE", essential=True)
+    images: Path | None = option(None, f"{IMAGES}, for judges that use images", essential=True)
+    chance: int | None = option(
+        None, "judges trained on shuffled labels, to estimate the chance score", "2 for linear, else 0",
+        panel="Statistics", ge=0, le=1000,
+    )  # fmt: skip
+    checkpoints: Path | None = option(
+        None, "folder of trained judges to reuse and to add to", "none", essential=True, panel="Training"
+    )
+
+
+class ScoredSettings(OutputSettings, ResamplingSettings, BatchSettings, RunSettings):
+    """A run whose judges are scored, too."""
+
+    level: float = option(0.95, "confidence level of intervals", panel="Statistics", gt=0.5, lt=1)
+    quality: bool = option(
+        False, "score captions too, by class: BLEU, CIDEr, ROUGE-L and, with Java, METEOR", panel="Metrics"
+    )
+    human_scores: Path | None = option(
+        None, "table (captioner, score) of perceived bias, to compare metrics with", panel="Metrics"
+    )
+    out: Path | None = option(None, RESULTS, "runs/evaluate", essential=True)

@@ -1,0 +1,148 @@
+"""Types of options, and how the command line, YAML files and Python write their values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from judge.errors import nearest
+from judge.masking import DETECTORS
+from judge.utils.files import resolved, split_name
+
+NETWORKS = DETECTORS[1:]
+
+
+def list_or_text(parse: Callable[[list[str]], object]) -> BeforeValidator:
+    """Apply ``parse`` to texts of the command line and to lists of YAML; leave other values to the field's type."""
+
+    def read(value: object) -> object:
+        listed = [value] if isinstance(value, str | Path) else value
+        return parse(list(map(str, listed))) if isinstance(listed, list | tuple) else value
+
+    return BeforeValidator(read)
+
+
+def names(parts: list[str]) -> tuple[str, ...]:
+    """Names, each once; ``lic,leakage`` is a list too."""
+    found = [name.strip() for part in parts for name in part.split(",") if name.strip()]
+    return tuple(dict.fromkeys(found))
+
+
+def lower_names(parts: list[str]) -> tuple[str, ...]:
+    """Names in lower case, except those of a model or folder: ``hf:Salesforce/blip-image-captioning-base``."""
+    return tuple(dict.fromkeys(name if ":" in name else name.lower() for name in names(parts)))
+
+
+def paths(entries: list[str]) -> tuple[Path, ...]:
+    """Paths, in the given order."""
+    return tuple(map(Path, entries))
+
+
+def listed(files: Path | tuple[Path, ...] | None) -> list[Path]:
+    """The paths of an option that may be given several times."""
+    return [] if files is None else [files] if isinstance(files, Path) else list(files)
+
+
+def _one_or_several(entries: list[str]) -> Path | tuple[Path, ...]:
+    """One path stays one, in YAML and Python too."""
+    if not entries:
+        raise ValueError("give at least one file")
+    return Path(entries[0]) if len(entries) == 1 else tuple(dict.fromkeys(map(Path, entries)))
+
+
+def _captions(entries: list[str]) -> dict[str, Path]:
+    """Captioner -> file, from ``FILE`` or ``NAME=FILE``."""
+    from judge.corpus import name_captioners
+
+    return name_captioners(entries)
+
+
+def _checkpoints(entries: list[str]) -> dict[str, str]:
+    """Captioner -> checkpoint; the name is the last part of its path, unless ``NAME=CHECKPOINT`` gives one."""
+    named: dict[str, str] = {}
+    for entry in entries:
+        name, reference = split_name(entry)
+        name = name or Path(entry.strip().removeprefix("hf:")).name or resolved(Path(entry)).name
+        if name in named:
+            raise ValueError(f"two captioners are called '{name}': write OTHER={reference}")
+        named[name] = reference
+    return named
+
+
+def _weights(entries: list[str]) -> dict[str, str]:
+    """Detector -> its weights; a bare path belongs to the only detector, "" here."""
+    named: dict[str, str] = {}
+    for entry in entries:
+        name, path = split_name(entry)
+        if name in named:
+            raise ValueError(f"two weights for {name or 'one detector'}: write {' or '.join(NETWORKS)}=FILE")
+        named[name] = path
+    return named
+
+
+def _for_networks(weights: dict[str, str]) -> dict[str, str]:
+    for name in weights.keys() - {"", *NETWORKS}:
+        raise ValueError(f"no detector '{name}' takes weights; {nearest(name, list(NETWORKS))}")
+    return weights
+
+
+def _attributes(parts: list[str]) -> str | tuple[str, ...]:
+    """A single attribute stays a text."""
+    from judge.corpus.attributes import attribute_names
+
+    found = attribute_names(parts)
+    return found[0] if len(found) == 1 else found
+
+
+def spellings(value: object) -> object:
+    """Class -> its spellings, from ``{female: 1}`` and ``{female: [1, f]}`` alike."""
+    if not isinstance(value, dict):
+        return value
+    many = {name: found if isinstance(found, list | tuple) else [found] for name, found in value.items()}
+    return {str(name): tuple(map(str, found)) for name, found in many.items()}
+
+
+def file_names(named: dict[str, Any]) -> dict[str, Any]:
+    """``named``, if its keys can name files."""
+    for name, source in named.items():
+        if not name or name.startswith(".") or set(name) & set("/\\\0"):
+            raise ValueError(f"'{name}' cannot be a file's name: write OTHER={source}")
+    return named
+
+
+def _hub_name(reference: str) -> str:
+    """Judges are called ``hf:NAME``, so the prefix is allowed here too."""
+    return reference.strip().removeprefix("hf:")
+
+
+Names = Annotated[tuple[str, ...], list_or_text(lower_names)]
+Attributes = Annotated[str | tuple[str, ...], list_or_text(_attributes)]
+Lexicons = str | dict[str, str] | None
+Splits = Annotated[str | None, list_or_text(",".join)]
+Files = Annotated[Path | tuple[Path, ...], list_or_text(_one_or_several)]
+LabelFiles = Path | dict[str, Path] | None
+CaptionFiles = Annotated[dict[str, Path], list_or_text(_captions)]
+Checkpoint = Annotated[str, AfterValidator(_hub_name)]
+Checkpoints = Annotated[dict[str, Checkpoint], list_or_text(_checkpoints), AfterValidator(file_names)]
+Weights = Annotated[dict[str, str], list_or_text(_weights), AfterValidator(_for_networks)]
+# YAML reads a bare ``no`` as False.
+NoIsAWord = BeforeValidator(lambda value: "no" if value is False else value)
+Share = Annotated[float, Field(gt=0, lt=1)]
+Seed = Annotated[int, Field(ge=0, le=2**31)]
+Mode = Literal["partial", "segment", "box"]
+MaskMode = Literal["none", "partial", "segment", "box"]
+Hide = Literal["person", "object", "both"]
+# Help of options that several classes declare, each with a default or type of its own.
+HUMAN = "human captions: COCO, Karpathy, CSV, JSONL, Parquet, shards, ... (recognised by content)"
+CAPTIONS = "captions of a captioner, which is named after the file unless NAME= is given"
+LABELS = "attribute class of each image"
+INSTANCES = "COCO instances or results of these images, or a folder of PNG masks or YOLO labels"
+IMAGES = "folder of image files (or WebDataset shards, or a data set with images)"
+MASK = "how much of each instance is hidden"
+JUDGE_FILE = "NAME.weights.safetensors of judge train, a folder of judge export, or its name on the Hugging Face hub"
+SEVERAL = "allow several captions per image from a captioner"
+DEVICE = "device: cpu, cuda, cuda:1", "a GPU where there is one"
+RESULTS = "folder for the results"

@@ -1,0 +1,49 @@
+"""Options that single metrics read; the settings of commands are composed of them."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import BaseModel
+
+from judge.utils.options import option
+
+
+class VectorOptions(BaseModel):
+    """How contextual alignment substitutes words."""
+
+    panel: ClassVar[str] = "Metrics"
+
+    vectors: str = option(
+        "corpus", "word vectors: corpus (learnt from human captions), GloVe, word2vec or fastText file, or hf:NAME",
+        file=True, min_length=1,
+    )  # fmt: skip
+    delta: float | None = option(
+        None, "cosine distance below which contextual alignment substitutes a word",
+        "by --vectors: 0.65 for corpus, 0.7 for hf:, 0.4 for a file", ge=0, le=2,
+    )  # fmt: skip
+
+
+class AlignmentOptions(VectorOptions):
+    """How human captions are aligned with a captioner's, for judges."""
+
+    alignment: Literal["none", "constant", "contextual"] | None = option(
+        None, "how human captions are aligned with the captioner's vocabulary", "each metric's own"
+    )
+
+
+class PriorOptions(BaseModel):
+    """DBAC and DPAC."""
+
+    panel: ClassVar[str] = "Metrics"
+
+    prior: Literal["joint", "product"] = option("joint", "frequency of a set of tasks: joint, or product of each")
+
+
+class VocabularyOptions(BaseModel):
+    """BA."""
+
+    panel: ClassVar[str] = "Metrics"
+
+    vocabulary: int = option(1000, "ba: number of content words, the most frequent ones", ge=1)
+    least: int | None = option(None, "ba: captions of each class in which a word must occur", "one in 1,800", ge=1)
