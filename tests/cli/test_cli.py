@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import CAPTIONERS, Captioner
 from judge.commands import demo
 from judge.commands.app import app
-from judge.commands.evaluate import RunConfig
+from judge.commands.evaluate import RunConfig, evaluate
 from judge.commands.options import resolve
 from judge.commands.train import TrainConfig
 from judge.config import PANELS, Settings, flag_of, make_config, shown
@@ -269,6 +270,12 @@ def test_every_option_is_a_setting_and_the_reverse(config: type[Settings]) -> No
         assert list(panels) == ["Arguments", *(panel for panel in PANELS if panel in panels)]
     names = [name for name in config.model_fields if flag_of(config, name) != f"--{name.replace('_', '-')}"]
     assert {*names} <= {"refusals", "columns", "label_values", "answers", "person_categories", "models"}
+
+
+def test_evaluate_names_the_essential_options() -> None:
+    """An editor shows them; the others are keywords too."""
+    named = {*signature(evaluate).parameters} - {"corpus", "progress", "settings"}
+    assert named == {name for name in RunConfig.model_fields if shown(RunConfig, name)["essential"]}
 
 
 def test_options_override_the_file(tmp_path: Path) -> None:
