@@ -191,11 +191,9 @@ def test_what_a_run_cannot_go_on_with_is_one_line(tmp_path: Path) -> None:
     cache = CaptionCache(Counting(room=20), captions, tmp_path)
     cache.compute(cache.missing(), device=CPU)
     assert len(cache.missing()) == 0
-    assert cache.batch == 16
     without_room = CaptionCache(Counting(key="b", room=0), captions, tmp_path)
-    without_room.batch = 2
     line = fault_of(without_room.compute, without_room.missing(), device=CPU)
-    assert "memory does not hold it and a single caption" in line
+    assert "memory does not hold a single sample a forward pass" in line
     large = CaptionCache(Counting(key="c", scale=1e6), captions, tmp_path)
     line = fault_of(large.compute, large.missing(), device=CPU)
     assert "--judge: its features do not fit into half precision" in line
