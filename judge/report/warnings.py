@@ -210,8 +210,8 @@ def _coverage(run: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"{some(list(quiet))} name{'s' if len(quiet) == 1 else ''} {run['attribute']} less than half as often as "
             f"human captions do ({'; '.join(list(quiet.values())[:3])}). A captioner that says little reveals little: "
-            "look at its captions before its numbers. (Of captions that name it a tenth as often, without amplification, "
-            "p of DBAC T->A was below 0.05 in 6 of 27 trials.)"
+            "look at its captions before its numbers. (Of captions that name it a tenth as often, without "
+            "amplification, p of DBAC T->A was below 0.05 in 6 of 27 trials.)"
         )
     for name, shares in covered.items():
         human, generated = (shares[side]["several"] for side in ("human", "generated"))
