@@ -101,11 +101,7 @@ def _summarise(
         return line
     return replace(
         line,
-        interval=inference.interval,
-        p_value=inference.p_value,
-        standard_error=inference.standard_error,
-        degrees=inference.degrees,
-        critical=inference.critical,
+        **inference._asdict() | {"chance_level": exchanged.mean},
         basis="images",
         replicates=Replicates("half", tuple(excess)).claiming(inference.standard_error),
     )
