@@ -64,19 +64,6 @@ def test_is_found_for_what_processors_do(name: str) -> None:
     assert centre == pytest.approx([y, x], abs=0.6)
 
 
-def test_what_a_crop_leaves_out_has_no_mass() -> None:
-    make, size, _ = PROCESSORS["cropped"]
-    found = fitted(size, shown_by(make(), ramps(size)))
-    assert found is not None
-    kept = np.zeros(size, dtype=bool)
-    kept[:, 8:48] = True
-    for mass in (found.spread(np.ones((32, 32))), found.enlarge(np.ones((2, 2)))):
-        assert (mass[:, 10:46] > 0).all()
-        assert mass[~kept].max() == pytest.approx(0, abs=0.3)
-        assert (mass[:, :7] == 0).all()
-        assert (mass[:, 49:] == 0).all()
-
-
 def test_a_processor_that_turns_pictures_has_no_placement() -> None:
     size = (40, 56)
     turned = np.stack([one[..., 0].T.astype(float) for one in ramps(size)])
@@ -94,13 +81,3 @@ def test_mass_is_kept_and_a_flat_grid_is_flat(height: int, width: int, high: int
     assert spread.sum() == pytest.approx(mass.sum())
     assert (spread >= 0).all()
     assert placement.enlarge(np.full((3, 2), 0.7)) == pytest.approx(np.full((height, width), 0.7))
-
-
-def test_enlarging_is_torchs_bilinear() -> None:
-    torch = pytest.importorskip("torch")
-    grid = np.random.default_rng(0).random((3, 5))
-    found = stretched((45, 60), (32, 32)).enlarge(grid)
-    expected = torch.nn.functional.interpolate(
-        torch.from_numpy(grid)[None, None], (45, 60), mode="bilinear", align_corners=False
-    )
-    assert found == pytest.approx(expected[0, 0].numpy())

@@ -18,7 +18,6 @@ from judge.text.lexicon import load_lexicon
 EMOTION = load_lexicon("emotion")
 MAJORITY = LabelOptions("majority")
 read_emotions = partial(read_labels, attribute="emotion", lexicon=EMOTION, options=MAJORITY)
-SPELL = "--label-value CLASS=VALUE."
 fault = partial(helpers.fault, read=read_emotions)
 
 # As released: a quoted utterance, a title of letters beyond ASCII; a tie, and one of each way to agree.
@@ -62,18 +61,6 @@ def test_v1_utterances_and_the_vote_on_their_emotions(write: Write) -> None:
     plain = read_labels(path, attribute="emotion", options=MAJORITY)
     assert plain.by_image == labels.by_image
     assert plain.classes == ("awe", "contentment", "fear", "sadness", "something else")
-
-
-def test_labels_that_differ_are_refused_unless_they_vote(write: Write) -> None:
-    assert fault(write(V1), options=LabelOptions()) == (
-        f"record 2: image '{HAY}' is 'awe' here and 'contentment' in record 1. "
-        "Keep one of the two, or have them vote with --label-rule majority."
-    )
-    tie = "id,emotion\n1,awe\n1,fear\n2,\n"
-    assert (
-        fault(write(tie)) == f"no image has a label of emotion ('' 1x). Check the column, or name the classes: {SPELL}"
-    )
-    assert fault(write("id,emotion\n1,awe\n1,fear\n")).startswith("no image has a label of emotion (1 ties).")
 
 
 def test_a_vote_for_no_class_counts(write: Write) -> None:

@@ -42,13 +42,9 @@ def test_spelling(expected: str, values: list[object]) -> None:
         (True, "is true"),
         (1.5, "is 1.5"),
         (float("nan"), "is nan"),
-        (float("inf"), "is inf"),
         ("", "is empty"),
-        ("  ", "is empty"),
         (".jpg", "is '.jpg', which names no image"),
-        ("folder/.jpg", "is 'folder/.jpg', which names no image"),
         ([1], "is a list"),
-        ({"a": 1}, "is an object"),
         (b"139", "is bytes"),
         ("\ud83d", "is not valid Unicode"),
     ],
@@ -69,9 +65,3 @@ def test_twice_is_once(value: object) -> None:
     assert once
     assert is_encodable(once)
     assert canonical_id(once) == once
-
-
-@given(st.integers(min_value=0, max_value=10**12 - 1))
-def test_numbers_in_every_spelling(number: int) -> None:
-    spellings = [number, float(number), f"{number}", f"{number:012d}.jpg", f"val/COCO_val2014_{number:012d}.jpg"]
-    assert {canonical_id(spelling) for spelling in spellings} == {str(number)}

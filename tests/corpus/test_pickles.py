@@ -12,8 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from judge.corpus.captions import ReadOptions, read_captions
 from judge.corpus.labels import read_labels
@@ -30,11 +28,6 @@ LIC = [
 LIC[0] |= {"rmdup_object_list": ["person", "cake"], "pred": "a woman cutting a cake"}
 LIC[0] |= {"caption_list": ["a woman cuts a cake", "a lady with a knife"]}
 LIC[1] |= {"rmdup_object_list": [], "caption_list": ["a man stands"], "pred": "a man standing"}
-PLAIN = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda held: st.lists(held) | st.dictionaries(st.text(), held) | st.tuples(held, held),
-    max_leaves=20,
-)
 
 
 class Evil:
@@ -57,13 +50,6 @@ def test_lic_pickle_holds_both_sides_and_labels(tmp_path: Path, protocol: int) -
     assert read_labels(path).by_image == {"522418": "Female", "139": "Male"}
     skin = read_labels(path, attribute="skin")
     assert (skin.by_image, skin.ignored) == ({"522418": "Light"}, {"Both": 1})
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@settings(max_examples=60)
-@given(value=PLAIN)
-def test_plain_values_come_back(protocol: int, value: object) -> None:
-    assert load_pickle(pickle.dumps(value, protocol=protocol), source="x.pkl") == value
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

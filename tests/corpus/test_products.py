@@ -8,7 +8,6 @@ import pytest
 from helpers import one_line
 
 from judge.corpus.attributes import multiply_labels
-from judge.judges.prompts import make_prompt
 from judge.text.combined import multiply_lexicons
 from judge.text.lexicon import Lexicon, load_lexicon
 from judge.text.masking import mask
@@ -31,12 +30,6 @@ def test_images_of_which_all_attributes_are_known() -> None:
     assert (found.attribute, found.source, found.derived) == ("gender & skin", "gender.csv; skin.csv", True)
     assert found.ignored == {"gender Both": 2, "skin empty": 1}
     assert found.coverage == "gender of 3, skin of 3 and all of 2 images"
-
-
-def test_three_attributes() -> None:
-    parts = [labels(name, {"1": f"{name}1", "2": f"{name}2"}) for name in "abc"]
-    assert multiply_labels(parts).by_image == {"1": "a1 & b1 & c1", "2": "a2 & b2 & c2"}
-    assert len(multiply_labels(parts).classes) == 8
 
 
 def test_small_classes_are_left_out_and_named() -> None:
@@ -88,9 +81,3 @@ def test_an_attribute_without_words_has_the_class_of_its_image() -> None:
     assert found.named(("a", "woman"), "darker & male") == {"darker & female"}
     assert found.named(("a", "person"), "darker & male") == frozenset()
     assert multiply_lexicons({"skin": None, "emotion": None}) is None
-
-
-def test_the_prompt_asks_for_all_attributes() -> None:
-    prompt = make_prompt("gender and skin", answers={"male & d": "dark man"})
-    assert prompt.question == "Therefore, the gender and skin is"
-    assert prompt.words(("female & d", "male & d")) == ("female & d", "dark man")

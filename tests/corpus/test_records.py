@@ -126,7 +126,7 @@ def sample(number: int, record: Any) -> str:
 def instances(path: Path) -> None:
     truth(path)
     found = GroundTruth.read(path)
-    for name in found.pictures:
+    for name in found.images:
         found.instances(name)
     for _, fault in found.strays:
         raise fault
@@ -151,7 +151,7 @@ CATEGORIES = [{"id": n, "name": name} for n, name in ((2, "cat"), (3, "person"),
 COCO = {"images": IMAGES, "annotations": DRAWN, "categories": CATEGORIES}
 OBJECTS = [{"image_id": 1, "objects": "cat; dog"}, {"image_id": 2, "objects": ["tie"]}, {"image_id": 3, "objects": "x"}]
 # Where a record has another name or number, and what needs the old one is refused.
-ABSENT, NO_CATEGORY = "no score of captioner", "category_id 3 is no"
+NO_CATEGORY = "category_id 3 is no"
 
 KINDS: dict[str, Records] = {
     "coco": Records([{"id": 50 + n, **row} for n, row in enumerate(RESULTS)], within("annotations"), human, annotation),
@@ -184,6 +184,11 @@ KINDS: dict[str, Records] = {
     "object-table": Records(OBJECTS, as_json, read_tasks),
     "instances-images": Records(IMAGES, within("images", COCO), read_tasks),
     "instances": Records(DRAWN, within("annotations", COCO), read_tasks, annotation),
+    # An id of another image, or none: its annotations are of no image, or of the other.
+    "masks-images": Records(
+        IMAGES, within("images", COCO), instances, lambda n, _: rf"record {n}\b|image '{n}.jpg'", "stands there twice"
+    ),
+    "masks": Records(DRAWN, within("annotations", COCO), instances, annotation),
     "instances-categories": Records(CATEGORIES, within("categories", COCO), read_tasks, besides=NO_CATEGORY),
 }
 

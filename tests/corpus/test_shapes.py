@@ -71,13 +71,6 @@ def test_lmms_eval(write: Write) -> None:
     both_sides(path, "522418", ("a guy",), ("x", "y"))
 
 
-def test_row_numbers_do_not_pass_for_images(write: Write) -> None:
-    path = write([{"doc_id": 139, "filtered_resps": ["a man"], "target": "['a boy']"}])
-    both_sides(path, "doc_id:139", ("a man",), ("a boy",))
-    options = ReadOptions(columns={"image_id": "doc_id"})
-    assert read_captions(path, options, side="generated").by_image == {"139": ("a man",)}
-
-
 @pytest.mark.parametrize("kind", ["xlsx", "tsv"])
 def test_vlmevalkit(write: Write, kind: str) -> None:
     answers = [["A man's hat.", 'He said "no".'], ["[sic] a dog", "two dogs"]]
@@ -136,22 +129,12 @@ def test_columns(write: Write) -> None:
     assert fault(write("caption\na man\n")).startswith("no column of image ids among 'caption'")
 
 
-def test_sides_of_one_table(write: Write) -> None:
-    both_sides(write("image_id,caption,pred\n1,a man,a guy\n"), "1", ("a guy",), ("a man",))
-
-
 def test_lines_of_json(write: Write) -> None:
     """One line is a record; a line separator inside of a caption ends none."""
     assert read_captions(write({"image_id": 1, "caption": "a man"}), side="generated").by_image == {"1": ("a man",)}
     text = json.dumps({"image_id": 1, "caption": "a\u2028b\x85c"}, ensure_ascii=False)
     path = write(f"{text}\n\n" + text.replace("1", "2", 1))
     assert read_captions(path, side="generated").by_image == {"1": ("a\u2028b\x85c",), "2": ("a\u2028b\x85c",)}
-
-
-def test_csv_guesses_nothing(write: Write) -> None:
-    path = write('image_id,caption\r\n1,NA\r\n2,null\r\n3,1.0\r\n4,"two\r\nlines"\r\n5,nan\r\n')
-    texts = read_captions(path, side="generated").by_image.values()
-    assert list(texts) == [("NA",), ("null",), ("1.0",), ("two\r\nlines",), ("nan",)]
 
 
 def test_empty_and_refused_are_counted(write: Write) -> None:
@@ -178,27 +161,21 @@ REFUSALS = (
     "I can't provide a description of this image.",
     "Unfortunately, I cannot see the image you mention.",
     "I'm unable to view images.",
-    "I am unable to see an image above .",
     "As an AI language model, I do not see pictures.",
-    "as a large language model, I ...",
     "I apologize, but this seems to be blank.",
     "There is no image attached.",
-    "There is no image here to provide a caption for.",
     "Please provide the image you would like described.",
     "Failed to obtain answer via API.",
     "抱歉，我无法描述这张图片。",
 )
 CAPTIONS = (
     "I can't believe how many birds are on this wire",
-    "I can't help but feel sad for her",
     "I cannot see her face, which makes her mysterious",
     "I'm sorry for the old man, he looks lonely",
     "A sign that says I'm sorry",
     "As an airplane lands, people look up",
-    "as an aid worker helps a child",
     "There is no image on the television screen",
     "A man apologizes to a woman",
-    "Sorry looking dog on a couch",
     "I am assuming that the sign means no profanity.",
     "Please do not feed the ducks, says a sign",
 )

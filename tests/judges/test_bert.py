@@ -228,42 +228,31 @@ def test_nothing_to_be_had(tmp_path: Path) -> None:
     assert "--reader nobody/nothing: cannot be found" in fault_of(find_judge("vl-lic").backbone, given)  # type: ignore[arg-type]
 
 
-def test_what_is_no_encoder_of_text_is_refused(tmp_path: Path) -> None:
-    layers = {"encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
-    bart = tf.BartConfig(vocab_size=9, d_model=8, encoder_ffn_dim=8, decoder_ffn_dim=8, **layers)
-    configs = {"vit": tf.ViTConfig(), "blip": tf.BlipConfig(), "gpt2": tf.GPT2Config(), "bart": bart}
-    for kind, config in configs.items():
-        config.save_pretrained(tmp_path / kind)
-        assert f"'{kind}' is not a text encoder. Choose BERT" in refused(tmp_path / kind)
-
-
-def test_weights_and_tokenizers_at_fault(folder: Path, tmp_path: Path) -> None:
+def test_files_at_fault(folder: Path, tmp_path: Path) -> None:
     broken = shutil.copytree(folder, tmp_path / "broken")
-    weights = broken / "model.safetensors"
-    whole = weights.read_bytes()
+    weights, config, trap = broken / "model.safetensors", broken / "config.json", tmp_path / "ran"
+    whole, settings = weights.read_bytes(), json.loads((broken / "config.json").read_text("utf-8"))
+    # Its own code never runs.
+    (broken / "model.py").write_text(f"open({str(trap)!r}, 'w')", "utf-8")
+    own = {"auto_map": {"AutoConfig": "model.C", "AutoModel": "model.M"}}
+    wider = {"num_hidden_layers": SIZES["num_hidden_layers"] + 1}
+    for changed, message in (
+        ({**settings, **wider}, "weights are missing or of another shape (encoder.layer.2."),
+        ({**own, "model_type": "mystery"}, "'mystery' is not a text encoder"),
+        ({"model_type": "vit"}, "'vit' is not a text encoder. Choose BERT"),
+        ({"model_type": "gpt2"}, "'gpt2' is not a text encoder"),
+    ):
+        config.write_text(json.dumps(changed), "utf-8")
+        assert message in refused(broken)
+    config.write_text(json.dumps({**settings, **own}), "utf-8")
+    make(broken)
+    assert not trap.exists()
     weights.write_bytes(whole[: len(whole) // 2])
     assert "its weights or tokenizer cannot be loaded safely" in refused(broken)
     torch.save(load_file(folder / "model.safetensors"), broken / "pytorch_model.bin")
     weights.unlink()
     assert "no weights in safetensors are there. Convert them" in refused(broken)
     weights.write_bytes(whole)
-    settings = json.loads((broken / "config.json").read_text("utf-8"))
-    wider = {**settings, "num_hidden_layers": SIZES["num_hidden_layers"] + 1}
-    (broken / "config.json").write_text(json.dumps(wider), "utf-8")
-    assert "weights are missing or of another shape (encoder.layer.2." in refused(broken)
-    (broken / "config.json").write_text(json.dumps(settings), "utf-8")
     for path in broken.glob("tokenizer*"):
         path.unlink()
     assert "tokenizer" in refused(broken)
-
-
-def test_code_of_its_own_never_runs(folder: Path, tmp_path: Path) -> None:
-    known, trap = shutil.copytree(folder, tmp_path / "known"), tmp_path / "ran"
-    (known / "model.py").write_text(f"open({str(trap)!r}, 'w')", "utf-8")
-    settings = json.loads((known / "config.json").read_text("utf-8"))
-    own = {"auto_map": {"AutoConfig": "model.C", "AutoModel": "model.M"}}
-    (known / "config.json").write_text(json.dumps({**settings, **own}), "utf-8")
-    make(known)
-    (known / "config.json").write_text(json.dumps({**own, "model_type": "mystery"}), "utf-8")
-    assert "'mystery' is not a text encoder" in refused(known)
-    assert not trap.exists()

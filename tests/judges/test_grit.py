@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import GENDER, Glimpses, accuracy, enlarge, logits, make_glimpses, make_samples, unmoved
+from helpers import GENDER, Glimpses, accuracy, enlarge, logits, make_samples, unmoved
 
 from judge.corpus.splits import Split
 from judge.judges import Answering, Materials, Recipe, RegionBackbone, find_judge
 from judge.judges.cloze import question_of
-from judge.judges.grit import CODE, GridsAndRegions, Grit, ParallelLayer, covered
+from judge.judges.grit import CODE, GridsAndRegions, Grit, ParallelLayer
 from judge.judges.recurrent import build_vocabulary
 from judge.masking.images import encode
 from judge.masking.instances import MAX_BOXES
@@ -142,15 +142,6 @@ def test_regions_count_whatever_their_order_and_those_that_are_not_there_do_not(
     assert np.abs(logits(network, SAMPLES) - before).max() > 1e-3
 
 
-@pytest.mark.parametrize("answering", ["restricted", "vocabulary"])
-def test_without_any_region_and_without_a_picture(answering: Answering) -> None:
-    blank = [Sample("x", "human", 0, words, (0,)) for words in ((), ("never", "seen"))]
-    for features in (make_glimpses(SAMPLES), Things(SAMPLES)):
-        found = logits(make_grit(features, answering), [*SAMPLES, *blank])
-        assert np.isfinite(found).all()
-        assert (answering == "restricted") or (np.exp(found).sum(axis=1) < 1).all()
-
-
 def learnt(features: Glimpses, samples: Sequence[Sample]) -> float:
     """Accuracy on pictures that the judge never saw."""
     torch.manual_seed(0)
@@ -179,16 +170,6 @@ def test_what_only_a_thing_tells_is_learnt() -> None:
 # Its features.
 
 EYES = Materials(backbone="resnet18", backbone_weights="random", image_size=64)
-BOXES = [(0.0, 0.0, 1.0, 1.0), (0.25, 0.5, 0.5, 0.75), (0.1, 0.3, 0.55, 0.4), (0.975, 0.0, 1.0, 0.025), (0.0,) * 4]
-
-
-def test_shares_are_what_a_fine_raster_counts() -> None:
-    found = covered(torch.tensor([BOXES]), 4)[0].numpy()
-    for shares, (left, top, right, bottom) in zip(found, BOXES, strict=True):
-        raster = np.zeros((40, 40))
-        raster[round(40 * top) : round(40 * bottom), round(40 * left) : round(40 * right)] = 1
-        counted = raster.reshape(4, 10, 4, 10).sum(axis=(1, 3)).ravel()
-        assert shares == pytest.approx(counted / max(1, counted.sum()), abs=1e-5)
 
 
 @torch.no_grad()

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from detector_samples import FakeDetector
 
-from judge.errors import JudgeError
 from judge.masking.cache import Cached
 from judge.masking.instances import LoadedImage, from_mask
 
@@ -50,15 +49,3 @@ def test_damaged_detections_are_computed_again(tmp_path: Path, content: str) -> 
     assert Cached(detector, tmp_path).detect(image("a", 1)) == FOUND
     assert detector.called == ["a", "a"]
     assert path.read_bytes() == whole
-
-
-def test_a_full_disk_costs_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    cached = Cached(fake(), tmp_path)
-    monkeypatch.setattr("judge.masking.cache.write_whole", full)
-    assert cached.detect(image("a", 1)) == FOUND
-    (tmp_path / "file").write_text("")
-    with pytest.raises(JudgeError, match=r"--cache .*file: cannot be written"):
-        Cached(fake(), tmp_path / "file")

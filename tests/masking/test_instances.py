@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from judge.errors import JudgeError
 from judge.masking.instances import Instance, box_mask, from_box, from_mask, select, union
 
 SIZES = st.tuples(st.integers(1, 12), st.integers(1, 12))
@@ -77,9 +76,3 @@ FOUND = [instance(*kind) for kind in (*KINDS, ("person", 0.9, 0))]
 )
 def test_select(arguments: dict[str, object], expected: list[int]) -> None:
     assert select(FOUND, **arguments) == tuple(FOUND[index] for index in expected)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("foreground", [0.0, 1.0, float("nan"), "smallest"])
-def test_a_foreground_out_of_range(foreground: object) -> None:
-    with pytest.raises(JudgeError, match="foreground is"):
-        select(FOUND, foreground=foreground)  # type: ignore[arg-type]

@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis.extra.numpy import arrays
 from PIL import Image
 
 from judge.commands.evaluate import RunConfig
@@ -114,18 +112,6 @@ def test_thresholds_labels_and_foreground_select_on_both_sides() -> None:
     assert count([small, large, dog], [unsure], Hiding(threshold=0.2), (20, 20)).both == 100
     assert count([small, large, dog], [small], Hiding(foreground="largest"), (20, 20)).truth == 100
     assert count([small, large, dog], [dog], Hiding(labels=("dog",)), (20, 20)).both == 36
-
-
-@given(arrays(np.bool_, (7, 9)), arrays(np.bool_, (7, 9)))
-def test_counts_equal_a_loop(truth: np.ndarray, found: np.ndarray) -> None:
-    counts = count([from_mask(truth, "person")], [from_mask(found, "person")], Hiding(), (7, 9))
-    pairs = [(bool(t), bool(f)) for t, f in zip(truth.flat, found.flat, strict=True)]
-    assert counts.truth == sum(t for t, _ in pairs)
-    assert counts.both == sum(t and f for t, f in pairs)
-    assert counts.visible == sum(t and not f for t, f in pairs)
-    iou = pool(np.array(astuple(counts), dtype=np.float64))[1]
-    either = sum(t or f for t, f in pairs)
-    assert iou == pytest.approx(counts.both / either) if either else math.isnan(iou)
 
 
 def test_average_precision_by_hand() -> None:

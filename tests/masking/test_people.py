@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from decimal import Decimal
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from scipy import ndimage
 
 from judge.errors import JudgeError
 from judge.masking.detectors.annotations import read_annotation
@@ -107,40 +105,6 @@ def test_no_hidden_pixel_has_any_influence(
     instances: list[Instance], mode: Mode, dilation: int, fill: Fill, before: Pixels, noise: Pixels
 ) -> None:
     check_nothing_survives(before, noise, hidden_region(instances, SIZE, mode=mode, dilation=dilation), fill)
-
-
-@pytest.mark.parametrize("fill", FILLS)
-@pytest.mark.parametrize("size", [(1, 1), (1, 50), (480, 640)])
-def test_no_hidden_pixel_has_any_influence_in_other_sizes(fill: Fill, size: tuple[int, int]) -> None:
-    rng = np.random.default_rng(1)
-    before, noise = rng.integers(0, 256, (2, *size, 3), dtype=np.uint8)
-    for region in (np.ones(size, dtype=bool), np.zeros(size, dtype=bool), rng.random(size) < 0.3):
-        check_nothing_survives(before, noise, region, fill)
-        # Nor does the layout in memory.
-        expected = hide(before, region, fill=fill)
-        np.testing.assert_array_equal(hide(np.asfortranarray(before), np.asfortranarray(region), fill=fill), expected)
-
-
-@pytest.mark.parametrize(("area", "share"), [(100, 0.07), (100, 0.29), (10, 0.1), (3, 1e-9), (399, 0.5)])
-def test_partial_hides_its_share_to_the_pixel(area: int, share: float) -> None:
-    """0.07 x 100 is 7.000000000000001 in binary."""
-    mask = np.zeros((20, 20), dtype=bool)
-    mask.ravel()[np.random.default_rng(area).permutation(400)[:area]] = True
-    region = hidden_region([from_mask(mask, "person")], (20, 20), mode="partial", share=share)
-    assert region.sum() == math.ceil(Fraction(str(share)) * area)
-    assert not region[~mask].any()
-
-
-@pytest.mark.parametrize("dilation", [1, 2, 17, 399])
-def test_dilation_is_a_disc_of_true_distance(dilation: int) -> None:
-    rng = np.random.default_rng(dilation)
-    region = np.zeros((300, 400), dtype=bool)
-    region[rng.integers(300, size=3), rng.integers(400, size=3)] = True
-    region[140:150, 200:230] = True
-    grown = hidden_region([from_mask(region, "person")], region.shape, dilation=dilation)
-    _, nearest = ndimage.distance_transform_edt(~region, return_indices=True)
-    squares = ((nearest - np.indices(region.shape)) ** 2).sum(axis=0)
-    np.testing.assert_array_equal(grown, squares <= dilation**2)
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,6 @@ OBJECTS, ACTIVITIES, AGE = map(load_lexicon, ("coco-objects", "activities", "age
 BOTH = load_tasks(["coco-objects", "activities"])
 
 
-def entries(lexicon: Lexicon) -> set[str]:
-    return frozenset().union(*lexicon.classes.values()) | lexicon.hidden_only
-
-
 # DBAC's Table 2: the base verbs of its three subsets.
 @pytest.mark.parametrize(
     ("forms", "name"),
@@ -30,8 +26,6 @@ def entries(lexicon: Lexicon) -> set[str]:
         ("sit sits sat sitting", "sitting"),
         ("throw throws threw thrown throwing", "throwing"),
         ("play plays played playing", "playing"),
-        ("hold holds held holding", "holding"),
-        ("walk walks walked walking", "walking"),
     ],
 )
 def test_the_seed_with_all_its_forms(forms: str, name: str) -> None:
@@ -42,21 +36,14 @@ def test_the_seed_with_all_its_forms(forms: str, name: str) -> None:
     ("caption", "activities", "objects"),
     [
         ("A man surfing on a surf board", {"surfing"}, {"surfboard"}),
-        ("a surf board on the beach", set(), {"surfboard"}),
         ("a boy skate boarding past skate boards", {"skating"}, {"skateboard"}),
         ("a skier skiing on skis at a ski lift", {"skiing"}, {"person", "skis"}),
         ("people watch a parade from a parked car", {"watching"}, {"person", "car"}),
         ("a wrist watch in a park by a parking meter", set(), {"parking meter"}),
-        ("a laptop on a stand, fans in the stands", set(), {"laptop"}),
-        ("a woman cutting bread on a cutting board", {"cutting"}, set()),
         ("a sitting room with playing cards and a throw pillow", set(), set()),
-        ("a man lays on a bed reading a book", {"lying", "reading"}, {"bed", "book"}),
         ("he swings a bat and hits the ball", {"swinging", "hitting"}, {"baseball bat", "sports ball"}),
         ("two dogs run and play with a frisbee", {"playing"}, {"dog", "frisbee"}),
-        ("a girl talking on her cell phone", {"talking"}, {"cell phone"}),
         ("a man taking a picture of a plane flying", {"photographing", "flying"}, {"airplane"}),
-        ("a swing set by the swimming pool, a hand-held game", set(), set()),
-        ("a dining table, a ride in a driving rain", {"riding", "driving"}, {"dining table"}),
     ],
 )
 def test_verbs_and_nouns(caption: str, activities: set[str], objects: set[str]) -> None:
@@ -65,18 +52,6 @@ def test_verbs_and_nouns(caption: str, activities: set[str], objects: set[str]) 
     assert ACTIVITIES.mentions(words) == activities
     assert OBJECTS.mentions(words) == objects
     assert BOTH.mentions(words) == activities | objects
-
-
-def test_no_entry_of_activities_holds_a_word_for_an_object() -> None:
-    """Otherwise the union would lose the object where the activity's entry is longer."""
-    for entry in entries(ACTIVITIES) - entries(OBJECTS):
-        assert not OBJECTS.mentions(tokenize(entry)), entry
-    assert not ACTIVITIES.classes.keys() & OBJECTS.classes.keys()
-    for name, words in ACTIVITIES.classes.items():
-        for entry in words:
-            assert ACTIVITIES.mentions(tokenize(entry)) == {name}, entry
-    for entry in ACTIVITIES.hidden_only:
-        assert not ACTIVITIES.mentions(tokenize(entry)), entry
 
 
 def test_figures_of_the_headers(coco: Path) -> None:
@@ -98,17 +73,10 @@ def test_figures_of_the_headers(coco: Path) -> None:
         ("a baby elephant with an adult elephant", set()),
         ("an elderly couple with kids", {"old", "child"}),
         ("a middle-aged man", {"adult"}),
-        ("a teenage boy", set()),
-        ("a grandfather clock", set()),
     ],
 )
 def test_ages_in_captions(caption: str, named: set[str]) -> None:
     assert AGE.mentions(tokenize(caption)) == named
-
-
-def test_age_is_hidden_where_no_class_is_named() -> None:
-    words = tokenize("A man and a teenage girl on an old bus")
-    assert " ".join(mask(words, AGE)) == "a <age> and a <age> <age> on an old bus"
 
 
 def test_age_counterparts_are_of_their_classes() -> None:

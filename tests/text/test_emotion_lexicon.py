@@ -36,11 +36,6 @@ def test_classes_are_artemiss() -> None:
     assert (EMOTION.name, EMOTION.token) == ("emotion", "<emotion>")
 
 
-def test_every_word_is_one_token() -> None:
-    for words in (*EMOTION.classes.values(), EMOTION.hidden_only):
-        assert all(tokenize(word) == (word,) for word in words)
-
-
 @pytest.mark.parametrize(
     ("caption", "hidden", "named"),
     [
@@ -55,12 +50,6 @@ def test_what_is_hidden_and_what_is_named(caption: str, hidden: str, named: set[
     words = tokenize(caption)
     assert " ".join(mask(words, EMOTION)) == hidden
     assert EMOTION.mentions(words) == named
-
-
-def test_the_rule_by_hand(script: ModuleType) -> None:
-    rows = {"good": 1.9, "meh": -0.9, "odd": -1.0, ":)": 2.0, "o_o": 3, "it's": 2}
-    lines = [f"{word}\t{mean}\t0.9\t[1, 2]" for word, mean in rows.items()]
-    assert script.sentiment_words(lines) == {"good", "odd"}
 
 
 def test_the_shipped_file_is_what_the_script_writes(script: ModuleType) -> None:
