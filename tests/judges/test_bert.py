@@ -22,7 +22,6 @@ from helpers import (
     make_glimpses,
     make_samples,
     network_of,
-    unmoved,
 )
 from safetensors.torch import load_file
 from tiny_bert import IDS, SIZES, make_tokenizer, save
@@ -115,16 +114,9 @@ def test_logits_by_hand(name: str, folder: Path, tmp_path: Path) -> None:
         assert found == pytest.approx(weights["4.weight"] @ x + weights["4.bias"], abs=close)
 
 
-def test_neither_padding_nor_company_nor_order_changes_an_answer(folder: Path) -> None:
-    unmoved(make(folder), SAMPLES)
-
-
-def test_blanked_caption_blanked_picture_and_a_caption_too_long(folder: Path) -> None:
+def test_a_caption_too_long_is_cut(folder: Path) -> None:
     network = make(folder)
     sample = SAMPLES[0]
-    found = logits(network, [sample, replace(sample, words=()), replace(sample, image=None)])
-    assert np.isfinite(found).all()
-    assert all(np.abs(found[0] - other).max() > 1e-4 for other in found[1:])
     long = [replace(sample, words=("dog",) * count) for count in (60, 61, 500)]
     assert network.collate(long)["text"]["input_ids"].shape == (3, 62)
     assert np.ptp(logits(network, long), axis=0) == pytest.approx(0, abs=1e-5)
@@ -190,25 +182,14 @@ def test_another_reader_is_another_judge(folder: Path, tmp_path: Path, monkeypat
 # Encoders of other families, and what is none.
 
 
-DISTIL = {"dim": 32, "hidden_dim": 64, "n_layers": 2, "n_heads": 2, "max_position_embeddings": 40}
-FUNNEL = {"d_model": 32, "d_inner": 64, "n_head": 2, "d_head": 16, "block_sizes": [1, 1], "num_decoder_layers": 1}
-
-
-@pytest.mark.parametrize(
-    ("kind", "sizes", "limit", "read"),
-    [("DistilBert", DISTIL, None, 38), ("Funnel", FUNNEL, None, 702), ("Funnel", FUNNEL, 20, 18)],
-)
-def test_encoders_of_other_families(
-    kind: str, sizes: dict[str, Any], limit: int | None, read: int, tmp_path: Path
-) -> None:
+def test_an_encoder_of_another_family(tmp_path: Path) -> None:
     """Funnel's positions are relative: it reads what its tokenizer lets it."""
-    config = getattr(tf, f"{kind}Config")(vocab_size=len(IDS), **sizes)
-    assert getattr(config, "max_position_embeddings", None) == sizes.get("max_position_embeddings")
+    sizes = {"d_model": 32, "d_inner": 64, "n_head": 2, "d_head": 16, "block_sizes": [1, 1], "num_decoder_layers": 1}
     tokenizer = make_tokenizer()
-    tokenizer.model_max_length = limit or tokenizer.model_max_length
-    network = make(save(getattr(tf, f"{kind}Model")(config), tmp_path, tokenizer))
+    tokenizer.model_max_length = 20
+    network = make(save(tf.FunnelModel(tf.FunnelConfig(vocab_size=len(IDS), **sizes)), tmp_path, tokenizer))
     long = replace(SAMPLES[0], words=("dog",) * 700)
-    assert network.collate([long])["text"]["input_ids"].shape[1] == read
+    assert network.collate([long])["text"]["input_ids"].shape[1] == 18
     assert np.isfinite(logits(network, [*SAMPLES, long])).all()
 
 

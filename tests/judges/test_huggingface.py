@@ -55,10 +55,6 @@ def test_equals_the_log_probability_by_hand_in_any_company(family: str, checkpoi
     whole = ask(network).numpy()
     assert whole == pytest.approx(np.array(expected), abs=1e-4)
     assert (whole <= 0).all()
-    alone = torch.cat([ask(network, [sample]) for sample in SAMPLES])
-    assert alone.numpy() == pytest.approx(whole, abs=1e-4)
-    pairs = torch.cat([ask(network, SAMPLES[3:1:-1]), ask(network, [SAMPLES[4], SAMPLES[0]])])
-    assert pairs.numpy() == pytest.approx(whole[[3, 2, 4, 0]], abs=1e-4)
     network.captioner.tokenizer.padding_side = "left"
     assert ask(network).numpy() == pytest.approx(whole, abs=1e-4)
 

@@ -19,8 +19,6 @@ def test_the_papers_template_serves_every_attribute(attribute: str) -> None:
     assert prompt.question == f"Therefore, the {attribute} is"
 
 
-
-
 @pytest.mark.parametrize(
     ("template", "answers", "message"),
     [

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from helpers import GENDER, THREE, Glimpses, enlarge, logits, make_glimpses, make_samples, unmoved
+from helpers import GENDER, THREE, enlarge, logits, make_glimpses, make_samples
 from scipy.special import expit, log_softmax, softmax
 
 from judge.judges import Answering, Materials, find_judge
@@ -71,24 +71,6 @@ def test_it_is_the_papers_network(answering: Answering) -> None:
     if answering == "vocabulary":
         expected = log_softmax(expected, axis=1)[:, :2]
     assert logits(network, samples) == pytest.approx(expected, abs=1e-4)
-
-
-def test_neither_padding_nor_company_changes_an_answer() -> None:
-    unmoved(make_sat(), SAMPLES)
-
-
-def test_every_position_of_a_picture_counts_and_their_order_does_not() -> None:
-    """Soft attention is a weighted mean; nothing tells positions apart but what they show."""
-    network, before = make_sat(), make_glimpses(SAMPLES)
-    found = logits(network, SAMPLES)
-    network.features = Glimpses({name: rows[::-1] for name, rows in before.pictures.items()}, before.shape)
-    assert logits(network, SAMPLES) == pytest.approx(found, abs=1e-5)
-    for position in range(before.shape[0]):
-        other = {name: rows.copy() for name, rows in before.pictures.items()}
-        for rows in other.values():
-            rows[position, 0] += 3
-        network.features = Glimpses(other, before.shape)
-        assert np.abs(logits(network, SAMPLES) - found).max() > 1e-3
 
 
 def judge_of(answering: Answering, prompt: Prompt | None, target: Target = GENDER) -> NetworkJudge:

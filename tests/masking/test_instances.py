@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from judge.masking.instances import Instance, box_mask, from_box, from_mask, select, union
+from judge.masking.instances import Instance, from_mask, select, union
 
 SIZES = st.tuples(st.integers(1, 12), st.integers(1, 12))
-NUMBERS = st.floats(-3, 16, allow_nan=False) | st.integers(-3, 16).map(float)
 
 
 @given(SIZES.flatmap(lambda size: st.lists(arrays.arrays(np.bool_, size), max_size=5).map(lambda found: (size, found))))
@@ -30,23 +29,6 @@ def test_masks_and_their_union(drawn: tuple[tuple[int, int], list[np.ndarray]]) 
             assert (x, y, x + width, y + height) == (
                 columns.min(), rows.min(), columns.max() + 1, rows.max() + 1,
             )  # fmt: skip
-
-
-@given(SIZES, NUMBERS, NUMBERS, NUMBERS, NUMBERS)
-def test_a_box_covers_every_pixel_that_it_touches(
-    size: tuple[int, int], x: float, y: float, width: float, height: float
-) -> None:
-    expected = np.zeros(size, dtype=bool)
-    for row in range(size[0]):
-        for column in range(size[1]):
-            # Pixel (row, column) is the open square from (column, row) to (column + 1, row + 1).
-            across = column < x + width and column + 1 > x
-            down = row < y + height and row + 1 > y
-            expected[row, column] = width > 0 and height > 0 and across and down
-    np.testing.assert_array_equal(box_mask((x, y, width, height), size), expected)
-    found = from_box((x, y, width, height), size, "dog", score=0.5)
-    np.testing.assert_array_equal(found.mask, expected)
-    assert (found.box, found.label, found.score) == ((x, y, width, height), "dog", 0.5)
 
 
 def instance(label: str, score: float, area: int) -> Instance:

@@ -12,7 +12,7 @@ from detector_samples import FakeDetector
 
 from judge.errors import JudgeError
 from judge.masking.images import encode
-from judge.masking.instances import MAX_BOXES, BoolMask, Instance, from_mask, visible_boxes
+from judge.masking.instances import BoolMask, Instance, from_mask, visible_boxes
 from judge.masking.masked_images import MaskedImages, find_hidden, hides_people, make_thumbnails
 from judge.masking.people import Hiding
 
@@ -81,17 +81,6 @@ def test_the_key_changes_with_the_pixels_alone(folder: Path) -> None:
     assert {one.read("1").tobytes() for one in nothing} == {drawn(1).tobytes()}
 
 
-def test_the_key_depends_on_content_not_on_names(folder: Path, tmp_path: Path) -> None:
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / "renamed.png").write_bytes(encode(drawn(1)))
-    for how in ({"plain": True}, {}, {"fill": "noise"}):
-        here = seen(folder, PERSON, **how)
-        there = replace(here, folder=elsewhere, names={"9": "renamed.png"}, hidden={"renamed.png": (PERSON,)})
-        same_key, same_pixels = here.key("1") == there.key("9"), np.array_equal(here.read("1"), there.read("9"))
-        assert same_key == same_pixels == (how != {"fill": "noise"})  # Noise differs from name to name.
-
-
 def test_people_are_detected_once_per_image(folder: Path) -> None:
     """Two image ids may share a file."""
     detector = FakeDetector(lambda image: (PERSON, DOG) if image.name == "one.png" else ())
@@ -122,15 +111,6 @@ def test_boxes_of_visible_parts() -> None:
     assert visible_boxes([dog], block(0, 20, 0, 15)) == ((15 / 40, 0.0, 0.5, 0.5),)
     assert visible_boxes([dog], block(0, 20, 0, 16)) == ()
     assert visible_boxes([dog], block(3, 6, 12, 16)) == ((0.25, 0.0, 0.5, 0.5),)
-
-
-def test_certain_boxes_first_then_large_ones_and_at_most_twenty() -> None:
-    small, large, sure = thing(0, 2, 0, 2, score=0.6), thing(0, 9, 0, 9, score=0.6), thing(0, 1, 0, 1, score=0.9)
-    assert [box[2] for box in visible_boxes([small, large, sure], NOTHING)] == [1 / 40, 9 / 40, 2 / 40]
-    assert visible_boxes([sure, large, small], NOTHING, threshold=0.7) == ((0, 0, 1 / 40, 1 / 20),)
-    assert len(visible_boxes([thing(0, 5, n, n + 3) for n in range(30)], NOTHING)) == MAX_BOXES
-    hidden = [thing(10, 20, n, n + 3) for n in range(30)]
-    assert len(visible_boxes([*hidden, thing(0, 2, 0, 2)], block(10, 20, 0, 40))) == 1
 
 
 def test_boxes_beside_what_is_hidden(folder: Path) -> None:

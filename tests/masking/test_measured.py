@@ -105,15 +105,6 @@ def test_overlap_by_hand() -> None:
         assert tuple(pool(np.array(astuple(count(truth, truth, hiding, (20, 20))), float))[2:]) == expected
 
 
-def test_thresholds_labels_and_foreground_select_on_both_sides() -> None:
-    small, large, dog = square(15, 15, 3), square(0, 0, 10), square(0, 12, 6, label="dog")
-    unsure = square(0, 0, 10, score=0.3)
-    assert count([small, large, dog], [unsure], Hiding(), (20, 20)).found == 0
-    assert count([small, large, dog], [unsure], Hiding(threshold=0.2), (20, 20)).both == 100
-    assert count([small, large, dog], [small], Hiding(foreground="largest"), (20, 20)).truth == 100
-    assert count([small, large, dog], [dog], Hiding(labels=("dog",)), (20, 20)).both == 36
-
-
 def test_average_precision_by_hand() -> None:
     """Two people in two images; one is found, a false alarm scores higher: precision 1/2 up to recall 1/2."""
     truth = {"a": [square(0, 0, 10)], "b": [square(0, 0, 10)]}

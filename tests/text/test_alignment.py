@@ -16,7 +16,6 @@ from judge.text.alignment import (
     align,
     find_gaps,
     is_special,
-    nearest,
     substitute,
 )
 from judge.text.vectors import Vectors
@@ -140,10 +139,3 @@ def test_the_curve_is_that_of_separate_alignments(human: list[Words], generated:
     assert substitute(human, gaps.substitutes(0)) == align(human, generated, how="constant")[0]
     substituted = [report.words_substituted for report in curve]
     assert substituted == sorted(substituted)
-
-
-def test_nothing_to_choose_from() -> None:
-    assert nearest(["sofa", "ghost"], ["<gender>", "unheard"], FURNITURE) == {}
-    aligned, report = align([], [], how="contextual", vectors=FURNITURE)
-    assert aligned == []
-    assert (report.words, report.tokens_kept) == (0, 1)

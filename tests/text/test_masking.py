@@ -108,11 +108,8 @@ def test_the_wider_list_of_gendered_words() -> None:
         assert WIDE.classes[name] > GENDER.classes[name]
     for caption, expected in {
         "A policeman beside a police officer": {"male"},
-        "the bride and groom": {"female", "male"},
-        "two moms, a businesswoman": {"female"},
         "a king size bed, a queen-sized one, burger king": {"female"},  # LIC's "queen"; no king
         "a grandfather clock; the cat grooms itself with nun-chucks": set(),
-        "a mans hat, his girlfriend": {"male"},  # "his"
         "a snowman, a human, a German shepherd, an ottoman, miss kitty": set(),
     }.items():
         assert WIDE.mentions(tokenize(caption)) == expected, caption
