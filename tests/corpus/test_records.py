@@ -66,11 +66,6 @@ def as_json(records: list[Any]) -> bytes:
     return json.dumps(records).encode()
 
 
-def as_lines(records: list[Any]) -> bytes:
-    assert isinstance(records[0], dict)  # Else they are no lines of JSON.
-    return "\n".join(map(json.dumps, records)).encode()
-
-
 def as_csv(records: list[Row], delimiter: str = ",") -> bytes:
     text = io.StringIO()
     writer = csv.DictWriter(text, list(records[0]), delimiter=delimiter, lineterminator="\n")
@@ -107,10 +102,6 @@ def rows_of(text: str) -> list[Row]:
 
 def row_or_line(number: int, _: Any) -> str:
     return rf"record {number}\b|line {number + LINES}\b"
-
-
-def line(number: int, _: Any) -> str:
-    return rf"(record|line) {number}\b"
 
 
 def annotation(number: int, record: Any) -> str:
@@ -156,7 +147,6 @@ NO_CATEGORY = "category_id 3 is no"
 KINDS: dict[str, Records] = {
     "coco": Records([{"id": 50 + n, **row} for n, row in enumerate(RESULTS)], within("annotations"), human, annotation),
     "results": Records(RESULTS, as_json, generated),
-    "lines": Records(RESULTS, as_lines, generated, line),
     "csv": Records(RESULTS, as_csv, generated, row_or_line),
     "parquet": Records(RESULTS, of_table("parquet"), generated),
     "xlsx": Records(RESULTS, of_table("xlsx"), generated, besides=r"line \d+, column \d+", many=200),
@@ -173,7 +163,6 @@ KINDS: dict[str, Records] = {
     "lic-people": Records(PARTED, pickle.dumps, human),
     "lic-gender": Records(PARTED, pickle.dumps, labels),
     "labels": Records(GENDER, as_json, labels),
-    "label-mapping": Records(pairs_of("image_id", "gender", GENDER), as_mapping, labels),
     "artemis-emotions": Records(FIRST, as_json, emotions),
     "speaker": Records(SPOKEN, as_csv, generated, row_or_line),
     "indexed": Records(
