@@ -114,12 +114,6 @@ def test_choosing_records_by_what_is_not_there(write: Write) -> None:
     assert "no column 'versoin' for --where. Did you mean 'version'?" in fault_of(
         choose, ReadOptions(where={"versoin": "new"})
     )
-    coco = write({"annotations": [{"image_id": 1, "caption": "x"}]}, "coco.json")
-    said = fault_of(read_captions, coco, ReadOptions(where={"a": "b"}), side="human")
-    assert said.endswith(
-        "is no table, so it has no column 'a' for --where a=b. Give these captions as a table with that column, "
-        "or no --where."
-    )
     # Two conditions hold together.
     both = ReadOptions(where={"version": "old", "emotion": "awe"})
     assert choose(both).by_image == {HAY: ("Fields without end.",)}

@@ -15,8 +15,6 @@ import pyarrow as pa
 import pytest
 from containers import as_table, tar_bytes, write_dict, write_parquet, write_saved, write_shards
 from helpers import Write, fault, fault_of
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pyarrow import parquet
 
 from judge.corpus import name_captioners
@@ -39,37 +37,6 @@ def test_as_published(name: str) -> None:
     labels = {"1": "male", "2": "female", "3": "male"} | ({} if "shards" in name else {"4": "female"})
     # Image 5 has no class: -1.
     assert dict(read_labels(PUBLISHED / name, lexicon=GENDER).by_image) == labels
-
-
-TEXTS = st.text(st.characters(blacklist_categories=["Cs", "Cc"]), min_size=1, max_size=20).filter(str.strip)
-CAPTIONS = st.dictionaries(st.integers(0, 10**9), TEXTS, min_size=1, max_size=6)
-
-
-@settings(max_examples=25, deadline=None)
-@given(captions=CAPTIONS, number=st.integers(1, 3))
-def test_the_container_changes_nothing(
-    tmp_path_factory: pytest.TempPathFactory, captions: dict[int, str], number: int
-) -> None:
-    """JSON, shards with a text or with fields, Arrow and Parquet hold the same captions, in the same order."""
-    place = tmp_path_factory.mktemp("same")
-    rows = [{"image_id": image, "caption": caption} for image, caption in captions.items()]
-    (place / "rows.json").write_text(json.dumps(rows), encoding="utf-8")
-    table = as_table(rows)
-    texts = [{"__key__": str(row["image_id"]), "txt": row["caption"]} for row in rows]
-    fields = [{"__key__": str(row["image_id"]), "json": {"caption": row["caption"], "url": "x"}} for row in rows]
-    found = [
-        read_captions(path, side="generated")
-        for path in (
-            place / "rows.json",
-            write_shards(place / "texts", texts, shards=number),
-            write_shards(place / "fields", fields, shards=number, form=tarfile.PAX_FORMAT),
-            write_saved(place / "saved", table, files=number),
-            write_dict(place / "dict", {"test": table}),
-            write_parquet(place / "parquet", {"train": table}, files=number),
-        )
-    ]
-    assert all((one.by_image, one.empty, one.silent) == (found[0].by_image, 0, frozenset()) for one in found)
-    assert [list(one.by_image) for one in found] == [list(found[0].by_image)] * len(found)
 
 
 def test_members_and_fields(tmp_path: Path) -> None:

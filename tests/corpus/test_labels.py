@@ -126,11 +126,8 @@ def test_labels_in_memory(write: Write) -> None:
         assert (labels.by_image, labels.ignored) == ({"42": "female", "43": "male"}, {"": 1})
     votes = pd.Series(["f", "f", "m"], index=[1, 1, "0001"])
     assert read_labels(votes, lexicon=GENDER, options=LabelOptions("majority")).by_image == {"1": "female"}
-    faults = {"labels in memory, record 1: image id is null": {None: "f"}}
-    faults["labels in memory, record 3 ('000000000001'): image '1' is 'male'"] = {1: "f", 2: "f", "000000000001": "m"}
-    faults["labels in memory: is a number, not a table"] = 5  # type: ignore[assignment]
-    for message, table in faults.items():
-        assert message.split(":")[-1] in helpers.fault_of(read_labels, table, lexicon=GENDER)
+    for message, table in (("image id is null", {None: "f"}), ("is a number, not a table", 5)):
+        assert message in helpers.fault_of(read_labels, table, lexicon=GENDER)
 
 
 SHAPE = "JSON of the wrong shape (an object). Give a table, a list of records or {image: label}."
