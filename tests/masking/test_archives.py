@@ -1,4 +1,4 @@
-"""Images in shards and data sets are listed, read, masked and judged like those of a folder."""
+"""Images in shards and data sets, and detections on disk: the same as those of a folder, or made again."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ import numpy as np
 import pytest
 from commands.test_mask import DOG, HEIGHT, SQUARE, WIDTH, tree, write_instances
 from containers import as_table, small_picture, tar_bytes, write_dict, write_parquet, write_saved, write_shards
+from detector_samples import FakeDetector
 from helpers import done_well, fault_of, one_line, refusal
 
 from judge.commands.images import known_pictures
+from judge.masking.cache import Cached
 from judge.masking.images import encode, has_image, list_images, read_bytes, read_image
+from judge.masking.instances import LoadedImage, from_mask
 from judge.masking.masked_images import MaskedImages
 from judge.utils.outputs import MANIFEST
 from judge.utils.reading import PICTURE
@@ -128,3 +131,43 @@ def test_masked_alike(scene: dict[str, Path], tmp_path: Path) -> None:
         "mask", "--images", tmp_path / "{0..9}.tar", "--instances", scene["instances"], "--out", tmp_path / "x"
     )
     assert again.startswith(f"judge: {tmp_path}/0.tar: no such file")
+
+
+MASK = np.zeros((20, 30), dtype=bool)
+MASK[3:9, 4:20] = True
+FOUND = (from_mask(MASK, "person", score=0.75), from_mask(MASK, "dog", score=0.5, crowd=True))
+
+
+def fake(key: str = "one") -> FakeDetector:
+    return FakeDetector(lambda image: FOUND if image.pixels.any() else (), key=key)
+
+
+def image(name: str, number: int, size: tuple[int, int] = (20, 30)) -> LoadedImage:
+    return LoadedImage(name, np.full((*size, 3), number, dtype=np.uint8))
+
+
+def test_detected_once_by_content(tmp_path: Path) -> None:
+    detector, other = fake(), fake("other")
+    for one, expected in [(image("a", 1), FOUND), (image("empty", 0), ()), (image("a, renamed", 1), FOUND)]:
+        assert Cached(detector, tmp_path).detect(one) == expected
+    # The same numbers in another shape are another image; so is the same image for another detector.
+    assert Cached(detector, tmp_path).detect(image("turned", 0, (30, 20))) == ()
+    assert Cached(other, tmp_path).detect(image("a", 1)) == FOUND
+    assert (detector.called, other.called) == (["a", "empty", "turned"], ["a"])
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "{}", "null", "[7]", "[{}]", "[" * 100_000, '[{"size": [1e999, 2]}]',
+     '[{"label": "person", "box": [0, 0, 1, 1], "counts": "0", "size": [20, 30], "score": 1, "crowd": false}]'],
+)  # fmt: skip
+def test_damaged_detections_are_computed_again(tmp_path: Path, content: str) -> None:
+    """They never count as "nothing found": people would stay visible."""
+    detector = fake()
+    Cached(detector, tmp_path).detect(image("a", 1))
+    [path] = tmp_path.rglob("*.json")
+    whole = path.read_bytes()
+    path.write_text(content)
+    assert Cached(detector, tmp_path).detect(image("a", 1)) == FOUND
+    assert detector.called == ["a", "a"]
+    assert path.read_bytes() == whole
