@@ -109,7 +109,7 @@ def test_values_that_the_user_drops(write: Write) -> None:
     # Of all classes that are named no other one is left.
     assert drop(spellings={"White": ["White"], "Black": ["Black"]}) == found
     wrong = fault(path, attribute="race", options=LabelOptions(drop=("Asain",)))
-    assert wrong == "no label 'Asain', which is given as a value to drop. Labels there: asian, black, white."
+    assert wrong == "no label 'Asain', which is given as a value to drop. Labels there: ?, asian, black, white."
     both = fault(path, attribute="race", options=LabelOptions(drop=("white",)), spellings={"pale": ["White"]})
     assert both == "'White' is given as a spelling of 'no class' and of 'pale'. Keep one of the two."
 
