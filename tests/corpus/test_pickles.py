@@ -127,8 +127,8 @@ BOMBS = {
     "a dict of a mark": (b"(" + _TUPLES + b"K\x01d.", "a key that is no text or number"),
     "colliding keys": (b"}\x8a\x14" + b"\x01" * 20 + b"K\x01s.", "a key that is no text or number"),
     "repeats": (b"}" + _text("a") + b"K\x01" + b"2\x86" * 30 + b"s.", "has over 500,000 values"),
-    "depth": (b"}" + _text("a") + _DEEP + b"s.", "has over 40 lists or mappings in each other"),
-    "itself": (b"]q\x00h\x00a.", "has over 40 lists or mappings in each other"),
+    "depth": (b"}" + _text("a") + _DEEP + b"s.", "has over 40 nested lists or mappings"),
+    "itself": (b"]q\x00h\x00a.", "has over 40 nested lists or mappings"),
     "digits": (b"]L0x" + b"f" * 6000 + b"L\na.", "a number of over 4,300 digits"),
 }
 
