@@ -9,16 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import few, inputs_of, judge, pictures_of, results_of, save_captioner
-from tiny_bert import save_bert
+from helpers import few, inputs_of, judge, pictures_of, results_of
 from typer.testing import Result
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import FAITHFUL, Parameters
-from judge.commands.evaluate import RunConfig
-from judge.commands.images import RunImages
-from judge.config import make_config
-from judge.errors import JudgeError
 from judge.masking.instances import MAX_BOXES
 
 SIZE, TINY, IMAGES, FEW = 96, 64, 400, 80
@@ -106,49 +101,6 @@ def test_masks_decide_what_is_seen_and_features_are_kept(arguments: list[object]
     assert len(every) == 3 * len(first)
 
 
-def test_real_pictures(shared: Path, tmp_path: Path) -> None:
-    """Captions, masks, training, scores, a table, on 159 real images; people's second captions play the captioner."""
-    coco = shared / "coco-mini"
-    people = {"images": [], "annotations": [], "categories": [{"id": 1, "name": "person"}]}
-    human, results, labels = {"images": [], "annotations": []}, [], ["image_id,gender"]
-    folder = tmp_path / "images"
-    folder.mkdir()
-    for split in ("val2017", "train2017"):
-        instances = json.loads((coco / "annotations" / f"instances_{split}.json").read_text())
-        people["images"] += instances["images"]
-        people["annotations"] += [a for a in instances["annotations"] if a["category_id"] == 1]
-        for path in (coco / split).iterdir():
-            (folder / path.name).write_bytes(path.read_bytes())
-        captions = json.loads((coco / "annotations" / f"captions_{split}.json").read_text())
-        human["images"] += captions["images"]
-        by_image: dict[int, list[str]] = {}
-        for annotation in captions["annotations"]:
-            by_image.setdefault(annotation["image_id"], []).append(annotation["caption"])
-        for n, (image, told) in enumerate(sorted(by_image.items())):
-            human["annotations"].append({"id": image, "image_id": image, "caption": told[0]})
-            results.append({"image_id": image, "caption": told[1]})
-            labels.append(f"{image},{'female' if n % 2 else 'male'}")
-    for name, content in (("instances", people), ("human", human), ("mine", results)):
-        (tmp_path / f"{name}.json").write_text(json.dumps(content))
-    (tmp_path / "labels.csv").write_text("\n".join(labels))
-    out, seen = tmp_path / "out", ["--images", folder, "--instances", tmp_path / "instances.json"]
-    wrote = judge("caption", "--model", save_captioner(tmp_path / "git"), *seen, "--out", tmp_path / "git.json")
-    assert wrote.exit_code == 0, wrote.output
-    assert len(json.loads((tmp_path / "git.json").read_text())) == 159
-    done = evaluate(
-        "--human", tmp_path / "human.json", "--captions", tmp_path / "mine.json", "--captions", tmp_path / "git.json",
-        "--labels", tmp_path / "labels.csv", *seen, "--mask", "segment", "--dilation", "2", *EYES, "--epochs", "2",
-        "--metrics", "imagecaptioner2,vl-lic", "--judge", "sat,vl-lic-lstm", *PAPER, "--resamples", "200",
-        "--features", tmp_path / "features", "--out", out,
-    )  # fmt: skip
-    found = results_of(out)
-    assert set(found) == {(name, seer) for name in ("imagecaptioner2", "vl-lic") for seer in ("sat", "vl-lic-lstm")}
-    assert 0 < found["imagecaptioner2", "sat"]["human"] < 1
-    assert "mine" in done.stdout
-    table = json.loads((out / "metrics.json").read_text(encoding="utf-8"))["results"]
-    assert {row["captioner"] for row in table} == {"mine", "git"}
-
-
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
@@ -170,21 +122,6 @@ def test_faults(arguments: list[object], tmp_path: Path, extra: list[object], me
     assert done.stderr.count("\n") == 1
     assert not out.exists()
     assert [path.name for path in tmp_path.iterdir() if path.name != "features"] == []
-
-
-def test_without_pictures_nothing_is_seen(world: WorldFiles, tmp_path: Path) -> None:
-    most = tmp_path / "most"
-    most.mkdir()
-    for path in sorted((world.folder / "images").iterdir())[2:]:
-        (most / path.name).write_bytes(path.read_bytes())
-    common = ["--mask", "none", "--metrics", "imagecaptioner2", "--out", tmp_path / "out"]
-    for pictures, message in (
-        (["--images", most], f"no picture of image '1' (2 of {FEW} images have none)"),
-        ([], "--images: judges of imagecaptioner2 see pictures"),
-    ):
-        done = judge("evaluate", *inputs_of(world, "plain"), *pictures, *EYES, *common)
-        assert done.exit_code == 2
-        assert message in done.stderr
 
 
 # GRIT, and VL-LIC's BERT
@@ -239,34 +176,3 @@ def test_grit_sees_things_of_all_categories_but_those_hidden(tiny: WorldFiles, t
             assert inside.all(axis=1).any()
 
 
-def test_other_categories_are_read_for_judges_that_ask_alone(tiny: WorldFiles, tmp_path: Path) -> None:
-    """A thing that is no person and has a broken outline is in nobody's way but GRIT's."""
-    file = json.loads((tiny.folder / "instances.json").read_text(encoding="utf-8"))
-    thing = next(one for one in file["annotations"] if one["category_id"] != person_of(file))
-    thing |= {"segmentation": [[1, 2, 3]], "bbox": [0, 0, 9, 9]}
-    (tmp_path / "instances.json").write_text(json.dumps(file), encoding="utf-8")
-    told = {"human": tiny.human, "captions": [tiny.captions["plain"]], "images": tiny.folder / "images"}
-    ids = [str(image["id"]) for image in file["images"]]
-    for name in ("sat", "hf:x/y", "self", "grit-image-only"):
-        settings = told | {"instances": tmp_path / "instances.json", "judge": ["linear", name]}
-        config = make_config(settings, RunConfig)
-        if name.startswith("grit"):
-            with pytest.raises(JudgeError, match=f"annotation {thing['id']}: polygon of an odd number"):
-                RunImages(config, config.judge).hidden(ids)
-        else:
-            assert RunImages(config, config.judge).hidden(ids).regions == {}
-
-
-def test_vl_lic_reads_with_the_encoder_in_a_folder(tiny: WorldFiles, tmp_path: Path) -> None:
-    out, bert = tmp_path / "out", save_bert(tmp_path / "bert")
-    asked = [*given(tiny, tmp_path), *BRIEF, "--metrics", "vl-lic"]
-    evaluate(*asked, "--reader", bert, "--judge", "vl-lic,vl-lic-image-only", "--out", out)
-    found = results_of(out)
-    assert set(found) == {("vl-lic", "vl-lic"), ("vl-lic", "vl-lic-image-only")}
-    assert 0 < found["vl-lic", "vl-lic"]["human"] < 1
-    assert f"reader: {bert}" in (out / "run.yaml").read_text(encoding="utf-8")
-    # The metric's own judge, and another encoder: refused before a picture is looked at.
-    done = judge("evaluate", *asked, "--reader", tmp_path / "none", "--out", tmp_path / "other")
-    assert done.exit_code == 2
-    assert done.stderr == f"judge: --reader {tmp_path / 'none'}: no such folder. Check the path.\n"
-    assert not (tmp_path / "other").exists()
