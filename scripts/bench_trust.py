@@ -32,6 +32,7 @@ from judge import Corpus, evaluate
 from judge.calibration.grammar import make_world, simulate
 from judge.calibration.trials import people_as_captioner
 from judge.calibration.world import CAPTIONERS, Captioner, Parameters
+from judge.corpus.splits import Protocol
 from judge.measure import Result
 from judge.measure.plan import Plan
 from judge.statistics.summary import Settings, Summary, summarise
@@ -80,7 +81,7 @@ def nulls(  # noqa: PLR0913, PLR0917 - options
     captions: Annotated[int, typer.Option(help="human captions an image")] = 1,
     captioners: People = 1,
     unnamed: Unnamed = 0.0,
-    protocol: str = "crossfit",
+    protocol: Protocol = "crossfit",
     seeds: int | None = None,
     out: Out = Path("runs/trust/nulls.jsonl"),
     workers: int = 2,

@@ -8,13 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from hypothesis import settings
 
 # Side by side on the cores of one machine, each process keeps to one thread (before torch is imported).
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from judge.calibration.grammar import World, make_world, simulate
+from helpers import done_well, inputs_of, pictures_of
+
+from judge.calibration.grammar import World, WorldFiles, make_world, simulate, world_files, write_world
 from judge.calibration.world import Captioner
 from judge.corpus import Corpus
 
@@ -99,3 +102,43 @@ def corpus(world: World) -> Corpus:
         for name, knob in (("none", 0.0), ("much", 0.9))
     )
     return Corpus(world.human, captioners, world.labels)
+
+
+@pytest.fixture(scope="session")
+def finished_world(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
+    """The files of a small drawn world with two captioners, "none" and "much". Read only."""
+    return world_files(_finished(tmp_path_factory) / "world", ("none", "much"))
+
+
+@pytest.fixture(scope="session")
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished ``judge evaluate`` on ``finished_world``. Read only; ``printed.txt`` lies beside it."""
+    return _finished(tmp_path_factory) / "run"
+
+
+def _finished(factory: pytest.TempPathFactory) -> Path:
+    """Make the world and the run once in a pytest run, for all xdist workers."""
+    base = factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "finished"
+    with FileLock(f"{folder}.lock"):
+        if not (folder / "printed.txt").exists():
+            captioners = {"none": Captioner(), "much": Captioner(stereotype=0.9)}
+            files = write_world(make_world(120, seed=2), captioners, folder / "world", pictures=64, overwrite=True)
+            options = [
+                *inputs_of(files, "none", "much"),
+                *pictures_of(files),
+                "--objects",
+                files.folder / "instances.json",
+            ]
+            options += [
+                "--metrics",
+                "lic,leakage,ba,ba-objects,dba",
+                "--breakdown",
+                "--resamples",
+                "100",
+                "--workers",
+                "1",
+            ]
+            options += ["--folds", "3", "--refits", "3", "--chance", "2", "--overwrite", "--out", folder / "run"]
+            (folder / "printed.txt").write_text(done_well("evaluate", *options).stdout, encoding="utf-8")
+    return folder

@@ -1,7 +1,7 @@
-"""Parts of the pages that are made from the code: commands, the table of metrics, what ``judge`` exports.
+"""Parts of the pages that are made from the code: commands, the tables of metrics and judges.
 
-Directives ``commands``, ``metrics-table``, ``judges-table`` and ``exports``; and references to names that a module
-imports or that have no docstring, which Sphinx by itself calls broken although the code has them. Equations are MathML.
+Directives ``commands``, ``metrics-table`` and ``judges-table``; and references to names that a module imports or that
+have no docstring, which Sphinx by itself calls broken although the code has them. Equations are MathML.
 """
 
 from __future__ import annotations
@@ -133,23 +133,6 @@ def _cell(text: str) -> nodes.Node:
     return nodes.literal(text[1:], text[1:]) if text.startswith("`") else nodes.Text(text)
 
 
-class Exports(SphinxDirective):
-    """What ``from judge import ...`` offers, with links to where each is documented."""
-
-    def run(self) -> list[nodes.Node]:
-        """One table."""
-        lines = [".. list-table::", ""]
-        for name in sorted(judge.__all__, key=str.lower):
-            thing = getattr(judge, name)
-            home = f"{getattr(thing, '__module__', '')}.{name}" if hasattr(thing, "__module__") else ""
-            first = (thing.__doc__ or "").strip().split("\n")[0] if home else "The published metrics, by name."
-            lines += [
-                f"   * - :py:obj:`{name} <{home}>`" if home else f"   * - ``{name}``",
-                f"     - {without_bars(first)}",
-            ]
-        return self.parse_text_to_nodes("\n".join(lines))
-
-
 def find_in_code(
     app: Sphinx, environment: BuildEnvironment, node: pending_xref, text: nodes.TextElement
 ) -> nodes.Node | None:
@@ -158,8 +141,11 @@ def find_in_code(
     if node.get("refdomain") != "py":
         return None
     if "." not in target and "refexplicit" in node:  # Written in a docstring, not read off an annotation.
-        if look_up(f"{node.get('py:module')}.{target}") is None and not hasattr(builtins, target):
-            LOGGER.warning("nothing is called %r in %s", target, node.get("py:module"), location=node, type="ref")
+        # Public names are documented in ``judge``; their docstrings refer to names of their own modules.
+        written = re.search(r"docstring of (judge[\w.]*)", f"{node.source} {text.source}")
+        places = [node.get("py:module"), *(written[1].rsplit(".", cut)[0] for cut in (1, 2) if written)]
+        if not any(look_up(f"{place}.{target}") for place in places) and not hasattr(builtins, target):
+            LOGGER.warning("nothing is called %r in %s", target, places, location=node, type="ref")
         return text
     found = look_up(target) if target.startswith("judge.") else None
     if found is None:
@@ -234,7 +220,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("commands", Commands)
     app.add_directive("metrics-table", MetricsTable)
     app.add_directive("judges-table", JudgesTable)
-    app.add_directive("exports", Exports)
     app.add_html_math_renderer("mathml", (visit_inline, None), (visit_display, None))
     app.connect("missing-reference", find_in_code)
     app.connect("autodoc-process-docstring", before_napoleon, priority=400)

@@ -1,3 +1,3 @@
-"""Which words of a caption, and which pixels of a picture, a judge's answer or a captioner's word comes from."""
+"""Which words of a caption, and which pixels of an image, a judge's answer or a captioner's word comes from."""
 
 from __future__ import annotations

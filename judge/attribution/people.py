@@ -12,7 +12,7 @@ from judge.masking.instances import BoolMask, Pixels
 from judge.statistics.intervals import bootstrap_pooled
 from judge.types import FloatArray, Interval
 
-# Of a map's values, so that a few pixels of GradientShap's do not leave the others dark.
+# Percentile of a map's values that is brightest: a few pixels of GradientShap must not leave the others dark.
 _BRIGHTEST = 99.5
 _STRONGEST, _GREY, _BLUR = 0.85, 0.6, 0.01
 _LEAST = 360
@@ -21,7 +21,7 @@ _GAP, _LINE, _LETTER, _BAR = 8, 18, 0.45, 12
 
 
 def share_outside(mass: FloatArray, people: BoolMask) -> float | None:
-    """The share of a map's mass, [H, W], on pixels outside ``people``, [H, W], in [0, 1]; None for a map of nothing.
+    """The share of a map's mass, [H, W], on pixels outside ``people``, [H, W], in [0, 1]; None for a map of zeros.
 
     Source: DBAC section 5.2.2, DPAC section 5.3.
     """
@@ -34,11 +34,11 @@ class AttributionScore:
     """Means over images.
 
     Attributes:
-        images: with a map, people or none in them.
-        without: images whose map is of nothing: no pixel speaks for the answer. They are left out.
+        images: number of images with a map.
+        without: number of images whose map is zero everywhere; they are left out.
         score: mean share of positive mass outside people, in [0, 1]; None without images.
         interval: of the score, over images; None for fewer than two images.
-        area: mean share of the picture outside people, in [0, 1]: the score of maps that are alike everywhere.
+        area: mean share of the image outside people, in [0, 1]: the score of uniform maps.
     """
 
     images: int
@@ -78,13 +78,13 @@ def attribution_score(
 
 
 def overlay(pixels: Pixels, mass: FloatArray, people: BoolMask) -> Pixels:
-    """A map over a picture, [H, W, 3]: dark purple for little, yellow for most (inferno, safe for the colour-blind).
+    """A map drawn over its image, [H, W, 3]: dark purple for little, yellow for most (inferno, colour-blind safe).
 
-    Grey-levels of the picture shine through where the map is weak. The outline of people is white. Maps of single
-    pixels (GradientShap) are blurred by a hundredth of the longer side: shown alone, they are dust.
+    The image shows in grey where the map is weak. The outline of people is white. The map is blurred by a hundredth of
+    the longer side, since single pixels (GradientShap) would hardly be visible.
 
     Args:
-        pixels: the picture, [H, W, 3] uint8.
+        pixels: the image, [H, W, 3] uint8.
         mass: the map, [H, W], at least 0.
         people: where they are, [H, W].
     """
@@ -103,10 +103,10 @@ def overlay(pixels: Pixels, mass: FloatArray, people: BoolMask) -> Pixels:
 
 
 def sheet(pixels: Pixels, mass: FloatArray, people: BoolMask, lines: list[str]) -> Pixels:
-    """The picture, the map over it beside, a scale of colours and lines of text below; [H, W, 3] uint8.
+    """The image, the map over it, and below them a colour scale and lines of text; [H, W, 3] uint8.
 
     Args:
-        pixels: the picture, [H, W, 3] uint8.
+        pixels: the image, [H, W, 3] uint8.
         mass: the map, [H, W], at least 0.
         people: where they are, [H, W].
         lines: what is explained, and how.
@@ -140,7 +140,7 @@ def _coloured(level: FloatArray) -> Pixels:
 
 
 def _enlarged(pixels: Pixels) -> Pixels:
-    """A small picture several times as large, pixel for pixel, so that what is written below has room."""
+    """A small image several times as large, pixel by pixel, so that there is room for the text below."""
     import cv2
 
     times = -(-_LEAST // max(pixels.shape[:2]))
@@ -155,7 +155,7 @@ def _width(text: str) -> int:
 
 
 def _cut(line: str, width: int) -> str:
-    """As much of a line as there is room for; the letters that OpenCV draws are ASCII's."""
+    """A line cut to the width, in ASCII, the only letters that OpenCV draws."""
     line = line.encode("ascii", "replace").decode()
     if _width(line) <= width:
         return line

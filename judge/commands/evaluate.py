@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import fields, replace
 from pathlib import Path
@@ -22,11 +22,12 @@ from judge.commands.unread import unread
 from judge.config import make_config
 from judge.config.inputs import MASKING, ShownSettings
 from judge.config.judges import RunSettings, ScoredSettings, TrainingSettings
-from judge.config.values import HUMAN, Files, listed
+from judge.config.values import HUMAN, Files, MaskMode, listed
 from judge.corpus import Corpus
 from judge.corpus.attributes import parts_of
 from judge.corpus.captions import ReadOptions
 from judge.corpus.human_scores import read_human_scores
+from judge.corpus.splits import Protocol
 from judge.corpus.tasks import read_tasks
 from judge.errors import JudgeError, shortened, some
 from judge.evidence import Aligning, TextOptions
@@ -63,17 +64,63 @@ class RunConfig(ScoredSettings, ShownSettings):
 S = TypeVar("S", bound=TrainingSettings)
 
 
-def evaluate(corpus: Corpus | None = None, *, progress: Progress | None = None, **settings: Any) -> Result:
-    """Measure bias amplification; the keys are those of the YAML file (:class:`~judge.config.RunConfig`).
+PathLike = str | Path
+
+
+def evaluate(  # noqa: PLR0913 - the essential options of the command
+    corpus: Corpus | None = None,
+    *,
+    attribute: str | Sequence[str] | None = None,
+    human: PathLike | Sequence[PathLike] | None = None,
+    captions: PathLike | Sequence[PathLike] | Mapping[str, PathLike] | None = None,
+    labels: PathLike | Mapping[str, PathLike] | None = None,
+    models: str | Sequence[str] | Mapping[str, str] | None = None,
+    images: PathLike | None = None,
+    instances: PathLike | Sequence[PathLike] | None = None,
+    detector: str | None = None,
+    weights: str | Mapping[str, str] | None = None,
+    mask: MaskMode | None = None,
+    metrics: str | Sequence[str] | None = None,
+    judge: str | Sequence[str] | None = None,
+    protocol: Protocol | None = None,
+    seeds: int | None = None,
+    refits: int | None = None,
+    checkpoints: PathLike | None = None,
+    out: PathLike | None = None,
+    overwrite: bool | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Result:
+    """Measure bias amplification, as ``judge evaluate`` does.
+
+    Every option of the command is a keyword, of the same meaning; the essential ones are named here, and None stands
+    for their defaults. ``judge evaluate --help-all`` lists all.
 
     Args:
-        corpus: captions and labels already read; else ``human=``, ``captions=`` (a path, a list of paths or
-            a mapping name -> path) and ``labels=`` are read.
+        corpus: captions and labels already read, in place of ``human``, ``captions`` and ``labels``.
+        attribute: protected attribute, by default "gender"; several: the classes are their products.
+        human: files of human captions.
+        captions: files of captioners' captions, or name -> file.
+        labels: table of the class of each image; by default derived from the human captions.
+        models: checkpoints of captioners, or name -> checkpoint; those without ``captions`` caption ``images``.
+        images: folder of images, for judges that use them.
+        instances: files of the instances in these images (ground truth).
+        detector: what finds people: "gt", "yolo" or "maskrcnn".
+        weights: weights of the detector.
+        mask: how much of each person is hidden.
+        metrics: names of metrics, by default LIC and Leakage.
+        judge: names of judges, by default "linear".
+        protocol: "crossfit" or "paper".
+        seeds: repetitions.
+        refits: refits of each judge for tests and intervals.
+        checkpoints: folder of trained judges to reuse and to add to.
+        out: folder for the results; by default nothing is written.
+        overwrite: replace earlier results in ``out``.
         progress: called with (what, units done, units in all).
-        settings: e.g. ``metrics=["lic"], judge="lstm", protocol="paper", seeds=3, out="runs/mine"``.
+        settings: any other option, e.g. ``folds=5``.
 
     Returns:
-        The result; ``.table()`` is a pandas frame. Files are written where ``out`` is given.
+        The result; ``.table()`` is a pandas frame.
 
     Raises:
         JudgeError: anything that the user can mend.
@@ -82,6 +129,8 @@ def evaluate(corpus: Corpus | None = None, *, progress: Progress | None = None, 
         >>> from judge import evaluate
         >>> result = evaluate(human="human.json", captions="mine.json")  # doctest: +SKIP
     """
+    named = locals()
+    settings |= {name: named[name] for name in RunConfig.model_fields.keys() & named if named[name] is not None}
     if corpus is not None:
         settings = _of_corpus(corpus) | _beside_corpus(corpus, settings)
     return run(make_config(settings, RunConfig), corpus=corpus, progress=progress)

@@ -32,7 +32,7 @@ Stored = Literal["float32", "bf16"]
 
 
 class Judge(Protocol):
-    """All that ``judge.measure`` knows of a judge: numpy in, numpy out."""
+    """A judge as ``judge.measure`` uses it: numpy in, numpy out."""
 
     def fit(self, samples: Sequence[Sample], *, seed: int, validation: Sequence[Sample] = ()) -> Self:
         """Learn from ``samples``; a function of them, their weights and ``seed`` alone."""
@@ -44,13 +44,12 @@ class Judge(Protocol):
 
 
 class Network(Protocol):
-    """What a torch judge's file writes; it is a ``torch.nn.Module`` too."""
+    """A torch judge's network; it is a ``torch.nn.Module`` too."""
 
     def collate(self, samples: Sequence[Sample]) -> Batch:
-        """Tensors for these samples, on the CPU, any keys; the trainer moves them.
+        """Tensors for these samples, on the CPU, with any keys; the trainer moves them to the device.
 
-        What ``__call__`` reads as a number (lengths, say) is given as ints, beside: they stay where they are, and a
-        GPU is not waited for.
+        Numbers that ``__call__`` reads (lengths, for example) are ints beside the tensors, so no GPU is waited for.
         """
         ...
 
@@ -60,23 +59,23 @@ class Network(Protocol):
 
 
 class Features(Protocol):
-    """Pictures as a frozen backbone sees them or as they are resized, or captions as a frozen reader reads them.
+    """Features of images by a frozen backbone, or of captions by a frozen encoder.
 
-    Those of a :class:`RegionBackbone` also have ``regions``: how many of the positions, the last ones, are of things.
+    Features of a :class:`RegionBackbone` have ``regions`` too: how many of the positions, the last ones, are of boxes.
     """
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Positions of a picture, and features of each: (P, D); a caption has one position. Of pixels (3, S, S)."""
+        """Positions of an image, and features of each, (P, D); a caption has one position."""
         ...
 
     def rows(self, samples: Sequence[Sample]) -> Tensor:
-        """[B, P, D] float16, or [B, 3, S, S] uint8, on the CPU; zeros for a sample without a picture."""
+        """[B, P, D] float16, on the CPU; zeros for a sample without an image."""
         ...
 
 
 class Backbone(Protocol):
-    """A frozen network that turns pictures into features; it is a ``torch.nn.Module`` too."""
+    """A frozen network that turns images into features; it is a ``torch.nn.Module`` too."""
 
     @property
     def key(self) -> str:
@@ -84,24 +83,24 @@ class Backbone(Protocol):
         ...
 
     def prepare(self, pixels: Pixels) -> Tensor:
-        """A picture [H, W, 3] uint8 as the network takes it, [3, S, S] float32."""
+        """An image [H, W, 3] uint8 as the network takes it, [3, S, S] float32."""
         ...
 
-    def __call__(self, pictures: Tensor) -> Tensor:
+    def __call__(self, images: Tensor) -> Tensor:
         """[B, 3, S, S] -> [B, P, D]."""
         ...
 
 
 @runtime_checkable
 class RegionBackbone(Protocol):
-    """A backbone that is also told where things are."""
+    """A backbone that also takes R boxes an image; the last R of its positions are theirs."""
 
     @property
     def regions(self) -> int:
-        """How many boxes of a picture it takes, R; the last R of its positions are theirs."""
+        """R."""
         ...
 
-    def __call__(self, pictures: Tensor, boxes: Tensor) -> Tensor:
+    def __call__(self, images: Tensor, boxes: Tensor) -> Tensor:
         """[B, 3, S, S] and [B, R, 4] (left, top, right, bottom in [0, 1]; zeros for no box) -> [B, P, D]."""
         ...
 
@@ -114,7 +113,7 @@ class FrozenReader(Protocol):
         """What its vectors depend on: weights and tokenizer by content, pooling, library version."""
         ...
 
-    def collate(self, captions: Sequence[tuple[str, ...]]) -> Batch:
+    def collate(self, captions: Sequence[Words]) -> Batch:
         """Tensors for the words of these captions, on the CPU."""
         ...
 
@@ -125,26 +124,23 @@ class FrozenReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Materials:
-    """What judges are given beside their samples.
+    """What judges are given besides their samples.
 
     Attributes:
-        pictures: what they see of images; None where there are none.
-        prompt: how captioners are asked; None where nothing was said: ``make_prompt("gender")``.
+        pictures: the images, for judges that use them.
+        prompt: of captioners; None for ``make_prompt("gender")``.
         answering: ImageCaptioner2's softmax over the answers alone, or over the whole vocabulary.
-        backbone: timm's name of the network that sees; None for the judge's own.
+        backbone: timm's name of the image network; None for the judge's own.
         backbone_weights: "pretrained" (timm fetches them), "random", or a file of them.
-        image_size: pixels along a picture's side; None for the backbone's own.
-        tuning: what of a Hugging Face captioner is trained.
-        dtype: type of those of its matrices that are not trained; all other weights are float32.
-        checkpointing: whether its layers are passed again in the backward pass, rather than all they made kept. The
-            numbers are the same, up to rounding.
-        attention: transformers' name of how attention is computed; None for the model's own choice.
-        reader: transformers' name or folder of the encoder that reads for "vl-lic", "bert-ft" and "bert-pre"; None:
-            bert-base-uncased.
-        features: the pictures as the blueprint's backbone sees them or as they are resized, or the captions as its
-            reader reads them; filled in by the trainer.
-        empty: whether weights may be left on ``meta``, as another process sends its own before they are needed;
-            filled in by the trainer.
+        image_size: pixels along an image's side; None for the backbone's own.
+        tuning: what part of a Hugging Face captioner is trained.
+        dtype: type of its matrices that are not trained; all other weights are float32.
+        checkpointing: whether its layers are computed again in the backward pass, instead of keeping their activations.
+            The numbers are the same, up to rounding.
+        attention: transformers' name of the attention implementation; None for the model's own choice.
+        reader: name or folder of the text encoder of "vl-lic", "bert-ft" and "bert-pre"; None for bert-base-uncased.
+        features: of the images by the blueprint's backbone, or of the captions by its reader; set by the trainer.
+        empty: whether weights may stay on ``meta``, since another process sends its own; set by the trainer.
     """
 
     pictures: MaskedImages | None = None
@@ -163,19 +159,19 @@ class Materials:
 
     @property
     def captioner(self) -> tuple[object, ...]:
-        """How a Hugging Face captioner is loaded and trained."""
+        """Settings of how a Hugging Face captioner is loaded and trained."""
         return self.tuning, self.dtype, self.checkpointing, self.attention
 
     @property
     def settings(self) -> tuple[object, ...]:
-        """What decides a judge's numbers, pictures and backbone apart."""
+        """Everything that decides a judge's numbers, except images and backbone."""
         return self.prompt, self.answering, self.image_size, *self.captioner, self.reader
 
 
 NOTHING = Materials()
-#: Settings of judges that are asked by a prompt.
+#: Settings of judges that take a prompt.
 PROMPTED = frozenset({"template", "answer_softmax"})
-#: Settings of a run, and what materials call them where they do not say the same.
+#: Settings of a run -> their names in materials, where these differ.
 OPTIONS = {"answer_softmax": "answering", "attn_implementation": "attention"}
 
 
@@ -212,17 +208,17 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What one of several judges that are trained jointly learns from, and is asked.
+    """Training and test samples of one of several judges that are trained jointly.
 
     Attributes:
         side: whose captions.
         samples: of one side and caption index; shared by all assignments that split them.
-        train: places in ``samples`` of those that it learns from.
-        weights: of these, [N].
-        asked: places of those that it is asked about.
+        train: places of the training samples in ``samples``.
+        weights: of the training samples, [N].
+        asked: places of the samples to predict.
         seed: of the split; the same for all assignments that have it.
-        split: names it.
-        settings: what was chosen before, e.g. {"C": 0.1}; empty where training is to choose.
+        split: its name.
+        settings: chosen before, e.g. {"C": 0.1}; empty where training chooses.
     """
 
     side: Side
@@ -236,11 +232,11 @@ class Assignment:
 
 
 class SelfTrained(Judge, Protocol):
-    """A judge that trains itself, and can be kept: a file holds its vocabulary and tensors."""
+    """A judge that trains itself and can be saved, as its vocabulary and tensors."""
 
     @property
     def vocabulary(self) -> Words:
-        """The words that the tensors count through."""
+        """The words to which the tensors refer."""
         ...
 
     def tensors(self) -> dict[str, Any]:
@@ -258,19 +254,19 @@ class JointTraining(Protocol):
     def __call__(
         self, target: Target, assignments: Sequence[Assignment], keep: Keep | None = None
     ) -> list[Predictions]:
-        """What each answers; ``keep``, if given, is called with the place of each assignment, and its judge."""
+        """The predictions of each; ``keep`` is called with the place of each assignment, and its judge."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Explanation:
-    """What P judges that guess one of A classes make of the terms of the same N captions.
+    """The weights of terms in P judges of A classes, trained on the same N captions.
 
     Attributes:
-        terms: their names, [F]: words, or neighbours joined by a space.
-        held: which of them each caption holds, [N, F], sparse, 0 or 1.
-        weights: what each adds to the log probability of each class, up to what all classes share, [P, F, A].
-        predictions: what each judge answers, [P], as ``joint`` has it.
+        terms: names, [F]: words, or two neighbours joined by a space.
+        held: which terms each caption has, [N, F], sparse, 0 or 1.
+        weights: what a term adds to the log-probability of each class, up to a constant for all classes, [P, F, A].
+        predictions: of each judge, [P], as from ``joint``.
     """
 
     terms: tuple[str, ...]
@@ -289,23 +285,24 @@ class Blueprint:
     Attributes:
         name: as users type it, and as every row of a table says.
         reference: paper and place, or what it stands in for.
-        judge: makes a whole judge for a target; or
-        joint: trains all judges of a captioner at once, if they share work or choices; beside ``judge``.
-        explain: trains judges of the same captions as ``joint`` did, what that chose in their settings, and takes them
-            apart; where log odds are linear in terms.
-        restore: makes a judge that trained itself out of its vocabulary and tensors; where it can be kept.
-        network: makes an untrained network for a target, its training samples (vocabulary) and materials, with
-        recipe: how to train it. The global torch generator is seeded before ``network`` is called.
+        judge: makes a judge that trains itself, for a target.
+        joint: trains all judges of a captioner at once, where they share work or choices.
+        explain: trains judges again with the settings that ``joint`` chose, and returns their weights, where log-odds
+            are linear in terms.
+        restore: makes a judge that trains itself from its vocabulary and tensors, where it can be saved.
+        network: makes an untrained network for a target, its training samples (vocabulary) and materials. The global
+            torch generator is seeded before.
+        recipe: how to train the network.
         stacked: whether several networks, which have ``parts()``, can be trained as one program on a GPU.
-        modalities: what it takes in; a judge that sees images measures metrics that hide people.
-        backbone: makes the frozen network whose features ``network`` finds among its materials; None for none.
+        modalities: its inputs; metrics that hide people in images need a judge that uses images.
+        backbone: makes the frozen network that computes the features of images among the network's materials.
         regions: whether that is a :class:`RegionBackbone`.
-        reader: likewise, the frozen network that reads captions for a judge without a backbone; None for none. Equal
-            makers make the same reader, which then reads once for all judges that have it.
-        fingerprint: what its numbers depend on beside name and materials: the weights that it starts from.
-        tuned: recipes of their own for ways of tuning.
-        blanked: modalities that it is denied, to find where bias enters ("sat-image-only").
-        reads: settings of a run that its network reads through :class:`Materials`, beside those of a backbone.
+        reader: makes the frozen network that computes vectors of captions, for a judge without a backbone. Judges with
+            equal makers share them.
+        fingerprint: of the weights that the network starts from, which decide its numbers too.
+        tuned: recipes for other ways of tuning.
+        blanked: modalities that are blanked, to find where bias enters ("sat-image-only").
+        reads: settings of a run that its network reads through :class:`Materials`, besides those of a backbone.
     """
 
     name: str
@@ -328,7 +325,7 @@ class Blueprint:
 
     @property
     def options(self) -> frozenset[str]:
-        """The run's settings of judges and training that reach this one, as YAML calls them."""
+        """Settings of a run, by their names in YAML, that affect this judge."""
         found = set(self.reads)
         if self.recipe:
             found |= {part.name for part in fields(Recipe)} | {"precision", "dataloader_workers", "log_with"}
@@ -339,7 +336,7 @@ class Blueprint:
         return frozenset(found)
 
     def perceive(self, sample: Sample) -> Sample:
-        """What is left of a sample once the modalities that are denied are blanked."""
+        """The sample with the blanked modalities removed."""
         if not self.blanked:
             return sample
         words = () if "caption" in self.blanked else sample.words

@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from judge.errors import FAULTS
+from judge.errors import FAULTS, JudgeError
 from judge.masking.detectors import Detector
 from judge.masking.detectors.annotations import read_rle
 from judge.masking.instances import Instance, LoadedImage
@@ -64,10 +64,11 @@ class Cached:
         Raises:
             JudgeError: they cannot be read.
         """
+        if (rows := read_json_cache(path)) is None:
+            return None
         try:
-            rows = read_json_cache(path)
-            return None if rows is None else tuple(map(_instance, rows))
-        except FAULTS:
+            return tuple(map(_instance, rows))
+        except (JudgeError, *FAULTS):
             warn_damaged(path)
             return None
 

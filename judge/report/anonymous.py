@@ -126,9 +126,8 @@ def score_table(found: Anonymous, rated: Rated) -> Table[HumanScore]:
         Column("no majority", lambda row: row.ties, COUNT),
         Column("not rated", lambda row: row.unrated, COUNT),
     ]
-    alpha = "is not defined: no caption has two raters, or all answers are the same"
-    if rated.alpha is not None:
-        alpha = f"{rated.alpha:.3f}"
+    undefined = "is not defined: no caption has two raters, or all answers are the same"
+    alpha = undefined if rated.alpha is None else f"{rated.alpha:.3f}"
     by_rater = ", ".join(f"{name} {count:,}" for name, count in rated.raters.items())
     both = rated.lexicon["both"] + rated.lexicon["neither"]
     beside = (

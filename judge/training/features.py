@@ -197,7 +197,7 @@ class FeatureCache(ABC):
         """
         path = index.with_suffix(".npy")
         keys = read_json_cache(index)
-        if not (isinstance(keys, list) and all(isinstance(key, str) for key in keys)):
+        if keys is None or not all(isinstance(key, str) for key in keys):
             return "not whole"
         try:
             with open_regular(path) as file:

@@ -176,14 +176,15 @@ def read_cache(path: Path) -> bytes | None:
         raise as_mendable(error, str(path)) or error from error
 
 
-def read_json_cache(path: Path) -> Any:
-    """The value of a JSON cache file; None if there is none or it is damaged. Raises as :func:`read_cache`."""
-    data = read_cache(path)
-    try:
-        return None if data is None else json.loads(data)
-    except FAULTS:
-        warn_damaged(path)
+def read_json_cache(path: Path) -> list[Any] | None:
+    """The list in a JSON cache file; None if there is none or it is damaged. Raises as :func:`read_cache`."""
+    if (data := read_cache(path)) is None:
         return None
+    with suppress(*FAULTS):
+        if isinstance(found := json.loads(data), list):
+            return found
+    warn_damaged(path)
+    return None
 
 
 def read_json_lines(path: Path) -> list[Any]:

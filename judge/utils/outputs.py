@@ -279,7 +279,10 @@ class OutputFolder:
                 if self.path.exists():
                     self.path.rename(self._replaced)
                 self.partial.rename(self.path)
-            finally:
+            except BaseException:
+                self._recover()
+                raise
+            with suppress(OSError):  # The output is whole: leftovers are removed by the next command.
                 self._recover()
         self._close()
 

@@ -78,7 +78,7 @@ CASES = {
         foreign=("out/thesis.tex", "out/mine.training.safetensors", "out/.judge-notes"),
     ),
     "caption": Case(f"caption {_PICTURES} --max-tokens 6 --caption-batch 4 --out out.json"),
-    "mask": Case(f"mask{_SEEN} --batch-size 4 --workers 2 --out out"),
+    "mask": Case(f"mask{_SEEN} --workers 2 --out out"),
     "align": Case(f"align {_TEXT} --meteor 20 --out out"),
     "demo": Case("demo --images 200 --out out", costly=True),
     "calibrate": Case(f"calibrate {_MANY} --metrics lic,error{_DOSES} --workers 2 --out out"),

@@ -92,11 +92,6 @@ def test_linear_worked_by_hand(tmp_path: Path) -> None:
     assert other.contributions[0] == pytest.approx(-found.contributions[0])
 
 
-def test_what_occurs_twice_counts_once() -> None:
-    amounts = {"a": 1.0, "a a": 0.6, "a b": 0.2}
-    assert spread(("a", "a", "a", "b"), amounts) == pytest.approx([1 / 3 + 0.15, 1 / 3 + 0.3, 1 / 3 + 0.15 + 0.1, 0.1])
-
-
 def fitted(target: Target, *, classes: int | None = None) -> LinearJudge:
     samples = make_samples(120, target=target, clue=0.7)
     if target.kind == "tasks":

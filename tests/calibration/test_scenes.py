@@ -152,7 +152,7 @@ def test_files_are_the_drawings(tmp_path: Path) -> None:
         (replace(SCENE, attribute="males"), 160, "scene 7: 'males' cannot be drawn. Did you mean 'male'?"),
         (replace(SCENE, tasks=()), 160, "scene 7: 0 tasks. Give it one or two."),
         (replace(SCENE, tasks=TASKS[:3]), 160, "scene 7: 3 tasks. Give it one or two."),
-        (SCENE, 63, "pictures of 63 pixels. Take 64 or more."),
+        (SCENE, 63, "images of 63 pixels. Take 64 or more."),
     ],
 )
 def test_what_cannot_be_drawn(scene: Scene, size: int, line: str) -> None:

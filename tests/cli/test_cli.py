@@ -10,30 +10,28 @@ import sys
 import time
 from collections.abc import Callable
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 import yaml
 from helpers import done_well, few, judge, refusal
 from test_layers import loaded_after
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from judge import commands
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import CAPTIONERS, Captioner
 from judge.commands import demo
 from judge.commands.app import app
-from judge.commands.evaluate import RunConfig
+from judge.commands.evaluate import RunConfig, evaluate
 from judge.commands.options import resolve
 from judge.commands.train import TrainConfig
 from judge.config import PANELS, Settings, flag_of, make_config, shown
 from judge.errors import JudgeError
 from judge.judges import FILES
 from judge.metrics import METRICS, spell_out
-from judge.statistics.summary import Settings as SummarySettings
-from judge.statistics.summary import summarise
 from judge.training.trainer import Trainer
 from judge.utils.outputs import MANIFEST, write_manifest
 
@@ -69,61 +67,8 @@ def logged(out: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (out / "log.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
-@pytest.fixture(scope="module")
-def finished(files: WorldFiles) -> Result:
-    """A finished run of both captioners in ``run`` beside the world."""
-    out = files.folder.parent / "run"
-    return done_well("evaluate", *inputs(files), "--captions", files.captions["none"], *FAST, "--out", out)
-
-
-def test_evaluate_writes_the_run(files: WorldFiles, finished: Result) -> None:
-    out = files.folder.parent / "run"
-    left = [MANIFEST, "examples.parquet", "figures", "log.jsonl", "metrics.json", "replicates.parquet", "report.html"]
-    left += ["run.yaml", "scores.parquet"]
-    assert sorted(path.name for path in out.iterdir()) == left
-    assert not out.with_name("run.partial").exists()
-    assert finished.stdout.rstrip().endswith(f"The results are in {out}; look at {out / 'report.html'}")
-    assert "LIC (linear)" in finished.stdout
-    assert "Intervals and p: for another sample of such images, judges trained anew (from refits)." in finished.stdout
-    assert "p (Holm): corrected for the 4 tests. Left out: nothing." in finished.stdout
-    found = written(out)
-    assert [(row["captioner"], row["metric"]) for row in found["results"]] == [
-        (name, metric) for name in ("much", "none") for metric in ("lic", "leakage")
-    ]
-    notes = found["notes"]["footnotes"]
-    assert "Chance: scores of both sides where labels are shuffled among images." in notes
-    assert "p (Holm): corrected for the 4 tests of this table; the verdict uses it, at 0.05." in notes
-    first = found["results"][0]
-    columns = (
-        "captioner metric judge attribute direction human generated amplification sd ci p_value images seeds basis"
-    )
-    assert list(first)[:14] == columns.split()
-    assert first["amplification"] == pytest.approx(first["generated"] - first["human"])
-    assert first["ci"][0] < first["amplification"] < first["ci"][1]
-    assert (first["sd"], first["direction"], first["images"], first["seeds"]) == (None, None, 120, 1)
-    assert (first["basis"], first["degrees"]) == ("refits", 3)
-    assert [row["metric"] for row in found["differences"]] == ["lic", "leakage"]
-    difference = first["amplification"] - found["results"][2]["amplification"]
-    assert found["differences"][0]["value"] == pytest.approx(difference)
-    columns = "image_id captioner side index metric judge seed fold named tasks answer probability predicted loss"
-    scores = pd.read_parquet(out / "scores.parquet")
-    assert list(scores.columns) == [*columns.split(), "validation_loss"]
-    # Everything in the table comes from the two files again.
-    replicates = pd.read_parquet(out / "replicates.parquet")
-    assert replicates.groupby(["captioner", "metric", "kind"])["number"].count().tolist() == [3, 6, 2] * 4
-    settings = SummarySettings(resamples=100, ratios={"lic": 1 / 2, "leakage": 1 / 2})
-    for row, again in zip(found["results"], summarise(scores, replicates, settings), strict=True):
-        assert (row["captioner"], row["metric"], row["p_value"]) == (again.captioner, again.metric.name, again.p_value)
-        assert again.interval is not None
-        assert row["ci"] == [again.interval.low, again.interval.high]
-        assert row["chance"] == list(again.chance or ())
-    assert events(out) == ["started", "finished"]
-
-
-def test_a_run_repeats_from_its_own_yaml_and_options_override_it(
-    files: WorldFiles, finished: Result, tmp_path: Path
-) -> None:
-    first, again, other = files.folder.parent / "run", tmp_path / "again", tmp_path / "other"
+def test_a_run_repeats_from_its_own_yaml_and_options_override_it(finished_run: Path, tmp_path: Path) -> None:
+    first, again, other = finished_run, tmp_path / "again", tmp_path / "other"
     done_well("evaluate", first / "run.yaml", "--out", again)
     assert (first / "metrics.json").read_bytes() == (again / "metrics.json").read_bytes()
     assert (first / "scores.parquet").read_bytes() == (again / "scores.parquet").read_bytes()
@@ -138,18 +83,6 @@ def test_labels_are_derived_when_none_are_given_and_the_table_says_so(files: Wor
     assert "Labels DERIVED" in done.stdout
     assert written(tmp_path / "run")["run"]["labels"]["derived"] is True
     assert "a[red] " in done.stdout
-
-
-def test_a_held_place_asks_for_overwrite(files: WorldFiles, finished: Result, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    shutil.copytree(files.folder.parent / "run", out)
-    before = (out / "metrics.json").read_bytes()
-    arguments = [*inputs(files), *FAST, "--out", out, "--metrics", "sc"]
-    assert refused(*arguments) == f"judge: --out {out}: holds another run. Name another folder, or add --overwrite.\n"
-    assert (out / "metrics.json").read_bytes() == before
-    done_well("evaluate", *arguments, "--overwrite")
-    assert len(written(out)["results"]) == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 ALIKE = "image_id,gender\n" + "".join(f"{i},male\n" for i in range(1, 121))
@@ -209,12 +142,12 @@ def test_faulty_yaml(files: WorldFiles, tmp_path: Path) -> None:
     assert "'captions' is missing. Give --captions" in refused(path)
 
 
-def test_places_where_no_run_may_be_written(files: WorldFiles, finished: Result, tmp_path: Path) -> None:
+def test_places_where_no_run_may_be_written(files: WorldFiles, finished_run: Path, tmp_path: Path) -> None:
     thesis, run = tmp_path / "thesis", tmp_path / "run"
     thesis.mkdir()
     (thesis / "thesis.tex").write_text("years of work", encoding="utf-8")
     assert "holds something that is no run" in refused(*inputs(files), "--out", thesis, "--overwrite")
-    shutil.copytree(files.folder.parent / "run", run)
+    shutil.copytree(finished_run, run)
     inside = run / "mine.json"
     inside.write_bytes(files.captions["much"].read_bytes())
     arguments = ["--human", files.human, "--captions", inside, "--out", run, "--overwrite"]
@@ -269,6 +202,12 @@ def test_every_option_is_a_setting_and_the_reverse(config: type[Settings]) -> No
         assert list(panels) == ["Arguments", *(panel for panel in PANELS if panel in panels)]
     names = [name for name in config.model_fields if flag_of(config, name) != f"--{name.replace('_', '-')}"]
     assert {*names} <= {"refusals", "columns", "label_values", "answers", "person_categories", "models"}
+
+
+def test_evaluate_names_the_essential_options() -> None:
+    """An editor shows them; the others are keywords too."""
+    named = {*signature(evaluate).parameters} - {"corpus", "progress", "settings"}
+    assert named == {name for name in RunConfig.model_fields if shown(RunConfig, name)["essential"]}
 
 
 def test_options_override_the_file(tmp_path: Path) -> None:

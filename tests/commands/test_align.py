@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 from helpers import done_well, refusal
 
 from judge.commands.align import AlignConfig, align_captions
 from judge.commands.evaluate import RunConfig
 from judge.config import shown
 from judge.corpus.captions import read_captions
-from judge.errors import JudgeError
 from judge.report.alignment import draw_curves
 from judge.text.alignment import DELTAS, align
 from judge.text.lexicon import load_lexicon
@@ -146,23 +143,6 @@ def test_the_threshold_is_that_of_the_vectors(files: tuple[Path, Path], tmp_path
         assert f"{DELTA_LEARNT} for corpus, {DELTA_EMBEDDINGS} for hf:, {DELTA} for a file" in told
 
 
-def test_the_settings_it_leaves_repeat_it(files: tuple[Path, Path], tmp_path: Path) -> None:
-    human, told = files
-    vectors = tmp_path / "glove.txt"
-    vectors.write_text("puppy 1 0.1\ndog 1 0\nkitten 0.1 1\ncat 0 1\n", encoding="utf-8")
-    given = ["--human", human, "--captions", f"a={told}", "--captions", f"b={told}", "--vectors", vectors]
-    done_well("align", *given, "--meteor", 0, "--lexicon", "none", "--out", tmp_path / "one")
-    settings = tmp_path / "one" / "align.yaml"
-    assert yaml.safe_load(settings.read_text())["vectors"] == str(vectors)
-    done_well("align", settings, "--out", tmp_path / "two")
-    for name in ("alignment.json", "substitutions.csv", "delta_curve.csv", "aligned/a.json", "aligned/b.json"):
-        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
-    # Nothing was hidden: "lady" has no vector, "puppy" has.
-    text = (tmp_path / "one" / "aligned" / "a.json").read_text(encoding="utf-8")
-    assert "a <unk> sees the dog" in text
-    assert "<gender>" not in text
-
-
 def test_labels_leave_images_out(files: tuple[Path, Path], tmp_path: Path) -> None:
     labels = tmp_path / "gender.csv"
     labels.write_text("image_id,gender\n1,female\n3,male\n9,male\n")
@@ -238,13 +218,3 @@ def test_faults_are_one_line_and_leave_nothing(
     given = ["--human", "human.json", "--captions", "plain.json", "--meteor", "0", "--out", "out"]
     assert expected in refusal("align", *given, *arguments)
     assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_overwrite(files: tuple[Path, Path], tmp_path: Path) -> None:
-    settings = config(files, tmp_path / "out")
-    align_captions(settings)
-    with pytest.raises(JudgeError, match="holds another alignment"):
-        align_captions(settings)
-    again = align_captions(settings.model_copy(update={"overwrite": True, "delta": 0.0}))
-    assert again.alignments[0].substitutions == []
-    assert math.isnan(again.alignments[0].meteor["constant"])

@@ -39,15 +39,6 @@ def test_files_and_tables(tmp_path: Path) -> None:
     assert {"lic|leakage"} == {*words["metric"]}
 
 
-def test_a_run_that_replaces_another_leaves_no_breakdown_of_it(tmp_path: Path) -> None:
-    files = few(write_world(make_world(60, seed=3), CAPTIONERS, tmp_path / "world"))
-    options = [*inputs_of(files, "much"), "--metrics", "dba", "--resamples", 100, "--out", tmp_path / "out"]
-    done_well("evaluate", *options, "--breakdown")
-    assert (tmp_path / "out" / "breakdown").exists()
-    done_well("evaluate", *options, "--overwrite")
-    assert not (tmp_path / "out" / "breakdown").exists()
-
-
 def test_a_metric_of_one_side_has_none(tmp_path: Path) -> None:
     files = few(write_world(make_world(60, seed=3), CAPTIONERS, tmp_path / "world"))
     quick = ["--metrics", "sc", "--folds", 3, "--refits", 0, "--chance", 0, "--breakdown"]

@@ -171,7 +171,7 @@ def test_a_prior_held_fixed_is_caught(files: WorldFiles, monkeypatch: pytest.Mon
         (["--lexicon", "LEXICON.yaml"], "Give a lexicon with 'counterparts', or leave T->A out."),
         (["--metrics", "sc"], "--metrics: SC has one side, so no amplification. Calibrate the others: --metrics lic."),
         ([*SEEN, "--detectors", "gt,yolo"], "--weights: detector 'yolo' needs weights. Give a file"),
-        ([*SEEN, "--detectors", "yolo", "--weights", "nowhere.safetensors"], "no such file"),
+        ([*SEEN, "--detectors", "yolo", "--weights", "nowhere.safetensors"], "is no file of YOLO weights"),
         ([*SEEN, "--detectors", "gtt"], "unknown detector 'gtt'. Did you mean 'gt'?"),
         ([*SEEN, "--judge", "sat,self"], "--judge self: simulated captioners have no checkpoint"),
         ([*SEEN, "--backbone", "resnet19"], "--backbone: timm has no network 'resnet19'"),

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -26,10 +22,8 @@ from typer.testing import Result
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import FAITHFUL
-from judge.captioning.notes import Notes
 from judge.captioning.writer import Writer, Writing
 from judge.commands.caption import CaptionConfig, caption
-from judge.commands.evaluate import RunConfig, run
 from judge.config import make_config
 from judge.corpus.captions import read_captions
 from judge.errors import JudgeError
@@ -37,7 +31,6 @@ from judge.judges.hf_models import load_captioner
 from judge.masking.images import encode
 from judge.text.cleaning import clean
 from judge.utils.hub import quiet
-from judge.utils.outputs import Lock
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 WORDS = 6
@@ -300,14 +293,6 @@ def test_a_prompt_beyond_the_captioners_positions_is_told(
         assert write(folder, [], prompt=prompt) == []
 
 
-def test_a_panic_in_rust_is_told_too(checkpoint: Callable[[str], Path], tmp_path: Path) -> None:
-    folder = shutil.copytree(checkpoint("git"), tmp_path / "own")
-    said = json.loads((folder / "tokenizer.json").read_text())
-    said["post_processor"]["special_tokens"] = {}
-    (folder / "tokenizer.json").write_text(json.dumps(said))
-    assert ": its tokenizer is at fault (" in fault_of(write, folder, [])
-
-
 @pytest.fixture
 def folder(tmp_path: Path, checkpoint: Callable[[str], Path]) -> Folder:
     return Folder(tmp_path, checkpoint("vit_gpt2"))
@@ -354,10 +339,6 @@ def test_masked_pictures_are_captioned_as_judge_mask_leaves_them(folder: Folder)
     assert list(hidden.values()) != list(plain.values())
 
 
-class _Killed(BaseException):
-    """What no code of ours catches: as near to SIGKILL as a process can come without one."""
-
-
 def stop_after(pictures: int, kind: type[BaseException] = KeyboardInterrupt) -> Callable[[str, int, int], None]:
     def progress(what: str, done: int, total: int) -> None:
         if done >= pictures:
@@ -381,37 +362,6 @@ def test_an_interrupted_run_goes_on_to_the_same_bytes(folder: Folder) -> None:
     assert folder.left() == ["out.caption.yaml", "out.json"]
 
 
-def test_a_run_killed_between_its_two_files_goes_on(folder: Folder) -> None:
-    assert folder.run().exit_code == 0
-    whole = folder.out.read_bytes()
-    settings = folder.root / "out.caption.yaml"
-    ours = settings.read_bytes()
-    folder.out.unlink()
-    settings.unlink()
-    folder.interrupted(7)
-    # Other settings are somebody's.
-    settings.write_text("model: x\n", encoding="utf-8")
-    assert "has out.caption.yaml beside it already" in folder.run().stderr
-    settings.write_bytes(ours)
-    assert folder.left() == [".out.json.partial", "out.caption.yaml"]
-    done = folder.run()
-    assert (done.exit_code, done.stderr) == (0, "")
-    assert folder.out.read_bytes() == whole
-    assert folder.left() == ["out.caption.yaml", "out.json"]
-
-
-def test_what_was_ended_behind_its_captions_leaves_nothing_for_long(folder: Folder) -> None:
-    """By an interrupt before the notes were removed: the next command is refused, and they go."""
-    notes = folder.root / ".out.json.partial"
-    folder.interrupted(7)
-    left = notes.read_bytes()
-    assert folder.run().exit_code == 0
-    notes.write_bytes(left)
-    os.utime(notes, (0, 0))
-    assert "is there already" in folder.run().stderr
-    assert folder.left() == ["out.caption.yaml", "out.json"]
-
-
 KILLED = """
 import os, signal, sys, yaml
 from judge.commands.caption import caption
@@ -420,51 +370,6 @@ from judge.config import make_config
 kill = lambda what, done, total: os.kill(os.getpid(), signal.SIGKILL) if done == 4 else None
 caption(make_config(yaml.safe_load(sys.argv[1]), CaptionConfig), progress=kill)
 """
-
-
-def test_a_killed_run_goes_on_and_two_at_once_do_not(folder: Folder) -> None:
-    """SIGKILL after two batches of two; the lock of that process goes with it, another's does not."""
-    assert folder.run().exit_code == 0
-    whole = folder.clear()
-    killed = subprocess.run([sys.executable, "-c", KILLED, folder.config().to_yaml()], check=False)
-    assert killed.returncode == -signal.SIGKILL
-    assert folder.left() == [".judge-out.json.lock", ".out.json.partial"]
-    other = Lock(folder.out, "")
-    other.acquire()
-    told = f"judge: --out {folder.out}: another command is at work there. "
-    assert folder.run("--overwrite").stderr.startswith(told)
-    other.release()
-    assert folder.resumed() == [6, 7]
-    assert folder.out.read_bytes() == whole
-    assert folder.left() == ["out.caption.yaml", "out.json"]
-
-
-@pytest.mark.parametrize("name", [".out.json.partial", ".out.json.partial.1"])
-def test_notes_of_somebody_elses_stay(folder: Folder, name: str) -> None:
-    (folder.root / name).write_text("years of work\n", encoding="utf-8")
-    told = f"judge: {folder.root / name}: holds no captions of an unfinished run, where they would be kept. Move it"
-    assert folder.run("--overwrite").stderr.startswith(told)
-    assert [(one, (folder.root / one).read_text()) for one in folder.left()] == [(name, "years of work\n")]
-    with pytest.raises(JudgeError, match="holds no captions of an unfinished run"):
-        Notes(folder.root / ".out.json.partial", "key")
-    (folder.root / name).unlink()
-
-
-def test_notes_of_something_else_are_not_taken_up(folder: Folder) -> None:
-    for more, steps in (({}, [6, 7]), ({"beams": 2}, [2, 4, 6, 7])):
-        folder.interrupted(4)
-        # What cannot be done at all costs no work.
-        refusal(*folder.given("--model", "./nowhere"))
-        assert folder.resumed(overwrite=True, **more) == steps
-        folder.clear()
-    folder.interrupted(4)
-    # Another picture under the name of the first: its batch is captioned anew.
-    shutil.copy(folder.images / folder.names[5], folder.images / folder.names[0])
-    assert caption(folder.config()).captions == 7
-    rows = folder.rows()
-    assert rows[0]["caption"] == rows[5]["caption"]
-    with pytest.raises(JudgeError, match="cannot be written"):
-        Notes(folder.root / "nowhere" / "notes", "key").add({("1", "a"): "b"})
 
 
 def test_pictures_at_fault_are_listed_and_the_rest_is_done(folder: Folder) -> None:
@@ -482,16 +387,6 @@ def test_pictures_at_fault_are_listed_and_the_rest_is_done(folder: Folder) -> No
     masked = folder.run("--mask", "segment", "--instances", folder.instances, "--overwrite")
     assert (masked.exit_code, masked.stderr.count("\n")) == (1, 3)
     assert len(folder.rows()) == 5
-
-
-def test_where_no_picture_can_be_captioned_nothing_is_left(folder: Folder) -> None:
-    for name in folder.names:
-        (folder.images / name).write_bytes(b"")
-    folder.out = folder.root / "new" / "out.json"
-    done = folder.run()
-    assert (done.exit_code, done.stdout) == (1, "")
-    assert "7 of 7 pictures could not be captioned" in done.stderr
-    assert folder.left() == []
 
 
 def test_two_pictures_of_one_id(folder: Folder) -> None:
@@ -600,27 +495,6 @@ def test_one_command_captions_and_assesses_a_checkpoint(
     assert row | both == own | both
     assert again["run"]["captioners"]["git"]["checkpoint"] == str(model)
     assert not (out / "captions").exists()
-
-
-def test_a_killed_run_takes_its_captions_up_again(
-    world: WorldFiles, checkpoint: Callable[[str], Path], tmp_path: Path
-) -> None:
-    model, out = checkpoint("git"), tmp_path / "out"
-    told = {"human": world.human, "labels": world.labels, "images": world.folder / "images", "models": str(model)}
-    told |= {"instances": world.folder / "instances.json", "metrics": "lic", "folds": 2, "resamples": 100}
-    config = make_config(told | {"out": out, "workers": 1}, RunConfig)
-
-    with pytest.raises(_Killed):
-        run(config, progress=stop_after(16, _Killed))
-    assert not out.exists()
-    seen: list[tuple[str, int]] = []
-    result = run(config, progress=lambda what, done, total: seen.append((what, done)))
-    assert [done for what, done in seen if what == "captioning"] == [24, 32, 40]
-    assert result.run["captioners"]["git"]["checkpoint"] == str(model)
-    assert json.loads((out / "log.jsonl").read_text().splitlines()[1])["event"] == "resumed"
-    # Without a folder all stays in memory, and the numbers are the same.
-    silent = run(config.model_copy(update={"out": None}))
-    assert silent.summaries == result.summaries
 
 
 @pytest.mark.parametrize(

@@ -66,14 +66,6 @@ def test_other_human_captions_are_told(files: WorldFiles, runs: dict[str, Path],
     assert "they have other human captions (160 and 160 images)" in told
 
 
-def test_nothing_is_overwritten(runs: dict[str, Path], tmp_path: Path) -> None:
-    out = runs["much"] / "metrics.json"
-    before = out.read_bytes()
-    refusal("compare", runs["much"], runs["none"], "--out", out)
-    assert out.read_bytes() == before
-    assert "the same run twice" in refusal("compare", runs["much"], runs["much"])
-
-
 def test_two_checkpoints_of_one_name(files: WorldFiles, runs: dict[str, Path], tmp_path: Path) -> None:
     later = run(files, tmp_path / "later", captions=f"much={files.captions['none']}")
     done = done_well("compare", runs["much"], later)

@@ -8,7 +8,6 @@ import pickle
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
 from judge.commands.evaluate import RunConfig, run
 from judge.commands.options import resolve
-from judge.corpus import recipes
 from judge.corpus.recipes import FOLDER, Recipe, load_recipe, read_recipe, read_shipped, shipped_recipes
 from judge.measure import Result
 from judge.report.page import bibliography
@@ -221,22 +219,6 @@ def faulty(*arguments: object) -> tuple[str, str]:
     return " ".join(done.stdout.split()), done.stderr
 
 
-def test_gated_labels_that_are_missing(zhao: Path) -> None:
-    (zhao / "images_val2014.csv").unlink()
-    text, line = faulty("coco-gender-skin", zhao)
-    assert "missing images_val2014.csv (labels)" in text
-    assert "images_val2014.csv: https://princetonvisualai.github.io/imagecaptioning-bias/ (fill in the form" in text
-    assert "val2014: https://cocodataset.org/#download (recipe coco-captions)" in text
-    assert "who may have it: whom the authors grant it" in text
-    assert "passing on: NO" in text
-    assert "gender: needs images_val2014.csv" in text
-    assert "judge evaluate" not in text
-    assert line == (
-        f"judge: {zhao}: 1 of 2 required files of coco-gender-skin is not good (missing: images_val2014.csv). "
-        "Get what is missing from https://princetonvisualai.github.io/imagecaptioning-bias/.\n"
-    )
-
-
 @pytest.mark.parametrize(
     ("change", "told"),
     [
@@ -281,16 +263,6 @@ def test_a_fault_of_one_attribute_leaves_the_others_commands_ready(world: WorldF
     assert f"gender: female {gender['Female']}, male {gender['Male']} (pub" in " ".join(done.stdout.split())
 
 
-def test_files_of_other_names_are_told(zhao: Path) -> None:
-    (zhao / "annotations" / "captions_val2014.json").rename(zhao / "captions.json")
-    write_images(zhao / "pictures", [{"id": "42"}])
-    text, _ = faulty("coco-gender-skin", zhao)
-    assert (
-        "other files here, which no part of the recipe reads: captions.json, pictures/ is one of them "
-        "annotations/captions_val2014.json or annotations/instances_val2014.json or val2014? Rename it so"
-    ) in text
-
-
 def test_pictures_that_are_missing(world: WorldFiles, zhao: Path) -> None:
     """Of the images that have a class, of gender or of skin tone; others are nobody's loss."""
     rows = labels_of(world)
@@ -318,54 +290,7 @@ def test_files_elsewhere_below_the_folder(zhao: Path) -> None:
     assert "2 have this name (coco/captions_val2014.json, old/captions_val2014.json). Keep one of them" in text
 
 
-def test_captions_and_instances_of_another_shape(world: WorldFiles, tmp_path: Path) -> None:
-    shown = {"images": [{"id": 1, "file_name": "1.jpg"}], "categories": [{"id": 1, "name": "person"}]}
-    shown["annotations"] = [{"id": 1, "image_id": 1, "category_id": 1, "bbox": [0, 0, 1, 1]}]
-    (tmp_path / "captions_val2014.json").write_text(json.dumps(shown), encoding="utf-8")
-    (tmp_path / "instances_val2014.json").write_text(json.dumps(shown), encoding="utf-8")
-    text, _ = faulty("coco-captions", tmp_path)
-    assert "captions_val2014.json: holds object instances, not captions." in text
-    assert "images 1, categories 1 (published: images 40,504, categories 80)" in text
-    assert "passing on" not in text
-
-
 EMOTIONS = ("amusement", "awe", "contentment", "excitement", "anger", "disgust", "fear", "sadness", "something else")
-
-
-def test_artemis(tmp_path: Path) -> None:
-    """Three annotators a painting, of whom two agree; at the last one all three differ."""
-    rows = [
-        {"art_style": "Realism", "painting": f"p{number}", "emotion": EMOTIONS[(number + step) % 9]}
-        for number in range(9)
-        for step in (0, 0, 1)
-    ]
-    rows += [{"art_style": "Cubism", "painting": "p0", "emotion": emotion} for emotion in EMOTIONS[:3]]
-    rows = [row | {"utterance": "a tree and a house", "repetition": "3"} for row in rows]
-    write_csv(tmp_path / "artemis_dataset_release_v0.csv", rows)
-    done = done_well("data", "check", "artemis-v1", tmp_path)
-    text = " ".join(done.stdout.split())
-    assert "30 records with art_style, painting" in text
-    assert "images 10, captions 30" in text
-    assert all(f"{emotion} 1" in text for emotion in EMOTIONS)
-    assert "left out: none; labels 30, unanimous 0, decided 9, ties 1" in text
-    assert "passing on: NO" in text
-    ready = commands_of(done.stdout)
-    assert [command.count("--label-rule") for command in ready.values()] == [1, 1]
-    # Speakers and paintings are optional; the command that reads them waits for all.
-    said = [{"art_style": row["art_style"], "painting": row["painting"], "caption": "a tree"} for row in rows[::3]]
-    for name in ("vanilla", "predicted", "voted"):
-        write_csv(tmp_path / f"{name}.csv", said)
-    (tmp_path / "wikiart").mkdir()
-    for row in said:
-        (tmp_path / "wikiart" / row["art_style"]).mkdir(exist_ok=True)
-        (tmp_path / "wikiart" / row["art_style"] / f"{row['painting']}.jpg").touch()
-    done = done_well("data", "check", "artemis-v1", tmp_path)
-    assert "10 pictures; 9 of 9 labelled images lie here" in " ".join(done.stdout.split())
-    assert ["--images" in command for command in commands_of(done.stdout).values()] == [False, False, True]
-    (tmp_path / "wikiart" / "Realism" / "p0.jpg").unlink()
-    done = done_well("data", "check", "artemis-v1", tmp_path)
-    assert "8 of 9 labelled images lie here, 1 do not (Realism/p0 ...)" in " ".join(done.stdout.split())
-    assert len(commands_of(done.stdout)) == 2
 
 
 def test_a_folder_of_ones_own_pictures(tmp_path: Path) -> None:
@@ -388,15 +313,6 @@ def test_faults_of_the_command(tmp_path: Path) -> None:
 
 
 NAMES = sorted(path.stem for path in (Path(__file__).parents[2] / "data" / "recipes").iterdir())
-
-
-def test_list() -> None:
-    rows = done_well("data", "list").stdout.splitlines()
-    assert [name for name in (row.partition(" ")[0] for row in rows) if name in NAMES] == NAMES
-    assert sorted(shipped_recipes()) == NAMES
-    (row,) = [row for row in rows if row.startswith("coco-gender-skin")]
-    assert "on request" in row
-    assert row.endswith("gender, skin")
 
 
 @pytest.mark.parametrize("recipe", read_shipped(), ids=lambda recipe: recipe.name)
@@ -461,23 +377,6 @@ def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
     assert "my captions" in done_well("data", "show", path).stdout
 
 
-def test_a_private_recipe_needs_no_paper(tmp_path: Path) -> None:
-    """Name, title and files will do; nothing is said of what the recipe does not say."""
-    path = tmp_path / "mine.yaml"
-    files = [{"path": "human.csv", "what": "captions", "kind": "captions"}]
-    path.write_text(yaml.safe_dump({"name": "mine", "title": "my captions", "files": files}), encoding="utf-8")
-    assert done_well("data", "show", path).stdout.splitlines()[:3] == [
-        "mine: my captions",
-        "access: private.",
-        "passing on: NO. Keep the files, and what says the class of single images, to yourself",
-    ]
-    text, line = faulty(path, tmp_path)
-    assert "human.csv: the recipe does not say from where" in text
-    assert line.endswith("is not good (missing: human.csv). Mend it as said above.\n")
-    path.write_text("name: mine\n", encoding="utf-8")
-    assert ": missing fields: title, files. See" in fault_of(load_recipe, str(path))
-
-
 @pytest.mark.parametrize(
     ("change", "told"),
     [
@@ -511,21 +410,3 @@ def test_what_is_no_recipe(tmp_path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
     assert fault_of(read_recipe, path).startswith(f"{path}: ")
     assert fault_of(read_recipe, tmp_path / "nowhere.yaml").startswith(f"{tmp_path / 'nowhere.yaml'}: no such file.")
-
-
-def test_recipes_installed_with_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files that a wheel's RECORD names outside the package; a checkout's own come first."""
-    info = tmp_path / "site-packages" / "caption_judge-9.dist-info"
-    info.mkdir(parents=True)
-    (tmp_path / "share" / "caption-judge" / "recipes").mkdir(parents=True)
-    (tmp_path / "share" / "caption-judge" / "recipes" / "mine.yaml").write_text(OWN, encoding="utf-8")
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: caption-judge\nVersion: 9\n", encoding="utf-8")
-    record = "judge/py.typed,,\n../share/caption-judge/recipes/mine.yaml,,\n../share/other/mine.yaml,,\n"
-    (info / "RECORD").write_text(record, encoding="utf-8")
-    monkeypatch.syspath_prepend(str(info.parent))
-    assert metadata.version("caption-judge") == "9"
-    assert sorted(shipped_recipes()) == NAMES
-    monkeypatch.setattr(recipes, "_CHECKOUT", tmp_path / "nowhere")
-    assert [recipe.name for recipe in read_shipped()] == ["mine"]
-    (info / "RECORD").write_text("judge/py.typed,,\n", encoding="utf-8")
-    assert fault_of(read_shipped).startswith("this installation of Caption Judge has no recipes.")

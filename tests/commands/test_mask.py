@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 from attack.kills import content_of
 from helpers import judge, refusal
 from masking.test_images import png_header
@@ -312,33 +311,6 @@ def test_faults_of_the_whole_command(world: World, arguments: list[str], message
     fails(world, message, *arguments, out=world.root / "a/b")
 
 
-@pytest.mark.parametrize(
-    ("option", "values"),
-    [
-        *[("foreground", "1.5 0 nan"), ("share", "0 1 nan"), ("threshold", "1.01 0.01 nan"), ("dilation", "-1")],
-        *[("max-pixels", "0"), ("workers", "0"), ("seed", "-1")],
-    ],
-)
-def test_values_out_of_range(world: World, option: str, values: str) -> None:
-    for value in values.split():
-        fails(world, f"'{option.replace('-', '_')}'", f"--{option}", value, out=world.root / "a/b")
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("", "file is empty"),
-        ("{not json", "not JSON"),
-        ("[]", "holds no records"),
-        ('{"images": [], "annotations": [], "categories": [{"id": 1, "name": "persona"}]}', "Did you mean 'persona'?"),
-        ('{"images": [], "annotations": [], "categories": [{"id": 1, "name": "person"}]}', "lists no picture"),
-    ],
-)
-def test_instances_that_are_none(world: World, content: str, message: str) -> None:
-    world.instances.write_text(content)
-    fails(world, message)
-
-
 def test_without_pictures_or_instances(world: World) -> None:
     (world.root / "empty").mkdir()
     (world.root / "empty" / "notes.txt").write_text("nothing")
@@ -357,39 +329,6 @@ def test_all_pictures_fail(world: World) -> None:
     assert not (world.root / "deep").exists()
 
 
-def test_what_is_read_is_never_replaced(world: World) -> None:
-    assert world.run().exit_code == 0
-    labels = world.out / "labels.csv"
-    labels.write_text("image_id,gender\n0,female\n1,male\n", encoding="utf-8")
-    arguments = ("--labels", labels, "--hide", "object", "--overwrite")
-    fails(world, f"--out {world.out}: holds labels.csv, which is read.", *arguments)
-    assert labels.exists()
-
-
-@pytest.mark.parametrize("name", ["box", "black", "person", "gt", "gender", "runs"])
-def test_a_setting_is_no_path(world: World, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The folder may be called as a setting is, and hold the place where a network's detections would be kept."""
-    monkeypatch.chdir(world.root)
-    done = world.run("--mode", "box", out=Path(name))
-    assert done.exit_code == 0, done.output
-    assert sorted(path.name for path in world.root.iterdir()) == sorted(["instances.json", "pictures", name])
-
-
-def test_what_lies_beside_the_output_is_left_alone(world: World) -> None:
-    """Folders with names such as work in progress has are nobody's but the user's."""
-    beside = world.root / "out.partial"
-    world.images.rename(beside)
-    (beside / "thesis.txt").write_text("years of work", encoding="utf-8")
-    given = ("mask", "--images", beside, "--instances", world.instances, "--out")
-    first = min(path.name for path in beside.iterdir())
-    told = f"out.partial, where the command works, holds something that is no folder of masked pictures: {first}. Move"
-    assert told in refusal(*given, world.out)
-    done = judge(*given, world.root / "other")
-    assert done.exit_code == 0, done.output
-    assert (beside / "thesis.txt").exists()
-    assert len(list(beside.glob("*.png"))) == len(world.names)
-
-
 def test_places_that_are_taken(world: World) -> None:
     file, thesis, link = (world.root / name for name in ("file", "thesis", "link"))
     file.write_text("in the way")
@@ -406,31 +345,6 @@ def test_places_that_are_taken(world: World) -> None:
     fails(world, "holds something that is no folder of masked pictures", "--overwrite", out=thesis)
     write_manifest(world.root, "folder of masked pictures")
     fails(world, "which is read", "--overwrite", out=world.root)
-
-
-def test_overwrite_replaces_masked_pictures_as_a_whole(world: World) -> None:
-    assert world.run("--format", "webp").exit_code == 0
-    before = tree(world.out)
-    fails(world, "holds another folder of masked pictures. Name another folder, or add --overwrite.")
-    assert tree(world.out) == before
-    fails(world, "--mode: unknown value", "--overwrite", "--mode", "all")
-    assert world.run("--overwrite").exit_code == 0
-    assert sorted(tree(world.out)) == [".caption-judge", *world.names, *WRITTEN]
-    for name in world.names:
-        (world.images / name).write_bytes(b"")
-    assert world.run("--overwrite").exit_code == 1  # what was there stays
-    assert sorted(path.name for path in world.root.iterdir()) == ["instances.json", "out", "pictures"]
-
-
-def test_a_run_repeats_from_its_own_yaml(world: World) -> None:
-    again = world.root / "again"
-    assert world.run("--mode", "partial", "--share", "0.3", "--fill", "noise", "--foreground", "0.004").exit_code == 0
-    assert judge("mask", world.out / "mask.yaml", "--out", again).exit_code == 0
-    first, second = tree(world.out), tree(again)
-    assert first.pop(".caption-judge") == second.pop(".caption-judge")
-    settings = [yaml.safe_load(found.pop("mask.yaml")) for found in (first, second)]
-    assert first == second
-    assert settings[0] | {"out": str(again)} == settings[1]
 
 
 def test_pictures_that_the_file_does_not_list_are_left_out(world: World) -> None:
@@ -500,24 +414,6 @@ def caught_at_work(world: World, written: int = 10, *, of: int = 120) -> subproc
     return process
 
 
-def test_a_killed_run_leaves_no_output_and_harms_no_other(world: World) -> None:
-    """SIGKILL in the middle; then another folder of pictures is masked to the same place."""
-    (world.root / "other").mkdir()
-    other = World(world.root / "other")
-    process = caught_at_work(world)
-    process.kill()
-    process.communicate()
-    assert len(list(world.root.glob("out.partial/*.png"))) >= 10
-    assert not world.out.exists()
-    done = other.run(out=world.out)
-    assert done.exit_code == 0, done.output
-    assert sorted(tree(world.out)) == [
-        ".caption-judge",
-        *other.names,
-        *WRITTEN,
-    ]
-
-
 def test_a_killed_run_goes_on(world: World) -> None:
     """SIGKILL in the middle; what is finished is taken over, but for a picture that is another one by then."""
     process = caught_at_work(world, 32, of=72)
@@ -559,20 +455,3 @@ def noted(partial: Path) -> list[list[Any]]:
     """The rows of the images that a killed run noted as finished."""
     text = (partial / ".finished" / "images.jsonl").read_text(encoding="utf-8")
     return [json.loads(line)[1] for line in text.splitlines()[:-1] if line]  # A kill may have cut the last one.
-
-
-def test_an_interrupted_run_ends_in_one_line(world: World) -> None:
-    """Ctrl-C, while threads are in OpenCV: not an abort."""
-    process = caught_at_work(world)
-    process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=60)
-    assert (process.returncode, told.count("\n")) == (130, 1)
-    assert told.startswith("judge: interrupted")
-    assert sorted(path.name for path in world.root.iterdir()) == ["instances.json", "out.partial", "pictures"]
-
-
-def test_help_tells_what_is_written_and_of_the_exit_code() -> None:
-    done = judge("mask", "--help")
-    assert done.exit_code == 0
-    for word in ("masks.parquet", "Exit code 1"):
-        assert word in done.stdout

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from functools import partialmethod
 from pathlib import Path
 
@@ -107,40 +102,6 @@ def instead_of(path: Path, unreadable: Path) -> Path:
     if path == unreadable:
         raise OSError(errno.EIO, "Input/output error", str(path))
     return path
-
-
-@pytest.mark.parametrize("text", ['{"my": "settings"}', '["mine"]', '[{"judge": "mine"}]', "[" * 100_000, "no JSON"])
-def test_judges_json_of_somebody_elses_stays(settings: dict[str, object], tmp_path: Path, text: str) -> None:
-    """It is refused before anything is trained."""
-    run_file, kept = written(settings, tmp_path), tmp_path / "kept"
-    kept.mkdir()
-    (kept / "judges.json").write_text(text, encoding="utf-8")
-    told = refusal("train", run_file, "--checkpoints", kept)
-    assert told.startswith(f"judge: {kept / 'judges.json'}: cannot be added to (")
-    assert told.endswith("). Move it elsewhere; the judges beside it are whole.\n")
-    assert [(path.name, path.read_text()) for path in kept.iterdir()] == [("judges.json", text)]
-
-
-def test_killed_and_started_again(settings: dict[str, object], expected: bytes, tmp_path: Path) -> None:
-    run_file, kept = written(settings, tmp_path), tmp_path / "kept"
-    command = [sys.executable, "-m", "judge", "train", str(run_file), "--checkpoints", str(kept), "--workers", "1"]
-    victim = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    patience = time.monotonic() + 120
-
-    def answers() -> int:
-        """Written after the weights, sometimes much later."""
-        return len([path for path in kept.glob("*.safetensors") if ".weights" not in path.name])
-
-    while answers() < 2 and time.monotonic() < patience:
-        time.sleep(0.05)
-        assert victim.poll() is None
-    os.killpg(victim.pid, signal.SIGKILL)
-    victim.wait()
-    done = answers()
-    assert 2 <= done < FILES
-    again = judge("train", run_file, "--checkpoints", kept)
-    assert f"{FILES} judges ({done} were there)" in again.stdout, again.output
-    assert scores(run_file, kept, tmp_path / "out") == expected
 
 
 @pytest.fixture(scope="module")

@@ -14,12 +14,10 @@ import pytest
 import torch
 import transformers as tf
 from helpers import (
-    EVEN,
     GENDER,
     Glimpses,
     accuracy,
     fault_of,
-    keep_predictions,
     logits,
     make_glimpses,
     make_samples,
@@ -29,16 +27,12 @@ from helpers import (
 from safetensors.torch import load_file
 from tiny_bert import IDS, SIZES, make_tokenizer, save
 
-from judge.corpus.splits import Split
-from judge.errors import JudgeError
 from judge.judges import Features, Materials, find_judge
 from judge.judges.bert import BatchNorm
 from judge.judges.text_encoders import READER, PretrainedClassifier, load_encoder
 from judge.training.features import CaptionCache
 from judge.training.launch import make_accelerator
-from judge.training.members import train_members
 from judge.training.network_judge import NetworkJudge
-from judge.training.setup import Member, TrainingSetup, name_members
 from judge.training.trainer import Trainer
 from judge.types import FloatArray, Sample
 from judge.utils.hub import quiet
@@ -193,50 +187,7 @@ def test_another_reader_is_another_judge(folder: Path, tmp_path: Path, monkeypat
     assert load_encoder(None).model.config.hidden_size == SIZES["hidden_size"]
 
 
-def test_bert_pre_from_end_to_end(folder: Path, tmp_path: Path) -> None:
-    """Through the setup; another reader is another judge, and for bert-ft too."""
-    samples = tuple(make_samples(60))
-    split = Split(tuple(map(str, range(40))), tuple(map(str, range(40, 60))), EVEN)
-    other = tmp_path / "other"
-    save(tf.BertModel(tf.BertConfig.from_pretrained(folder)), other)
-    for name in ("bert-pre", "bert-ft"):
-        member = Member(find_judge(name), GENDER, samples, split, 0)
-        setup = TrainingSetup({"epochs": 1}, workers=1, features=tmp_path / "kept")
-        setups = [replace(setup, materials=Materials(reader=str(reader))) for reader in (folder, folder, other)]
-        one, same, another = (train_members([member], each, then=keep_predictions)[0].probabilities for each in setups)
-        assert one.shape == (20, 2)
-        assert np.array_equal(one, same)
-        assert not np.allclose(one, another)
-        keys = [name_members([member], each.precompute([member]))[0] for each in setups]
-        assert keys[0] == keys[1] != keys[2]
-
-
-@pytest.mark.parametrize("name", ["bert-ft", "bert-pre"])
-def test_no_reader_is_one_line(name: str, tmp_path: Path) -> None:
-    """Nor does a text judge ask for pictures."""
-    member = Member(find_judge(name), GENDER, tuple(make_samples(3)), Split(("0", "1"), ("2",), EVEN), 0)
-    (tmp_path / "empty").mkdir()
-    for reader, message in (
-        ("none", rf"--reader {tmp_path / 'none'}: no such folder\. Check the path\."),
-        ("empty", r"no checkpoint of transformers is there \(config\.json\)"),
-    ):
-        setup = TrainingSetup(workers=1, features=tmp_path, materials=Materials(reader=str(tmp_path / reader)))
-        with pytest.raises(JudgeError, match=message):
-            train_members([member], setup, then=keep_predictions)
-
-
 # Encoders of other families, and what is none.
-
-
-def test_an_encoder_without_a_mask_of_its_own_reads_a_plain_word(folder: Path, tmp_path: Path) -> None:
-    other = shutil.copytree(folder, tmp_path / "other")
-    raw = make_tokenizer().backend_tokenizer
-    with quiet():
-        tf.PreTrainedTokenizerFast(tokenizer_object=raw, pad_token="[PAD]", unk_token="[UNK]").save_pretrained(other)
-    ids = make(other).collate(SAMPLES[:1])["text"]["input_ids"][0].tolist()
-    pieces = ["a", "g", *(f"##{letter}" for letter in "ender"), "rides", ",", "[UNK]"]
-    assert ids[1:11] == [IDS[piece] for piece in pieces]
-    assert ids.count(IDS["[UNK]"]) == 1
 
 
 DISTIL = {"dim": 32, "hidden_dim": 64, "n_layers": 2, "n_heads": 2, "max_position_embeddings": 40}

@@ -14,7 +14,6 @@ from helpers import GENDER, Glimpses, accuracy, enlarge, logits, make_glimpses, 
 
 from judge.corpus.splits import Split
 from judge.judges import Answering, Materials, Recipe, RegionBackbone, find_judge
-from judge.judges.backbones import make_backbone
 from judge.judges.cloze import question_of
 from judge.judges.grit import CODE, GridsAndRegions, Grit, ParallelLayer, covered
 from judge.judges.recurrent import build_vocabulary
@@ -152,14 +151,6 @@ def test_without_any_region_and_without_a_picture(answering: Answering) -> None:
         assert (answering == "restricted") or (np.exp(found).sum(axis=1) < 1).all()
 
 
-def test_bf16_is_near() -> None:
-    network = make_grit(Things(SAMPLES))
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        near = logits(network, SAMPLES)
-    assert near == pytest.approx(logits(network, SAMPLES), abs=0.15)
-    assert not np.array_equal(near, logits(network, SAMPLES))
-
-
 def learnt(features: Glimpses, samples: Sequence[Sample]) -> float:
     """Accuracy on pictures that the judge never saw."""
     torch.manual_seed(0)
@@ -248,10 +239,3 @@ def test_features_follow_the_boxes_of_judges_that_read_them_and_of_no_other(tmp_
         assert torch.equal(run.features["sat"].rows(both), rows[:, :4, :512])
     # One file for sat, and for grit one with both pictures and two with that whose boxes changed.
     assert len(list((tmp_path / "kept").rglob("*.npy"))) == 4
-
-
-def test_the_papers_backbone_is_a_swin() -> None:
-    backbone = make_backbone(replace(EYES, backbone="swin_tiny_patch4_window7_224"), "resnet18")
-    with torch.inference_mode():
-        found = GridsAndRegions(backbone)(torch.zeros(1, 3, 64, 64))
-    assert found.shape == (1, 4 + MAX_BOXES, 768 + CODE)

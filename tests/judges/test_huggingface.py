@@ -399,22 +399,6 @@ def test_blip_reads_what_its_generate_reads(checkpoint: Checkpoints) -> None:
     assert float(ask(network, SAMPLES[1:2])[0, 0]) == pytest.approx(expected, abs=1e-5)
 
 
-def test_pictures_of_another_size_than_the_layers_take_are_its_files_fault(tmp_path: Path) -> None:
-    """Its files agree with nothing but themselves: told when it first answers, and of nothing later."""
-    folder = save_captioner(tmp_path / "git", "git")
-    whole, path = load(folder), folder / "processor_config.json"
-    settings = json.loads(path.read_text(encoding="utf-8"))
-    settings["image_processor"] |= {side: {"height": 8, "width": 8} for side in ("crop_size", "size")}
-    path.write_text(json.dumps(settings), encoding="utf-8")
-    network = load(folder)
-    line = fault_of(ask, network)
-    assert f"hf:{folder}: it cannot answer: one of its files is at fault, or a setting does not" in line
-    assert "(Input image size" in line
-    ask(whole)
-    with pytest.raises(ValueError, match="Input image"):
-        whole(network.collate(SAMPLES))
-
-
 def test_one_pass_where_answers_differ_in_their_last_token(checkpoint: Checkpoints) -> None:
     folder = checkpoint("vit_gpt2")
     assert load(folder, prompt=make_prompt("gender")).prefixes == ((),)
@@ -507,21 +491,6 @@ def test_training_learns(family: str, tuning: Tuning, precision: str, checkpoint
     found = trainer.predict(network, TOLD, target=GENDER, recipe=recipe)
     assert found.shape == (24, 2)
     assert found.sum(axis=1) == pytest.approx(1)
-
-
-def test_a_training_goes_on_from_its_checkpoint(checkpoint: Checkpoints, tmp_path: Path) -> None:
-    """Tied weights (BLIP) and adapters survive the trainer's own file."""
-    recipe = Recipe(epochs=3, learning_rate=1e-3, batch_size=8)
-    for family, tuning in (("blip", "full"), ("llava", "lora")):
-        found = []
-        for stops in ((3,), (1, 3)):
-            file = tmp_path / f"{family}-{len(stops)}.safetensors"
-            for epochs in stops:
-                network = load(checkpoint(family), tuning)  # type: ignore[arg-type]
-                trainer = Trainer(make_accelerator(), checkpoint=file, seconds=0)
-                trainer.fit(network, TOLD, target=GENDER, recipe=replace(recipe, epochs=epochs), seed=0)
-            found.append(ask(network.eval(), TOLD))
-        assert torch.equal(*found)
 
 
 # Spelling.
@@ -683,13 +652,3 @@ def test_a_picture_that_the_processor_cannot_take_is_named(checkpoint: Checkpoin
     assert torch.isfinite(ask(network, SAMPLES[:2])).all()
     line = fault_of(network.collate, SAMPLES)
     assert line.startswith("picture of image '3': the captioner's processor fails at it (")
-
-
-@pytest.mark.parametrize("family", ["vit_gpt2", "paligemma", "qwen2_vl"])
-def test_quiet(family: str, checkpoint: Checkpoints, capfd: pytest.CaptureFixture[str]) -> None:
-    folder = checkpoint(family)
-    capfd.readouterr()
-    level = tf.logging.get_verbosity()
-    ask(load(folder, tuning="lora"))
-    assert capfd.readouterr() == ("", "")
-    assert tf.logging.get_verbosity() == level

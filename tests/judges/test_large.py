@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import GENDER, fault_of, keep_predictions, network_of, save_captioner
+from helpers import GENDER, fault_of, keep_predictions, network_of
 from judges.test_huggingface import FAMILIES, PROMPT, SAMPLES, TOLD, Checkpoints, Pictures, ask, checkpoint
 from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
@@ -147,13 +146,6 @@ def test_a_checkpoint_is_loaded_once_for_all_members(
         assert one[0].network.model is again[0][0].network.model  # type: ignore[attr-defined]
 
 
-def test_another_checkpoint_in_the_same_folder_is_another(tmp_path: Path) -> None:
-    folder = save_captioner(tmp_path / "git")
-    before = ask(network_of(f"hf:{folder}", SAMPLES, SEEN))
-    shutil.copy(save_captioner(tmp_path / "other", seed=1) / "model.safetensors", folder)
-    assert not torch.equal(before, ask(network_of(f"hf:{folder}", SAMPLES, SEEN)))
-
-
 def test_a_zero_shot_judge_is_asked_once(checkpoint: Checkpoints, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither seeds nor what others learn from make another of it; nor do folds ask about an image twice."""
     asked: Counter[str] = Counter()
@@ -176,14 +168,3 @@ def test_a_zero_shot_judge_is_asked_once(checkpoint: Checkpoints, monkeypatch: p
         assert np.array_equal(found[one].probabilities, found[other].probabilities)
     trained = TrainingSetup(materials=SEEN)
     assert (len(set(name_members(members, setup))), len(set(name_members(members, trained)))) == (2, 6)
-
-
-def test_names_say_what_decides_numbers(checkpoint: Checkpoints) -> None:
-    names, even = tuple(sample.image_id for sample in TOLD), {"female": 1.0, "male": 1.0}
-    member = Member(find_judge(f"hf:{checkpoint('git')}"), GENDER, tuple(TOLD), Split(names[8:], names[:8], even), 0)
-
-    def name(**materials: Any) -> str:
-        return name_members([member], TrainingSetup(materials=replace(SEEN, **materials)))[0]
-
-    assert name() == name()
-    assert len({name(), name(dtype="bf16"), name(checkpointing=True), name(attention="eager")}) == 4

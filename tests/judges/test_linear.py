@@ -91,29 +91,6 @@ def test_odds_however_large_stay_probabilities() -> None:
     assert (found < 1).all()
 
 
-@pytest.mark.parametrize("far", [0.0, 3.0, 30.0])
-def test_any_start_leads_to_the_optimum(far: float) -> None:
-    """From far away whole Newton steps overshoot. The gradient, written out, is within the tolerance."""
-    rng = np.random.default_rng(0)
-    x = np.c_[rng.random((120, 15)) < 0.3, np.ones(120)].astype(float)
-    y = (rng.random((120, 4)) < [0.5, 0.2, 0.05, 0.9]).astype(float)
-    weights = rng.uniform(0.5, 2, (120, 1))
-    start = far * rng.normal(size=(16, 4))
-    features = logistic.Features(csr_matrix(x[:, :-1]))
-    assert features.rows.shape == x.shape  # No twins.
-    found = logistic.solve(features, np.tile(weights, 4), y, start, c=np.full(4, 0.5))
-    gradient = x.T @ (weights * (1 / (1 + np.exp(-x @ found)) - y))
-    gradient[:-1] += found[:-1] / 0.5
-    assert np.abs(gradient).max() <= logistic.TOLERANCE * weights.sum() * (1 + 1e-6)
-
-
-def test_twins_are_merged_without_a_trace() -> None:
-    """Columns 0, 2 and 3 are one, sqrt(3) times as large."""
-    features = csr_matrix(np.array([[1, 0, 1, 1, 0], [0, 1, 0, 0, 1], [1, 1, 1, 1, 0]], dtype=float))
-    merged = features @ logistic._merge_twins(features)
-    assert merged.toarray() == pytest.approx(np.array([[3**0.5, 0, 0], [0, 1, 1], [3**0.5, 1, 0]]))
-
-
 def tell(images: int, target: Target, *, seed: int = 0) -> list[Sample]:
     """Captions of Zipf's words too, and a word that tells of the class three times in four."""
     pairs = zip(

@@ -78,16 +78,6 @@ def test_neither_padding_nor_company_changes_an_answer() -> None:
     unmoved(make_sat(), SAMPLES)
 
 
-def test_of_all_words_the_answers_have_a_share_and_of_the_answers_the_same_odds() -> None:
-    """With the same weights, the answers' rows of the output among them."""
-    some, every = make_sat("restricted"), make_sat("vocabulary")
-    some.load_state_dict({n: t[:2] if n.startswith("output.") else t for n, t in every.state_dict().items()})
-    among_answers, among_words = logits(some, SAMPLES), np.exp(logits(every, SAMPLES))
-    assert (among_words.sum(axis=1) < 1).all()
-    shares = among_words / among_words.sum(axis=1, keepdims=True)
-    assert shares == pytest.approx(softmax(among_answers, axis=1), abs=1e-5)
-
-
 def test_every_position_of_a_picture_counts_and_their_order_does_not() -> None:
     """Soft attention is a weighted mean; nothing tells positions apart but what they show."""
     network, before = make_sat(), make_glimpses(SAMPLES)
@@ -117,20 +107,3 @@ def test_out_of_the_whole_vocabulary_it_learns_to_answer_with_answers() -> None:
     assert (found.sum(axis=1) < 1).all()
     assert found.sum(axis=1).min() > 0.9
     assert found.argmax(axis=1).tolist() == [sample.answers[0] for sample in samples[240:]]
-
-
-def test_the_template_is_read() -> None:
-    """Every word of it is known; another template makes other numbers; a class that is none is refused.
-
-    Nor does a template that begins with the answer leave an empty caption without numbers.
-    """
-    samples = make_samples(60)
-    found = []
-    for prompt in (None, make_prompt("gender"), Prompt("[Answer] it is."), Prompt("A picture of a [Answer]")):
-        judge = judge_of("restricted", prompt).fit(samples[:50], seed=0, validation=samples[50:])
-        assert set(judge.network.question) <= judge.network.vocabulary.keys()
-        found.append(judge.predict([*samples, Sample("x", "human", 0, (), (0,))]).probabilities)
-    assert np.isfinite(found).all()
-    assert judge.network.question == ("a", "picture", "of", "a")
-    assert np.array_equal(found[0], found[1])
-    assert not np.array_equal(found[0], found[3])

@@ -6,8 +6,6 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -16,8 +14,7 @@ import numpy as np
 import pytest
 import torch
 import transformers as tf
-from helpers import EVEN, GENDER, accuracy, fault_of, keep_predictions, make_samples
-from safetensors.torch import load_file, save_file
+from helpers import EVEN, GENDER, fault_of, keep_predictions, make_samples
 from torch import Tensor, nn
 
 from judge.corpus.splits import Split
@@ -145,31 +142,6 @@ def test_minilm_gives_the_librarys_numbers(minilm: Path) -> None:
     assert found @ found.T == pytest.approx(np.array(products), abs=1e-5)
 
 
-@pytest.mark.usefixtures("offline")
-def test_minilm_from_end_to_end(minilm: Path, tmp_path: Path) -> None:
-    """Clothes of men and women told apart by meaning: those of the test were in no training caption."""
-    taught = {0: ["skirt", "dress", "necklace", "lipstick"], 1: ["tie", "beard", "tuxedo", "suit"]}
-    asked = {0: ["gown", "earrings", "blouse"], 1: ["moustache", "bowtie", "waistcoat"]}
-    places = ["kitchen", "street", "park", "room", "field", "bus", "shop", "beach", "garden", "office"]
-    train, test = (
-        [
-            Sample(f"{word} {place}", "human", 0, ("a", "<gender>", "with", "a", word, "in", "a", place), (answer,))
-            for answer, words in clothes.items()
-            for word in words
-            for place in places
-        ]
-        for clothes in (taught, asked)
-    )
-    split = Split(tuple(s.image_id for s in train), tuple(s.image_id for s in test), EVEN)
-    member = Member(find_judge(f"sentence:{minilm}"), GENDER, (*train, *test), split, 0)
-    setup = TrainingSetup({"epochs": 30}, workers=1, features=tmp_path)
-    (found,) = train_members([member], setup, then=keep_predictions)
-    assert accuracy(found.probabilities, member.test()) > 0.8
-    # A bag of words has nothing to go by.
-    (found,) = train_members([replace(member, judge=find_judge("linear"))], setup, then=keep_predictions)
-    assert accuracy(found.probabilities, member.test()) == pytest.approx(0.5, abs=0.2)
-
-
 # Read once.
 
 
@@ -213,22 +185,6 @@ def test_each_caption_is_read_once_and_found_again(tmp_path: Path) -> None:
     assert again.open().rows([Sample("0", "human", 0, (), (0,))]).tolist() == [[[0, 0]]]
     # Another reader has nothing of it.
     assert len(CaptionCache(Counting(key="other"), captions, tmp_path).missing()) == distinct
-
-
-def test_several_at_once_write_one_folder(tmp_path: Path) -> None:
-    samples = words_of(*"abcdefgh" * 6)
-
-    def work(start: int) -> torch.Tensor:
-        cache = CaptionCache(Counting(), [sample.words for sample in samples], tmp_path)
-        for _ in range(4):
-            cache.compute(sorted(cache.captions, key=lambda key: (hash(key) % 7, key))[start:], device=CPU)
-            cache.compute(cache.missing(), device=CPU)
-            found = cache.open().rows(samples)
-        return found
-
-    with ThreadPoolExecutor(4) as pool:
-        for rows in pool.map(work, [0, 0, 1, 2]):
-            assert rows.tolist() == [[[len(sample.words), ord(sample.words[0])]] for sample in samples]
 
 
 def test_what_a_run_cannot_go_on_with_is_one_line(tmp_path: Path) -> None:
@@ -287,20 +243,6 @@ def test_judges_share_what_is_read(plain: Path, tmp_path: Path, monkeypatch: pyt
     assert len({store.key for store in looked.precomputed.features.values()}) == 1
     assert all(isinstance(store, FeatureStore) for store in looked.precomputed.features.values())
     assert len(set(name_members(members, looked))) == len(members)
-
-
-def test_other_weights_train_another_judge(plain: Path, tmp_path: Path) -> None:
-    """A folder written anew under the same name: the answers that were kept are not taken for its own."""
-    folder = shutil.copytree(plain, tmp_path / "mine")
-    samples = tuple(make_samples(20))
-    split = Split(("0", "1", "2"), ("3",), EVEN)
-    member = Member(find_judge(f"sentence:{folder}"), GENDER, samples, split, 0)
-    setup = TrainingSetup(features=tmp_path / "features")
-    before = name_members([member], setup.precompute([member]))
-    assert name_members([member], setup.precompute([member])) == before
-    weights = load_file(folder / "model.safetensors")
-    save_file({name: weight * 1.01 for name, weight in weights.items()}, folder / "model.safetensors", {"format": "pt"})
-    assert name_members([member], setup.precompute([member])) != before
 
 
 # What cannot be had.

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from judge.commands.evaluate import RunConfig
-from judge.config import make_config
 from judge.errors import JudgeError
 from judge.utils import files
 
@@ -34,17 +32,6 @@ def test_a_path_may_hold_an_equals_sign(
     (tmp_path / "lr=0.1").mkdir()
     monkeypatch.chdir(tmp_path)
     assert files.split_name(entry) == (name, text)
-
-
-def test_every_option_reads_a_name_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "lr=0.1").mkdir()
-    monkeypatch.chdir(tmp_path)
-    path = "lr=0.1/mine.json"
-    given = {"human": "h.json", "captions": [path], "models": [path], "weights": [path], "labels": f"gender={path}"}
-    config = make_config({**given, "attribute": "gender,skin"}, RunConfig)
-    assert (config.captions, config.models) == ({"mine": Path(path)}, {"mine.json": path})
-    assert (config.weights, config.labels) == ({"": path}, {"gender": Path(path)})
-    assert make_config({**given, "attribute": "gender,skin", "labels": path}, RunConfig).labels == Path(path)
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -231,39 +230,6 @@ def test_two_runs_on_one_folder(options: list[str], tmp_path: Path) -> None:
     assert judge("report", tmp_path / "out", "--out", tmp_path / "out" / "mine.html").exit_code == 0
     with pytest.raises(JudgeError, match=r"holds mine\.html, which is no part of this run"):
         run_of(tmp_path / "out", overwrite=True).check()
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Of 2 MB; for those who may mount one."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)]
-    if sys.platform != "linux" or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("no right to mount a disk")
-    yield disk
-    subprocess.run(["umount", str(disk)], check=True)
-
-
-def test_a_full_disk_loses_nothing(options: list[str], small_disk: Path) -> None:
-    """Killed amid its judges; then the disk is full to the byte, then nearly, then there is room."""
-    out = small_disk / "out"
-    process = stopped_at_work(options, out)
-    process.kill()
-    process.wait()
-    finished = {path.name for path in (small_disk / "out.partial" / "members").glob("*.safetensors")}
-    assert len(finished) >= 3
-    for free in (0, 128):
-        room = os.statvfs(small_disk).f_bavail * os.statvfs(small_disk).f_frsize
-        (small_disk / "full").write_bytes(bytes(room - free * 1024))
-        line = refusal(*options, "--out", out)
-        assert "No space left on device" in line
-        assert line.endswith(f"the same command (judge evaluate ... --out {out}) goes on from what is finished.\n")
-        kept = {path.name for path in (small_disk / "out.partial" / "members").glob("*.safetensors")}
-        assert kept >= finished
-        (small_disk / "full").unlink()
-    assert judge(*options, "--out", out).exit_code == 0
-    assert [path.name for path in small_disk.iterdir()] == ["out"]
 
 
 def test_a_file_is_made_by_one_command_at_a_time_and_never_replaced(tmp_path: Path) -> None:

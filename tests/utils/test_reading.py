@@ -174,8 +174,3 @@ def test_commands_without_settings_refuse_such_names_too(command: str) -> None:
     done = judge(*(word + "\udcff" * (word == "o") for word in command.split()))
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.endswith("' is not UTF-8. Rename it, or name a place without such bytes.\n")
-
-
-@pytest.mark.parametrize("name", ["seeds", "refits", "resamples", "folds", "workers", "batch_size", "epochs"])
-def test_counts_have_an_end(name: str) -> None:
-    assert "less than or equal to" in fault_of(make_config, {"human": "a.json", name: 16**100}, RunConfig)
