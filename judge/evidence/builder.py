@@ -245,7 +245,7 @@ class EvidenceBuilder:
         self.truth = replace(self.truth, labels=labels.without_small(counts, least))
 
     def _sides(self, captioner: Captions, metric: Metric) -> Sides:
-        if metric.prior == "P(a^)/P(T)" and self.truth.words.attribute is None:
+        if metric.weighs_named_class and self.truth.words.attribute is None:
             what = f"{metric.title} weighs captions by the class that they name, and no words of it are known"
             where = f"attribute '{self.truth.labels.attribute}'"
             raise JudgeError(what, where=where, mend=mend_without_words(metric))
@@ -282,9 +282,9 @@ class EvidenceBuilder:
 
     def _names(self, image: str, words: Words, metric: Metric) -> tuple[str, str]:
         """The classes, and the tasks, that a caption names, where the metric's priors are of them."""
-        if metric.prior == "P(a^)/P(T)":
+        if metric.weighs_named_class:
             return join_names(self.named(words, self.truth.labels.by_image[image])), ""
-        if metric.prior == "P(t)/P(a)":
+        if metric.weighs_tasks:
             return "", join_names(self.mentions(words, "tasks") - _spared(metric))
         return "", ""
 

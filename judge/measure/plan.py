@@ -15,7 +15,7 @@ from judge.evidence.counts import Vocabulary
 from judge.judges import SELF, find_judge
 from judge.measure.comparing import Pairing
 from judge.metrics import Metric
-from judge.metrics.priors import PriorForm
+from judge.metrics.scores import PriorForm
 from judge.quality import Quality
 from judge.statistics.breakdown import Breakdown
 from judge.statistics.comparisons import Conclusion, Difference, Key, conclude, differences

@@ -265,5 +265,3 @@ def test_names_of_classes_change_nothing(run_of: Callable[[int, str], Run], tmp_
         for name in [*same, *(["chance_level", "p_value"] if counted else [])]:
             expected = pytest.approx(getattr(one, name), abs=1e-9 if counted else 1e-4)
             assert getattr(other, name) == expected, (one.metric.name, name)
-
-

@@ -245,5 +245,3 @@ def test_what_cannot_be_is_refused_in_one_line(
     options += [] if "--labels" in given else ["--labels", str(files.folder / "both.csv")]
     assert message in refusal("evaluate", *sides(files), *BOTH, *options, "--out", tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-

@@ -205,5 +205,3 @@ def test_crossfit_is_several_times_sharper_than_the_hold_out(coco: Path) -> None
     assert (folds.images, holdout.images) == (3597, 206)
     # Of one hold-out nothing tells what other judges would find.
     assert (folds.basis, holdout.basis, holdout.p_value) == ("refits", "these judges", None)
-
-

@@ -174,5 +174,3 @@ def test_grit_sees_things_of_all_categories_but_those_hidden(tiny: WorldFiles, t
             # What is left of a thing lies within it; half precision moves a border by some hundredths of a pixel.
             inside = (true[:, :2] <= corners[:2] + 0.1) & (true[:, 2:] >= corners[2:] - 0.1)
             assert inside.all(axis=1).any()
-
-

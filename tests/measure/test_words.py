@@ -19,7 +19,7 @@ from judge.corpus.tasks import Tasks
 from judge.evidence import Aligning, Slot
 from judge.judges import logistic
 from judge.measure import Job, Plan, lay_out
-from judge.measure.answers import answer_rows, score_table
+from judge.measure.table import answer_rows, score_table
 from judge.measure.words import CAPTION_COLUMNS, COLUMNS, INTERCEPT, LARGEST, caption_words, word_contributions
 from judge.statistics.summary import Settings, summarise
 from judge.text.lexicon import Lexicons, load_lexicon
@@ -282,5 +282,3 @@ def test_words_of_chosen_captions_add_up_to_what_their_judge_said(classes: int, 
         assert rows["base"].iloc[0] + rows["contribution"].sum() == pytest.approx(total, abs=1e-9)
         assert set(rows["explained"]) == {"abcd"[sample.answers[0]]}
     assert len(caption_words(found.jobs, found.notes, found.plan, [])) == 0
-
-

@@ -17,7 +17,7 @@ from judge.corpus.tasks import Tasks
 from judge.errors import JudgeError
 from judge.evidence import Evidence, EvidenceBuilder
 from judge.measure import Result
-from judge.measure.answers import judge_answers
+from judge.measure.table import judge_answers
 from judge.metrics import METRICS, find_metric, spell_out
 from judge.metrics.scores import SCORES
 from judge.statistics.summary import Settings, summarise

@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from judge.errors import JudgeError
-from judge.metrics.counted.association import mean, mean_slope, variance
 from judge.metrics.counted.contingency import Sets, Train, holding, label_sets, read_samples, set_contingency
-from judge.metrics.counted.dba import Dba
+from judge.metrics.counted.pairs import Dba, mean, mean_slope, variance
 from judge.metrics.counted.spec import Amplification, CaptionTable, Terms
 from judge.types import BoolArray, Direction, FloatArray
 

@@ -18,9 +18,9 @@ from judge.corpus.tasks import Tasks
 from judge.errors import JudgeError
 from judge.measure import Result
 from judge.metrics import METRICS, find_metric, spell_out
-from judge.metrics.counted.dba import Dba
 from judge.metrics.counted.dpa import Dpa
 from judge.metrics.counted.multi import Multi
+from judge.metrics.counted.pairs import Dba
 from judge.report.warnings import warnings
 from judge.statistics.counted import summarise_counts
 from judge.text.lexicon import Lexicon, load_lexicon
@@ -233,6 +233,7 @@ def test_images_count_equally_whatever_the_number_of_their_captions() -> None:
             assert found[name][column] == pytest.approx(row[column], nan_ok=True), (name, column)
 
 
+@pytest.mark.slow
 def test_p_is_uniform_where_nobody_amplifies() -> None:
     """Sides that come from one source, three captions and one: of 40 worlds p is below 0.2 in about a fifth.
 
@@ -266,6 +267,7 @@ def test_a_captioner_that_exaggerates_is_found() -> None:
     assert table["error"]["generated"] == 0
 
 
+@pytest.mark.slow
 def test_the_table_comes_from_the_file(coco: Path, tmp_path: Path) -> None:
     """The command on real captions of two captioners; counts.parquet alone gives the same numbers again."""
     out = tmp_path / "run"
@@ -329,5 +331,3 @@ def test_faults(tmp_path: Path) -> None:
     ):
         with pytest.raises(JudgeError, match=message):
             evaluate(corpus, metrics=metric, least=least)
-
-

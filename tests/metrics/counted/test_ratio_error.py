@@ -83,5 +83,3 @@ def test_against_loops(both: str, among: str, drawn: tuple[list[int], list[list[
     assert told.counted == second
     if both == "neutral" and counted:
         assert found.pairs.sum() == pytest.approx(found.value)
-
-

@@ -1,25 +1,26 @@
-"""BA, DBA and Multi-> by hand and against naive loops; invariants, and resamples, of these and of DPA."""
+"""BA, DBA and Multi-> by hand and against the oracle; invariants and resamples of these and of DPA."""
 
 from __future__ import annotations
 
 import doctest
 import math
 from collections.abc import Callable
+from fractions import Fraction
 
 import numpy as np
+import oracle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import judge
 from judge import ba_mals, dba, dpa, multi
-from judge.metrics.counted.association import variance
-from judge.metrics.counted.ba import Ba
 from judge.metrics.counted.contingency import contingency, label_sets, set_contingency
-from judge.metrics.counted.dba import Dba
 from judge.metrics.counted.dpa import Dpa
 from judge.metrics.counted.multi import Multi
+from judge.metrics.counted.pairs import Ba, Dba, variance
 from judge.metrics.counted.spec import Amplification, CountedMetric
+from judge.types import Direction
 
 # 5 of class 0, 3 of class 1. One of the five has the label, two of the three. The model gives it to all of class 1 and
 # to none of class 0.
@@ -155,10 +156,10 @@ World = tuple[Rows, Rows, Rows, Rows]
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> World:
+def worlds(draw: st.DrawFn, *, one_class: bool = False) -> World:
     """Truth and predictions of several classes and labels at once; there may be some that nobody has."""
     classes, labels, number = draw(st.integers(2, 4)), draw(st.integers(1, 4)), draw(st.integers(1, 12))
-    single = draw(st.booleans())
+    single = one_class or draw(st.booleans())
 
     def rows(width: int, *, one: bool) -> Rows:
         if one:
@@ -169,6 +170,32 @@ def worlds(draw: st.DrawFn) -> World:
         return st.lists(of, min_size=number, max_size=number)
 
     return rows(classes, one=single), rows(labels, one=False), rows(labels, one=False), rows(classes, one=single)
+
+
+def table(classes: Rows, labels: Rows) -> oracle.Table:
+    return [(Fraction(1), str(own.index(True)), frozenset(str(k) for k, held in enumerate(row) if held))
+            for own, row in zip(classes, labels, strict=True)]  # fmt: skip
+
+
+@pytest.mark.parametrize("direction", ["A->T", "T->A"])
+@settings(deadline=None)
+@given(worlds(one_class=True))
+def test_against_the_oracle(direction: Direction, world: World) -> None:
+    """BA, DBA, Multi-> and DPA, of samples of one class and any labels."""
+    a, t, t_hat, a_hat = world
+    classes, labels = [str(k) for k in range(len(a[0]))], [str(k) for k in range(len(t[0]))]
+    truth, told = table(a, t), table(a, t_hat) if direction == "A->T" else table(a_hat, t)
+    wanted = {
+        dba: oracle.dba(truth, told, classes, labels, direction=direction),
+        multi: oracle.multi(truth, told, classes, direction=direction),
+    }
+    if len(labels) > 1:  # Among one label there is nothing to guess.
+        wanted[dpa] = oracle.dpa(truth, told, classes, labels, direction=direction)
+    for metric, value in wanted.items():
+        expected = math.nan if value is None else value
+        assert metric(*world, direction).value == pytest.approx(expected, abs=1e-12, nan_ok=True)
+    value = oracle.ba(truth, table(a_hat, t_hat), classes, labels)
+    assert ba_mals(*world).value == pytest.approx(math.nan if value is None else value, abs=1e-12, nan_ok=True)
 
 
 FUNCTIONS: dict[type[CountedMetric], Callable[..., Amplification]] = {Ba: ba_mals, Dba: dba, Multi: multi, Dpa: dpa}
@@ -191,7 +218,7 @@ def value_of(name: str, *given: object) -> float:
 
 
 @pytest.mark.parametrize("name", METRICS)
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(world=worlds(), seed=st.integers(0, 9))
 def test_invariants(name: str, world: World, seed: int) -> None:
     """The order of samples, classes and labels, and their repetition, change nothing; nor does a label nobody has."""
