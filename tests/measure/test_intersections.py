@@ -103,6 +103,7 @@ def test_counted_metrics_of_product_classes(words: bool, named: Named, tmp_path:
     assert result.run["lexicon"]["without_words"] == ([] if words else ["skin"])
 
 
+@pytest.mark.slow
 def test_a_second_attribute_of_one_class_changes_no_number() -> None:
     """Labels, evidence, judges, priors, counts: with skin known and equal everywhere, gender is all there is."""
     world = make_world(60, seed=4)
@@ -177,6 +178,7 @@ def written(out: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_the_command(files: WorldFiles, tmp_path: Path) -> None:
     """One table of both; a file of each, and its settings again: the same numbers."""
     metrics = ["--metrics", "lic,leakage,dbac,ba,dba,error"]
