@@ -1,4 +1,4 @@
-"""From a corpus to evidence: joined, masked, drawn anew for refits, aligned; and counts of what captions name."""
+"""From a corpus to evidence: captions joined, masked, aligned, resampled for refits, and counted."""
 
 from judge.evidence.builder import (
     MINIMUM_IMAGES,

@@ -1,4 +1,4 @@
-"""Contingency tables of classes and labels, from plain arrays; of many resamples at once."""
+"""Contingency tables of classes and labels, from arrays, for many resamples at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from judge.types import BoolArray, Direction, FloatArray, IntArray
 Sparse: TypeAlias = csr_array[np.float64, tuple[int, int]]
 Sets = tuple[tuple[int, ...], ...]
 
-# More sets of labels, or columns made of labels, are refused: they are a mistake, such as ids given as labels.
+# Limits on sets of labels, and on columns made from labels: more are a mistake, such as ids given as labels.
 _SETS = 250_000
 _WIDEST = 1 << 16
 # Sets whose members are multiplied at once, so that memory stays small.
@@ -135,7 +135,7 @@ def read_samples(
     *,
     train: Train | None = None,
 ) -> Samples:
-    """What functions on arrays compare. What the direction does not predict is the truth's; None predicts both.
+    """The sides that functions on arrays compare. What the direction does not predict comes from the truth.
 
     Raises:
         ValueError: see :func:`hot`; or the number of samples differs, or there is no such direction.
@@ -157,8 +157,8 @@ def contingency(
     Args:
         attribute: multi-hot, [N, A], or one class a sample, [N], see :func:`hot`.
         tasks: multi-hot, [N, L], or one label a sample, [N].
-        weights: how often each sample counts, [..., N]; [R, N] makes R resamples with a few matrix products. Default:
-            once. A table of images where rows are captions: give each caption its image's weight.
+        weights: weight of each sample, [..., N]; [R, N] counts R resamples with a few matrix products. Default: 1.
+            Captions of a resampled image all get its weight.
 
     Returns:
         Counts with the leading axes of ``weights``; none without.
@@ -200,7 +200,7 @@ def set_contingency(
     *,
     weights: npt.ArrayLike | None = None,
 ) -> ContingencyTable:
-    """Like :func:`contingency`, with a column for each set of labels: the samples that have all of them.
+    """Like :func:`contingency`, with one column per set of labels, of the samples that have all of them.
 
     ``blank`` still counts samples without any class and any label.
     """
@@ -210,7 +210,7 @@ def set_contingency(
 
 
 def holding(labels: BoolArray, sets: Sequence[tuple[int, ...]]) -> Sparse:
-    """Which samples, [N, L], have all labels of each set, [N, len(sets)] of 0 and 1."""
+    """Which samples, [N, L], have all labels of each set: 0 or 1, [N, len(sets)]."""
     columns = csc_array(labels, dtype=np.float64)
     parts = [_products(columns, sets[start : start + _CHUNK]) for start in range(0, len(sets), _CHUNK)]
     return csr_array(hstack(parts)) if parts else csr_array((len(labels), 0))
@@ -233,7 +233,7 @@ def _blank(classes: BoolArray, labels: BoolArray) -> BoolArray:
 def _count(
     classes: BoolArray, labels: BoolArray | Sparse, blank: BoolArray, weights: npt.ArrayLike | None
 ) -> ContingencyTable:
-    """The counts of samples, each counted as often as ``weights`` say, [..., N]."""
+    """The weighted counts of samples."""
     drawn = np.ones(len(classes)) if weights is None else np.asarray(weights, dtype=np.float64)
     if not drawn.ndim or drawn.shape[-1] != len(classes):
         raise ValueError(f"weights: one for each of {len(classes)} samples is needed, got shape {drawn.shape}")
@@ -243,7 +243,7 @@ def _count(
 
 
 def _exact(labels: BoolArray, most: int, least: int) -> list[tuple[int, ...]]:
-    """The label sets of samples."""
+    """The exact label sets of samples."""
     rows, counted = np.unique(np.packbits(labels, axis=1), axis=0, return_counts=True)
     held = np.unpackbits(rows, axis=1, count=labels.shape[1])
     sizes = held.sum(axis=1)
@@ -252,7 +252,7 @@ def _exact(labels: BoolArray, most: int, least: int) -> list[tuple[int, ...]]:
 
 
 def _subsets(labels: BoolArray, most: int, least: int) -> list[tuple[int, ...]]:
-    """All sets of labels that samples have, each grown from a smaller one; it stops when they are too many."""
+    """All sets of labels that samples have, each extended from a smaller one; stops at too many."""
     found: list[tuple[int, ...]] = []
     grown: list[tuple[tuple[int, ...], IntArray]] = [((), np.arange(len(labels)))] if most else []
     while grown and len(found) <= _SETS:
@@ -276,7 +276,7 @@ def _checked(name: str, array: npt.NDArray[np.generic]) -> npt.NDArray[np.generi
         raise ValueError(f"{name}: bool, int or float is needed, got {array.dtype}")
     if array.ndim == 2:
         return _as_bool(name, array)
-    with np.errstate(invalid="ignore"):  # NaN as an integer: seen right after.
+    with np.errstate(invalid="ignore"):  # NaN as an integer: refused below.
         labels = array.astype(np.int64)
     if (labels != array).any() or labels.min() < 0:
         raise ValueError(f"{name}: labels must be whole numbers from 0; give [N, K] of 0 and 1 where some have none")
