@@ -21,7 +21,7 @@ from judge.errors import JudgeError
 from judge.report.warnings import warnings
 from judge.text.lexicon import load_lexicon
 from judge.text.tokens import tokenize
-from judge.types import Captions, Labels
+from judge.types import Captions
 
 QUICK: dict[str, Any] = {"resamples": 200, "workers": 1, "folds": 4, "refits": 0, "chance": 0}
 
@@ -42,6 +42,7 @@ def big() -> World:
     return make_world(2400, seed=1)
 
 
+@pytest.mark.slow
 def test_known_amplification(big: World) -> None:
     """The order of the knobs, and each value near its closed form (learning from 2,400 images costs some).
 
@@ -105,20 +106,6 @@ def test_always_person_is_seen_to_say_nothing(world: World) -> None:
     assert set(result.table()["reason"]) == {f"0.0% of its captions name gender, and {share} of human captions do"}
 
 
-def test_three_classes_and_several_captions(world: World) -> None:
-    """Skin tone has no words to hide; a captioner may have several captions an image."""
-    rng = np.random.default_rng(0)
-    names = {image: ("darker", "lighter", "medium")[int(rng.integers(3))] for image in world.labels.by_image}
-    labels = Labels("skin", ("darker", "lighter", "medium"), names, "test")
-    several = {image: (f"a {names[image]} word", "a plain word") for image in names}
-    corpus = Corpus(world.human, (Captions("twice", several),), labels)
-    result = evaluate(corpus, attribute="skin", metrics="leakage", **QUICK)
-    assert set(result.scores[result.scores["side"] == "generated"]["index"]) == {0, 1}
-    # One caption of the two gives it away, the other is a guess among three.
-    assert value(result.table(), "generated") == pytest.approx((1 + 1 / 3) / 2, abs=0.06)
-    assert result.table()["names_one"].isna().all()
-
-
 def test_scores_have_a_row_for_every_held_out_caption(corpus: Corpus) -> None:
     result = evaluate(corpus, seeds=2, **QUICK | {"folds": 2})
     scores = result.scores
@@ -140,20 +127,6 @@ def test_images_on_one_side_only_are_dropped_and_counted(world: World) -> None:
     dropped = result.run["captioners"]["part"]["dropped"]
     assert dropped == {"human captions only": 20, "generated captions only": 1, "no label": 7}
     assert value(result.table(), "images") == 240 - 20 - 7
-
-
-def test_a_corpus_leaves_no_room_for_reading_it_again(corpus: Corpus) -> None:
-    for name, file in (("labels", "other.csv"), ("objects", "objects.json")):
-        with pytest.raises(JudgeError, match=f"'{name}' is for files, and a corpus is given"):
-            evaluate(corpus, metrics="dbac", **{name: file})
-    skin = replace(corpus, labels=replace(corpus.labels, attribute="skin"))
-    for name, reader in (("split", "ReadOptions"), ("label_rule", "read_labels"), ("object_column", "read_tasks")):
-        with pytest.raises(JudgeError, match=rf"Give {name} to .*{reader}"):
-            evaluate(corpus, **{name: "one"})
-    with pytest.raises(JudgeError, match=r"'skin', not of 'gender'\. Read .*Corpus.read\(.*attribute='gender'\)"):
-        evaluate(skin, attribute="gender")
-    result = evaluate(skin, metrics="sc", **QUICK)
-    assert (result.run["attribute"], result.run["lexicon"]) == ("skin", None)
 
 
 def test_a_caption_index_that_misses_in_a_whole_fold(world: World) -> None:
@@ -186,6 +159,7 @@ def test_faulty_corpora(world: World) -> None:
 # Real captions: 3,597 COCO images, two real captioners
 
 
+@pytest.mark.slow
 def test_crossfit_is_several_times_sharper_than_the_hold_out(coco: Path) -> None:
     """For the judges as trained: a prototype's standard error of LIC was 0.006 by folds and 0.021 by one hold-out.
 

@@ -15,14 +15,13 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 
 from judge.corpus import Corpus
-from judge.corpus.tasks import Tasks
-from judge.evidence import Aligning, Slot
+from judge.evidence import Slot
 from judge.judges import logistic
 from judge.measure import Job, Plan, lay_out
 from judge.measure.table import answer_rows, score_table
 from judge.measure.words import CAPTION_COLUMNS, COLUMNS, INTERCEPT, LARGEST, caption_words, word_contributions
 from judge.statistics.summary import Settings, summarise
-from judge.text.lexicon import Lexicons, load_lexicon
+from judge.text.lexicon import Lexicons
 from judge.training.members import train_members
 from judge.training.setup import TrainingSetup
 from judge.types import Captions, Labels, Predictions, Sample
@@ -214,48 +213,6 @@ def test_a_word_that_the_captioner_alone_says_of_one_class_comes_first() -> None
     examples = first["examples"].split(" / ")
     assert len(set(examples)) == 3
     assert set(examples) <= {f"{image}: {text}" for image, text in said.items()}
-
-
-def test_what_people_alone_say_leans_as_their_judges_weigh_it() -> None:
-    """Without alignment, which would take the word from them."""
-    corpus = tell()
-    (captioner,) = corpus.generated
-    told = Corpus(Captions("human", captioner.by_image), (Captions("dull", corpus.human.by_image),), corpus.labels)
-    first = run(told, aligning=Aligning("none")).words().iloc[0]
-    assert (first["term"], first["leans_to"], first["generated"], first["examples"]) == ("surfboard", "male", 0, "")
-    assert first["contribution"] < -0.1
-
-
-def test_one_seed_counts_where_the_best_does_and_images_do_where_classes_are_not_balanced() -> None:
-    """DPAC takes the seed of least validation loss, DBAC all; both by images. Tasks have no rows, nor has one side."""
-    rng = np.random.default_rng(0)
-    truth = {f"{n:03}": ("female", "male")[n % 3 > 0] for n in range(120)}
-    named = {"female": "woman", "male": "man"}
-    shown = {image: int(rng.random() < (0.8 if name == "male" else 0.3)) for image, name in truth.items()}
-    tasks = Tasks(("cat", "dog"), {image: (which,) for image, which in shown.items()}, "test")
-
-    def say(noise: int) -> dict[str, tuple[str, ...]]:
-        return {
-            image: (f"a {named[truth[image]]} with a {('cat', 'dog')[which]} and n{rng.integers(noise)}",)
-            for image, which in shown.items()
-        }
-
-    labels = Labels("gender", ("female", "male"), truth, "test")
-    corpus = Corpus(Captions("human", say(9)), (Captions("cap", say(4)),), labels, tasks)
-    words = Lexicons(load_lexicon("gender"), load_lexicon("coco-objects"))
-    found = run(corpus, words, metrics=("dbac", "dpac", "sc"), seeds=2)
-    table = found.words()
-    assert set(table["metric"]) == {"dbac-at", "dpac-at"}
-    for metric, rows in table.groupby("metric"):
-        scores = found.scores[(found.scores["metric"] == metric) & found.scores["probability"].notna()]
-        if metric == "dpac-at":
-            assert len(set(scores.groupby(["side", "seed"])["validation_loss"].mean())) == 4
-            best = scores.groupby(["side", "seed"])["validation_loss"].mean().groupby("side").idxmin()
-            scores = scores.set_index(["side", "seed"]).loc[list(best)].reset_index()
-        odds = np.log(scores["probability"] / (1 - scores["probability"])).groupby(scores["side"]).mean()
-        assert rows[["human", "generated"]].sum().to_dict() == pytest.approx(odds.to_dict(), abs=1e-9)
-    alone = run(corpus, words, metrics=("sc",)).words()
-    assert (list(alone.columns), len(alone)) == (COLUMNS, 0)
 
 
 @pytest.mark.parametrize(("classes", "protocol"), [(2, "crossfit"), (3, "crossfit"), (2, "paper")])

@@ -57,10 +57,6 @@ def row(result: Result, metric: str) -> pd.Series:
     return result.table().set_index("metric").loc[metric]
 
 
-def measured(corpus: Corpus, metric: str) -> pd.Series:
-    return row(evaluate(corpus, metrics=metric, **QUICK), metric)
-
-
 def test_bayes_value_in_a_world_that_is_known() -> None:
     """omega with accuracy, P(female) = 0.3, P(own animal) = 0.8 for both.
 

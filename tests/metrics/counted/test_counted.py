@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,17 +16,15 @@ from judge import Corpus, ba_mals, dba, dpa, error, evaluate, multi
 from judge.corpus.tasks import Tasks
 from judge.errors import JudgeError
 from judge.measure import Result
-from judge.metrics import METRICS, find_metric, spell_out
+from judge.metrics import find_metric, spell_out
 from judge.metrics.counted.dpa import Dpa
 from judge.metrics.counted.multi import Multi
 from judge.metrics.counted.pairs import Dba
-from judge.report.warnings import warnings
 from judge.statistics.counted import summarise_counts
 from judge.text.lexicon import Lexicon, load_lexicon
 from judge.text.tokens import tokenize
 from judge.types import Captions, Labels
 
-COUNTED = [name for name, row in METRICS.items() if row.counted]
 QUICK = {"resamples": 200, "least": 1}
 OBJECTS = ("cat", "dog", "kite")
 TASKS = load_lexicon("coco-objects")
@@ -168,55 +165,6 @@ def test_variants_are_spelt_out_and_those_of_the_plain_functions() -> None:
     assert spell_out(["DBA"]) == spell_out(["dba-at", "dba-ta"]) == ("dba-o", "dba-g")
     variants = "dba-o:sony", "dba-g:sony", "multi-at", "multi-ta", "ratio:female/male"
     assert spell_out(["dba:sony", "multi", "ratio:female/male"]) == variants
-
-
-@pytest.fixture(scope="module")
-def tones(tmp_path_factory: pytest.TempPathFactory) -> tuple[Corpus, Path]:
-    """Three classes of unequal size, each with words of its own; a lexicon for them."""
-    lexicon = tmp_path_factory.mktemp("tones") / "tone.yaml"
-    lexicon.write_text("name: tone\nclasses: {dark: [umber], light: [ivory], medium: [ochre]}\n", encoding="utf-8")
-    words = {"dark": "umber", "light": "ivory", "medium": "ochre"}
-    rng = np.random.default_rng(3)
-    human, generated, classes, shown = {}, {}, {}, {}
-    for number in range(240):
-        image, name = f"{number:03d}", str(rng.choice(list(words), p=[0.15, 0.6, 0.25]))
-        things = [str(rng.choice(OBJECTS, p=[0.6, 0.2, 0.2] if name == "light" else [0.2, 0.5, 0.3])) for _ in range(2)]
-        classes[image], shown[image] = name, tuple(sorted({OBJECTS.index(thing) for thing in things}))
-        human[image] = tuple(f"an {words[name]} figure with a {thing} outside" for thing in things)
-        told = words[str(rng.choice(list(words)))] if rng.random() < 0.3 else words[name]
-        generated[image] = (f"an {told} figure with a {things[0]} outside",)
-    labels = Labels("tone", tuple(sorted(words)), classes, "drawn")
-    tasks = Tasks(OBJECTS, shown, "drawn")
-    return Corpus(Captions("human", human), (Captions("cap", generated),), labels, tasks), lexicon
-
-
-def test_ratio_of_the_most_and_the_least_named(tones: tuple[Corpus, Path]) -> None:
-    """Light (0.6 of images) over dark (0.15), unless others are asked for."""
-    corpus, lexicon = tones
-    result = evaluate(corpus, metrics=["ratio", "ratio:medium/dark"], lexicon=str(lexicon), **QUICK)
-    assert result.run["ratios"] == {"ratio": ["light", "dark"], "ratio:medium/dark": ["medium", "dark"]}
-    counts = Counter(corpus.labels.by_image.values())  # type: ignore[union-attr]
-    table = rows(result)
-    assert table["ratio"]["human"] == pytest.approx(counts["light"] / counts["dark"])
-    assert table["ratio:medium/dark"]["human"] == pytest.approx(counts["medium"] / counts["dark"])
-
-
-def test_an_attribute_without_words_has_the_annotated_class(tones: tuple[Corpus, Path]) -> None:
-    corpus = tones[0]
-    table = count(corpus, "ba-objects", "dba-o:annotation", "dpa-at", lexicon="none")
-    images = list(corpus.human.by_image)
-    shown = corpus.tasks.table(images)  # type: ignore[union-attr]
-    told = hot(said(corpus.generated[0].by_image, images, TASKS), list(OBJECTS))
-    annotated = [{corpus.labels.by_image[image]} for image in images]  # type: ignore[union-attr]
-    classes = hot(annotated, ["dark", "light", "medium"])
-    told_so = warnings(evaluate(corpus, metrics="ba-objects", lexicon="none", resamples=200))
-    assert [note for note in told_so if "read the same" not in note] == [
-        "no words of tone are known: BA counts the annotated classes, on both sides."
-    ]
-    assert table["dba-o:annotation"]["published"] == pytest.approx(dba(classes, shown, told).value, abs=1e-12)
-    for metric in ("ratio", "error", "dba-g", "dpa-ta", "multi-ta"):
-        with pytest.raises(JudgeError, match="no words of them are known"):
-            evaluate(corpus, metrics=metric, lexicon="none", **QUICK)
 
 
 def test_images_count_equally_whatever_the_number_of_their_captions() -> None:

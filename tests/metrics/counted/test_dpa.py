@@ -108,15 +108,6 @@ def test_an_attacker_sees_what_labels_say_together() -> None:
     assert np.isnan(back.pairs).all()
 
 
-def test_an_attacker_is_the_closed_form_where_samples_have_one_label() -> None:
-    """Nothing is told together: the trained guesser answers as the best one of the counts (but for held-out folds)."""
-    rng = np.random.default_rng(1)
-    classes = rng.integers(3, size=3000)
-    labels = (classes + rng.choice(4, p=[0.6, 0.2, 0.1, 0.1], size=3000)) % 4
-    trained = dpa(classes, labels, direction="T->A", variant=Dpa(unit="attacker")).truth
-    assert trained == pytest.approx(dpa(classes, labels, direction="T->A").truth, abs=0.01)
-
-
 def test_an_attacker_leaves_out_who_has_no_class() -> None:
     rng = np.random.default_rng(2)
     labels = rng.random((400, 3)) < 0.5
@@ -127,11 +118,3 @@ def test_an_attacker_leaves_out_who_has_no_class() -> None:
     assert attack(labels, named, np.repeat(np.arange(200), 2)).tolist() == [1] * 400
     with pytest.raises(ValueError, match="an attacker learns from samples"):
         Dpa(unit="attacker", direction="T->A").freeze(contingency(named, labels), contingency(named, labels))
-
-
-def test_an_attacker_of_fewer_images_than_folds_has_no_value() -> None:
-    """Six captions of three images: each image's are guessed together, and three cannot be cut into five folds."""
-    named, labels = np.eye(3, dtype=bool)[[0, 0, 1, 1, 2, 2]], np.ones((6, 1), dtype=bool)
-    metric = Dpa(unit="attacker", direction="T->A")
-    assert not metric.attack_terms(named, labels, np.repeat(np.arange(3), 2)).any()
-    assert (metric.attack_terms(named, labels)[:, 1] == 1).all()

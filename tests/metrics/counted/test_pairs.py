@@ -101,22 +101,6 @@ def test_ties() -> None:
     assert (dba(classes, held, told, variant=Dba(tie="zero")).pairs == 0).all()
 
 
-def test_by_images_or_by_mentions() -> None:
-    """Where each sample has one label the two codes agree; where it has several they do not.
-
-    Class 0 has labels {0, 1}, {0}: label 0 in 2 of 2 images, 2 of 3 mentions; told {0}, {0}: 2 of 2 either way.
-    """
-    classes = [0, 0, 1, 1]
-    held, told = [[1, 1], [1, 0], [0, 1], [0, 1]], [[1, 0], [1, 0], [0, 1], [0, 1]]
-    mentions = Dba(per="mentions")
-    assert dba(classes, held, told).pairs[0] == pytest.approx([0, 1 / 2])
-    assert dba(classes, held, told, variant=mentions).pairs[0] == pytest.approx([1 / 3, 1 / 3])
-    generator = np.random.default_rng(0)
-    one, other = generator.integers(0, 5, (2, 100))
-    many = generator.integers(0, 3, 100)
-    assert dba(many, one, other, variant=mentions).pairs == pytest.approx(dba(many, one, other).pairs)
-
-
 def test_samples_without_anything_and_y() -> None:
     """P(a)P(l) = 1/2 * 3/4 > 1/4 over four samples; with four blank ones more 1/4 * 3/8 < 1/8, so the sign turns."""
     classes = [[1, 0], [1, 0], [0, 1], [0, 1]] + [[0, 0]] * 4
@@ -244,23 +228,6 @@ def test_invariants(name: str, world: World, seed: int) -> None:
         assert -1 < value < 1 or math.isnan(value)
 
 
-@pytest.mark.parametrize("name", METRICS)
-def test_kinds_of_input_agree(name: str) -> None:
-    """bool, int, float and labels are the same; what is not predicted is the truth."""
-    generator = np.random.default_rng(2)
-    a, a_hat, t, t_hat = (generator.integers(0, 2, (50, 3)) for _ in range(4))
-    assert value_of(name, a, t) == 0
-    assert value_of(name, a, t, None, a_hat) == value_of(name, a, t, t, a_hat)
-    assert value_of(name, a, t, t_hat) == value_of(name, a, t, t_hat, a)
-    labels = [np.append(generator.integers(0, 3, 50), [0, 1, 2]) for _ in range(4)]
-    value = value_of(name, *labels)
-    assert value != 0
-    for kind in (bool, np.uint8, np.int64, np.float32, float):
-        assert value_of(name, *(np.eye(3)[part].astype(kind) for part in labels)) == value
-    assert value_of(name, *(part.astype(float) for part in labels)) == value
-    assert value_of(name, *(part.tolist() for part in labels)) == value
-
-
 @pytest.mark.parametrize("name", ["BA", "DBA A->T", "Multi A->T", *DPA])
 def test_resamples_under_what_is_frozen(name: str) -> None:
     """Weights of samples give, at once, what each resample gives by itself under the choices of the whole."""
@@ -288,26 +255,6 @@ def test_resamples_under_what_is_frozen(name: str) -> None:
     assert by_ones.together == pytest.approx(contingency(classes, t).together)
     if name in {"BA", "DBA A->T"} or "DPA A->T" in name:
         assert float(frozen.compare(truth, predicted).value) == value_of(name, classes, t, t_hat, classes)
-
-
-def test_freezing_matters() -> None:
-    """A pair near its threshold: chosen anew, another class counts in a third of the resamples; frozen, the same.
-
-    50 of 96 with the label are of class 1 (b = 0.52), told as many: BA is 0. The normal distribution has
-    P(b < 1/2) = P(z < -0.0208 / sqrt(0.25 / 96)) = P(z < -0.41) = 0.34.
-    """
-    generator = np.random.default_rng(4)
-    a = np.repeat([0, 1], [46, 50])
-    told = generator.permutation(a)
-    held = np.ones((96, 1))
-    whole = contingency(a, held)
-    frozen = Ba().freeze(whole, whole)
-    weights = generator.multinomial(96, np.full(96, 1 / 96), size=400)
-    tables = contingency(a, held, weights=weights), contingency(told, held, weights=weights)
-    assert abs(frozen.compare(*tables).value.mean()) < 0.01
-    anew = [Ba().freeze(table, table).sign.tolist() for table in (contingency(a, held, weights=row) for row in weights)]
-    flipped = np.mean([sign != frozen.sign.tolist() for sign in anew])
-    assert 0.2 < flipped < 0.5
 
 
 def test_refused() -> None:
