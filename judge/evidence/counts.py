@@ -21,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from judge.errors import JudgeError
-from judge.evidence import PEOPLE, EvidenceBuilder, Joined, Row, check_names, join_names, mend_without_words
+from judge.evidence.builder import PEOPLE, EvidenceBuilder, Joined, Row, check_names, join_names, mend_without_words
 from judge.metrics import Metric
 from judge.metrics.counted.spec import CountedMetric
 from judge.text.tokens import is_content

@@ -168,7 +168,7 @@ def contingency(
     """
     (classes,), (labels,) = hot("attribute", attribute), hot("tasks", tasks)
     same_samples(attribute=classes, tasks=labels)
-    return _count(classes, labels, _blank(classes, labels), weights)
+    return _count(classes, labels, labels, weights)
 
 
 def label_sets(
@@ -206,7 +206,7 @@ def set_contingency(
     """
     (classes,), (labels,) = hot("attribute", attribute), hot("tasks", tasks)
     same_samples(attribute=classes, tasks=labels)
-    return _count(classes, holding(labels, sets), _blank(classes, labels), weights)
+    return _count(classes, labels, holding(labels, sets), weights)
 
 
 def holding(labels: BoolArray, sets: Sequence[tuple[int, ...]]) -> Sparse:
@@ -226,19 +226,16 @@ def _products(columns: csc_array, sets: Sequence[tuple[int, ...]]) -> csc_array:
     return csc_array(held)
 
 
-def _blank(classes: BoolArray, labels: BoolArray) -> BoolArray:
-    return np.asarray(~(classes.any(axis=1) | labels.any(axis=1)))
-
-
 def _count(
-    classes: BoolArray, labels: BoolArray | Sparse, blank: BoolArray, weights: npt.ArrayLike | None
+    classes: BoolArray, labels: BoolArray, columns: BoolArray | Sparse, weights: npt.ArrayLike | None
 ) -> ContingencyTable:
-    """The weighted counts of samples."""
+    """The weighted counts of samples with ``classes``, ``labels``, and ``columns`` made of the labels."""
+    blank = np.asarray(~(classes.any(axis=1) | labels.any(axis=1)))
     drawn = np.ones(len(classes)) if weights is None else np.asarray(weights, dtype=np.float64)
     if not drawn.ndim or drawn.shape[-1] != len(classes):
         raise ValueError(f"weights: one for each of {len(classes)} samples is needed, got shape {drawn.shape}")
-    sums = np.asarray(added(classes, labels, blank).T @ drawn.reshape(-1, len(classes)).T)
-    shape = classes.shape[1], labels.shape[1]
+    sums = np.asarray(added(classes, columns, blank).T @ drawn.reshape(-1, len(classes)).T)
+    shape = classes.shape[1], columns.shape[1]
     return ContingencyTable.of_sums(sums.reshape((-1, *drawn.shape[:-1])), shape)
 
 
@@ -275,19 +272,14 @@ def _checked(name: str, array: npt.NDArray[np.generic]) -> npt.NDArray[np.generi
     if array.dtype.kind not in "biuf":
         raise ValueError(f"{name}: bool, int or float is needed, got {array.dtype}")
     if array.ndim == 2:
-        return _as_bool(name, array)
+        if array.dtype != np.bool_ and (array.astype(np.bool_) != array).any():
+            raise ValueError(f"{name}: a multi-hot array holds 0 and 1 only")
+        return array.astype(np.bool_, copy=False)
     with np.errstate(invalid="ignore"):  # NaN as an integer: refused below.
         labels = array.astype(np.int64)
     if (labels != array).any() or labels.min() < 0:
         raise ValueError(f"{name}: labels must be whole numbers from 0; give [N, K] of 0 and 1 where some have none")
     return labels
-
-
-def _as_bool(name: str, array: npt.NDArray[np.generic]) -> BoolArray:
-    held = array.astype(np.bool_, copy=False)
-    if array.dtype != np.bool_ and (held != array).any():
-        raise ValueError(f"{name}: a multi-hot array holds 0 and 1 only")
-    return np.asarray(held)
 
 
 def _spread(array: npt.NDArray[np.generic], width: int) -> BoolArray:
