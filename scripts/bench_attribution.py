@@ -23,7 +23,7 @@ from judge.attribution.captioner_views import AnswerViews
 from judge.attribution.judge_views import BackboneViews, Views
 from judge.attribution.maps import METHODS, SAMPLES, MapSettings
 from judge.judges import Materials, find_judge
-from judge.training.feature_store import FeatureStore
+from judge.training.features import FeatureStore
 
 CPU = torch.device("cpu")
 

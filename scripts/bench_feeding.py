@@ -23,9 +23,8 @@ import torch
 from bench_judge import Drawn, cached, clock, draw, machine, save_blip, threads, train, use
 
 from judge.judges import Blueprint, Materials
-from judge.training.feeding import Feed
-from judge.training.network_judge import NetworkJudge
-from judge.training.trainer import Trainer
+from judge.training.batches import Batches, MicroBatch
+from judge.training.loop import NetworkJudge, Trainer
 
 PIECE = 8
 SMALL: dict[str, Any] = {
@@ -58,16 +57,16 @@ def ratios(name: str, slow: Callable[[], float], fast: Callable[[], float], pair
 def time_feed(blueprint: Blueprint, drawn: Drawn, folder: Path, pairs: int) -> None:
     """Seconds of a pass over all samples, in pieces of eight."""
     places = range(len(drawn.samples))
-    pieces = [places[start : start + PIECE] for start in range(0, len(places), PIECE)]
+    pieces = [MicroBatch(places[start : start + PIECE]) for start in range(0, len(places), PIECE)]
 
     def feeding(materials: Materials, workers: int) -> Callable[[], float]:
         judge = NetworkJudge(blueprint, drawn.target, blueprint.recipe, Trainer(use()), materials)  # type: ignore[arg-type]
         network = judge.make(drawn.samples, 0)
-        feed = Feed(network, drawn.samples, drawn.target, judge.trainer.accelerator.device, workers=workers, stay=True)
+        batches = Batches(network, drawn.samples, drawn.target, judge.trainer.accelerator.device, workers=workers)
 
         def once() -> float:
             start = clock()
-            assert sum(1 for _ in feed(pieces)) == len(pieces)
+            assert sum(1 for _ in batches.load(pieces)) == len(pieces)
             return clock() - start
 
         once()  # Processes start.

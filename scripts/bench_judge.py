@@ -53,14 +53,12 @@ from judge.masking.detectors.weights import choose_device
 from judge.masking.masked_images import MaskedImages
 from judge.metrics import find_metric
 from judge.text.lexicon import Lexicons, load_lexicon
-from judge.training.features import PictureCache
-from judge.training.feeding import Feed
+from judge.training.batches import Batches, MicroBatch
+from judge.training.features import PictureCache, precompute
 from judge.training.launch import make_accelerator
+from judge.training.loop import NetworkJudge, Trainer
 from judge.training.losses import Truth, make_optimiser, weighted_loss
 from judge.training.member import Member
-from judge.training.network_judge import NetworkJudge
-from judge.training.precompute import precompute
-from judge.training.trainer import Trainer
 from judge.types import Sample, Target
 from judge.utils.hub import quiet
 
@@ -323,16 +321,16 @@ def step_alone(
     samples = list(islice(cycle(drawn.samples), batch))
     network: Any = judge.network.train()  # type: ignore[attr-defined]  # a module, as its protocol says
     optimiser = make_optimiser(network, judge.recipe)
-    feed = Feed(judge.network, samples, drawn.target, accelerator.device)
-    few, ready = feed.of(range(COUNTED)).batch, feed.of(range(batch))
+    batches = Batches(judge.network, samples, drawn.target, accelerator.device)
+    (few, _), (ready, truth) = batches.load([MicroBatch(range(COUNTED)), MicroBatch(range(batch))])
     with accelerator.autocast():
         work = count_flops(network, few, samples[:COUNTED], drawn.target) / len(samples[:COUNTED])
 
     def step() -> None:
         optimiser.zero_grad()
         with accelerator.autocast():
-            logits = network(ready.batch)
-        accelerator.backward(weighted_loss(logits.float(), ready.truth) / batch)
+            logits = network(ready)
+        accelerator.backward(weighted_loss(logits.float(), truth) / batch)
         optimiser.step()
 
     return batch * steps / timed(step, warm=3, times=steps), work

@@ -39,10 +39,8 @@ from judge.judges import find_judge
 from judge.metrics import find_metric
 from judge.text.lexicon import Lexicons, load_lexicon
 from judge.training.launch import make_accelerator
-from judge.training.memory import kept_memory
-from judge.training.network_judge import NetworkJudge
+from judge.training.loop import NetworkJudge, Trainer
 from judge.training.stacked import Ensemble
-from judge.training.trainer import Trainer
 from judge.types import FloatArray, Sample, Target
 
 EPOCHS, BATCH, RATE = 20, 64, 5e-5
@@ -161,8 +159,7 @@ def time_steps(repeats: int = 6) -> None:
 
     def package(precision: str) -> None:
         trainer = Trainer(make_accelerator(mixed_precision=precision))
-        with kept_memory():
-            NetworkJudge(blueprint, Target("attribute", ("a", "b")), recipe, trainer).fit(samples, seed=0)
+        NetworkJudge(blueprint, Target("attribute", ("a", "b")), recipe, trainer).fit(samples, seed=0)
 
     ways: dict[str, Callable[[], object]] = {
         "plain": lambda: train_plain(samples, samples[:1], seed=0, epochs=1),

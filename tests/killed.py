@@ -10,19 +10,19 @@ import signal
 import sys
 
 from judge.commands.app import app
-from judge.training import trainer
+from judge.training import loop
 
 
-class Killed(trainer.Trainer):
+class Killed(loop.Trainer):
     def __init__(self, *args: object, **rest: object) -> None:
         super().__init__(*args, **{**rest, "seconds": 0.0, "on_epoch": kill})
 
 
-def kill(done: int, loss: float) -> None:
+def kill(done: int, history: object) -> None:
     if done == int(sys.argv[1]):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":
-    trainer.Trainer = Killed
+    loop.Trainer = Killed
     app(sys.argv[2:])

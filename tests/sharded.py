@@ -18,9 +18,9 @@ from torch import nn
 
 from judge.judges import Blueprint, Materials, Network, Recipe, Sharing, find_judge
 from judge.judges.hf_models import load_captioner
+from judge.training.judge_file import save_network
 from judge.training.launch import in_main_process, is_sharded, make_accelerator
-from judge.training.network_judge import NetworkJudge
-from judge.training.trainer import Trainer
+from judge.training.loop import NetworkJudge, Trainer
 
 TRAINED = [replace(SAMPLES[i % 5], image=str(i), answers=(i % 2,)) for i in range(7)]
 ASKED = Materials(pictures=Pictures(), prompt=PROMPT, tuning="zero-shot")  # type: ignore[arg-type]
@@ -72,7 +72,7 @@ def check_replicated(root: Path) -> None:
         assert all(weight.requires_grad for weight in weights)
         # What a file holds makes the judge again, the idle weights with it.
         path, before = root / f"idle-{make_accelerator().process_index}.safetensors", answers(two)
-        two.save(path)
+        save_network(two, path)
         assert np.array_equal(answers(two.restore(SAMPLES, path, seed=0)), before)
 
 

@@ -11,8 +11,7 @@ import numpy as np
 
 from judge.errors import JudgeError
 from judge.masking.masked_images import MaskedImages
-from judge.training.asking import ask
-from judge.training.saved import Saved
+from judge.training.judge_file import Saved, ask
 from judge.types import FloatArray, IntArray, Labels, Predictions, Progress, Sample
 
 
@@ -86,7 +85,7 @@ def explain_answers(
 
     Args:
         saved: the judge.
-        parts: captions that are predicted together, as :func:`~judge.training.asking.ask` takes them.
+        parts: captions that are predicted together, as :func:`~judge.training.judge_file.ask` takes them.
         features: feature cache folder.
         pictures: the images, for a judge that uses them.
         labels: of the images; images without a label are left out.

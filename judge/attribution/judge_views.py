@@ -17,9 +17,8 @@ from judge.judges.grit import GridsAndRegions
 from judge.judges.huggingface import AnswerJudge
 from judge.masking.instances import Box, Pixels
 from judge.masking.masked_images import MaskedImages
-from judge.training.feature_store import FeatureStore
-from judge.training.restoring import check_features, restore
-from judge.training.saved import Saved, describe_features
+from judge.training.features import FeatureStore
+from judge.training.judge_file import Saved, check_features, describe_features, restore
 from judge.types import Progress, Sample, Target
 
 
@@ -92,7 +91,7 @@ def open_views(saved: Saved, device: torch.device) -> tuple[Views, Any, list[str
         The function, the judge's network, and notes for the user, a line each.
 
     Raises:
-        JudgeError: it uses no images; as :func:`~judge.training.asking.ask`.
+        JudgeError: it uses no images; as :func:`~judge.training.judge_file.ask`.
     """
     where = f"--judge-weights {saved.path}"
     if not saved.sees:

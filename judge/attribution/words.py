@@ -18,8 +18,7 @@ from judge.attribution.explained_answers import ExplainedAnswers, WordAttributio
 from judge.errors import JudgeError
 from judge.judges.linear import LinearJudge
 from judge.text.alignment import UNKNOWN
-from judge.training.asking import open_self_trained
-from judge.training.saved import Saved
+from judge.training.judge_file import Saved, open_self_trained
 from judge.types import FloatArray, Progress, Sample
 
 # Number of words in a summary.

@@ -1,6 +1,6 @@
-"""Captions written by a checkpoint: any captioner that transformers loads; never sampled; a killed run resumes.
+"""Captions written by a checkpoint, any captioner that transformers loads; never sampled. A killed run resumes.
 
-The processes of a launch share the pictures; the captions are those of one process.
+The processes of a launch share the images; the captions are those of one process.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from judge.utils.parallel import in_order
 
 @dataclass
 class Captioned:
-    """Captions by image id, in the order of the pictures, and the failures by picture's name."""
+    """Captions by image id, in the order of the images, and errors by name of the image file."""
 
     captions: dict[str, str] = field(default_factory=dict)
     failures: Failures = field(default_factory=list)
@@ -58,27 +58,26 @@ def caption_pictures(
     notes: Path | None = None,
     progress: Progress | None = None,
 ) -> Captioned:
-    """Caption every picture of ``pictures``; faults of single pictures are collected, not raised.
+    """Caption every image of ``pictures``; errors of single images are collected, not raised.
 
-    Each process of a launch captions its share of the batches. A batch always holds the same pictures, whatever the
+    Each process of a launch captions its share of the batches. A batch always holds the same images, whatever the
     number of processes and whatever a killed run had done: captions are those of an uninterrupted run of one process.
 
     Args:
         model: folder of a checkpoint, or its name on the hub.
-        pictures: as the captioner gets them; the same in every process.
+        pictures: the images as the captioner gets them; the same in every process.
         writing: how.
-        device: cpu, cuda, cuda:1; None for a GPU where there is one, in a launch the process's own.
-        notes: file in which finished captions are kept until the caller removes it and those of other processes (see
-            ``notes_files``), and taken up again by the next run of the same checkpoint, settings and images, on any
-            number of processes; None to keep none.
-        progress: called with the pictures captioned, of this process's share.
+        device: cpu, cuda, cuda:1; None for a GPU if there is one, in a launch the process's own.
+        notes: file of finished captions, for the next run of the same checkpoint, settings and images, on any number of
+            processes; the caller removes it, and those of other processes (``notes_files``). None to keep none.
+        progress: called with the images captioned, of this process's share.
 
     Returns:
         The same in every process.
 
     Raises:
-        JudgeError: in every process; what concerns all pictures: no such captioner or device, too little memory, notes
-            not writable.
+        JudgeError: in every process; errors that concern all images: no such captioner or device, too little memory,
+            notes that cannot be written.
     """
     accelerator = make_accelerator() if launched() else None
     make_deterministic()
@@ -86,17 +85,27 @@ def caption_pictures(
         place = accelerator.device if accelerator and device is None else choose_device(device)
     images, size = list(pictures.names), writing.pictures_at_a_time(place)
     writing = replace(writing, caption_batch=size)
-    key = _key(model, images, writing, place)
-    if accelerator:
-        key = gather(key)[0]  # Times of files are local to a machine: the main process's count.
+    # Times of files depend on the machine: the main process's key counts.
+    key = gather(_key(model, images, writing, place))[0]
     with raise_together():
         kept = Notes(notes, key, process=accelerator.process_index if accelerator else 0)
     noted = kept.entries | in_main_process(lambda: kept.entries)
     batches = [images[start : start + size] for start in range(0, len(images), size)]
-    found = _joined(share_out(batches, partial(_still_true, pictures, noted))).captions
+    found = _joined(share_out(batches, partial(_find_noted, pictures, noted))).captions
     left = [batch for batch in batches if not found.keys() >= set(batch)]
-    share = _Share(model, pictures, writing, place, kept, progress, len(images) - sum(map(len, left)))
-    new = _joined(share_out(left, share.caption))
+    done = len(images) - sum(map(len, left))
+
+    def caption(share: Sequence[Sequence[str]]) -> Iterator[Captioned]:
+        total = done + sum(map(len, share))
+        captioned = done
+        for batch, result in zip(share, _caption(model, pictures, writing, place, share), strict=True):
+            kept.add({(image, about): text for image, (about, text) in result[0].items()})
+            captioned += len(batch)
+            if progress:
+                progress("captioning", captioned, total)
+            yield Captioned({image: text for image, (_, text) in result[0].items()}, result[1])
+
+    new = _joined(share_out(left, caption))
     found |= new.captions
     return Captioned({image: found[image] for image in images if image in found}, new.failures)
 
@@ -106,83 +115,59 @@ def _joined(parts: Sequence[Captioned]) -> Captioned:
     return Captioned(captions, [failure for part in parts for failure in part.failures])
 
 
-def _still_true(
+def _find_noted(
     pictures: MaskedImages, noted: Mapping[About, str], batches: Sequence[Sequence[str]]
 ) -> Iterator[Captioned]:
-    """Of each batch the captions that are known already, of pictures that are what they were."""
+    """The noted captions of each batch, of images that have not changed."""
     images = {image for image, _ in noted}
     for batch in batches:
         found = Captioned()
         for image in images.intersection(batch):
-            with suppress(JudgeError):  # It will be told when the picture is read.
+            with suppress(JudgeError):  # Raised again when the image is captioned.
                 if (caption := noted.get((image, pictures.key(image)))) is not None:
                     found.captions[image] = caption
         yield found
 
 
-Read = tuple[str, Asked] | JudgeError
-"""A picture's key and what the captioner is asked; or why it cannot be."""
+def _caption(
+    model: str, pictures: MaskedImages, writing: Writing, device: torch.device, batches: Sequence[Sequence[str]]
+) -> Iterator[tuple[dict[str, tuple[str, str]], Failures]]:
+    """Of each batch image -> (its key, its caption), and errors; while one is captioned, the next is read."""
+    if not batches:
+        return
+    captioner = load_captioner(model, where=f"--model {model}")
 
-
-@dataclass(frozen=True)
-class _Share:
-    """Captions batches, keeps them in notes and tells ``progress`` of them and of ``passed`` pictures before them."""
-
-    model: str
-    pictures: MaskedImages
-    writing: Writing
-    device: torch.device
-    notes: Notes
-    progress: Progress | None
-    passed: int
-
-    def caption(self, batches: Sequence[Sequence[str]]) -> Iterator[Captioned]:
-        """Of each batch; while one is captioned, the next is read."""
-        if not batches:
-            return
-        captioner = load_captioner(self.model, where=f"--model {self.model}")
-        done, total = self.passed, self.passed + sum(map(len, batches))
-        with quiet():
-            writer = Writer(captioner, self.writing, self.device)
-            jobs = (partial(self._read, writer, image) for batch in batches for image in batch)
-            with closing(in_order(jobs, _readers(self.device), ahead=len(batches[0]))) as read:
-                for batch in batches:
-                    captioned = self._write(writer, dict(zip(batch, islice(read, len(batch)), strict=True)))
-                    done += len(batch)
-                    if self.progress:
-                        self.progress("captioning", done, total)
-                    yield captioned
-
-    def _read(self, writer: Writer, image: str) -> Read:
+    def read(image: str) -> tuple[str, Asked] | JudgeError:
         try:
-            key, pixels = self.pictures.key(image), Image.fromarray(self.pictures.read(image))
-            with processing(f"picture '{self.pictures.names[image]}'"):
+            key, pixels = pictures.key(image), Image.fromarray(pictures.read(image))
+            with processing(f"image '{pictures.names[image]}'"):
                 return key, writer.ask(pixels)
         except JudgeError as error:
             return error
 
-    def _write(self, writer: Writer, read: Mapping[str, Read]) -> Captioned:
-        sound = {image: found for image, found in read.items() if not isinstance(found, JudgeError)}
-        captions = dict(zip(sound, writer.write([asked for _, asked in sound.values()]), strict=True))
-        self.notes.add({(image, sound[image][0]): caption for image, caption in captions.items()})
-        faults = [(self.pictures.names[image], found) for image, found in read.items() if isinstance(found, JudgeError)]
-        return Captioned(captions, faults)
-
-
-def _readers(device: torch.device) -> int:
-    """Threads that read pictures: on CPUs captioning needs the cores itself."""
-    return 1 if device.type == "cpu" else 4
+    with quiet():
+        writer = Writer(captioner, writing, device)
+        jobs = (partial(read, image) for batch in batches for image in batch)
+        readers = 1 if device.type == "cpu" else 4  # On CPUs captioning needs the cores itself.
+        with closing(in_order(jobs, readers, ahead=len(batches[0]))) as ready:
+            for batch in batches:
+                found = dict(zip(batch, islice(ready, len(batch)), strict=True))
+                sound = {image: read for image, read in found.items() if not isinstance(read, JudgeError)}
+                texts = writer.write([asked for _, asked in sound.values()])
+                captions = {image: (sound[image][0], text) for image, text in zip(sound, texts, strict=True)}
+                errors = [(pictures.names[image], e) for image, e in found.items() if isinstance(e, JudgeError)]
+                yield captions, errors
 
 
 def _key(model: str, images: Sequence[str], writing: Writing, device: torch.device) -> str:
-    """Hash of what captions depend on, pictures apart; a checkpoint rewritten in its folder is another one."""
+    """Hash of what captions depend on, except images; a checkpoint rewritten in its folder is another one."""
     packages = [version(name) for name in ("caption-judge", "torch", "transformers")]
     parts = (packages, model, fingerprint_of(model), astuple(writing), device.type, images)
     return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
 
 
 def caption_records(captions: Mapping[str, str]) -> list[dict[str, object]]:
-    """COCO's results: ``[{"image_id": ..., "caption": ...}]``; ids that are numbers as such."""
+    """COCO results: ``[{"image_id": ..., "caption": ...}]``; numeric ids as numbers."""
     return [
         {"image_id": int(image) if image.isascii() and image.isdigit() else image, "caption": caption}
         for image, caption in captions.items()
@@ -196,6 +181,6 @@ def write_captions(path: Path, captions: Mapping[str, str]) -> None:
 
 
 def captions_json(captions: Mapping[str, str]) -> bytes:
-    """``caption_records`` as JSON, a record a line."""
+    """:func:`caption_records` as JSON, one record a line."""
     lines = ",\n".join(json.dumps(record, ensure_ascii=False) for record in caption_records(captions))
     return f"[\n{lines}\n]\n".encode()

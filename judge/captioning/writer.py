@@ -1,10 +1,9 @@
-"""A captioner at work: pictures in, captions out; nothing is sampled."""
+"""A captioner that writes captions of images; nothing is sampled."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 
 import torch
@@ -14,21 +13,21 @@ from torch import Tensor
 from judge.errors import JudgeError
 from judge.judges.hf_models import Captioner, computing, loading
 from judge.judges.hf_prompts import ask, blank, usual_prompt
-from judge.training.memory import OutOfMemory, watched
+from judge.training.batches import run_fitting
 from judge.utils.hub import quiet
 
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """How captions are written; everything that decides them, pictures and checkpoint apart.
+    """How captions are written; everything that decides them except images and checkpoint.
 
     Attributes:
-        prompt: what the captioner is asked, or (BLIP, GIT, VisionEncoderDecoder) how its captions begin; the prompt
-            is no part of the caption. None for what its family is usually asked.
+        prompt: what the captioner is asked, or (BLIP, GIT, VisionEncoderDecoder) how its captions begin; it is no part
+            of the caption. None for the usual prompt of its family.
         beams: of the beam search; 1 for greedy search.
-        max_tokens: of a caption; fewer where the model's positions end.
-        caption_batch: pictures at a time, see ``pictures_at_a_time``; fewer where memory does not hold them. In float32
-            it changes nothing but the rounding of sums.
+        max_tokens: of a caption; fewer if the model has fewer positions.
+        caption_batch: images at a time; "auto" for 8 on CPUs and 64 elsewhere. Fewer if memory does not hold them. In
+            float32 it changes nothing but the rounding of sums.
         precision: "bf16" for weights and products of half the size.
     """
 
@@ -39,43 +38,39 @@ class Writing:
     precision: Literal["no", "bf16"] = "no"
 
     def pictures_at_a_time(self, device: torch.device) -> int:
-        """``caption_batch``; of "auto" what keeps ``device`` busy."""
+        """``caption_batch``, resolved for ``device``."""
         if self.caption_batch != "auto":
             return self.caption_batch
         return 8 if device.type == "cpu" else 64
 
 
 Asked = tuple[dict[str, Tensor], list[int]]
+"""Inputs of the model for one image, and the tokens of the prompt."""
 
 
 class Writer:
     """A captioner with a prompt, a device and settings.
 
     Raises:
-        JudgeError: it takes pictures in no known way; memory does not hold it.
+        JudgeError: it takes images in no known way; memory does not hold it.
     """
 
     def __init__(self, captioner: Captioner, writing: Writing, device: torch.device) -> None:
         self.captioner, self.writing, self.device = captioner, writing, device
         self.dtype = torch.bfloat16 if writing.precision == "bf16" else torch.float32
         self.prompt = usual_prompt(captioner) if writing.prompt is None else writing.prompt
-        where, mend = f"--model {captioner.reference}", "choose another prompt or captioner"
-        with loading("its processor takes the prompt and pictures in a way not known here", where, mend):
+        self.where = f"--model {captioner.reference}"
+        mend = "choose another prompt or captioner"
+        with loading("its processor takes the prompt and images in a way not known here", self.where, mend):
             asked = self.ask(blank())
         if captioner.limit is not None and len(asked[1]) > captioner.limit:
             what = f"is {len(asked[1])} tokens long, and the captioner has positions for {captioner.limit}"
             raise JudgeError(what, where="--prompt", mend="shorten it")
         self.most = writing.pictures_at_a_time(device)
-        try:
-            watched(lambda: captioner.model.to(device, self.dtype).eval())
-        except OutOfMemory:
-            raise self._too_large("the captioner") from None
-        # What its files say is only used by then; two tokens tell, and take a large one no time.
-        try:
-            with computing("it cannot caption", where), quiet():
-                watched(partial(self.tokens, [asked], most=2))
-        except OutOfMemory:
-            raise self._too_large("one picture's caption") from None
+        captioner.model.to(device, self.dtype).eval()
+        # Faults of its files appear when it writes; two tokens take no time.
+        with computing("it cannot caption", self.where), quiet():
+            self.tokens([asked], most=2)
 
     def ask(self, picture: Image.Image) -> Asked:
         """See :func:`~judge.judges.hf_prompts.ask`."""
@@ -83,48 +78,39 @@ class Writer:
 
     @torch.no_grad()
     def write(self, asked: Sequence[Asked]) -> list[str]:
-        """A caption for each, in one line.
+        """A caption for each image, in one line.
 
-        Pictures whose tensors differ in shape (Qwen2-VL's may) are captioned apart: nothing is ever padded, which
-        models of absolute positions would not stand.
+        Images whose tensors differ in shape (Qwen2-VL) are captioned apart: nothing is ever padded, as models with
+        absolute positions would give other captions.
 
         Raises:
             JudgeError: too little memory.
         """
-        alike: dict[object, list[int]] = {}
+        by_shape: dict[object, list[int]] = {}
         for row, (inputs, _) in enumerate(asked):
-            alike.setdefault(tuple((name, value.shape) for name, value in inputs.items()), []).append(row)
+            by_shape.setdefault(tuple((name, value.shape) for name, value in inputs.items()), []).append(row)
         found: dict[int, str] = {}
-        for rows in alike.values():
-            found |= dict(zip(rows, self._fitting([asked[row] for row in rows]), strict=True))
+        for rows in by_shape.values():
+            found |= dict(zip(rows, self._write_equal([asked[row] for row in rows]), strict=True))
         return [found[row] for row in range(len(asked))]
 
-    def _fitting(self, asked: Sequence[Asked]) -> list[str]:
-        """Captions of as many at a time as memory holds; a batch size that did not fit is not tried again."""
-        found: list[str] = []
-        while left := asked[len(found) : len(found) + self.most]:
-            try:
-                found += watched(partial(self._generate, left))
-            except OutOfMemory:
-                if len(left) == 1:
-                    raise self._too_large("one picture's caption") from None
-                self.most = len(left) // 2
-        return found
+    def _write_equal(self, asked: Sequence[Asked]) -> list[str]:
+        """Captions of images whose tensors have one shape, as many at a time as memory holds."""
 
-    def _too_large(self, what: str) -> JudgeError:
-        mend = "choose --precision bf16, or a device with more memory"
-        return JudgeError(f"memory does not hold {what}", where=f"--model {self.captioner.reference}", mend=mend)
+        def write(size: int) -> list[str]:
+            self.most = size
+            parts = [self.tokens(asked[start : start + size]) for start in range(0, len(asked), size)]
+            decode = self.captioner.tokenizer.batch_decode
+            texts = [text for tokens in parts for text in decode(tokens, skip_special_tokens=True)]
+            return [" ".join(text.split()) for text in texts]
 
-    def _generate(self, asked: Sequence[Asked]) -> list[str]:
-        texts = self.captioner.tokenizer.batch_decode(self.tokens(asked), skip_special_tokens=True)
-        return [" ".join(text.split()) for text in texts]
+        return run_fitting(write, self.most, where=self.where, mend="choose --precision bf16, or a larger device")
 
     @torch.no_grad()
     def tokens(self, asked: Sequence[Asked], *, most: int | None = None) -> Tensor:
-        """The tokens of captions of pictures whose tensors are of one shape, [N, T] int64, the prompt left out.
+        """Tokens of captions of images whose tensors have one shape, [N, T] int64, without the prompt.
 
-        ``most`` of them at most; without it as many as were asked for. Special ones are among them: those that begin
-        what a decoder writes, and those that end or pad it.
+        At most ``most`` of them, or ``max_tokens``; with the special tokens that begin, end or pad them.
         """
         joined = {name: torch.cat([inputs[name] for inputs, _ in asked]) for name in asked[0][0]}
         given = {
@@ -136,7 +122,7 @@ class Writer:
             **given,
             max_new_tokens=min(self._room(len(begun)), most or self.writing.max_tokens),
             num_beams=self.writing.beams,
-            # A checkpoint's own settings may draw (Qwen2-VL), or return more.
+            # A checkpoint's own settings may sample (Qwen2-VL), or return more.
             do_sample=False,
             temperature=None,
             top_p=None,
@@ -149,6 +135,6 @@ class Writer:
         return written
 
     def _room(self, used: int) -> int:
-        """Tokens that may be written: as many as asked for, if the model has positions for them."""
+        """``max_tokens``, or as many as the model has positions for."""
         room = self.captioner.limit
         return self.writing.max_tokens if room is None else max(1, min(self.writing.max_tokens, room - used))

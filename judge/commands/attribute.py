@@ -41,7 +41,7 @@ from judge.config.values import (
 from judge.errors import JudgeError
 from judge.report.attribution import MapRow
 from judge.text.combined import AND
-from judge.training.saved import Saved
+from judge.training.judge_file import Saved
 from judge.types import Labels, Progress, Words
 from judge.utils.cells import table_csv
 from judge.utils.options import option

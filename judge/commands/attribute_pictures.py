@@ -24,7 +24,7 @@ from judge.masking.instances import PERSON, BoolMask
 from judge.masking.masked_images import MaskedImages, find_hidden
 from judge.masking.people import Hiding
 from judge.report.attribution import MapRow
-from judge.training.saved import Saved
+from judge.training.judge_file import Saved
 from judge.types import Progress, Sample
 from judge.utils.cells import table_csv
 from judge.utils.options import option

@@ -42,8 +42,7 @@ from judge.text.alignment import UNKNOWN
 from judge.text.combined import AND
 from judge.text.lexicon import Lexicon, Lexicons
 from judge.training.launch import in_main_process
-from judge.training.setup import TrainingSetup
-from judge.training.telling import Hear
+from judge.training.options import Hear, TrainingSetup
 from judge.types import Doubt, Progress
 from judge.utils.files import TRACKING, check_writable, writing
 from judge.utils.launch import is_main_process, launch_precision

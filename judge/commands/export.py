@@ -13,7 +13,7 @@ from judge.config.judges import SavedJudgeSettings
 from judge.errors import JudgeError, require
 from judge.judges import HUGGING_FACE
 from judge.report.cards import judge_card
-from judge.training.saved import Saved
+from judge.training.judge_file import Saved
 from judge.utils.hub import first_line, quiet
 from judge.utils.options import option
 from judge.utils.outputs import MANIFEST, OutputFolder
@@ -74,16 +74,13 @@ def export(config: ExportConfig) -> Exported:
 
 
 def _as_json(saved: Saved, *, merged: bool) -> str:
-    """What the file of weights says, to be read."""
-    notes = saved.notes()
-    told = {name: notes[name] for name in ("format", "judge", "target", "precision")} | {"merged": merged}
-    told |= {name: json.loads(notes[name]) for name in ("classes", "history", "about")}
-    return json.dumps(told, indent=1, ensure_ascii=False) + "\n"
+    """The notes of the file of weights, for readers."""
+    return json.dumps({**saved.notes(), "merged": merged}, indent=1, ensure_ascii=False) + "\n"
 
 
 def _merge(saved: Saved, folder: Path) -> None:
     """The whole checkpoint, and beside it a judge that asks it as it is."""
-    from judge.training.restoring import merge
+    from judge.training.judge_file import merge
 
     merge(saved, folder, folder / WEIGHTS)
 

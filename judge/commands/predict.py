@@ -20,8 +20,7 @@ from judge.errors import JudgeError
 from judge.masking import DetectorName
 from judge.masking.masked_images import MaskedImages
 from judge.metrics.scores import guessed
-from judge.training.asking import ask
-from judge.training.saved import Saved, sample_captions
+from judge.training.judge_file import Saved, ask, sample_captions
 from judge.types import Captions, Predictions, Progress, Sample
 from judge.utils.cells import rows_csv
 from judge.utils.options import option

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from judge.config.judges import SavedJudgeSettings
 from judge.errors import JudgeError, require
-from judge.training.saved import Saved, read_saved
+from judge.training.judge_file import Saved, read_saved
 from judge.utils.files import from_home
 from judge.utils.hub import first_line, quiet
 from judge.utils.reading import named_alike

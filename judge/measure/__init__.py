@@ -20,14 +20,13 @@ from judge.measure.refits import check_refits, refit
 from judge.measure.table import Answers, answer_rows, in_order, score_table, with_parts
 from judge.measure.words import caption_words, word_contributions
 from judge.quality import Quality, measure_quality
-from judge.statistics.breakdown import Breakdown, break_down
-from judge.statistics.contributions import image_contributions
+from judge.statistics.breakdown import Breakdown, break_down, image_contributions
 from judge.statistics.counted import summarise_counts
 from judge.statistics.summary import Settings, summarise
 from judge.text.lexicon import Lexicons
 from judge.training.launch import in_main_process
-from judge.training.members import train_members
-from judge.training.setup import TrainingSetup, name_members
+from judge.training.options import TrainingSetup, name_members
+from judge.training.run_members import train_members
 from judge.types import Progress
 
 __all__ = ["Job", "Plan", "Result", "lay_out", "measure", "train"]

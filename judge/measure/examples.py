@@ -45,7 +45,7 @@ def choose_examples(
         corpus: human and generated captions.
         work: the work of the run.
         scores: the rows of ``scores.parquet``.
-        contributions: from :func:`~judge.statistics.contributions.image_contributions`.
+        contributions: from :func:`~judge.statistics.breakdown.image_contributions`.
         seed: seed of the random images.
 
     Returns:

@@ -24,8 +24,8 @@ from judge.measure.table import COLUMNS, Sums, answer_sums
 from judge.metrics import Metric
 from judge.metrics.scores import SCORES, PriorForm
 from judge.statistics.judged import CELL, Cell, Statistic
-from judge.training.members import train_members
-from judge.training.setup import TrainingSetup
+from judge.training.options import TrainingSetup
+from judge.training.run_members import train_members
 from judge.types import Progress, Side
 
 _SIDES: tuple[Side, Side] = ("human", "generated")

@@ -1,43 +1,105 @@
-"""Features of frozen networks, computed once and kept on disk as half-precision numbers, mapped on reading.
+"""Features of frozen networks, computed once and cached on disk in half precision.
 
-A folder for each network, a file for each batch of pictures or captions, written whole and named by its checksum; an
-index beside it says which row is whose. Keys are what goes in (a picture's content and mask, a caption's words) and
-the network (architecture, weights by content, size): all epochs, seeds, folds and sides, and the next run, compute
-nothing again.
+Each network has a folder; each file in it (safetensors) holds the features of some images or captions and, in its
+notes, their keys. A key hashes the input (an image's content and mask, a caption's words), the folder's name hashes the
+network (architecture, weights, size): epochs, seeds, folds, sides and later runs compute nothing again.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
-import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from accelerate.utils import send_to_device
-from numpy.lib.format import open_memmap
+from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from judge.errors import JudgeError
-from judge.judges import Backbone, FrozenReader, RegionBackbone
+from judge.judges import Backbone, Blueprint, FrozenReader, Materials, RegionBackbone
+from judge.masking.detectors.weights import choose_device
 from judge.masking.masked_images import MaskedImages
-from judge.training.feature_store import FeatureStore, digest, name_words
-from judge.training.memory import OutOfMemory, halving
-from judge.types import Progress, Words
-from judge.utils.files import as_mendable, read_json_cache, warn_damaged, write_whole, writing
+from judge.training.batches import run_fitting
+from judge.training.launch import make_accelerator, make_deterministic, raise_together
+from judge.training.member import Member, one_by_one
+from judge.types import Progress, Sample, Words
+from judge.utils.files import warn_damaged, writing
+from judge.utils.launch import launched
 from judge.utils.parallel import usable_cores
-from judge.utils.reading import open_regular
+from judge.utils.tensors import DamagedTensorsError, read_notes, write_tensors
 
-_FORMAT = 1  # Counts up whenever what is made of a picture changes.
-_CHECKED: set[tuple[Path, int, int]] = set()  # Files read whole by this process, with time and size.
+_FORMAT = 2  # Increased whenever other features are made of an image.
+_OPEN = 128  # Files open at a time; a process may usually have 1,024.
+_NAME = "features"  # Of the tensor in each file.
+_checked: dict[tuple[Path, int, int], list[str]] = {}  # File, time and size -> keys, of files that were read whole.
+Maker = Callable[[Materials], Backbone] | Callable[[Materials], FrozenReader]
+
+
+@dataclass
+class FeatureStore:
+    """Features of images or captions, [N, P, D] float16, read from files.
+
+    Attributes:
+        shape: positions of an image, and features of each: (P, D); a caption has one position.
+        places: image id, or name of a caption's words -> (file, row).
+        key: of the network, and of the boxes that it takes.
+        regions: how many of the positions, the last ones, are regions of things rather than of the grid.
+        captions: whether the features are of captions.
+    """
+
+    shape: tuple[int, ...]
+    places: Mapping[str, tuple[Path, int]]
+    key: str
+    regions: int = 0
+    captions: bool = False
+    _open: dict[Path, Any] = field(default_factory=dict, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Another process opens the files itself."""
+        return {**self.__dict__, "_open": {}}
+
+    def rows(self, samples: Sequence[Sample]) -> Tensor:
+        """[B, P, D]; zeros for a sample without an image.
+
+        Raises:
+            JudgeError: a file is gone, or damaged since the run began.
+        """
+        rows = np.zeros((len(samples), *self.shape), dtype=np.float16)
+        for place, sample in enumerate(samples):
+            key = name_words(sample.words) if self.captions else sample.image
+            if key is not None:
+                path, row = self.places[key]
+                rows[place] = self._slices(path)[row : row + 1][0]
+        return torch.from_numpy(rows)
+
+    def _slices(self, path: Path) -> Any:
+        """The tensor of a file, mapped; the file that was used least recently is closed."""
+        found = self._open.pop(path, None)
+        if found is None:
+            try:
+                found = _open_slices(path)
+            except (OSError, SafetensorError) as error:
+                mend = "give the same command again: what is missing is computed again"
+                raise JudgeError("features are gone, or damaged", where=str(path), mend=mend) from error
+            if len(self._open) == _OPEN:
+                self._open.pop(next(iter(self._open)))
+        self._open[path] = found
+        return found
+
+
+def _open_slices(path: Path) -> Any:
+    """The tensor of a file, mapped."""
+    opened: Any = safe_open(path, framework="np")
+    return opened.get_slice(_NAME)
 
 
 class FeatureCache(ABC):
@@ -61,7 +123,7 @@ class FeatureCache(ABC):
     regions = 0
 
     def __init__(self, network: Backbone | FrozenReader, keys: Mapping[str, str], folder: Path) -> None:
-        self.network, self.keys, self.batch, self.key = network, keys, self.BATCH, network.key
+        self.network, self.keys, self.key = network, keys, network.key
         self.folder = folder / hashlib.blake2b(f"{_FORMAT} {network.key}".encode(), digest_size=12).hexdigest()
         self._where = f"--features {folder}"
         with writing(self._where):
@@ -69,14 +131,14 @@ class FeatureCache(ABC):
 
     @abstractmethod
     def _load(self, names: Sequence[str]) -> Iterator[Any]:
-        """What the network takes in, one by one."""
+        """Inputs of the network, one by one."""
 
     @abstractmethod
     def _forward(self, loaded: Sequence[Any], device: torch.device) -> Tensor:
         """[B, P, D]."""
 
     def missing(self) -> list[str]:
-        """Names of those whose features are not kept yet; of several with one key the first."""
+        """Names of those whose features are not cached; the first name of several with one key."""
         known = self._known()
         first: dict[str, str] = {}
         for name, key in self.keys.items():
@@ -84,14 +146,15 @@ class FeatureCache(ABC):
         return [name for key, name in first.items() if key not in known]
 
     def share(self, names: Sequence[str], rank: int, world: int) -> list[str]:
-        """What one of several processes computes: whole batches, as one process alone would pass them."""
+        """The names for one of several processes: whole batches, the same as those of a single process."""
         return [name for place, name in enumerate(names) if place // self.BATCH % world == rank]
 
     def compute(self, names: Sequence[str], *, device: torch.device, progress: Progress | None = None) -> None:
-        """Compute and keep the features of ``names``.
+        """Compute the features of ``names`` and write them.
 
         Raises:
-            JudgeError: a picture at fault, a full disk, features that half precision cannot hold; memory ran out.
+            JudgeError: an image that cannot be used; a full disk; features that half precision cannot hold; memory ran
+                out.
         """
         if isinstance(self.network, nn.Module):
             self.network.to(device)
@@ -99,16 +162,16 @@ class FeatureCache(ABC):
             part = names[start : start + self.SHARD]
             found: list[npt.NDArray[np.float32]] = []
             try:
-                found.extend(self._passes(part, device))
+                found.extend(self._batches(part, device))
             finally:
-                if found:  # What was computed before a picture at fault is kept as well.
+                if found:  # Also what was computed before an image that cannot be used.
                     features = np.concatenate(found)
-                    self._keep([self.keys[name] for name in part[: len(features)]], features)
+                    self._write([self.keys[name] for name in part[: len(features)]], features)
             if progress:
                 progress(self.WORK, start + len(part), len(names))
 
     def open(self) -> FeatureStore:
-        """The features of all; they must have been computed.
+        """The features of all names, which must have been computed.
 
         Raises:
             JudgeError: some cannot be read again.
@@ -119,105 +182,70 @@ class FeatureCache(ABC):
             raise JudgeError(what, where=self._where, mend=mend)
         places = {name: known[key] for name, key in self.keys.items()}
         path, _ = next(iter(places.values()))
-        shape = open_memmap(path, mode="r").shape[1:]
+        shape = tuple(_open_slices(path).get_shape()[1:])
         captions = self.KIND == "caption"
         return FeatureStore(shape, places, self.key, self.regions, captions=captions)
 
     def features(self, names: Sequence[str], device: torch.device) -> npt.NDArray[np.float32]:
-        """[N, P, D], computed, not kept; as many at a time as memory holds."""
-        return np.concatenate(list(self._passes(names, device)))
+        """[N, P, D], computed and not written."""
+        return np.concatenate(list(self._batches(names, device)))
 
     @torch.inference_mode()
-    def _passes(self, names: Sequence[str], device: torch.device) -> Iterator[npt.NDArray[np.float32]]:
+    def _batches(self, names: Sequence[str], device: torch.device) -> Iterator[npt.NDArray[np.float32]]:
         loaded = self._load(names)
         while batch := list(islice(loaded, self.BATCH)):
-            yield self._pass(batch, device)
 
-    def _pass(self, batch: Sequence[Any], device: torch.device) -> npt.NDArray[np.float32]:
-        def run(size: int) -> npt.NDArray[np.float32]:
-            pieces = (batch[start : start + size] for start in range(0, len(batch), size))
-            found = (self._forward(piece, device) for piece in pieces)
-            return np.concatenate([t.float().cpu().numpy() for t in found])
+            def run(size: int, batch: Sequence[Any] = batch) -> npt.NDArray[np.float32]:
+                pieces = (batch[start : start + size] for start in range(0, len(batch), size))
+                found = (self._forward(piece, device) for piece in pieces)
+                return np.concatenate([t.float().cpu().numpy() for t in found])
 
-        try:
-            found, self.batch = halving(run, self.batch)
-        except OutOfMemory:
-            what = f"memory does not hold it and a single {self.KIND}"
-            raise JudgeError(what, where=self.OPTION, mend=self.MEND) from None
-        return found
+            yield run_fitting(run, self.BATCH, where=self.OPTION, mend=self.MEND)
 
-    def _keep(self, keys: Sequence[str], features: npt.NDArray[np.float32]) -> None:
+    def _write(self, keys: Sequence[str], features: npt.NDArray[np.float32]) -> None:
         if not np.isfinite(features).all():
-            raise JudgeError("its features are no finite numbers", where=self.OPTION, mend="take another")
-        # Half precision ends at 65,504, beyond which a random network may well go.
+            raise JudgeError("its features are not finite", where=self.OPTION, mend="take another")
+        # Half precision ends at 65,504; features of a random network may exceed that.
         if not np.abs(features).max() <= np.finfo(np.float16).max:
             raise JudgeError("its features do not fit into half precision", where=self.OPTION, mend="take another")
-        buffer = io.BytesIO()
-        np.save(buffer, features.astype(np.float16))
-        buffer.seek(0)
-        name = self._name(buffer, keys)
+        name = hashlib.blake2b(repr(keys).encode(), digest_size=16).hexdigest()
         with writing(self._where):
-            write_whole(self.folder / f"{name}.npy", buffer.getvalue())
-            write_whole(self.folder / f"{name}.json", json.dumps(keys).encode())
-
-    def _name(self, content: BinaryIO, keys: Sequence[str]) -> str:
-        """A file is named by what it holds, whose rows these are, and the network: others are not whole."""
-        found = hashlib.blake2b(f"{self.network.key} {json.dumps(keys)}".encode(), digest_size=16)
-        found.update(content.read())
-        return found.hexdigest()
+            path = self.folder / f"{name}.safetensors"
+            write_tensors(path, {_NAME: features.astype(np.float16)}, {"network": self.network.key, "keys": [*keys]})
 
     def _known(self) -> dict[str, tuple[Path, int]]:
-        """Key -> file and row, of all that is wanted and kept; files that are not whole are told, and removed."""
-        wanted = set(self.keys.values())
-        indices = sorted(self.folder.glob("*.json"))
-        with ThreadPoolExecutor(usable_cores()) as pool:  # Checksums are as fast as there are cores.
-            parts = list(pool.map(lambda index: self._read_index(index, wanted), indices))
-        found: dict[str, tuple[Path, int]] = {}
-        faulty: dict[str, list[Path]] = {}
-        for index, keys in zip(indices, parts, strict=True):
-            path = index.with_suffix(".npy")
-            if isinstance(keys, str):
-                faulty.setdefault(keys, []).append(path)
-                for file in (path, index):
-                    with suppress(OSError):
-                        file.unlink()
-            else:
-                found |= {key: (path, row) for row, key in enumerate(keys)}
-        for what, paths in faulty.items():
-            warn_damaged(*((paths[0], what) if len(paths) == 1 else (self.folder, f"{what} in {len(paths)} files")))
-        return found
-
-    def _read_index(self, index: Path, wanted: set[str]) -> list[str] | str:
-        """Keys of the rows of a file, none where none is wanted; or what is the matter with it.
-
-        A file's numbers are read whole once in a process.
+        """Key -> file and row, of all cached features; the user is warned of damaged files, which are not used.
 
         Raises:
-            JudgeError: it cannot be read.
+            JudgeError: a file cannot be read now, though it may be whole.
         """
-        path = index.with_suffix(".npy")
-        keys = read_json_cache(index)
-        if keys is None or not all(isinstance(key, str) for key in keys):
-            return "not whole"
+        files = sorted(self.folder.glob("*.safetensors"))
+        with ThreadPoolExecutor(usable_cores()) as pool:  # Checksums take time.
+            parts = list(pool.map(self._read_keys, files))
+        found = {key: (path, row) for path, keys in zip(files, parts, strict=True) for row, key in enumerate(keys)}
+        wanted = set(self.keys.values())
+        return {key: place for key, place in found.items() if key in wanted}
+
+    def _read_keys(self, path: Path) -> list[str]:
+        """The keys of the rows of a file; none if it is damaged. A process checks each file once."""
         try:
-            with open_regular(path) as file:
-                stat = path.stat()
-                if wanted.isdisjoint(keys):
-                    return []
-                if (path, stat.st_mtime_ns, stat.st_size) not in _CHECKED and self._name(file, keys) != index.stem:
-                    return "damaged"
+            stat = path.stat()
+            state = path, stat.st_mtime_ns, stat.st_size
+            if state not in _checked:
+                notes = read_notes(path)
+                _checked[state] = notes["keys"] if notes["network"] == self.network.key else []
         except FileNotFoundError:
-            return "not whole"
-        except OSError as error:
-            raise as_mendable(error, str(path)) or error from error
-        _CHECKED.add((path, stat.st_mtime_ns, stat.st_size))
-        return keys
+            return []
+        except (DamagedTensorsError, KeyError):
+            warn_damaged(path)
+            return []
+        return _checked[state]
 
 
 class PictureCache(FeatureCache):
-    """The features of pictures; ``keys``: image id -> ``pictures.key``."""
+    """The features of images; ``keys``: image id -> ``pictures.key``."""
 
-    SHARD, BATCH, KIND, WORK = 256, 16, "picture", "computing features of pictures"
+    SHARD, BATCH, KIND, WORK = 256, 16, "image", "computing features of images"
     OPTION, MEND = "--backbone", "take a smaller one, or a smaller --image-size"
 
     def __init__(self, backbone: Backbone, pictures: MaskedImages, keys: Mapping[str, str], folder: Path) -> None:
@@ -225,12 +253,12 @@ class PictureCache(FeatureCache):
         self.backbone, self.pictures = backbone, pictures
         if isinstance(backbone, RegionBackbone):
             self.regions = backbone.regions
-            # What things a picture shows is no part of its key: other judges do not know.
+            # The key of an image does not include its boxes, which other judges do not see.
             self.keys = {image: digest((key, pictures.boxes(image))) for image, key in keys.items()}
             self.key = f"{backbone.key} {digest(self.keys)}"
 
     def _load(self, names: Sequence[str]) -> Iterator[tuple[Tensor, ...]]:
-        """Pictures are read and masked on threads while the network computes."""
+        """Threads read and mask images while the network computes."""
         with ThreadPoolExecutor(2) as pool:
             ready = pool.map(lambda image: self.backbone.prepare(self.pictures.read(image)), names)
             for image, picture in zip(names, ready, strict=True):
@@ -263,3 +291,112 @@ class CaptionCache(FeatureCache):
 
     def _forward(self, loaded: Sequence[Words], device: torch.device) -> Tensor:
         return self.reader(send_to_device(self.reader.collate(loaded), device))[:, None]
+
+
+def name_words(words: Words) -> str:
+    """A key for a caption; ("a", "b") and ("ab",) differ."""
+    return digest(words)
+
+
+def digest(content: object) -> str:
+    """A key for anything that prints completely."""
+    return hashlib.blake2b(repr(content).encode(), digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Precomputed:
+    """Features of a run's images and captions.
+
+    Attributes:
+        keys: image id -> hash of its content and mask.
+        features: judge -> the features of images or captions that it is trained on.
+    """
+
+    keys: Mapping[str, str] = field(default_factory=dict)
+    features: Mapping[str, FeatureStore] = field(default_factory=dict)
+
+
+def precompute(
+    members: Sequence[Member], materials: Materials, folder: Path, progress: Progress | None = None
+) -> Precomputed:
+    """Features for all judges of ``members``; in a launch each process computes its share of them.
+
+    Args:
+        members: with the samples whose images and captions are needed.
+        materials: with the images.
+        folder: feature cache folder.
+        progress: called with the progress.
+
+    Raises:
+        JudgeError: no images; one that is missing or cannot be used; weights that cannot be loaded; a folder that
+            cannot be written. In every process of a launch, whichever failed.
+    """
+    judges = {member.judge.name: member.judge for member in members}
+    keys = _image_keys(members, materials)
+    captions = _captions(members)
+    made: dict[Maker, FeatureStore] = {}
+    features = dict[str, FeatureStore]()
+    for name, judge in judges.items():
+        if (make := judge.reader or judge.backbone) is not None:
+            if make not in made:
+                made[make] = _compute(partial(_cache, judge, keys, captions, materials, folder), progress)
+            features[name] = made[make]
+    return Precomputed(keys, features)
+
+
+def _image_keys(members: Sequence[Member], materials: Materials) -> dict[str, str]:
+    names = {member.judge.name for member in members if "image" in member.judge.modalities}
+    if not names:
+        return {}
+    if materials.pictures is None:
+        what = f"there are no images for {', '.join(sorted(names))}"
+        raise JudgeError(what, where="--images", mend="give the folder of images")
+    slots = {id(member.samples): member.samples for member in members}.values()
+    images = {sample.image for samples in slots for sample in samples if sample.image is not None}
+    return {image: materials.pictures.key(image) for image in sorted(images)}
+
+
+def _captions(members: Sequence[Member]) -> dict[Maker, dict[Words, None]]:
+    """Maker of a reader -> the captions that its judges are trained and scored on."""
+    found: dict[Maker, dict[Words, None]] = {}
+    done = set()
+    for member in one_by_one([member for member in members if member.judge.reader]):
+        judge = member.judge
+        if judge.reader is not None and (judge.name, id(member.samples)) not in done:
+            done.add((judge.name, id(member.samples)))
+            words = (judge.perceive(sample).words for sample in member.samples)
+            found.setdefault(judge.reader, {}).update(dict.fromkeys(words))
+    return found
+
+
+def _cache(
+    judge: Blueprint,
+    keys: Mapping[str, str],
+    captions: Mapping[Maker, Iterable[Words]],
+    materials: Materials,
+    folder: Path,
+) -> FeatureCache:
+    """The cache of a judge's frozen network."""
+    if judge.reader is not None:
+        return CaptionCache(judge.reader(materials), captions[judge.reader], folder)
+    assert materials.pictures is not None
+    assert judge.backbone is not None
+    return PictureCache(judge.backbone(materials), materials.pictures, keys, folder)
+
+
+def _compute(make: Callable[[], FeatureCache], progress: Progress | None) -> FeatureStore:
+    """Compute what a cache lacks, each process of a launch its share."""
+    accelerator = make_accelerator() if launched() else None
+    make_deterministic()
+    rank, world = (accelerator.process_index, accelerator.num_processes) if accelerator else (0, 1)
+    with raise_together():
+        # All look for what is missing before any computes, so that they share the same list.
+        cache = make()
+        missing = cache.missing()
+    with raise_together():
+        device = accelerator.device if accelerator else choose_device(None)
+        cache.compute(cache.share(missing, rank, world), device=device, progress=progress)
+    with raise_together():
+        # Other processes have computed the rest, unless their machine has a disk of its own.
+        cache.compute(cache.missing() if launched() else [], device=device, progress=progress)
+        return cache.open()

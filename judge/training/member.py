@@ -1,4 +1,4 @@
-"""Members: what each judge of a run learns from and is scored on."""
+"""Members: the judges of a run, with what each learns from and is scored on."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Member:
         target: what it guesses.
         samples: the evidence of one side and caption index; shared by all members that split it.
         split: which images it learns from and is scored on.
-        seed: the run's seed number. The training seed also takes fold and, of judges that read, caption index, but
-            neither side nor captioner: identical evidence makes identical judges.
+        seed: the run's seed number. The training seed also depends on the fold and, if the judge reads captions, on
+            their index, but not on side or captioner: equal evidence makes equal judges.
         index: the caption index.
-        settings: what was chosen for it before, e.g. (("C", 0.1),); of a refit.
-        validates: whether its loss on validation images is wanted, to choose among seeds by.
-        key: name of its result (:func:`~judge.training.setup.name_members`); "" before it is named.
+        settings: chosen before, e.g. (("C", 0.1),); only for refits.
+        validates: whether its loss on validation images is needed, to choose among seeds.
+        key: name of its result, see :func:`~judge.training.options.name_members`; "" before it is named.
     """
 
     judge: Blueprint
@@ -47,23 +47,23 @@ class Member:
 
     @property
     def is_refit(self) -> bool:
-        """Whether its data are drawn anew."""
+        """Whether its data are resampled."""
         return isinstance(self.samples, Slot) and self.samples.evidence.resample is not None
 
     def training(self) -> list[Sample]:
-        """What it learns from, weighted by class where classes are to count equally."""
+        """The samples that it learns from, weighted by class if classes count equally."""
         return [replace(sample, weight=self.weight(sample)) for sample in self._of(self.split.train)]
 
     def validation(self) -> list[Sample]:
-        """What chooses its epoch, weighted likewise; often empty."""
+        """The samples that choose its epoch, weighted likewise; often empty."""
         return [replace(sample, weight=self.weight(sample)) for sample in self._of(self.split.validation)]
 
     def test(self) -> list[Sample]:
-        """What it is scored on, in the order of ``samples``."""
+        """The samples that it is scored on, in the order of ``samples``."""
         return self._of(self.split.test)
 
     def places(self, images: Sequence[str]) -> list[int]:
-        """Places in ``samples`` of those of ``images``, in order."""
+        """Places in ``samples`` of the samples of ``images``, in order."""
         if isinstance(self.samples, Slot):
             place = self.samples.place
             return sorted(place[image] for image in images if image in place)
@@ -74,7 +74,7 @@ class Member:
         return [self.judge.perceive(self.samples[place]) for place in self.places(images)]
 
     def weight(self, sample: Sample) -> float:
-        """What a sample counts in training."""
+        """The weight of a sample in training."""
         if self.target.kind == "tasks":
             return 1.0
         return self.split.weights[self.target.classes[sample.answers[0]]]
@@ -87,14 +87,14 @@ class Member:
 
 def derive_seed(*numbers: int) -> int:
     """One seed, of 63 bits, from several numbers; (s,), (s, 0) and (s, 0, 0) give three."""
-    # numpy fills up with zeros, so the count is hashed too; not that of three numbers, which published figures are of.
+    # numpy pads with zeros, so the count is hashed too; except for three numbers, which published figures come from.
     count = () if len(numbers) == 3 else (len(numbers),)
     return int(np.random.SeedSequence(numbers, spawn_key=count).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
 def assign(members: Sequence[Member]) -> list[Assignment]:
-    """Members for joint training; each is asked about its test samples and, where it validates, then about those."""
-    # Captions of most indices are of the same images: what a split makes of these is looked up once.
+    """Members for joint training: each predicts its test samples and, if it validates, then its validation samples."""
+    # Most caption indices have the same images: look up once how a split divides them.
     known: dict[tuple[int, tuple[str, ...]], tuple[IntArray, FloatArray, IntArray]] = {}
     images: dict[int, tuple[str, ...]] = {}
     found = []
@@ -113,7 +113,7 @@ def assign(members: Sequence[Member]) -> list[Assignment]:
 
 
 def one_by_one(members: Iterable[Member]) -> Iterator[Member]:
-    """The members; what was made of a refit's evidence is freed before the next refit."""
+    """Yield the members; free the evidence of each refit before the next one."""
     held: Slot | None = None
     for member in members:
         slot = member.samples

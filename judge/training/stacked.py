@@ -1,7 +1,7 @@
 """Recurrent judges trained together as one program: a GPU computes many of them in the time of a few.
 
 Every weight is that of K networks, side by side, and every product is K products at once. Each network keeps its own
-start, order, batches, weights, loss and dropout, as :class:`~judge.training.trainer.Trainer` has them, so companions
+start, order, batches, weights, loss and dropout, as :class:`~judge.training.loop.Trainer` has them, so companions
 change a result by rounding alone. No step waits for the host: an epoch's order is on the device before it begins.
 """
 
@@ -17,21 +17,24 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from judge.errors import JudgeError
 from judge.judges import Network
 from judge.judges.output import OutputLayer, without_autocast
 from judge.judges.recurrent import Parts
+from judge.training.batches import cut_up, run_fitting
 from judge.training.checkpoint import Checkpoint, History
-from judge.training.feeding import cut_up
-from judge.training.fitting import build_judge, keep_weights, validated
+from judge.training.fit_members import (
+    answers_file,
+    build_judge,
+    checkpoint_beside,
+    facts_of,
+    keep_weights,
+    store_answers,
+    validated,
+)
+from judge.training.loop import EVALUATION_BATCH, NetworkJudge, diverged
 from judge.training.losses import Truth, make_optimiser, sample_losses, sums_of, to_probabilities
 from judge.training.member import Member, derive_seed
-from judge.training.memory import OutOfMemory, halving, watched
-from judge.training.network_judge import NetworkJudge
-from judge.training.setup import TrainingSetup
-from judge.training.store import store_answers, under_way
-from judge.training.telling import Reporter
-from judge.training.trainer import EVALUATION_BATCH, diverged
+from judge.training.options import Hear, TrainingSetup
 from judge.types import IntArray, Predictions, Sample, Target
 from judge.utils.parallel import threads
 
@@ -239,7 +242,7 @@ class Ensemble:
     Args:
         judges: of one blueprint that can be stacked, target, recipe and device.
         samples: training samples of each, in equally many batches.
-        seeds: of each, as in :meth:`~judge.training.network_judge.NetworkJudge.fit`.
+        seeds: of each, as in :meth:`~judge.training.loop.NetworkJudge.fit`.
     """
 
     def __init__(
@@ -282,7 +285,7 @@ class Ensemble:
             losses = self._epoch(optimiser, captions, epoch)
             if not np.isfinite(losses).all():
                 first = self.judges[0]
-                raise diverged(first.network, float(np.sum(losses)), epoch, where=first.trainer.where)
+                raise diverged(float(np.sum(losses)), epoch, where=first.trainer.where)
             state.history.training.append(float(np.mean(losses)))
             state.save(self.stacked, optimiser, seed=seed)
             if on_epoch:
@@ -344,7 +347,7 @@ class Ensemble:
 
 
 def fit_stacked(
-    members: Sequence[Member], kept: Sequence[Predictions | None], setup: TrainingSetup, reporters: Sequence[Reporter]
+    members: Sequence[Member], kept: Sequence[Predictions | None], setup: TrainingSetup, hear: Hear
 ) -> list[Predictions | None]:
     """Train the members without predictions, as many at a time as memory holds, and store their predictions.
 
@@ -352,7 +355,7 @@ def fit_stacked(
         members: of one judge that can be stacked, and one target.
         kept: predictions of those that are finished.
         setup: how they are trained.
-        reporters: of each member's training.
+        hear: called with the events of trainings.
 
     Returns:
         The predictions of all.
@@ -372,40 +375,37 @@ def fit_stacked(
             for start in range(0, len(places), size):
                 left = [place for place in places[start : start + size] if found[place] is None]
                 if left:
-                    answers = _fit_some([members[at] for at in left], setup, [reporters[at] for at in left])
+                    answers = _fit_some([members[at] for at in left], setup, hear)
                     for place, own in zip(left, answers, strict=True):
                         found[place] = own
 
-    try:
-        halving(train, len(members))
-    except OutOfMemory:
-        what, mend = "memory does not hold a single judge", "take a smaller --batch-size, or --no-stack"
-        raise JudgeError(what, where=f"training judge '{members[0].judge.name}'", mend=mend) from None
+    where = f"training judge '{members[0].judge.name}'"
+    run_fitting(train, len(members), where=where, mend="take a smaller --batch-size, or --no-stack")
     return found
 
 
-def _fit_some(members: Sequence[Member], setup: TrainingSetup, reporters: Sequence[Reporter]) -> Sequence[Predictions]:
+def _fit_some(members: Sequence[Member], setup: TrainingSetup, hear: Hear) -> Sequence[Predictions]:
     """Train some members together, predict with them, and store what they predict."""
     name = blake2b("".join(member.key for member in members).encode(), digest_size=16).hexdigest()
-    file = setup.file_of(f"stack-{name}")
-    checkpoint = file and under_way(file)
+    file = answers_file(f"stack-{name}", setup)
+    checkpoint = file and checkpoint_beside(file)
 
     def report(done: int, losses: Sequence[float]) -> None:
-        for member, reporter, loss in zip(members, reporters, losses, strict=True):
-            reporter.reach(done * setup.units(member) // stack.recipe.epochs)
-            reporter.event("epoch", epoch=done, loss=loss, validation=None)
+        for member, loss in zip(members, losses, strict=True):
+            if not member.is_refit:
+                hear("epoch", {**facts_of(member), "epoch": done, "loss": loss, "validation": None})
 
     with threads(1):
         judges = [cast("NetworkJudge", build_judge(member, setup)) for member in members]
         stack = Ensemble(judges, [member.training() for member in members], [member.stream for member in members])
-        watched(lambda: stack.fit(checkpoint=checkpoint, on_epoch=report))
+        stack.fit(checkpoint=checkpoint, on_epoch=report)
         found = stack.predict([member.test() for member in members])
         if members[0].validates:
             validation = stack.predict([member.validation() for member in members])
             found = [validated(*each) for each in zip(members, found, validation, strict=True)]
     for member, judge, own in zip(members, judges, found, strict=True):
         keep_weights(judge, member, setup, own, training="stacked")
-        store_answers(member, setup, own)
+        store_answers([member], setup, [own])
     if checkpoint:
         with suppress(OSError):
             checkpoint.unlink()

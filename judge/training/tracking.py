@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from judge.errors import JudgeError, nearest
-from judge.training.telling import Hear
+from judge.training.options import Hear
 
 PROJECT = "caption-judge"
 

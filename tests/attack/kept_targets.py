@@ -24,6 +24,7 @@ from judge.masking.instances import LoadedImage, from_mask
 from judge.masking.measured import MaskStatistics
 from judge.report.attribution import read_attribution
 from judge.utils.outputs import read_manifest, write_manifest
+from judge.utils.tensors import read_cached, write_tensors
 
 CAPTIONS = [("a", "man"), ("two", "dogs"), ("犬",)]
 
@@ -57,15 +58,11 @@ def store_targets() -> dict[str, Target]:
 
 
 def _write_answers(folder: Path) -> None:
-    from judge.training.checkpoint import save_predictions
-
-    save_predictions(folder / "1.safetensors", np.full((4, 2), 0.5, np.float32), {"epoch": 3.0})
+    write_tensors(folder / "1.safetensors", {"1": np.full((4, 2), 0.5, np.float32)}, {"1": {"epoch": 3.0}})
 
 
 def _read_answers(folder: Path) -> None:
-    from judge.training.checkpoint import load_predictions
-
-    load_predictions(folder / "1.safetensors")
+    read_cached(folder / "1.safetensors")
 
 
 def _training(folder: Path) -> tuple[Any, Any, Any]:

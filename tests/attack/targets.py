@@ -262,7 +262,7 @@ def folder_targets() -> dict[str, Target]:
 def run_targets() -> dict[str, Target]:
     """A finished run, and the judges that it trained; both take seconds to make."""
     from judge.report.saved_run import read_run
-    from judge.training.saved import read_saved
+    from judge.training.judge_file import read_saved
 
     def first(folder: Path) -> object:
         return read_saved(next(folder.glob("*.weights.safetensors")))

@@ -32,8 +32,7 @@ from judge.masking.people import Hiding
 from judge.measure import Job
 from judge.report.attribution import read_attribution
 from judge.report.page import Contents, make_page
-from judge.training.asking import ask
-from judge.training.saved import Saved, read_saved
+from judge.training.judge_file import Saved, ask, read_saved
 from judge.types import Sample
 from judge.utils.outputs import MANIFEST
 

@@ -25,11 +25,10 @@ from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.instances import BoolMask
 from judge.masking.masked_images import MaskedImages, find_hidden
 from judge.masking.people import Hiding
+from judge.training.features import precompute
 from judge.training.launch import make_accelerator
+from judge.training.loop import NetworkJudge, Trainer
 from judge.training.member import Member
-from judge.training.network_judge import NetworkJudge
-from judge.training.precompute import precompute
-from judge.training.trainer import Trainer
 from judge.types import FloatArray, Sample, Target
 
 pytestmark = pytest.mark.usefixtures("one_thread")

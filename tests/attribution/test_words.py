@@ -26,13 +26,11 @@ from judge.attribution.words import (
 from judge.judges import NOTHING, Recipe, find_judge
 from judge.judges.linear import LinearJudge
 from judge.text.alignment import UNKNOWN
-from judge.training.asking import open_self_trained
-from judge.training.checkpoint import save_tensors
+from judge.training.judge_file import Saved, open_self_trained, read_saved, save_network
 from judge.training.launch import make_accelerator
-from judge.training.network_judge import NetworkJudge
-from judge.training.saved import Saved, read_saved
-from judge.training.trainer import Trainer
+from judge.training.loop import NetworkJudge, Trainer
 from judge.types import Labels, Sample, Target
+from judge.utils.tensors import write_tensors
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 TASKS = Target("tasks", ("cat", "dog", "cup"))
@@ -46,14 +44,14 @@ def caption(text: str, image: str = "1") -> Sample:
 def keep_linear(judge: LinearJudge, path: Path) -> Saved:
     """As ``judge train`` leaves it."""
     saved = Saved(path, "linear", judge.target, None, NOTHING, vocabulary=judge.vocabulary)
-    save_tensors(path, judge.tensors(), saved.notes())
+    write_tensors(path, judge.tensors(), saved.notes())
     return read_saved(path)
 
 
 def keep_network(path: Path, samples: Sequence[Sample], *, name: str = "lstm", epochs: int = 6, seed: int = 0) -> Saved:
     trainer = Trainer(make_accelerator(mixed_precision="no"))
     judge = NetworkJudge(find_judge(name), GENDER, replace(RECIPE, epochs=epochs), trainer).fit(samples, seed=seed)
-    judge.save(path)
+    save_network(judge, path)
     return read_saved(path)
 
 
@@ -155,12 +153,12 @@ def test_foreign_weights_are_refused_in_a_line(tmp_path: Path) -> None:
         ({"terms": tensors["terms"] + 10**6}, "terms of another judge"),
         ({"open": np.ones(2, dtype=bool)}, "open of another judge"),
     ]:
-        save_tensors(path, tensors | change, keep_linear(judge, path).notes())
+        write_tensors(path, tensors | change, keep_linear(judge, path).notes())
         told = fault_of(open_self_trained, read_saved(path))
         assert "its weights do not fit the judge that it names" in told
         assert message in told
     del tensors["groups"]
-    save_tensors(path, tensors, keep_linear(judge, path).notes())
+    write_tensors(path, tensors, keep_linear(judge, path).notes())
     assert "KeyError" in fault_of(open_self_trained, read_saved(path))
 
 

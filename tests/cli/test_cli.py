@@ -32,7 +32,7 @@ from judge.config import PANELS, Settings, flag_of, make_config, shown
 from judge.errors import JudgeError
 from judge.judges import FILES
 from judge.metrics import METRICS, spell_out
-from judge.training.trainer import Trainer
+from judge.training.loop import Trainer
 from judge.utils.outputs import MANIFEST, write_manifest
 
 FAST = ["--resamples", "100", "--workers", "1", "--folds", "3", "--refits", "3", "--chance", "2"]

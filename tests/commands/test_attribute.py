@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers import done_well, few, refusal
-from safetensors.numpy import save_file
 from test_layers import loaded_after
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
@@ -18,8 +17,9 @@ from judge.calibration.world import Captioner
 from judge.commands.attribute import SHOWN, AttributeConfig
 from judge.commands.train import TrainConfig, train_judges
 from judge.config import make_config
-from judge.training.saved import read_saved
+from judge.training.judge_file import read_saved
 from judge.utils.outputs import MANIFEST
+from judge.utils.tensors import write_tensors
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -131,9 +131,9 @@ attribute(make_config(told | dict(out={str(tmp_path / "out")!r}), AttributeConfi
 def test_faults(trained: Trained, tmp_path: Path) -> None:
     lstm, linear = trained.weights["lstm", "human"], trained.weights["linear", "human"]
     damaged, cut, other = (tmp_path / f"{name}.safetensors" for name in ("damaged", "cut", "other"))
-    save_file({"terms": np.zeros(1, dtype=np.int64)}, damaged, read_saved(linear).notes())
+    write_tensors(damaged, {"terms": np.zeros(1, dtype=np.int64)}, read_saved(linear).notes())
     cut.write_bytes(linear.read_bytes()[:-40])
-    save_file({"x": np.zeros(1)}, other, read_saved(lstm).notes())
+    write_tensors(other, {"x": np.zeros(1)}, read_saved(lstm).notes())
     (tmp_path / "empty.json").write_text('{"7": " "}')
     labels = tmp_path / "skin.csv"
     labels.write_text("image_id,gender\n1,dark\n2,light\n")
@@ -144,7 +144,7 @@ def test_faults(trained: Trained, tmp_path: Path) -> None:
         ([tmp_path / "none.safetensors"], new, [], "no such file or folder"),
         ([linear, tmp_path / "none.safetensors"], new, [], "no such file or folder"),
         ([damaged], new, [], "its weights do not fit the judge that it names"),
-        ([cut], new, [], "is no safetensors file, or damaged"),
+        ([cut], new, [], "is no judge's file of weights, or damaged"),
         ([other], new, [], "its weights do not fit the judge that it names"),
         ([lstm], tmp_path / "empty.json", [], "empty.json"),
         ([lstm], new, ["--methods", "exact"], "judge 'lstm' cannot be explained by exact: its log-odds are not linear"),

@@ -16,9 +16,9 @@ from helpers import GENDER, done_well, make_samples, refusal
 from judge.evidence import Preparation
 from judge.judges import Recipe, find_judge
 from judge.text.lexicon import load_lexicon
+from judge.training.judge_file import save_network
 from judge.training.launch import make_accelerator
-from judge.training.network_judge import NetworkJudge
-from judge.training.trainer import Trainer
+from judge.training.loop import NetworkJudge, Trainer
 from judge.utils.outputs import MANIFEST
 
 COMMIT = "0123456789" * 4
@@ -114,7 +114,7 @@ def weights(tmp_path: Path) -> Path:
     judge = NetworkJudge(find_judge("lstm"), GENDER, Recipe(1, 0.01), Trainer(make_accelerator()))
     judge.fit(make_samples(12), seed=0)
     path = tmp_path / "lstm.weights.safetensors"
-    judge.save(path, {"preparation": Preparation("gender", lexicon=load_lexicon("gender"))})
+    save_network(judge, path, {"preparation": Preparation("gender", lexicon=load_lexicon("gender"))})
     return path
 
 

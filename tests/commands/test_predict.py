@@ -23,9 +23,9 @@ from judge.commands.train import TrainConfig, train_judges
 from judge.config import make_config
 from judge.corpus.captions import ReadOptions, read_captions
 from judge.measure import Job
-from judge.training.checkpoint import load_predictions
-from judge.training.saved import read_saved
+from judge.training.judge_file import read_saved
 from judge.utils.outputs import MANIFEST
+from judge.utils.tensors import read_tensors, write_tensors
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 SIZE = 64
@@ -63,9 +63,7 @@ class Trained:
         return self.kept / f"{job.member.key}.weights.safetensors"
 
     def answers(self, job: Job) -> np.ndarray:
-        found = load_predictions(self.kept / f"{job.member.key}.safetensors")
-        assert found is not None
-        return found[0]
+        return read_tensors(self.kept / f"{job.member.key}.safetensors")[0][job.member.key]
 
     def captions(self, job: Job, folder: Path) -> Path:
         """What people or the captioner wrote of the images that a judge was scored on."""
@@ -179,16 +177,12 @@ def test_half_precision_without_a_gpu(trained: Trained, tmp_path: Path, monkeypa
     ]  # fmt: skip
     captions, weights = trained.captions(job, tmp_path), tmp_path / "kept" / f"{job.member.key}.weights.safetensors"
     found = predicted(trained, weights, captions, tmp_path / "bf16.csv")
-    kept = load_predictions(tmp_path / "kept" / f"{job.member.key}.safetensors")
-    assert kept is not None
-    assert found.tolist() == kept[0].tolist()
+    kept = read_tensors(tmp_path / "kept" / f"{job.member.key}.safetensors")[0]
+    assert found.tolist() == kept[job.member.key].tolist()
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
     half = tmp_path / "fp16.safetensors"
-    with safe_open(weights, framework="np") as file:
-        tensors = {name: file.get_tensor(name) for name in tensors_of(weights)}
-        # As of a version that wrote no checksums, which is taken as it is.
-        told = {name: value for name, value in file.metadata().items() if name != "checksum"}
-        save_file(tensors, half, told | {"precision": "fp16"})
+    tensors, notes = read_tensors(weights)
+    write_tensors(half, tensors, notes | {"precision": "fp16"})
     whole = predicted(trained, half, captions, tmp_path / "fp16.csv")
     assert whole == pytest.approx(found, abs=0.02)
     assert whole.tolist() != found.tolist()
@@ -220,7 +214,7 @@ def test_a_shared_folder_and_its_card(judge: str, trained: Trained, tmp_path: Pa
     told += [f"{sum(sample.answers[0] == k for sample in images)} {name}" for k, name in enumerate(["female", "male"])]
     told += ["people, segment, by detector gt, as mean"] if judge == "grit" else []
     assert [line for line in told if line not in card] == []
-    assert json.loads((folder / "judge.json").read_text())["about"]["data"]["captioner"] == "much"
+    assert json.loads((folder / "judge.json").read_text())["data"]["captioner"] == "much"
     assert "holds another exported judge" in refusal("export", "--judge-weights", trained.weights(job), "--out", folder)
 
 
@@ -249,30 +243,28 @@ def test_faults(trained: Trained, tmp_path: Path) -> None:
     save_file(one, old, {"judge": "lstm", "target": "attribute", "classes": '["a", "b"]'})
     save_file(one, alien)
     notes = read_saved(lstm).notes()
-    save_file(one, odd, notes | {"about": "{}"})
-    save_file(one, wrong, notes)
+    write_tensors(odd, one, notes | {"data": None})
+    write_tensors(wrong, one, notes)
     newer = tmp_path / "newer.safetensors"
-    save_file(one, newer, notes | {"format": "3"})
-    about = json.loads(notes["about"])
+    write_tensors(newer, one, notes | {"format": 4})
     foreign = tmp_path / "foreign.safetensors"
-    about["materials"]["pictures"] = "x"
-    save_file(one, foreign, notes | {"about": json.dumps(about)})
+    write_tensors(foreign, one, notes | {"materials": notes["materials"] | {"pictures": "x"}})
     bare = tmp_path / "bare.safetensors"
-    save_file(one, bare, replace(read_saved(lstm), preparation=None).notes())
+    write_tensors(bare, one, replace(read_saved(lstm), preparation=None).notes())
     empty = tmp_path / "empty.json"
     empty.write_text('{"7": " "}')
     own = lstm.with_name(lstm.name.replace(".weights", ""))
     for weights, captions, extra, message in [
         (tmp_path / "none.safetensors", new, [], "no such file or folder"),
-        (tmp_path / "text.safetensors", new, [], "is no safetensors file, or damaged"),
-        (cut, new, [], "is no safetensors file, or damaged"),
+        (tmp_path / "text.safetensors", new, [], "is no judge's file of weights, or damaged"),
+        (cut, new, [], "is no judge's file of weights, or damaged"),
         (old, new, [], "was written by an older version"),
-        (newer, new, [], "is of format 3; this version reads 2"),
+        (newer, new, [], "has format 4; this version reads 3"),
         (alien, new, [], "is no judge's file of weights"),
-        (own, new, [], "holds a judge's answers, and no weights"),
-        (odd, new, [], "does not say what a judge's file must"),
+        (own, new, [], "holds no judge, but perhaps its answers"),
+        (odd, new, [], "lacks what a judge's file must say"),
         (wrong, new, [], "its weights do not fit the judge that it names"),
-        (foreign, new, [], "does not say what a judge's file must (ValueError: it holds pictures)"),
+        (foreign, new, [], "lacks what a judge's file must say (ValueError: it holds pictures)"),
         (bare, new, [], "does not say what hid the attribute from its judge"),
         (trained.kept, new, [], "holds no judge.safetensors"),
         (lstm, empty, [], "empty.json"),

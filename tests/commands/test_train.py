@@ -17,7 +17,7 @@ from test_scripts import ROOT, launch
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
 from judge.judges.sat import ShowAttendTell
-from judge.training import checkpoint
+from judge.utils import tensors
 
 SIZE = 64
 # Judges that differ: lstm and sat train one human side for both captioners, of 2 captions; linear chooses C with each
@@ -78,8 +78,8 @@ def test_train_then_evaluate_is_evaluate(settings: dict[str, object], expected: 
         assert len(row["losses"]["training"]) == (2 if network else 0)
         assert (row["best_epoch"] in {1, 2}) == (row["judge"] == "sat")
     with safe_open(kept / next(row["weights"] for row in rows if row["judge"] == "sat"), framework="np") as file:
-        told = file.metadata()
-        assert [told[name] for name in ("judge", "device", "precision", "processes")] == ["sat", "cpu", "no", "1"]
+        notes = json.loads(file.metadata()["notes"])
+        assert [notes[name] for name in ("judge", "device", "precision", "processes")] == ["sat", "cpu", "no", 1]
         assert "embedding.weight" in file.keys()  # noqa: SIM118 - no mapping
     again = judge("train", run_file, "--checkpoints", kept)
     assert f"{FILES} judges ({FILES} were there)" in again.stdout
@@ -93,7 +93,8 @@ def test_train_then_evaluate_is_evaluate(settings: dict[str, object], expected: 
     assert json.loads((kept / "judges.json").read_text()) == rows
     # One that cannot be read any more is told, not left out of judges.json.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checkpoint, "regular", lambda path: instead_of(path, damaged))
+        check = tensors._checksum
+        patch.setattr(tensors, "_checksum", lambda path, written: check(instead_of(path, damaged), written))
         assert refusal("train", run_file, "--checkpoints", kept).startswith(f"judge: {damaged}: cannot be read")
     assert json.loads((kept / "judges.json").read_text()) == rows
 

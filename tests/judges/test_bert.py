@@ -31,9 +31,9 @@ from judge.judges import Features, Materials, find_judge
 from judge.judges.bert import BatchNorm
 from judge.judges.text_encoders import READER, PretrainedClassifier, load_encoder
 from judge.training.features import CaptionCache
+from judge.training.judge_file import save_network
 from judge.training.launch import make_accelerator
-from judge.training.network_judge import NetworkJudge
-from judge.training.trainer import Trainer
+from judge.training.loop import NetworkJudge, Trainer
 from judge.types import FloatArray, Sample
 from judge.utils.hub import quiet
 
@@ -147,7 +147,7 @@ def test_a_clue_is_learnt_and_bert_with_it_or_not(
     assert accuracy(judge.predict(samples[250:]).probabilities, samples[250:]) > least
     if name == "bert-pre":
         # BERT is not even there, only its classifier of 32 x 256 and 256 x 2 numbers.
-        judge.save(tmp_path / "kept.safetensors")
+        save_network(judge, tmp_path / "kept.safetensors")
         assert (tmp_path / "kept.safetensors").stat().st_size < 4 * 2 * (32 * 256 + 256 * 8)
         return
     with quiet():

@@ -15,8 +15,7 @@ from helpers import GENDER, THREE, accuracy, make_glimpses, make_samples
 
 from judge.judges import FILES, SENTENCE, Judge, Materials, find_judge
 from judge.training.launch import make_accelerator
-from judge.training.network_judge import NetworkJudge
-from judge.training.trainer import Trainer
+from judge.training.loop import NetworkJudge, Trainer
 from judge.types import Sample, Target
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -16,8 +16,7 @@ from judge.judges import HEADED, find_judge, with_head
 from judge.judges.encoders import EMBEDDING, EncoderClassifier, positions
 from judge.text.alignment import UNKNOWN
 from judge.training.launch import make_accelerator
-from judge.training.network_judge import NetworkJudge
-from judge.training.trainer import Trainer
+from judge.training.loop import NetworkJudge, Trainer
 from judge.types import FloatArray, Sample
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -20,10 +20,10 @@ from judge.judges.recurrent import build_vocabulary
 from judge.masking.images import encode
 from judge.masking.instances import MAX_BOXES
 from judge.masking.masked_images import MaskedImages
+from judge.training.features import precompute
 from judge.training.launch import make_accelerator
+from judge.training.loop import Trainer
 from judge.training.member import Member
-from judge.training.precompute import precompute
-from judge.training.trainer import Trainer
 from judge.types import FloatArray, Sample
 
 SAMPLES = make_samples(16)

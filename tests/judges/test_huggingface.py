@@ -30,7 +30,7 @@ from judge.judges.hf_prompts import spell_answers, spell_words
 from judge.judges.huggingface import AnswerJudge, read_for
 from judge.judges.prompts import Prompt, make_prompt
 from judge.training.launch import make_accelerator
-from judge.training.trainer import Trainer
+from judge.training.loop import Trainer
 from judge.types import Sample, Target
 from judge.utils.hub import quiet
 
@@ -480,7 +480,8 @@ TOLD = [Sample(str(i), "human", 0, ("a", "<gender>", "dog")[: 1 + i % 3], (i % 2
 def test_training_learns(family: str, tuning: Tuning, precision: str, checkpoint: Checkpoints) -> None:
     network = load(checkpoint(family), tuning)
     losses: list[float] = []
-    trainer = Trainer(make_accelerator(mixed_precision=precision), on_epoch=lambda _, loss: losses.append(loss))
+    accelerator = make_accelerator(mixed_precision=precision)
+    trainer = Trainer(accelerator, on_epoch=lambda _, history: losses.append(history.training[-1]))
     before = {name: parameter.detach().clone() for name, parameter in network.named_parameters()}
     recipe = Recipe(epochs=5, learning_rate=5e-3, batch_size=8, micro_batch=4, keep="best")
     trainer.fit(network, TOLD, target=GENDER, recipe=recipe, seed=0, validation=TOLD[:8])

@@ -19,12 +19,11 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from judge.corpus.splits import Split
 from judge.judges import Materials, Recipe, Tuning, find_judge, huggingface
 from judge.training.launch import make_accelerator
+from judge.training.loop import NetworkJudge, Trainer
 from judge.training.losses import make_optimiser
 from judge.training.member import Member
-from judge.training.members import train_members
-from judge.training.network_judge import NetworkJudge
-from judge.training.setup import TrainingSetup, name_members
-from judge.training.trainer import Trainer
+from judge.training.options import TrainingSetup, name_members
+from judge.training.run_members import train_members
 
 __all__ = ["checkpoint"]
 

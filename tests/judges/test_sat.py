@@ -17,8 +17,7 @@ from judge.judges.prompts import Prompt, make_prompt
 from judge.judges.recurrent import build_vocabulary
 from judge.judges.sat import ShowAttendTell
 from judge.training.launch import make_accelerator
-from judge.training.network_judge import NetworkJudge
-from judge.training.trainer import Trainer
+from judge.training.loop import NetworkJudge, Trainer
 from judge.types import FloatArray, Sample, Target
 
 SAMPLES = make_samples(20)

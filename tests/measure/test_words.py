@@ -22,8 +22,8 @@ from judge.measure.table import answer_rows, score_table
 from judge.measure.words import CAPTION_COLUMNS, COLUMNS, INTERCEPT, LARGEST, caption_words, word_contributions
 from judge.statistics.summary import Settings, summarise
 from judge.text.lexicon import Lexicons
-from judge.training.members import train_members
-from judge.training.setup import TrainingSetup
+from judge.training.options import TrainingSetup
+from judge.training.run_members import train_members
 from judge.types import Captions, Labels, Predictions, Sample
 
 SIDES = ("human", "generated")

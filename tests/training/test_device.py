@@ -28,9 +28,7 @@ from judge.judges.grit import GridsAndRegions
 from judge.judges.recurrent import RecurrentClassifier, build_vocabulary
 from judge.judges.text_encoders import FrozenEncoder, load_encoder
 from judge.training.launch import make_accelerator
-from judge.training.memory import most_that_fit
-from judge.training.network_judge import NetworkJudge
-from judge.training.trainer import Trainer
+from judge.training.loop import NetworkJudge, Trainer
 from judge.types import FloatArray, Sample, Target
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -253,14 +251,3 @@ def test_lengths_are_those_of_the_tokens() -> None:
     samples = make_samples(9)
     batch = RecurrentClassifier(build_vocabulary(samples), 2).collate(samples)
     assert batch["host_lengths"] == batch["lengths"].tolist() == (batch["tokens"] > 0).sum(dim=1).tolist()
-
-
-def test_trying_what_fits_starts_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Dropout's numbers come back afterwards; the machine's other GPUs, where other processes train, stay unasked."""
-    asked: list[object] = []
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
-    monkeypatch.setattr(torch.cuda, "get_rng_state", asked.append)
-    module, state = torch.nn.Linear(2, 2), torch.get_rng_state()
-    assert most_that_fit(module, torch.rand, 4) == 4
-    assert torch.equal(torch.get_rng_state(), state)
-    assert not asked

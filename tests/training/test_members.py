@@ -20,12 +20,12 @@ from judge.evidence import Aligner, Evidence, MaskedCaption, Resample, ResampleK
 from judge.judges import Assignment, Materials, find_judge
 from judge.masking.masked_images import MaskedImages
 from judge.text.alignment import AlignmentName
-from judge.training.checkpoint import load_predictions, save_predictions
+from judge.training.features import Precomputed
 from judge.training.member import Member
-from judge.training.members import _setup_for_worker, train_members
-from judge.training.precompute import Precomputed
-from judge.training.setup import TrainingSetup, name_members
+from judge.training.options import TrainingSetup, name_members
+from judge.training.run_members import _for_worker, train_members
 from judge.types import Predictions, Side, Target
+from judge.utils.tensors import write_tensors
 
 QUICK = {"epochs": 2, "learning_rate": 2e-3}
 
@@ -194,7 +194,7 @@ def test_finished_members_are_taken_from_the_store(tmp_path: Path) -> None:
         path.write_bytes(whole[:size])
         assert np.array_equal(numbers(members, setup), first)
         assert path.read_bytes() == whole
-    save_predictions(path, np.full((8, 2), 0.5), {})  # Tampered with, so that a hit shows.
+    write_tensors(path, {path.stem: np.full((8, 2), 0.5)}, {path.stem: {}})  # Changed, so that a hit shows.
     again = numbers(members, setup)
     assert sum(not np.array_equal(a, b) for a, b in zip(first, again, strict=True)) == 1
     another = numbers(members, TrainingSetup(QUICK | {"epochs": 1}, workers=1, store=tmp_path))
@@ -243,18 +243,24 @@ def test_masks_travel_to_those_alone_that_read_pictures_themselves() -> None:
     setup = TrainingSetup(materials=Materials(pictures=pictures))
     for judge, travels in {"lstm": False, "sat": False, "sat-image-only": False, "hf:mine": True}.items():
         members = make_members("lstm", seeds=1)
-        sent = _setup_for_worker(replace(members[0], judge=find_judge(judge)), setup).materials.pictures
+        sent = _for_worker(replace(members[0], judge=find_judge(judge)), setup).materials.pictures
         assert (sent is pictures) == travels
         assert travels or sent is None
 
 
-def test_progress_counts_epochs() -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_progress_counts_judges_and_events_tell_their_losses(workers: int) -> None:
     told: list[tuple[int, int]] = []
+    heard: list[tuple[str, int, int]] = []
     members = make_members("lstm")
+
+    def hear(event: str, facts: Mapping[str, Any]) -> None:
+        heard.append((event, facts["seed"], facts["epoch"]))
+
     how = {"then": keep_predictions, "progress": lambda what, *units: told.append(units)}
-    train_members([*members, members[0]], TrainingSetup(QUICK, workers=1), **how)
-    assert told == sorted(told)
-    assert told[-1] == (4 * 2, 4 * 2)
+    train_members([*members, members[0]], TrainingSetup(QUICK, workers=workers, hear=hear), **how)
+    assert told == [*((0, 4) for _ in range(told.count((0, 4)))), (1, 4), (2, 4), (3, 4), (4, 4)]
+    assert sorted(heard) == sorted(("epoch", member.seed, epoch) for member in members for epoch in (1, 2))
 
 
 def test_who_cannot_hear_ends_no_training(caplog: pytest.LogCaptureFixture) -> None:
@@ -267,18 +273,9 @@ def test_who_cannot_hear_ends_no_training(caplog: pytest.LogCaptureFixture) -> N
     alone, told = (train_members(members, given, then=keep_predictions) for given in (setup, replace(setup, hear=deaf)))
     for one, other in zip(alone, told, strict=True):
         assert np.array_equal(one.probabilities, other.probabilities)
-    assert "what trainings tell cannot be kept ([Errno 28] No space left on device)" in caplog.text
+    assert "events of trainings cannot be logged ([Errno 28] No space left on device)" in caplog.text
 
 
 def test_a_fault_in_a_worker_is_told_in_one_line() -> None:
     setup = TrainingSetup({"epochs": 3, "learning_rate": 1e38}, workers=2)
     assert "loss is" in fault_of(numbers, make_members("lstm"), setup)
-
-
-def test_predictions_on_disk(tmp_path: Path) -> None:
-    path = tmp_path / "member.safetensors"
-    assert load_predictions(path) is None
-    save_predictions(path, np.array([[0.25, 0.75]]), {"C": 0.1})
-    probabilities, notes = load_predictions(path)  # type: ignore[misc]
-    assert (probabilities.tolist(), notes) == ([[0.25, 0.75]], {"C": 0.1})
-    assert [entry.name for entry in tmp_path.iterdir()] == ["member.safetensors"]

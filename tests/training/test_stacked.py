@@ -18,15 +18,14 @@ from torch import nn
 from judge.corpus.splits import Split
 from judge.judges import Blueprint, Materials, find_judge
 from judge.training import stacked
+from judge.training.batches import cut_up
 from judge.training.checkpoint import read_history
-from judge.training.feeding import cut_up
 from judge.training.launch import make_accelerator
+from judge.training.loop import NetworkJudge, Trainer
 from judge.training.member import Member
-from judge.training.members import train_members
-from judge.training.network_judge import NetworkJudge
-from judge.training.setup import TrainingSetup, name_members
+from judge.training.options import TrainingSetup, name_members
+from judge.training.run_members import train_members
 from judge.training.stacked import Ensemble, draw_kept
-from judge.training.trainer import Trainer
 from judge.types import Sample, Target
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -1,9 +1,9 @@
-"""How members are trained, and names for their results: everything that decides one, hashed."""
+"""How members are trained, and keys of their results: hashes of everything that decides a result."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from importlib.metadata import version
@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING, Any
 from judge.evidence import Slot
 from judge.judges import NOTHING, OPTIONS, Blueprint, Materials, Recipe, Sharing
 from judge.training.member import Member, one_by_one
-from judge.training.telling import Hear
 from judge.types import Progress, Sample
 from judge.utils.launch import computes_on, launch_precision, promised
 
 if TYPE_CHECKING:
-    from judge.training.precompute import Precomputed
+    from judge.training.features import Precomputed
 
 # How the work is done: the numbers are the same, up to rounding.
 _SAME_NUMBERS = {"micro_batch", "sharing", "checkpointing"}
-# In place of the ending of a member's answers.
-WEIGHTS = ".weights.safetensors"
+Hear = Callable[[str, Mapping[str, Any]], None]
+"""Called with an event of a training ("epoch", "goes on") and its facts: which judge, which epoch, losses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +32,18 @@ class TrainingSetup:
     Attributes:
         recipe: overrides of the blueprints' recipes, field -> value, e.g. {"epochs": 2}.
         sharing: how several processes are used; None for each judge's own default.
-        mixed_precision: Accelerate's ("no", "bf16", "fp16"); None for its own setting.
-        workers: members trained at a time on this machine; None for one a core. A launch of several
-            processes, or a GPU, has one a process.
-        stack: whether judges that can be are trained together as one program; None for where that pays, on a GPU.
-        loaders: processes that collate batches ahead for each judge; None for the judge's and device's own number.
-        store: folder of finished members and of trainings under way; None to keep none.
+        mixed_precision: Accelerate's ("no", "bf16", "fp16"); None for that of the launch.
+        workers: members trained at a time on this machine; None for one a core. Processes of a launch, and a GPU, train
+            one at a time.
+        stack: whether judges that can be are trained together as one program; None for doing so on GPUs only.
+        loaders: processes that collate batches ahead for each judge; None for a number that suits judge and device.
+        store: folder of the answers of finished members and of checkpoints; None to keep none.
         keeps_weights: whether trained judges are kept there too.
         materials: what judges are given beside their samples.
         features: feature cache folder, shared by all runs.
-        hear: called with what happens in training: losses of epochs, trainings that go on.
-        masking: how pictures are hidden, as settings of ``judge evaluate``; for files of weights, which say it.
-        precomputed: features of pictures and captions; None where none are needed, or none were computed yet.
+        hear: called with the events of trainings.
+        masking: how images are masked, as settings of ``judge evaluate``; noted in the files of judges.
+        precomputed: features of images and captions; None if none are needed, or before they are computed.
     """
 
     recipe: dict[str, Any] = field(default_factory=dict)
@@ -65,38 +64,26 @@ class TrainingSetup:
         """A setup with the features that the judges of ``members`` need.
 
         Raises:
-            JudgeError: as :func:`~judge.training.precompute.precompute`.
+            JudgeError: as :func:`~judge.training.features.precompute`.
         """
         judges = {member.judge.name: member.judge for member in members}.values()
         if self.precomputed or not any("image" in judge.modalities or judge.reader for judge in judges):
             return self
-        from judge.training.precompute import precompute
+        from judge.training.features import precompute
 
         return replace(self, precomputed=precompute(members, self.materials, self.features, progress))
 
-    def file_of(self, key: str) -> Path | None:
-        """File of the answers of the member with this name; its weights lie beside them."""
-        return self.store / f"{key}.safetensors" if self.store else None
-
-    def weights_of(self, member: Member) -> Path | None:
-        """File of the weights of a named member, beside that of its answers; None where they are not to be kept."""
-        answers = self.file_of(member.key)
-        kept = member.judge.network is not None or member.judge.restore is not None
-        if answers is None or not (self.keeps_weights and kept) or member.is_refit:
-            return None
-        return answers.with_suffix(WEIGHTS)
-
     def recipe_of(self, judge: Blueprint) -> Recipe | None:
-        """The judge's recipe with the overrides in place; None for judges that train themselves."""
+        """The judge's recipe with the overrides; None for judges that train themselves."""
         recipe = judge.tuned.get(self.materials.tuning, judge.recipe)
         return replace(recipe, **self.recipe) if recipe else None
 
     def is_trained(self, judge: Blueprint) -> bool:
-        """False for a judge that is asked as it is (zero-shot)."""
+        """False for a zero-shot judge."""
         return not (self.materials.tuning == "zero-shot" and "zero-shot" in judge.tuned)
 
     def settings_of(self, judge: Blueprint) -> dict[str, Any]:
-        """The settings that decide a judge's numbers, as they are resolved: name -> value."""
+        """The resolved settings that decide a judge's numbers: name -> value."""
         recipe = self.recipe_of(judge) if self.is_trained(judge) else None
         found = asdict(recipe) if recipe else {}
         given = {part.name: getattr(self.materials, part.name) for part in fields(Materials)}
@@ -107,20 +94,16 @@ class TrainingSetup:
             found["precision"] = _precision(self)
         return {name: value for name, value in found.items() if name not in _SAME_NUMBERS}
 
-    def units(self, member: Member) -> int:
-        """Units of work of a member, for progress: its steps in all epochs, or 1."""
-        recipe = self.recipe_of(member.judge)
-        return recipe.epochs * -(-len(member.split.train) // recipe.batch_size) if recipe else 1
-
     def sharing_of(self, judge: Blueprint) -> Sharing:
-        """A judge that trains itself is always whole; a network as asked, or as its recipe says."""
+        """How processes share the training; a judge that trains itself is always trained by one of them."""
         recipe = self.recipe_of(judge)
         return "members" if recipe is None else self.sharing or recipe.sharing
 
     def stacks(self, judge: Blueprint) -> bool:
         """Whether judges of this kind are trained together as one program.
 
-        fp16 scales the loss of each judge by itself, and is left to one by one; so is a learning rate that changes.
+        fp16 scales the loss of each judge by itself, so such judges are trained one by one; so are those whose learning
+        rate changes.
         """
         recipe = self.recipe_of(judge)
         if not judge.stacked or self.sharing_of(judge) != "members" or _precision(self) == "fp16":
@@ -130,8 +113,20 @@ class TrainingSetup:
         return computes_on() != "cpu" if self.stack is None else self.stack
 
 
+def prepare_members(
+    members: Sequence[Member], setup: TrainingSetup, progress: Progress | None = None
+) -> tuple[list[Member], TrainingSetup]:
+    """The members with their keys, and a setup with the features that they need.
+
+    Raises:
+        JudgeError: as :func:`~judge.training.features.precompute`.
+    """
+    setup = setup.precompute(members, progress)
+    return [replace(member, key=key) for member, key in zip(members, name_members(members, setup), strict=True)], setup
+
+
 def name_members(members: Sequence[Member], setup: TrainingSetup) -> list[str]:
-    """A name for each member's result: equal names, equal numbers. Features must have been computed."""
+    """A key for each member's result: equal keys, equal numbers. Features must have been computed."""
     evidence: dict[object, str] = {}
     splits: dict[object, str] = {}
     digests: dict[object, str] = {}
@@ -142,7 +137,7 @@ def name_members(members: Sequence[Member], setup: TrainingSetup) -> list[str]:
         view = id(member.samples), member.judge.blanked, bool(member.judge.joint)
         if view not in evidence:
             evidence[view] = _evidence_digest(member, keys, digests)
-        # One that is asked as it is knows of a split what it is asked about.
+        # The answers of a zero-shot judge depend on the test images of a split alone.
         trained = setup.is_trained(member.judge) or member.validates
         split = id(member.split), trained
         if split not in splits:
@@ -164,7 +159,7 @@ def _setting(member: Member, setup: TrainingSetup) -> tuple[object, ...]:
     features = setup.precomputed and setup.precomputed.features.get(judge.name)
     given = features.key if features else None, setup.materials.settings if recipe else None
     start = judge.fingerprint(setup.materials) if judge.fingerprint else None
-    # What is kept for later runs is found wherever it was trained; a network's file says where that was.
+    # Judges that are kept for later runs are found wherever they were trained; their files say where that was.
     place = recipe and (_precision(setup) if setup.keeps_weights else _place(member, setup))
     chosen = member.settings, member.validates
     stream = member.stream if setup.is_trained(judge) else None
@@ -175,28 +170,28 @@ _version = cache(version)
 
 
 def _place(member: Member, setup: TrainingSetup) -> tuple[str, ...]:
-    """Precision, device and, where processes train one judge together, their number, and their threads on CPUs."""
+    """Precision and device; if processes train one judge together, also their number and, on CPUs, their threads."""
     import torch
 
     precision, device = _precision(setup) or "no", computes_on()
     if setup.sharing_of(member.judge) == "members":
-        # Dropout is drawn otherwise, and products may be added up in another order.
+        # Stacked judges draw other dropout masks, and may sum products in another order.
         return precision, device, "stacked" if setup.stacks(member.judge) else "whole"
     threads = str(torch.get_num_threads()) if device == "cpu" else ""
     return precision, device, str(promised()), threads
 
 
 def _precision(setup: TrainingSetup) -> str | None:
-    """Of products, whoever asked for it: the settings or the launch; None for float32."""
+    """The precision of products, from the settings or the launch; None for float32."""
     found = setup.mixed_precision or launch_precision()
     return None if found == "no" else found
 
 
 def _evidence_digest(member: Member, keys: Mapping[str, str], known: dict[object, str]) -> str:
-    """Fingerprint of what the member's judge perceives, or all judges trained jointly; fills ``known``, of samples."""
+    """Hash of what the member's judge, or all judges trained jointly, perceive; ``known`` caches those of samples."""
     slot, judge = member.samples, member.judge
     if isinstance(slot, Slot) and member.is_refit and not judge.blanked:
-        # Not made before it is trained on.
+        # The samples of a refit are not drawn before it is trained.
         pictures = [keys.get(image) for image in sorted(slot.images)] if slot.evidence.sides.uses_images else None
         return _digest(
             repr((slot.side, slot.position, slot.evidence.digest(None if judge.joint else slot.side), pictures))

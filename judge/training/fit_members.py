@@ -1,0 +1,271 @@
+"""Fit the judges of members, keep their answers and weights, and find those that are kept."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from judge.errors import JudgeError
+from judge.judges import Blueprint, Explanation, Judge, SelfTrained
+from judge.metrics.scores import VALIDATION_LOSS, Judged
+from judge.training.judge_file import describe_member, save_network, save_self_trained
+from judge.training.member import Member, assign
+from judge.training.options import Hear, TrainingSetup
+from judge.types import Predictions
+from judge.utils.files import warn_damaged
+from judge.utils.launch import is_main_process
+from judge.utils.parallel import threads, usable_cores
+from judge.utils.tensors import DamagedTensorsError, read_cached, read_notes, write_tensors
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+    from judge.training.checkpoint import History
+    from judge.training.loop import NetworkJudge
+
+_MOST_LOADERS = 8
+_WEIGHTS = ".weights.safetensors"  # In place of the suffix of a member's answers.
+
+
+def answers_file(key: str, setup: TrainingSetup) -> Path | None:
+    """File of the answers of the member with this key; None if none are kept."""
+    return setup.store / f"{key}.safetensors" if setup.store else None
+
+
+def weights_beside(answers: Path) -> Path:
+    """File of the weights that belong to a file of answers."""
+    return answers.with_suffix(_WEIGHTS)
+
+
+def checkpoint_beside(answers: Path) -> Path:
+    """File of the checkpoint of an unfinished training that belongs to a file of answers."""
+    return answers.with_suffix(".training.safetensors")
+
+
+def weights_file(member: Member, setup: TrainingSetup) -> Path | None:
+    """File of the weights of a named member; None if they are not kept."""
+    answers = answers_file(member.key, setup)
+    can_be_kept = member.judge.network is not None or member.judge.restore is not None
+    if answers is None or not (setup.keeps_weights and can_be_kept) or member.is_refit:
+        return None
+    return weights_beside(answers)
+
+
+def load_answers(members: Sequence[Member], setup: TrainingSetup) -> list[Predictions | None]:
+    """The answers of members that are trained together; None for a member whose answers or weights are not kept."""
+    found: dict[Path, tuple[dict[str, Any], dict[str, Any]] | None] = {}
+    answers: list[Predictions | None] = []
+    for member, path in zip(members, _files(members, setup), strict=True):
+        if path is not None and path not in found:
+            found[path] = read_cached(path)
+        kept = found[path] if path and _has_weights(member, setup) else None
+        if kept is None or member.key not in kept[0]:
+            answers.append(None)
+        else:
+            answers.append(Predictions(kept[0][member.key], member.target, kept[1][member.key]))
+    return answers
+
+
+def _has_weights(member: Member, setup: TrainingSetup) -> bool:
+    """Whether the weights of a member are whole, or need not be there."""
+    path = weights_file(member, setup)
+    if path is None:
+        return True
+    try:
+        read_notes(path)
+    except FileNotFoundError:
+        return False
+    except DamagedTensorsError:
+        warn_damaged(path)
+        return False
+    return True
+
+
+def store_answers(members: Sequence[Member], setup: TrainingSetup, found: Sequence[Predictions]) -> None:
+    """Keep the answers of members that were trained together, if any are kept.
+
+    Raises:
+        JudgeError: NaN; nothing is kept.
+    """
+    for member, answers in zip(members, found, strict=True):
+        if not np.isfinite(answers.probabilities).all():
+            mend = "lower --learning-rate, or use --precision no"
+            raise JudgeError(f"judge '{member.judge.name}' predicts NaN", where=f"seed {member.seed}", mend=mend)
+    files: dict[Path, dict[str, Predictions]] = {}
+    for member, path, answers in zip(members, _files(members, setup), found, strict=True):
+        if path and (setup.sharing_of(member.judge) == "members" or is_main_process()):
+            files.setdefault(path, {})[member.key] = answers
+    for path, by_key in files.items():
+        tensors = {key: answers.probabilities for key, answers in by_key.items()}
+        write_tensors(path, tensors, {key: dict(answers.notes) for key, answers in by_key.items()})
+        with suppress(OSError):
+            checkpoint_beside(path).unlink()
+
+
+def _files(members: Sequence[Member], setup: TrainingSetup) -> list[Path | None]:
+    """The file of each member's answers; refits that are trained jointly share one, as many files would be slow."""
+    if members[0].is_refit and members[0].judge.joint:
+        joined = "".join(member.key for member in members)
+        keys = [hashlib.blake2b(joined.encode(), digest_size=16).hexdigest()] * len(members)
+    else:
+        keys = [member.key for member in members]
+    return [answers_file(key, setup) for key in keys]
+
+
+def fit_member(member: Member, setup: TrainingSetup, hear: Hear) -> Predictions:
+    """Train one judge, by itself or with all processes, and return its answers about the test samples."""
+    answers = answers_file(member.key, setup)
+    with threads(1 if setup.sharing_of(member.judge) == "members" else None):
+        judge = build_judge(member, setup, checkpoint=answers and checkpoint_beside(answers), hear=hear)
+        judge.fit(member.training(), seed=member.stream, validation=member.validation())
+        found = judge.predict(member.test())
+        if member.validates:
+            found = validated(member, found, judge.predict(member.validation()))
+        keep_weights(judge, member, setup, found)
+    return found
+
+
+def fit_jointly(members: Sequence[Member], setup: TrainingSetup) -> list[Predictions]:
+    """Train judges that are trained jointly, those of one captioner; returns the answers of each."""
+    joint = members[0].judge.joint
+    assert joint is not None
+    judges: dict[int, Judge] = {}
+    keeps = any(weights_file(member, setup) for member in members)
+    with threads(1):
+        given = members[0].target, assign(members)
+        found = _split_answers(members, joint(*given, judges.__setitem__) if keeps else joint(*given))
+    for place, judge in judges.items():
+        keep_weights(judge, members[place], setup, found[place])
+    return found
+
+
+def explain(members: Sequence[Member]) -> Explanation:
+    """Train judges of the same captions again, and return the contribution of each term.
+
+    Args:
+        members: of one captioner, side and caption index, with what the run chose for them in ``settings``.
+
+    Returns:
+        With predictions equal to those of the run, to the last digit.
+    """
+    found = members[0].judge.explain
+    assert found is not None
+    with threads(1):
+        explanation = found(members[0].target, assign(members))
+    return replace(explanation, predictions=_split_answers(members, explanation.predictions))
+
+
+def _split_answers(members: Sequence[Member], answers: Sequence[Predictions]) -> list[Predictions]:
+    """Answers about the test samples, with the loss of those about the validation samples, which follow them."""
+    found = []
+    for member, predictions in zip(members, answers, strict=True):
+        tests = len(member.places(member.split.test))
+        rest = replace(predictions, probabilities=predictions.probabilities[tests:])
+        test = replace(predictions, probabilities=predictions.probabilities[:tests])
+        found.append(validated(member, test, rest) if member.validates else test)
+    return found
+
+
+def validated(member: Member, test: Predictions, validation: Predictions) -> Predictions:
+    """Answers about a member's test samples, with the mean loss of its answers about the validation samples."""
+    samples = member.validation()
+    loss = np.average(Judged.of(samples, validation).loss, weights=[sample.weight for sample in samples])
+    return replace(test, notes={**test.notes, VALIDATION_LOSS: float(loss)})
+
+
+def keep_weights(judge: Judge, member: Member, setup: TrainingSetup, found: Predictions, **notes: str) -> None:
+    """Write the file of a trained judge, if it is kept; all processes that trained it call this.
+
+    Args:
+        judge: of ``member``.
+        member: refits are not kept.
+        setup: whether, and where.
+        found: its answers about its test samples.
+        notes: added to the file.
+    """
+    path, sharing = weights_file(member, setup), setup.sharing_of(member.judge)
+    if not path:
+        return
+    about = describe_member(member, setup.masking, sharing, found)
+    if member.judge.network is None:
+        save_self_trained(cast(SelfTrained, judge), path, member.judge.name, member.target, about)
+    else:
+        writes = sharing == "members" or is_main_process()
+        save_network(cast("NetworkJudge", judge), path if writes else None, about, **notes)
+
+
+def build_judge(
+    member: Member, setup: TrainingSetup, *, checkpoint: Path | None = None, hear: Hear | None = None
+) -> Judge:
+    """The untrained judge of a member.
+
+    Args:
+        member: which.
+        setup: how it is to be trained.
+        checkpoint: file that makes its training resumable; None for none.
+        hear: called with the events of its training.
+
+    Raises:
+        JudgeError: a launch that promised several processes and gave one.
+    """
+    blueprint, recipe = member.judge, setup.recipe_of(member.judge)
+    if blueprint.judge is not None:
+        return blueprint.judge(member.target)
+    assert recipe is not None
+    from judge.training.launch import make_accelerator
+    from judge.training.loop import NetworkJudge, Trainer
+
+    accelerator = make_accelerator(mixed_precision=setup.mixed_precision)
+    trainer = Trainer(
+        accelerator,
+        sharing=setup.sharing or recipe.sharing,
+        checkpoint=checkpoint,
+        workers=_count_loaders(blueprint, setup, accelerator),
+        on_epoch=_report(member, hear) if hear and not member.is_refit else None,
+    )
+    features = setup.precomputed.features.get(blueprint.name) if setup.precomputed else None
+    return NetworkJudge(blueprint, member.target, recipe, trainer, replace(setup.materials, features=features))
+
+
+def _report(member: Member, hear: Hear) -> Callable[[int, History], None]:
+    """Report each epoch, and an epoch that a training goes on from; refits, which are hundreds, report nothing."""
+    facts, first = facts_of(member), True
+
+    def report(done: int, history: History) -> None:
+        nonlocal first
+        if first and done > 1:
+            hear("goes on", {**facts, "epoch": done})
+        first = False
+        validation = history.validation[-1] if history.validation else None
+        hear("epoch", {**facts, "epoch": done, "loss": history.training[-1], "validation": validation})
+
+    return report
+
+
+def facts_of(member: Member) -> Mapping[str, Any]:
+    """Which judge an event is about."""
+    evidence = getattr(member.samples, "evidence", None)
+    whose = {"captioner": evidence.captioner} if evidence else {}
+    names = {"side": member.side, "index": member.index, "seed": member.seed, "fold": member.split.fold}
+    return {"judge": member.judge.name, **whose, **names}
+
+
+def _count_loaders(judge: Blueprint, setup: TrainingSetup, accelerator: Accelerator) -> int:
+    """Processes that collate ahead for a judge: by default some for images on a GPU, and none on CPUs, which are busy.
+
+    They are forked, which is safe on Linux alone.
+    """
+    if sys.platform != "linux":
+        return 0
+    if setup.loaders is not None:
+        return setup.loaders
+    slow = "image" in judge.modalities and accelerator.device.type != "cpu"
+    return min(_MOST_LOADERS, usable_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))) if slow else 0

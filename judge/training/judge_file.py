@@ -1,0 +1,510 @@
+"""The file of a trained judge: its weights, and all that is needed to use it without the run that trained it.
+
+The notes of the file say how the judge is made (name, classes, recipe, vocabulary, prompt), what it learnt from, and
+how the attribute was hidden from it. For a judge that is no network, no torch is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
+from importlib.metadata import version
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, cast
+
+import numpy as np
+
+from judge.corpus.splits import Split
+from judge.errors import FAULTS, JudgeError
+from judge.evidence import Preparation, Slot
+from judge.judges import (
+    BLANKED,
+    NOTHING,
+    PREFIXES,
+    SENTENCE,
+    Blueprint,
+    Judge,
+    Materials,
+    Recipe,
+    SelfTrained,
+    Sharing,
+    find_judge,
+    split_head,
+)
+from judge.judges.prompts import Prompt
+from judge.masking.masked_images import MaskedImages
+from judge.metrics.scores import Judged
+from judge.training.checkpoint import save_weights
+from judge.training.member import Member
+from judge.types import Predictions, Progress, Sample, Target
+from judge.utils.launch import computes_on
+from judge.utils.parallel import threads
+from judge.utils.tensors import DamagedTensorsError, read_notes, read_tensors, write_tensors
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from judge.training.features import FeatureStore
+    from judge.training.loop import NetworkJudge
+
+FORMAT = 3  # Older formats have other metadata.
+_ABSENT = {"pictures", "features", "empty"}  # Materials that no file holds.
+_AGAIN = "train the judge again, into another --checkpoints"
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a file of weights says.
+
+    Attributes:
+        path: of the file.
+        judge: its name.
+        target: what it guesses.
+        recipe: how it was trained; its micro-batch is that which memory held. None of judges that train themselves.
+        materials: what it was given, pictures and features apart.
+        precision: Accelerate's, of training and of its answers.
+        vocabulary: its words in the order of their numbers, special ones apart; none for judges without one.
+        features: "shape", "regions" and "key" of what a frozen network gave it; empty where none did.
+        preparation: from captions to the words that it reads; None where its evidence was not a run's.
+        masking: how pictures were hidden, as settings of ``judge evaluate``; empty for judges that read alone.
+        data: what it learnt from: captioner, side, index, seed, fold, images by class, sharing, held-out accuracy
+            (a mean over classes).
+        history: losses, epoch by epoch.
+    """
+
+    path: Path
+    judge: str
+    target: Target
+    recipe: Recipe | None
+    materials: Materials
+    precision: str = "no"
+    vocabulary: tuple[str, ...] = ()
+    features: Mapping[str, Any] = field(default_factory=dict)
+    preparation: Preparation | None = None
+    masking: Mapping[str, Any] = field(default_factory=dict)
+    data: Mapping[str, Any] = field(default_factory=dict)
+    history: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def blueprint(self) -> Blueprint:
+        """The judge's.
+
+        Raises:
+            JudgeError: this version has no such judge, or what it needs is not installed.
+        """
+        return find_judge(self.judge)
+
+    @property
+    def sharing(self) -> Sharing:
+        """How processes, and threads, shared its training."""
+        return "data" if self.data.get("sharing") == "data" else "members"
+
+    @property
+    def trains_itself(self) -> bool:
+        """Whether it is no network."""
+        return self.recipe is None
+
+    @property
+    def sees(self) -> bool:
+        """Whether it is shown pictures."""
+        return "image" in self.blueprint.modalities - self.blueprint.blanked
+
+    @property
+    def base(self) -> str | None:
+        """The checkpoint or encoder that it started from, a folder or a name on the hub; None for none."""
+        prefix, _, rest = self.judge.partition(":")
+        if f"{prefix}:" in PREFIXES:
+            return rest.removesuffix(self._suffix)
+        if not (self.blueprint.fingerprint or self.blueprint.reader):
+            return None
+        from judge.judges.text_encoders import READER
+
+        return self.materials.reader or READER
+
+    @property
+    def _suffix(self) -> str:
+        """What follows the checkpoint's name in the judge's."""
+        if self.judge.startswith(SENTENCE):
+            head = split_head(self.judge)[1]
+            return f"+mlp{head}" if head else ""
+        return next((suffix for suffix in BLANKED if self.judge.endswith(suffix)), "")
+
+    def moved(self, base: str) -> Self:
+        """The same judge where the checkpoint that it started from lies elsewhere.
+
+        Raises:
+            JudgeError: it started from none.
+        """
+        if self.base is None:
+            mend = "leave it out"
+            raise JudgeError(f"judge '{self.judge}' started from no checkpoint", where=f"--base {base}", mend=mend)
+        prefix, colon, _ = self.judge.partition(":")
+        if colon:
+            return replace(self, judge=f"{prefix}:{base}{self._suffix}")
+        return replace(self, materials=replace(self.materials, reader=base))
+
+    def as_samples(self) -> list[Sample]:
+        """Samples of which a network makes the vocabulary that it was trained with."""
+        return [Sample("", "human", 0, self.vocabulary, (0,))]
+
+    def notes(self) -> dict[str, Any]:
+        """The notes of a file that says the same."""
+        return {
+            "format": FORMAT,
+            "version": version("caption-judge"),
+            "judge": self.judge,
+            "target": [self.target.kind, self.target.classes],
+            "recipe": self.recipe and asdict(self.recipe),
+            "materials": _materials_json(self.materials),
+            "precision": self.precision,
+            "vocabulary": self.vocabulary,
+            "features": dict(self.features),
+            "preparation": self.preparation and self.preparation.to_json(),
+            "masking": dict(self.masking),
+            "data": dict(self.data),
+            "history": dict(self.history),
+        }
+
+
+def describe_member(member: Member, masking: Mapping[str, Any], sharing: Sharing, found: Predictions) -> dict[str, Any]:
+    """What a judge learnt from and how it was hidden: the fields "preparation", "masking" and "data" of its file.
+
+    Args:
+        member: the judge.
+        masking: how pictures are hidden, as settings.
+        sharing: how processes shared its training.
+        found: its answers about its test samples.
+    """
+    slot, tests = member.samples, member.test()
+    evidence = slot.evidence if isinstance(slot, Slot) else None
+    names = [member.target.classes[sample.answers[0]] for sample in member.training() if sample.answers]
+    one = member.target.kind == "attribute"
+    held = {"images": len(tests), "accuracy": _accuracy(tests, found) if one and tests else None}
+    data = {
+        "captioner": evidence and evidence.captioner,
+        "alignment": evidence and evidence.sides.aligner.how,
+        "side": member.side,
+        "index": member.index,
+        "seed": member.seed,
+        "fold": member.split.fold,
+        "images": {name: names.count(name) for name in member.target.classes} if one else len(member.training()),
+        "held_out": held,
+        "sharing": sharing,
+    }
+    seen = "image" in member.judge.modalities - member.judge.blanked
+    preparation = evidence.preparation(member.side) if evidence else None
+    return {"preparation": preparation, "masking": masking if seen else {}, "data": data}
+
+
+def _accuracy(tests: Sequence[Sample], found: Predictions) -> float:
+    """Of each class, on average: of a judge that knows nothing 1 / classes, however unequal they are."""
+    answers, correct = np.array([sample.answers[0] for sample in tests]), Judged.of(tests, found).correct
+    return float(np.mean([correct[answers == k].mean() for k in np.unique(answers)]))
+
+
+def describe_features(features: Any) -> dict[str, Any]:
+    """The shape of features and the network that they are of; boxes of pictures are no part of that."""
+    if features is None:
+        return {}
+    regions, key = getattr(features, "regions", 0), str(getattr(features, "key", ""))
+    # A network that is told where things are has the pictures' boxes behind its own key.
+    return {"shape": list(features.shape), "regions": regions, "key": key.rpartition(" ")[0] if regions else key}
+
+
+def words_of(network: Any) -> tuple[str, ...]:
+    """The vocabulary of a network, padding and ``<unk>`` left out; none where it has none."""
+    vocabulary = getattr(network, "vocabulary", None) or {}
+    return tuple(sorted(vocabulary, key=lambda word: int(vocabulary[word])))[2:]
+
+
+def read_saved(path: Path) -> Saved:
+    """Read what the file of a judge says.
+
+    Raises:
+        JudgeError: it cannot be read, is damaged, is no judge's, or is of another version's format.
+    """
+    where = f"--judge-weights {path}"
+    try:
+        notes = read_notes(path)
+    except FileNotFoundError as error:
+        raise JudgeError("cannot be read (no such file)", where=where, mend="check the path") from error
+    except DamagedTensorsError as error:
+        what = "is no judge's file of weights, or damaged, or was written by an older version"
+        mend = "give a NAME.weights.safetensors that judge train wrote, or train the judge again"
+        raise JudgeError(what, where=where, mend=mend) from error
+    if "judge" not in notes:
+        mend = "give a NAME.weights.safetensors that judge train left in its --checkpoints"
+        raise JudgeError("holds no judge, but perhaps its answers", where=where, mend=mend)
+    if notes.get("format") != FORMAT:
+        what = f"has format {notes.get('format')}; this version reads {FORMAT}"
+        raise JudgeError(what, where=where, mend="use the version of caption-judge that wrote it")
+    try:
+        return _parse(path, notes)
+    except FAULTS as error:
+        what = f"lacks what a judge's file must say ({type(error).__name__}: {error})"
+        raise JudgeError(what, where=where, mend=_AGAIN) from error
+
+
+def _parse(path: Path, notes: Mapping[str, Any]) -> Saved:
+    kind, classes = notes["target"]
+    if kind not in {"attribute", "tasks"} or not classes:
+        raise ValueError("no classes")
+    preparation = notes["preparation"]
+    return Saved(
+        path,
+        str(notes["judge"]),
+        Target(kind, tuple(map(str, classes))),
+        None if notes["recipe"] is None else Recipe(**notes["recipe"]),
+        _materials_of(notes["materials"]),
+        str(notes["precision"]),
+        tuple(map(str, notes["vocabulary"])),
+        dict(notes["features"]),
+        None if preparation is None else Preparation.from_json(preparation),
+        dict(notes["masking"]),
+        dict(notes["data"]),
+        dict(notes["history"]),
+    )
+
+
+def _materials_json(materials: Materials) -> dict[str, Any]:
+    known = {part.name: getattr(materials, part.name) for part in fields(materials) if part.name not in _ABSENT}
+    prompt = materials.prompt
+    return known | {"prompt": prompt and {"template": prompt.template, "answers": dict(prompt.answers)}}
+
+
+def _materials_of(given: Mapping[str, Any]) -> Materials:
+    prompt = given["prompt"]
+    if unknown := _ABSENT & given.keys():
+        raise ValueError(f"it holds {min(unknown)}")
+    return Materials(**{**given, "prompt": None if prompt is None else Prompt(**prompt)})
+
+
+def sample_captions(captions: Mapping[str, Sequence[str]], saved: Saved) -> list[list[Sample]]:
+    """New captions as the judge perceives them, a list for each caption index, by image; what they answer is not known.
+
+    Args:
+        captions: image id -> its captions.
+        saved: the judge.
+    """
+    assert saved.preparation is not None
+    longest = max(map(len, captions.values()), default=0)
+    found: list[list[Sample]] = [[] for _ in range(longest)]
+    side = saved.data.get("side", "generated")
+    for image in sorted(captions):
+        for index, caption in enumerate(captions[image]):
+            words = saved.preparation.words(caption)
+            sample = Sample(image, side, index, words, (0,), image=image if saved.sees else None)
+            found[index].append(saved.blueprint.perceive(sample))
+    return found
+
+
+def concatenate(parts: Sequence[Predictions]) -> Predictions:
+    """Answers about several lists of samples, one after another."""
+    return replace(parts[0], probabilities=np.concatenate([part.probabilities for part in parts]))
+
+
+def save_self_trained(judge: SelfTrained, path: Path, name: str, target: Target, about: Mapping[str, Any]) -> None:
+    """Write the file of a judge that is no network; ``about`` is from :func:`describe_member`."""
+    saved = Saved(path, name, target, None, NOTHING, vocabulary=judge.vocabulary, **about)
+    write_tensors(path, judge.tensors(), saved.notes())
+
+
+def save_network(judge: NetworkJudge, path: Path | None, about: Mapping[str, Any] | None = None, **notes: str) -> None:
+    """Write the file of a trained network: what training changed, and what is needed to use it.
+
+    All processes that trained it call this, those that write nothing with ``path`` None.
+
+    Args:
+        judge: trained.
+        path: the file.
+        about: from :func:`describe_member`; without, the judge cannot be asked about new captions.
+        notes: added to the file.
+    """
+    accelerator = judge.trainer.accelerator
+    saved = Saved(
+        path or Path(),
+        judge.blueprint.name,
+        judge.target,
+        replace(judge.recipe, micro_batch=judge.trainer.micro_batch),  # Its answers came from such batches.
+        judge.materials,
+        accelerator.mixed_precision,
+        words_of(judge.network),
+        describe_features(judge.materials.features),
+        history=asdict(judge.history),
+        **(about or {}),
+    )
+    place = {"device": accelerator.device.type, "processes": judge.trainer.world}
+    save_weights(path, cast("nn.Module", judge.network), {**saved.notes(), **notes, **place})
+
+
+def ask(
+    saved: Saved,
+    parts: Sequence[Sequence[Sample]],
+    *,
+    features: Path,
+    pictures: MaskedImages | None = None,
+    progress: Progress | None = None,
+) -> tuple[Predictions, list[str]]:
+    """Answers of a trained judge; equal to those of the run that trained it, if ``parts`` are those of its folds.
+
+    (Batches of other captions are padded and summed in another way; answers are then equal up to rounding.)
+
+    Args:
+        saved: from :func:`read_saved`.
+        parts: lists of captions, from :func:`sample_captions`.
+        features: feature cache folder.
+        pictures: the images of a judge that sees.
+        progress: called with the progress.
+
+    Returns:
+        Its answers, and notes for the user, a line each.
+
+    Raises:
+        JudgeError: as :func:`open_network` and :func:`open_self_trained`.
+    """
+    samples, notes = list(chain.from_iterable(parts)), list[str]()
+    with threads(1 if saved.sharing == "members" else None):
+        judge: Judge
+        if saved.trains_itself:
+            judge = open_self_trained(saved)
+        else:
+            judge, notes = open_network(saved, samples, features=features, pictures=pictures, progress=progress)
+        answers = []
+        for number, part in enumerate(parts):
+            if progress:
+                progress("asking the judge", number, len(parts))
+            answers.append(judge.predict(part))
+    return concatenate(answers), notes
+
+
+def open_self_trained(saved: Saved) -> SelfTrained:
+    """A trained judge that is no network, such as ``linear``.
+
+    Raises:
+        JudgeError: the file does not hold such a judge.
+    """
+    where, mend = f"--judge-weights {saved.path}", "train the judge again"
+    if saved.blueprint.restore is None:
+        what, mend = f"judge '{saved.judge}' is a network", "use the version of caption-judge that wrote it"
+        raise JudgeError(what, where=where, mend=mend)
+    try:
+        return saved.blueprint.restore(saved.target, saved.vocabulary, read_tensors(saved.path)[0])
+    except (FileNotFoundError, DamagedTensorsError, *FAULTS) as error:
+        what = f"its weights do not fit the judge that it names ({type(error).__name__}: {error})"
+        raise JudgeError(what, where=where, mend=mend) from error
+
+
+def open_network(
+    saved: Saved,
+    samples: Sequence[Sample],
+    *,
+    features: Path,
+    pictures: MaskedImages | None = None,
+    progress: Progress | None = None,
+) -> tuple[NetworkJudge, list[str]]:
+    """A trained network, with the features of some samples.
+
+    Args:
+        saved: from :func:`read_saved`.
+        samples: all that it will be asked about.
+        features: feature cache folder.
+        pictures: the images of a judge that sees.
+        progress: called with the progress.
+
+    Returns:
+        The judge, and notes for the user, a line each.
+
+    Raises:
+        JudgeError: weights that do not fit; the network that it started from is not available, or has another shape.
+    """
+    materials = replace(saved.materials, pictures=pictures)
+    found, notes = _features(saved, samples, materials, features, progress)
+    return restore(saved, replace(materials, features=found)), notes
+
+
+def restore(saved: Saved, materials: Materials | None = None) -> NetworkJudge:
+    """A trained network.
+
+    Args:
+        saved: from :func:`read_saved`.
+        materials: with images and features; None for none.
+
+    Raises:
+        JudgeError: as :func:`open_network`.
+    """
+    from judge.training.launch import make_accelerator
+    from judge.training.loop import NetworkJudge, Trainer
+
+    judge = saved.blueprint
+    if judge.network is None or saved.recipe is None:
+        what, mend = f"judge '{saved.judge}' is no network", "use the version of caption-judge that wrote it"
+        raise JudgeError(what, where=f"--judge-weights {saved.path}", mend=mend)
+    # Accelerate supports fp16 on GPUs alone: elsewhere answers are computed in float32.
+    unsupported = saved.precision == "fp16" and computes_on() == "cpu"
+    trainer = Trainer(make_accelerator(mixed_precision="no" if unsupported else saved.precision))
+    made = NetworkJudge(judge, saved.target, saved.recipe, trainer, materials or saved.materials)
+    return made.restore(saved.as_samples(), saved.path, seed=0)
+
+
+def _features(
+    saved: Saved, samples: Sequence[Sample], materials: Materials, folder: Path, progress: Progress | None
+) -> tuple[FeatureStore | None, list[str]]:
+    """Features of the samples; and a note if the frozen network is not that of the training.
+
+    Raises:
+        JudgeError: they have another shape than the features that the judge learnt from.
+    """
+    from judge.training.features import FeatureStore, precompute
+
+    judge, trained = saved.blueprint, saved.features
+    if judge.backbone and not judge.reader and not saved.sees:
+        # It sees nothing, and needs no more than the shape.
+        return FeatureStore(tuple(trained["shape"]), {}, "", trained["regions"]), []
+    member = Member(judge, saved.target, samples, Split((), (), {}), 0)
+    found = precompute([member], materials, folder, progress).features.get(judge.name)
+    if found is None or not trained:
+        return found, []
+    return found, check_features(saved, describe_features(found))
+
+
+def check_features(saved: Saved, now: Mapping[str, Any]) -> list[str]:
+    """A note if features are not those that a judge learnt from; ``now`` is from :func:`describe_features`.
+
+    Raises:
+        JudgeError: they have another shape.
+    """
+    trained = saved.features
+    if now["shape"] != trained["shape"]:
+        what = f"its frozen network gives features of shape {now['shape']}; the judge learnt from {trained['shape']}"
+        mend = "give what it was trained with: --base, or --backbone-weights"
+        raise JudgeError(what, where=f"--judge-weights {saved.path}", mend=mend)
+    if now["key"] != trained["key"]:
+        return ["the frozen network, or its library's version, is not that of training: answers may differ"]
+    return []
+
+
+def merge(saved: Saved, folder: Path, beside: Path) -> None:
+    """Write a Hugging Face judge as a whole checkpoint of transformers, and a file of a zero-shot judge that uses it.
+
+    Args:
+        saved: the judge.
+        folder: of the checkpoint.
+        beside: the file, which names as its checkpoint the folder that it lies in.
+
+    Raises:
+        JudgeError: as :func:`restore`.
+    """
+    from judge.judges.huggingface import AnswerJudge
+
+    # In bf16 small changes would be rounded away as they are added.
+    saved = replace(saved, materials=replace(saved.materials, dtype="float32", checkpointing=False))
+    network = restore(saved).network
+    assert isinstance(network, AnswerJudge)
+    network.save_merged(folder)
+    whole = replace(saved, materials=replace(saved.materials, tuning="zero-shot"))
+    moved = whole.moved(str(folder))
+    assert moved.blueprint.network is not None
+    asked = moved.blueprint.network(moved.target, moved.as_samples(), moved.materials)
+    save_weights(beside, cast("nn.Module", asked), whole.notes())

@@ -1,0 +1,239 @@
+"""Train many judges, shared out among the processes of a launch, or among the cores of one machine.
+
+Each judge is trained on one thread, so that any number of processes and workers gives the same numbers (up to rounding
+if several train as one program). Large judges (``Recipe.sharing`` "data") are the exception: all processes and threads
+train one of them together.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+from typing import Any, Generic, TypeVar, cast
+
+from judge.evidence import Slot
+from judge.training.fit_members import fit_jointly, fit_member, load_answers, store_answers
+from judge.training.launch import gather, make_accelerator, raise_together
+from judge.training.member import Member
+from judge.training.options import TrainingSetup, prepare_members
+from judge.types import Predictions, Progress
+from judge.utils.launch import computes_on, launched, promised
+from judge.utils.parallel import unordered, usable_cores
+
+# Refits that are sent to a worker together, so that the captions they share are sent once.
+_TOGETHER = 4
+# Judges of one program: more would not be faster, and none is kept before all are done.
+_MOST_STACKED = 64
+_logger = logging.getLogger("judge")
+R = TypeVar("R")
+Then = Callable[[Member, Predictions], R]
+"""Makes the result of a member from its predictions, in the worker: results are small."""
+Equal = list[Member]
+"""Members with equal evidence, split and seed: one judge."""
+Batch = list[Equal]
+"""Judges that are trained together: one; all of a captioner, if they are trained jointly; or those of one program."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Finished(Generic[R]):
+    """A batch that is done: results by key, the number of judges, and the events of a worker process."""
+
+    results: dict[str, list[R]]
+    judges: int
+    events: Sequence[tuple[str, Mapping[str, Any]]]
+
+
+def train_members(
+    members: Sequence[Member], setup: TrainingSetup, *, then: Then[R], progress: Progress | None = None
+) -> list[R]:
+    """Train and score every member, in this process and its companions.
+
+    Args:
+        members: in any order, named by :func:`~judge.training.options.prepare_members` or not. Two with the same
+            evidence, split and seed are trained once.
+        setup: how.
+        then: makes the result of a member from its predictions on its ``test()`` samples; a function at the top of a
+            module, or a partial of one, as it is sent to other processes.
+        progress: called when a judge of this process is finished.
+
+    Returns:
+        The results, in the order of ``members``; in every process.
+
+    Raises:
+        JudgeError: NaN loss; a launch that promised several processes and gave one.
+    """
+    if not members:
+        return []
+    if not members[0].key:
+        members, setup = prepare_members(members, setup, progress)
+    if launched():
+        make_accelerator(mixed_precision=setup.mixed_precision)
+        # Keys may depend on the machine, e.g. on times of files: those of the main process count everywhere.
+        keys = gather([member.key for member in members])[0]
+        members = [replace(member, key=key) for member, key in zip(members, keys, strict=True)]
+    equal: dict[str, Equal] = {}
+    for member in members:
+        equal.setdefault(member.key, []).append(member)
+    batches = list(_batches(list(equal.values()), setup))
+    results = _in_launch(batches, setup, then, progress) if launched() else _locally(batches, setup, then, progress)
+    found = {key: iter(own) for key, own in results.items()}
+    return [next(found[member.key]) for member in members]
+
+
+def _locally(
+    batches: Sequence[Batch], setup: TrainingSetup, then: Then[R], progress: Progress | None
+) -> dict[str, list[R]]:
+    """Train batches on the cores of this machine; networks, which may share a GPU, after the others."""
+    others = [batch for batch in batches if not batch[0][0].judge.recipe]
+    networks = [batch for batch in batches if batch[0][0].judge.recipe]
+    finished = chain(_in_workers(others, setup, then), _in_workers(networks, setup, then))
+    return _collect(finished, sum(map(len, batches)), setup, progress)
+
+
+def _in_launch(
+    batches: Sequence[Batch], setup: TrainingSetup, then: Then[R], progress: Progress | None
+) -> dict[str, list[R]]:
+    """Train the batches that all processes share, and this process's part of the others; returns those of all."""
+    accelerator = make_accelerator(mixed_precision=setup.mixed_precision)
+    shared = [batch for batch in batches if setup.sharing_of(batch[0][0].judge) == "data"]
+    rest = [batch for batch in batches if setup.sharing_of(batch[0][0].judge) == "members"]
+    own = [*shared, *rest[accelerator.process_index :: accelerator.num_processes]]
+    total = sum(map(len, own))
+    # An error in a shared training ends this process, and its launcher the others, which wait for it.
+    found = _collect((_work(batch, setup, then) for batch in shared), total, setup, progress)
+    with raise_together():
+        done = (_work(batch, setup, then) for batch in own[len(shared) :])
+        found |= _collect(done, total, setup, progress, done=sum(map(len, shared)))
+    return {key: results for part in gather(found) for key, results in part.items()}
+
+
+def _collect(
+    finished: Iterator[_Finished[R]], total: int, setup: TrainingSetup, progress: Progress | None, *, done: int = 0
+) -> dict[str, list[R]]:
+    results: dict[str, list[R]] = {}
+    if progress:
+        progress("training judges", done, total)
+    for batch in finished:
+        results |= batch.results
+        done += batch.judges
+        for event in batch.events:
+            _report(setup, *event)
+        if progress:
+            progress("training judges", done, total)
+    return results
+
+
+def _report(setup: TrainingSetup, event: str, facts: Mapping[str, Any]) -> None:
+    """Pass on an event of a training; no training ends because it cannot be logged."""
+    if event == "goes on":
+        whose = ", ".join(f"{name} {value}" for name, value in facts.items() if name not in {"judge", "epoch"})
+        _logger.info("%s (%s) goes on from epoch %d", facts["judge"], whose, facts["epoch"])
+    try:
+        if setup.hear:
+            setup.hear(event, facts)
+    except Exception as error:
+        _logger.warning("events of trainings cannot be logged (%s)", str(error).partition("\n")[0])
+
+
+def _in_workers(batches: Sequence[Batch], setup: TrainingSetup, then: Then[R]) -> Iterator[_Finished[R]]:
+    """Train batches in worker processes of joblib."""
+    from joblib import delayed
+
+    workers = min(setup.workers or _default_workers(batches), max(1, len(batches)))
+    if workers <= 1:
+        yield from (_work(batch, setup, then) for batch in batches)
+        return
+    size = _TOGETHER if all(_is_joint_refit(batch) for batch in batches) else 1
+    tasks = [batches[start : start + size] for start in range(0, len(batches), size)]
+    calls = (delayed(_work_all)(task, _for_worker(task[0][0][0], setup), then) for task in tasks)
+    names = dict.fromkeys(batch[0][0].judge.name for batch in batches)
+    yield from chain.from_iterable(unordered(calls, workers, what=f"training {', '.join(names)}"))
+
+
+def _is_joint_refit(batch: Batch) -> bool:
+    return batch[0][0].is_refit and batch[0][0].judge.joint is not None
+
+
+def _work_all(batches: Sequence[Batch], setup: TrainingSetup, then: Then[R]) -> list[_Finished[R]]:
+    events: list[tuple[str, Mapping[str, Any]]] = []
+    setup = replace(setup, hear=lambda event, facts: events.append((event, facts)))
+    finished = [_work(batch, setup, then) for batch in batches]
+    return [replace(finished[0], events=events), *finished[1:]]
+
+
+def _for_worker(member: Member, setup: TrainingSetup) -> TrainingSetup:
+    """The part of a setup that a worker needs: features of its judge; masks, if its judge reads images itself."""
+    judge, setup = member.judge, replace(setup, hear=None)
+    if setup.precomputed:
+        features = {name: found for name, found in setup.precomputed.features.items() if name == judge.name}
+        setup = replace(setup, precomputed=replace(setup.precomputed, features=features))
+        if features:
+            return replace(setup, materials=replace(setup.materials, pictures=None))
+    if judge.backbone is None and "image" in judge.modalities:
+        return setup
+    return replace(setup, materials=replace(setup.materials, pictures=None))
+
+
+def _batches(judges: Sequence[Equal], setup: TrainingSetup) -> Iterator[Batch]:
+    """Networks one by one, or as one program; judges trained jointly, for one captioner's evidence, together."""
+    joint: dict[tuple[str, int, bool], Batch] = {}
+    stacks: dict[tuple[object, ...], Batch] = {}
+    for same in judges:
+        member = same[0]
+        if setup.stacks(member.judge):
+            key = member.judge.name, member.target, len(member.split.train), member.validates
+            stacks.setdefault(key, []).append(same)
+        elif member.judge.joint is None:
+            yield [same]
+        else:
+            evidence = member.samples.evidence if isinstance(member.samples, Slot) else member.samples
+            joint.setdefault((member.judge.name, id(evidence), member.validates), []).append(same)
+    yield from joint.values()
+    # Every process, or core, is to have some.
+    cores = setup.workers or _default_workers([[same] for same in judges])
+    shares = promised() if launched() else cores
+    for stack in stacks.values():
+        size = min(_MOST_STACKED, -(-len(stack) // shares))
+        yield from (stack[start : start + size] for start in range(0, len(stack), size))
+
+
+def _work(batch: Batch, setup: TrainingSetup, then: Then[R]) -> _Finished[R]:
+    """Train the judges of one batch, or load their answers."""
+    members = [same[0] for same in batch]
+    hear = partial(_report, setup)
+    found = load_answers(members, setup)
+    if setup.sharing_of(members[0].judge) == "data":
+        # Machines may have disks of their own: all processes train it, or none does.
+        found = gather(found)[0]
+    if any(answers is None for answers in found):
+        kept = [answers is not None for answers in found]
+        if setup.stacks(members[0].judge):
+            from judge.training.stacked import fit_stacked
+
+            found = fit_stacked(members, found, setup, hear)
+        elif members[0].judge.joint is None:
+            found = [fit_member(members[0], setup, hear)]
+        else:  # They choose together: all are trained.
+            found = list(fit_jointly(members, setup))
+        new = [place for place, old in enumerate(kept) if not old]
+        answers = cast("list[Predictions]", found)
+        store_answers([members[place] for place in new], setup, [answers[place] for place in new])
+    results = {
+        same[0].key: [then(member, predictions) for member in same]
+        for same, predictions in zip(batch, cast("list[Predictions]", found), strict=True)
+    }
+    for member in chain.from_iterable(batch):
+        if isinstance(member.samples, Slot) and member.is_refit:
+            member.samples.evidence.release()  # That of hundreds of refits would not fit into memory.
+    return _Finished(results, len(batch), ())
+
+
+def _default_workers(batches: Sequence[Batch]) -> int:
+    """One a core; one in all for networks on a GPU, where they would compete, and for large ones."""
+    recipes = [batch[0][0].judge.recipe for batch in batches]
+    if any(recipe is not None and recipe.sharing == "data" for recipe in recipes):
+        return 1
+    return 1 if any(recipes) and computes_on() != "cpu" else usable_cores()
