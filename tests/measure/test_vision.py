@@ -16,7 +16,7 @@ from typer.testing import Result
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import FAITHFUL, Parameters
 from judge.commands.evaluate import RunConfig
-from judge.commands.images import RunImages
+from judge.commands.run_images import RunImages
 from judge.config import make_config
 from judge.errors import JudgeError
 from judge.masking.instances import MAX_BOXES
@@ -179,7 +179,7 @@ def test_without_pictures_nothing_is_seen(world: WorldFiles, tmp_path: Path) -> 
         (most / path.name).write_bytes(path.read_bytes())
     common = ["--mask", "none", "--metrics", "imagecaptioner2", "--out", tmp_path / "out"]
     for pictures, message in (
-        (["--images", most], f"no picture of image '1' (2 of {FEW} images have none)"),
+        (["--images", most], f"no file of image '1' (2 of {FEW} images have none)"),
         ([], "--images: judges of imagecaptioner2 see pictures"),
     ):
         done = judge("evaluate", *inputs_of(world, "plain"), *pictures, *EYES, *common)
