@@ -16,7 +16,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from judge.statistics.correlation import spearman_interval
+from judge.statistics.consistency import spearman_interval
 from judge.statistics.naming import caption_share
 from judge.types import FloatArray, Interval
 

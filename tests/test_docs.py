@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import shlex
 from importlib import import_module
@@ -198,6 +199,13 @@ def user(tmp_path_factory: pytest.TempPathFactory) -> Path:
     files.labels.rename(folder / "gender.csv")
     for name, path in files.captions.items():
         path.rename(folder / f"{name}.json")
+    # As Visual Genome releases them.
+    regions = [{"region_id": 1, "image_id": 7, "phrase": "a red kite"}]
+    (folder / "region_descriptions.json").write_text(
+        json.dumps([{"id": 7, "regions": regions}, {"id": 8, "regions": []}])
+    )
+    about = [{"image_id": 7, "coco_id": 42, "flickr_id": None}, {"image_id": 8, "coco_id": None, "flickr_id": 1}]
+    (folder / "image_data.json").write_text(json.dumps(about))
     return folder
 
 

@@ -30,7 +30,7 @@ from judge.measure import Result
 from judge.report.ablations import variant_notes
 from judge.report.directory import line_row
 from judge.report.tables import lines_of
-from judge.statistics.correlation import Agreement, agreements
+from judge.statistics.consistency import Agreement, agreements
 from judge.statistics.intervals import bootstrap_pooled
 from judge.types import Progress
 from judge.utils.options import option

@@ -36,7 +36,7 @@ from judge.report.render import open_console, print_table, print_text
 from judge.report.saved_run import read_run
 from judge.report.table import Table, how_many
 from judge.report.warnings import text_notes
-from judge.statistics.correlation import correlate
+from judge.statistics.consistency import correlate
 from judge.statistics.naming import HumanScore, compare_lexicon, human_score, measure_naming
 from judge.statistics.raters import krippendorff_alpha
 from judge.text.lexicon import Lexicon, shipped_lexicons

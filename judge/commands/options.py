@@ -146,7 +146,8 @@ def resolve(file: Path | None, given: Mapping[str, Any], kind: type[S]) -> S:
 
     settings = read_settings(file) if file else {}
     settings |= {name: _parse(kind, name, value) for name, value in given.items() if value not in (None, [], ())}
-    settings["out"] = settings.get("out") or shown(kind, "out")["unset"]
+    if "out" in kind.model_fields:
+        settings["out"] = settings.get("out") or shown(kind, "out")["unset"]
     return make_config(settings, kind, where=str(file) if file else kind.command)
 
 

@@ -21,8 +21,7 @@ from judge.measure.refits import check_refits, refit
 from judge.measure.table import in_order, with_parts
 from judge.measure.words import caption_words, word_contributions
 from judge.quality import Quality, measure_quality
-from judge.statistics.breakdown import Breakdown, break_down
-from judge.statistics.contributions import image_contributions
+from judge.statistics.breakdown import Breakdown, break_down, image_contributions
 from judge.statistics.counted import summarise_counts
 from judge.statistics.summary import Settings, summarise
 from judge.text.lexicon import Lexicons

@@ -45,7 +45,7 @@ def choose_examples(
         corpus: what was read.
         work: of the run.
         scores: the rows of ``scores.parquet``.
-        contributions: of :func:`~judge.statistics.contributions.image_contributions`.
+        contributions: of :func:`~judge.statistics.breakdown.image_contributions`.
         seed: of the random images.
 
     Returns:

@@ -12,7 +12,7 @@ from judge.report.notes import summary_lines
 from judge.report.printing import brief_notes
 from judge.report.table import COUNT, NUMBER, SIGNED, TEXT, Table, table_of, write
 from judge.report.tables import Line, lines_of, write_interval
-from judge.statistics.correlation import FEWEST, Agreement
+from judge.statistics.consistency import FEWEST, Agreement
 from judge.statistics.summary import name_row
 
 

@@ -29,12 +29,12 @@ _SHARES = {
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """What became of people's captions beside one captioner.
+    """How the human captions were aligned to one captioner.
 
     Attributes:
         captioner: its name.
         images: that have captions on both sides (and a label, where labels are given).
-        captions: of people, aligned.
+        captions: human ones, aligned.
         dropped: reason -> images left out.
         reports: "constant" and "contextual" -> shares.
         meteor: the same -> METEOR of aligned against original captions, in [0, 1]; NaN where it was not taken.
@@ -123,7 +123,7 @@ def draw_curves(found: Sequence[Alignment], delta: float) -> Figure:
         panel.set_ylim(0, 1)
         panel.grid(alpha=0.3)
     figure.supxlabel("threshold of cosine distance (delta)", fontsize=10)
-    figure.supylabel("share of people's words, of tokens", fontsize=10)
+    figure.supylabel("share of human words, of tokens", fontsize=10)
     lines, names = panels[0].get_legend_handles_labels()
     figure.legend(lines, names, loc="outside upper center", ncols=len(names), frameon=False, fontsize=8)
     return figure

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from judge.corpus.ratings import Sheet
 from judge.report.detail_tables import INTERVAL_NOTE
-from judge.report.table import COUNT, NUMBER, SIGNED, Column, Table, how_many, names
-from judge.statistics.correlation import Correlation
+from judge.report.table import COUNT, NUMBER, SIGNED, Column, Table, how_many, names, table_of
+from judge.statistics.consistency import Correlation
 from judge.statistics.naming import CaptionShare, HumanScore, Naming
 from judge.utils.cells import rows_csv
 
@@ -23,7 +23,7 @@ NOT_FAIRNESS = (
 
 
 class PeopleRow(NamedTuple):
-    """A metric beside people's scores, over captioners: its name, which of its values, and how far they agree."""
+    """A metric beside human scores, over captioners: its name, which of its values, and how far they agree."""
 
     metric: str
     value: str
@@ -39,7 +39,7 @@ class Rated:
         alpha: Krippendorff's; None where it is not defined.
         scores: of each captioner.
         lexicon: in how many texts a class is found by both, the lexicon alone, people alone, neither.
-        people: the lexicon's share and the metrics of a run, beside people's scores.
+        people: the lexicon's share and the metrics of a run, beside human scores.
         notes: captioners of the run without a score, and of the scores without a row in the run.
     """
 
@@ -143,21 +143,20 @@ def score_table(found: Anonymous, rated: Rated) -> Table[HumanScore]:
     return Table(tuple(columns), tuple(rated.scores), "What people could guess", notes)
 
 
-def metric_table(rated: Rated) -> Table[PeopleRow]:
-    """A row for each metric and value: correlations with people's scores over captioners."""
-    columns: tuple[Column[PeopleRow], ...] = (
-        names("metric (judge)", lambda row: f"{row.metric}, {row.value}"),
-        Column("captioners", lambda row: row.agreement.pairs, COUNT),
-        Column("Pearson", lambda row: row.agreement.pearson, SIGNED),
-        Column("interval", lambda row: row.agreement.interval, SIGNED),
-        Column("Spearman", lambda row: row.agreement.spearman, SIGNED),
-        Column("interval", lambda row: row.agreement.spearman_interval, SIGNED),
+def metric_table(rated: Rated) -> Table[tuple[Any, ...]]:
+    """A row for each metric and value: correlations with human scores over captioners."""
+    rows = (
+        (f"{row.metric}, {row.value}", of.pairs, of.pearson, of.interval, of.spearman, of.spearman_interval)
+        for row in rated.people
+        for of in [row.agreement]
     )
+    numbers = [("captioners", COUNT), ("Pearson", SIGNED), ("interval", SIGNED), ("Spearman", SIGNED)]
     note = (
-        "People's scores, and the lexicon's share beside them, are of the captions that were rated and have a "
+        "Human scores, and the lexicon's share beside them, are of the captions that were rated and have a "
         "majority; values of a run are of all its own images."
     )
-    return Table(columns, tuple(rated.people), "Agreement of metrics with people", (note, INTERVAL_NOTE))
+    title = "Agreement of metrics with human scores"
+    return table_of(["metric (judge)"], [*numbers, ("interval", SIGNED)], rows, title, (note, INTERVAL_NOTE))
 
 
 def anonymous_notes(found: Anonymous) -> list[str]:

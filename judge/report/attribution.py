@@ -19,7 +19,7 @@ from judge.attribution.people import AttributionScore
 from judge.errors import FAULTS, JudgeError, printable
 from judge.masking.images import read_image
 from judge.report.examples import Word, words_of
-from judge.report.table import COUNT, NUMBER, Table, table_of
+from judge.report.table import COUNT, NUMBER, Table, bounds_of, table_of
 from judge.types import Interval
 from judge.utils.cells import read_guarded
 from judge.utils.reading import parse_yaml, read_bytes, read_text
@@ -64,7 +64,7 @@ class MapRow:
             "images": found.images,
             "without": found.without,
             "score": found.score,
-            "ci": None if interval is None else [interval.low, interval.high],
+            "ci": bounds_of(interval),
             "level": None if interval is None else interval.level,
             "area_outside": found.area,
         }

@@ -1,21 +1,19 @@
-"""What ``judge calibrate`` found: tables, a sentence for each metric, JSON, and a figure of small multiples."""
+"""Results of ``judge calibrate``: tables, a sentence for each metric, JSON, and a figure of small multiples."""
 
 from __future__ import annotations
 
-import io
 import json
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from judge.calibration.response import Calibration, Response, TrialShare, directions
-from judge.report.table import Column, Table, names
+from judge.report.plots import GENERATED, HUMAN, NOTE, new_figure, save
+from judge.report.table import TEXT, Table, bounds_of, table_of
 from judge.statistics.inference import SIGNIFICANT
 from judge.statistics.summary import name_row
-from judge.types import Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,40 +28,36 @@ def title(row: Calibration) -> str:
     return name_row(row.metric, row.judge + masks)
 
 
-def calibration_tables(found: Sequence[Calibration]) -> Iterator[Table[Calibration]]:
-    """What a metric says of nothing and of doses of its own direction; and what other changes do to it.
+def calibration_tables(found: Sequence[Calibration]) -> Iterator[Table[tuple[Any, ...]]]:
+    """Results without amplification and with doses of the metric's own direction; effects of other changes.
 
     A row for each metric, judge and masks; shares and amplifications are fractions.
     """
-    drawn = (_DRAWN,) if any(row.masks for row in found) else ()
-    yield Table(
-        (
-            names("metric (judge)", title),
-            Column("false positives", lambda row: row.nulls.rejected, _write_share),
-            Column("coverage", lambda row: row.nulls.held and _write_share(row.nulls.held) + "*" * row.starred),
-            Column("SE/sd", lambda row: row.nulls.claimed, ".2f"),
-            Column("rank corr.", lambda row: row.response and row.response.spearman, "+.2f"),
-            Column("right sign", lambda row: row.response and row.response.right_sign, ".0%"),
-            Column("80% found", lambda row: row.response and row.response.found_from, "g"),
-            Column("seconds", lambda row: row.seconds, ".1f"),
-        ),
-        tuple(found),
-        notes=(
-            "Where nothing is amplified: p < 0.05, coverage of 95% intervals, standard error over standard deviation.",
-            "Rank corr.: of dose and value within draws. 80% found: least dose with p < 0.05 in 80% of draws.",
-            *_notes(found),
-            *drawn,
-        ),
-    )
-    changes = list(dict.fromkeys(change for row in found for change in row.responses))
-    yield Table(
-        (
-            names("metric (judge)", title),
-            *(Column(change, partial(_response, change), _write_shift) for change in changes),
-        ),
-        tuple(found),
-        notes=("Rise from no dose to the largest, mean over draws; * where its 95% interval leaves out 0.", *drawn),
-    )
+    drawn = [_DRAWN] if any(row.masks for row in found) else []
+    numbers: list[tuple[str, str | Callable[[Any], str]]] = [("false positives", _write_share), ("coverage", TEXT)]
+    numbers += [("SE/sd", ".2f"), ("rank corr.", "+.2f"), ("right sign", ".0%"), ("80% found", "g"), ("seconds", ".1f")]
+    notes = [
+        "Where nothing is amplified: p < 0.05, coverage of 95% intervals, standard error over standard deviation.",
+        "Rank corr.: of dose and value within draws. 80% found: least dose with p < 0.05 in 80% of draws.",
+        *_notes(found),
+    ]
+    yield table_of(["metric (judge)"], numbers, map(_row, found), notes=[*notes, *drawn])
+    changes = _changes(found)
+    rows = ((title(row), *map(row.responses.get, changes)) for row in found)
+    note = "Rise from no dose to the largest, mean over draws; * where its 95% interval leaves out 0."
+    yield table_of(["metric (judge)"], [(change, _write_shift) for change in changes], rows, notes=[note, *drawn])
+
+
+def _row(row: Calibration) -> tuple[Any, ...]:
+    nulls, of = row.nulls, row.response
+    coverage = nulls.held and _write_share(nulls.held) + "*" * row.starred
+    answers = (of.spearman, of.right_sign, of.found_from) if of else (None, None, None)
+    return title(row), nulls.rejected, coverage, nulls.claimed, *answers, row.seconds
+
+
+def _changes(found: Sequence[Calibration]) -> list[str]:
+    """The changes of captions that were tried, in order of appearance."""
+    return list(dict.fromkeys(change for row in found for change in row.responses))
 
 
 def _notes(found: Sequence[Calibration]) -> Iterator[str]:
@@ -77,10 +71,6 @@ def _notes(found: Sequence[Calibration]) -> Iterator[str]:
             yield f"{title(row)}: no verdict in {where}, because {row.nulls.reason} in one of them."
     if most := max((row.left_out for row in found), default=0):
         yield f"Left out of a trial: up to {most:,} images, captions or tasks."
-
-
-def _response(change: str, row: Calibration) -> Response | None:
-    return row.responses.get(change)
 
 
 def _write_shift(of: Response) -> str:
@@ -132,7 +122,7 @@ def _mistakes(row: Calibration) -> Iterator[str]:
 
 
 def calibration_json(found: Sequence[Calibration]) -> str:
-    """All that was found; absent values null."""
+    """All results as JSON; absent values null."""
     rows = [
         {
             "metric": row.metric.name,
@@ -140,16 +130,9 @@ def calibration_json(found: Sequence[Calibration]) -> str:
             "masks": row.masks or None,
             "directions": directions(row.metric),
             "verdict": verdict(row),
-            "nulls": {
-                "draws": row.nulls.draws,
-                "mean": row.nulls.mean,
-                "sd": row.nulls.sd,
-                "claimed": row.nulls.claimed,
-                "rejected": _share(row.nulls.rejected),
-                "held": _share(row.nulls.held),
-                "void": _share(row.nulls.void),
-                "reason": row.nulls.reason or None,
-            },
+            "nulls": {name: getattr(row.nulls, name) for name in ("draws", "mean", "sd", "claimed")}
+            | {name: _share(getattr(row.nulls, name)) for name in ("rejected", "held", "void")}
+            | {"reason": row.nulls.reason or None},
             "worth_from": _worth_from(row),
             "changes": {name: _curve(of) for name, of in row.responses.items()},
             "crosstalk": row.crosstalk,
@@ -167,26 +150,16 @@ def _worth_from(row: Calibration) -> str:
 
 def _curve(of: Response) -> dict[str, Any]:
     points = [
-        {
-            "dose": point.dose,
-            "mean": point.mean,
-            "band": _bounds(point.band),
-            "worth": point.worth,
-            "rejected": _share(point.rejected),
-            "found": _share(point.found),
-        }
+        {"dose": point.dose, "mean": point.mean, "band": bounds_of(point.band), "worth": point.worth}
+        | {"rejected": _share(point.rejected), "found": _share(point.found)}
         for point in of.points
     ]
     names = ("shift", "spearman", "right_sign", "found_from")
-    return {"points": points, "shift_band": _bounds(of.shift_band)} | {name: getattr(of, name) for name in names}
-
-
-def _bounds(of: Interval | None) -> list[float] | None:
-    return [of.low, of.high] if of else None
+    return {"points": points, "shift_band": bounds_of(of.shift_band)} | {name: getattr(of, name) for name in names}
 
 
 def _share(share: TrialShare | None) -> dict[str, Any] | None:
-    return share and {"share": share.value, "trials": share.trials, "ci": _bounds(share.interval)}
+    return share and {"share": share.value, "trials": share.trials, "ci": bounds_of(share.interval)}
 
 
 def draw_calibration(found: Sequence[Calibration], kind: str) -> bytes:
@@ -199,11 +172,8 @@ def draw_calibration(found: Sequence[Calibration], kind: str) -> bytes:
         found: as of the tables.
         kind: "png" or "svg".
     """
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    changes = list(dict.fromkeys(change for row in found for change in row.responses))
-    figure = Figure(figsize=(2.2 * len(changes) + 0.8, 1.7 * len(found) + 0.7), layout="constrained")
+    changes = _changes(found)
+    figure = new_figure(2.2 * len(changes) + 0.8, 1.7 * len(found) + 0.7)
     panels = figure.subplots(len(found), len(changes), squeeze=False, sharex=True, sharey="row")
     for across, row in zip(panels, found, strict=True):
         for panel, change in zip(across, changes, strict=True):
@@ -217,15 +187,12 @@ def draw_calibration(found: Sequence[Calibration], kind: str) -> bytes:
     draws = " and ".join(map(str, sorted({row.nulls.draws for row in found}, reverse=True)))
     note = f"mean over draws, 95% band; circles: worth on all images; grey line: no amplification ({draws} null draws)"
     figure.supxlabel(fill(note, round(15 * figure.get_figwidth())), fontsize=8)
-    buffer = io.BytesIO()
-    with rc_context({"svg.hashsalt": "judge"}):  # The same trials give the same file.
-        figure.savefig(buffer, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
-    return buffer.getvalue()
+    return save(figure, kind)
 
 
 def _draw(panel: Axes, row: Calibration, of: Response) -> None:
     """One response curve; those of the metric's own directions in colour."""
-    colour = "#0072b2" if of.change in directions(row.metric) else "#555555"
+    colour = HUMAN if of.change in directions(row.metric) else NOTE
     panel.axhline(row.metric.neutral, color="#bbbbbb", linewidth=1)
     means = [(point.dose, point.mean) for point in of.points if point.mean is not None]
     bands = np.array([(point.dose, point.band.low, point.band.high) for point in of.points if point.band])
@@ -236,5 +203,5 @@ def _draw(panel: Axes, row: Calibration, of: Response) -> None:
     start = of.points[0].mean
     worth = [(point.dose, start + point.worth) for point in of.points if start is not None and point.worth is not None]
     if worth:
-        panel.plot(*zip(*worth, strict=True), "o", color="#d55e00", markerfacecolor="none", markersize=4)
+        panel.plot(*zip(*worth, strict=True), "o", color=GENERATED, markerfacecolor="none", markersize=4)
     panel.tick_params(labelsize=7)

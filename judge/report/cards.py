@@ -13,6 +13,7 @@ from judge.report.notes import summary_lines
 from judge.report.printing import images_of, plain
 from judge.report.render import markdown
 from judge.report.saved_run import SavedRun
+from judge.report.table import bounds_of
 from judge.report.tables import Line, lines_of, result_table
 from judge.report.warnings import warnings
 from judge.statistics.summary import Summary
@@ -76,7 +77,7 @@ def captioner_card(saved: SavedRun) -> str:
     }
     notes = [*summary_lines(result), *(f"NOTE: {line}" for line in warnings(result))]
     text = (
-        "How much more stereotypically than people's captions of the same images these captions describe people; "
+        "How much more stereotypically than human captions of the same images these captions describe people; "
         "positive means amplified (fractions, not percent).\n\n"
     )
     table = markdown(result_table(result)).partition("\n\n")[2]  # The section has its title.
@@ -109,7 +110,7 @@ def _evaluation(line: Line, saved: SavedRun) -> Any:
         "protocol": None if row.metric.counted else run["protocol"],
         "human": row.human,
         "generated": row.generated,
-        "interval": [row.interval.low, row.interval.high] if row.interval else None,
+        "interval": bounds_of(row.interval),
         "level": run["level"] if row.interval else None,
         "interval_from": row.basis,
         "p_holm": conclusion.p_holm,
@@ -176,7 +177,7 @@ def _data(saved: Saved, attribute: str, guesses: str) -> Iterator[tuple[str, obj
     yield "attribute", f"{attribute}, as perceived"
     yield "guesses", f"{guesses}: {', '.join(saved.target.classes)}"
     side = data.get("side")
-    yield "captions", f"{data.get('captioner')}'s" if side == "generated" else "people's"
+    yield "captions", f"{data.get('captioner')}'s" if side == "generated" else "human"
     if side == "human" and saved.preparation and saved.preparation.vocabulary is not None:
         yield "aligned with", f"{data.get('captioner')}'s words ({data.get('alignment')})"
     yield "caption of each image", f"number {int(data.get('index', 0)) + 1}"

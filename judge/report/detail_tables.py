@@ -24,9 +24,8 @@ from judge.report.table import (
     write,
     write_p,
 )
-from judge.statistics.breakdown import Breakdown, task_table
+from judge.statistics.breakdown import Breakdown, judged_rows, task_table
 from judge.statistics.consistency import Consistency, measure_consistency, percent_reduction
-from judge.statistics.contributions import judged_rows
 from judge.statistics.summary import DEFAULT, ROW, name_row
 from judge.types import Interval
 
@@ -41,12 +40,12 @@ INTERVAL_NOTE = (
 
 
 def consistency_tables(result: Result, *, verbose: bool) -> Iterator[Table[Row]]:
-    """Whether judges agree with each other, and with people."""
+    """Whether judges agree with each other, and with human scores."""
     found = measure_consistency(result.summaries, result.run.get("human_scores"))
     yield pair_table(found)
     if verbose:
         yield variation_table(found)
-    yield people_table(found)
+    yield human_table(found)
 
 
 def pair_table(consistency: Consistency) -> Table[Row]:
@@ -93,17 +92,17 @@ def variation_table(consistency: Consistency) -> Table[Row]:
     return table_of(["captioner"], numbers, rows, "Variation over judges", [note])
 
 
-def people_table(consistency: Consistency) -> Table[Row]:
-    """A row per metric and judge: both correlations of amplifications with people's scores of the captioners."""
+def human_table(consistency: Consistency) -> Table[Row]:
+    """A row per metric and judge: both correlations of amplifications with human scores of the captioners."""
     rows = (
         (name_row(row.metric, row.judge), of.pairs, of.pearson, of.interval, of.spearman, of.spearman_interval)
         for row in consistency.alignments
         for of in [row.alignment]
     )
     numbers = [("captioners", COUNT), ("human alignment", SIGNED), ("interval", SIGNED), ("Spearman", SIGNED)]
-    note = "Human alignment: Pearson's correlation of amplifications with people's scores, over captioners."
+    note = "Human alignment: Pearson's correlation of amplifications with human scores, over captioners."
     notes = (note, INTERVAL_NOTE)
-    return table_of(["metric (judge)"], [*numbers, ("interval", SIGNED)], rows, "Agreement with people", notes)
+    return table_of(["metric (judge)"], [*numbers, ("interval", SIGNED)], rows, "Agreement with human scores", notes)
 
 
 Record = Mapping[str, Any]
@@ -123,7 +122,7 @@ def breakdown_tables(found: Breakdown | None) -> Iterator[Table[Record]]:
         Column("p (Holm)", _of("p_holm"), write_p, optional=True),
         Column("captions", lambda row: f"{row['human']:,} / {row['generated']:,}"),
         notes=(
-            "Contributions of all tasks add up to the amplification. Captions: people's / the captioner's.",
+            "Contributions of all tasks add up to the amplification. Captions: human / generated.",
             *(["* For these judges alone, as they were trained."] if alone else []),
         ),
     )
@@ -134,7 +133,7 @@ def breakdown_tables(found: Breakdown | None) -> Iterator[Table[Record]]:
         Column("contribution", _of("contribution"), SIGNED),
         names("leans to", _of("leans_to")),
         Column("captions", lambda row: f"{row['captions_human']:,} / {row['captions_generated']:,}"),
-        notes=("What the judge of the captioner's captions takes from a word, less what that of people's takes.",),
+        notes=("What the judge of generated captions takes from a word, less what that of human captions takes.",),
     )
 
 
@@ -244,9 +243,9 @@ def alignment_table(run: Mapping[str, Any]) -> Table[Row]:
         for name, entry in run["captioners"].items()
         for metric, report in entry["alignment"].items()
     )
-    note = "Words of people's captions that the captioner lacks become <unk>, or the nearest word that it has."
+    note = "Words of human captions that the captioner lacks become <unk>, or the nearest word that it has."
     headings, numbers = ["captioner", "metric", "alignment"], [(heading, SHARE) for heading in shares]
-    return table_of(headings, numbers, rows, "Alignment of people's captions", [note])
+    return table_of(headings, numbers, rows, "Alignment of human captions", [note])
 
 
 def left_table(run: Mapping[str, Any]) -> Table[Row]:

@@ -15,13 +15,13 @@ import pandas as pd
 from judge.measure import Result
 from judge.report.notes import footnotes
 from judge.report.page import Contents, make_page
+from judge.report.table import bounds_of
 from judge.report.tables import Line, lines_of
 from judge.report.warnings import warnings
 from judge.statistics.breakdown import Breakdown, task_table
 from judge.statistics.comparisons import Difference
 from judge.statistics.consistency import measure_consistency
 from judge.statistics.summary import ROW
-from judge.types import Interval
 from judge.utils.cells import table_csv
 from judge.utils.files import write_whole
 from judge.utils.outputs import ResumableFolder
@@ -154,8 +154,8 @@ def line_row(line: Line, attribute: str) -> dict[str, Any]:
         "attribute": attribute,
         "metric": summary.metric.name,
         "direction": summary.metric.direction,
-        "ci": _bounds(summary.interval),
-        "ci_these_judges": _bounds(summary.these_judges),
+        "ci": bounds_of(summary.interval),
+        "ci_these_judges": bounds_of(summary.these_judges),
     }
     row["not_finite"] = {name: spelt for name, value in row.items() if (spelt := _spelt(value)) != value} or None
     optional = [name for name in row if name not in _COLUMNS and row[name] is not None]
@@ -167,12 +167,8 @@ def difference_row(row: Difference) -> dict[str, Any]:
     """A line of the table of differences as JSON."""
     names = "judge", "first", "second", "value", "standard_error", "p_value", "p_holm"
     values = {name: _finite(getattr(row, name)) for name in names}
-    found = {"metric": row.metric.name, **values, "ci": _bounds(row.interval), "paired": row.paired}
+    found = {"metric": row.metric.name, **values, "ci": bounds_of(row.interval), "paired": row.paired}
     return found | {"images_left_out": row.left_out, "verdict": row.verdict, "reason": row.reason}
-
-
-def _bounds(interval: Interval | None) -> list[float] | None:
-    return [interval.low, interval.high] if interval else None
 
 
 def _spelt(value: object) -> object:

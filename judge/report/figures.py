@@ -88,7 +88,7 @@ def sides(result: Result) -> Iterator[Drawing]:
         count = note_of(rows).partition(".")[0].partition(";")[0]
         yield Drawing(
             f"sides-{metric.name}",
-            f"{metric.title}: people's captions and the captioner's",
+            f"{metric.title}: human and generated captions",
             "; ".join(f"{row.captioner}, {row.title}: {row.human:.3f} and {row.generated:.3f}" for row in rows) + ".",
             f"{count}. No interval here: that of the difference is above.{dotted}",
             partial(_draw_sides, rows, chances),
@@ -108,8 +108,8 @@ def _draw_sides(rows: Sequence[Summary], chances: Sequence[Sequence[float]]) -> 
     figure, axes = _rows_figure(_labels(rows), f"{metric.title}: value of each side" if metric.counted else score)
     human, generated, places = [row.human for row in rows], [row.generated for row in rows], range(len(rows))
     axes.hlines(places, human, generated, color=PALE, linewidth=4, zorder=0)  # type: ignore[arg-type]
-    axes.plot(human, places, "o", color=HUMAN, markersize=7, label="people's captions", clip_on=False, zorder=3)  # type: ignore[arg-type]
-    axes.plot(generated, places, "s", color=GENERATED, markersize=7, label="the captioner's")  # type: ignore[arg-type]
+    axes.plot(human, places, "o", color=HUMAN, markersize=7, label="human captions", clip_on=False, zorder=3)  # type: ignore[arg-type]
+    axes.plot(generated, places, "s", color=GENERATED, markersize=7, label="generated captions")  # type: ignore[arg-type]
     for place, of in enumerate(chances):
         for chance in of:
             _tick(axes, chance, place)

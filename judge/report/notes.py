@@ -195,7 +195,7 @@ def _labels(labels: Mapping[str, Any]) -> Iterator[str]:
             )
         if "own captions" in votes:
             kept, others = votes["own captions"], votes["other captions"]
-            yield f"People's captions: the {kept:,} whose own label is their image's; {others:,} others are left out."
+            yield f"Human captions: the {kept:,} whose own label is their image's; {others:,} others are left out."
 
 
 def _inference(result: Result) -> Iterator[str]:
@@ -305,7 +305,7 @@ def _evidence(entry: Mapping[str, Any], run: Mapping[str, Any]) -> Iterator[str]
 
 
 def _alignments(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """What alignments left of people's words; metrics are named where they were not all aligned alike."""
+    """What alignments left of human words; metrics are named where they were not all aligned alike."""
     kinds: dict[tuple[Any, ...], list[str]] = {}
     for metric, report in found.items():
         kinds.setdefault(tuple(report.values()), []).append(metric)
@@ -327,7 +327,7 @@ def _quality(found: Mapping[str, Quality]) -> Iterator[str]:
     for name, of in found.items():
         yield f"{name} uses {of.vocabulary['generated']:,} words, {of.mean_length['generated']:.1f} a caption."
         words = "Penn Treebank tokens" if of.tokenizer == "ptb" else "tokens of our own tokeniser"
-        human = f"people use {of.vocabulary['human']:,} words, {of.mean_length['human']:.1f} a caption"
+        human = f"human captions use {of.vocabulary['human']:,} words, {of.mean_length['human']:.1f} a caption"
         skipped = (f"{score} skipped: {why}" for score, why in of.skipped.items())
         scoring.append((name, "; ".join([f"{words}, {human}", *skipped])))
     yield from (f"Quality of {names}: {note}." for names, note in alike(scoring))

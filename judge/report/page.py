@@ -29,7 +29,7 @@ from judge.report.verdicts import verdict_notes, verdicts
 
 _POSITIVE = (
     "Positive amplification (of ratios: above 1): the attribute and what else is said go together more closely in the "
-    "captioner's captions than in people's for the same images."
+    "generated captions than in human captions of the same images."
 )
 
 
@@ -85,7 +85,7 @@ def make_page(contents: Contents, figures: Path | None = None) -> str:
         "versions": ", ".join(f"{name} {number}" for name, number in versions.items()),
         "citations": citations(result),
     }
-    return _render(values, style=_picture_css(examples, contents.pictures))
+    return _render(values, style=_image_css(examples, contents.pictures))
 
 
 def _render(values: Mapping[str, Any], *, style: str) -> str:
@@ -165,7 +165,7 @@ def _examples(examples: Examples, contents: Contents) -> dict[str, Any]:
     notes = []
     if any(examples.values("picture")):
         notes.append(
-            "Images show people, as was asked for."
+            "Images show people, as requested."
             if contents.people
             else "People in images are hidden, as far as the run's masks know them; images in which no person was "
             "found are left out."
@@ -197,7 +197,7 @@ def _attributed(found: SavedAttribution, contents: Contents) -> dict[str, Any]:
     }
 
 
-def _picture_css(examples: Examples | None, pictures: Mapping[str, bytes]) -> str:
+def _image_css(examples: Examples | None, pictures: Mapping[str, bytes]) -> str:
     """A rule for each image, so that one that several rows show is there once."""
     if examples is None:
         return ""

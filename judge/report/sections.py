@@ -96,7 +96,7 @@ SECTIONS = (
     Section(
         "sides",
         "Human and generated side",
-        "What people's captions score, and what the captioner's do: the amplification is between them.",
+        "Scores of human and of generated captions: the amplification is between them.",
         figures=figures.sides,
     ),
     Section(

@@ -73,7 +73,7 @@ def names(heading: str, value: Callable[[R], str | None]) -> Column[R]:
 
 def table_of(
     texts: Sequence[str],
-    numbers: Sequence[tuple[str, str]],
+    numbers: Sequence[tuple[str, str | Callable[[Any], str]]],
     rows: Iterable[tuple[Any, ...]],
     title: str = "",
     notes: Sequence[str] = (),
@@ -101,6 +101,11 @@ def write(value: Any, how: str, digits: int = 3) -> str:
     if isinstance(value, tuple):
         return " / ".join(write(part, how, digits) for part in value)
     return format(value, how.replace("#", str(digits)))
+
+
+def bounds_of(interval: Interval | None) -> list[float] | None:
+    """[low, high], as JSON files hold an interval; None where there is none."""
+    return [interval.low, interval.high] if interval else None
 
 
 def how_many(count: int, noun: str) -> str:

@@ -15,9 +15,9 @@ from judge.statistics.validity import quote_tokens
 from judge.text.alignment import hardly_contextual
 from judge.types import Doubt
 
-# A captioner that names the attribute this much less often than people is pointed out.
+# A captioner that names the attribute this much less often than human captions do is pointed out.
 _QUIET = 0.5
-# Share of captions that name several classes, from which it is pointed out where people do so a third as often.
+# Share of captions that name several classes, from which it is pointed out where human captions do so a third as often.
 _MANY = 0.3
 # The same text for many images. The most frequent text of the shared captioners is 2.6% to 7.3% of theirs (300 images).
 _REPEATED, _LEAST = 0.1, 10
@@ -195,7 +195,7 @@ def _few_refits(run: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _coverage(run: Mapping[str, Any]) -> Iterator[str]:
-    """Captioners that mostly avoid the attribute, or whose captions name several classes much more often than people's.
+    """Captioners that mostly avoid the attribute, or name several classes much more often than human captions do.
 
     The amplification of the former is that of the few captions that name it; texts of the latter may hold more than a
     caption each.
@@ -209,9 +209,9 @@ def _coverage(run: Mapping[str, Any]) -> Iterator[str]:
     if quiet:
         yield (
             f"{some(list(quiet))} name{'s' if len(quiet) == 1 else ''} {run['attribute']} less than half as often as "
-            f"people do ({'; '.join(list(quiet.values())[:3])}). A captioner that says little reveals little: look at "
-            "its captions before its numbers. (Of captions that name it a tenth as often, without amplification, p of "
-            "DBAC T->A was below 0.05 in 6 of 27 trials.)"
+            f"human captions do ({'; '.join(list(quiet.values())[:3])}). A captioner that says little reveals little: "
+            "look at its captions before its numbers. (Of captions that name it a tenth as often, without "
+            "amplification, p of DBAC T->A was below 0.05 in 6 of 27 trials.)"
         )
     for name, shares in covered.items():
         human, generated = (shares[side]["several"] for side in ("human", "generated"))

@@ -1,23 +1,26 @@
-"""Which tasks and which images carry a metric: contributions of captions that add up to it.
+"""Contributions of captions, images and tasks to every metric: they add up to it.
 
-Contributions are those of :mod:`judge.statistics.contributions`.
+Every metric is linear in what captions add to its sums, as long as the factors that weigh these sums are fixed
+(``pieces`` of :class:`~judge.statistics.judged.Statistic`, and of counted metrics). So generated captions add their
+contribution, human captions take theirs away, and nothing remains.
 
-Where a metric asks what captions reveal (A->T), a caption is of the tasks that it names; where it asks how captions
-name the attribute (T->A), of those that its image shows. Of several it is an equal part each. Counted metrics that
-count labels have a part for each label (BA: for each word); a set of labels (Multi->) is an equal part for each.
+Where a metric asks what captions reveal (A->T), a caption belongs to the tasks that it names; where it asks how
+captions name the attribute (T->A), to those that its image shows. It is shared equally among several tasks. Counted
+metrics that count labels have a part for each label (BA: for each word); a set of labels (Multi->) is shared equally.
 
-Tests ask whether a task's contribution is more than chance: than 0 of judged metrics, than the mean where captions
-change sides of counted ones. They are made as those of the metric itself (:mod:`judge.statistics.inference`), of judged
-ones from splits, always: refits keep no tasks. Holm's correction is over the tasks of a captioner, metric and judge.
-Where people play the captioner (BENCHMARKS.md, "Breakdown"), tests of tasks are rather too cautious; of tasks with five
-captions or fewer, those of DBA_O found something in one of five: tasks of fewer than ten have no test. Nor has Multi->:
-its sets are those that people name, so that what one of them adds is seldom what it adds by chance.
+Tests compare a task's contribution with chance: with 0 for judged metrics, with the mean over captions that change
+sides for counted ones. They are those of the metric itself (:mod:`judge.statistics.inference`), for judged metrics
+always from splits: refits keep no tasks. Holm's correction is over the tasks of a captioner, metric and judge.
+Where human captions stand for a captioner's (BENCHMARKS.md, "Breakdown"), tests of tasks are rather too cautious, but
+those of DBA_O found something in one of five tasks with five captions or fewer: tasks with fewer than ten have no test.
+Nor has Multi->: its sets are those that human captions name, so that the contribution of one is seldom that of chance.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -25,35 +28,36 @@ from scipy.sparse import csr_array, hstack
 
 from judge.errors import JudgeError
 from judge.evidence import mention_table
-from judge.metrics import Metric
+from judge.metrics import Metric, find_metric
 from judge.metrics.counted.spec import CountedMetric, Quotients
-from judge.statistics.comparisons import holm
-from judge.statistics.contributions import (
-    COLUMNS,
-    counted_tables,
-    judged_rows,
-    of_captions,
-    of_counted_images,
-    of_images,
-    take_apart,
+from judge.statistics.comparisons import Key, holm
+from judge.statistics.counted import (
+    EXCHANGES,
+    CountedRows,
+    choose_classes,
+    counted_rows,
+    draw_halves,
+    generator_of,
+    names_of,
 )
-from judge.statistics.counted import EXCHANGES, CountedRows, draw_halves, generator_of, names_of
 from judge.statistics.inference import Exchanged, from_halves, from_splits
 from judge.statistics.intervals import bootstrap_pooled, excess_of_parts, exchanged_values, permutation_p
 from judge.statistics.judged import CAPTION
-from judge.statistics.summary import Basis, JudgedRow, Settings
-from judge.types import BoolArray, FloatArray, IntArray, Interval
+from judge.statistics.summary import ROW, Basis, JudgedRow, Settings
+from judge.types import FloatArray, Interval
+
+_COLUMNS = [*ROW, "image_id", "contribution"]
 
 LEAST = 10
 """Captions that a task must have for an interval and a test."""
 
 NONE = "(none)"
-"""Of captions that name no task, or images that show none."""
+"""The task of captions that name no task, or of images that show none."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskPart:
-    """What the captions of a task add to a metric.
+    """The contribution of a task's captions to a metric.
 
     Attributes:
         captioner, metric, judge: names of the table's row.
@@ -108,13 +112,25 @@ def break_down(
         said: the tasks that captions name and images show (:func:`judge.evidence.counts.task_rows`).
         names: of the metrics.
         settings: as of :func:`~judge.statistics.summary.summarise`.
+
+    Raises:
+        JudgeError: a counted metric, such as a user's own, that has no ``pieces``.
     """
-    found = [*_judged(scores, said, settings), *_counted(counts, said, names, settings)]
     captioners = list(said["captioner"].unique())
-    tasks = [part for parts, _ in found for part in parts]
+    own = dict(iter(said.groupby("captioner", observed=True)))
+    tasks: list[TaskPart] = []
+    images: list[pd.DataFrame] = []
+    for row in judged_rows(scores, settings):
+        tasks += _corrected(_judged_tasks(row, own[row.line.captioner], settings))
+        images.append(_judged_images(row))
+    for line in _counted_lines(counts, names):
+        if line.pieces is None:
+            raise JudgeError(f"{line.metric.title} does not say what captions add to it", mend="leave --breakdown out")
+        if np.isfinite(line.pieces.value):
+            tasks += _corrected(_counted_tasks(line, line.pieces, own[line.captioner], settings))
+            images.append(_counted_images(line, line.pieces))
     tasks.sort(key=lambda part: (captioners.index(part.captioner), names.index(part.metric)))
-    images = pd.concat([of for _, of in found], ignore_index=True) if found else pd.DataFrame(columns=COLUMNS)
-    return Breakdown(tuple(tasks), images, said)
+    return Breakdown(tuple(tasks), _stack(images), said)
 
 
 def task_table(found: Breakdown) -> pd.DataFrame:
@@ -127,178 +143,50 @@ def task_table(found: Breakdown) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-Found = tuple[list[TaskPart], pd.DataFrame]
-Known = tuple[Interval | None, float | None, Basis | None]
-"""Interval, p, and what they are from."""
+def image_contributions(
+    scores: pd.DataFrame, counts: pd.DataFrame, names: Sequence[str], settings: Settings
+) -> pd.DataFrame:
+    """The contribution of each image to every row of the table that compares two sides and has a value.
+
+    Args:
+        scores: the rows of ``scores.parquet``.
+        counts: the rows of ``counts.parquet``.
+        names: of the metrics.
+        settings: as of :func:`~judge.statistics.summary.summarise`.
+
+    Returns:
+        captioner, metric, judge, image_id, contribution; of counted metrics to the published value.
+    """
+    judged = [_judged_images(row) for row in judged_rows(scores, settings)]
+    counted = [
+        _counted_images(line, line.pieces)
+        for line in _counted_lines(counts, names)
+        if line.pieces and np.isfinite(line.pieces.value)
+    ]
+    return _stack([*judged, *counted])
 
 
-def _judged(scores: pd.DataFrame, said: pd.DataFrame, settings: Settings) -> Iterator[Found]:
-    for row in judged_rows(scores, settings):
-        yield _Judged(row, said[said["captioner"] == row.line.captioner], settings).found()
+def _judged_images(row: JudgedRow) -> pd.DataFrame:
+    amounts = np.bincount(row.table.image, _of_captions(row, row.captions)).astype(np.float64, copy=False)
+    return _image_table(row.line.key, row.images, amounts)
 
 
-class _Judged:
-    """One captioner, metric and judge."""
-
-    def __init__(self, row: JudgedRow, said: pd.DataFrame, settings: Settings) -> None:
-        self.row, self.settings = row, settings
-        # Judges that guess tasks are asked for those that images show.
-        self.keys = ["image_id"] if row.metric.target == "tasks" else CAPTION
-        wanted = said["side"] == "annotated" if row.metric.target == "tasks" else said["side"] != "annotated"
-        self.objects = said[wanted].set_index(self.keys)["objects"]
-        self.tasks = names_of(self.objects)
-
-    def found(self) -> Found:
-        """Its tasks and its images."""
-        row = self.row
-        of_caption, share = of_captions(row, row.captions), self.shares(row.captions)
-        values = np.asarray(share.T @ of_caption)
-        asked = row.captions["n"].to_numpy() > 0
-        counts = [
-            np.asarray((share[asked & (row.captions["side"] == side).to_numpy()] > 0).sum(axis=0)).ravel()
-            for side in ("human", "generated")
-        ]
-        inferred = self.infer(values, csr_array(share.multiply(of_caption[:, None])))
-        parts = [
-            TaskPart(*row.line.key, task, float(values[place]), None, int(counts[0][place]), int(counts[1][place]), *of)
-            for place, (task, of) in enumerate(zip([*self.tasks, NONE], inferred, strict=True))
-        ]
-        return _corrected(parts), of_images(row)
-
-    def shares(self, captions: pd.DataFrame) -> csr_array:
-        """How much of each caption is of each task, and of none, [C, T + 1]."""
-        wanted = pd.MultiIndex.from_frame(captions[self.keys]) if len(self.keys) > 1 else captions[self.keys[0]]
-        return share_out(self.objects.reindex(wanted).fillna(""), self.tasks)
-
-    def infer(self, values: FloatArray, parts: csr_array) -> list[Known]:
-        """What is known of each task's value, whose captions add ``parts``, [C, T + 1]."""
-        level, ratio = self.settings.level, self.settings.ratios.get(self.row.metric.name)
-        if ratio is not None:
-            splits = [self.shares(of).T @ of_captions(self.row, of) for of in self.row.splits()]
-            by_split = np.stack(splits, axis=1)
-            found = [from_splits(*pair, ratio=ratio, level=level) for pair in zip(values, by_split, strict=True)]
-            known: list[Known] = [(of.interval, of.p_value, "splits") for of in found if of]
-            if len(known) == len(found):
-                return known
-        image = self.row.table.image
-        places = csr_array((np.ones(len(image)), (image, np.arange(len(image)))))
-        intervals = bootstrap_pooled(
-            csr_array(places @ parts),
-            lambda sums: sums,
-            generator=np.random.default_rng(self.settings.seed),
-            resamples=self.settings.resamples,
-            level=level,
-            strata=self.row.strata,
-        )
-        return [(interval, None, "these judges" if interval else None) for interval in intervals]
+def _counted_images(line: _CountedLine, pieces: _Pieces) -> pd.DataFrame:
+    human, generated = line.held.rows.by_image()
+    return _image_table(line.key, line.held.images, generated @ pieces.generated - human @ pieces.human)
 
 
-def _counted(counts: pd.DataFrame, said: pd.DataFrame, names: Sequence[str], settings: Settings) -> Iterator[Found]:
-    for captioner, metric, counted, held, rows in counted_tables(counts, names):
-        own = said[said["captioner"] == captioner]
-        yield from _Counted(captioner, metric, counted, held, rows, own).found(settings)
+def _image_table(key: Key, images: Any, contributions: FloatArray) -> pd.DataFrame:
+    table = pd.DataFrame({"image_id": images, "contribution": contributions})
+    return table.assign(**dict(zip(ROW, key, strict=True)))[_COLUMNS]
 
 
-class _Counted:
-    """One captioner and counted metric."""
-
-    def __init__(
-        self,
-        captioner: str,
-        metric: Metric,
-        counted: CountedMetric,
-        held: CountedRows,
-        counts: pd.DataFrame,
-        said: pd.DataFrame,
-    ) -> None:
-        self.key = captioner, metric.name, metric.judge
-        self.metric, self.counted, self.held, self.counts = metric, counted, held, counts
-        pieces = take_apart(counted, held)
-        if pieces is None:
-            raise JudgeError(f"{metric.title} does not say what captions add to it", mend="leave --breakdown out")
-        self.pieces = pieces
-        # What a sum over captions by another is made of are captions: they are of the tasks that images show.
-        self.of_images = isinstance(self.pieces.frozen, Quotients)
-        if self.of_images:
-            shown = said[said["side"] == "annotated"].set_index("image_id")["objects"]
-            self.tasks = [*names_of(shown), NONE]
-            images = np.array(held.images, dtype=object)[held.rows.image]
-            self.share = share_out(shown.reindex(images).fillna(""), self.tasks[:-1])
-            table = csr_array(held.rows.table)
-            parts = [csr_array(table.multiply(column[:, None])) for column in self.share.toarray().T]
-            self.table = csr_array(hstack(parts))
-        else:
-            columns = pd.Series(["|".join(of) for of in counted.columns(held.truth, held.names)])
-            self.tasks = names_of(columns)
-            self.share = share_out(columns, self.tasks)[:, : len(self.tasks)]
-            self.of_label = self.share.toarray()
-            self.table = csr_array(held.rows.table)
-
-    def by_task(self, human: FloatArray, generated: FloatArray) -> FloatArray:
-        """What each task adds to the value, [T, ...], of sums of ``table`` on either side, [S, ...]."""
-        if not self.of_images:
-            tables = self.held.read(human), self.held.read(generated)
-            parts = self.counted.freeze(*tables).parts(*tables).sum(axis=-2)
-            return np.moveaxis(np.asarray(parts @ self.of_label), -1, 0)
-        sides = [sums.reshape(len(self.tasks), -1, *sums.shape[1:]) for sums in (human, generated)]
-        tables = self.held.read(sides[0].sum(axis=0)), self.held.read(sides[1].sum(axis=0))
-        pieces = (table.sums() for table in self.counted.freeze(*tables).pieces(*tables))
-        human_part, generated_part = (
-            np.einsum("s...,ts...->t...", piece, side) for piece, side in zip(pieces, sides, strict=True)
-        )
-        return np.asarray(generated_part - human_part)
-
-    def found(self, settings: Settings) -> Iterator[Found]:
-        """Its tasks and its images; nothing where it has no value."""
-        if not np.isfinite(self.pieces.value):
-            return
-        rows = self.held.rows
-        sides = ~rows.generated, rows.generated
-        sums = [np.asarray(self.table.T @ (weight * of)) for weight, of in zip(rows.weights(), sides, strict=True)]
-        published = self.by_task(sums[0], sums[1])
-        counts = [self.captions(side) for side in sides]
-        values, known = self.infer(published, settings)
-        parts = [
-            TaskPart(*self.key, task, float(value), float(whole), int(human), int(generated), *of)
-            for task, value, whole, human, generated, of in zip(
-                self.tasks, values, published, *counts, known, strict=True
-            )
-        ]
-        yield _corrected(parts), of_counted_images(self.key, self.held, self.pieces)
-
-    def captions(self, of: BoolArray) -> IntArray:
-        """How many rows of a side count for each task, [T]."""
-        if self.of_images:
-            return np.asarray((self.share[of] > 0).sum(axis=0), dtype=np.int64).ravel()
-        labels = self.table[of][:, self.held.label_columns]
-        return np.asarray(((labels @ self.share) > 0).sum(axis=0), dtype=np.int64).ravel()
-
-    def infer(self, published: FloatArray, settings: Settings) -> tuple[FloatArray, list[Known]]:
-        """What each task adds to the excess over the chance level, and what is known of it."""
-        unknown: list[Known] = [(None, None, None)] * len(published)
-        if not self.metric.exchangeable:
-            return published, unknown
-        rows, generator = self.held.rows, generator_of(self.metric, settings.seed)
-        exchanged = exchanged_values(
-            rows, self.by_task, generator=generator, resamples=settings.resamples, table=self.table
-        )
-        if not np.isfinite(exchanged).all():
-            return published, unknown
-        values = published - exchanged.mean(axis=-1)
-        if self.counted.verdicts[0] == "changes":  # Multi->: see the module.
-            return values, unknown
-        halves = draw_halves(self.counts, self.held, settings.seed)
-        excess = excess_of_parts(rows, self.by_task, halves, generator=generator, exchanges=EXCHANGES, table=self.table)
-        known: list[Known] = []
-        for value, of, drawn in zip(values, excess, exchanged - exchanged.mean(axis=-1, keepdims=True), strict=True):
-            chance = Exchanged(0.0, float(drawn.std(ddof=1)), len(drawn), permutation_p(float(value), drawn))
-            found = from_halves(float(value), of.tolist(), chance, level=settings.level)
-            known.append((found.interval, found.p_value, "images") if found else (None, None, None))
-        return values, known
+def _stack(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=_COLUMNS)
 
 
 def share_out(column: pd.Series[str], tasks: Sequence[str]) -> csr_array:
-    """How much of each row, whose tasks are joined by "|", is of each of ``tasks``, and of none, [N, T + 1]."""
+    """The share of each row, whose tasks are joined by "|", in each of ``tasks`` and in none of them, [N, T + 1]."""
     codes, texts = pd.factorize(column)
     table = mention_table([text.split("|") for text in texts], tasks).astype(np.float64)
     count = table.sum(axis=1, keepdims=True)
@@ -307,9 +195,9 @@ def share_out(column: pd.Series[str], tasks: Sequence[str]) -> csr_array:
 
 
 def _corrected(parts: Sequence[TaskPart]) -> list[TaskPart]:
-    """With Holm's p, the greatest contribution first, without tasks that no caption is of.
+    """With Holm's p, the greatest contribution first, without tasks that have no caption.
 
-    Of few captions nothing is known: errors of what is rare claim too little (module's docstring).
+    Tasks with few captions lose interval and p: their errors are estimated too small (see the module's docstring).
     """
     there = [
         part if part.human + part.generated >= LEAST else replace(part, interval=None, p_value=None, basis=None)
@@ -318,3 +206,243 @@ def _corrected(parts: Sequence[TaskPart]) -> list[TaskPart]:
     ]
     corrected = [replace(part, p_holm=p) for part, p in zip(there, holm([of.p_value for of in there]), strict=True)]
     return sorted(corrected, key=lambda part: -abs(part.contribution))
+
+
+Known = tuple[Interval | None, float | None, Basis | None]
+"""Interval, p, and their basis."""
+
+
+# ---- Judged metrics --------------------------------------------------------------------------------------------------
+
+
+def judged_rows(scores: pd.DataFrame, settings: Settings) -> Iterator[JudgedRow]:
+    """The judged rows of the table that compare two sides and have a value."""
+    groups = scores.groupby(ROW, sort=False, observed=True) if len(scores) else ()
+    for (_, name, _), rows in groups:
+        metric = find_metric(str(name))
+        if metric.amplification != "one_side":
+            row = JudgedRow(metric, rows, settings)
+            if np.isfinite(row.value().value):
+                yield row
+
+
+def _of_captions(row: JudgedRow, captions: pd.DataFrame) -> FloatArray:
+    """The contribution of each caption, [C], to the metric of these captions; NaN where it has no value.
+
+    Args:
+        row: of the table.
+        captions: its captions, or those of one of its splits; the index is that of ``row.captions``.
+    """
+    statistic, rows = row.statistic, row.adds(captions)
+    sums = [np.asarray(side.sum(axis=0), dtype=np.float64) for side in rows.by_image()]
+    if not np.isfinite(statistic(sums[0], sums[1]).value):  # A split without captions of a class.
+        return np.full(len(rows.image), np.nan)
+    human, generated = (
+        weight * (rows.table @ piece) for weight, piece in zip(rows.weights(), statistic.pieces(*sums), strict=True)
+    )
+    return np.where(rows.generated, generated, -human)
+
+
+def _judged_tasks(row: JudgedRow, said: pd.DataFrame, settings: Settings) -> list[TaskPart]:
+    """The tasks of a judged row; ``said``: what its captioner's captions and images name."""
+    # Judges that guess tasks are asked for those that images show.
+    of_images = row.metric.target == "tasks"
+    keys = ["image_id"] if of_images else CAPTION
+    objects = said[(said["side"] == "annotated") == of_images].set_index(keys)["objects"]
+    tasks = names_of(objects)
+
+    def shares(captions: pd.DataFrame) -> csr_array:
+        wanted = pd.MultiIndex.from_frame(captions[keys]) if len(keys) > 1 else captions[keys[0]]
+        return share_out(objects.reindex(wanted).fillna(""), tasks)
+
+    of_caption, share = _of_captions(row, row.captions), shares(row.captions)
+    values = np.asarray(share.T @ of_caption)
+    asked = row.captions["n"].to_numpy() > 0
+    counts = [
+        np.asarray((share[asked & (row.captions["side"] == side).to_numpy()] > 0).sum(axis=0)).ravel()
+        for side in ("human", "generated")
+    ]
+    known = _from_splits(row, values, shares, settings)
+    if known is None:
+        # Nothing but the images varies.
+        image = row.table.image
+        places = csr_array((np.ones(len(image)), (image, np.arange(len(image)))))
+        intervals = bootstrap_pooled(
+            csr_array(places @ csr_array(share.multiply(of_caption[:, None]))),
+            lambda sums: sums,
+            generator=np.random.default_rng(settings.seed),
+            resamples=settings.resamples,
+            level=settings.level,
+            strata=row.strata,
+        )
+        known = [(interval, None, "these judges" if interval else None) for interval in intervals]
+    rows = zip([*tasks, NONE], values, *counts, known, strict=True)
+    return [
+        TaskPart(*row.line.key, task, float(value), None, int(human), int(generated), *of)
+        for task, value, human, generated, of in rows
+    ]
+
+
+def _from_splits(
+    row: JudgedRow, values: FloatArray, shares: Callable[[pd.DataFrame], csr_array], settings: Settings
+) -> list[Known] | None:
+    """Intervals and p of the tasks' values, [T]; None where there are too few splits, or one has no value."""
+    ratio = settings.ratios.get(row.metric.name)
+    if ratio is None:
+        return None
+    by_split = np.stack([shares(of).T @ _of_captions(row, of) for of in row.splits()], axis=1)
+    found = [from_splits(*pair, ratio=ratio, level=settings.level) for pair in zip(values, by_split, strict=True)]
+    known: list[Known] = [(of.interval, of.p_value, "splits") for of in found if of]
+    return known if len(known) == len(found) else None
+
+
+# ---- Counted metrics -------------------------------------------------------------------------------------------------
+
+
+class _Pieces(NamedTuple):
+    """A counted metric taken apart.
+
+    Attributes:
+        frozen: the metric, with the factors that weigh its sums fixed.
+        value: as published.
+        human, generated: what each unit of the sums of either side adds.
+    """
+
+    frozen: Any
+    value: float
+    human: FloatArray
+    generated: FloatArray
+
+
+class _CountedLine(NamedTuple):
+    """A captioner and counted metric: its captions as sums, and their rows of ``counts.parquet``."""
+
+    captioner: str
+    metric: Metric
+    counted: CountedMetric
+    held: CountedRows
+    counts: pd.DataFrame
+    pieces: _Pieces | None
+
+    @property
+    def key(self) -> Key:
+        """The names of captioner, metric and judge."""
+        return self.captioner, self.metric.name, self.metric.judge
+
+
+def _counted_lines(counts: pd.DataFrame, names: Sequence[str]) -> Iterator[_CountedLine]:
+    """The counted rows of the table."""
+    metrics = [metric for metric in map(find_metric, names) if metric.counted]
+    groups = counts.groupby("captioner", sort=False, observed=True) if metrics else ()
+    for captioner, rows in groups:
+        for metric in metrics:
+            assert metric.counted is not None
+            counted = choose_classes(metric.counted, counts)
+            held = counted_rows(rows, counted)
+            if held is not None:
+                yield _CountedLine(str(captioner), metric, counted, held, rows, _take_apart(counted, held))
+
+
+def _take_apart(counted: CountedMetric, held: CountedRows) -> _Pieces | None:
+    """A counted metric of one captioner; None of a metric, such as a user's own, that has no pieces."""
+    truth, predicted = (held.read(np.asarray(side.sum(axis=0), dtype=np.float64)) for side in held.rows.by_image())
+    frozen = counted.freeze(truth, predicted)
+    if not hasattr(frozen, "pieces"):
+        return None
+    human, generated = (of.sums() for of in frozen.pieces(truth, predicted))
+    return _Pieces(frozen, float(frozen.compare(truth, predicted).value), human, generated)
+
+
+class _Division(NamedTuple):
+    """How the value of a counted row is divided among tasks.
+
+    Attributes:
+        tasks: their names, [T].
+        table: what each caption adds to sums, [C, S].
+        counts: whether a caption counts for a task, [C, T].
+        by_task: sums of both sides, [S, ...] each -> what each task adds to the value, [T, ...].
+    """
+
+    tasks: list[str]
+    table: csr_array
+    counts: csr_array
+    by_task: Callable[[FloatArray, FloatArray], FloatArray]
+
+
+def _by_label(row: _CountedLine) -> _Division:
+    """Of a metric that adds up labels: each label belongs to the tasks of its name."""
+    counted, held = row.counted, row.held
+    columns = pd.Series(["|".join(of) for of in counted.columns(held.truth, held.names)])
+    tasks = names_of(columns)
+    share = share_out(columns, tasks)[:, : len(tasks)]
+    of_label, table = share.toarray(), csr_array(held.rows.table)
+
+    def by_task(human: FloatArray, generated: FloatArray) -> FloatArray:
+        tables = held.read(human), held.read(generated)
+        parts = counted.freeze(*tables).parts(*tables).sum(axis=-2)
+        return np.moveaxis(np.asarray(parts @ of_label), -1, 0)
+
+    return _Division(tasks, table, csr_array((table[:, held.label_columns] @ share) > 0), by_task)
+
+
+def _by_image(row: _CountedLine, said: pd.DataFrame) -> _Division:
+    """Of a metric that divides sums over captions: a caption belongs to the tasks that its image shows."""
+    counted, held = row.counted, row.held
+    shown = said[said["side"] == "annotated"].set_index("image_id")["objects"]
+    tasks = [*names_of(shown), NONE]
+    images = np.array(held.images, dtype=object)[held.rows.image]
+    share = share_out(shown.reindex(images).fillna(""), tasks[:-1])
+    table = csr_array(held.rows.table)
+    wide = csr_array(hstack([csr_array(table.multiply(column[:, None])) for column in share.toarray().T]))
+
+    def by_task(human: FloatArray, generated: FloatArray) -> FloatArray:
+        sides = [sums.reshape(len(tasks), -1, *sums.shape[1:]) for sums in (human, generated)]
+        tables = held.read(sides[0].sum(axis=0)), held.read(sides[1].sum(axis=0))
+        pieces = (table.sums() for table in counted.freeze(*tables).pieces(*tables))
+        before, after = (np.einsum("s...,ts...->t...", piece, side) for piece, side in zip(pieces, sides, strict=True))
+        return np.asarray(after - before)
+
+    return _Division(tasks, wide, csr_array(share > 0), by_task)
+
+
+def _counted_tasks(row: _CountedLine, pieces: _Pieces, said: pd.DataFrame, settings: Settings) -> list[TaskPart]:
+    """The tasks of a counted row that has a value."""
+    division = _by_image(row, said) if isinstance(pieces.frozen, Quotients) else _by_label(row)
+    rows = row.held.rows
+    sides = ~rows.generated, rows.generated
+    sums = [np.asarray(division.table.T @ (weight * of)) for weight, of in zip(rows.weights(), sides, strict=True)]
+    published = division.by_task(sums[0], sums[1])
+    counts = [np.asarray(division.counts[of].sum(axis=0)).ravel() for of in sides]
+    values, known = _infer_counted(row, division, published, settings)
+    return [
+        TaskPart(*row.key, task, float(value), float(whole), int(human), int(generated), *of)
+        for task, value, whole, human, generated, of in zip(
+            division.tasks, values, published, *counts, known, strict=True
+        )
+    ]
+
+
+def _infer_counted(
+    row: _CountedLine, division: _Division, published: FloatArray, settings: Settings
+) -> tuple[FloatArray, list[Known]]:
+    """What each task adds to the excess over the chance level, and its interval and p."""
+    unknown: list[Known] = [(None, None, None)] * len(published)
+    if not row.metric.exchangeable:
+        return published, unknown
+    rows, by_task, table, generator = (
+        row.held.rows, division.by_task, division.table, generator_of(row.metric, settings.seed)
+    )  # fmt: skip
+    exchanged = exchanged_values(rows, by_task, generator=generator, resamples=settings.resamples, table=table)
+    if not np.isfinite(exchanged).all():
+        return published, unknown
+    values = published - exchanged.mean(axis=-1)
+    if row.counted.verdicts[0] == "changes":  # Multi->: see the module's docstring.
+        return values, unknown
+    halves = draw_halves(row.counts, row.held, settings.seed)
+    excess = excess_of_parts(rows, by_task, halves, generator=generator, exchanges=EXCHANGES, table=table)
+    known: list[Known] = []
+    for value, of, drawn in zip(values, excess, exchanged - exchanged.mean(axis=-1, keepdims=True), strict=True):
+        chance = Exchanged(0.0, float(drawn.std(ddof=1)), len(drawn), permutation_p(float(value), drawn))
+        found = from_halves(float(value), of.tolist(), chance, level=settings.level)
+        known.append((found.interval, found.p_value, "images") if found else (None, None, None))
+    return values, known

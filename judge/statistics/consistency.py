@@ -1,13 +1,18 @@
-"""Do judges agree? Conflict of sign, consistency of ranking, variation, and how far a metric goes with people.
+"""Agreement of judges, of detectors and of human scores, over captioners.
 
 Conflict score and ranking consistency: Abdelrahman et al. 2024 (ImageCaptioner2), section 5.5. Coefficient of
 variation and its reduction: Nair et al. 2026 (DBAC), Table 5. Human alignment: ImageCaptioner2, Table 5. What is not
 defined is NaN; each function says when.
+
+Correlations are Pearson's r with Fisher's interval, and Spearman's with Bonett and Wright's. Intervals suppose that
+captioners are drawn independently, Fisher's also that both lists are normal. Their coverage for 4, 5 and 9 captioners
+is in docs/guides/anonymous.md and in tests/statistics/test_consistency.py.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -15,15 +20,91 @@ from itertools import combinations
 import numpy as np
 
 from judge.metrics import Metric
-from judge.statistics.correlation import Correlation, correlate
 from judge.statistics.summary import Summary
+from judge.types import Interval
+
+# Two pairs always lie on a line.
+FEWEST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Correlation:
+    """Correlation of two lists.
+
+    Attributes:
+        pearson: r in [-1, 1]; None for fewer than three pairs, or where a list is constant (to the last digits), or
+            holds NaN or infinity.
+        interval: of r, by Fisher's transformation; None for fewer than four pairs.
+        spearman: rank correlation in [-1, 1]; None where ``pearson`` is.
+        pairs: how many.
+        spearman_interval: of ``spearman``, by Bonett and Wright's standard error; None for fewer than four pairs.
+    """
+
+    pearson: float | None
+    interval: Interval | None
+    spearman: float | None
+    pairs: int
+    spearman_interval: Interval | None = None
+
+
+def correlate(first: Sequence[float], second: Sequence[float], *, level: float = 0.95) -> Correlation:
+    """Pearson's and Spearman's correlation of two lists of the same length (scipy).
+
+    Raises:
+        ValueError: the lists differ in length.
+    """
+    from scipy import stats
+
+    pairs = _same_length(first, second)
+    nothing = Correlation(None, None, None, pairs)
+    if pairs < FEWEST or not np.isfinite([*first, *second]).all() or np.ptp(first) == 0 or np.ptp(second) == 0:
+        return nothing
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", stats.NearConstantInputWarning)
+        try:
+            found = stats.pearsonr(first, second)
+        except stats.NearConstantInputWarning:
+            return nothing
+    interval = None
+    if pairs > 3:
+        bounds = found.confidence_interval(level)
+        interval = Interval(float(bounds.low), float(bounds.high), level)
+    ranks = float(stats.spearmanr(first, second).statistic)
+    return Correlation(float(found.statistic), interval, ranks, pairs, spearman_interval(ranks, pairs, level=level))
+
+
+def _same_length(a: Sequence[float], b: Sequence[float]) -> int:
+    if len(a) != len(b):
+        raise ValueError(f"{len(a)} and {len(b)} values")
+    return len(a)
+
+
+def spearman_interval(value: float, pairs: int, *, level: float = 0.95) -> Interval | None:
+    """Interval of a rank correlation: Fisher's transformation with variance (1 + value^2 / 2) / (pairs - 3).
+
+    Bonett and Wright, Psychometrika 2000. Of +-1, whose transformed value is infinite, the inner bound is that of the
+    value half a step nearer 0 (exchanging two neighbours is a step of 12 / (pairs^3 - pairs)), and the outer one +-1:
+    equal rankings of a few captioners do not prove equal rankings of all.
+
+    Returns:
+        None for fewer than four pairs.
+    """
+    from scipy import stats
+
+    if pairs < 4:
+        return None
+    most = 1 - 6 / (pairs**3 - pairs)
+    inner = max(-most, min(most, value))
+    reach = float(stats.norm.isf((1 - level) / 2)) * math.sqrt((1 + inner**2 / 2) / (pairs - 3))
+    low, high = (math.tanh(math.atanh(inner) + side * reach) for side in (-1, 1))
+    return Interval(-1.0 if value < -most else low, 1.0 if value > most else high, level)
 
 
 def conflict_score(a: Sequence[float], b: Sequence[float], *, neutral: float = 0.0) -> float:
     """Share, in [0, 1], of captioners that one judge calls biased and the other does not.
 
     Biased is a value above ``neutral``, as in the paper ("positive means biased"): no amplification at all counts as
-    not biased, with the values below it. The paper gives the share in percent.
+    not biased, as the values below it do. The paper gives the share in percent.
 
     Args:
         a: the first judge's amplifications, one per captioner.
@@ -36,9 +117,7 @@ def conflict_score(a: Sequence[float], b: Sequence[float], *, neutral: float = 0
     Raises:
         ValueError: the lists differ in length.
     """
-    if len(a) != len(b):
-        raise ValueError(f"{len(a)} and {len(b)} values")
-    if len(a) == 0 or np.isnan([*a, *b]).any():
+    if not _same_length(a, b) or np.isnan([*a, *b]).any():
         return math.nan
     return float(np.mean((np.asarray(a) > neutral) != (np.asarray(b) > neutral)))
 
@@ -47,7 +126,7 @@ def ranking_consistency(a: Sequence[float], b: Sequence[float]) -> float:
     """Pearson's correlation, in [-1, 1], of two judges' amplifications over captioners; 1 means one ranking.
 
     Returns:
-        NaN for fewer than three captioners, where a list is constant (to the last digits), or holds NaN or infinity.
+        NaN where ``pearson`` of :class:`Correlation` is None.
 
     Raises:
         ValueError: the lists differ in length.
@@ -57,12 +136,9 @@ def ranking_consistency(a: Sequence[float], b: Sequence[float]) -> float:
 
 
 def human_alignment(values: Sequence[float], human: Sequence[float]) -> float:
-    """Pearson's correlation, in [-1, 1], of a metric's values with people's score of the same captioners.
+    """Pearson's correlation, in [-1, 1], of a metric's values with human scores of the same captioners.
 
-    NaN as for :func:`ranking_consistency`.
-
-    Raises:
-        ValueError: the lists differ in length.
+    NaN and errors as of :func:`ranking_consistency`.
     """
     return ranking_consistency(values, human)
 
@@ -70,7 +146,7 @@ def human_alignment(values: Sequence[float], human: Sequence[float]) -> float:
 def coefficient_of_variation(values: Sequence[float]) -> float:
     """Sample standard deviation over |mean|, in [0, inf): how far one captioner's value depends on the judge.
 
-    With n - 1 below the root: so DBAC's Table 5 was made. Of a mean near 0 it says little, however small the values.
+    The variance is divided by n - 1, as in DBAC's Table 5. Where the mean is near 0 it says little.
 
     Returns:
         NaN for fewer than two values, a mean of 0 (to within rounding), or NaN or infinity among the values.
@@ -87,7 +163,7 @@ def coefficient_of_variation(values: Sequence[float]) -> float:
 def percent_reduction(x: float, y: float) -> float:
     """How much smaller ``y`` is than ``x``, in percent of ``x``: 100 (x - y) / x. DBAC, Table 5.
 
-    For the coefficients of variation that it is made for, at most 100; negative where ``y`` is larger.
+    For coefficients of variation at most 100; negative where ``y`` is larger.
 
     Returns:
         NaN where ``x`` is 0, or either is NaN or infinite.
@@ -102,7 +178,7 @@ class JudgePair:
     """How far two judges of a metric agree over captioners.
 
     Attributes:
-        metric: by which.
+        metric: that both measure.
         first, second: the judges.
         captioners: how many both have an amplification of.
         conflict: see :func:`conflict_score`.
@@ -122,7 +198,7 @@ class Variation:
     """How far a captioner's amplification depends on the judge.
 
     Attributes:
-        metric, captioner: of which row.
+        metric, captioner: of the row.
         judges: how many have an amplification of it; at least two.
         mean: of the amplifications.
         cv: see :func:`coefficient_of_variation`; NaN where that is.
@@ -137,11 +213,11 @@ class Variation:
 
 @dataclass(frozen=True, slots=True)
 class HumanAlignment:
-    """How far a metric, by one judge, agrees with people over captioners.
+    """How far a metric, by one judge, agrees with human scores over captioners.
 
     Attributes:
-        metric, judge: of which row.
-        alignment: of the amplifications with people's scores; its ``pearson`` is :func:`human_alignment`, None where
+        metric, judge: of the row.
+        alignment: of the amplifications with human scores; its ``pearson`` is :func:`human_alignment`, None where
             that is NaN.
     """
 
@@ -152,7 +228,7 @@ class HumanAlignment:
 
 @dataclass(frozen=True, slots=True)
 class Consistency:
-    """The consistency tables of a run: empty for a run with one judge a metric, and without people's scores."""
+    """The consistency tables of a run: empty for a run with one judge a metric, and without human scores."""
 
     pairs: tuple[JudgePair, ...]
     variations: tuple[Variation, ...]
@@ -162,43 +238,63 @@ class Consistency:
 def measure_consistency(summaries: Sequence[Summary], human: Mapping[str, float] | None = None) -> Consistency:
     """Every pair of judges of every metric, and every captioner that two judges or more have an amplification of.
 
-    Where people's scores of the captioners are given (``human``), every metric and judge is compared with them.
+    Where human scores of the captioners are given (``human``), every metric and judge is compared with them.
 
     Metrics, judges and captioners stand in order of appearance. Rows without an amplification (a metric of one side,
     NaN) are left out, and so are pairs of judges without a captioner in common.
     """
     by_metric: dict[Metric, dict[str, dict[str, float]]] = {}
-    for row in summaries:
-        if row.amplification is not None and not math.isnan(row.amplification):
-            by_metric.setdefault(row.metric, {}).setdefault(row.judge, {})[row.captioner] = row.amplification
-    pairs: list[JudgePair] = []
-    variations: list[Variation] = []
+    for (metric, judge), of in _amplifications(summaries).items():
+        if of:
+            by_metric.setdefault(metric, {})[judge] = of
+    pairs, variations, alignments = [], [], []
     for metric, by_judge in by_metric.items():
-        found = (_pair(metric, judges, by_judge) for judges in combinations(by_judge, 2))
-        pairs += [pair for pair in found if pair.captioners]
-        variations += _variations(metric, by_judge)
-    alignments = [
-        HumanAlignment(metric, judge, correlate(list(of.values()), [human[name] for name in of]))
-        for metric, by_judge in by_metric.items()
-        for judge, of in by_judge.items()
-        if human
-    ]
+        for one, other in combinations(by_judge, 2):
+            first, second = _in_both(by_judge[one], by_judge[other])
+            if first:
+                conflict = conflict_score(first, second, neutral=metric.neutral)
+                pairs.append(JudgePair(metric, one, other, len(first), conflict, correlate(first, second)))
+        for captioner in dict.fromkeys(name for values in by_judge.values() for name in values):
+            values = [of[captioner] for of in by_judge.values() if captioner in of]
+            if len(values) > 1:
+                cv = coefficient_of_variation(values)
+                variations.append(Variation(metric, captioner, len(values), float(np.mean(values)), cv))
+        for judge, of in by_judge.items() if human else ():
+            alignments.append(HumanAlignment(metric, judge, correlate(*_in_both(of, human or {}))))
     return Consistency(tuple(pairs), tuple(variations), tuple(alignments))
 
 
-def _pair(metric: Metric, judges: tuple[str, str], by_judge: Mapping[str, Mapping[str, float]]) -> JudgePair:
-    a, b = (by_judge[judge] for judge in judges)
-    both = [name for name in a if name in b]
-    first, second = [a[name] for name in both], [b[name] for name in both]
-    conflict = conflict_score(first, second, neutral=metric.neutral)
-    return JudgePair(metric, *judges, len(both), conflict, correlate(first, second))
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Correlation, over captioners, of the amplifications of a variant of a run with those of its first variant."""
+
+    metric: Metric
+    judge: str
+    variant: str
+    correlation: Correlation
 
 
-def _variations(metric: Metric, by_judge: Mapping[str, Mapping[str, float]]) -> list[Variation]:
-    found = []
-    for captioner in dict.fromkeys(name for values in by_judge.values() for name in values):
-        values = [of[captioner] for of in by_judge.values() if captioner in of]
-        if len(values) > 1:
-            cv = coefficient_of_variation(values)
-            found.append(Variation(metric, captioner, len(values), float(np.mean(values)), cv))
+def agreements(variants: Mapping[str, Sequence[Summary]], *, level: float = 0.95) -> list[Agreement]:
+    """Every variant against the first, metric by metric and judge by judge."""
+    first, *others = ((name, _amplifications(rows)) for name, rows in variants.items())
+    return [
+        Agreement(metric, judge, name, correlate(*_in_both(values, of.get((metric, judge), {})), level=level))
+        for (metric, judge), values in first[1].items()
+        for name, of in others
+    ]
+
+
+def _amplifications(rows: Sequence[Summary]) -> dict[tuple[Metric, str], dict[str, float]]:
+    """(metric, judge) -> captioner -> amplification, without captioners that have none."""
+    found: dict[tuple[Metric, str], dict[str, float]] = {}
+    for row in rows:
+        of = found.setdefault((row.metric, row.judge), {})
+        if row.amplification is not None and not math.isnan(row.amplification):
+            of[row.captioner] = row.amplification
     return found
+
+
+def _in_both(one: Mapping[str, float], other: Mapping[str, float]) -> tuple[list[float], list[float]]:
+    """The values of captioners that both have, in the order of the first."""
+    names = [name for name in one if name in other]
+    return [one[name] for name in names], [other[name] for name in names]

@@ -101,11 +101,7 @@ def _summarise(
         return line
     return replace(
         line,
-        interval=inference.interval,
-        p_value=inference.p_value,
-        standard_error=inference.standard_error,
-        degrees=inference.degrees,
-        critical=inference.critical,
+        **inference._asdict() | {"chance_level": exchanged.mean},
         basis="images",
         replicates=Replicates("half", tuple(excess)).claiming(inference.standard_error),
     )
@@ -195,10 +191,9 @@ def compared_classes(counts: pd.DataFrame, metrics: Iterable[Metric]) -> dict[st
 
 
 def choose_classes(counted: CountedMetric, counts: pd.DataFrame) -> CountedMetric:
-    """With the classes of images that people name most and least, in captions that name one, where it asks for them.
+    """The metric with the classes that human captions name most and least, alone, where it compares two classes.
 
-    Of three classes or more the least of those that people name at all: over a class that they never name there is no
-    ratio.
+    The least of those that they name at all: over a class that is never named there is no ratio.
     """
     named = counts.loc[counts["side"] == "human", "named"]
     by_class = named.value_counts().reindex(sorted(counts["class"].unique()), fill_value=0)
@@ -225,7 +220,7 @@ def counted_rows(rows: pd.DataFrame, counted: CountedMetric) -> CountedRows | No
     before = by_side["human" if counted.against == "people" else "annotated"]
     images = pd.Index(before["image_id"].unique())
     parts = before, by_side["generated"]
-    # Of people's captions and a captioner's, what either says; else what is annotated.
+    # Of human and generated captions, what either says; else what is annotated.
     sources = parts if counted.against == "people" else (before,)
     names = names_of(pd.concat([part[counted.labels] for part in sources])) if counted.labels else []
     if counted.labels and not names:

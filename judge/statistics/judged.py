@@ -93,7 +93,7 @@ class Places(NamedTuple):
     generated: BoolArray
 
     def sides(self) -> tuple[BoolArray, BoolArray]:
-        """Which captions are people's, and which a captioner's."""
+        """Which captions are human, and which are generated."""
         return ~self.generated, self.generated
 
     def of(self, captions: IntArray) -> Places:

@@ -17,7 +17,7 @@ from judge.report.table import COUNT, NUMBER, names
 from judge.report.table import Column as Shown
 from judge.report.table import Table as Printed
 from judge.statistics import conflict_score, ranking_consistency
-from judge.statistics.correlation import correlate
+from judge.statistics.consistency import correlate
 from judge.statistics.intervals import bootstrap_pooled
 from judge.statistics.summary import DEFAULT, JudgedRow, Summary
 from judge.types import Interval

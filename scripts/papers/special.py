@@ -16,7 +16,7 @@ from judge.commands.align import AlignConfig
 from judge.commands.anonymous import AnonymousConfig
 from judge.report.anonymous import Anonymous
 from judge.statistics import human_alignment
-from judge.statistics.correlation import correlate
+from judge.statistics.consistency import correlate
 
 # ---- LIC, Table 1
 

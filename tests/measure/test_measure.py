@@ -101,7 +101,8 @@ def test_always_person_is_seen_to_say_nothing(world: World) -> None:
     lexicon = load_lexicon("gender")
     named = [bool(lexicon.mentions(tokenize(told))) for several in world.human.by_image.values() for told in several]
     share = f"{np.mean(named):.1%}"
-    assert f"less than half as often as people do (dull: 0.0% of its captions, {share} of human captions)" in note
+    assert "less than half as often as human captions do (dull: " in note
+    assert f"(dull: 0.0% of its captions, {share} of human captions)" in note
     assert warnings(result)[0] == (
         f"No verdict for LIC (linear) of dull: 0.0% of its captions name gender, and {share} of human captions do."
     )
