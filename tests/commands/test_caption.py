@@ -15,8 +15,8 @@ import pytest
 import torch
 import transformers as tf
 import yaml
+from captioners import EOS, FAMILIES, IDS, PATCH, PICTURE, UNK, ByHand
 from helpers import done_well, fault_of, judge, refusal, save_captioner
-from judges.test_huggingface import EOS, FAMILIES, IDS, PATCH, PICTURE, UNK, ByHand
 from PIL import Image
 from typer.testing import Result
 
