@@ -26,7 +26,7 @@ from judge.statistics.counted import summarise_counts
 from judge.statistics.summary import Settings, summarise
 from judge.text.lexicon import Lexicons
 from judge.training.launch import in_main_process
-from judge.training.options import TrainingSetup, name_members
+from judge.training.options import TrainingSetup, prepare_members
 from judge.training.run_members import train_members
 from judge.types import Labels, Progress
 
@@ -78,7 +78,7 @@ def measure(
     counted = in_main_process(lambda: summarise_counts(counts, names, **plan.resampling))
     if ready:
         ready()
-    trained, answers, refits = _train(work.jobs, plan, setup, progress)
+    _, trained, answers, refits = _train(work.jobs, plan, setup, progress)
     if progress:
         progress("intervals and tests", 0, 0)
     scores = score_table(work.jobs, [rows for rows, _ in answers])
@@ -175,20 +175,18 @@ def train(
     _check_answers(setup, work)
     setup = _with_pictures(setup, jobs, open_pictures)
     check_refits(jobs, plan, setup)
-    setup, *_ = _train(jobs, plan, setup, progress)
-    keys = name_members([job.member for job in jobs], setup)
-    named = (replace(job, member=replace(job.member, key=key)) for job, key in zip(jobs, keys, strict=True))
-    return replace(work, jobs=tuple(named))
+    named, *_ = _train(jobs, plan, setup, progress)
+    return replace(work, jobs=named)
 
 
 def _train(
     jobs: Sequence[Job], plan: Plan, setup: TrainingSetup, progress: Progress | None
-) -> tuple[TrainingSetup, list[Answers], pd.DataFrame]:
-    """The setup with its features, what the judges of ``jobs`` answered and noted, and the rows of their refits."""
-    members = [job.member for job in jobs]
-    setup = setup.precompute(members, progress)
+) -> tuple[tuple[Job, ...], TrainingSetup, list[Answers], pd.DataFrame]:
+    """The jobs with the keys of their members, the setup with its features, the answers, and the rows of refits."""
+    members, setup = prepare_members([job.member for job in jobs], setup, progress)
     answers = train_members(members, setup, then=answer_rows, progress=progress)
-    return setup, answers, refit(jobs, [chosen for _, chosen in answers], plan, setup, progress=progress)
+    named = tuple(replace(job, member=member) for job, member in zip(jobs, members, strict=True))
+    return named, setup, answers, refit(jobs, [chosen for _, chosen in answers], plan, setup, progress=progress)
 
 
 def _check_answers(setup: TrainingSetup, work: Work) -> None:
