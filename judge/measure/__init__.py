@@ -25,7 +25,7 @@ from judge.statistics.counted import summarise_counts
 from judge.statistics.summary import Settings, summarise
 from judge.text.lexicon import Lexicons
 from judge.training.launch import in_main_process
-from judge.training.options import TrainingSetup, name_members
+from judge.training.options import TrainingSetup, prepare_members
 from judge.training.run_members import train_members
 from judge.types import Progress
 
@@ -73,7 +73,7 @@ def measure(
     counted = in_main_process(lambda: summarise_counts(work.counts, work.names, **plan.resampling))
     if ready:
         ready()
-    setup, answers, refits = _train(work, plan, setup, progress)
+    _, setup, answers, refits = _train(work, plan, setup, progress)
     notes = [chosen for _, chosen in answers]
     scores = score_table(work.jobs, [rows for rows, _ in answers])
     progress("intervals and tests", 0, 0)
@@ -121,10 +121,8 @@ def train(
         mend = "name a metric that asks judges, such as lic"
         raise JudgeError("there is no judge to train: all metrics are counted", where="--metrics", mend=mend)
     setup = _prepare(work, plan, setup, open_images)
-    setup, *_ = _train(work, plan, setup, progress or _ignore)
-    keys = name_members([job.member for job in work.jobs], setup)
-    named = (replace(job, member=replace(job.member, key=key)) for job, key in zip(work.jobs, keys, strict=True))
-    return replace(work, jobs=tuple(named))
+    jobs, *_ = _train(work, plan, setup, progress or _ignore)
+    return replace(work, jobs=jobs)
 
 
 def _prepare(work: Work, plan: Plan, setup: TrainingSetup, open_images: OpenImages | None) -> TrainingSetup:
@@ -150,12 +148,12 @@ def _prepare(work: Work, plan: Plan, setup: TrainingSetup, open_images: OpenImag
 
 def _train(
     work: Work, plan: Plan, setup: TrainingSetup, progress: Progress
-) -> tuple[TrainingSetup, list[Answers], pd.DataFrame]:
-    """Train all judges and refits: the setup with its features, each job's answers, and the rows of refits."""
-    members = [job.member for job in work.jobs]
-    setup = setup.precompute(members, progress)
+) -> tuple[tuple[Job, ...], TrainingSetup, list[Answers], pd.DataFrame]:
+    """Train all judges and refits: jobs with the keys of their members, the setup with features, answers, refits."""
+    members, setup = prepare_members([job.member for job in work.jobs], setup, progress)
     answers = train_members(members, setup, then=answer_rows, progress=progress)
-    return setup, answers, refit(work.jobs, [chosen for _, chosen in answers], plan, setup, progress=progress)
+    jobs = tuple(replace(job, member=member) for job, member in zip(work.jobs, members, strict=True))
+    return jobs, setup, answers, refit(work.jobs, [chosen for _, chosen in answers], plan, setup, progress=progress)
 
 
 def _settings(work: Work, plan: Plan, setup: TrainingSetup) -> Settings:

@@ -14,7 +14,7 @@ from judge.report.table import how_many, write_coverage
 from judge.statistics.comparisons import POWER, Difference
 from judge.statistics.inference import SIGNIFICANT
 
-# How reasons end that leave out single captions; others leave out images, or begin with "tasks".
+# Ends of reasons that leave out single captions; others leave out images, or begin with "tasks".
 _OF_CAPTIONS = "captions empty", "captions refused", "captions beyond the common number"
 _COUNTED = "amplification is the published value less the chance level"
 
@@ -263,7 +263,7 @@ def _chance(result: Result) -> Iterator[str]:
 
 
 def _captioners(result: Result) -> Iterator[str]:
-    """What was read of each captioner, left out of it and chosen for it."""
+    """Notes on each captioner: images, captions left out, and settings chosen on validation data."""
     run, entries = result.run, result.run["captioners"].items()
     if any(row.weighs_named_class for row in metrics_of(result)):
         covered = [(name, of["coverage"]) for name, of in entries if of["coverage"]]

@@ -64,8 +64,8 @@ class Limit:
 
 # docs/reference/file-formats.md has a table of them all.
 LIMITS = (
-    MEMORY := Limit(4, "GB", "what is read of a file, in memory"),
-    DEPTH := Limit(40, "lists or mappings in each other", "YAML, a pickle"),
+    MEMORY := Limit(4, "GB", "content of a file, in memory"),
+    DEPTH := Limit(40, "nested lists or mappings", "YAML, a pickle"),
     VALUES := Limit(500_000, "values, repetitions by aliases included", "YAML, a pickle"),
     BYTES := Limit(4 * 2**20, "bytes", "a YAML file"),
     DESCRIPTION := Limit(2**24, "bytes", "a description of a data set"),
@@ -76,7 +76,7 @@ LIMITS = (
     MEMBER := Limit(2**20, "bytes", "a text or JSON member of a shard"),
     PICTURE := Limit(2**30, "bytes", "an image file"),
     WIDTH := Limit(100_000, "numbers", "a word vector"),
-    WORD := Limit(100_000, "bytes", "a word that has a vector"),
+    WORD := Limit(100_000, "bytes", "a word of a vector file"),
     LAYERS := Limit(1000, "layers or images", "a checkpoint's configuration"),
     POSITIONS := Limit(2**24, "positions", "a checkpoint's configuration"),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import multiprocessing
 import os
 import random
@@ -137,6 +138,7 @@ def watched(
 
 
 def _attacked(targets: Targets, name: str, folder: Path, answers: Any, how: Mapping[str, Any]) -> None:
+    logging.disable(logging.WARNING)  # Damaged cache files are reported.
     try:
         answers.put(attack(targets()[name], folder, **how))
     except BaseException:  # Whatever it is, it is what is looked for.

@@ -140,7 +140,7 @@ def emotions(path: Path) -> object:
 def truth(path: Path) -> None:
     """All that a run asks of an instances file."""
     found = GroundTruth.read(path)
-    for name in found.pictures:
+    for name in found.images:
         found.categories_in(name)
         found.image_id(name)
 

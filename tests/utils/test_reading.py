@@ -47,8 +47,8 @@ REFUSED = {
 
 OVER = {
     "bomb": (BOMB, "has over 500,000 values, repetitions by aliases included (line 6)", "JUDGE_NO_LIMITS=1"),
-    "deep": ("[" * 100 + "]" * 100, "has over 40 lists or mappings in each other (line 1)", "JUDGE_NO_LIMITS=1"),
-    "deep block": ("- " * 3000 + "x", "has over 40 lists or mappings in each other (line 1)", "JUDGE_NO_LIMITS=1"),
+    "deep": ("[" * 100 + "]" * 100, "has over 40 nested lists or mappings (line 1)", "JUDGE_NO_LIMITS=1"),
+    "deep block": ("- " * 3000 + "x", "has over 40 nested lists or mappings (line 1)", "JUDGE_NO_LIMITS=1"),
     "digits": (f"a: {'9' * 6000}", "holds a number of over 4,300 digits", "PYTHONINTMAXSTRDIGITS"),
     "hexadecimal": (f"a: 0x{'f' * 6000}", "holds a number of over 4,300 digits", "PYTHONINTMAXSTRDIGITS"),
 }
