@@ -75,11 +75,12 @@ def test_images_carry_what_captions_do_not(tmp_path: Path) -> None:
     assert looking["amplification"] == 0
 
 
+@pytest.mark.slow
 def test_masks_decide_what_is_seen_and_features_are_kept(arguments: list[object], tmp_path: Path) -> None:
     def kept(name: str, *more: str) -> dict[Path, int]:
         """Features there are after another run, and when they were written."""
         evaluate(*arguments, "--metrics", "imagecaptioner2", "--epochs", "1", *more, "--out", tmp_path / name)
-        return {path: path.stat().st_mtime_ns for path in (tmp_path / "features").rglob("*.npy")}
+        return {path: path.stat().st_mtime_ns for path in (tmp_path / "features").rglob("*.safetensors")}
 
     first = kept("one", "--judge", "sat,sat-image-only")
     assert first

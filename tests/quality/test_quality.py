@@ -254,6 +254,7 @@ def test_meteor_from_the_jars_statistics() -> None:
 
 
 @pytest.mark.skipif(shutil.which("java") is None, reason="Java is not here")
+@pytest.mark.slow
 def test_with_java(capfd: pytest.CaptureFixture[str]) -> None:
     """METEOR reads 62 MB of paraphrases before its first word: the one slow test."""
 
