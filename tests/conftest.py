@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -142,3 +143,12 @@ def _finished(factory: pytest.TempPathFactory) -> Path:
             options += ["--folds", "3", "--refits", "3", "--chance", "2", "--overwrite", "--out", folder / "run"]
             (folder / "printed.txt").write_text(done_well("evaluate", *options).stdout, encoding="utf-8")
     return folder
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Family of captioners -> the folder of its checkpoint, written when it is first asked for. Read only."""
+    from helpers import save_captioner
+
+    root = tmp_path_factory.mktemp("captioners")
+    return cache(lambda family: save_captioner(root / family, family))

@@ -127,7 +127,7 @@ def few(files: WorldFiles, count: int = 1) -> WorldFiles:
 
 def save_captioner(folder: Path, family: str = "git", *, seed: int = 0) -> Path:
     """A tiny captioner of a family, with random weights large enough that captions depend on the picture."""
-    from judges.test_huggingface import FAMILIES
+    from captioners import FAMILIES
 
     from judge.utils.hub import quiet
 

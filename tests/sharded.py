@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+from captioners import FAMILIES, PROMPT, SAMPLES, Pictures
 from helpers import GENDER, save_captioner
-from judges.test_huggingface import FAMILIES, PROMPT, SAMPLES, Pictures
 from torch import nn
 
 from judge.judges import Blueprint, Materials, Network, Recipe, Sharing, find_judge

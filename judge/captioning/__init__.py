@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import astuple, dataclass, field, replace
 from functools import partial
 from importlib.metadata import version
@@ -90,43 +90,33 @@ def caption_pictures(
     with raise_together():
         kept = Notes(notes, key, process=accelerator.process_index if accelerator else 0)
     noted = kept.entries | in_main_process(lambda: kept.entries)
+    ids = {image for image, _ in noted}
     batches = [images[start : start + size] for start in range(0, len(images), size)]
-    found = _joined(share_out(batches, partial(_find_noted, pictures, noted))).captions
-    left = [batch for batch in batches if not found.keys() >= set(batch)]
-    done = len(images) - sum(map(len, left))
 
     def caption(share: Sequence[Sequence[str]]) -> Iterator[Captioned]:
-        total = done + sum(map(len, share))
-        captioned = done
-        for batch, result in zip(share, _caption(model, pictures, writing, place, share), strict=True):
-            kept.add({(image, about): text for image, (about, text) in result[0].items()})
-            captioned += len(batch)
+        known = [_find_noted(pictures, noted, batch) if ids.issuperset(batch) else None for batch in share]
+        left = [batch for batch, captions in zip(share, known, strict=True) if captions is None]
+        done, total = sum(map(len, share)) - sum(map(len, left)), sum(map(len, share))
+        yield from (Captioned(captions) for captions in known if captions is not None)
+        for batch, (found, errors) in zip(left, _caption(model, pictures, writing, place, left), strict=True):
+            kept.add({(image, about): text for image, (about, text) in found.items()})
+            done += len(batch)
             if progress:
-                progress("captioning", captioned, total)
-            yield Captioned({image: text for image, (_, text) in result[0].items()}, result[1])
+                progress("captioning", done, total)
+            yield Captioned({image: text for image, (_, text) in found.items()}, errors)
 
-    new = _joined(share_out(left, caption))
-    found |= new.captions
-    return Captioned({image: found[image] for image in images if image in found}, new.failures)
-
-
-def _joined(parts: Sequence[Captioned]) -> Captioned:
-    captions = {image: caption for part in parts for image, caption in part.captions.items()}
-    return Captioned(captions, [failure for part in parts for failure in part.failures])
+    parts = share_out(batches, caption)
+    found = {image: text for part in parts for image, text in part.captions.items()}
+    errors = [error for part in parts for error in part.failures]
+    return Captioned({image: found[image] for image in images if image in found}, errors)
 
 
-def _find_noted(
-    pictures: MaskedImages, noted: Mapping[About, str], batches: Sequence[Sequence[str]]
-) -> Iterator[Captioned]:
-    """The noted captions of each batch, of images that have not changed."""
-    images = {image for image, _ in noted}
-    for batch in batches:
-        found = Captioned()
-        for image in images.intersection(batch):
-            with suppress(JudgeError):  # Raised again when the image is captioned.
-                if (caption := noted.get((image, pictures.key(image)))) is not None:
-                    found.captions[image] = caption
-        yield found
+def _find_noted(pictures: MaskedImages, noted: Mapping[About, str], batch: Sequence[str]) -> dict[str, str] | None:
+    """The noted captions of a batch; None if an image has changed."""
+    try:
+        return {image: noted[image, pictures.key(image)] for image in batch}
+    except (KeyError, JudgeError):  # An error of an image is raised again when it is captioned.
+        return None
 
 
 def _caption(
@@ -135,7 +125,6 @@ def _caption(
     """Of each batch image -> (its key, its caption), and errors; while one is captioned, the next is read."""
     if not batches:
         return
-    captioner = load_captioner(model, where=f"--model {model}")
 
     def read(image: str) -> tuple[str, Asked] | JudgeError:
         try:
@@ -146,7 +135,7 @@ def _caption(
             return error
 
     with quiet():
-        writer = Writer(captioner, writing, device)
+        writer = Writer(load_captioner(model, where=f"--model {model}"), writing, device)
         jobs = (partial(read, image) for batch in batches for image in batch)
         readers = 1 if device.type == "cpu" else 4  # On CPUs captioning needs the cores itself.
         with closing(in_order(jobs, readers, ahead=len(batches[0]))) as ready:
@@ -155,8 +144,7 @@ def _caption(
                 sound = {image: read for image, read in found.items() if not isinstance(read, JudgeError)}
                 texts = writer.write([asked for _, asked in sound.values()])
                 captions = {image: (sound[image][0], text) for image, text in zip(sound, texts, strict=True)}
-                errors = [(pictures.names[image], e) for image, e in found.items() if isinstance(e, JudgeError)]
-                yield captions, errors
+                yield captions, [(pictures.names[image], e) for image, e in found.items() if isinstance(e, JudgeError)]
 
 
 def _key(model: str, images: Sequence[str], writing: Writing, device: torch.device) -> str:

@@ -175,7 +175,6 @@ class Grit(ClozeReader):
     ) -> None:
         super().__init__(vocabulary, question, classes, features, answering)
         self.regions: int = getattr(features, "regions", 0)
-        self.has_idle_weights = not self.regions
         places, columns = features.shape
         self.columns = columns - (CODE if self.regions else 0)
         self.embedding = nn.Embedding(len(vocabulary), width, padding_idx=0)

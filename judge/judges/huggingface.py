@@ -78,7 +78,7 @@ class AnswerJudge(nn.Module):
 
     def __init__(self, captioner: Captioner, target: Target, materials: Materials) -> None:
         super().__init__()
-        self.has_idle_weights, self.has_answered = True, False
+        self.has_answered = False
         self.captioner, self.pictures, self.answering = captioner, materials.pictures, materials.answering
         prompt = materials.prompt or make_prompt("gender")
         self.question, self._blank = plain(prompt.question), blank()

@@ -211,7 +211,6 @@ class PretrainedClassifier(nn.Module):
         self, output: nn.Module, *, reader: TextEncoder | None = None, features: Features | None = None
     ) -> None:
         super().__init__()
-        self.has_idle_weights = reader is not None  # The pooler's, which is not used.
         self.reader, self.features = reader, features
         self.encoder: nn.Module | None = reader.model if reader else None
         self.output = output

@@ -299,6 +299,8 @@ class NetworkJudge:
         materials: what its network is given beside samples.
     """
 
+    network: Network
+
     def __init__(
         self, blueprint: Blueprint, target: Target, recipe: Recipe, trainer: Trainer, materials: Materials = NOTHING
     ) -> None:
@@ -340,6 +342,8 @@ class NetworkJudge:
 
         def attempt_or_restart(size: int) -> History:
             if size < share:
+                del self.network
+                trainer.accelerator.free_memory()  # It holds the optimiser of the attempt before.
                 self.network = self.make(samples, seed)
             return attempt(size)
 

@@ -9,19 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from captioners import FAMILIES, IDS, SAMPLES, Checkpoints, Pictures, load
 from helpers import GENDER, fault_of
-from judges.test_huggingface import FAMILIES, IDS, SAMPLES, Checkpoints, Pictures, checkpoint, load
 
 from judge.attribution.captioner_views import AnswerViews, WordViews
-from judge.attribution.captioner_words import ExplainedCaptioner, explain_captions, first_word
-from judge.attribution.maps import METHODS, MapSettings, View, attribute, grad_cam
+from judge.attribution.captioner_words import ExplainedCaptioner, first_word
+from judge.attribution.maps import METHODS, View, attribute, grad_cam
 from judge.judges.hf_models import load_captioner
-from judge.masking.images import encode
 from judge.masking.instances import Pixels
-from judge.masking.masked_images import MaskedImages
 from judge.text.lexicon import Lexicon, load_lexicon
 
-__all__ = ["checkpoint"]
 pytestmark = pytest.mark.usefixtures("one_thread")
 CPU = torch.device("cpu")
 SAMPLE = SAMPLES[0]
@@ -107,10 +104,6 @@ def test_a_processor_that_cuts_pictures_up_is_refused(checkpoint: Checkpoints) -
     shared = {"pixel_values": torch.zeros(1, 5, 3, 32, 32)}
     told = fault_of(partial(views.common.make, picture(), shared, lambda _: torch.zeros(1, 2)))
     assert told.startswith("--judge hf:x: maps of a 'blip' model cannot be made: its processor turns")
-    views.common._size = (32, 32)
-    told = fault_of(views.common._layout, 40)
-    assert "the layout of its 40 visual tokens is unknown" in told
-    assert told.endswith("Choose --method gradient-shap.")
 
 
 # What captioners say.
@@ -150,22 +143,3 @@ def test_words_are_found_where_they_stand() -> None:
     assert first_word("A MAN's dog, and a Woman.", lexicon) == (19, "woman", "female")
     assert first_word("two dogs", lexicon) is None
     assert first_word("the caf\u00e9 man", lexicon) == (9, "man", "male")
-
-
-def test_captions_without_a_word_have_no_map(checkpoint: Checkpoints, tmp_path: Path) -> None:
-    for image in range(6):
-        (tmp_path / f"{image}.png").write_bytes(encode(np.asarray(Pictures().read(str(image)))))
-    pictures = MaskedImages(tmp_path, {str(image): f"{image}.png" for image in range(6)})
-    model, images = str(checkpoint("git")), list(pictures.names)
-    settings = MapSettings(("grad-cam",))
-    explain = partial(explain_captions, model, images, pictures, settings=settings, device=CPU)
-    found = list(explain(load_lexicon("gender")))
-    assert 0 < len(found) <= 6
-    for one in found:
-        assert one.answer in {"female", "male", "man"}
-        assert one.answer in one.caption.split()
-        assert one.value <= 0
-    assert list(explain(lexicon_of("xylophone"))) == []
-    again = list(explain(load_lexicon("gender")))
-    assert len(again) == len(found)
-    assert all(np.array_equal(one.mass, other.mass) for one, other in zip(found, again, strict=True))

@@ -14,7 +14,7 @@ from helpers import GENDER
 from scipy.stats import spearmanr
 
 from judge.attribution.judge_views import BackboneViews
-from judge.attribution.maps import attribute, baselines, gradient_shap, log_odds
+from judge.attribution.maps import attribute, baselines, gradient_shap
 from judge.attribution.people import AttributionScore, attribution_score, share_outside
 from judge.calibration.grammar import make_world
 from judge.calibration.scenes import write_images
@@ -29,7 +29,7 @@ from judge.training.features import precompute
 from judge.training.launch import make_accelerator
 from judge.training.loop import NetworkJudge, Trainer
 from judge.training.member import Member
-from judge.types import FloatArray, Sample, Target
+from judge.types import FloatArray, Sample
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 SIZE, SCENES, HELD_OUT, ASKED, SEED = 64, 400, 80, 16, 5
@@ -195,18 +195,3 @@ def test_score_of_images() -> None:
     assert (alone.score, alone.interval) == (0.4, None)
     nothing = attribution_score([None], [0.5], generator=np.random.default_rng(0))
     assert (nothing.images, nothing.without, nothing.score) == (0, 1, None)
-
-
-def test_log_odds() -> None:
-    logits = torch.tensor([[1.0, 2.0, 0.5]])
-    shares = logits.softmax(dim=1)
-    three = Target("attribute", ("a", "b", "c"))
-    others = [(shares[0, 1] * shares[0, 2]).log() / 2, (shares[0, 0] * shares[0, 2]).log() / 2]
-    assert log_odds(logits, three)[0, :2].tolist() == pytest.approx(
-        [float(shares[0, k].log() - others[k]) for k in range(2)], abs=1e-6
-    )
-    two, p = Target("attribute", ("a", "b")), logits[:, :2].softmax(dim=1)
-    assert log_odds(logits[:, :2], two).numpy() == pytest.approx((p / (1 - p)).log().numpy(), abs=1e-6)
-    # Log-probabilities of a vocabulary, of which the answers have a share: the same odds among them.
-    assert log_odds(logits - 7, three).numpy() == pytest.approx(log_odds(logits, three).numpy(), abs=1e-5)
-    assert torch.equal(log_odds(logits, Target("tasks", three.classes)), logits)

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import GENDER, THREE, fault_of, make_samples
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from judge.attribution.explained_answers import ExplainedAnswers, WordAttribution, explain_answers
@@ -18,7 +17,6 @@ from judge.attribution.words import (
     WORD_METHODS,
     attribute_words,
     exact,
-    spread,
     summary_of_words,
     word_methods,
     word_table,
@@ -110,20 +108,6 @@ def slow_odds(p: np.ndarray, target: Target, k: int) -> float:
     return float(np.log(p[k]) - np.delete(np.log(p), k).mean())
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.lists(WORDS, max_size=9), min_size=1, max_size=4), st.sampled_from(sorted(JUDGES)), st.integers(0, 1)
-)
-def test_words_of_linear_add_up_to_its_log_odds(lines: list[list[str]], name: str, k: int) -> None:
-    judge = JUDGES[name]
-    samples = [Sample(str(n), "human", 0, tuple(words), (0,)) for n, words in enumerate(lines)]
-    terms, weights = judge.weights()
-    amounts = dict(zip(terms, weights[:, k].tolist(), strict=True))
-    base = judge.log_odds([caption("")])[0, k]
-    for sample, row in zip(samples, judge.predict(samples).probabilities, strict=True):
-        assert abs(base + spread(sample.words, amounts).sum() - slow_odds(row, judge.target, k)) < 1e-9
-
-
 @pytest.mark.parametrize("name", [*JUDGES, "unseen"])
 def test_what_is_kept_answers_the_same(name: str, tmp_path: Path) -> None:
     """To the last digit; and contributions add up even where a class was never shown."""
@@ -143,23 +127,6 @@ def test_what_is_kept_answers_the_same(name: str, tmp_path: Path) -> None:
     assert found.total == pytest.approx(slow, abs=1e-9)
     assert (len(set(found.base)) <= 3) == (name != "unseen")
     assert len(saved.vocabulary) <= 14
-
-
-def test_foreign_weights_are_refused_in_a_line(tmp_path: Path) -> None:
-    judge, path = JUDGES["two"], tmp_path / "x"
-    tensors = judge.tensors()
-    for change, message in [
-        ({"coefficients": tensors["coefficients"][:-1]}, "coefficients of another judge"),
-        ({"terms": tensors["terms"] + 10**6}, "terms of another judge"),
-        ({"open": np.ones(2, dtype=bool)}, "open of another judge"),
-    ]:
-        write_tensors(path, tensors | change, keep_linear(judge, path).notes())
-        told = fault_of(open_self_trained, read_saved(path))
-        assert "its weights do not fit the judge that it names" in told
-        assert message in told
-    del tensors["groups"]
-    write_tensors(path, tensors, keep_linear(judge, path).notes())
-    assert "KeyError" in fault_of(open_self_trained, read_saved(path))
 
 
 def with_unknown(samples: Sequence[Sample]) -> list[Sample]:
@@ -208,23 +175,14 @@ def test_the_word_that_tells_the_class_gets_the_most(lstm: Saved, tmp_path: Path
 def test_labels_choose_the_class(lstm: Saved, tmp_path: Path) -> None:
     samples = make_samples(20)
     truth = {sample.image_id: GENDER.classes[1 - sample.answers[0]] for sample in samples[:9]}
-    given = {"features": tmp_path}
-    question, _ = explain_answers(
-        lstm, [samples[:12], samples[12:]], labels=Labels("gender", GENDER.classes, truth, "g.csv"), **given
-    )
+    labels = Labels("gender", GENDER.classes, truth, "g.csv")
+    question, _ = explain_answers(lstm, [samples[:12], samples[12:]], labels=labels, features=tmp_path)
     assert [sample.image_id for sample in question.samples] == [*truth]
     assert question.classes == [*truth.values()]
     assert question.probabilities.mean() < 0.5
     alien = Labels("skin", ("dark",), dict.fromkeys(truth, "dark"), "skin.csv")
-    assert "judge 'lstm' does not guess class 'dark', only female, male" in fault_of(
-        explain_answers, lstm, [samples], labels=alien, **given
-    )
-    nobody = Labels("gender", GENDER.classes, {"other": "male"}, "g.csv")
-    assert "no caption is of an image with a label" in fault_of(
-        explain_answers, lstm, [samples], labels=nobody, **given
-    )
-    tasks = replace(lstm, target=TASKS)
-    assert "guesses tasks" in fault_of(explain_answers, tasks, [samples], labels=nobody, **given)
+    message = "judge 'lstm' does not guess class 'dark', only female, male"
+    assert message in fault_of(explain_answers, lstm, [samples], labels=alien, features=tmp_path)
 
 
 def test_the_table_and_its_summary(tmp_path: Path) -> None:
@@ -233,22 +191,13 @@ def test_the_table_and_its_summary(tmp_path: Path) -> None:
     found = [attribute_words(question, method) for method in ("exact", "occlusion")]
     table = word_table(question, found)
     assert list(table["word"]) == ["a", "b", "a", "a", "b", "a", "c", "b", "c", "b"]
-    assert set(table["explained"]) == {"male", "female"}
-    exact = table[table["method"] == "exact"].groupby("image_id")
-    assert (exact["base"].first() + exact["contribution"].sum()).to_dict() == pytest.approx(
-        exact["total"].first().to_dict()
-    )
     assert table[table["method"] == "occlusion"]["base"].isna().all()
     told = summary_of_words(question, found[0])
     assert told["gap"] < 1e-9
     assert (told["captions"], told["words_in_all"]) == (2, 5)
     assert [word["word"] for word in told["words"]] == ["b", "a", "c"][:LARGEST]
-    assert told["words"][0] == {
-        "word": "b",
-        "captions": 2,
-        "mean": {"female": pytest.approx(2.0), "male": pytest.approx(-1.4)},
-    }
-    assert summary_of_words(question, found[1])["gap"] is None
+    mean = {"female": pytest.approx(2.0), "male": pytest.approx(-1.4)}
+    assert told["words"][0] == {"word": "b", "captions": 2, "mean": mean}
 
 
 def test_methods_of_each_judge() -> None:

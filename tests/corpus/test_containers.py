@@ -15,8 +15,6 @@ import pyarrow as pa
 import pytest
 from containers import as_table, tar_bytes, write_dict, write_parquet, write_saved, write_shards
 from helpers import Write, fault, fault_of
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pyarrow import parquet
 
 from judge.corpus import name_captioners
@@ -41,37 +39,6 @@ def test_as_published(name: str) -> None:
     assert dict(read_labels(PUBLISHED / name, lexicon=GENDER).by_image) == labels
 
 
-TEXTS = st.text(st.characters(blacklist_categories=["Cs", "Cc"]), min_size=1, max_size=20).filter(str.strip)
-CAPTIONS = st.dictionaries(st.integers(0, 10**9), TEXTS, min_size=1, max_size=6)
-
-
-@settings(max_examples=25, deadline=None)
-@given(captions=CAPTIONS, number=st.integers(1, 3))
-def test_the_container_changes_nothing(
-    tmp_path_factory: pytest.TempPathFactory, captions: dict[int, str], number: int
-) -> None:
-    """JSON, shards with a text or with fields, Arrow and Parquet hold the same captions, in the same order."""
-    place = tmp_path_factory.mktemp("same")
-    rows = [{"image_id": image, "caption": caption} for image, caption in captions.items()]
-    (place / "rows.json").write_text(json.dumps(rows), encoding="utf-8")
-    table = as_table(rows)
-    texts = [{"__key__": str(row["image_id"]), "txt": row["caption"]} for row in rows]
-    fields = [{"__key__": str(row["image_id"]), "json": {"caption": row["caption"], "url": "x"}} for row in rows]
-    found = [
-        read_captions(path, side="generated")
-        for path in (
-            place / "rows.json",
-            write_shards(place / "texts", texts, shards=number),
-            write_shards(place / "fields", fields, shards=number, form=tarfile.PAX_FORMAT),
-            write_saved(place / "saved", table, files=number),
-            write_dict(place / "dict", {"test": table}),
-            write_parquet(place / "parquet", {"train": table}, files=number),
-        )
-    ]
-    assert all((one.by_image, one.empty, one.silent) == (found[0].by_image, 0, frozenset()) for one in found)
-    assert [list(one.by_image) for one in found] == [list(found[0].by_image)] * len(found)
-
-
 def test_members_and_fields(tmp_path: Path) -> None:
     """A text member wins over a field of its name; fields are columns, labels and objects among them."""
     samples: list[dict[str, Any]] = [
@@ -88,8 +55,6 @@ def test_members_and_fields(tmp_path: Path) -> None:
         "1": ["tie"],
         "2": ["cat", "dog"],
     }
-    options = ReadOptions(columns={"image_id": "gender", "caption": "gender"})
-    assert read_captions(folder, options, side="human").by_image == {"male": ("male",), "unsure": ("unsure",)}
     classes = write_shards(tmp_path / "classes", [{"__key__": "7", "cls": "woman"}])
     assert read_labels(classes, lexicon=GENDER).by_image == {"7": "female"}
     assert [*name_captioners([tmp_path / "mine" / "{00000..00001}.tar", tmp_path / "classes"])] == ["mine", "classes"]
@@ -111,26 +76,19 @@ GOOD = tar_bytes([("1.txt", b"a man")])
     ("content", "expected"),
     [
         (with_type(tarfile.SYMTYPE), "'2.txt': is a link, not a plain file. Write the shard again without it."),
-        (with_type(tarfile.LNKTYPE), "'2.txt': is a link, not a plain file."),
         (with_type(tarfile.CHRTYPE), "'2.txt': is a device or sparse file, not a plain file."),
-        (with_type(tarfile.GNUTYPE_SPARSE), "'2.txt': is a device or sparse file, not a plain file."),
         (tar_bytes([("/etc/x.txt", b"a")]), "'/etc/x.txt': the name leads out of the shard. Use relative names."),
-        (tar_bytes([("a/../../x.txt", b"a")]), "'a/../../x.txt': the name leads out of the shard."),
         (tar_bytes([("C:\\x.txt", b"a")]), "'C:\\\\x.txt': the name leads out of the shard."),
         (tar_bytes([("\udcff.txt", b"a")]), "'\\udcff.txt': is no name of a file."),
         (tar_bytes([("1.txt", b"a"), ("1.txt", b"b")]), "1.txt: stands twice in the shard. Keep one of the two."),
         (tar_bytes([("1.txt", b"\xff")]), "1.txt: not UTF-8 (byte 1). Save it as UTF-8."),
-        (tar_bytes([("1.json", b"[1]")]), "1.json: is a list, not an object. Give an object of fields."),
         (tar_bytes([("1.json", b'{"a": 1, "a": 2}')]), "1.json: key 'a' occurs twice in one object."),
-        (tar_bytes([("1.json", b"{")]), "1.json: not JSON (Expecting property name"),
         (tar_bytes([("1.txt", b"x" * 2**21)]), "1.txt: has over 1,048,576 bytes. Leave it out, or set "),
         (tar_bytes([("1.json", b'{"caption": 3}')]), "sample '1', field 'caption': caption is a number."),
         (tar_bytes([("1.txt", b"a"), ("2.jpg", b"")]), "sample '2', field 'txt': caption is missing."),
-        (tar_bytes([("a/", b"")]), "holds no records."),
         (GOOD[:1024], "tar archive has no end. It may be cut off: copy or download it again."),
         (GOOD[:800], "tar archive cannot be read (unexpected end of data)."),
         (GOOD[:1024] + b"x" * 512 + GOOD[1024:], "tar archive holds something else after 1,024 bytes."),
-        (GOOD + GOOD, "tar archive holds something else after 1,024 bytes."),
     ],
 )  # fmt: skip
 def test_bad_shards(write: Write, content: bytes, expected: str) -> None:
@@ -144,14 +102,11 @@ def test_bad_folders_of_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert fault(folder / "00002.tar", read=lambda _: read_captions(gone, side="human")).startswith("no such file.")
     (folder / "00001.tar").write_bytes(b"\x1f\x8b\x08")
     assert fault(folder).startswith("00001.tar: tar archive cannot be read (")
-    for text in ("{5..2}.tar", "{0..9999999999999}.tar"):
-        assert "is empty, or has numbers of over 9 digits. Write it like" in fault(folder / text)
-    for text in ("{0..99999999}.tar", "{0..999}{0..999}.tar"):
-        assert "has over 100,000 files. Write it like" in fault(folder / text)
-    bad = write_shards(tmp_path / "fields", [{"__key__": "1", "txt": "a"}, {"__key__": "2", "json": {"caption": []}}])
-    assert fault(bad).startswith("00001.tar, sample '2', field 'txt': caption is missing.")
+    assert "is empty, or has numbers of over 9 digits. Write it like" in fault(folder / "{5..2}.tar")
+    assert "has over 100,000 files. Write it like" in fault(folder / "{0..999}{0..999}.tar")
     monkeypatch.setattr("judge.utils.reading.memory_limit", lambda: 600)
-    assert "of memory when it is read. Give fewer shards" in fault(bad)
+    whole = write_shards(tmp_path / "whole", [{"__key__": str(n), "txt": "a man"} for n in range(2)])
+    assert "of memory when it is read. Give fewer shards" in fault(whole)
 
 
 def test_a_few_bytes_of_parquet_that_claim_much(tmp_path: Path) -> None:
@@ -173,18 +128,11 @@ def test_splits_of_data_sets(tmp_path: Path) -> None:
     tables = {
         name: as_table([{"image_id": n, "caption": f"a {name}"}]) for n, name in enumerate(("train", "test", "own"))
     }
-    loose = tmp_path / "loose"
-    loose.mkdir()
-    for name, table in tables.items():
-        parquet.write_table(table, loose / f"{name}.parquet")
     for folder in (write_dict(tmp_path / "dict", tables), write_parquet(tmp_path / "hub", tables)):
         assert read_captions(folder, side="human").total == 3
         for side in ("human", "generated"):
             assert read_captions(folder, ReadOptions(split="own"), side=side).by_image == {"2": ("a own",)}
         assert fault(folder, split="val") == "no captions of split 'val'. Splits in the file: own, test, train."
-    # A name that is no usual one says nothing; nor does the folder's own.
-    assert read_captions(loose, ReadOptions(split="test"), side="human").by_image == {"1": ("a test",)}
-    assert fault(loose, split="own") == "no captions of split 'own'. Splits in the file: test, train."
     # A saved data set alone is what the user gives: a captioner's captions were often made from split "train".
     alone = write_saved(tmp_path / "train", tables["test"], split="train")
     assert read_captions(alone, ReadOptions(split="test"), side="generated").total == 1
@@ -205,26 +153,12 @@ def test_records_of_data_sets(tmp_path: Path) -> None:
         assert not any(row.get("license") or row.get("caption") for row in document)
 
 
-def test_classes_of_data_sets(tmp_path: Path) -> None:
-    rows = [{"image_id": n, "gender": n - 1} for n in range(3)]
-    folder = write_saved(tmp_path / "set", as_table(rows, {"gender": ["female", "male"]}))
-    assert read_labels(folder, lexicon=GENDER).by_image == {"1": "female", "2": "male"}
-    numbers = write_saved(tmp_path / "numbers", as_table(rows[1:]))
-    assert "label is the number 0, and published tables disagree" in fault(numbers, read=read_labels)
-    wrong = write_saved(tmp_path / "wrong", as_table(rows, {"gender": ["female"]}))
-    expected = "data-00001-of-00002.arrow, record 1, field 'gender': class 1 of 1 (female). Write the data set again."
-    assert fault(wrong, read=read_labels) == expected
-
-
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
-        ("state.json", {"_data_files": 1}, "state.json: '_data_files' is no list of objects."),
         ("state.json", {"_data_files": [{"filename": "../x"}]}, "state.json: '../x' is no file's name."),
         ("state.json", {"_data_files": [{"filename": "x"}]}, ", x: Arrow cannot be read ([Errno 2]"),
         ("state.json", {"_data_files": [], "_indices_files": [1]}, "state.json: is a selection of other rows"),
-        ("state.json", [], "state.json: is no object."),
-        ("dataset_dict.json", {"splits": []}, "dataset_dict.json: names no 'splits'."),
         ("dataset_dict.json", {"splits": ["a/b"]}, "dataset_dict.json: 'a/b' is no file's name."),
         ("dataset_dict.json", {"splits": ["a"]}, "a/state.json: cannot be read (No such file or directory)."),
     ],
@@ -265,12 +199,6 @@ def test_laion(write: Write, tmp_path: Path) -> None:
     assert ids == [ROWS[0]["url"], "https://c.org/b/cat"]
     path = write("\n".join(map(json.dumps, ROWS)))
     assert read_captions(path, side="human").by_image == {ids[0]: ("a cat",), ids[1]: ("another cat",)}
-    upper = [{"SAMPLE_ID": 1.5e9 + n, "URL": row["url"], "TEXT": row["caption"]} for n, row in enumerate(ROWS)]
-    parquet.write_table(pa.Table.from_pylist(upper), tmp_path / "laion")
-    assert [*read_captions(tmp_path / "laion", side="human").by_image] == ["1500000000", "1500000001"]
-    keyed = [row | {"key": f"{n:09d}", "sha256": "0f", "status": "success"} for n, row in enumerate(ROWS)]
-    parquet.write_table(pa.Table.from_pylist(keyed), tmp_path / "00000.parquet")
-    assert [*read_captions(tmp_path / "00000.parquet", side="generated").by_image] == ["0", "1"]
     coco = "http://images.cocodataset.org/train2017/000000391895.jpg"
     assert canonical_id(coco) == "391895"
     assert canonical_id("https://shop.org/000000391895.jpg") == "https://shop.org/000000391895"

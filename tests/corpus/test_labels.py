@@ -1,8 +1,9 @@
-"""Labels from tables, and labels derived from captions."""
+"""Labels from tables, from captions, and of several attributes at once."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,15 @@ from typing import Any
 import helpers
 import pandas as pd
 import pytest
-from helpers import Write
-from hypothesis import given
-from hypothesis import strategies as st
+from helpers import Write, one_line
 from sklearn.metrics import cohen_kappa_score
 
+from judge.corpus.attributes import multiply_labels
 from judge.corpus.captions import read_captions
 from judge.corpus.labels import LabelOptions, compare_labels, derive_labels, read_labels
-from judge.text.lexicon import load_lexicon
+from judge.text.combined import multiply_lexicons
+from judge.text.lexicon import Lexicon, load_lexicon
+from judge.text.masking import mask
 from judge.text.tokens import tokenize
 from judge.types import Labels
 
@@ -52,20 +54,6 @@ def test_the_class_of_the_image_and_not_the_list_of_its_people(write: Write) -> 
     assert labels.ignored == {"unsure": 1}
 
 
-def test_chosen_columns(write: Write) -> None:
-    path = write("photo,who,note\na.jpg,F,x\n")
-    assert read_labels(path, lexicon=GENDER, id_column="photo", label_column="who").by_image == {"a": "female"}
-    names = "among 'photo', 'who', 'note'. Name it with"
-    assert fault(path, lexicon=GENDER) == f"no column of image ids {names} --id-column=NAME."
-    message = f"no column of gender labels {names} --label-column=NAME."
-    assert fault(path, lexicon=GENDER, id_column="photo") == message
-    assert fault(path, id_column="photo", label_column="whom").startswith("no column 'whom'. Did you mean 'who'?")
-    assert fault(write("id,label,class\n1,m,m\n")) == (
-        "columns 'label' and 'class' may both hold the gender labels (columns: 'id', 'label', 'class'). "
-        "Choose one with --label-column=NAME."
-    )
-
-
 @pytest.mark.parametrize("value", ["0", 0, "0.0", 0.0])
 def test_numbers_are_no_classes(write: Write, value: object) -> None:
     path = write([{"id": 1, "gender": "1"}, {"id": 2, "gender": value}])
@@ -77,9 +65,8 @@ def test_numbers_are_no_classes(write: Write, value: object) -> None:
     assert fault(path, lexicon=GENDER, spellings={"male": ["1"]}).startswith(
         "record 2, field 'gender': label is the number 0,"
     )
-    for lexicon in (GENDER, None):
-        labels = read_labels(path, lexicon=lexicon, spellings={"female": ["1.0"], "male": ["0"]})
-        assert labels.by_image == {"1": "female", "2": "male"}
+    labels = read_labels(path, lexicon=GENDER, spellings={"female": ["1.0"], "male": ["0"]})
+    assert labels.by_image == {"1": "female", "2": "male"}
 
 
 def test_spellings(write: Write) -> None:
@@ -97,19 +84,7 @@ def test_spellings(write: Write) -> None:
     assert fault(path, lexicon=GENDER, spellings={"male": ["x"], "female": ["x"]}) == message
 
 
-NO_CLASS = [
-    "Neutral",
-    "?",
-    "cannot tell",
-    "Can\u2019t tell",
-    "N/A",
-    "n.a.",
-    " Unknown",
-    "not-sure",
-    "-",
-    "<unk>",
-    "BOTH",
-]
+NO_CLASS = ["Neutral", "?", "cannot tell", "Can’t tell", "N/A", "n.a.", " Unknown", "not-sure", "-", "<unk>", "BOTH"]
 
 
 def test_values_that_mean_no_class(write: Write) -> None:
@@ -133,15 +108,9 @@ def test_values_that_the_user_drops(write: Write) -> None:
     assert (found.by_image, found.ignored) == ({"1": "White", "2": "Black", "4": "Black"}, {"ASIAN": 1, "?": 1})
     # Of all classes that are named no other one is left.
     assert drop(spellings={"White": ["White"], "Black": ["Black"]}) == found
-    assert drop(spellings={"pale": ["White"]}).classes == ("ASIAN", "Black", "pale")
-    of_gender = write("id,gender\n1,Frau\n2,Mann\n3,Kind\n4,7\n5,w\n")
-    named = read_labels(of_gender, lexicon=GENDER, spellings={"female": ["Frau"], "male": ["Mann"]})
-    assert (named.by_image, named.ignored) == ({"1": "female", "2": "male", "5": "female"}, {"Kind": 1, "7": 1})
-    path = write("id,race\n1,White\n2,Black\n3,ASIAN\n")
-    spelled = {"pale": ["White"]}
     wrong = fault(path, attribute="race", options=LabelOptions(drop=("Asain",)))
-    assert wrong == "no label 'Asain', which is given as a value to drop. Labels there: asian, black, white."
-    both = fault(path, attribute="race", options=LabelOptions(drop=("white",)), spellings=spelled)
+    assert wrong == "no label 'Asain', which is given as a value to drop. Labels there: ?, asian, black, white."
+    both = fault(path, attribute="race", options=LabelOptions(drop=("white",)), spellings={"pale": ["White"]})
     assert both == "'White' is given as a spelling of 'no class' and of 'pale'. Keep one of the two."
 
 
@@ -157,11 +126,8 @@ def test_labels_in_memory(write: Write) -> None:
         assert (labels.by_image, labels.ignored) == ({"42": "female", "43": "male"}, {"": 1})
     votes = pd.Series(["f", "f", "m"], index=[1, 1, "0001"])
     assert read_labels(votes, lexicon=GENDER, options=LabelOptions("majority")).by_image == {"1": "female"}
-    faults = {"labels in memory, record 1: image id is null": {None: "f"}}
-    faults["labels in memory, record 3 ('000000000001'): image '1' is 'male'"] = {1: "f", 2: "f", "000000000001": "m"}
-    faults["labels in memory: is a number, not a table"] = 5  # type: ignore[assignment]
-    for message, table in faults.items():
-        assert message.split(":")[-1] in helpers.fault_of(read_labels, table, lexicon=GENDER)
+    for message, table in (("image id is null", {None: "f"}), ("is a number, not a table", 5)):
+        assert message in helpers.fault_of(read_labels, table, lexicon=GENDER)
 
 
 SHAPE = "JSON of the wrong shape (an object). Give a table, a list of records or {image: label}."
@@ -178,9 +144,7 @@ MEND = "Give the record a number or a file name."
         ("id,gender\n,m\n", f"record 1: image id is empty. {MEND}"),
         ([{"id": 1, "gender": "m"}, {"gender": "f"}], f"record 2: image id is missing. {MEND}"),
         ([{"id": 1, "gender": True}], "record 1, field 'gender': label is true. Write the name of the class."),
-        ([{"id": 1, "gender": ["m"]}], "record 1, field 'gender': label is a list. Write the name of the class."),
         ("id,gender\n1,Both\n2,\n3,Both\n", f"no image has a label of gender ('Both' 2x, '' 1x). {NAME}"),
-        ("{}", SHAPE),
         ({"1": {"gender": "m"}}, SHAPE),
         ({" ": "m"}, f"record 1 (' '): image id is empty. {MEND}"),
     ],
@@ -203,15 +167,6 @@ def test_rule() -> None:
     )
 
 
-def test_how_many_captions_must_name_the_class() -> None:
-    mentions = {"one": [MALE, NONE], "two": [MALE, NONE, MALE], "both": [MALE, MALE, FEMALE], "none": [NONE]}
-    labels = derive_labels(mentions, attribute="gender", classes=["male", "female"], least=2)
-    assert labels.by_image == {"two": "male"}
-    fewer = "a class named by fewer than 2 captions"
-    assert labels.ignored == {fewer: 1, "several classes named": 1, "no class named": 1}
-    assert "at least 2 of its human captions mention a word of k" in labels.source
-
-
 @pytest.mark.parametrize("wrong", [0, 1, 60])
 def test_labels_beside_what_captions_name(wrong: int) -> None:
     """A fifth of the images names no class or both; kappa is that of scikit-learn."""
@@ -230,21 +185,6 @@ def test_labels_beside_what_captions_name(wrong: int) -> None:
     assert not compare_labels(known, mentions).derived
 
 
-CLASSES = ("a", "b", "c")
-
-
-@given(
-    st.dictionaries(st.text(min_size=1), st.lists(st.frozensets(st.sampled_from(CLASSES)), max_size=4)), st.randoms()
-)
-def test_order_and_repetition_of_captions_change_nothing(mentions, random) -> None:
-    labels = derive_labels(mentions, attribute="x", classes=CLASSES)
-    assert len(labels.by_image) + sum(labels.ignored.values()) == len(mentions)
-    for image, label in labels.by_image.items():
-        assert {name for caption in mentions[image] for name in caption} == {label}
-    shuffled = {image: random.sample(captions, len(captions)) + captions[:1] for image, captions in mentions.items()}
-    assert derive_labels(shuffled, attribute="x", classes=CLASSES) == labels
-
-
 def test_shared_gender_table_is_reproduced(shared: Path) -> None:
     folder = shared / "coco-captions"
     table = read_labels(folder / "gender.csv", lexicon=GENDER)
@@ -255,3 +195,72 @@ def test_shared_gender_table_is_reproduced(shared: Path) -> None:
     derived = derive_labels(mentions, attribute="gender", classes=GENDER.classes)
     assert derived.by_image == table.by_image
     assert derived.ignored == {"no class named": 6219, "several classes named": 485}
+
+
+AGE = Lexicon("age", "<age>", {"young": frozenset({"young", "girl"}), "old": frozenset({"old", "old man"})})
+
+
+def labels(attribute: str, by_image: Mapping[str, str], **more: object) -> Labels:
+    return Labels(attribute, tuple(sorted(set(by_image.values()))), by_image, f"{attribute}.csv", **more)  # type: ignore[arg-type]
+
+
+def test_images_of_which_all_attributes_are_known() -> None:
+    gender = labels("gender", {"1": "female", "2": "male", "3": "male"}, ignored={"Both": 2})
+    skin = labels("skin", {"2": "darker", "3": "lighter", "4": "lighter"}, derived=True, ignored={"": 1})
+    found = multiply_labels([gender, skin])
+    assert found.by_image == {"2": "male & darker", "3": "male & lighter"}
+    assert found.classes == ("female & darker", "female & lighter", "male & darker", "male & lighter")
+    assert (found.attribute, found.source, found.derived) == ("gender & skin", "gender.csv; skin.csv", True)
+    assert found.ignored == {"gender Both": 2, "skin empty": 1}
+    assert found.coverage == "gender of 3, skin of 3 and all of 2 images"
+
+
+def test_small_classes_are_left_out_and_named() -> None:
+    cells = {"female": {"d": 3, "l": 12}, "male": {"d": 0, "l": 20}}
+    images = [(g, s) for g, of in cells.items() for s, number in of.items() for _ in range(number)]
+    parts = [labels(name, {str(i): pair[place] for i, pair in enumerate(images)}) for place, name in enumerate("gs")]
+    whole = multiply_labels(parts)
+    counts = {f"{g} & {s}": number for g, of in cells.items() for s, number in of.items()}
+    found = whole.without_small(counts, 10)
+    assert found.classes == ("female & l", "male & l")
+    assert (found.kept, found.left_out) == ({"female & l": 12, "male & l": 20}, {"female & d": 3, "male & d": 0})
+    assert (len(found.by_image), len(found.small)) == (32, 3)
+    cell = "female & d 3, female & l 12, male & d 0, male & l 20"
+    with one_line(f"fewer than two classes of g & s have 13 images ({cell}); known: g of 35, s of 35 and all of 35"):
+        whole.without_small(counts, 13)
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ([labels("g", {"1": "a"})], "labels of g. Give labels of two attributes or more"),
+        ([labels("g", {"1": "a"})] * 2, "labels of g, g. Give"),
+        ([labels("g", {"1": "a"}), labels("s", {"2": "b"})], "known: g of 1, s of 1 and all of 0 images"),
+        ([labels("g", {"1": "a & b"}), labels("s", {"1": "b"})], "'a & b' holds ' & '"),
+    ],
+)
+def test_labels_that_cannot_be_multiplied(parts: list[Labels], message: str) -> None:
+    with one_line(message):
+        multiply_labels(parts)
+
+
+def test_words_of_all_attributes_are_hidden_and_tell_classes_of_each() -> None:
+    found = multiply_lexicons({"gender": GENDER, "age": AGE})
+    assert found is not None
+    assert (found.name, found.token) == ("gender & age", "<gender-and-age>")
+    token = found.token
+    # One token for an entry of several words; "old man" is hidden whole, although "man" is too.
+    assert mask(("an", "old", "man", "and", "her", "dog"), found) == ("an", token, "and", token, "dog")
+    assert found.named(("an", "old", "woman"), "male & young") == {"female & old"}
+    assert found.named(("a", "girl"), "male & old") == {"female & young"}
+    assert found.named(("a", "woman"), "female & young") == frozenset()
+    assert found.named(("a", "young", "man", "and", "woman"), "male & old") == {"female & young", "male & young"}
+
+
+def test_an_attribute_without_words_has_the_class_of_its_image() -> None:
+    found = multiply_lexicons({"skin": None, "gender": GENDER})
+    assert found is not None
+    assert (found.token, found.without_words) == ("<gender>", ["skin"])
+    assert found.named(("a", "woman"), "darker & male") == {"darker & female"}
+    assert found.named(("a", "person"), "darker & male") == frozenset()
+    assert multiply_lexicons({"skin": None, "emotion": None}) is None

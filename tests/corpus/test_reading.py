@@ -1,13 +1,11 @@
-"""Every format, written and read back; real files."""
+"""Every format of captions, written and read back; sides, splits, columns and refusals; real files."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from judge.corpus import Corpus
-from judge.corpus.captions import REFUSALS, ReadOptions, read_captions
+from judge.corpus.captions import ReadOptions, read_captions
 from judge.errors import JudgeError
 from judge.text.cleaning import clean
 from judge.utils.reading import CELLS
@@ -114,14 +112,6 @@ def test_round_trip(write: Write, form: str, data: st.DataObject) -> None:
     assert read.empty == len(pairs) - len(kept)
 
 
-def test_name_and_source(write: Write) -> None:
-    path = write(results(PAIRS), "nic_plus.json")
-    assert read_captions(path, side="generated").name == "nic_plus"
-    assert read_captions(path, side="human").name == "human"
-    assert read_captions(path, side="generated", name="NIC+").name == "NIC+"
-    assert read_captions(str(path), side="generated").source == str(path)
-
-
 def test_duplicates(write: Write) -> None:
     for form in ("csv", "json lines", "coco results"):
         text = FORMATS[form]({"1": "a man", "2": "a dog"}).decode()
@@ -131,10 +121,6 @@ def test_duplicates(write: Write) -> None:
         several = read_captions(path, ReadOptions(several=True), side="generated")
         assert several.by_image == {"1": ("a man", "a dog")}
         assert read_captions(path, side="human").by_image == {"1": ("a man", "a dog")}
-    same = write("image_id,caption\n1,a man\n1,a man\n")
-    assert read_captions(same, side="human").by_image == {"1": ("a man", "a man")}
-    twice = "key '1' occurs twice in one object. Keep one of the two."
-    assert fault(write('{"1": "a man", "1": "a dog"}')) == twice
     message = fault(write({"1.jpg": "a man", "1.png": "a dog"}))
     assert message.startswith("record 2 ('1.png'), field 'key': duplicate results for image '1'")
 
@@ -156,37 +142,15 @@ def test_bombs_and_no_openpyxl(write: Write, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_shared_human_captions(shared: Path) -> None:
     path = shared / "coco-captions" / "captions_human.json"
-    start = time.perf_counter()
     human = read_captions(path, ReadOptions(refusals=()), side="human")
-    assert time.perf_counter() - start < 5  # about 0.4 on an idle machine
     assert (len(human.by_image), human.total, human.empty) == (10_301, 51_519, 0)
     assert set(map(len, human.by_image.values())) <= set(range(5, 8))
     # Workers of COCO wrote "I am unable to see an image above" where a picture did not load.
     assert read_captions(path, side="human").refused == 24
 
 
-def test_imports_stay_light() -> None:
-    code = "import sys, judge.corpus.captions, judge.corpus.labels; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"torch", "pandas", "pyarrow", "openpyxl"} & set(loaded)
-    assert len(REFUSALS) > 5
-
-
-def test_both_sides_of_one_file_are_told_apart(tmp_path: Path) -> None:
-    """LIC's files hold both; of a table whose captioner's column has another name people's would be read twice."""
-    table = tmp_path / "both.csv"
-    table.write_text("image_id,caption,model_text\n1,a man,a dog\n2,a woman,a cat\n", encoding="utf-8")
-    with pytest.raises(JudgeError, match="captions of 'mine' are the human ones"):
-        Corpus.read(human=table, captions={"mine": table})
-    table.write_text("image_id,caption,prediction\n1,a man,a dog\n2,a woman,a cat\n", encoding="utf-8")
-    assert Corpus.read(human=table, captions={"mine": table}).generated[0].by_image == {
-        "1": ("a dog",),
-        "2": ("a cat",),
-    }
-
-
 def test_a_column_that_no_file_has_is_told(tmp_path: Path) -> None:
-    """One side may lack it; where both do, the captioner's would be read from people's column."""
+    """One side may lack it; where both do, the captioner's would be read from people's column, perhaps twice."""
     people, mine = tmp_path / "people.csv", tmp_path / "mine.csv"
     people.write_text("image_id,caption\n1,a man\n2,a woman\n", encoding="utf-8")
     mine.write_text("image_id,caption,model_text\n1,a man,a dog\n2,a woman,a cat\n", encoding="utf-8")
@@ -198,5 +162,154 @@ def test_a_column_that_no_file_has_is_told(tmp_path: Path) -> None:
     told = r"read by a column 'model_txt'\. Columns read: image_id, caption"
     with pytest.raises(JudgeError, match=told):
         read("model_txt")
+    with pytest.raises(JudgeError, match="captions of 'mine' are the human ones"):
+        Corpus.read(human=mine, captions={"mine": mine})
     corpus = read("model_text")
     assert (corpus.human.by_image["1"], corpus.generated[0].by_image["1"]) == (("a man",), ("a dog",))
+
+
+def both_sides(path: Path, image: str, generated: tuple[str, ...], human: tuple[str, ...]) -> None:
+    assert read_captions(path, side="generated").by_image == {image: generated}
+    assert read_captions(path, side="human").by_image == {image: human}
+
+
+def test_karpathy_splits_and_file_names(write: Write) -> None:
+    images = [
+        {"filename": "10.jpg", "split": "test", "sentences": [{"raw": "a dog"}, {"raw": "a cat"}]},
+        {"filename": "11.jpg", "split": "restval", "sentences": [{"raw": "a cow"}]},
+    ]
+    path = write({"images": images})
+    assert read_captions(path, side="human").by_image == {"10": ("a dog", "a cat"), "11": ("a cow",)}
+    assert read_captions(path, ReadOptions(split="test"), side="human").by_image == {"10": ("a dog", "a cat")}
+    assert fault(path, split="val") == "no captions of split 'val'. Splits in the file: restval, test."
+    assert fault(path, split="test,val") == "no captions of split 'val'. Splits in the file: restval, test."
+    images.append({"filename": "12.jpg", "split": "train", "sentences": [{"raw": "a man"}]})
+    path = write({"images": images})
+    both = read_captions(path, ReadOptions(split="train,restval"), side="human")
+    assert (both.by_image, both.notes) == ({"11": ("a cow",), "12": ("a man",)}, ())
+    (hint,) = read_captions(path, ReadOptions(split="train"), side="human").notes
+    assert hint.endswith(
+        "has 1 images of split restval, which belong to Karpathy's training set and are left out: "
+        "give --split train,restval"
+    )
+
+
+def test_wrapped_results_and_lists_of_records(write: Write) -> None:
+    records = [{"image_id": 42, "caption": "a man"}, {"image_id": "43.jpg", "caption": "a dog"}]
+    found = {"42": ("a man",), "43": ("a dog",)}
+    for content in ({"model": "blip", "results": records}, {"info": {"beams": 3}, "annotation": records}):
+        assert read_captions(write(content), side="generated").by_image == found
+    cider = {"42": [{"caption": "a man"}], "000043": [{"image_id": 43, "id": 7, "caption": "a dog"}]}
+    assert read_captions(write(cider), side="human").by_image == found
+    assert read_captions(write({"42": cider["42"]}), side="generated").by_image == {"42": ("a man",)}
+
+
+def test_flickr(write: Write) -> None:
+    tokens = '10_a.jpg#0\tA man, "Bob" .\n10_a.jpg#1\tTwo\tdogs .\n11_b.jpg#0\tA cow .\n'
+    found = read_captions(write(tokens), side="human").by_image
+    assert found == {"10_a": ('A man, "Bob" .', "Two\tdogs ."), "11_b": ("A cow .",)}
+    bars = write("image_name| comment_number| comment\n10.jpg| 0| A man, here .\n10.jpg| 1| Two dogs .\n")
+    assert "--column caption=NAME" in fault(bars, "human")
+    options = ReadOptions(columns={"caption": "comment"})
+    assert read_captions(bars, options, side="human").by_image == {"10": (" A man, here .", " Two dogs .")}
+
+
+def test_lmms_eval(write: Write) -> None:
+    said = {"target": "['a man', \"a man's dog\"]", "filtered_resps": ["<think>hm</think> a guy"]}
+    found = {"answer": ["a man", "a man's dog"], "pred": "a guy", "image_id": 42, "id": 0}
+    both_sides(write([{"doc_id": 0, **said, "coco_Bleu_4": found}]), "42", ("a guy",), ("a man", "a man's dog"))
+    passthrough = [{"doc_id": 3, "filtered_resps": ["a"], "coco_passthrough": {"pred": ["a guy"], "image_id": 42}}]
+    assert read_captions(write(passthrough), side="generated").by_image == {"42": ("a guy",)}
+    doc = {"question_id": "COCO_val2014_000000522418.jpg", "id": 3}
+    path = write([{"doc_id": 3, "doc": doc, "target": "['x', 'y']", "resps": [["a guy"]]}])
+    both_sides(path, "522418", ("a guy",), ("x", "y"))
+
+
+@pytest.mark.parametrize("kind", ["xlsx", "tsv"])
+def test_vlmevalkit(write: Write, kind: str) -> None:
+    answers = [["A man's hat.", 'He said "no".'], ["[sic] a dog", "two dogs"]]
+    columns = {"question": "?", "answer": [str(answer) for answer in answers], "prediction": ["a man", None]}
+    path = write(table_bytes(pd.DataFrame({"index": [0, 1], **columns}), kind), f"Qwen_COCO_VAL.{kind}")
+    human = read_captions(path, side="human")
+    assert human.by_image == {"index:0": tuple(answers[0]), "index:1": tuple(answers[1])}
+    generated = read_captions(path, side="generated")
+    assert (generated.by_image, generated.empty) == ({"index:0": ("a man",)}, 1)
+
+
+@pytest.mark.parametrize("text", ["[not a list", "['a', 3]", "[__import__('os').getcwd()]", "[" * 5000, "['a'"])
+def test_lists_in_text_are_parsed_never_run(write: Write, text: str) -> None:
+    path = write([{"image_id": 1, "answer": text}])
+    expected = "record 1, field 'answer': looks like a list of captions but is none. Write it as a JSON list of texts."
+    assert fault(path, "human") == expected
+
+
+def test_people_may_give_lists_models_may_not(write: Write) -> None:
+    path = write([{"image": "val2014/COCO_val2014_000000522418.jpg", "caption": ["a man", "a boy"]}])
+    assert read_captions(path, side="human").by_image == {"522418": ("a man", "a boy")}
+    message = "record 1, field 'caption': caption is a list. Give the record a text, or remove it."
+    assert fault(path) == message
+    mapping = write({"1": ["a man", "a boy"]})
+    assert read_captions(mapping, side="generated").by_image == {"1": ("a man", "a boy")}
+
+
+def test_columns(write: Write) -> None:
+    path = write("photo,words,id\nx.jpg,a man,9\n")
+    options = ReadOptions(columns={"image_id": "photo", "caption": "words"})
+    assert read_captions(path, options, side="generated").by_image == {"x": ("a man",)}
+    message = "no column of generated captions among 'photo', 'words', 'id'. Name it with --column caption=NAME."
+    assert fault(path) == message
+    assert fault(path, columns={"caption": "word"}).startswith("no column 'word'. Did you mean 'words'?")
+    assert fault(path, columns={"picture": "photo"}).startswith("unknown column role 'picture'")
+    assert fault(write("file_name,image,caption\na,b,c\n")) == (
+        "columns 'file_name' and 'image' may both hold the image ids (columns: 'file_name', 'image', 'caption'). "
+        "Choose one with --column image_id=NAME."
+    )
+
+
+def test_lines_of_json(write: Write) -> None:
+    """One line is a record; a line separator inside of a caption ends none."""
+    assert read_captions(write({"image_id": 1, "caption": "a man"}), side="generated").by_image == {"1": ("a man",)}
+    text = json.dumps({"image_id": 1, "caption": "a\u2028b\x85c"}, ensure_ascii=False)
+    path = write(f"{text}\n\n" + text.replace("1", "2", 1))
+    assert read_captions(path, side="generated").by_image == {"1": ("a\u2028b\x85c",), "2": ("a\u2028b\x85c",)}
+
+
+def test_empty_and_refused_are_counted(write: Write) -> None:
+    captions = {"1": "", "2": " \n\u3000", "3": "I'm sorry, but I can't help with that.", "4": "a man"}
+    read = read_captions(write(captions), side="generated")
+    assert (read.by_image, read.empty, read.refused) == ({"4": ("a man",)}, 2, 1)
+    everything = read_captions(write(captions), ReadOptions(refusals=()), side="generated")
+    assert (len(everything.by_image), everything.refused) == (2, 0)
+    mine = read_captions(write(captions), ReadOptions(refusals=("a m",)), side="generated")
+    assert (set(mine.by_image), mine.refused) == ({"3"}, 1)
+    assert fault(write({"1": "", "2": "As an AI, no."})) == (
+        "no caption is left (1 empty, 1 refusals). Give captions that describe."
+    )
+    with pytest.raises(JudgeError, match=r"refusal pattern '\(' is no regular expression"):
+        read_captions(write(captions), ReadOptions(refusals=("(",)), side="generated")
+
+
+REFUSALS = (
+    "I'm sorry, but I can't assist with that request.",
+    "I\u2019m sorry, I can\u2019t identify people in images.",
+    '"I am sorry. The picture is not clear."',
+    "I can't provide a description of this image.",
+    "I'm unable to view images.",
+    "As an AI language model, I do not see pictures.",
+    "There is no image attached.",
+    "Failed to obtain answer via API.",
+    "抱歉，我无法描述这张图片。",
+)
+CAPTIONS = (
+    "I can't believe how many birds are on this wire",
+    "I'm sorry for the old man, he looks lonely",
+    "As an airplane lands, people look up",
+    "There is no image on the television screen",
+    "Please do not feed the ducks, says a sign",
+)
+
+
+def test_refusals_and_captions_that_begin_like_them(write: Write) -> None:
+    read = read_captions(write(dict(enumerate(REFUSALS + CAPTIONS))), side="generated")
+    assert [text for (text,) in read.by_image.values()] == list(CAPTIONS)
+    assert read.refused == len(REFUSALS)

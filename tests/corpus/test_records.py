@@ -66,11 +66,6 @@ def as_json(records: list[Any]) -> bytes:
     return json.dumps(records).encode()
 
 
-def as_lines(records: list[Any]) -> bytes:
-    assert isinstance(records[0], dict)  # Else they are no lines of JSON.
-    return "\n".join(map(json.dumps, records)).encode()
-
-
 def as_csv(records: list[Row], delimiter: str = ",") -> bytes:
     text = io.StringIO()
     writer = csv.DictWriter(text, list(records[0]), delimiter=delimiter, lineterminator="\n")
@@ -109,10 +104,6 @@ def row_or_line(number: int, _: Any) -> str:
     return rf"record {number}\b|line {number + LINES}\b"
 
 
-def line(number: int, _: Any) -> str:
-    return rf"(record|line) {number}\b"
-
-
 def annotation(number: int, record: Any) -> str:
     at = rf"record {number}\b"
     return rf"annotation {record['id']}\b|{at}" if isinstance(record, dict) and type(record.get("id")) is int else at
@@ -126,7 +117,7 @@ def sample(number: int, record: Any) -> str:
 def instances(path: Path) -> None:
     truth(path)
     found = GroundTruth.read(path)
-    for name in found.pictures:
+    for name in found.images:
         found.instances(name)
     for _, fault in found.strays:
         raise fault
@@ -151,15 +142,14 @@ CATEGORIES = [{"id": n, "name": name} for n, name in ((2, "cat"), (3, "person"),
 COCO = {"images": IMAGES, "annotations": DRAWN, "categories": CATEGORIES}
 OBJECTS = [{"image_id": 1, "objects": "cat; dog"}, {"image_id": 2, "objects": ["tie"]}, {"image_id": 3, "objects": "x"}]
 # Where a record has another name or number, and what needs the old one is refused.
-ABSENT, NO_CATEGORY = "no score of captioner", "category_id 3 is no"
+NO_CATEGORY = "category_id 3 is no"
 
 KINDS: dict[str, Records] = {
     "coco": Records([{"id": 50 + n, **row} for n, row in enumerate(RESULTS)], within("annotations"), human, annotation),
     "results": Records(RESULTS, as_json, generated),
-    "lines": Records(RESULTS, as_lines, generated, line),
     "csv": Records(RESULTS, as_csv, generated, row_or_line),
     "parquet": Records(RESULTS, of_table("parquet"), generated),
-    "xlsx": Records(RESULTS, of_table("xlsx"), generated, besides=r"line \d+, column \d+", many=200),
+    "xlsx": Records(RESULTS, of_table("xlsx"), generated, besides=r"line \d+, column \d+", many=60),
     "pickle": Records(RESULTS, pickle.dumps, generated),
     "karpathy": Records(KARPATHY, within("images"), of_test),
     "mapping": Records(pairs_of("image_id", "caption", RESULTS), as_mapping, generated),
@@ -173,7 +163,6 @@ KINDS: dict[str, Records] = {
     "lic-people": Records(PARTED, pickle.dumps, human),
     "lic-gender": Records(PARTED, pickle.dumps, labels),
     "labels": Records(GENDER, as_json, labels),
-    "label-mapping": Records(pairs_of("image_id", "gender", GENDER), as_mapping, labels),
     "artemis-emotions": Records(FIRST, as_json, emotions),
     "speaker": Records(SPOKEN, as_csv, generated, row_or_line),
     "indexed": Records(
@@ -184,6 +173,11 @@ KINDS: dict[str, Records] = {
     "object-table": Records(OBJECTS, as_json, read_tasks),
     "instances-images": Records(IMAGES, within("images", COCO), read_tasks),
     "instances": Records(DRAWN, within("annotations", COCO), read_tasks, annotation),
+    # An id of another image, or none: its annotations are of no image, or of the other.
+    "masks-images": Records(
+        IMAGES, within("images", COCO), instances, lambda n, _: rf"record {n}\b|image '{n}.jpg'", "stands there twice"
+    ),
+    "masks": Records(DRAWN, within("annotations", COCO), instances, annotation),
     "instances-categories": Records(CATEGORIES, within("categories", COCO), read_tasks, besides=NO_CATEGORY),
 }
 

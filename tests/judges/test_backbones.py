@@ -137,14 +137,11 @@ NO_FIT = "its weights do not fit into 'test_resnet' (Error(s) in loading state_d
     ("given", "network", "damage", "message"),
     [
         (SMALL, SMALL, lambda whole: whole[:-100], NO_FILE),
-        (SMALL, SMALL, lambda whole: whole[:50], NO_FILE),
-        (SMALL, SMALL, lambda _: b"", NO_FILE),
         (SMALL, SMALL, pickled, NO_FILE),
         ("test_vit", SMALL, bytes, "weights are in it, and"),
         ("test_efficientnet", SMALL, bytes, NO_FIT),
         # Deeper and shallower sisters: their weights have each other's names and shapes.
         ("resnet34", "resnet18", bytes, "weights"),
-        ("resnet18", "resnet34", bytes, "weights"),
     ],
 )
 def test_files_that_are_no_weights_of_it(
@@ -166,7 +163,6 @@ def test_files_that_are_no_weights_of_it(
             "timm has no weights 'nope' of 'resnet50'. Use 'resnet50', or see timm.list_pretrained().",
         ),
         (Materials(backbone_weights="nowhere"), "--backbone-weights nowhere: ", "cannot be read"),
-        (Materials(backbone_weights="."), "--backbone-weights .: ", "cannot be read"),
         (
             Materials(backbone="test_vit", backbone_weights="random", image_size=100),
             "--image-size: ",

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import GENDER, accuracy, fault_of, logits, network_of, unmoved
+from helpers import GENDER, accuracy, fault_of, logits, network_of
 from scipy.special import expit
 from torch import nn
 
 from judge.judges import HEADED, find_judge, with_head
-from judge.judges.encoders import EMBEDDING, EncoderClassifier, positions
+from judge.judges.encoders import EncoderClassifier
 from judge.text.alignment import UNKNOWN
 from judge.training.launch import make_accelerator
 from judge.training.loop import NetworkJudge, Trainer
@@ -100,32 +100,6 @@ def test_logits_by_hand(name: str) -> None:
         assert found == pytest.approx(x, abs=2e-5)
 
 
-@pytest.mark.parametrize("name", ["lstm", *ENCODERS])
-def test_neither_padding_nor_company_nor_order_changes_an_answer(name: str) -> None:
-    network = network_of(name, SAMPLES[:2])
-    together = unmoved(network, SAMPLES)
-    assert np.allclose(logits(network, SAMPLES[:1]), together[:1], atol=1e-6)
-    # Whatever stands for padding: it is not even multiplied by zero.
-    network.embedding.weight.data[0] = 1e4
-    assert np.array_equal(logits(network, SAMPLES), together)
-    assert np.ptp(together, axis=0).min() > 1e-4  # They do differ.
-    # A word that training never had, one that was taken out, and nothing at all.
-    unseen, unknown, empty = (logits(network, [replace(SAMPLES[0], words=w)]) for w in (("no",), (UNKNOWN,), ()))
-    assert np.array_equal(unseen, unknown)
-    assert np.array_equal(empty, unknown)
-
-
-def test_positions_are_those_of_the_paper() -> None:
-    table = positions(500)
-    assert table.shape == (500, EMBEDDING)
-    assert table[0].tolist() == [0, 1] * 50
-    assert table[3, :2].tolist() == pytest.approx([np.sin(3), np.cos(3)])
-    assert positions(7, 6)[6].tolist() == pytest.approx(
-        [f(6 / 10_000 ** (2 * pair / 6)) for pair in range(3) for f in (np.sin, np.cos)], abs=1e-6
-    )
-    assert table[499, 98:].tolist() == pytest.approx([np.sin(499 / 10_000**0.98), np.cos(499 / 10_000**0.98)], abs=1e-5)
-
-
 @pytest.mark.parametrize("name", ENCODERS)
 def test_word_order_is_learnt(name: str) -> None:
     """Where the same words stand in both classes, in another order; and dropout acts in training alone."""
@@ -151,25 +125,16 @@ def test_word_order_is_learnt(name: str) -> None:
 def test_names() -> None:
     """As typed; what does not say which MLP it has on it has DBAC's, and "lstm" has LIC's output layer."""
     for typed, name in {
-        "lstm": "lstm",
         "LSTM+MLP3": "lstm+mlp3",
-        "rnn": "rnn",
         " rnn-bidirectional+mlp5 ": "rnn-bidirectional+mlp5",
-        "transformer-5": "transformer-5",
-        "sentence:all-MiniLM-L6-v2": "sentence:all-MiniLM-L6-v2",
         "Sentence:/Some/Folder+MLP5": "sentence:/Some/Folder+mlp5",
     }.items():
-        assert find_judge(typed).name == name
-        assert find_judge(name).name == name
+        assert find_judge(typed).name == find_judge(name).name == name
         assert find_judge(name).modalities == {"caption"}
     for name in HEADED - {"lstm"}:
         heads = [make(f"{name}{end}").head for end in ("", "+mlp3", "+mlp5")]
         assert [sum(isinstance(part, nn.Linear) for part in head) for head in heads] == [3, 3, 5]
-        assert np.array_equal(logits(make(name), SAMPLES), logits(make(f"{name}+mlp3"), SAMPLES))
     assert not isinstance(network_of("lstm", SAMPLES), EncoderClassifier)
-    one, five = (make(f"transformer-{heads}") for heads in (1, 5))
-    assert {k: v.shape for k, v in one.state_dict().items()} == {k: v.shape for k, v in five.state_dict().items()}
-    assert not np.allclose(logits(one, SAMPLES), logits(five, SAMPLES))
     assert find_judge("lstm+mlp3").recipe == find_judge("rnn").recipe != find_judge("lstm").recipe
 
 
@@ -177,7 +142,6 @@ def test_names() -> None:
     ("name", "three", "five"),
     [
         ("lstm", "lstm+mlp3", "lstm+mlp5"),
-        ("rnn+mlp5", "rnn+mlp5", "rnn+mlp5"),
         ("Sentence:A-b", "Sentence:A-b+mlp3", "Sentence:A-b+mlp5"),
         ("sentence:a+mlp3", "sentence:a+mlp3", "sentence:a+mlp3"),
         *([name] * 3 for name in ("linear", "bert-ft", "bert-pre", "sat", "sat-image-only", "hf:a", "self", "x")),
@@ -191,13 +155,9 @@ def test_a_metric_puts_its_head_on_encoders_that_have_none(name: str, three: str
     ("name", "line"),
     [
         ("lsmt", "unknown judge 'lsmt'. Did you mean 'lstm'?"),
-        ("lstm+mlp4", "unknown judge 'lstm+mlp4'. Did you mean 'lstm'?"),
         ("lstn+mlp3", "unknown judge 'lstn+mlp3'. Did you mean 'lstm+mlp3'?"),
-        ("transfomer-5", "unknown judge 'transfomer-5'. Did you mean 'transformer-5'?"),
         ("sat+mlp3", "unknown judge 'sat+mlp3'."),
-        ("bert-ft+mlp5", "unknown judge 'bert-ft+mlp5'."),
         ("rnn-image-only", "judge 'rnn' takes in the caption alone. Use 'rnn'."),
-        ("lstm+mlp5-caption-only", "judge 'lstm+mlp5' takes in the caption alone. Use 'lstm+mlp5'."),
         ("sentence:", "no sentence encoder is named. Name one, or the folder of one: sentence:all-MiniLM-L6-v2,"),
     ],
 )

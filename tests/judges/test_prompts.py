@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 from helpers import fault_of
-from hypothesis import given
-from hypothesis import strategies as st
 
 from judge import evaluate
 from judge.corpus import Corpus
-from judge.judges.prompts import SLOT, Prompt, make_prompt
+from judge.judges.prompts import make_prompt
 
 
 @pytest.mark.parametrize("attribute", ["gender", "race", "emotion", "skin"])
@@ -19,19 +17,6 @@ def test_the_papers_template_serves_every_attribute(attribute: str) -> None:
     assert prompt == make_prompt(attribute, None)
     assert prompt.template == f"Therefore, the {attribute} is [Answer]"
     assert prompt.question == f"Therefore, the {attribute} is"
-
-
-@given(st.text(), st.text())
-def test_the_question_is_what_stands_before_the_answer(before: str, after: str) -> None:
-    if SLOT not in before and SLOT not in after and (before + SLOT + after).count(SLOT) == 1:
-        assert Prompt(before + SLOT + after).question == before.strip()
-
-
-def test_classes_stand_for_themselves_where_nothing_else_is_said() -> None:
-    prompt = make_prompt("age", answers={"old": "grown up"})
-    assert prompt.words(("old", "very_old", "young")) == ("grown up", "very old", "young")
-    # Two classes may swap their words.
-    assert make_prompt("age", answers={"old": "young", "young": "old"}).words(("old", "young")) == ("young", "old")
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,9 @@
-"""Images in shards and data sets are listed, read, masked and judged like those of a folder."""
+"""Images in shards and data sets, and detections on disk: the same as those of a folder, or made again."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,13 @@ import numpy as np
 import pytest
 from commands.test_mask import DOG, HEIGHT, SQUARE, WIDTH, tree, write_instances
 from containers import as_table, small_picture, tar_bytes, write_dict, write_parquet, write_saved, write_shards
+from detector_samples import FakeDetector
 from helpers import done_well, fault_of, one_line, refusal
-from mutations import mutated_bytes, read_or_refused
 
-from judge.commands.images import known_pictures
-from judge.masking import archives
+from judge.commands.images import known_images
+from judge.masking.cache import Cached
 from judge.masking.images import encode, has_image, list_images, read_bytes, read_image
+from judge.masking.instances import LoadedImage, from_mask
 from judge.masking.masked_images import MaskedImages
 from judge.utils.outputs import MANIFEST
 from judge.utils.reading import PICTURE
@@ -47,9 +47,9 @@ def containers(place: Path, pictures: Mapping[int, bytes]) -> dict[str, Path]:
 
 def test_every_container_has_the_same_pictures(tmp_path: Path) -> None:
     found = containers(tmp_path, PICTURES)
-    folder = MaskedImages(found["folder"], known_pictures(found["folder"], None))
+    folder = MaskedImages(found["folder"], known_images(found["folder"], None))
     for place in found.values():
-        known = known_pictures(place, None)
+        known = known_images(place, None)
         assert [*known] == [str(n) for n in PICTURES]
         shown = MaskedImages(place, known)
         for number, data in PICTURES.items():
@@ -66,23 +66,11 @@ def test_every_container_has_the_same_pictures(tmp_path: Path) -> None:
 def test_as_published() -> None:
     """What `datasets` and `webdataset` wrote themselves: 4 x 5 pixels, of a generator seeded by the image id."""
     for name in ("saved", "parquet", "shards", "shards/00000.tar"):
-        known = known_pictures(PUBLISHED / name, None)
+        known = known_images(PUBLISHED / name, None)
         assert len(known) == {"shards": 3, "shards/00000.tar": 2}.get(name, 5)
         for image, picture in known.items():
             expected = np.random.default_rng(int(image)).integers(0, 256, (4, 5, 3), dtype=np.uint8)
             assert np.array_equal(read_image(PUBLISHED / name, picture).pixels, expected)
-
-
-def test_any_order_and_many_threads(tmp_path: Path) -> None:
-    rows = [{"id": f"{n}.png", "image": {"bytes": bytes([n]) * (n + 1), "path": None}} for n in range(12)]
-    order = np.random.default_rng(0).permutation(12).tolist()
-    for folder in (
-        write_saved(tmp_path / "saved", as_table(rows), files=3),
-        write_parquet(tmp_path / "parquet", {"train": as_table(rows)}, files=2),
-    ):
-        with ThreadPoolExecutor(3) as pool:
-            found = list(pool.map(lambda n, folder=folder: read_bytes(folder, f"{n}.png"), order))
-        assert found == [bytes([n]) * (n + 1) for n in order]
 
 
 def test_which_picture_of_a_sample(tmp_path: Path) -> None:
@@ -93,22 +81,9 @@ def test_which_picture_of_a_sample(tmp_path: Path) -> None:
         return path
 
     assert list_images(shard(a_jpg=b"1", a_seg_png=b"2", a_txt=b"3")) == ["a.jpg"]
-    assert list_images(shard(a_image_jpg=b"1")) == ["a.jpg"]
-    assert "sample 'a' has several images (depth.png, image.jpg). Keep one" in fault_of(
-        list_images, shard(a_image_jpg=b"1", a_depth_png=b"2", b_jpg=b"3", c_txt=b"")
-    )
+    several = fault_of(list_images, shard(a_image_jpg=b"1", a_depth_png=b"2", b_jpg=b"3", c_txt=b""))
+    assert "sample 'a' has several images (depth.png, image.jpg). Keep one" in several
     assert "holds no image" in fault_of(list_images, shard(a_txt=b"1", b_txt=b"", c_txt=b"", d_txt=b"", e_txt=b""))
-    twice = write_shards(tmp_path / "twice", [{"__key__": "1", "png": b""}, {"__key__": "1", "jpg": b""}])
-    assert "00001.tar: sample '1' is in 00000.tar too" in fault_of(list_images, twice)
-
-
-def test_folders_stay_folders(tmp_path: Path) -> None:
-    """Beside images, archives and tables are ignored."""
-    place = containers(tmp_path, PICTURES)["folder"]
-    write_shards(place, [{"__key__": "7", "png": b""}])
-    assert len(list_images(place)) == len(PICTURES)
-    words = write_saved(tmp_path / "words", as_table([{"image_id": 1, "caption": "a man"}]))
-    assert "holds no image" in fault_of(list_images, words)
 
 
 def test_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,9 +96,7 @@ def test_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         patch.setattr("judge.masking.archives.PICTURE", replace(PICTURE, most=10))
         read_image(place["shards"], "000000000000.png")
     other = {"bytes": b"", "path": ""}
-    rows: list[dict[str, Any]] = [{"id": 1, "image": {"bytes": b"x", "path": "x"}, "depth": other}]
-    assert read_bytes(write_saved(tmp_path / "two", as_table(rows)), "1") == b"x"
-    rows = [{"id": 1, "left": other, "right": other}]
+    rows: list[dict[str, Any]] = [{"id": 1, "left": other, "right": other}]
     expected = "columns 'left' and 'right' all hold images. Call the right one 'image'."
     assert fault_of(list_images, write_saved(tmp_path / "sides", as_table(rows))).endswith(expected)
     rows = [{"id": 1, "image": {"bytes": None, "path": "/x/1.png"}}, {"id": 2, "image": {"bytes": b"x", "path": None}}]
@@ -131,22 +104,6 @@ def test_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "record 1, field 'image': holds no image, or only its path" in fault_of(read_bytes, absent, "1")
     null = write_saved(tmp_path / "null", as_table([{"id": None, "image": {"bytes": b"x", "path": ""}}] * 2))
     assert "data-00000-of-00002.arrow, record 1, field 'id': image id is null" in fault_of(list_images, null)
-
-
-def test_what_changes_is_read_anew(tmp_path: Path) -> None:
-    samples = [{"__key__": str(n), "png": small_picture(n)} for n in range(4)]
-    folder = write_shards(tmp_path / "shards", samples)
-    assert len(list_images(folder)) == 4
-    # In place, the folder's own time of change stays as it was.
-    before = folder.stat().st_mtime_ns
-    content = tar_bytes([("8.png", small_picture(8))])
-    with (folder / "00000.tar").open("r+b") as file:
-        file.truncate(0)
-        file.write(content)
-    os.utime(folder, ns=(before, before))
-    assert "00000.tar: has changed since its images were listed" in fault_of(read_bytes, folder, "0.png")
-    assert list_images(folder) == ["2.png", "3.png", "8.png"]
-    assert read_bytes(folder, "8.png") == small_picture(8)
 
 
 @pytest.fixture(scope="module")
@@ -176,24 +133,41 @@ def test_masked_alike(scene: dict[str, Path], tmp_path: Path) -> None:
     assert again.startswith(f"judge: {tmp_path}/0.tar: no such file")
 
 
-@pytest.mark.parametrize("kind", ["shard", "saved", "parquet"])
-def test_damaged_archives(kind: str, tmp_path: Path) -> None:
-    """A thousand faults: every picture that is listed is read, or refused in one line."""
-    rows = [{"image_id": n, "image": {"bytes": small_picture(n, (3, 3)), "path": "x"}} for n in range(2)]
-    if kind == "shard":
-        place = path = tmp_path / "one.tar"
-        path.write_bytes(tar_bytes([(f"{row['image_id']}.png", small_picture(0, (3, 3))) for row in rows]))
-    elif kind == "saved":
-        place = write_saved(tmp_path / "set", as_table(rows), files=1)
-        path = place / "data-00000-of-00001.arrow"
-    else:
-        place = write_parquet(tmp_path / "set", {"test": as_table(rows)}, files=1)
-        path = place / "data" / "test-00000-of-00001.parquet"
+MASK = np.zeros((20, 30), dtype=bool)
+MASK[3:9, 4:20] = True
+FOUND = (from_mask(MASK, "person", score=0.75), from_mask(MASK, "dog", score=0.5, crowd=True))
 
-    def read(_: Path) -> None:
-        archives._find.cache_clear()
-        for name in list_images(place):
-            read_bytes(place, name)
 
-    told = read_or_refused(read, path, mutated_bytes(path.read_bytes(), 1000))
-    assert min(told["read"], told["refused"]) > 50
+def fake(key: str = "one") -> FakeDetector:
+    return FakeDetector(lambda image: FOUND if image.pixels.any() else (), key=key)
+
+
+def image(name: str, number: int, size: tuple[int, int] = (20, 30)) -> LoadedImage:
+    return LoadedImage(name, np.full((*size, 3), number, dtype=np.uint8))
+
+
+def test_detected_once_by_content(tmp_path: Path) -> None:
+    detector, other = fake(), fake("other")
+    for one, expected in [(image("a", 1), FOUND), (image("empty", 0), ()), (image("a, renamed", 1), FOUND)]:
+        assert Cached(detector, tmp_path).detect(one) == expected
+    # The same numbers in another shape are another image; so is the same image for another detector.
+    assert Cached(detector, tmp_path).detect(image("turned", 0, (30, 20))) == ()
+    assert Cached(other, tmp_path).detect(image("a", 1)) == FOUND
+    assert (detector.called, other.called) == (["a", "empty", "turned"], ["a"])
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "{}", "null", "[7]", "[{}]", "[" * 100_000, '[{"size": [1e999, 2]}]',
+     '[{"label": "person", "box": [0, 0, 1, 1], "counts": "0", "size": [20, 30], "score": 1, "crowd": false}]'],
+)  # fmt: skip
+def test_damaged_detections_are_computed_again(tmp_path: Path, content: str) -> None:
+    """They never count as "nothing found": people would stay visible."""
+    detector = fake()
+    Cached(detector, tmp_path).detect(image("a", 1))
+    [path] = tmp_path.rglob("*.json")
+    whole = path.read_bytes()
+    path.write_text(content)
+    assert Cached(detector, tmp_path).detect(image("a", 1)) == FOUND
+    assert detector.called == ["a", "a"]
+    assert path.read_bytes() == whole

@@ -19,7 +19,7 @@ from judge.commands.images import open_detector
 from judge.commands.mask import MaskConfig
 from judge.config import make_config
 from judge.errors import JudgeError
-from judge.masking.detectors import Detector, make_detector
+from judge.masking.detectors import make_detector
 from judge.masking.detectors.maskrcnn import MaskRcnn, load_maskrcnn
 from judge.masking.detectors.yolo import Yolo, load_yolo
 
@@ -52,27 +52,18 @@ def maskrcnn() -> MaskRcnn:
     return samples.tiny_maskrcnn()
 
 
-def check_contract(detector: Detector) -> None:
-    """Check what the protocol promises."""
-    found = [detector.detect(image) for image in NOISE]
-    assert sum(map(len, found)) > 10
-    for image, instances in zip(NOISE, found, strict=True):
-        for instance in instances:
+def test_contract(yolo: Yolo, maskrcnn: MaskRcnn, exported: Path, folder: Path) -> None:
+    boxes_alone = load_yolo(samples.tiny_yolo(folder, task="detect"), trust=folder, device="cpu")
+    for detector in (yolo, maskrcnn, load_yolo(exported, device="cpu"), boxes_alone):
+        found = [(image, instance) for image in NOISE for instance in detector.detect(image)]
+        assert len(found) > 10
+        for image, instance in found:
             assert instance.label in samples.CLASSES
             assert instance.mask.shape == instance.size == image.size
             assert instance.area > 0
             assert 0.05 <= instance.score <= 1
             x, y, w, h = instance.box
-            assert min(x, y, w, h) >= 0
-            assert x + w <= image.size[1] + 1e-3
-            assert y + h <= image.size[0] + 1e-3
-
-
-def test_contract(yolo: Yolo, maskrcnn: MaskRcnn, exported: Path, folder: Path) -> None:
-    check_contract(yolo)
-    check_contract(maskrcnn)
-    check_contract(load_yolo(exported, device="cpu"))
-    check_contract(load_yolo(samples.tiny_yolo(folder, task="detect"), trust=folder, device="cpu"))
+            assert min(x, y, w, h, image.size[1] + 1e-3 - x - w, image.size[0] + 1e-3 - y - h) >= 0
 
 
 def test_yolo_finds_what_ultralytics_finds(yolo: Yolo, weights: Path) -> None:
@@ -103,18 +94,6 @@ def test_maskrcnn_finds_what_torchvision_finds(maskrcnn: MaskRcnn) -> None:
             assert samples.overlap(instance.mask, mask) > 0.99
 
 
-def test_lower_mask_thresholds_hide_more_and_have_other_keys(folder: Path, weights: Path) -> None:
-    loads = (
-        lambda level: load_yolo(weights, trust=folder, device="cpu", mask_threshold=level),
-        lambda level: samples.tiny_maskrcnn(mask_threshold=level),
-    )
-    for load in loads:
-        detectors = [load(level) for level in (0.2, 0.5, 0.7)]
-        areas = [sum(one.area for one in detector.detect(NOISE[1])) for detector in detectors]
-        assert areas[0] > areas[1] > areas[2]
-        assert len({detector.key for detector in detectors}) == 3
-
-
 def test_onnx_finds_what_the_model_finds(yolo: Yolo, weights: Path) -> None:
     """Untrained scores are close to each other, so a few boxes may be suppressed by others."""
     free = load_yolo(samples.tiny_onnx(weights, dynamic=True), device="cpu")
@@ -131,11 +110,8 @@ def test_onnx_finds_what_the_model_finds(yolo: Yolo, weights: Path) -> None:
     ("notes", "fault"),
     [
         ({"names": "__import__('pathlib').Path('{mark}').touch() or {0: 'person'}"}, "does not run as a model"),
-        ({"args": "[" * 5000 + "]" * 5000}, "metadata cannot be read"),
         ({"imgsz": "[90000, 90000]"}, "metadata cannot be read"),
         ({"task": "pose"}, "made for the task 'pose'"),
-        ({"task": ""}, "made for the task ''"),
-        ({"stride": "'wide'"}, "metadata cannot be read"),
     ],
 )
 def test_onnx_metadata_are_never_run(tmp_path: Path, exported: Path, notes: dict[str, str], fault: str) -> None:
@@ -157,44 +133,35 @@ def test_a_pickle_needs_trust(tmp_path: Path, weights: Path) -> None:
     (trusted / "tiny.pt").write_bytes(weights.read_bytes())
     # A link into the folder does not move the file there, and ".." leads out of it.
     (elsewhere / "link.pt").symlink_to(trusted / "tiny.pt")
-    for trust, path in [
-        (None, trusted / "tiny.pt"),
-        (elsewhere, trusted / "tiny.pt"),
-        (elsewhere, elsewhere / "link.pt"),
-        (elsewhere, elsewhere / ".." / "trusted" / "tiny.pt"),
-    ]:
-        with pytest.raises(JudgeError, match=r"is a pickle.*ONNX.*--trust-weights"):
-            load_yolo(path, trust=trust, device="cpu")
-    # Even a trusted one runs nothing.
+    pickle = r"is a pickle.*ONNX.*--trust-weights"
     torch.save({"model": samples.Bomb(tmp_path / "mark")}, trusted / "bomb.pt")
-    with pytest.raises(JudgeError, match="does not run as a model of Ultralytics"):
-        load_yolo(trusted / "bomb.pt", trust=trusted, device="cpu")
-    assert not (tmp_path / "mark").exists()
-    with pytest.raises(JudgeError, match="--trust-weights FOLDER"):
-        load_yolo("yolo11n-seg", device="cpu")
-    with pytest.raises(JudgeError, match="is no folder"):
-        load_yolo(weights, trust=tmp_path / "absent", device="cpu")
-
-
-def test_yolo_files_that_cannot_be_used(tmp_path: Path, weights: Path) -> None:
     (tmp_path / "noise.onnx").write_bytes(b"no onnx")
     (tmp_path / "weights.bin").write_bytes(b"")
     (tmp_path / "cut.pt").write_bytes(weights.read_bytes()[:5000])
-    for name, fault in {
-        "noise.onnx": "cannot be read as ONNX",
-        "weights.bin": "is no file of YOLO weights",
-        "cut.pt": "does not run as a model of Ultralytics",
-        "absent.onnx": "no such file of weights",
-    }.items():
+    for trust, path, fault in [
+        (None, trusted / "tiny.pt", pickle),
+        (elsewhere, trusted / "tiny.pt", pickle),
+        (elsewhere, elsewhere / "link.pt", pickle),
+        (elsewhere, elsewhere / ".." / "trusted" / "tiny.pt", pickle),
+        # Even a trusted one runs nothing.
+        (trusted, trusted / "bomb.pt", "does not run as a model of Ultralytics"),
+        (tmp_path, tmp_path / "cut.pt", "does not run as a model of Ultralytics"),
+        (tmp_path / "absent", weights, "is no folder"),
+        (None, "yolo11n-seg", "--trust-weights FOLDER"),
+        (None, tmp_path / "noise.onnx", "cannot be read as ONNX"),
+        (None, tmp_path / "absent.onnx", "no such file of weights"),
+        (tmp_path, tmp_path / "weights.bin", "is no file of YOLO weights"),
+    ]:
         with pytest.raises(JudgeError, match=fault):
-            load_yolo(tmp_path / name, trust=tmp_path, device="cpu")
-    for device in ("cuda:99", "toaster"):
-        with pytest.raises(JudgeError, match=f"--device {device}: cannot be used here"):
-            load_yolo(weights, trust=weights.parent, device=device)
+            load_yolo(path, trust=trust, device="cpu")
+    assert not (tmp_path / "mark").exists()
+    with pytest.raises(JudgeError, match="--device toaster: cannot be used here"):
+        load_yolo(weights, trust=weights.parent, device="toaster")
     with pytest.raises(JudgeError, match=r"unknown detector 'yollo'. Did you mean 'yolo'\?"):
         make_detector("yollo")
 
 
+@pytest.mark.slow
 def test_ultralytics_and_onnxruntime_report_nothing(tmp_path: Path, weights: Path, exported: Path) -> None:
     """In a fresh process whose home and working directory are empty, and which may not connect."""
     code = f"""
@@ -263,8 +230,6 @@ def test_state_dicts_of_torchvision(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert (len(loaded.categories), loaded.categories[0], loaded.categories[-1]) == (90, "person", "toothbrush")
         assert loaded.network.backbone.body.bn1.eps == 0
         assert all(torch.equal(loaded.network.state_dict()[key], tensor) for key, tensor in state.items())
-    torch.save(get_model("maskrcnn_resnet50_fpn_v2", weights=None, num_classes=3).state_dict(), tmp_path / "v2.pth")
-    assert load_maskrcnn(str(tmp_path / "v2.pth"), device="cpu").categories == ("0", "1")
     torch.save({name: tensor for name, tensor in state.items() if "fpn" not in name}, tmp_path / "part.pth")
     with pytest.raises(JudgeError, match=r"part.pth: does not fit maskrcnn_resnet50_fpn \("):
         load_maskrcnn(str(tmp_path / "part.pth"), device="cpu")
@@ -284,28 +249,22 @@ def test_maskrcnn_files_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.
 
     torch.save({"model": samples.Bomb(tmp_path / "mark")}, tmp_path / "bomb.pth")
     torch.save({"a": torch.zeros(1)}, tmp_path / "other.pth")
-    torch.save([1, 2], tmp_path / "list.pth")
     (tmp_path / "cut.pth").write_bytes((tmp_path / "other.pth").read_bytes()[:300])
     (tmp_path / "cut.safetensors").write_bytes(b"x" * 100)
-    (tmp_path / "weights.bin").write_bytes(b"")
-    for name, fault in {
-        "bomb.pth": r"weights cannot be read \(UnpicklingError\). Give a whole state_dict",
-        "other.pth": "holds no Mask R-CNN of torchvision",
-        "list.pth": "weights cannot be read",
-        "cut.pth": "weights cannot be read",
-        "cut.safetensors": "weights cannot be read",
-        "weights.bin": "weights cannot be read",
-        "absent.pth": "no such file of weights",
-    }.items():
-        with pytest.raises(JudgeError, match=fault):
-            load_maskrcnn(str(tmp_path / name), device="cpu")
-    assert not (tmp_path / "mark").exists()
 
     def fail(url: str, **options: Any) -> None:
         raise URLError("no network")
 
     monkeypatch.setattr(api, "load_state_dict_from_url", fail)
-    with pytest.raises(JudgeError, match=r"_fpn_v2: weights cannot be read \(URLError\). Download https://"):
-        load_maskrcnn("maskrcnn_resnet50_fpn_v2", device="cpu")
-    with pytest.raises(JudgeError, match=r"no such model. Did you mean 'maskrcnn_resnet50_fpn'"):
-        load_maskrcnn("maskrcnn_resnet50_fnp", device="cpu")
+    for weights, fault in {
+        tmp_path / "bomb.pth": r"weights cannot be read \(UnpicklingError\). Give a whole state_dict",
+        tmp_path / "other.pth": "holds no Mask R-CNN of torchvision",
+        tmp_path / "cut.pth": "weights cannot be read",
+        tmp_path / "cut.safetensors": "weights cannot be read",
+        tmp_path / "absent.pth": "no such file of weights",
+        "maskrcnn_resnet50_fpn_v2": r"_fpn_v2: weights cannot be read \(URLError\). Download https://",
+        "maskrcnn_resnet50_fnp": r"no such model. Did you mean 'maskrcnn_resnet50_fpn'",
+    }.items():
+        with pytest.raises(JudgeError, match=fault):
+            load_maskrcnn(str(weights), device="cpu")
+    assert not (tmp_path / "mark").exists()

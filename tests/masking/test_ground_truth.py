@@ -21,14 +21,14 @@ from pycocotools.coco import COCO
 from judge.errors import JudgeError
 from judge.masking.detectors.annotations import read_annotation, run_lengths
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.instances import LoadedImage, from_mask, union
+from judge.masking.instances import LoadedImage, from_mask
 
 Record = dict[str, Any]
 HEIGHT, WIDTH = SIZE = (12, 20)
 SQUARE = [[2.0, 3.0, 8.0, 3.0, 8.0, 9.0, 2.0, 9.0]]
 
 
-@pytest.mark.parametrize("split", ["val2017", "train2017"])
+@pytest.mark.parametrize("split", ["val2017", pytest.param("train2017", marks=pytest.mark.slow)])
 def test_real_masks_equal_pycocotools_pixel_for_pixel(shared: Path, split: str) -> None:
     """Every annotation of every category; crowds among them."""
     path = shared / "coco-mini" / "annotations" / f"instances_{split}.json"
@@ -91,66 +91,35 @@ def test_run_lengths_compressed_or_not(mask: np.ndarray) -> None:
         assert found == from_mask(mask, "dog")
 
 
-@settings(deadline=None)
-@given(st.lists(st.integers(0, 30), min_size=1, max_size=12), st.data())
-def test_empty_runs_between_others(runs: list[int], data: st.DataObject) -> None:
-    """pycocotools decodes them, yet its ``merge`` stops where two masks have one at the same place."""
-    for place in sorted(data.draw(st.lists(st.integers(0, len(runs)), max_size=4)), reverse=True):
-        runs[place:place] = [0, 0]
-    area = sum(runs)
-    runs, size = [*runs, 7], [1, area + 7]
-    expected = np.repeat(np.arange(len(runs)) % 2 == 1, runs)[None]
-    found = [read_annotation(with_runs(runs, size), "person", (1, area + 7), where="x") for _ in range(2)]
-    np.testing.assert_array_equal(found[0].mask, expected)
-    np.testing.assert_array_equal(union(found, (1, area + 7)), expected)
-
-
-def test_all_shapes_in_one_file(tmp_path: Path) -> None:
-    mask = np.zeros(SIZE, dtype=bool)
-    mask[2:5, 3:9] = True
-    annotations: list[Record] = [
-        {"segmentation": SQUARE},
-        with_runs(compressed(mask).decode()) | {"iscrowd": 1, "bbox": [3, 2, 6, 3]},
-        with_runs(runs_of(mask)) | {"iscrowd": 1},
-        {"segmentation": [], "bbox": [1.5, 2, 3, 4.25], "iscrowd": 1},
-        {"bbox": [1, 2, 3, 4], "category_id": 5},
-    ]
-    path = coco_file(tmp_path / "i.json", annotations)
-    found = GroundTruth.read(path).instances("1.jpg")
-    assert [instance.area for instance in found] == [36, 18, 18, 4 * 5, 12]
-    assert [instance.crowd for instance in found] == [False, True, True, True, False]
-    assert [instance.label for instance in found] == ["person"] * 4 + ["dog"]
-    assert [instance.box for instance in found][:4] == [(2, 3, 6, 6), (3, 2, 6, 3), (3, 2, 6, 3), (1.5, 2, 3, 4.25)]
-    assert {instance.score for instance in found} == {1.0}
-    assert len(GroundTruth.read(path, labels=["person"]).instances("1.jpg")) == 4
-    assert GroundTruth.read(path, labels=["dog"]).instances("2.jpg") == ()
-
-
 COMPRESSED = from_mask(np.pad(np.ones((4, 5), dtype=bool), ((3, 5), (6, 9))), "x").counts.decode()
 # Too many, a negative one, halves, a huge one, none; then compressed: cut, no ASCII, and more than there is.
-RUNS: list[Any] = [[230, 11], [250, -10], [239.5, 0.5], [240, 2**32], [], "", COMPRESSED[:-1], "é" + COMPRESSED]
-RUNS += [COMPRESSED + "\0", COMPRESSED + "P", "o" * 1_000_000, COMPRESSED[:-1] + "PPPPPPPP0"]
+RUNS: list[Any] = [[230, 11], [250, -10], [239.5, 0.5], [240, 2**32], [], COMPRESSED[:-1], "é" + COMPRESSED]
+RUNS += [COMPRESSED + "\0", "o" * 1_000_000, COMPRESSED[:-1] + "PPPPPPPP0"]
 FAULTS: list[tuple[Record, str]] = [
     *[(with_runs(runs), "do not add up") for runs in RUNS],
-    *[({"segmentation": [[1, 2, 3, 4, 5, x]]}, "not finite") for x in (math.nan, math.inf, 10**400)],
-    *[({"segmentation": [[1, 2, 3, 4, 5, x]]}, "no list of numbers") for x in ("6", True, None)],
+    *[({"segmentation": [[1, 2, 3, 4, 5, x]]}, "not finite") for x in (math.nan, 10**400)],
+    *[({"segmentation": [[1, 2, 3, 4, 5, x]]}, "no list of numbers") for x in ("6", True)],
     ({"segmentation": [[1, 2, 3, 4]]}, "polygon of 2 points"),
     ({"segmentation": [[1, 2, 3, 4, 5, 6, 7]]}, "odd number of values"),
-    ({"segmentation": [*SQUARE, [1, 2]]}, "polygon of 1 points"),
     ({"segmentation": [1, 2, 3, 4, 5, 6]}, "polygon is no list of numbers"),
     ({"segmentation": [[1, 2, 22.5, 4, 5, 6]]}, "coordinate 22.5 lies outside the image (0 to 20)"),
-    ({"segmentation": [[1, 2, 3, 15, 5, 6]]}, "coordinate 15 lies outside the image (0 to 12)"),
-    ({"segmentation": [[1, 2, 3, 4, 1e300, 6]]}, "coordinate 1e+300 lies outside"),
-    *[(record, "neither segmentation nor bbox") for record in ({}, {"segmentation": []}, {"segmentation": "person"})],
+    ({"segmentation": [[0.1, 0.3, 0.4, 0.3, 0.4, 0.8]]}, "holds numbers from 0 to 1"),
+    ({"segmentation": [], "bbox": [0, 0, 0, 0]}, "hides nothing: its mask is empty"),
+    (with_runs([WIDTH * HEIGHT]), "hides nothing"),
+    ({"segmentation": SQUARE, "bbox": [12, 3, 6, 6]}, "its mask lies outside of its bbox"),
+    ({"segmentation": SQUARE, "bbox": [2, 3, 6, 6], "area": 100_000}, "its mask is much smaller than its area"),
+    ({"segmentation": SQUARE, "iscrowd": "yes"}, "'iscrowd' is 'yes'"),
+    ({"segmentation": SQUARE, "score": 97.5}, "'score' is 97.5"),
+    *[(record, "neither segmentation nor bbox") for record in ({}, {"segmentation": "person"})],
     ({"bbox": [1, 2, 3]}, "bbox is [1, 2, 3]"),
     ({"bbox": [1, 2, -3, 4]}, "bbox is"),
     ({"bbox": [1, 2, 30, 4]}, "coordinate 31 lies outside"),
+    ({"bbox": [0.125, 0.3, 0.25, 0.5]}, "field 'bbox': holds numbers from 0 to 1"),
     ({"bbox": "1 2 3 4", "segmentation": SQUARE}, "bbox is no list of numbers"),
-    *[({"segmentation": SQUARE, "category_id": x}, f"category_id {x} is not among") for x in (7, None, [1])],
+    *[({"segmentation": SQUARE, "category_id": x}, f"category_id {x} is not among") for x in (7, [1])],
     (with_runs(COMPRESSED, [20, 12]), "run lengths for size [20, 12]"),
     ({"segmentation": {"counts": COMPRESSED}}, "run lengths for size None"),
     (with_runs([240, "1"]), "counts is no list of numbers"),
-    ({"segmentation": {"size": list(SIZE)}}, "do not add up"),
 ]
 
 
@@ -160,26 +129,15 @@ def test_an_unsound_annotation_costs_its_image_alone(tmp_path: Path, record: Rec
     truth = GroundTruth.read(path)
     with one_line(message) as told:
         truth.instances("1.jpg", SIZE)
-    assert told[0].startswith(f"{path}, image '1.jpg', annotation 10: ")
+    assert told[0].startswith(f"{path}, image '1.jpg', annotation 10")
     assert truth.instances("2.jpg", SIZE)[0].area == 36
-
-
-def test_what_is_not_read_is_not_checked(tmp_path: Path) -> None:
-    path = coco_file(tmp_path / "i.json", [{"segmentation": [[1]], "category_id": 5}])
-    truth = GroundTruth.read(path, labels=["person"])
-    assert truth.instances("1.jpg", SIZE) == ()
-    assert truth.categories_in("1.jpg") == frozenset()
-    assert truth.categories_in("3.jpg") == frozenset()
-    # Nor are those of images that were left out.
-    path = coco_file(tmp_path / "i.json", [{"image_id": 77, "segmentation": "nonsense"}])
-    assert GroundTruth.read(path).instances("1.jpg") == ()
 
 
 # A run of +5 in a longer spelling: pycocotools' C reader shifts an int by 35 and more.
 OVERLONG = st.sampled_from(["U" + "P" * n + "0" for n in range(3, 14)] + ["k" + "o" * n + "O" for n in range(3, 14)])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.one_of(st.text(max_size=12), st.lists(OVERLONG | st.text("0123PQRSoOk`", max_size=3)).map("".join)), MASKS)
 def test_no_run_lengths_whatever_lead_pycocotools_astray(noise: str, mask: np.ndarray) -> None:
     """What is accepted means to C's reader what it means to ours; that one would read and write out of bounds."""
@@ -199,21 +157,28 @@ def test_no_run_lengths_whatever_lead_pycocotools_astray(noise: str, mask: np.nd
 
 
 IMAGE = {"id": 1, "file_name": "1.jpg", "height": HEIGHT, "width": WIDTH}
-PERSON = [{"id": 1, "name": "person"}]
+
+
+PERSON_AND_SQUARE = {"category_id": 1, "segmentation": SQUARE}
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("content", "message"),
     [
         ({"images": None}, "'images' is no list of records"),
         ({"annotations": {"1": []}}, "'annotations' is no list of records"),
         ({"categories": ["person"]}, "categories, record 1: is a text, not an object"),
         ({"categories": [{"id": [1], "name": "person"}]}, "'id' is a list"),
-        ({"annotations": [{"image_id": "7", "category_id": 1, "segmentation": SQUARE}]}, "no annotation's 'image_id'"),
+        ({"annotations": [{"image_id": "7", **PERSON_AND_SQUARE}]}, "no annotation's 'image_id'"),
+        *((text, "") for text in ("", "{", "[1]", "{}", "\x89PNG", "a,b\n1,2\n", "{" * 100_000)),
     ],
 )
-def test_a_file_that_is_not_of_coco(tmp_path: Path, changes: Record, message: str) -> None:
-    path = coco_file(tmp_path / "i.json", [], **changes)
+def test_a_file_that_is_not_of_coco(tmp_path: Path, content: Record | str, message: str) -> None:
+    path = tmp_path / "i.json"
+    if isinstance(content, str):
+        path.write_text(content, encoding="utf-8")
+    else:
+        coco_file(path, [], **content)
     with one_line(message, str(path)):
         GroundTruth.read(path)
 
@@ -226,16 +191,13 @@ OTHER = {"id": 2, "file_name": "2.jpg", "height": HEIGHT, "width": WIDTH}
     ("images", "message"),
     [
         ([IMAGE, IMAGE | {"id": 3}], "images, record 2: 'file_name' 1.jpg stands there twice"),
-        ([IMAGE, IMAGE], "'file_name' 1.jpg stands there twice"),
         # The first would get no annotation, and its people would stay visible.
         ([IMAGE, IMAGE | {"file_name": "3.jpg"}], "images, record 2: 'id' 1 is that of '1.jpg' too"),
         ([{"file_name": "1.jpg"}], "images, record 1: 'id' is null"),
         ([IMAGE | {"id": {"a": 1}}], "'id' is an object"),
         ([IMAGE | {"height": 12.5}], "height and width are 12.5 and 20"),
         ([IMAGE | {"width": "20"}], "height and width are 12 and 20"),
-        ([IMAGE | {"width": None}], "height and width are 12 and None"),
         ([IMAGE | {"width": -20}], "height and width are 12 and -20"),
-        ([IMAGE | {"width": float("nan")}], "height and width are 12 and nan"),
         ([IMAGE | {"width": 21.0}], "is 20 x 12, its annotation says 21 x 12"),
     ],
 )
@@ -252,8 +214,6 @@ def test_a_record_at_fault_costs_its_image_alone(tmp_path: Path, images: list[Re
 @pytest.mark.parametrize(
     ("changes", "place", "message"),
     [
-        ({"images": [OTHER, {"id": 1, "file_name": None}]}, "images, record 2", "'file_name' is null"),
-        ({"images": [OTHER, {"id": 1, "file_name": 7}]}, "images, record 2", "'file_name' is a number"),
         ({"annotations": [SOUND | {"image_id": [1]}, SOUND]}, "annotations, record 1", "'image_id' is a list"),
         ({"annotations": [SOUND, {"category_id": 1}]}, "annotations, record 2", "stays visible"),
         ({"annotations": [SOUND, SOUND | {"image_id": float("nan")}]}, "annotations, record 2", "'image_id' is"),
@@ -269,14 +229,6 @@ def test_records_that_belong_to_no_image(tmp_path: Path, changes: Record, place:
     assert f"{path}, {place}" in str(fault)
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "[1]", "{}", '"text"', "\x89PNG", "a,b\n1,2\n", "{" * 100_000])
-def test_a_file_of_something_else(tmp_path: Path, content: str) -> None:
-    path = tmp_path / "i.json"
-    path.write_text(content, encoding="utf-8")
-    with one_line(str(path)):
-        GroundTruth.read(path)
-
-
 def image(name: str, height: int, width: int) -> LoadedImage:
     return LoadedImage(name, np.zeros((height, width, 3), dtype=np.uint8))
 
@@ -290,16 +242,3 @@ def test_images_of_another_size(tmp_path: Path) -> None:
     with pytest.raises(JudgeError, match=r"image '3.jpg' is not among its images"):
         truth.detect(image("3.jpg", HEIGHT, WIDTH))
     assert [len(truth.detect(image(f"{n}.jpg", HEIGHT, WIDTH))) for n in (1, 2)] == [0, 1]
-
-
-def test_files_without_sizes_or_with_floats(tmp_path: Path) -> None:
-    images = [{"id": n, "file_name": f"{n}.jpg"} for n in (1, 2)]
-    truth = GroundTruth.read(coco_file(tmp_path / "i.json", [], images=images))
-    assert truth.detect(image("2.jpg", 40, 50))[0].mask.shape == (40, 50)
-    with pytest.raises(JudgeError, match="has no width and height"):
-        truth.instances("2.jpg")
-    whole = IMAGE | {"height": float(HEIGHT), "width": float(WIDTH)}
-    path = coco_file(tmp_path / "i.json", [], images=[whole, OTHER])
-    assert GroundTruth.read(path).instances("1.jpg", (HEIGHT, WIDTH)) == ()
-    with pytest.raises(JudgeError, match=r"no category 'persn'. Did you mean 'person'\?"):
-        GroundTruth.read(path, labels=["dog", "persn"])

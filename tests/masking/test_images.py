@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import struct
-import threading
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -14,20 +13,19 @@ import cv2
 import numpy as np
 import pytest
 from helpers import one_line
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from PIL import Image
 
 from judge.errors import JudgeError
-from judge.masking.images import MAX_PIXELS, decode, encode, list_images, path_inside, read_image
+from judge.masking.images import MAX_PIXELS, decode, encode, list_images, read_image
 
 Array = np.ndarray
 RNG = np.random.default_rng(0)
 COLOURS = RNG.integers(0, 256, (13, 21, 3), dtype=np.uint8)
 GREY = RNG.integers(0, 256, (13, 21), dtype=np.uint8)
 DEEP = RNG.integers(0, 65536, (13, 21), dtype=np.uint16)
-CMYK = RNG.integers(0, 256, (13, 21, 4), dtype=np.uint8)
 PALETTE = RNG.integers(0, 256, (256, 3), dtype=np.uint8)
 SMOOTH = cv2.resize(COLOURS, (64, 40), interpolation=cv2.INTER_CUBIC)
 
@@ -84,8 +82,6 @@ def exif(orientation: int, order: str = "<") -> bytes:
     ("mode", "kind", "options"),
     [
         ("RGB", "JPEG", {}),
-        ("L", "JPEG", {"progressive": True}),
-        ("CMYK", "JPEG", {}),
         ("P", "PNG", {}),
         ("RGBA", "WEBP", {"lossless": True, "exact": True}),
     ],
@@ -129,18 +125,12 @@ PALETTES, RGBA = palette_image(GREY), Image.fromarray(np.dstack([COLOURS, GREY])
 HIGH = {name: (deep // 256).astype(np.uint8) for name, deep in (("grey", DEEP), ("colours", DEEP_COLOURS))}
 FORMATS: dict[str, tuple[bytes, Array]] = {
     "png, grey": (saved(GREYS, "PNG"), three(GREY)),
-    "png, grey, one colour transparent": (saved(GREYS, "PNG", transparency=7), three(GREY)),
-    "png, colours, one transparent": (saved(FULL, "PNG", transparency=(1, 2, 3)), COLOURS),
-    "png, grey and alpha": (saved(Image.fromarray(np.dstack([GREY, GREY[::-1]]), "LA"), "PNG"), three(GREY)),
     "png, colours and alpha": (saved(RGBA, "PNG"), COLOURS),
-    "png, palette of 3 bits": (saved(palette_image(LIMITED), "PNG", bits=4), PALETTE[LIMITED]),
     "png, palette, all transparent": (saved(PALETTES, "PNG", transparency=bytes(range(256))), PALETTE[GREY]),
     "png, 16 bits, grey": (by_opencv(DEEP, ".png"), three(HIGH["grey"])),
     "png, 16 bits, colours": (by_opencv(DEEP_COLOURS[:, :, ::-1].copy(), ".png"), HIGH["colours"]),
     "tiff, deflated": (saved(FULL, "TIFF", compression="tiff_deflate"), COLOURS),
-    "tiff, 16 bits, grey": (saved(Image.fromarray(DEEP), "TIFF"), three(HIGH["grey"])),
     "tiff, 16 bits, colours": (by_opencv(DEEP_COLOURS[:, :, ::-1].copy(), ".tiff"), HIGH["colours"]),
-    "tiff, several pages": (several(FULL, GREYS, "TIFF"), COLOURS),
     "gif": (saved(PALETTES, "GIF"), PALETTE[GREY]),
     "gif, animated": (several(PALETTES, palette_image(GREY[::-1]), "GIF", duration=50), PALETTE[GREY]),
     "webp": (saved(FULL, "WEBP", lossless=True), COLOURS),
@@ -155,15 +145,6 @@ FORMATS: dict[str, tuple[bytes, Array]] = {
 def test_lossless_formats_are_read_to_the_last_bit(name: str) -> None:
     data, expected = FORMATS[name]
     np.testing.assert_array_equal(read(data), expected)
-
-
-@pytest.mark.parametrize("kind", ["JPEG", "TIFF"])
-def test_cmyk(kind: str) -> None:
-    data = saved(Image.frombytes("CMYK", (64, 40), cv2.resize(CMYK, (64, 40)).tobytes()), kind)
-    with Image.open(io.BytesIO(data)) as stored:
-        ink = np.asarray(stored).astype(float)
-    expected = (255 - ink[:, :, :3]) * (255 - ink[:, :, 3:]) / 255
-    assert np.abs(read(data).astype(float) - expected).max() <= 1
 
 
 def test_jpeg_is_what_pillow_reads(shared: Path) -> None:
@@ -200,38 +181,15 @@ def test_a_truncated_jpeg_is_refused_wherever_it_ends(*, progressive: bool, mode
 
 
 def test_other_files_that_are_no_images_are_refused() -> None:
-    for name in ("png", "gif", "bmp", "tiff, deflated", "webp", "png, 16 bits, grey"):
+    for name in ("png", "gif", "bmp", "tiff, deflated", "webp"):
         data = FORMATS[name][0]
         for end in (1, 10, len(data) // 2):
             refuse(data[:end], "")
-    for data in (b"hello", b"\0" * 100, b"<svg/>", b"%PDF-1.4", b"\xff\xd8", b"\x89PNG\r\n\x1a\n"):
+    for data in (b"hello", b"<svg/>", b"\xff\xd8", b"\x89PNG\r\n\x1a\n"):
         refuse(data, "")
     for kind in ("PPM", "ICO", "TGA"):
         refuse(saved(FULL, kind), "is not an image")
     refuse(saved(Image.fromarray(GREY.astype(np.float32)), "TIFF"), "floating-point")
-
-
-SMALL_FILES = [
-    *(saved(FULL, "JPEG", progressive=progressive) for progressive in (False, True)),
-    *(FORMATS[name][0] for name in ("png", "png, palette, all transparent", "gif, animated", "webp", "bmp", "tiff")),
-]
-
-
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-@given(
-    st.sampled_from(SMALL_FILES),
-    st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 255)), min_size=1, max_size=6),
-)
-def test_damaged_bytes_give_an_image_or_one_line(data: bytes, changes: list[tuple[int, int]]) -> None:
-    damaged = bytearray(data)
-    for place, value in changes:
-        damaged[place % len(data)] = value
-    fault = ""
-    try:
-        assert read(bytes(damaged), max_pixels=10_000).size
-    except JudgeError as error:
-        fault = str(error)
-    assert "\n" not in fault
 
 
 def png_header(width: int, height: int) -> bytes:
@@ -252,12 +210,6 @@ def test_decompression_bombs_are_refused_before_they_are_decoded() -> None:
         FORMATS["bmp"][0][:18] + struct.pack("<ii", 60_000, 60_000) + FORMATS["bmp"][0][26:],
     ):
         refuse(data, f"over the limit of {MAX_PIXELS:,}. If you trust it, raise --max-pixels.")
-    # 16 x 16 pixels, in one tile of 50,000 x 50,000.
-    tags = [(256, 16), (257, 16), (258, 8), (259, 1), (262, 1), (277, 1), (322, 50_000), (323, 50_000)]
-    tags += [(324, 200), (325, 2_500_000_000)]
-    entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags)
-    data = b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries + struct.pack("<I", 0)
-    refuse(data.ljust(300, b"\0"), "is damaged")
 
 
 @pytest.mark.parametrize("name", ["png", "gif", "webp", "tiff"])
@@ -266,12 +218,7 @@ def test_the_limit_of_pixels_is_an_option(name: str, monkeypatch: pytest.MonkeyP
     refuse(data, "has 21 x 13 pixels, over the limit of 272", max_pixels=21 * 13 - 1)
     monkeypatch.setattr("judge.masking.images.MAX_PIXELS", 21)
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 21)  # Pillow warns above it, and fails above twice as many.
-    threads = [threading.Thread(target=lambda: [read(data, max_pixels=273) for _ in range(10)]) for _ in range(4)]
-    for thread in threads:
-        thread.start()
     np.testing.assert_array_equal(read(data, max_pixels=21 * 13), expected)
-    for thread in threads:
-        thread.join()
     assert Image.MAX_IMAGE_PIXELS == 21
 
 
@@ -302,13 +249,6 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def test_names_inside_the_folder(folder: Path) -> None:
-    for name in ("a.png", "./a.png", "sub/b.PNG", "sub\\b.PNG", "sub//b.PNG", "again.png"):
-        image = read_image(folder, name)
-        assert image.name == name
-        np.testing.assert_array_equal(image.pixels, COLOURS)
-
-
 OUTSIDE = ["../secret.png", "sub/../../secret.png", "sub/../a.png", "/etc/passwd", "//etc/passwd", ".."]
 OUTSIDE += ["..\\secret.png", "C:\\secret.png", "C:secret.png", "\\\\server\\share\\secret.png"]
 
@@ -333,27 +273,22 @@ def test_names_that_are_refused(folder: Path, names: list[str], message: str) ->
     for name in names:
         with one_line(message):
             read_image(folder, name)
-    with pytest.raises(JudgeError):
-        path_inside(folder, str(folder / "a.png"))
+    assert all(read_image(folder, name).name == name for name in ("./a.png", "sub\\b.PNG", "again.png"))
 
 
 def test_the_images_of_a_folder(folder: Path) -> None:
-    for name in ("c.JPG", ".hidden.png", "notes.txt", "z.jpeg", "t.tif", "g.gif", "w.webp", "b.bmp", "no_suffix"):
+    for name in ("c.JPG", ".hidden.png", "notes.txt", "g.gif", "no_suffix"):
         (folder / name).write_bytes(b"")
     for link in [path for path in folder.iterdir() if path.is_symlink()]:
         link.unlink()
-    (folder / ".cache").mkdir()
-    (folder / ".cache" / "x.png").write_bytes(b"")
     (folder / "folder.png").mkdir()
     (folder / "loop").symlink_to(folder)
-    expected = ["a.png", "b.bmp", "c.JPG", "g.gif", "sub/b.PNG", "t.tif", "w.webp", "z.jpeg"]
+    expected = ["a.png", "c.JPG", "g.gif", "sub/b.PNG"]
     assert list_images(folder) == expected
     (folder / "contact_sheet.png").write_bytes(b"")
-    assert len(list_images(folder)) == 9
+    assert len(list_images(folder)) == 5
     (folder / "masks.parquet").write_bytes(b"")  # Then people are visible on the sheet.
     assert list_images(folder) == expected
-    with pytest.raises(JudgeError, match="holds no image"):
-        list_images(folder / "folder.png")
-    for place in (folder / "gone", folder / "a.png"):
-        with pytest.raises(JudgeError, match=f"--images {place}: is no folder"):
-            list_images(place)
+    for place, message in (("folder.png", "holds no image"), ("gone", "is no folder"), ("a.png", "is no folder")):
+        with pytest.raises(JudgeError, match=message):
+            list_images(folder / place)

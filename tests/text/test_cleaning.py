@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from judge import evaluate
 from judge.evidence import TextOptions
@@ -59,26 +57,19 @@ WORDS: Mapping[str, Disguise] = {
     **{mark: spelled(around(mark, mark)) for mark in ("_", "*", "**", "__", "***", "`", "~~", "==")},
     "link": spelled(around("[", "](https://example.org/a_b)")),
     "tag": spelled(around("<b>", "</b>")),
-    "tag with attributes": spelled(around('<span class="x">', "</span>")),
     "entities": spelled(lambda word: "".join(f"&#{ord(letter)};" for letter in word)),
-    "escaped tag": spelled(around("&lt;em&gt;", "&lt;/em&gt;")),
-    "entity inside": spelled(lambda word: f"{word[0]}&shy;{word[1:]}"),
     "LaTeX": spelled(around("\\textbf{", "}")),
     "escaped letters": spelled(lambda word: "".join(f"\\u{ord(letter):04x}" for letter in word)),
     **{
         f"U+{code:04X}": inside(chr(code))
         for code in (0x00, 0xAD, 0x34F, 0x200B, 0x200D, 0x2060, 0x336, 0xFE0F, 0xFEFF, 0x202D)
     },
-    "at the end": spelled(lambda word: f"{word}\u200d"),
     "fullwidth": each(0xFF21 - ord("A")),
-    "mathematical": each(0x1D41A - ord("a")),
     "circled": each(0x24D0 - ord("a")),
-    "negative circled": each(0x1F150 - ord("a")),
     "small capitals": spelled(lambda word: word.translate(str.maketrans("womanc", "ᴡᴏᴍᴀɴᴄ"))),
     "look-alikes": spelled(lambda word: word.replace("a", "\u0430")),
     "word pieces": spelled(lambda word: f"{word[:1]} ##{word[1:]}"),
     "byte pairs": spelled(lambda word: f"{word[:1]}@@ {word[1:]}"),
-    "end of word": spelled(around("", "</w>")),
     "grounding": spelled(around("<|object_ref_start|>", "<|object_ref_end|>")),
 }
 # Of the whole.
@@ -87,41 +78,30 @@ WHOLE: Mapping[str, Disguise] = {
     "sentence pieces": lambda text: "\u2581" + text.replace(" ", "\u2581"),
     "percent": lambda text: text.replace(" ", "%20"),
     "byte tokens": lambda text: text.replace(" ", "<0x20>"),
-    "no-break spaces": lambda text: text.replace(" ", "\u00a0"),
-    "escaped end": around("\\n", "\\n"),
     "think": around("<think>A man or a woman? I cannot tell.</think>\n"),
     "thinking": around("<thinking>\nThe man...\n</thinking>\n\n"),
     "lone end of thinking": around("It could be a man.\n</think>\n\n"),
-    "sure": around("Sure! "),
     "opener": around("Certainly! Here is a caption for the image:\n\n"),
     "offer": around("Of course, I'd be happy to help! Here's a short description: "),
     "label": around("Caption: "),
     "bold label": around("**Caption:** "),
-    "label line": around("**Description:**\n"),
     "heading": around("# Caption\n\n"),
-    "bold heading": around("**The scene**\n"),
     "number": around("1. "),
-    "bullet": around("- "),
     "block quote": around("> "),
     "bold": around("**", "**"),
     "paragraph": around("<p>", "</p>"),
     "fence": around("```\n", "\n```"),
-    "named fence": around("```text\n", "\n```"),
     "JSON": lambda text: json.dumps({"caption": text, "confidence": 0.9}),
     "Python": around("{'caption': '", "'}"),
-    "list": lambda text: json.dumps([text]),
     "element": around("<answer>", "</answer>"),
     "quotes": around('"', '"'),
-    "curly quotes": around("\u201c", "\u201d"),
     "ends": around("<s>", "</s></s><pad>"),
     "ChatML": around("<|im_start|>assistant\n", "<|im_end|>\n<|im_start|>user\nA man?"),
     "Llama": around("<|start_header_id|>assistant<|end_header_id|>\n\n", "<|eot_id|>"),
     "Mistral": around("[INST] Describe the man. [/INST] ", "</s>"),
-    "Gemma": around("<start_of_turn>model\n", "<end_of_turn>"),
     "channel": around("<|channel|>analysis<|message|>A man?<|end|><|start|>assistant<|channel|>final<|message|>"),
     "boxed": around("\\boxed{", "}"),
     "closer": around("", "\n\nLet me know if the man needs another caption!"),
-    "closer in line": around("", " I hope this helps!"),
     "next turn": around("", "\nUser: And the man?\nAssistant: A man."),
     "assistant": around("USER: <image>\nDescribe the image. ASSISTANT: "),
 }
@@ -129,14 +109,9 @@ WHOLE: Mapping[str, Disguise] = {
 TOLD: Mapping[str, Disguise] = {
     "tags": lambda text: text.replace("A woman", "1girl").replace("A man", "1boy"),
     "digits": spelled(lambda word: word.replace("a", "4").replace("o", "0")),
-    "accents": spelled(lambda word: word.replace("a", "\u00e4")),
     "glued": spelled(lambda word: f"{word}2"),
-    "mojibake": spelled(lambda word: f"{word}\u00e2\u20ac\u2122s"),
     "emoji": spelled(lambda word: "\N{WOMAN}" if word == "woman" else "\N{MAN}"),
-    "letters": spelled(" ".join),
     "backwards": spelled(lambda word: word[::-1]),
-    "slang": spelled(lambda word: "gal" if word == "woman" else "dude"),
-    "Cherokee": spelled(lambda word: word.translate(str.maketrans("womanc", "ᎳᎾᎷᎪᏁᏟ"))),
     "Chinese": lambda text: "一个女人在街上。" if "woman" in text else "一个男人在街上。",
     "German": lambda text: f"Eine {'Frau' if 'woman' in text else 'Person'} steht vor einem Haus in der Stadt.",
     "no spaces": lambda text: text.replace(" ", ""),
@@ -150,26 +125,6 @@ def survey(captions: Sequence[str], human: Sequence[str] = PLAIN, lexicon: Lexic
         raw = [TextOptions().words(clean(text)[0]) for text in side]
         sides.append(SideWords(raw, [mask(words, lexicon) for words in raw], CLASSES))
     return sides[0].survey(sides[1], lexicon, Captions("cap", {}))
-
-
-@given(
-    st.lists(st.sampled_from([*WORDS]), max_size=2, unique=True),
-    st.lists(st.sampled_from([*WHOLE]), max_size=2, unique=True),
-    st.sampled_from([1, 3]),
-)
-@settings(max_examples=150, deadline=None, derandomize=True)
-def test_disguises_come_off_or_are_told(words: list[str], whole: list[str], every: int) -> None:
-    """One disguise of every kind, and several in each other, of all captions or of a third."""
-    captions = list(PLAIN)
-    # Words and their encoding are inside; what was asked stands before everything that is answered.
-    for name in [*words, *sorted(whole, key=[*WHOLE].index)]:
-        form = {**WORDS, **WHOLE}[name]
-        captions = [form(text) if place % 6 < 6 // every else text for place, text in enumerate(captions)]
-    read = [clean(text)[0] for text in captions]
-    if [tokenize(text) for text in read] != [tokenize(text) for text in PLAIN]:
-        wrong = next((one, text) for one, text in zip(captions, read, strict=True) if text not in PLAIN)
-        found = survey(captions)
-        assert found.affected >= 0.02 * 300 or found.foreign, wrong
 
 
 @pytest.mark.parametrize("name", [*WORDS, *WHOLE])
@@ -202,9 +157,7 @@ BIKE = "a man on a bike"
         "user\nDescribe the woman.\nassistant\n{}",
         "<\uff5cUser\uff5c>a woman<\uff5cAssistant\uff5c>{}",
         '{{"thought": "a woman", "final_caption": "{}"}}',
-        "A short caption for this image: {}",
         "Looking at the image, {}",
-        "{}\n\nNote: the woman ...",
     ],
 )
 def test_output_of_captioners_is_read_as_the_caption(text: str) -> None:
@@ -217,9 +170,7 @@ def test_output_of_captioners_is_read_as_the_caption(text: str) -> None:
         "<a man in a hat> stands",
         "Looking at the young woman, a man smiles",
         'A woman wearing a "Caption: hello" shirt',
-        "A short description of a woman: tall",
         "A man holds a sign. Note: the woman is behind him.",
-        "A woman speaks. Would you like the man?",
         "Q: a man? A: a woman",
         "the #5 bus",
     ],
@@ -235,11 +186,6 @@ def test_tags_beside_masked_words_are_found(tmp_path: Path) -> None:
     assert [*result.void] == [result.summaries[0].key]
 
 
-def test_captions_that_name_several_classes_are_pointed_out(tmp_path: Path) -> None:
-    result = write(tmp_path, [f"It may be a man or a woman. {text}" for text in PLAIN], metrics=["error"])
-    assert any("name several classes of gender in 100% of cases" in note for note in warnings(result))
-
-
 def write(folder: Path, captions: Sequence[str], **settings: Any) -> Result:
     """A run on the 300 images; two human captions each."""
     human = [{"id": n, "image_id": n % 300, "caption": PLAIN[n * 7 % 300 // 2 * 2 + n % 2]} for n in range(600)]
@@ -253,6 +199,7 @@ def write(folder: Path, captions: Sequence[str], **settings: Any) -> Result:
     return evaluate(None, **{**paths, **quick, **settings})
 
 
+@pytest.mark.slow
 def test_a_run_on_disguises_has_the_plain_value_or_no_verdict(tmp_path: Path) -> None:
     plain = write(tmp_path, PLAIN).summaries[0]
     assert not any("cleaned" in note for note in warnings(write(tmp_path, PLAIN)))

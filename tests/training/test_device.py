@@ -12,9 +12,9 @@ import pytest
 import torch
 from accelerate.state import AcceleratorState, PartialState
 from accelerate.utils import send_to_device
-from helpers import GENDER, make_glimpses, make_samples, save_captioner
+from captioners import FAMILIES, PROMPT, Pictures
+from helpers import GENDER, make_glimpses, make_samples
 from judges.test_contract import NAMES, TASKS, Readings, make_tasks
-from judges.test_huggingface import FAMILIES, PROMPT, Pictures
 from pretend import DEVICE, Lines, OnDevice, Pretend, held, pretend_device
 from sentence_transformers.sentence_transformer.modules import Pooling
 from tiny_bert import save_bert
@@ -91,12 +91,6 @@ def test_judges(name: str, target: Target, bert: Path) -> None:
     elif blueprint.reader:
         materials = replace(materials, features=Readings())
     run.check(blueprint, materials)
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    root = tmp_path_factory.mktemp("captioners")
-    return lambda family: root / family if (root / family).is_dir() else save_captioner(root / family, family)
 
 
 def captions(count: int, *, seed: int = 0) -> list[Sample]:

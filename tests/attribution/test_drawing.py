@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from judge.attribution.maps import fitted, ramps, stretched
+from judge.attribution.people import overlay, sheet
 
 SIDES = st.integers(1, 40)
 SQUARE = {"height": 32, "width": 32}
@@ -64,19 +65,6 @@ def test_is_found_for_what_processors_do(name: str) -> None:
     assert centre == pytest.approx([y, x], abs=0.6)
 
 
-def test_what_a_crop_leaves_out_has_no_mass() -> None:
-    make, size, _ = PROCESSORS["cropped"]
-    found = fitted(size, shown_by(make(), ramps(size)))
-    assert found is not None
-    kept = np.zeros(size, dtype=bool)
-    kept[:, 8:48] = True
-    for mass in (found.spread(np.ones((32, 32))), found.enlarge(np.ones((2, 2)))):
-        assert (mass[:, 10:46] > 0).all()
-        assert mass[~kept].max() == pytest.approx(0, abs=0.3)
-        assert (mass[:, :7] == 0).all()
-        assert (mass[:, 49:] == 0).all()
-
-
 def test_a_processor_that_turns_pictures_has_no_placement() -> None:
     size = (40, 56)
     turned = np.stack([one[..., 0].T.astype(float) for one in ramps(size)])
@@ -96,11 +84,36 @@ def test_mass_is_kept_and_a_flat_grid_is_flat(height: int, width: int, high: int
     assert placement.enlarge(np.full((3, 2), 0.7)) == pytest.approx(np.full((height, width), 0.7))
 
 
-def test_enlarging_is_torchs_bilinear() -> None:
-    torch = pytest.importorskip("torch")
-    grid = np.random.default_rng(0).random((3, 5))
-    found = stretched((45, 60), (32, 32)).enlarge(grid)
-    expected = torch.nn.functional.interpolate(
-        torch.from_numpy(grid)[None, None], (45, 60), mode="bilinear", align_corners=False
-    )
-    assert found == pytest.approx(expected[0, 0].numpy())
+# Maps over images: what is bright, and that any shape of image has one.
+
+LINES = ["image 1: 'caf\u00e9' (+1.00), grad-cam", "a caption " * 60]
+
+
+def test_the_most_is_brightest_and_nothing_is_grey() -> None:
+    pixels = np.full((80, 120, 3), (200, 40, 40), dtype=np.uint8)
+    mass = np.zeros((80, 120))
+    mass[10:30, 10:40] = 3.0
+    people = np.zeros((80, 120), dtype=bool)
+    people[40:70, 60:90] = True
+    drawn = overlay(pixels, mass, people).astype(int)
+    # Yellow where the mass is; grey, darker than the picture, where none is; a white outline.
+    red, green, blue = drawn[20, 25]
+    assert min(red, green) > blue + 40
+    assert len(set(drawn[75, 5])) == 1
+    assert drawn[20, 25].sum() > drawn[75, 5].sum() + 200
+    assert (drawn[40, 60:90] == 255).all()
+    assert len(set(drawn[55, 75])) == 1
+    assert np.array_equal(overlay(pixels, mass * 1e-6, people), drawn)
+
+
+@pytest.mark.parametrize("size", [(40, 300), (300, 24), (1, 1)])
+def test_a_sheet_of_any_picture(size: tuple[int, int]) -> None:
+    rng = np.random.default_rng(0)
+    pixels = rng.integers(0, 256, (*size, 3), dtype=np.uint8)
+    for mass in (rng.random(size), np.zeros(size)):
+        made = sheet(pixels, mass, np.zeros(size, dtype=bool), LINES)
+        times = -(-360 // max(size))
+        assert made.dtype == np.uint8
+        assert made.shape[1] == 2 * times * size[1] + 8
+        assert made.shape[0] > times * size[0]
+        assert np.array_equal(made[: times * size[0] : times, : times * size[1] : times], pixels)

@@ -1,4 +1,4 @@
-"""GRIT: its cross-attention against slow loops, its regions against rasters, and what may not change an answer."""
+"""Show, Attend and Tell and GRIT against slow loops: their attention, their regions, and what they learn."""
 
 from __future__ import annotations
 
@@ -10,21 +10,24 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import GENDER, Glimpses, accuracy, enlarge, logits, make_glimpses, make_samples, unmoved
+from helpers import GENDER, THREE, Glimpses, accuracy, enlarge, logits, make_glimpses, make_samples, unmoved
+from scipy.special import expit, log_softmax, softmax
 
 from judge.corpus.splits import Split
 from judge.judges import Answering, Materials, Recipe, RegionBackbone, find_judge
 from judge.judges.cloze import question_of
-from judge.judges.grit import CODE, GridsAndRegions, Grit, ParallelLayer, covered
+from judge.judges.grit import CODE, GridsAndRegions, Grit, ParallelLayer
+from judge.judges.prompts import Prompt, make_prompt
 from judge.judges.recurrent import build_vocabulary
+from judge.judges.sat import ShowAttendTell
 from judge.masking.images import encode
 from judge.masking.instances import MAX_BOXES
 from judge.masking.masked_images import MaskedImages
 from judge.training.features import precompute
 from judge.training.launch import make_accelerator
-from judge.training.loop import Trainer
+from judge.training.loop import NetworkJudge, Trainer
 from judge.training.member import Member
-from judge.types import FloatArray, Sample
+from judge.types import FloatArray, Sample, Target
 
 SAMPLES = make_samples(16)
 QUESTION = Sample("", "human", 0, question_of(None), (0,))
@@ -127,28 +130,16 @@ def test_regions_count_whatever_their_order_and_those_that_are_not_there_do_not(
     assert logits(network, SAMPLES) == pytest.approx(before, abs=1e-5)
     network.features = things.changed(lambda rows: np.where(rows[:, -1:] > 0, rows, [*[9.0] * (COLUMNS + 4), 0]))
     assert logits(network, SAMPLES) == pytest.approx(before, abs=1e-5)
-    shown = things.changed(lambda rows: rows + rows[:, -1:] * np.eye(COLUMNS + CODE)[0])
-    placed = things.changed(lambda rows: rows + rows[:, -1:] * np.eye(COLUMNS + CODE)[COLUMNS])
-    for other in (shown, placed):
-        network.features = other
-        moved = np.abs(logits(network, SAMPLES) - before).max(axis=1)
-        held = np.array([int(sample.image_id) % (REGIONS + 1) for sample in SAMPLES])
-        assert (moved[held > 0] > 1e-4).all()
-        assert moved[held == 0] == pytest.approx(0, abs=1e-6)
+    network.features = things.changed(lambda rows: rows + rows[:, -1:] * np.eye(COLUMNS + CODE)[COLUMNS])
+    moved = np.abs(logits(network, SAMPLES) - before).max(axis=1)
+    held = np.array([int(sample.image_id) % (REGIONS + 1) for sample in SAMPLES])
+    assert (moved[held > 0] > 1e-4).all()
+    assert moved[held == 0] == pytest.approx(0, abs=1e-6)
     # Cells know their places.
     network.features = things
     for picture in things.pictures.values():
         picture[:CELLS] = picture[:CELLS][::-1].copy()
     assert np.abs(logits(network, SAMPLES) - before).max() > 1e-3
-
-
-@pytest.mark.parametrize("answering", ["restricted", "vocabulary"])
-def test_without_any_region_and_without_a_picture(answering: Answering) -> None:
-    blank = [Sample("x", "human", 0, words, (0,)) for words in ((), ("never", "seen"))]
-    for features in (make_glimpses(SAMPLES), Things(SAMPLES)):
-        found = logits(make_grit(features, answering), [*SAMPLES, *blank])
-        assert np.isfinite(found).all()
-        assert (answering == "restricted") or (np.exp(found).sum(axis=1) < 1).all()
 
 
 def learnt(features: Glimpses, samples: Sequence[Sample]) -> float:
@@ -179,16 +170,6 @@ def test_what_only_a_thing_tells_is_learnt() -> None:
 # Its features.
 
 EYES = Materials(backbone="resnet18", backbone_weights="random", image_size=64)
-BOXES = [(0.0, 0.0, 1.0, 1.0), (0.25, 0.5, 0.5, 0.75), (0.1, 0.3, 0.55, 0.4), (0.975, 0.0, 1.0, 0.025), (0.0,) * 4]
-
-
-def test_shares_are_what_a_fine_raster_counts() -> None:
-    found = covered(torch.tensor([BOXES]), 4)[0].numpy()
-    for shares, (left, top, right, bottom) in zip(found, BOXES, strict=True):
-        raster = np.zeros((40, 40))
-        raster[round(40 * top) : round(40 * bottom), round(40 * left) : round(40 * right)] = 1
-        counted = raster.reshape(4, 10, 4, 10).sum(axis=(1, 3)).ravel()
-        assert shares == pytest.approx(counted / max(1, counted.sum()), abs=1e-5)
 
 
 @torch.no_grad()
@@ -238,4 +219,71 @@ def test_features_follow_the_boxes_of_judges_that_read_them_and_of_no_other(tmp_
         assert getattr(run.features["sat"], "regions", 0) == 0
         assert torch.equal(run.features["sat"].rows(both), rows[:, :4, :512])
     # One file for sat, and for grit one with both pictures and two with that whose boxes changed.
-    assert len(list((tmp_path / "kept").rglob("*.npy"))) == 4
+    assert len(list((tmp_path / "kept").rglob("*.safetensors"))) == 4
+
+
+def make_sat(answering: Answering = "restricted") -> ShowAttendTell:
+    """A small one, with weights large enough that nothing is nearly linear."""
+    torch.manual_seed(1)
+    vocabulary = build_vocabulary([*SAMPLES, Sample("", "human", 0, question_of(None), (0,))])
+    widths = {"embedding": 6, "hidden": 8, "attention": 5}
+    return enlarge(
+        ShowAttendTell(vocabulary, question_of(None), 2, make_glimpses(SAMPLES), **widths, answering=answering), 0.7
+    )
+
+
+def sat_by_hand(network: ShowAttendTell, sample: Sample) -> FloatArray:
+    """All the output's scores after one sample's last word: Xu et al., equations 1 to 7 and section 4.2.1, in loops."""
+    weights = {name: tensor.double().numpy() for name, tensor in network.state_dict().items()}
+
+    def linear(layer: str) -> Callable[[FloatArray], FloatArray]:
+        matrix, bias = weights[f"{layer}.weight"], weights.get(f"{layer}.bias", 0.0)
+        return lambda x: matrix @ x + bias
+
+    picture = network.features.rows([sample])[0].double().numpy()
+    normed = [
+        (a - a.mean()) / np.sqrt(a.var() + 1e-5) * weights["sight.0.weight"] + weights["sight.0.bias"] for a in picture
+    ]
+    annotations = [linear("sight.1")(a) for a in normed]
+    begin = np.tanh(linear("start")(sum(annotations) / len(annotations)))
+    h, c = begin[:8], begin[8:]
+    for word in (*sample.words, *network.question):
+        embedded = weights["embedding.weight"][network.vocabulary.get(word, 1)]
+        energies = [linear("energy")(np.tanh(linear("look")(a) + linear("ask")(h)))[0] for a in annotations]
+        alpha = softmax(energies)
+        beta = expit(linear("gate")(h))
+        z = beta * sum(share * a for share, a in zip(alpha, annotations, strict=True))
+        gates = linear("words")(embedded) + linear("sights")(z) + linear("memory")(h)
+        i, f, g, o = expit(gates[:8]), expit(gates[8:16]), np.tanh(gates[16:24]), expit(gates[24:])
+        c = f * c + i * g
+        h = o * np.tanh(c)
+    # Deep output: from the word that was read last, the memory and what was looked at.
+    return linear("output")(np.tanh(embedded + linear("from_memory")(h) + linear("from_sight")(z)))
+
+
+@pytest.mark.parametrize("answering", ["restricted", "vocabulary"])
+def test_it_is_the_papers_network(answering: Answering) -> None:
+    network = make_sat(answering)
+    odd = [Sample("0", "human", 0, words, (0,), image="1.png") for words in ((), ("never", "seen"), ("clue0",) * 9)]
+    samples = [*SAMPLES[:4], *odd]
+    expected = np.array([sat_by_hand(network, sample) for sample in samples])
+    if answering == "vocabulary":
+        expected = log_softmax(expected, axis=1)[:, :2]
+    assert logits(network, samples) == pytest.approx(expected, abs=1e-4)
+
+
+def judge_of(answering: Answering, prompt: Prompt | None, target: Target = GENDER) -> NetworkJudge:
+    blueprint = find_judge("sat")
+    recipe = replace(blueprint.recipe, epochs=4, learning_rate=2e-3, batch_size=16)  # type: ignore[type-var]
+    glimpses = make_glimpses(make_samples(300, target=target))
+    materials = Materials(features=glimpses, prompt=prompt, answering=answering)
+    return NetworkJudge(blueprint, target, recipe, Trainer(make_accelerator()), materials)
+
+
+def test_out_of_the_whole_vocabulary_it_learns_to_answer_with_answers() -> None:
+    samples = make_samples(300, target=THREE)
+    judge = judge_of("vocabulary", make_prompt("mood"), THREE).fit(samples[:200], seed=0, validation=samples[200:240])
+    found = judge.predict(samples[240:]).probabilities
+    assert (found.sum(axis=1) < 1).all()
+    assert found.sum(axis=1).min() > 0.9
+    assert found.argmax(axis=1).tolist() == [sample.answers[0] for sample in samples[240:]]

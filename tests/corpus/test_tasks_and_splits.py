@@ -1,8 +1,9 @@
-"""Tasks of images: every shape of file, derived from captions, and what of them can be guessed."""
+"""Tasks of images, and images in training and test: every shape of file, splits, balance, determinism."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from functools import partial
 from pathlib import Path
 
@@ -11,9 +12,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers import Write, table_bytes
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from judge.corpus.splits import make_splits
 from judge.corpus.tasks import Tasks, derive_tasks, read_tasks, usable
 from judge.errors import JudgeError
 
@@ -46,8 +48,6 @@ def test_coco_instances(write: Write) -> None:
     "content",
     [
         "image_id,objects\n1,dog;Cat\n2,cat\n3,\n",
-        "image_id\ttask\n1\tdog | cat\n2\tcat\n3\tnone\n",
-        'image_id,objects\n1,"dog, cat"\n2,cat\n3,\n',
         'image_id,objects\n1,"[\'dog\', \'cat\']"\n2,"[""cat""]"\n3,[]\n',
         "image,object\n1.jpg,dog\n1.jpg,cat\n2.jpg,cat\n2.jpg,cat\n3.jpg,\n",
         [{"img_id": 1, "objects": ["dog", "cat"]}, {"img_id": 2, "objects": ["cat"]}, {"img_id": 3, "objects": None}],
@@ -55,20 +55,10 @@ def test_coco_instances(write: Write) -> None:
         {"1": ["dog", "cat"], "2": ["cat"], "3": []},
         table_bytes(pd.DataFrame({"image_id": [1, 2, 3], "objects": [["dog", "cat"], ["cat"], []]}), "parquet"),
     ],
-    ids=["csv", "tsv", "commas", "lists", "rows", "json", "json lines", "mapping", "parquet"],
+    ids=["csv", "lists", "rows", "json", "json lines", "mapping", "parquet"],
 )
 def test_every_format(write: Write, content: object) -> None:
     assert shown(read_tasks(write(content))) == {"1": {"cat", "dog"}, "2": {"cat"}, "3": set()}
-
-
-def test_chosen_columns(write: Write) -> None:
-    path = write("photo,what\na.jpg,dog/cat\nb.jpg,hot dog\n")
-    tasks = read_tasks(path, id_column="photo", task_column="what", separator="/")
-    assert shown(tasks) == {"a": {"cat", "dog"}, "b": {"hot dog"}}
-    assert fault(path).startswith("no column of image ids among 'photo', 'what'.")
-    message = "no column of objects among 'photo', 'what'. Name it with --object-column=NAME."
-    assert fault(path, id_column="photo") == message
-    assert fault(path, id_column="photo", task_column="wat").startswith("no column 'wat'. Did you mean 'what'?")
 
 
 def test_shared_objects(coco: Path) -> None:
@@ -86,9 +76,7 @@ def lists(objects: dict[str, object], *names: str) -> dict[str, object]:
     ("content", "expected"),
     [
         (lists({"1": [1]}, "a"), "record 1 ('1'): index 1 of 1 categories. Count from 0."),
-        (lists({"1": [-1]}, "a"), "record 1 ('1'): index -1 of 1 categories. Count from 0."),
         (lists({"1": ["a"]}, "a"), "record 1 ('1'): an index is a text. Give whole numbers."),
-        (lists({"1": [True]}, "a"), "record 1 ('1'): an index is true. Give whole numbers."),
         (lists({"1": 0}, "a"), "record 1 ('1'): objects are a number. Give a list of indices."),
         (lists({"1": [0]}, "a", "A"), "categories, record 2: category 'a' stands twice. Give each a name of its own."),
         (lists({" ": [0]}, "a"), "record 1 (' '): image id is empty. "),
@@ -102,17 +90,14 @@ def lists(objects: dict[str, object], *names: str) -> dict[str, object]:
             {**INSTANCES, "annotations": [{"category_id": 7}]},
             "annotations, record 1: image id is missing. Give the record a number or a file name.",
         ),
-        ({**INSTANCES, "annotations": [{"image_id": 1}]}, "annotations, record 1: no category_id. "),
         (
             {**INSTANCES, "categories": [{"id": 7, "name": "cat"}, {"id": 7, "name": "dog"}]},
             "categories, record 2: category id is a number, or stands twice. ",
         ),
-        ({**INSTANCES, "annotations": {}}, "'annotations' is an object. "),
         ({"1": 3}, "JSON of the wrong shape (an object). "),
         ([{"image_id": 1, "objects": [3]}], "record 1: an object is a number. Write its name."),
         ("image_id,objects\n1,[dog\n", "record 1: looks like a list of objects but is none. "),
         ("image_id,objects\n,dog\n", "record 1: image id is empty. "),
-        ("{}", "JSON of the wrong shape (an object). "),
     ],
 )
 def test_bad_files(write: Write, content: object, expected: str) -> None:
@@ -163,19 +148,53 @@ def test_what_can_be_guessed() -> None:
         usable(FOUR, ["2"])
 
 
-@given(
-    st.dictionaries(st.text("0123456789", min_size=1, max_size=3), st.frozensets(st.sampled_from("abcd")), min_size=1)
+classes = st.lists(st.integers(10, 60), min_size=2, max_size=4).map(
+    lambda sizes: {f"{k}-{i}": f"class{k}" for k, size in enumerate(sizes) for i in range(size)}
 )
-def test_derived_tasks_survive_a_file(said: dict[str, frozenset[str]]) -> None:
-    """The table has a true cell for each image and task named, and nothing else; usable tasks vary."""
-    tasks = derive_tasks({image: [named] for image, named in said.items()}, names="abcd")
-    table = tasks.table(list(said))
-    assert [{name for name, there in zip("abcd", row, strict=True) if there} for row in table] == list(said.values())
-    try:
-        left, dropped = usable(tasks, list(said))
-    except JudgeError:
-        assert (table == table[:1]).all()
-        return
-    kept = left.table(list(said))
-    assert ((kept.mean(axis=0) > 0) & (kept.mean(axis=0) < 1)).all()
-    assert len(left.names) + sum(map(len, dropped.values())) == 4
+
+
+@given(classes, st.integers(0, 1000), st.sampled_from(["paper", "crossfit"]))
+@settings(max_examples=60, deadline=None)
+def test_no_image_is_on_both_sides_and_weights_balance(images: dict[str, str], seed: int, protocol: str) -> None:
+    splits = make_splits(protocol, images, seed=seed)
+    for split in splits:
+        parts = [set(split.train), set(split.test), set(split.validation)]
+        assert sum(map(len, parts)) == len(set.union(*parts))
+        assert set.union(*parts) <= images.keys()
+        assert {images[image] for image in split.test} == set(images.values())
+        counts = Counter(images[image] for image in split.train)
+        weights = {name: counts[name] * split.weights[name] for name in counts}
+        assert sum(weights.values()) == pytest.approx(len(split.train))
+        assert max(weights.values()) == pytest.approx(min(weights.values()))
+    if protocol == "crossfit":
+        assert Counter(image for split in splits for image in split.test) == Counter(dict.fromkeys(images, 1))
+
+
+@given(classes, st.integers(0, 1000))
+@settings(max_examples=40, deadline=None)
+def test_imagecaptioner2_learns_from_70_chooses_by_10_scores_20_percent(images: dict[str, str], seed: int) -> None:
+    (split,) = make_splits("paper", images, seed=seed, holdout=(0.2, 0.1))
+    smallest = min(Counter(images.values()).values())
+    scored, chosen = max(1, round(0.2 * smallest)), round(0.1 * smallest)
+    for part, size in ((split.test, scored), (split.validation, chosen), (split.train, smallest - scored - chosen)):
+        assert Counter(images[image] for image in part) == Counter(dict.fromkeys(images.values(), size))
+    assert len({*split.train, *split.validation, *split.test}) == smallest * len(set(images.values()))
+
+
+@given(classes, st.integers(0, 1000))
+@settings(max_examples=20, deadline=None)
+def test_folds_leave_an_eighth_of_what_is_not_scored_to_choose(images: dict[str, str], seed: int) -> None:
+    """10 of the 80 percent that the paper does not score; every class among them, none of it learnt from."""
+    splits = make_splits("crossfit", images, seed=seed, folds=5, holdout=(0.2, 0.1))
+    for split in splits:
+        learnt, chosen, scored = set(split.train), set(split.validation), set(split.test)
+        assert (learnt | chosen | scored) == images.keys()
+        assert len(learnt) + len(chosen) + len(scored) == len(images)
+        assert len(chosen) == pytest.approx((len(images) - len(scored)) / 8, abs=max(1, len(set(images.values()))))
+        assert {images[image] for image in chosen} == set(images.values())
+    assert Counter(image for split in splits for image in split.test) == Counter(dict.fromkeys(images, 1))
+    assert make_splits("crossfit", dict(reversed(images.items())), seed=seed, folds=5, holdout=(0.2, 0.1)) == splits
+    # Folds choose apart from each other (of few images two may agree by chance), and a metric without validation learns
+    # from all.
+    assert len({split.validation for split in splits}) == len(splits) or min(Counter(images.values()).values()) < 40
+    assert not any(split.validation for split in make_splits("crossfit", images, seed=seed, folds=5))

@@ -1,19 +1,69 @@
-"""Rating sheets: what raters see, what comes back in other formats, faults in one line."""
+"""What people find: scores of captioners beside the metrics, and rating sheets."""
 
 from __future__ import annotations
 
 import csv
 import io
+import json
+import re
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
-from helpers import fault_of
-from hypothesis import given
-from hypothesis import strategies as st
+from helpers import caption_options, fault_of, judge
 
+from judge.calibration.grammar import make_world, write_world
+from judge.calibration.world import Captioner
+from judge.corpus.human_scores import read_human_scores
 from judge.corpus.ratings import CANNOT_TELL, Sheet, key_csv, rating_sheet, read_ratings, sheet_csv
+from judge.errors import JudgeError
 from judge.types import Captions
+
+KNOBS = {"none": 0.0, "some": 0.3, "more": 0.6, "much": 0.9}
+
+
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    captioners = {name: Captioner(stereotype=knob) for name, knob in KNOBS.items()}
+    return caption_options(write_world(make_world(120, seed=4), captioners, tmp_path_factory.mktemp("people")))
+
+
+def test_every_metric_is_compared_with_people(scored: list[str], tmp_path: Path) -> None:
+    told = dict(zip(KNOBS, (0.1, 0.2, 0.6, 0.7), strict=True))
+    scores = tmp_path / "people.csv"
+    lines = [f"{name},{score}" for name, score in reversed(told.items())]
+    scores.write_text("\n".join(["captioner,score", *lines, "another,0.5"]), encoding="utf-8")
+    out = tmp_path / "run"
+    asked = ["--metrics", "ba-objects,ratio", "--human-scores", scores, "--resamples", 100, "--out", out]
+    done = judge("evaluate", *scored, *asked)
+    assert done.exit_code == 0, done.output
+    found = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
+    assert found["run"]["human_scores"] == told
+    for metric, title in (("ba-objects", "BA (objects)"), ("ratio", "Ratio")):
+        values = [row["amplification"] for row in found["results"] if row["metric"] == metric]
+        # Differences between captioners begin so too; behind the title stands their number.
+        (line,) = [line for line in done.stdout.splitlines() if re.match(rf"{re.escape(title)}\s+4\s", line)]
+        assert f"{np.corrcoef(values, list(told.values()))[0, 1]:+.3f}" in line
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"none": 0.1}', "no score of captioner 'some' (there are: none). Add it."),
+        ('{"none": 0.1, "some": "high"}', "record 2 ('some'): score 'high' is no number. Write it like 0.35."),
+        ("model,score\nnone,1\n", "no columns 'captioner' and 'score' among 'model', 'score'. Name the columns so."),
+        ("captioner,score\nnone,1\nnone,2\n", "record 2: captioner 'none' has two scores. Keep one of them."),
+        ("captioner,score\n", "holds no records"),
+    ],
+)
+def test_human_scores_at_fault(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "people.json"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(JudgeError) as caught:
+        read_human_scores(path, captioners=["none", "some"])
+    assert message in str(caught.value)
+
 
 SIDES = [
     Captions("b", {"1": ("a man", "a man"), "2": ("=1+1",)}, "b.json"),
@@ -42,12 +92,6 @@ def test_one_item_for_each_text_of_an_image_and_no_captioner() -> None:
     ]
     assert rating_sheet(SIDES[::-1], "gender", ("female", "male"), seed=3) == SHEET
     assert rating_sheet(SIDES, "gender", ("female", "male"), seed=4).name != SHEET.name
-
-
-@given(st.lists(st.text(min_size=1, max_size=12), min_size=1, max_size=5, unique=True))
-def test_guarded_captions_come_back(texts: list[str]) -> None:
-    sheet = rating_sheet([Captions("a", {"1": tuple(texts)}, "a")], "gender", ("female", "male"))
-    assert [len(of) for of in (rows_of(sheet_csv(sheet)), sheet.items)] == [len(sheet.items)] * 2
 
 
 @pytest.mark.parametrize("kind", ["csv", "semicolons", "xlsx"])
@@ -84,6 +128,6 @@ ITEM = SHEET.items[0].name
         (f"item,caption,gender\n{ITEM},a cat,male\n", f"the caption is not that of item '{ITEM}'"),
     ],
 )
-def test_faults(tmp_path: Path, text: str, message: str) -> None:
+def test_ratings_at_fault(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "anna.csv").write_text(text, encoding="utf-8")
     assert message in fault_of(read_ratings, [tmp_path / "anna.csv"], SHEET)
