@@ -34,8 +34,9 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from judge.commands.evaluate import RunConfig, make_plan, read_corpus
+from judge.commands.evaluate import RunConfig
 from judge.commands.labels import choose_lexicons
+from judge.commands.setup import make_plan, read_corpus
 from judge.config import make_config
 from judge.corpus.captions import ReadOptions, read_captions
 from judge.corpus.tasks import read_tasks

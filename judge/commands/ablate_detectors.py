@@ -11,8 +11,8 @@ import numpy as np
 
 from judge.commands.ablate_masks import metrics_with_images, open_ablation, run_each, write_ablation
 from judge.commands.console import say, show_progress, tell_failures
-from judge.commands.evaluate import with_precision
-from judge.commands.images import choose_hiding, open_detector, picture_names, read_truth
+from judge.commands.images import choose_hiding, image_names, open_detector, read_truth
+from judge.commands.setup import with_precision
 from judge.commands.unread import tell_unread
 from judge.config.inputs import HidingSettings
 from judge.config.judges import ScoredSettings
@@ -62,7 +62,7 @@ FIGURES = "detectors.json"
 
 @dataclass
 class _Found:
-    """Instances by picture, of ground truth and of each detector, with their counts and tiles of the contact sheet."""
+    """Instances by image, of ground truth and of each detector, with their counts and tiles of the contact sheet."""
 
     truth: dict[str, tuple[Instance, ...]] = field(default_factory=dict)
     found: dict[str, dict[str, tuple[Instance, ...]]] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class DetectorAblation:
 
     Attributes:
         rows: one per detector: what it finds.
-        failures: the pictures that could not be read, or at which a detector failed.
+        failures: the images that could not be read, or at which a detector failed.
         results: detector -> what judges measure where it hides people; empty where no captions were given.
         agreements: of amplifications with those of the first detector.
     """
@@ -88,13 +88,13 @@ class DetectorAblation:
 
 
 def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None = None) -> DetectorAblation:
-    """Compare detectors with ground truth on the pictures of ``config.instances``.
+    """Compare detectors with ground truth on the images of ``config.instances``.
 
     Where captions are given, judges are trained and scored with each too (ImageCaptioner2's Table 6). Writes
     ``detectors.json``, ``contact_sheet.png`` (what each leaves visible) and ``ablate.yaml`` to ``config.out``.
 
     Raises:
-        JudgeError: what concerns all pictures; faults of single ones are in the result's ``failures``.
+        JudgeError: what concerns all images; faults of single ones are in the result's ``failures``.
     """
     config, out = with_precision(config), open_ablation(config, "detectors")
     if config.human:
@@ -149,11 +149,11 @@ def _compare(
     failures: Failures,
     progress: Progress | None,
 ) -> _Found:
-    """Only pictures at which no detector fails are counted."""
+    """Only images at which no detector fails are counted."""
     result = _Found(found={name: {} for name in detectors}, counts={name: [] for name in detectors})
     for picture, [known, *answers] in detect_images(
         config.images,
-        picture_names(config.images, truth)[0],
+        image_names(config.images, truth)[0],
         truth,
         *detectors.values(),
         failures=failures,
@@ -177,7 +177,7 @@ def _row(name: str, found: _Found, hiding: Hiding, config: AblateDetectorsConfig
     generator = np.random.default_rng(config.seed)
     intervals = bootstrap_pooled(table, pool, generator=generator, resamples=config.resamples, level=config.level)
     precisions = [average_precision(found.truth, found.found[name], label) for label in hiding.labels]
-    # As COCO's own mean: what the pictures do not hold is left out.
+    # As COCO's own mean: what the images do not hold is left out.
     known = [both for both in precisions if np.isfinite(both).all()] or [(np.nan, np.nan)]
     precision, at_half = map(float, np.mean(known, axis=0))
     return DetectorRow(

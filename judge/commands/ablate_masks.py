@@ -12,7 +12,8 @@ from typing import Annotated, Any, get_args
 
 from judge.commands.caption import CaptionConfig, caption
 from judge.commands.console import say, show_progress
-from judge.commands.evaluate import RunConfig, run, with_precision
+from judge.commands.evaluate import RunConfig, run
+from judge.commands.setup import with_precision
 from judge.commands.unread import tell_unread
 from judge.config import make_config, shared_settings
 from judge.config.inputs import DetectorSettings
@@ -100,9 +101,9 @@ def metrics_with_images(metrics: Sequence[str]) -> tuple[str, ...]:
 def ablate_masks(
     config: AblateMasksConfig, *, progress: Progress | None = None
 ) -> tuple[list[MaskRow], dict[str, Result]]:
-    """Vary what is hidden in pictures, from captioners (``--model``) and from judges, and measure each time.
+    """Vary what is hidden in images, from captioners (``--model``) and from judges, and measure each time.
 
-    A captioner that is given as a checkpoint captions the masked pictures anew (Hirota et al., CVPR 2022, Table 4;
+    A captioner that is given as a checkpoint captions the masked images anew (Hirota et al., CVPR 2022, Table 4;
     DBAC's Table 4); of one that is given by its captions only the judges see less (ImageCaptioner2).
     Writes ``masks.json`` and ``ablate.yaml`` to ``config.out``. A command that was killed, or met an error, goes on.
 
@@ -110,7 +111,7 @@ def ablate_masks(
         The rows of the table, and the result of each mask.
 
     Raises:
-        JudgeError: anything that the user can mend; nothing that is asked for depends on pictures.
+        JudgeError: anything that the user can mend; nothing that is asked for depends on images.
     """
     config, out = with_precision(config), open_ablation(config, "masks")
     if not config.models:
@@ -166,7 +167,7 @@ def write_ablation(
 
 
 def _variants(config: AblateMasksConfig) -> dict[str, dict[str, Any]]:
-    """Name -> settings; unmasked pictures once, first."""
+    """Name -> settings; unmasked images once, first."""
     plain: dict[str, dict[str, Any]] = (
         {"none": {"mask": "none", "hide": "person", "category": None}} if "none" in config.masks else {}
     )
@@ -179,7 +180,7 @@ def _variants(config: AblateMasksConfig) -> dict[str, dict[str, Any]]:
 def _captions(
     config: AblateMasksConfig, name: str, changes: Mapping[str, Any], folder: Path, progress: Progress | None
 ) -> dict[str, Any]:
-    """Captions of the variant's masked pictures, by every checkpoint whose captions are not given."""
+    """Captions of the variant's masked images, by every checkpoint whose captions are not given."""
     written: dict[str, Path] = {}
     for captioner, model in config.models.items():
         if captioner in config.captions:
@@ -198,8 +199,8 @@ def _captions(
 
 
 def _name_of(config: AblateMasksConfig, settings: Mapping[str, Any]) -> str:
-    """A name for captions: of their settings, checkpoint and pictures, as they lie on the disk."""
-    # Pictures may lie in folders of the folder, as COCO's do.
+    """A name for captions: of their settings, checkpoint and images, as they lie on the disk."""
+    # Images may lie in folders of the folder, as COCO's do.
     given = [config.images, *listed(config.instances), *settings.get("weights", {}).values()]
     below = [path for place in given if place for path in (place, *Path(place).rglob("*")) if Path(path).is_file()]
     stamps = sorted((str(path), Path(path).stat().st_size, Path(path).stat().st_mtime_ns) for path in below)

@@ -1,4 +1,4 @@
-"""``judge align``: people's captions in each captioner's words, and what that costs at every threshold."""
+"""``judge align``: human captions in each captioner's words, and what that costs at every threshold."""
 
 from __future__ import annotations
 
@@ -94,15 +94,15 @@ class _Sides:
 
     @property
     def words(self) -> list[Words]:
-        """Of people's captions."""
+        """Of human captions."""
         return [words for _, words in self.human]
 
 
 def align_captions(config: AlignConfig, *, progress: Progress | None = None) -> AlignedFolder:
-    """Align people's captions to each captioner's vocabulary; write the results to ``config.out``.
+    """Align human captions to each captioner's vocabulary; write the results to ``config.out``.
 
     Captions are cut into words and masked as ``judge evaluate`` does before judging. The folder holds for each
-    captioner ``aligned/NAME.json`` (people's captions after contextual alignment, COCO's format), and for all
+    captioner ``aligned/NAME.json`` (human captions after contextual alignment, COCO's format), and for all
     ``substitutions.csv``, ``delta_curve.csv``, ``delta_curve.png``, ``alignment.json`` and ``align.yaml``.
 
     Raises:
@@ -177,7 +177,7 @@ def _vectors(reference: str, sides: Sequence[_Sides], progress: Progress | None)
 
 
 def _align(side: _Sides, vectors: Vectors, delta: float) -> tuple[Alignment, dict[str, list[Words]]]:
-    """What alignment does, METEOR apart; and people's captions under each kind."""
+    """What alignment does, METEOR apart; and human captions under each kind."""
     gaps = find_gaps(side.words, side.generated, vectors)
     kinds = dict(zip(KINDS, (0.0, delta), strict=True))
     deltas = sorted({*DELTAS, delta})
@@ -260,8 +260,8 @@ def command(config: AlignConfig) -> None:
         found = align_captions(config, progress=progress)
     print_table(alignment_table(found.alignments))
     say("")
-    say(f"Shares of people's words and tokens; contextual: below a cosine distance of {found.delta:g}.")
-    say("Of lacking: of people's tokens that the captioner never uses, the share that finds a word that it does.")
+    say(f"Shares of human words and tokens; contextual: below a cosine distance of {found.delta:g}.")
+    say("Of lacking: of human tokens that the captioner never uses, the share that finds a word that it does.")
     say(f"METEOR: aligned against original captions, both masked. Vectors: {found.vectors}.")
     for line in found.notes:
         say(f"NOTE: {line}")

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from judge.commands.console import say, show_progress
-from judge.commands.images import known_pictures
+from judge.commands.images import known_images
 from judge.commands.labels import choose_lexicon
 from judge.config import OutputSettings
 from judge.config.inputs import ReadingSettings, TokenSettings, WordSettings
@@ -154,7 +154,7 @@ def _lexicon(config: AnonymousConfig) -> Lexicon:
 def _read(config: AnonymousConfig) -> tuple[list[Captions], dict[str, dict[str, int]]]:
     """Captions of the benchmark's images; and captioner -> reason -> how many captions or images were left out."""
     options = ReadOptions(config.split, columns=config.columns, several=config.several, where=config.where, alone=True)
-    known = known_pictures(config.images, None).keys() if config.images else None
+    known = known_images(config.images, None).keys() if config.images else None
     captioners, left_out = [], {}
     check_owners(config.columns, config.captions)
     for name, path in config.captions.items():

@@ -13,17 +13,17 @@ import pandas as pd
 
 from judge.attribution.explained_answers import ExplainedAnswers, WordAttribution, explain_answers
 from judge.attribution.words import attribute_words, summary_of_words, word_methods, word_table
-from judge.commands.attribute_pictures import (
+from judge.commands.attribute_images import (
     MAPS,
     ExplainSettings,
-    PictureMaps,
-    PictureMethod,
+    ImageMaps,
+    ImageMethod,
     chosen_methods,
     explain_captioner,
     explain_judge,
     find_people,
+    image_methods,
     make_map_settings,
-    picture_methods,
 )
 from judge.commands.console import say, show_progress
 from judge.commands.labels import labels_of
@@ -108,7 +108,7 @@ class Attributed:
         judges: those asked.
         captions, images: that were explained, of the judge with most.
         examples: captions of the largest contributions, those first.
-        pictures: how much of maps lies outside people, a row per judge and method; none where none sees pictures.
+        images: how much of maps lies outside people, a row per judge and method; none where none sees images.
         notes: what a user must know, a line each.
     """
 
@@ -149,7 +149,7 @@ class _Explained:
 def attribute(config: AttributeConfig, *, progress: Progress | None = None) -> Attributed:
     """Explain the answers of trained judges, or the words of a captioner; write what is found to ``out``.
 
-    Leaves ``attribution.json``, and of judges that read captions ``words.csv``, of what sees pictures ``pictures.csv``
+    Leaves ``attribution.json``, and of judges that read captions ``words.csv``, of what sees images ``pictures.csv``
     and ``maps/``.
 
     Raises:
@@ -198,7 +198,7 @@ class _Run:
     def __init__(self, config: AttributeConfig, folder: Path, labels: Labels | None, progress: Progress | None) -> None:
         self.config, self.folder, self.labels, self.progress = config, folder, labels, progress
         self.found, self.notes = list[_Explained](), list[str]()
-        self.maps: PictureMaps | None = None
+        self.maps: ImageMaps | None = None
 
     def explain(self) -> None:
         """Explain the captioner, or all judges."""
@@ -207,7 +207,7 @@ class _Run:
             methods = chosen_methods(config)
             if not methods:
                 mend = "choose grad-cam or gradient-shap"
-                raise JudgeError("a captioner is explained in pictures", where="--methods", mend=mend)
+                raise JudgeError("a captioner is explained in images", where="--methods", mend=mend)
             self.maps, self.notes = explain_captioner(config, methods, self.folder / MAPS, self.progress)
         for reference in config.judge_weights:
             self._judge(reference)
@@ -233,13 +233,13 @@ class _Run:
         self.notes += [line for line in [*asked.notes(own), *notes] if line not in self.notes]
 
     def _pictures(
-        self, reference: str, asked: Asked, answers: ExplainedAnswers, methods: Sequence[PictureMethod]
+        self, reference: str, asked: Asked, answers: ExplainedAnswers, methods: Sequence[ImageMethod]
     ) -> list[str]:
         assert asked.pictures is not None
         how = make_map_settings(methods)
         if self.maps is None:
             people = find_people(self.config, asked.saved.masking.get("detector"), asked.pictures.names, self.progress)
-            self.maps = PictureMaps(people, self.config.show_people, self.config.maps)
+            self.maps = ImageMaps(people, self.config.show_people, self.config.maps)
         return explain_judge(
             self.maps,
             asked.saved,
@@ -278,13 +278,13 @@ class _Run:
         return Attributed(names, captions, largest.images, _examples(found), rows, self.notes)
 
 
-def _methods(config: AttributeConfig, saved: Saved) -> tuple[list[str], list[PictureMethod]]:
-    """Those asked for, else all that the judge allows: of words, of pictures.
+def _methods(config: AttributeConfig, saved: Saved) -> tuple[list[str], list[ImageMethod]]:
+    """Those asked for, else all that the judge allows: of words, of images.
 
     Raises:
         JudgeError: the judge allows none of them.
     """
-    seeing = picture_methods(saved)
+    seeing = image_methods(saved)
     faults = word_methods(saved) | {str(method): fault for method, fault in seeing.items()}
     allowed = [method for method, fault in faults.items() if not fault]
     chosen = [method for method in config.methods or allowed if method in allowed]
@@ -316,9 +316,9 @@ def _examples(found: Sequence[_Explained]) -> list[ShadedCaption]:
 
 
 def command(config: AttributeConfig) -> None:
-    """Find which words of captions, and which parts of pictures, a trained judge's answers come from.
+    """Find which words of captions, and which parts of images, a trained judge's answers come from.
 
-    Captions and pictures are masked as in its training. With --model, where a captioner looked when it said a word of
+    Captions and images are masked as in its training. With --model, where a captioner looked when it said a word of
     the attribute. Leaves attribution.json, words.csv, pictures.csv, attribute.yaml and maps/ in --out.
     """
     from judge.report.attribution import map_table, print_shaded

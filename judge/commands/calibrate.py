@@ -19,9 +19,10 @@ from judge.calibration.trials import PIXELS, WHOLE, Design, caption_trials, scen
 from judge.calibration.world import CLASSES
 from judge.commands.console import say, show_progress
 from judge.commands.demo import QUICK
-from judge.commands.evaluate import RunConfig, make_setup, read_corpus, with_precision
+from judge.commands.evaluate import RunConfig
 from judge.commands.images import load_detector
 from judge.commands.labels import choose_lexicon
+from judge.commands.setup import make_setup, read_corpus, with_precision
 from judge.commands.trials import COUNTED, Job, Row, measure_trials
 from judge.commands.unread import tell_unread
 from judge.config import OutputSettings, make_config, shared_settings
@@ -74,7 +75,7 @@ class CalibrateConfig(OutputSettings, ResamplingSettings, NetworkSettings, Judge
     )  # fmt: skip
     changes: Annotated[tuple[str, ...], list_or_text(names)] = option(
         ("A->T", "T->A", "vocabulary", "silence", "brevity"),
-        "comma-separated changes of people's captions: A->T, T->A; without bias: vocabulary, silence, brevity",
+        "comma-separated changes of human captions: A->T, T->A; without bias: vocabulary, silence, brevity",
         essential=True, min_length=1,
     )  # fmt: skip
     doses: Annotated[tuple[Share, ...], list_or_text(names)] = option(
@@ -182,7 +183,7 @@ def _of_captions(config: CalibrateConfig, groups: Sequence[Group], store: Path) 
 
 
 def _read(config: CalibrateConfig) -> tuple[Corpus, Lexicons, DoseSource]:
-    """People's captions with labels and tasks, words, and what changes are made of.
+    """Human captions with labels and tasks, words, and what changes are made of.
 
     Labels and tasks that are not given are taken from all captions: those of one side alone would favour it.
     """
@@ -315,7 +316,7 @@ def _finish(
 def command(config: CalibrateConfig) -> None:
     """Measure metrics on data whose amplification is known: your own human captions, changed by known doses.
 
-    People's captions are measured against other people's, with nothing amplified, and with doses of stereotypes (A->T,
+    Human captions are measured against other people's, with nothing amplified, and with doses of stereotypes (A->T,
     T->A) or of changes that are no bias. Metrics that use images are measured on drawn scenes, whose simulated
     captioners have such doses: a trial takes 90 seconds of one core or more, and each detector has trials of its own.
     Leaves a table, a figure of response curves and calibration.json in --out.

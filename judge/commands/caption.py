@@ -1,4 +1,4 @@
-"""``judge caption``: captions of a folder of pictures, by any checkpoint."""
+"""``judge caption``: captions of a folder of images, by any checkpoint."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ class CaptionedFolder:
 
 
 def caption(config: CaptionConfig, *, progress: Progress | None = None) -> CaptionedFolder:
-    """Caption the pictures of a folder; write COCO results to ``out`` and the settings beside it.
+    """Caption the images of a folder; write COCO results to ``out`` and the settings beside it.
 
     The processes of a launch caption together; the main one finds what is hidden, and writes.
 
     Raises:
-        JudgeError: what concerns the whole folder; nothing is written. Faults of single pictures are in the result's
+        JudgeError: what concerns the whole folder; nothing is written. Faults of single images are in the result's
             ``failures``; where none could be captioned, nothing is written either.
     """
     out = OutputFile(config.out, overwrite=config.overwrite)
@@ -130,14 +130,12 @@ def _notes(out: Path) -> Path:
 
 def _check_out(config: CaptionConfig, out: OutputFile) -> None:
     """Refuse an output path that cannot be used, before any work."""
-    from judge.captioning.notes import check_notes, notes_files
+    from judge.captioning.notes import check_notes
 
     if out.path.is_dir():
         out.refuse()
     out.lock.check()
     check_notes(_notes(out.path))
-    if notes_files(_notes(out.path)):
-        _tidy(out)
     out.check(config.inputs())
     settings = settings_beside(out.path)
     # Settings are written before captions: alone, they may be those of this very command, killed in between.
@@ -148,19 +146,8 @@ def _check_out(config: CaptionConfig, out: OutputFile) -> None:
         raise JudgeError(f"{settings.name} is read", where=out.where, mend="name another file")
 
 
-def _tidy(out: OutputFile) -> None:
-    """What a command that was ended has left goes, unless the same command can go on from it."""
-    from judge.captioning.notes import notes_files
-
-    with writing(out.where), out.lock.holding():
-        notes, path = _notes(out.path), out.path
-        if path.exists() and notes.exists() and notes.stat().st_mtime_ns <= path.stat().st_mtime_ns:
-            for file in notes_files(notes):
-                file.unlink()
-
-
 def _name_all(config: CaptionConfig) -> tuple[dict[str, str], Failures]:
-    """Image id -> name of each picture to caption, and the pictures without a usable id.
+    """Image id -> name of each image to caption, and the images without a usable id.
 
     Those that COCO files list, by their ids; else all of the folder, by their names.
     """
@@ -172,11 +159,11 @@ def _name_all(config: CaptionConfig) -> tuple[dict[str, str], Failures]:
         found, failures = [(truth.image_id(name), name) for name in truth.images], [*truth.strays]
         if not any(has_image(config.images, name) for name in truth.images):
             list_images(config.images)  # Where there is nothing at all, it says so in one line.
-            what = f"none of the pictures that {truth.source} lists is there"
+            what = f"none of the images that {truth.source} lists is there"
             raise JudgeError(what, where=f"--images {config.images}", mend="give the folder that they lie in")
     names: dict[str, str] = {}
     for key, name in found:
-        where, what = f"picture '{name}'", ""
+        where, what = f"image '{name}'", ""
         try:
             if (first := names.setdefault(canonical_id(key), name)) != name:
                 what, mend = f"has the id of '{first}', '{canonical_id(key)}'", "rename one, or give ids with --ids"
@@ -188,7 +175,7 @@ def _name_all(config: CaptionConfig) -> tuple[dict[str, str], Failures]:
 
 
 def _pictures(config: CaptionConfig, progress: Progress | None) -> tuple[MaskedImages, Failures]:
-    """The pictures as the captioner gets them, masked or not, without those at fault; and those."""
+    """The images as the captioner gets them, masked or not, without those at fault; and those."""
     names, failures = _name_all(config)
     if config.mask == "none":
         return MaskedImages(config.images, names, max_pixels=config.max_pixels), failures
@@ -240,7 +227,7 @@ def command(config: CaptionConfig) -> None:
     if not is_main_process():
         return
     if found.captions:
-        say(f"{found.captions} pictures captioned; the captions are in {config.out}")
+        say(f"{found.captions} images captioned; the captions are in {config.out}")
     for line in found.notes:
         say(f"NOTE: {line}")
     if found.empty:

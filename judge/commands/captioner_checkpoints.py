@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from judge.commands.caption import CaptionConfig, settings_beside
-from judge.commands.images import RunImages
+from judge.commands.run_images import RunImages
 from judge.config import make_config, read_settings
 from judge.config.judges import RunSettings, ScoredSettings
 from judge.corpus import Corpus
@@ -47,12 +47,12 @@ def models_to_caption(config: RunSettings, corpus: Corpus | None) -> dict[str, s
     """Captioner -> checkpoint, of those without captions; ``corpus``: None where files are still to be read.
 
     Raises:
-        JudgeError: neither captions nor models; no such captioner; no pictures to caption.
+        JudgeError: neither captions nor models; no such captioner; no images to caption.
     """
     known = {captions.name for captions in corpus.generated} if corpus else set(config.captions)
     silent = {name: model for name, model in config.models.items() if name not in known}
     if not known | silent.keys():
-        mend = "give --captions, or the captioner's checkpoint with --model and pictures with --images"
+        mend = "give --captions, or the captioner's checkpoint with --model and images with --images"
         raise JudgeError("'captions' is missing", mend=mend)
     for model in silent.values():
         from judge.judges.hf_models import check_captioner
@@ -60,19 +60,19 @@ def models_to_caption(config: RunSettings, corpus: Corpus | None) -> dict[str, s
         check_captioner(model, where=f"--model {model}")
     if silent and config.images is None:
         name, model = next(iter(silent.items()))
-        what, mend = f"no captions of '{name}', and no pictures to caption", f"give --images, or --captions {name}=FILE"
+        what, mend = f"no captions of '{name}', and no images to caption", f"give --images, or --captions {name}=FILE"
         raise JudgeError(what, where=f"--model {model}", mend=mend)
     return silent
 
 
 def stand_ins(corpus: Corpus, names: Sequence[str], pictures: Mapping[str, str]) -> Corpus:
-    """``corpus`` with people's captions in place of those that are still to be written, to check that all fits."""
+    """``corpus`` with human captions in place of those that are still to be written, to check that all fits."""
     captions = {image: corpus.human.by_image[image][:1] for image in pictures}
     return replace(corpus, generated=(*corpus.generated, *(Captions(name, captions, source=name) for name in names)))
 
 
-def pictures_to_caption(pictures: RunImages, corpus: Corpus) -> MaskedImages:
-    """The pictures, as they are, of all images that people have captioned and that have one.
+def images_to_caption(pictures: RunImages, corpus: Corpus) -> MaskedImages:
+    """The images, as they are, of all images that people have captioned and that have one.
 
     Raises:
         JudgeError: there are none.
@@ -81,7 +81,7 @@ def pictures_to_caption(pictures: RunImages, corpus: Corpus) -> MaskedImages:
     plain = pictures.plain
     names = {image: plain.names[image] for image in corpus.human.by_image if image in plain.names}
     if not names:
-        what = f"no picture of any of the {len(corpus.human.by_image)} images that people captioned"
+        what = f"no file of any of the {len(corpus.human.by_image)} images with human captions"
         raise JudgeError(what, where=f"--images {plain.folder}", mend="check that ids mean the same in all files")
     return replace(plain, names=names)
 
@@ -95,9 +95,9 @@ def add_captions(
     directory: RunDirectory | None,
     progress: Progress | None = None,
 ) -> Corpus:
-    """``corpus`` with the captions that the checkpoints ``silent`` write of ``pictures``.
+    """``corpus`` with the captions that the checkpoints ``silent`` write of ``images``.
 
-    They are kept as ``captions/NAME.json`` in the run's folder; pictures at fault have none, and ``log.jsonl`` says so.
+    They are kept as ``captions/NAME.json`` in the run's folder; images at fault have none, and ``log.jsonl`` says so.
     The processes of a launch caption together; the main one writes.
 
     Raises:

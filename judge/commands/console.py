@@ -179,5 +179,5 @@ def tell_failures(failures: Sequence[tuple[str, JudgeError]], pictures: int, wha
         fault = shortened(group[0][1], _LONGEST - len(names + first))
         typer.echo(f"judge: {names}{first}: {fault}", err=True)
     if failures:
-        typer.echo(f"judge: {len(failures)} of {pictures} pictures could not be {what}", err=True)
+        typer.echo(f"judge: {len(failures)} of {pictures} images could not be {what}", err=True)
         raise typer.Exit(1)

@@ -42,7 +42,7 @@ def check_data(recipe: Recipe, folder: Path) -> DataCheck:
     if not folder.is_dir():
         raise JudgeError("is no folder", where=str(folder), mend="give the folder that holds the files")
     seen = _Seen()
-    # Pictures last: which of them are wanted, the other files say.
+    # Images last: which of them are wanted, the other files say.
     order = sorted(range(len(recipe.files)), key=lambda place: recipe.files[place].kind == "images")
     found = {place: _check(recipe, recipe.files[place], folder, seen) for place in order}
     files = tuple(found[place] for place in range(len(order)))
@@ -83,7 +83,7 @@ class _Seen:
     named: set[str] = field(default_factory=set)
 
     def wanted(self) -> tuple[set[str], str]:
-        """The images whose pictures are looked for, and what they are."""
+        """The images that are looked for, and what they are."""
         return (self.labelled, "labelled images") if self.labelled else (self.named, "images of the files")
 
 
@@ -221,7 +221,7 @@ def _images(path: Path, seen: _Seen) -> list[str]:
     """How many of the images that other files name lie in a folder.
 
     Raises:
-        JudgeError: it holds no picture, or not all of them.
+        JudgeError: it holds no image, or not all of them.
     """
     there = set()
     pictures = list_images(path)
@@ -278,7 +278,7 @@ def _place(path: str, files: Sequence[FileCheck], attributes: Set[str]) -> Path 
 
 
 def _strangers(folder: Path, files: Sequence[FileCheck]) -> Iterator[str]:
-    """Files that no part of the recipe reads; of pictures their folders, which end in "/"."""
+    """Files that no part of the recipe reads; of images their folders, which end in "/"."""
     known = {path for found in files for path in found.paths}
     for root, below, names in os.walk(folder):
         at = Path(root)

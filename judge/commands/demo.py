@@ -85,7 +85,7 @@ def run_demo(
     result = run(config, progress=progress)
     known = {
         "optimal, caption": _optima(config.metrics, looks=False),
-        "optimal, picture too": _optima(config.metrics, looks=True),
+        "optimal, image too": _optima(config.metrics, looks=True),
     }
     expected = read_expected(images)
     if expected:

@@ -2,37 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import fields, replace
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from judge.commands.captioner_checkpoints import (
     add_captions,
-    known_models,
+    images_to_caption,
     models_to_caption,
-    pictures_to_caption,
     stand_ins,
 )
 from judge.commands.console import say, show_progress
-from judge.commands.images import RunImages
-from judge.commands.labels import choose_lexicons, complete_labels, keep_own, read_given, unused
+from judge.commands.labels import choose_lexicons, complete_labels
+from judge.commands.run_images import RunImages
+from judge.commands.setup import make_plan, make_setup, open_checkpoints, read_corpus, told, with_precision
 from judge.commands.unread import unread
 from judge.config import make_config
-from judge.config.inputs import MASKING, ShownSettings
-from judge.config.judges import RunSettings, ScoredSettings, TrainingSettings
-from judge.config.values import HUMAN, Files, MaskMode, listed
+from judge.config.inputs import ShownSettings
+from judge.config.judges import ScoredSettings
+from judge.config.values import HUMAN, Files, MaskMode
 from judge.corpus import Corpus
 from judge.corpus.attributes import parts_of
-from judge.corpus.captions import ReadOptions
 from judge.corpus.human_scores import read_human_scores
 from judge.corpus.splits import Protocol
-from judge.corpus.tasks import read_tasks
 from judge.errors import JudgeError, shortened, some
-from judge.evidence import Aligning, TextOptions
-from judge.evidence.counts import Vocabulary
-from judge.judges import HUGGING_FACE, SELF, Materials, find_judge, name_self
+from judge.judges import HUGGING_FACE, SELF, find_judge, name_self
 from judge.judges.prompts import make_prompt
 from judge.measure import Plan, Result, measure
 from judge.measure.jobs import lay_out
@@ -42,10 +38,8 @@ from judge.text.alignment import UNKNOWN
 from judge.text.combined import AND
 from judge.text.lexicon import Lexicon, Lexicons
 from judge.training.launch import in_main_process
-from judge.training.options import Hear, TrainingSetup
 from judge.types import Doubt, Progress
-from judge.utils.files import TRACKING, check_writable, writing
-from judge.utils.launch import is_main_process, launch_precision
+from judge.utils.launch import is_main_process
 from judge.utils.options import option
 
 
@@ -58,9 +52,6 @@ class RunConfig(ScoredSettings, ShownSettings):
     human: Files = option(..., HUMAN, repeated="PATH", essential=True)
     breakdown: bool = option(False, "tell which tasks, images and words carry each metric", panel="Metrics")
     verbose: bool = option(False, "print all columns, tables, notes and warnings", exclude=True)
-
-
-S = TypeVar("S", bound=TrainingSettings)
 
 
 PathLike = str | Path
@@ -228,7 +219,7 @@ def run(
                 plan,
                 lexicons=lexicons,
                 setup=replace(setup, hear=hear),
-                open_pictures=pictures.hidden if config.images else None,
+                open_images=pictures.hidden if config.images else None,
                 progress=progress,
                 ready=begin,
             )
@@ -237,44 +228,6 @@ def run(
         if directory and is_main_process():
             directory.finish(config.to_yaml(), result, pictures.of_examples(result.examples))
     return result
-
-
-@contextmanager
-def told(
-    config: RunSettings, folder: Path | None, log: Callable[..., None] | None
-) -> Iterator[tuple[Hear, Callable[[], None]]]:
-    """Who hears of trainings, the log and the trackers that were asked for; and what starts these.
-
-    Args:
-        config: the settings.
-        folder: for what trackers write; None for ``runs``.
-        log: takes an event and its facts, as of :meth:`~judge.utils.outputs.ResumableFolder.log`; None for no log.
-
-    Raises:
-        JudgeError: a tracker that cannot start.
-    """
-    with ExitStack() as stack:
-        hearing: list[Hear] = []
-        starting: list[Callable[[], None]] = []
-        if log is not None:
-            hearing.append(lambda event, facts: log(event, **facts))
-        if config.log_with:
-            from judge.training.tracking import tracking
-
-            place, settings = (folder or Path("runs")) / TRACKING, config.model_dump(mode="json")
-            heard, start_trackers = stack.enter_context(tracking(config.log_with, place, settings))
-            hearing.append(heard)
-            starting.append(start_trackers)
-
-        def hear(event: str, facts: Mapping[str, Any]) -> None:
-            for one in hearing:
-                one(event, facts)
-
-        def start() -> None:
-            for one in starting:
-                one()
-
-        yield hear, start
 
 
 def describe_people(config: RunConfig, corpus: Corpus) -> tuple[dict[str, Any], list[str]]:
@@ -338,96 +291,12 @@ def _captioned(
     directory: RunDirectory | None,
 ) -> Corpus:
     """``corpus`` with captions by the models ``silent``, after all checks that could fail hours later."""
-    plain = pictures_to_caption(pictures, corpus)
+    plain = images_to_caption(pictures, corpus)
     lay_out(stand_ins(corpus, list(silent), plain.names), plan, lexicons)
     if _uses_images(plan):
         pictures.hidden([])
     pictures.free()  # The captioner needs the memory, for hours.
     return add_captions(config, corpus, silent, plain, directory=directory, progress=pictures.progress)
-
-
-def open_checkpoints(folder: Path) -> set[str]:
-    """Make the folder of trained judges.
-
-    Returns:
-        The names of those that it holds.
-
-    Raises:
-        JudgeError: it cannot be made, or nothing can be written into it.
-    """
-    if folder.exists() and not folder.is_dir():
-        raise JudgeError("is a file", where=f"--checkpoints {folder}", mend="name a folder")
-    with writing(f"--checkpoints {folder}"):
-        folder.mkdir(parents=True, exist_ok=True)
-        check_writable(folder)
-        return {path.stem for path in folder.glob("*.safetensors") if path.stat().st_size}
-
-
-def read_corpus(config: RunSettings) -> Corpus:
-    """Read the files that ``config`` names."""
-    options = ReadOptions(split=config.split, columns=config.columns, several=config.several, where=config.where)
-    if config.refusals is not None:
-        options = replace(options, refusals=config.refusals)
-    given, objects = read_given(config), None
-    if config.objects:
-        objects = read_tasks(config.objects, id_column=config.object_id_column, task_column=config.object_column)
-    labels = given.get(config.attribute) if isinstance(config.attribute, str) else None
-    if config.own_captions:
-        options, labels = keep_own(config, options, labels)
-    corpus = Corpus.read(
-        human=listed(config.human), captions=config.captions, labels=labels, objects=objects, options=options
-    )
-    corpus = replace(corpus, notes=(*corpus.notes, *unused(corpus, given, config)))
-    return complete_labels(corpus, given, config)
-
-
-def make_plan(config: RunSettings) -> Plan:
-    """The settings that decide the numbers; those of a plan's own names are taken over as they are."""
-    names = {field.name for field in fields(Plan)} & type(config).model_fields.keys()
-    parts: dict[str, Any] = {name: getattr(config, name) for name in names - {"text", "models", "vocabulary"}}
-    return Plan(
-        **parts,
-        judges=config.judge,
-        first_seed=config.seed,
-        text=TextOptions(config.contractions, config.text),
-        models=known_models(config),
-        aligning=Aligning(config.alignment, config.vectors, config.delta),
-        vocabulary=Vocabulary(config.vocabulary, config.least),
-    )
-
-
-def with_precision(config: S) -> S:
-    """The settings with the launch's precision, which decides numbers and is saved with the run."""
-    found = config.precision or launch_precision()
-    return config.model_copy(update={"precision": found}) if found != "no" else config
-
-
-def make_setup(config: RunSettings) -> TrainingSetup:
-    """The settings that say how judges are trained."""
-    return TrainingSetup(
-        recipe=config.recipe(),
-        store=config.checkpoints,
-        keeps_weights=config.checkpoints is not None,
-        sharing=config.sharing,
-        mixed_precision=config.precision,
-        workers=config.workers,
-        stack=config.stack,
-        loaders=config.dataloader_workers,
-        materials=Materials(
-            prompt=make_prompt(" and ".join(config.attributes), config.template, config.answers),
-            answering=config.answer_softmax,
-            backbone=config.backbone,
-            backbone_weights=config.backbone_weights,
-            image_size=config.image_size,
-            tuning=config.tuning,
-            dtype=config.dtype,
-            checkpointing=config.checkpointing,
-            attention=config.attn_implementation,
-            reader=config.reader,
-        ),
-        features=config.features,
-        masking=config.model_dump(mode="json", include=MASKING) if config.images else {},
-    )
 
 
 def command(config: RunConfig) -> None:

@@ -1,17 +1,14 @@
-"""From settings to pictures with people hidden: what is hidden, and which detector finds it."""
+"""From settings to images with people hidden: what is hidden, and which detector finds it."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from judge.commands.labels import labels_of
 from judge.config.inputs import (
@@ -21,22 +18,19 @@ from judge.config.inputs import (
     ImageSettings,
     MaskSettings,
     NetworkSettings,
-    ShownSettings,
 )
 from judge.config.values import listed
 from judge.corpus.records import canonical_id
 from judge.errors import JudgeError, require
-from judge.judges import find_judge
 from judge.masking.cache import Cached
 from judge.masking.categories import check_categories, names_people, people_among, read_names, stays_visible
 from judge.masking.detectors import Detector, make_detector
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.images import has_image, list_images
 from judge.masking.instances import PERSON
-from judge.masking.masked_images import MaskedImages, find_hidden, hides_people, make_thumbnails
 from judge.masking.measured import hide_nobody
 from judge.masking.people import Hiding, Mode
-from judge.types import Labels, Progress
+from judge.types import Labels
 
 # LIC's BA asks that a word occurs with every class at least 100 times; small sets must do with a hundredth.
 _OFTEN, _SHARE = 100, 0.01
@@ -49,8 +43,8 @@ class Correlated:
     Attributes:
         category: its name.
         class_: the class that it goes with.
-        share: of the pictures with that category, those of that class (BA's b_al), in [0, 1].
-        images: pictures with that category and a label.
+        share: of the images with that category, those of that class (BA's b_al), in [0, 1].
+        images: images with that category and a label.
     """
 
     category: str
@@ -62,22 +56,22 @@ class Correlated:
 def correlated_category(truth: GroundTruth, labels: Labels, *, at_least: int | None = None) -> Correlated:
     """The category, people apart, whose b_al (BA, Zhao et al. 2017) is highest over classes, as in LIC 5.4.
 
-    b_al is a share of pictures as they are: where one class has most of them (COCO: men), it is mostly that class.
+    b_al is a share of images as they are: where one class has most of them (COCO: men), it is mostly that class.
     At a tie the first class, then the first category of the file.
 
     Args:
-        truth: the objects of the pictures.
-        labels: the attribute of the pictures.
-        at_least: pictures in which a category must occur; default: 100, or 1% of the labelled ones if fewer.
+        truth: the objects of the images.
+        labels: the attribute of the images.
+        at_least: images in which a category must occur; default: 100, or 1% of the labelled ones if fewer.
 
     Raises:
-        JudgeError: no labelled picture holds such a category.
+        JudgeError: no labelled image holds such a category.
     """
     where = f"{truth.source} with {labels.source}"
     pairs = [(name, label_of(name, truth, labels)) for name in truth.images]
     known = [(name, label) for name, label in pairs if label is not None]
     if not known:
-        raise JudgeError("no picture has a label", where=where, mend="use labels of these pictures")
+        raise JudgeError("no image has a label", where=where, mend="use labels of these images")
     categories = [category for category in truth.categories if category != PERSON]
     present = np.zeros((len(known), len(categories)), dtype=np.bool_)
     for row, (name, _) in enumerate(known):
@@ -90,14 +84,14 @@ def correlated_category(truth: GroundTruth, labels: Labels, *, at_least: int | N
     shares = np.divide(table, total, out=np.full(table.shape, np.nan), where=total >= least)
     if not np.isfinite(shares).any():
         mend = "name the object with --category"
-        raise JudgeError(f"no category occurs in {least} labelled pictures", where=where, mend=mend)
+        raise JudgeError(f"no category occurs in {least} labelled images", where=where, mend=mend)
     class_, category = np.unravel_index(np.nanargmax(shares), shares.shape)
     share, images = float(shares[class_, category]), int(total[category])
     return Correlated(categories[category], labels.classes[class_], share, images)
 
 
 def label_of(name: str, truth: GroundTruth, labels: Labels) -> str | None:
-    """The class of the picture ``name``: by its "id" in the instances file, else by its name."""
+    """The class of the image ``name``: by its "id" in the instances file, else by its name."""
     for key in (truth.image_id(name), name):
         with suppress(ValueError):  # Names nothing that an image can be called.
             if (label := labels.by_image.get(canonical_id(key))) is not None:
@@ -240,139 +234,31 @@ def prepare_masking(
     return hiding, correlated, detector, truth_beside(config, detector, hiding.labels)
 
 
-def picture_names(folder: Path, truth: GroundTruth | None) -> tuple[list[str], int]:
-    """The pictures to mask, and how many of the folder are left out.
+def image_names(folder: Path, truth: GroundTruth | None) -> tuple[list[str], int]:
+    """The images to mask, and how many of the folder are left out.
 
     With ground truth those that its file lists: of others nobody knows where the people are. Else the whole folder.
 
     Raises:
-        JudgeError: no folder, no picture in it, none in the file.
+        JudgeError: no folder, no image in it, none in the file.
     """
     if truth is None:
         return list_images(folder), 0
     if not truth.images:
-        raise JudgeError("lists no picture", where=truth.source, mend="give the file of these pictures")
+        raise JudgeError("lists no image", where=truth.source, mend="give the file of these images")
     listed, others = set(truth.images), list[str]()
     if not any(has_image(folder, name) for name in truth.images):
         list_images(folder)  # Where there is nothing at all, it says so in one line.
-    with suppress(JudgeError):  # The file says where its pictures lie: others are a matter of courtesy.
+    with suppress(JudgeError):  # The file says where its images lie: others are a matter of courtesy.
         others = [name for name in list_images(folder) if name not in listed]
     return list(truth.images), len(others)
 
 
-@dataclass(eq=False)
-class RunImages:
-    """The pictures of a run with ``images``; instances, names and weights are read once, when first needed.
+def known_images(folder: Path, truth: GroundTruth | None) -> dict[str, str]:
+    """Image id -> the name of its image: by the "id" in the instances file, else by its name.
 
     Raises:
-        JudgeError: there are no such images, whether or not a judge sees them.
-    """
-
-    config: ShownSettings
-    judges: Sequence[str] = ()
-    seed: int = 0
-    progress: Progress | None = None
-    _shown: MaskedImages | None = None
-
-    def __post_init__(self) -> None:
-        if self.config.images and not self.config.images.exists():
-            list_images(self.config.images)  # Which says so in one line; shards may be named by a pattern.
-
-    @cached_property
-    def truth(self) -> GroundTruth | None:
-        """The instances, of all categories, where the run names their file."""
-        require("images", "cv2", "PIL", "pycocotools")
-        return read_truth(self.config) if self.config.instances else None
-
-    @cached_property
-    def plain(self) -> MaskedImages:
-        """All pictures that have an image id; nothing is hidden."""
-        assert self.config.images is not None
-        known = known_pictures(self.config.images, self.truth)
-        return MaskedImages(self.config.images, known, max_pixels=self.config.max_pixels)
-
-    def hidden(self, image_ids: Sequence[str]) -> MaskedImages:
-        """The pictures of ``image_ids`` as judges see them, and where things are, if a judge asks for regions.
-
-        Regions come from the detector; where nothing is hidden it does not run, and the instances file has them.
-
-        Raises:
-            JudgeError: an image without a picture; as ``choose_hiding``, ``open_detector`` and ``find_hidden``.
-        """
-        from judge.training.launch import in_main_process
-
-        found = in_main_process(lambda: self._hidden(image_ids))
-        if image_ids:
-            self._shown = found
-            self.free()
-        return found
-
-    def of_examples(self, examples: pd.DataFrame) -> dict[str, bytes]:
-        """Image id -> small picture, people hidden, of a report's examples; none where the run hides nobody whole.
-
-        None either where no judge asked for pictures and they cannot be had, which is told: numbers do not depend on
-        them.
-        """
-        if self.config.images is None or not len(examples) or self.config.mask in {"none", "partial"}:
-            return {}
-        wanted = list(dict.fromkeys(examples["image_id"]))
-        try:
-            shown = self._shown or self._hidden([image for image in wanted if image in self.plain.names])
-            return make_thumbnails(shown, wanted) if hides_people(shown) else {}
-        except JudgeError as error:
-            logging.getLogger(__name__).info("NOTE: examples are shown without pictures: %s", error)
-            return {}
-
-    @property
-    def masks(self) -> dict[str, Any]:
-        """Measure what masks hide from judges: ``{"masks": ...}``, or {} if nothing is hidden."""
-        return {"masks": self._shown.masks} if self._shown and self._shown.masks else {}
-
-    @property
-    def notes(self) -> list[str]:
-        """What a user must know of the masks that judges saw, a sentence each."""
-        return list(self._shown.doubts) if self._shown else []
-
-    def free(self) -> None:
-        """Give back what is read again if it is asked for: instances (a gigabyte of COCO's) and the detector."""
-        for name in ("truth", "_hiding"):
-            self.__dict__.pop(name, None)
-
-    def _hidden(self, image_ids: Sequence[str]) -> MaskedImages:
-        names = name_pictures(self.plain.names, image_ids, self.plain.folder)
-        regions = any(find_judge(name).regions for name in self.judges)
-        hiding, detector = self._hiding
-        if self.truth and regions and (detector is None or detector.name == "gt"):
-            detector = self.truth  # Things of all categories, which no other judge needs.
-        if detector is None:
-            return replace(self.plain, names=names)
-        found = find_hidden(
-            self.plain.folder,
-            names,
-            detector=detector,
-            hiding=hiding,
-            truth=truth_beside(self.config, detector, hiding.labels, self.truth) if hiding else None,
-            max_pixels=self.plain.max_pixels,
-            regions=regions,
-            progress=self.progress,
-        )
-        refuse_unmasked(self.config, found.masks, found.doubts)
-        return found
-
-    @cached_property
-    def _hiding(self) -> tuple[Hiding, Detector] | tuple[None, None]:
-        config = self.config
-        if config.mask == "none":
-            return None, None
-        hiding, _, truth = choose_hiding(config, config.mask, seed=self.seed, truth=self.truth)
-        return hiding, open_detector(config.detector, config, hiding.labels, truth=truth)
-
-
-def known_pictures(folder: Path, truth: GroundTruth | None) -> dict[str, str]:
-    """Image id -> the name of its picture: by the "id" in the instances file, else by its name.
-
-    Raises:
-        JudgeError: no folder, no picture in it.
+        JudgeError: no folder, no image in it.
     """
     known: dict[str, str] = {}
     listed = [(truth.image_id(name), name) for name in truth.images] if truth else []
@@ -383,14 +269,14 @@ def known_pictures(folder: Path, truth: GroundTruth | None) -> dict[str, str]:
     return known
 
 
-def name_pictures(known: Mapping[str, str], image_ids: Sequence[str], folder: Path) -> dict[str, str]:
-    """The pictures of ``image_ids`` among ``known`` ones (see :func:`known_pictures`) of ``folder``.
+def find_images(known: Mapping[str, str], image_ids: Sequence[str], folder: Path) -> dict[str, str]:
+    """The images of ``image_ids`` among ``known`` ones (see :func:`known_images`) of ``folder``.
 
     Raises:
-        JudgeError: an image without a picture.
+        JudgeError: an image without a file.
     """
     missing = [image for image in image_ids if image not in known]
     if missing:
-        what = f"no picture of image '{missing[0]}' ({len(missing)} of {len(image_ids)} images have none)"
+        what = f"no file of image '{missing[0]}' ({len(missing)} of {len(image_ids)} images have none)"
         raise JudgeError(what, where=f"--images {folder}", mend="add them, or leave out their captions")
     return {image: known[image] for image in image_ids}

@@ -98,7 +98,7 @@ def read_given(config: LabelSettings) -> dict[str, Labels]:
 
 
 def unused(corpus: Corpus, given: Mapping[str, Labels], config: LabelSettings) -> Iterator[str]:
-    """What was given and is not used: columns of labels in the table of people's captions."""
+    """What was given and is not used: columns of labels in the table of human captions."""
     human = corpus.human
     for name in config.attributes:
         if name not in given and (found := detect(human.columns, label_columns(name, alone=False))):
@@ -106,7 +106,7 @@ def unused(corpus: Corpus, given: Mapping[str, Labels], config: LabelSettings) -
 
 
 def keep_own(config: HumanSettings, options: ReadOptions, labels: Labels | None) -> tuple[ReadOptions, Labels]:
-    """``options`` by which people's captions whose own label is not their image's are left out, and labels that say so.
+    """``options`` by which human captions whose own label is not their image's are left out, and labels that say so.
 
     Raises:
         JudgeError: several attributes; no labels; as ``choose_own``.

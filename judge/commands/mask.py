@@ -1,4 +1,4 @@
-"""``judge mask``: a folder of pictures with people, or things, hidden."""
+"""``judge mask``: a folder of images with people, or things, hidden."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from judge.commands.console import say, show_progress, tell_failures
-from judge.commands.images import Correlated, picture_names, prepare_masking, refuse_unmasked
+from judge.commands.images import Correlated, image_names, prepare_masking, refuse_unmasked
 from judge.config import OutputSettings
 from judge.config.inputs import FolderSettings
 from judge.config.values import Mode, listed
@@ -52,7 +52,7 @@ class MaskedFolder:
 
     Attributes:
         masked: the rows of ``masks.parquet``, and the failures.
-        left_out: pictures of the folder that the instances file does not list.
+        left_out: images of the folder that the instances file does not list.
         hidden: the categories hidden.
         masks: what is hidden, measured: see :func:`judge.masking.measured.measure_masks`.
         doubts: what a user must know of the masks, a sentence each.
@@ -68,29 +68,29 @@ class MaskedFolder:
 
 
 def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolder:
-    """Mask the pictures of a folder; write them, their table, contact sheet, settings and log to ``out``.
+    """Mask the images of a folder; write them, their table, contact sheet, settings and log to ``out``.
 
-    ``masks.parquet``, a row per masked picture: image (its name), masked (the masked picture's name), instances (how
+    ``masks.parquet``, a row per masked image: image (its name), masked (the masked image's name), instances (how
     many were hidden), share_hidden (of its pixels, in [0, 1]), detector, mode. A command that was killed, or met an
-    error, goes on from the pictures that are masked.
+    error, goes on from the images that are masked.
 
     Raises:
-        JudgeError: what concerns the whole folder. Faults of single pictures are in the result's ``failures``; where
+        JudgeError: what concerns the whole folder. Faults of single images are in the result's ``failures``; where
             none could be masked, nothing is written.
     """
     out = ResumableFolder(
         config.out,
-        what="folder of masked pictures",
+        what="folder of masked images",
         command=config.command,
         overwrite=config.overwrite,
         store=_STORE,
     )
     if out.path.is_relative_to(resolved(config.images)):
-        raise JudgeError("lies in the folder of pictures", where=out.where, mend="name another folder")
+        raise JudgeError("lies in the folder of images", where=out.where, mend="name another folder")
     out.check(config.inputs())
     hiding, correlated, detector, beside = prepare_masking(config, config.mode)
     truth = detector if isinstance(detector, GroundTruth) else None
-    names, left_out = picture_names(config.images, truth)
+    names, left_out = image_names(config.images, truth)
     out.begin()
     with out.working(), out.writing():
         finished = Finished(out.store / _FINISHED, out.partial, _key(config, hiding, detector))
@@ -123,7 +123,7 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolde
 
 
 def _key(config: MaskConfig, hiding: Hiding, detector: Detector) -> str:
-    """All that decides a masked picture but the picture."""
+    """All that a masked image depends on, apart from the image itself."""
     import cv2
 
     packages = version("caption-judge"), cv2.__version__
@@ -171,18 +171,18 @@ def command(config: MaskConfig) -> None:
         tell_failures(failures, len(failures), "masked")
     if correlated := found.correlated:
         say(
-            f"Hidden object: {correlated.category} ({correlated.share:.0%} of {correlated.images} pictures with it are "
+            f"Hidden object: {correlated.category} ({correlated.share:.0%} of {correlated.images} images with it are "
             f"{correlated.class_})"
         )
     with_any = sum(row.statistics.share > 0 for row in rows)
     say(
-        f"{len(rows)} pictures masked; {with_any} ({with_any / len(rows):.1%}) hold {' or '.join(found.hidden)}; "
+        f"{len(rows)} images masked; {with_any} ({with_any / len(rows):.1%}) hold {' or '.join(found.hidden)}; "
         f"{sum(row.statistics.instances for row in rows)} instances, {found.masks['pixels']:.1%} of the pixels hidden"
     )
     measured = [describe_masks(found.masks)] if found.masks["recall"] is not None else []
     for line in (*measured, *found.doubts):
         say(f"NOTE: {line}")
     if found.left_out:
-        say(f"NOTE: {found.left_out} pictures of the folder are not in the instances file; they were left out")
+        say(f"NOTE: {found.left_out} images of the folder are not in the instances file; they were left out")
     say(f"They are in {config.out}; look at {config.out / SHEET_NAME}")
     tell_failures(failures, len(rows) + len(failures), "masked")

@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 
 from judge.commands.console import say, show_progress
-from judge.commands.images import RunImages
+from judge.commands.run_images import RunImages
 from judge.commands.saved_judges import open_saved
 from judge.config import OutputSettings, make_config
 from judge.config.inputs import MASKING, DetectorSettings, ReadingSettings, ShownSettings
@@ -58,7 +58,7 @@ class Asked:
         saved: what its file says.
         captions: as they were read.
         parts: what it reads, a list for each caption index, by image.
-        pictures: what it sees, hidden as in training; None for a judge that sees none.
+        images: what it sees, hidden as in training; None for a judge that sees none.
     """
 
     saved: Saved
@@ -75,7 +75,7 @@ class Asked:
             found.append("captions were cleaned: " + ", ".join(f"{what} in {n:,}" for what, n in cleaned.items()))
         trained = self.saved.masking.get("detector")
         if self.saved.sees and trained and "detector" in config.model_fields_set and config.detector != trained:
-            found.append(f"the judge learnt from pictures that detector '{trained}' masked, not '{config.detector}'")
+            found.append(f"the judge learnt from images that detector '{trained}' masked, not '{config.detector}'")
         found.append("these are guesses from stereotypes, to study captions with: no judgement of the people in images")
         return found
 
@@ -100,11 +100,11 @@ def read_asked(config: PredictConfig, progress: Progress | None = None) -> Asked
 def _pictures(
     config: PredictConfig, saved: Saved, images: Sequence[str], progress: Progress | None
 ) -> MaskedImages | None:
-    """The pictures, hidden as in training; None for a judge that sees none."""
+    """The images, hidden as in training; None for a judge that sees none."""
     if not saved.sees:
         return None
     if config.images is None:
-        what, mend = f"judge '{saved.judge}' sees pictures, and there are none", "give the folder of pictures"
+        what, mend = f"judge '{saved.judge}' sees images, and there are none", "give the folder of images"
         raise JudgeError(what, where="--images", mend=mend)
     own = ("images", "instances", "weights", "trust_weights", "cache", "max_pixels", "person_categories", "class_names")
     # A few new images may show nobody.
@@ -165,7 +165,7 @@ def _table(samples: Sequence[Sample], answers: Predictions) -> str:
 def command(config: PredictConfig) -> None:
     """Ask a judge that judge train left about captions it never saw: the probability of each class.
 
-    Captions and pictures are masked as in its training. Leaves a CSV file: a row per caption, as the judge read it.
+    Captions and images are masked as in its training. Leaves a CSV file: a row per caption, as the judge read it.
     """
     with show_progress() as progress:
         found = predict(config, progress=progress)

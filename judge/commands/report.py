@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -14,7 +13,7 @@ import typer
 
 from judge.commands.console import one_line_errors, say
 from judge.commands.evaluate import RunConfig
-from judge.commands.images import RunImages
+from judge.commands.run_images import RunImages
 from judge.config import make_config, parse_settings
 from judge.errors import JudgeError
 from judge.masking.masked_images import make_thumbnails
@@ -25,8 +24,8 @@ from judge.report.page import Contents, make_page
 from judge.report.printing import latex_report, markdown_report
 from judge.report.saved_run import SavedRun
 from judge.report.several_runs import join_runs, read_runs
-from judge.utils.files import TEMPORARY, remove_empty, resolved, writing
-from judge.utils.outputs import Lock, OutputFile
+from judge.utils.files import resolved
+from judge.utils.outputs import OutputFile, OutputFolder
 
 AGAIN = "make the report again on the machine that has them, or leave --show-people out"
 Format = Literal["html", "md", "latex", "card"]
@@ -56,8 +55,8 @@ class Shown:
 
     Attributes:
         examples: images and captions.
-        images: their pictures, people hidden.
-        people: the pictures as they are, from the run's ``images``.
+        images: their images, people hidden.
+        people: the images as they are, from the run's ``images``.
         ids: ids of images.
         figures: folder to make for the figures, as SVG and PNG; None for none.
         attributions: folder of ``judge attribute`` to show too; None for none.
@@ -101,69 +100,33 @@ def report(
         raise JudgeError("these options are of pages", where=f"--format {kind}", mend="leave them out")
     if kind == "html" and out is None:
         out = _own_page(folders)
-    with _new_folder(shown.figures) as figures:
-        output = OutputFile(out, overwrite=overwrite) if out is not None else None
-        if output:
-            _check_out(output, folders)
-        saved = open_runs(folders)
-        with output.working() if output else nullcontext():
-            text = _page(saved, shown, figures) if kind == "html" else _TEXTS[kind](saved)
-            if output is None:
-                return text
-            with _published(figures, shown.figures, output.path):
-                output.write(text.encode())
-            return output.path
+    output = OutputFile(out, overwrite=overwrite) if out is not None else None
+    if output:
+        _check_out(output, folders)
+    # A command that was killed before it wrote the page has left figures, which the same command makes again.
+    figures = _Figures(shown.figures, what="folder of figures", overwrite=True) if shown.figures else None
+    if figures:
+        figures.check(folders)
+    saved = open_runs(folders)
+    if kind != "html":
+        text = _TEXTS[kind](saved)
+        if output is None:
+            return text
+    with output.working() if output else nullcontext():
+        if kind == "html":
+            text = _page(saved, shown, figures)
+        assert output
+        output.write(text.encode())
+    return output.path
 
 
-@contextmanager
-def _new_folder(figures: Path | None) -> Iterator[Path | None]:
-    """A folder beside that of the figures, for them; nobody else makes figures there meanwhile."""
-    if figures is None:
-        yield None
-        return
-    where = f"--figures {figures}"
-    lock = Lock(figures.absolute(), where)
-    with ExitStack() as stack:
-        with writing(where):
-            new = [folder for folder in figures.absolute().parents if not folder.exists()]
-            figures.parent.mkdir(parents=True, exist_ok=True)
-            stack.callback(remove_empty, new)
-            lock.acquire()
-            stack.callback(lock.release)
-            folder = tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=figures.parent, ignore_cleanup_errors=True)
-            made = Path(stack.enter_context(folder)) / "figures"
-            made.mkdir()
-        yield made
+class _Figures(OutputFolder):
+    """The folder of a page's figures."""
 
-
-@contextmanager
-def _published(made: Path | None, figures: Path | None, page: Path) -> Iterator[None]:
-    """Give the figures their place, where at most the same may be; they leave it if the page is not written."""
-    if made is None or figures is None:
-        yield
-        return
-    if figures.exists() and _contents(figures) != _contents(made):
-        raise _there_already(figures)
-    before = page.exists() and page.stat().st_ino
-    try:
-        with writing(f"--figures {figures}"):
-            if figures.exists():
-                figures.rename(made.with_name("same"))
-            made.rename(figures)
-        yield
-    except BaseException:
-        if not made.exists() and before == (page.exists() and page.stat().st_ino):
-            figures.rename(made)
-        raise
-
-
-def _contents(folder: Path) -> dict[str, bytes]:
-    inner = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*")}
-    return {name: path.read_bytes() if path.is_file() else b"" for name, path in inner.items()}
-
-
-def _there_already(figures: Path) -> JudgeError:
-    return JudgeError("is there already", where=f"--figures {figures}", mend="name a new folder")
+    @property
+    def where(self) -> str:
+        """The option and its value, for messages."""
+        return f"--figures {self.path}"
 
 
 def _own_page(folders: Sequence[Path]) -> Path:
@@ -172,7 +135,7 @@ def _own_page(folders: Sequence[Path]) -> Path:
     return folders[0] / REPORT
 
 
-def _page(saved: SavedRun, shown: Shown, figures: Path | None) -> str:
+def _page(saved: SavedRun, shown: Shown, figures: _Figures | None) -> str:
     """The page; its figures too, into a folder that is named."""
     pictures: Mapping[str, bytes] = saved.pictures if shown.images else {}
     if shown.people and shown.images and shown.examples:
@@ -186,8 +149,13 @@ def _page(saved: SavedRun, shown: Shown, figures: Path | None) -> str:
         people=shown.people,
         attributed=_attributed(shown),
     )
-    with writing(f"--figures {shown.figures}") if figures else nullcontext():
-        return make_page(contents, figures)
+    if figures is None:
+        return make_page(contents)
+    figures.begin()
+    with figures.working(), figures.writing():
+        page = make_page(contents, figures.partial)
+        figures.publish()
+    return page
 
 
 def _attributed(shown: Shown) -> SavedAttribution | None:
@@ -198,7 +166,7 @@ def _attributed(shown: Shown) -> SavedAttribution | None:
 
 
 def _with_people(saved: SavedRun) -> dict[str, bytes]:
-    """The pictures of the examples as they are."""
+    """The images of the examples as they are."""
     found: dict[str, bytes] = {}
     wanted = list(dict.fromkeys(saved.result.examples["image_id"])) if len(saved.result.examples) else []
     for name, text in saved.texts:
@@ -207,7 +175,7 @@ def _with_people(saved: SavedRun) -> dict[str, bytes]:
             plain = RunImages(config).plain
             found |= make_thumbnails(plain, [image for image in wanted if image in plain.names])
     if wanted and not found:
-        raise JudgeError("the run has no pictures, or none of its examples", where="--show-people", mend=AGAIN)
+        raise JudgeError("the run has no images, or none of its examples", where="--show-people", mend=AGAIN)
     return found
 
 
@@ -243,14 +211,14 @@ def command(  # noqa: PLR0913, PLR0917 - its options
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="replace an earlier file")] = False,
     no_examples: Annotated[
-        bool, typer.Option("--no-examples", metavar="", help="page without captions and pictures")
+        bool, typer.Option("--no-examples", metavar="", help="page without captions and images")
     ] = False,
     no_images: Annotated[
-        bool, typer.Option("--no-images", metavar="", help="page with captions, without pictures")
+        bool, typer.Option("--no-images", metavar="", help="page with captions, without images")
     ] = False,
     show_people: Annotated[
         bool,
-        typer.Option("--show-people", metavar="", help="the run's pictures as they are; else people are hidden"),
+        typer.Option("--show-people", metavar="", help="the run's images as they are; else people are hidden"),
     ] = False,
     show_ids: Annotated[
         bool, typer.Option("--show-ids", metavar="", help="ids of images, which may be names of files")

@@ -15,17 +15,10 @@ from pydantic import BeforeValidator
 
 from judge.commands.captioner_checkpoints import models_to_caption
 from judge.commands.console import say, show_progress
-from judge.commands.evaluate import (
-    RunConfig,
-    make_plan,
-    make_setup,
-    open_checkpoints,
-    read_corpus,
-    told,
-    with_precision,
-)
-from judge.commands.images import RunImages
+from judge.commands.evaluate import RunConfig
 from judge.commands.labels import choose_lexicons
+from judge.commands.run_images import RunImages
+from judge.commands.setup import make_plan, make_setup, open_checkpoints, read_corpus, told, with_precision
 from judge.commands.unread import unread
 from judge.config.inputs import ShownSettings
 from judge.config.judges import RunSettings
@@ -119,7 +112,7 @@ def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> Tr
         with told(config, config.checkpoints, log) as (hear, start):
             start()
             setup = replace(setup, hear=hear)
-            work = train(corpus, plan, lexicons=lexicons, setup=setup, open_pictures=looking, progress=progress)
+            work = train(corpus, plan, lexicons=lexicons, setup=setup, open_images=looking, progress=progress)
     except JudgeError as error:
         if open_checkpoints(config.checkpoints) == before:
             if new:

@@ -1,1 +1,1 @@
-"""Results for people and for programs: tables, and the run's folder."""
+"""Reports: tables, figures and notes of results, and the folder of a run."""

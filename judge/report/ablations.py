@@ -60,14 +60,15 @@ def detector_scores(results: Mapping[str, Result]) -> Table[tuple[Any, ...]]:
         cells: list[Any] = [line.summary.captioner, line.summary.title]
         for lines in found:
             summary, conclusion = lines[key]
-            cells += [summary.amplification, write_interval(summary), *([conclusion.verdict] if tested else [])]
+            cells += [summary.amplification, write_interval(summary.interval, summary.basis)]
+            cells += [conclusion.verdict] if tested else []
         rows.append(tuple(cells))
     notes = ["Amplification where each detector hides people.", *variant_notes(results)]
     return table_of(["captioner", "metric (judge)"], numbers, rows, notes=notes)
 
 
 def agreement_lines(agreements: Sequence[Agreement], first: str) -> list[str]:
-    """How far each detector's amplifications go with the first one's, over captioners."""
+    """Correlation of each detector's amplifications with the first one's, over captioners, a line each."""
     lines = []
     for row in agreements:
         found = row.correlation
@@ -92,7 +93,8 @@ def mask_table(rows: Sequence[MaskRow], results: Mapping[str, Result]) -> Table[
         hidden = "nothing" if row.mask == "none" else f"{row.hide}, {row.mask}"
         values = summary.human, summary.generated, row.over_chance, row.over_original, summary.amplification
         verdict = [conclusion.verdict] if tested else []
-        cells.append((summary.captioner, summary.title, hidden, *values, write_interval(summary), *verdict))
+        interval = write_interval(summary.interval, summary.basis)
+        cells.append((summary.captioner, summary.title, hidden, *values, interval, *verdict))
     note = (
         "over chance: generated score minus that of a judge that knows nothing. over original: minus that with images "
         "as they are. object: the category most correlated with the attribute (BA), or --category."

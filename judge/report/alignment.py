@@ -1,4 +1,4 @@
-"""What alignments did: a table, CSV, JSON, and the curve over delta as a figure."""
+"""Results of ``judge align``: a table, CSV, JSON, and the curve over delta as a figure."""
 
 from __future__ import annotations
 

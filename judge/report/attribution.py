@@ -1,4 +1,4 @@
-"""What ``judge attribute`` found: its table, shaded captions on a terminal, and its folder read for the report page."""
+"""Results of ``judge attribute``: table, shaded captions on a terminal, and reading its folder for the report page."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def _number(value: Any) -> float:
 
 
 def _captions(table: pd.DataFrame) -> Iterator[SavedCaption]:
-    """Of each judge and method the captions with the largest contributions."""
+    """The captions with the largest contributions of each judge and method."""
     if not np.isfinite(table["contribution"]).all():
         raise ValueError(table["contribution"])
     sizes = table.assign(size=table["contribution"].abs()).groupby(_CAPTION, sort=False)["size"].max()

@@ -61,7 +61,7 @@ def _changes(found: Sequence[Calibration]) -> list[str]:
 
 
 def _notes(found: Sequence[Calibration]) -> Iterator[str]:
-    """What holds for some of the trials, as below the table of a run."""
+    """Notes on some of the trials, as below the table of a run."""
     yield f"Images of a trial: {'; or '.join(dict.fromkeys(row.images for row in found))}."
     if any(row.starred for row in found):
         yield "*: intervals that leave out training noise, for the judges as they were trained."
@@ -85,7 +85,7 @@ def _write_share(share: TrialShare) -> str:
 
 
 def verdict(row: Calibration) -> str:
-    """What a user should know of a metric, in a sentence."""
+    """The conclusion on a metric, in a sentence."""
     rejected = row.nulls.rejected
     answers = [_answer(direction, row.responses.get(direction)) for direction in directions(row.metric)]
     parts = [*answers, *_mistakes(row)]

@@ -21,9 +21,9 @@ from judge.report.table import (
     digits_of,
     names,
     table_of,
-    write,
     write_p,
 )
+from judge.report.tables import write_interval
 from judge.statistics.breakdown import Breakdown, judged_rows, task_table
 from judge.statistics.consistency import Consistency, measure_consistency, percent_reduction
 from judge.statistics.summary import DEFAULT, ROW, name_row
@@ -118,7 +118,7 @@ def breakdown_tables(found: Breakdown | None) -> Iterator[Table[Record]]:
         task_table(found),
         names("task", _of("task")),
         Column("contribution", _of("contribution"), SIGNED),
-        Column("interval", _write_interval, optional=True),
+        Column("interval", lambda row: write_interval(_bounds(row), row["basis"], _digits(row)), optional=True),
         Column("p (Holm)", _of("p_holm"), write_p, optional=True),
         Column("captions", lambda row: f"{row['human']:,} / {row['generated']:,}"),
         notes=(
@@ -158,14 +158,8 @@ def _bounds(row: Record) -> Interval | None:
     return None if pd.isna(row.get("low")) else Interval(row["low"], row["high"])
 
 
-def _write_interval(row: Record) -> str | None:
-    mark = "*" if row["basis"] == "these judges" else ""
-    bounds = _bounds(row)
-    return None if bounds is None else write(bounds, SIGNED, _digits(row)) + mark
-
-
 def _digits(row: Record) -> int:
-    """Of small values enough to distinguish them from 0."""
+    """Enough digits to distinguish small values from 0."""
     return 5 if abs(row["contribution"]) < _SMALL else digits_of(_bounds(row))
 
 
@@ -174,7 +168,7 @@ def _metric(row: Record) -> str:
 
 
 def run_tables(result: Result) -> Iterator[Table[Row]]:
-    """What a result was measured on: classes, scores by class, coverage, alignment, what was left out."""
+    """Tables on the data of a result: classes, scores by class, coverage, alignment, and what was left out."""
     yield class_table(result.run)
     yield class_score_table(result)
     yield coverage_table(result.run)
@@ -183,7 +177,7 @@ def run_tables(result: Result) -> Iterator[Table[Row]]:
 
 
 def class_table(run: Mapping[str, Any]) -> Table[Row]:
-    """How many images of each class; captioners that were measured on the same images share their rows."""
+    """Number of images of each class; captioners with the same numbers share their rows."""
     counts: dict[tuple[tuple[str, int], ...], list[str]] = {}
     for captioner, entry in run["captioners"].items():
         counts.setdefault(tuple(entry["images"].items()), []).append(captioner)
@@ -249,7 +243,7 @@ def alignment_table(run: Mapping[str, Any]) -> Table[Row]:
 
 
 def left_table(run: Mapping[str, Any]) -> Table[Row]:
-    """What was left out, by reason."""
+    """Images, captions and tasks left out, by reason."""
     rows = [
         (name, why, count) for name, entry in run["captioners"].items() for why, count in left_out_of(entry).items()
     ]

@@ -30,7 +30,7 @@ FIGURES, BREAKDOWN, QUALITY = "figures", "breakdown", "quality.csv"
 REPLICATES, EXAMPLES, PICTURES = "replicates", "examples", "pictures"
 SETTINGS, METRICS, REPORT = "run.yaml", "metrics.json", "report.html"
 SCORING = "tokenizer", "skipped", "vocabulary", "mean_length", "further", "unscored"
-"""What ``metrics.json`` holds of how the captions of a captioner were scored, by fields of its ``Quality``."""
+"""Fields of ``Quality`` that ``metrics.json`` holds for each captioner, beside its scores."""
 # Images of each sign in breakdown/images.csv, for each row of the main table.
 _IMAGES = 25
 
@@ -103,7 +103,7 @@ def _write_breakdown(folder: Path, found: Breakdown) -> None:
 
 
 def _largest(found: Breakdown) -> pd.DataFrame:
-    """Of each row of the main table the images that add most, and that take most away, and their captions."""
+    """The images with the largest and the smallest contributions to each row of the main table, and their captions."""
     if not len(found.images):
         return found.images
     keys = ["captioner", "image_id"]

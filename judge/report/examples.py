@@ -57,7 +57,7 @@ class Examples:
     shaded: bool
 
     def values(self, name: str) -> list[str]:
-        """What cards have under this name, in order of appearance."""
+        """The different values of the cards' entry ``name``, in order of appearance."""
         return list(dict.fromkeys(card[name] for card in self.cards))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from judge.measure import Result
 from judge.metrics import Metric
-from judge.metrics.names import FAMILIES
+from judge.metrics.rows import FAMILIES
 from judge.metrics.scores import SCORES
 from judge.quality import Quality
 from judge.report.plots import (
@@ -200,7 +200,7 @@ def _draw_judges(rows: Sequence[Summary]) -> Figure:
 
 
 def directions(result: Result) -> Iterator[Drawing]:
-    """Of metrics of two directions, one against the other: a point per captioner."""
+    """The two directions of a metric against each other: a point per captioner."""
     families = {name: family for family, names in FAMILIES.items() for name in names}
     pairs: dict[tuple[str | None, str, str], dict[str, list[Summary]]] = {}
     for metric, rows in _by_metric(result).items():
@@ -238,7 +238,7 @@ def _draw_directions(across: Sequence[Summary], up: Sequence[Summary]) -> Figure
 
 
 def tasks(result: Result) -> Iterator[Drawing]:
-    """What tasks add to rows of the table; the first row of each captioner, then the second of each."""
+    """Contributions of tasks to rows of the table; the first row of each captioner, then the second of each."""
     if result.breakdown is None:
         return
     rows = {row.key: row for row in result.summaries}

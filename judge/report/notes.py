@@ -14,9 +14,7 @@ from judge.report.table import how_many, write_coverage
 from judge.statistics.comparisons import POWER, Difference
 from judge.statistics.inference import SIGNIFICANT
 
-# The prior of metrics that read which class a caption names.
-OF_NAMED = "P(a^)/P(T)"
-# How reasons end that leave out single captions; others leave out images, or begin with "tasks".
+# Ends of reasons that leave out single captions; others leave out images, or begin with "tasks".
 _OF_CAPTIONS = "captions empty", "captions refused", "captions beyond the common number"
 _COUNTED = "amplification is the published value less the chance level"
 
@@ -86,7 +84,7 @@ def _protocol(result: Result) -> str:
 
 
 def _scope(result: Result) -> Iterator[str]:
-    """What intervals and p are for."""
+    """The population that intervals and p are for."""
     bases = {row.basis for row in result.summaries}
     if sources := [basis for basis in ("refits", "splits") if basis in bases]:
         yield f"Intervals and p: for another sample of such images, judges trained anew (from {', '.join(sources)})."
@@ -106,7 +104,7 @@ def _classes(run: Mapping[str, Any]) -> str:
 
 
 def _left_out(run: Mapping[str, Any]) -> str:
-    """How many images, captions and tasks of the captioner with most of them, and the main reason of each."""
+    """Numbers of images, captions and tasks left out for the captioner with most of them, and the main reasons."""
     every = [left_out_of(entry) for entry in run["captioners"].values()]
     kinds: dict[str, dict[str, int]] = {}
     for reason, number in max(every, key=lambda found: sum(found.values()), default={}).items():
@@ -136,7 +134,7 @@ def labels_left_out(labels: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _to_know(result: Result) -> Iterator[str]:
-    """What holds for some results, and changes how they are read."""
+    """Facts about this result that change how it is read."""
     metrics, labels = metrics_of(result), result.run["labels"]
     if labels["derived"]:
         whose = " and ".join(name for name, of in labels.get("attributes", {}).items() if of["derived"])
@@ -147,12 +145,12 @@ def _to_know(result: Result) -> Iterator[str]:
                 yield f"{of['source']} repeats what human captions name most often {share}."
     if len({bool(row.counted) for row in metrics}) == 2:
         yield f"Counted metrics: {_COUNTED}."
-    if any(row.prior == OF_NAMED for row in metrics):
+    if any(row.weighs_named_class for row in metrics):
         yield "T->A: captions that name one class."
 
 
 def class_notes(labels: Mapping[str, Any]) -> Iterator[str]:
-    """Of labels of several attributes: classes that are left out, and images of which not all attributes are known."""
+    """Notes on labels of several attributes: classes left out, and images without a label of every attribute."""
     if labels.get("left_out"):
         cells = ", ".join(f"{name} ({number:,})" for name, number in labels["left_out"].items())
         yield f"Classes left out, with fewer than {labels['least']} images: {cells}."
@@ -199,7 +197,7 @@ def _labels(labels: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _inference(result: Result) -> Iterator[str]:
-    """How intervals and p are made."""
+    """Notes on how intervals and p are computed."""
     rows, run = result.summaries, result.run
     bases = {row.basis for row in rows if row.seeds}
     if "refits" in bases:
@@ -231,7 +229,7 @@ def _inference(result: Result) -> Iterator[str]:
 
 
 def _image_judges(sight: Mapping[str, Any] | None) -> Iterator[str]:
-    """What judges see, through which backbone, and what they are asked."""
+    """Notes on judges of images: what is hidden, the backbone, and the prompt."""
     if not sight:
         return
     if sight["mask"] == "none":
@@ -254,7 +252,7 @@ def _image_judges(sight: Mapping[str, Any] | None) -> Iterator[str]:
 
 
 def _chance(result: Result) -> Iterator[str]:
-    """What a judge that knows nothing scores on either side; classes count equally."""
+    """Notes on the scores of a judge that knows nothing; classes count equally."""
     if any(row.chance for row in result.summaries):
         yield "Chance: scores of both sides where labels are shuffled among images."
     untried = dict.fromkeys(row.metric for row in result.summaries if not row.chance)
@@ -265,9 +263,9 @@ def _chance(result: Result) -> Iterator[str]:
 
 
 def _captioners(result: Result) -> Iterator[str]:
-    """What was read of each captioner, left out of it and chosen for it."""
+    """Notes on each captioner: images, captions left out, and settings chosen on validation data."""
     run, entries = result.run, result.run["captioners"].items()
-    if any(row.prior == OF_NAMED for row in metrics_of(result)):
+    if any(row.weighs_named_class for row in metrics_of(result)):
         covered = [(name, of["coverage"]) for name, of in entries if of["coverage"]]
         shares = [f"{name} {1 - of['human']['one']:.0%}, {1 - of['generated']['one']:.0%}" for name, of in covered]
         what = f"captions that do not name exactly one class of {run['attribute']}"
@@ -277,7 +275,7 @@ def _captioners(result: Result) -> Iterator[str]:
     for names, note in alike((name, _counts(left_out)) for name, of in entries if (left_out := left_out_of(of))):
         yield f"{names}, left out: {note}."
     chosen = (
-        (name, f"{what}: " + "; ".join(f"{side} {_frequencies(counts)}" for side, counts in sides.items()))
+        (name, f"{what}: " + "; ".join(f"{side} {_by_value(counts)}" for side, counts in sides.items()))
         for name, entry in entries
         for what, sides in entry["chosen"].items()
         if not what.startswith("epoch ")  # One for each judge: in metrics.json.
@@ -286,8 +284,8 @@ def _captioners(result: Result) -> Iterator[str]:
         yield f"{names}, chosen {note}."
 
 
-def _frequencies(counts: Mapping[str, int]) -> str:
-    """Like "0.03 x3, 0.1 x47", by value."""
+def _by_value(counts: Mapping[str, int]) -> str:
+    """Like "0.03 x3, 0.1 x47"."""
     return ", ".join(f"{value} x{counts[value]}" for value in sorted(counts, key=float))
 
 
@@ -305,7 +303,7 @@ def _evidence(entry: Mapping[str, Any], run: Mapping[str, Any]) -> Iterator[str]
 
 
 def _alignments(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """What alignments left of human words; metrics are named where they were not all aligned alike."""
+    """Shares of human words that alignments keep; metrics are named where alignments differ."""
     kinds: dict[tuple[Any, ...], list[str]] = {}
     for metric, report in found.items():
         kinds.setdefault(tuple(report.values()), []).append(metric)
@@ -347,7 +345,7 @@ def pair_notes(found: Sequence[Difference]) -> Iterator[str]:
 
 
 def difference_notes(found: Sequence[Difference]) -> Iterator[str]:
-    """What a reader must know beside the table of differences, a line each."""
+    """Notes for the table of differences, a line each."""
     tests = sum(row.p_value is not None for row in found)
     yield "Difference: amplification of the first less that of the second."
     if tests:

@@ -103,7 +103,7 @@ def _render(values: Mapping[str, Any], *, style: str) -> str:
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     loader = PackageLoader("judge.report")
     templates = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    # Of this package, but for images as base64.
+    # Safe: files of this package, and images as base64.
     own = {"css": Markup(css + style), "script": Markup(script), "script_hash": f"sha256-{digest}"}  # noqa: S704
     return templates.get_template("report.html").render({**values, **own})
 
@@ -149,7 +149,7 @@ def _cells(table: Table[Any]) -> dict[str, Any]:
 
 
 def _file_name(name: str, taken: set[str]) -> str:
-    """Of a figure, without suffix: captioners and judges may be called anything; ``taken`` are those before."""
+    """File name of a figure, without suffix, for any names of captioners and judges; ``taken``: those used already."""
     # In bytes: file systems count them, and a letter may have four.
     plain = re.sub(r"[^\w.-]+", "-", name).strip(".").encode()[:100].decode(errors="ignore")
     found, number = plain, 1
@@ -187,7 +187,7 @@ def _examples(examples: Examples, contents: Contents) -> dict[str, Any]:
 
 
 def _attributed(found: SavedAttribution, contents: Contents) -> dict[str, Any]:
-    """As the template shows it; maps that show people only where images may."""
+    """The attributions as the template shows them; maps with people only where images may show people."""
     shown = found.maps if contents.examples and (contents.people or not found.people) else ()
     return {
         "table": _cells(found.table) if found.table.rows else None,

@@ -39,7 +39,7 @@ BASES = {
     "images": "for another sample of such images",
     "these judges": "of images alone, for the judges as they were trained (too narrow)",
 }
-"""What an interval is from -> what it is for."""
+"""Basis of an interval -> what the interval is for."""
 _STYLE: Any = {
     "text.parse_math": False,
     "svg.fonttype": "none",  # Text stays text.
@@ -150,13 +150,13 @@ def set_limits(axes: Axes, values: Sequence[float | None], *, vertical: bool = F
 
 
 def values_of(rows: Sequence[Summary]) -> list[float]:
-    """What an axis of amplifications must hold: the neutral value, values, and both ends of intervals."""
+    """Values that an axis of amplifications must show: the neutral one, amplifications, and ends of intervals."""
     bounds = [bound for row in rows if row.interval for bound in (row.interval.low, row.interval.high)]
     return [rows[0].metric.neutral, *(cast("float", row.amplification) for row in rows), *bounds]
 
 
 def note_of(rows: Sequence[Summary]) -> str:
-    """How many images rows are of, and what their bars are."""
+    """The note on rows of a figure: number of images, and what the bars are."""
     images = sorted({row.images for row in rows})
     count = f"n = {' to '.join(f'{number:,}' for number in dict.fromkeys([images[0], images[-1]]))} images"
     bases = [basis for basis in dict.fromkeys(row.basis for row in rows if row.interval) if basis]

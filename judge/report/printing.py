@@ -53,7 +53,7 @@ def print_result(
 
 
 def brief_notes(result: Result, folder: Path | None = None) -> Iterator[str]:
-    """What voids numbers, classes that are missing and doubts about input; of other warnings the first few.
+    """Warnings that void numbers, missing classes and doubts about input; and the first few of the others.
 
     Args:
         result: of a run.

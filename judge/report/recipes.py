@@ -17,7 +17,7 @@ _MOST = 8  # Names of other files that are shown.
 
 @dataclass(frozen=True, slots=True)
 class FileCheck:
-    """What was found of one file of a recipe.
+    """The check of one file of a recipe.
 
     Attributes:
         file: the recipe's entry.
@@ -51,7 +51,7 @@ class ReadyUse:
 
 @dataclass(frozen=True, slots=True)
 class DataCheck:
-    """What was found of a recipe in a folder; ``strangers``: files there that no part of the recipe reads."""
+    """The check of a folder against a recipe; ``strangers``: files there that no part of the recipe reads."""
 
     recipe: Recipe
     folder: Path
@@ -95,7 +95,7 @@ def recipe_lines(recipe: Recipe) -> Iterator[str]:
 
 
 def pass_on_line(recipe: Recipe) -> str:
-    """Whether the files may be given to others."""
+    """The line on whether the files may be given to others."""
     if recipe.pass_on:
         return "passing on: under the licence above"
     others = "Send others to the owner's page; keep" if recipe.page else "Keep"
@@ -158,7 +158,7 @@ def counts(found: Mapping[str, int]) -> str:
 
 
 def check_lines(check: DataCheck) -> Iterator[str]:
-    """What lies in the folder, what is missing and where it is had from, and the commands."""
+    """The files in the folder, missing files and their sources, and the commands, a line each."""
     recipe = check.recipe
     yield f"{recipe.name} in {check.folder}: {recipe.title}"
     yield ""

@@ -19,7 +19,7 @@ from judge.report.table import ABSENT, Table
 
 # Width of output into a pipe or a file; of names, which are wrapped where they are longer; between two columns.
 PAGE, _NAMES, _GAP = 100, 24, 2
-# What Markdown would take for the end of a cell, code, or HTML.
+# Characters that end a cell, or begin code or HTML, in Markdown.
 _MARKED = re.compile(r"[\\|`]|<(?=[a-zA-Z/!?])")
 _LATEX = str.maketrans({
     **{character: f"\\{character}" for character in "#$%&_{}"},
@@ -145,14 +145,14 @@ def fold(table: Table[Any], width: int, *, parts: bool = True) -> Iterator[RichT
 
 
 def width_of(table: RichTable, *, wrapped: bool = False) -> int:
-    """Of a table with nothing cut; with text ``wrapped`` as far as it may be."""
+    """Width of the whole table; with ``wrapped`` text as narrow as it may be."""
     widths = [_width([[str(cell) for cell in (column.header, *column.cells)]]) for column in table.columns]
     may_wrap = [wrapped and not column.no_wrap for column in table.columns]
     return sum(min(width, _NAMES) if may else width for width, may in zip(widths, may_wrap, strict=True))
 
 
 def _width(columns: Sequence[Sequence[str]]) -> int:
-    """Of columns with the space between them, and after the last one."""
+    """Width of columns with the space between them, and after the last one."""
     return sum(max(map(cell_len, column)) + _GAP for column in columns)
 
 

@@ -20,8 +20,7 @@ import pandas as pd
 
 from judge.errors import FAULTS, JudgeError
 from judge.measure import Result
-from judge.measure.refits import COLUMNS
-from judge.measure.table import make_table, settings_of, with_parts
+from judge.measure.table import COLUMNS, make_table, settings_of, with_parts
 from judge.metrics import find_metric
 from judge.quality import Gap, GroupScore, Quality
 from judge.report.directory import (
@@ -108,7 +107,7 @@ def read_run(folder: Path, name: str = "") -> SavedRun:
         for file, table, written in _further_tables(folder, result):
             _compare_tables(f"{folder / file}", table, written)
         pictures = _read_pictures(folder)
-        # What cannot be shown is found here, not on the page.
+        # Values that cannot be shown are errors here, not on the page.
         for shown in tables_of(result):
             shown.shown()
         example_cards(result, pictures, names=True)
@@ -254,7 +253,7 @@ def _readable(folder: Path) -> Iterator[None]:
 
 
 def _unfinished(folder: Path) -> str:
-    """What is said where the run has not come to its end; "" where it has."""
+    """The clause on an unfinished run; "" for a finished one."""
     partial = folder.parent / f"{resolved(folder).name}.partial"
     if not folder.exists() and (partial / LOG).is_file():
         return f": the run is not finished; the command that began it goes on from {partial.name}"

@@ -19,7 +19,7 @@ from judge.report.table import Table
 from judge.report.tables import difference_table, quality_table, result_table
 from judge.report.warnings import warnings
 
-# What every reader of such numbers must know.
+# Limits of all such measurements.
 LIMITS = (
     "A small amplification is no proof of fairness: judges find only what they can learn, about what was labelled.",
     "Labels are perceived classes. They leave out many people, and say nothing about anyone's identity.",

@@ -90,7 +90,7 @@ def put_together(runs: Sequence[SavedRun]) -> tuple[SavedRun, list[str]]:
 
 
 def _unlike(first: SavedRun, second: SavedRun, together: Mapping[str, Any]) -> Iterator[str]:
-    """What of two runs does not compare."""
+    """Notes on rows of two runs that do not compare."""
     tables = [[row for row in run.result.summaries if row.amplification is not None] for run in (first, second)]
     reasons = {
         (one, other): unlike(one, other, together)

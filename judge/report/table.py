@@ -124,5 +124,5 @@ def write_coverage(shares: Mapping[str, float]) -> str:
 
 
 def digits_of(found: Interval | None) -> int:
-    """How many digits show where in an interval a value lies: 3, or 5 for a narrow one (DBA of many objects)."""
+    """Number of digits that show where in an interval a value lies: 3, or 5 for a narrow one (DBA of many objects)."""
     return 5 if found and 0 < found.high - found.low < 0.002 else 3

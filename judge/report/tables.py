@@ -26,6 +26,7 @@ from judge.report.table import (
 )
 from judge.statistics.comparisons import Conclusion, Difference
 from judge.statistics.summary import Summary
+from judge.types import Interval
 
 # Scores that papers print; the shorter BLEUs are in quality.csv.
 _SHOWN = tuple(score for score in SCORES if score not in {"BLEU-1", "BLEU-2", "BLEU-3"})
@@ -66,7 +67,7 @@ def result_table(
         Column("prior", lambda row: row.summary.priors, THREE, optional=True),
         Column("amplification", lambda row: row.summary.amplification, SIGNED),
         *(Column(heading, partial(_known, values)) for heading, values in (extra or {}).items()),
-        Column(level, lambda row: write_interval(row.summary), optional=True),
+        Column(level, lambda row: write_interval(row.summary.interval, row.summary.basis), optional=True),
         *([uncorrected] if verbose else []),
         Column("p (Holm)", lambda row: row.conclusion.p_holm, write_p, optional=True),
         Column("verdict", lambda row: row.conclusion.verdict, optional=True),
@@ -99,12 +100,11 @@ def _known(values: Mapping[str, str], row: Line) -> str | None:
     return values.get(" ".join(row.summary.key[:2]))
 
 
-def write_interval(row: Summary) -> str | None:
+def write_interval(interval: Interval | None, basis: str | None, digits: int | None = None) -> str | None:
     """An interval, with a star where it leaves out training noise (see :mod:`judge.report.warnings`)."""
-    if row.interval is None:
+    if interval is None:
         return None
-    mark = "*" if row.basis == "these judges" else ""
-    return write(row.interval, SIGNED, digits_of(row.interval)) + mark
+    return write(interval, SIGNED, digits or digits_of(interval)) + ("*" if basis == "these judges" else "")
 
 
 def difference_table(found: Sequence[Difference], *, verbose: bool = True) -> Table[Difference]:

@@ -55,7 +55,7 @@ def _parts(lines: list[Line], several: set[str]) -> Iterator[str]:
 
 
 def verdict_notes(result: Result) -> list[str]:
-    """What must be known to read the sentences."""
+    """Notes that the sentences need."""
     lines = lines_of(result)
     found = {(row.captioner, of.verdict) for row, of in lines}
     open_rows = [row for row, of in lines if of.verdict == CANNOT_TELL]

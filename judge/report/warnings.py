@@ -8,7 +8,7 @@ from typing import Any
 from judge.errors import shortened, some
 from judge.masking.measured import describe_masks
 from judge.measure import Result
-from judge.report.notes import OF_NAMED, alike, class_notes, metrics_of, pair_notes
+from judge.report.notes import alike, class_notes, metrics_of, pair_notes
 from judge.statistics.comparisons import PRIOR_ONLY
 from judge.statistics.summary import ROW, Summary
 from judge.statistics.validity import quote_tokens
@@ -28,7 +28,7 @@ _FEW = 5
 
 
 def warnings(result: Result) -> list[str]:
-    """What would make a reader draw a wrong conclusion, a sentence or two each; what voids numbers comes first."""
+    """Warnings against wrong conclusions, a sentence or two each; those that void numbers come first."""
     run = result.run
     return [
         *void_notes(result),
@@ -52,19 +52,15 @@ def warnings(result: Result) -> list[str]:
     ]
 
 
-def merged(rows: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """(captioner, title) -> the captioners that share their titles, and these: each is named once."""
+def _merged(rows: Iterable[Summary]) -> Iterator[tuple[str, str]]:
+    """The captioners that share their titles, and these titles: each is named once."""
     titles: dict[str, dict[str, None]] = {}
-    for captioner, title in rows:
-        titles.setdefault(captioner, {})[title] = None
+    for row in rows:
+        titles.setdefault(row.captioner, {})[row.title] = None
     captioners: dict[tuple[str, ...], list[str]] = {}
     for captioner, of in titles.items():
         captioners.setdefault(tuple(of), []).append(captioner)
     return ((some(names), some(of)) for of, names in captioners.items())
-
-
-def _merged(rows: Iterable[Summary]) -> Iterator[tuple[str, str]]:
-    return merged((row.captioner, row.title) for row in rows)
 
 
 def void_notes(result: Result) -> Iterator[str]:
@@ -94,7 +90,7 @@ def _prior_only(result: Result) -> Iterator[str]:
 
 
 def _masked(run: Mapping[str, Any]) -> Iterator[str]:
-    """What masks hid from judges of images, measured."""
+    """Measured shares of people that masks hid from judges of images."""
     each = [(name, describe_masks(entry["masks"])) for name, entry in run["captioners"].items() if "masks" in entry]
     yield from (f"{names}: {line}" for names, line in alike(each))
     if masks := run.get("masks"):
@@ -102,7 +98,7 @@ def _masked(run: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _texts(run: Mapping[str, Any]) -> Iterator[str]:
-    """What was cleaned, what masking left, another language, and one text of many images."""
+    """Notes on captions: cleaning, words left by masking, another language, one text for many images."""
     found = [
         (f"Human captions of {name}'s images" if side == "human" else f"Captions of {name}", note)
         for name, entry in run["captioners"].items()
@@ -146,7 +142,9 @@ def _without_words(result: Result) -> Iterator[str]:
     Where an attribute has no words, the annotated class stands for the one that captions name.
     """
     lexicon, rows = result.run["lexicon"] or {}, metrics_of(result)
-    reading = ", ".join(row.title for row in rows if row.prior == OF_NAMED or (row.counted and row.direction != "A->T"))
+    reading = ", ".join(
+        row.title for row in rows if row.weighs_named_class or (row.counted and row.direction != "A->T")
+    )
     if (silent := lexicon.get("without_words", [])) and reading:
         yield (
             f"No words of {' and '.join(silent)} are known: captions count as naming the class of their image, so that "
@@ -253,7 +251,7 @@ def _without_value(result: Result) -> Iterator[str]:
     found: dict[str, list[Summary]] = {}
     for row in result.summaries:
         metric = row.metric
-        if metric.prior == OF_NAMED and row.generated is None:
+        if metric.weighs_named_class and row.generated is None:
             found.setdefault(f"value|no caption names a class of {result.run['attribute']} alone", []).append(row)
         elif metric.counted and row.published is None:
             found.setdefault("value|one side never says what is counted", []).append(row)
@@ -266,7 +264,7 @@ def _without_value(result: Result) -> Iterator[str]:
 
 
 def _by_construction(result: Result) -> Iterator[str]:
-    """What holds whatever the captions say."""
+    """Facts that hold by construction, whatever captions say."""
     run, rows = result.run, [row for row in metrics_of(result) if row.counted]
     silent = (run["lexicon"] or {}).get("without_words", [])
     spoken = [of for name, of in run["labels"].get("attributes", {"": run["labels"]}).items() if name not in silent]

@@ -86,7 +86,7 @@ class TaskPart:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Breakdown:
-    """What the captions of tasks, and of images, add to every row of the table.
+    """Contributions of tasks and of images to every row of the table.
 
     Attributes:
         tasks: by row of the main table, the greatest contribution first.
@@ -126,9 +126,8 @@ def break_down(
     for line in _counted_lines(counts, names):
         if line.pieces is None:
             raise JudgeError(f"{line.metric.title} does not say what captions add to it", mend="leave --breakdown out")
-        if np.isfinite(line.pieces.value):
-            tasks += _corrected(_counted_tasks(line, line.pieces, own[line.captioner], settings))
-            images.append(_counted_images(line, line.pieces))
+        tasks += _corrected(_counted_tasks(line, own[line.captioner], settings))
+        images.append(_image_table(line.key, line.held.images, _of_images(line.held, *line.pieces)))
     tasks.sort(key=lambda part: (captioners.index(part.captioner), names.index(part.metric)))
     return Breakdown(tuple(tasks), _stack(images), said)
 
@@ -159,9 +158,9 @@ def image_contributions(
     """
     judged = [_judged_images(row) for row in judged_rows(scores, settings)]
     counted = [
-        _counted_images(line, line.pieces)
+        _image_table(line.key, line.held.images, _of_images(line.held, *line.pieces))
         for line in _counted_lines(counts, names)
-        if line.pieces and np.isfinite(line.pieces.value)
+        if line.pieces
     ]
     return _stack([*judged, *counted])
 
@@ -171,9 +170,10 @@ def _judged_images(row: JudgedRow) -> pd.DataFrame:
     return _image_table(row.line.key, row.images, amounts)
 
 
-def _counted_images(line: _CountedLine, pieces: _Pieces) -> pd.DataFrame:
-    human, generated = line.held.rows.by_image()
-    return _image_table(line.key, line.held.images, generated @ pieces.generated - human @ pieces.human)
+def _of_images(held: CountedRows, of_human: FloatArray, of_generated: FloatArray) -> FloatArray:
+    """The contribution of each image, [N], from what each unit of the sums adds."""
+    human, generated = held.rows.by_image()
+    return np.asarray(generated @ of_generated - human @ of_human)
 
 
 def _image_table(key: Key, images: Any, contributions: FloatArray) -> pd.DataFrame:
@@ -299,30 +299,25 @@ def _from_splits(
 # ---- Counted metrics -------------------------------------------------------------------------------------------------
 
 
-class _Pieces(NamedTuple):
-    """A counted metric taken apart.
+class _CountedLine(NamedTuple):
+    """A captioner and counted metric that has a value.
 
     Attributes:
-        frozen: the metric, with the factors that weigh its sums fixed.
-        value: as published.
-        human, generated: what each unit of the sums of either side adds.
+        captioner, metric: of the row.
+        counted: the metric with its classes chosen.
+        held: the captions as sums.
+        counts: their rows of ``counts.parquet``.
+        pieces: what each unit of the sums of either side adds; None of a metric, such as a user's own, that has none.
+        divides: whether the metric divides sums over captions.
     """
-
-    frozen: Any
-    value: float
-    human: FloatArray
-    generated: FloatArray
-
-
-class _CountedLine(NamedTuple):
-    """A captioner and counted metric: its captions as sums, and their rows of ``counts.parquet``."""
 
     captioner: str
     metric: Metric
     counted: CountedMetric
     held: CountedRows
     counts: pd.DataFrame
-    pieces: _Pieces | None
+    pieces: tuple[FloatArray, FloatArray] | None
+    divides: bool
 
     @property
     def key(self) -> Key:
@@ -331,26 +326,21 @@ class _CountedLine(NamedTuple):
 
 
 def _counted_lines(counts: pd.DataFrame, names: Sequence[str]) -> Iterator[_CountedLine]:
-    """The counted rows of the table."""
-    metrics = [metric for metric in map(find_metric, names) if metric.counted]
-    groups = counts.groupby("captioner", sort=False, observed=True) if metrics else ()
-    for captioner, rows in groups:
-        for metric in metrics:
-            assert metric.counted is not None
-            counted = choose_classes(metric.counted, counts)
+    """The counted rows of the table that have a value."""
+    metrics = [(metric, metric.counted) for metric in map(find_metric, names) if metric.counted]
+    for captioner, rows in counts.groupby("captioner", sort=False, observed=True) if metrics else ():
+        for metric, chosen in metrics:
+            counted = choose_classes(chosen, counts)
             held = counted_rows(rows, counted)
-            if held is not None:
-                yield _CountedLine(str(captioner), metric, counted, held, rows, _take_apart(counted, held))
-
-
-def _take_apart(counted: CountedMetric, held: CountedRows) -> _Pieces | None:
-    """A counted metric of one captioner; None of a metric, such as a user's own, that has no pieces."""
-    truth, predicted = (held.read(np.asarray(side.sum(axis=0), dtype=np.float64)) for side in held.rows.by_image())
-    frozen = counted.freeze(truth, predicted)
-    if not hasattr(frozen, "pieces"):
-        return None
-    human, generated = (of.sums() for of in frozen.pieces(truth, predicted))
-    return _Pieces(frozen, float(frozen.compare(truth, predicted).value), human, generated)
+            if held is None:
+                continue
+            tables = [held.read(np.asarray(side.sum(axis=0), dtype=np.float64)) for side in held.rows.by_image()]
+            frozen: Any = counted.freeze(*tables)
+            if np.isfinite(frozen.compare(*tables).value):
+                known = hasattr(frozen, "pieces")
+                pieces: Any = tuple(of.sums() for of in frozen.pieces(*tables)) if known else None
+                divides = isinstance(frozen, Quotients)
+                yield _CountedLine(str(captioner), metric, counted, held, rows, pieces, divides)
 
 
 class _Division(NamedTuple):
@@ -370,7 +360,7 @@ class _Division(NamedTuple):
 
 
 def _by_label(row: _CountedLine) -> _Division:
-    """Of a metric that adds up labels: each label belongs to the tasks of its name."""
+    """Division of a metric that adds up labels: each label belongs to the tasks of its name."""
     counted, held = row.counted, row.held
     columns = pd.Series(["|".join(of) for of in counted.columns(held.truth, held.names)])
     tasks = names_of(columns)
@@ -386,7 +376,7 @@ def _by_label(row: _CountedLine) -> _Division:
 
 
 def _by_image(row: _CountedLine, said: pd.DataFrame) -> _Division:
-    """Of a metric that divides sums over captions: a caption belongs to the tasks that its image shows."""
+    """Division of a metric that divides sums over captions: a caption belongs to the tasks that its image shows."""
     counted, held = row.counted, row.held
     shown = said[said["side"] == "annotated"].set_index("image_id")["objects"]
     tasks = [*names_of(shown), NONE]
@@ -405,9 +395,9 @@ def _by_image(row: _CountedLine, said: pd.DataFrame) -> _Division:
     return _Division(tasks, wide, csr_array(share > 0), by_task)
 
 
-def _counted_tasks(row: _CountedLine, pieces: _Pieces, said: pd.DataFrame, settings: Settings) -> list[TaskPart]:
-    """The tasks of a counted row that has a value."""
-    division = _by_image(row, said) if isinstance(pieces.frozen, Quotients) else _by_label(row)
+def _counted_tasks(row: _CountedLine, said: pd.DataFrame, settings: Settings) -> list[TaskPart]:
+    """The tasks of a counted row."""
+    division = _by_image(row, said) if row.divides else _by_label(row)
     rows = row.held.rows
     sides = ~rows.generated, rows.generated
     sums = [np.asarray(division.table.T @ (weight * of)) for weight, of in zip(rows.weights(), sides, strict=True)]
@@ -429,9 +419,8 @@ def _infer_counted(
     unknown: list[Known] = [(None, None, None)] * len(published)
     if not row.metric.exchangeable:
         return published, unknown
-    rows, by_task, table, generator = (
-        row.held.rows, division.by_task, division.table, generator_of(row.metric, settings.seed)
-    )  # fmt: skip
+    rows, by_task, table = row.held.rows, division.by_task, division.table
+    generator = generator_of(row.metric, settings.seed)
     exchanged = exchanged_values(rows, by_task, generator=generator, resamples=settings.resamples, table=table)
     if not np.isfinite(exchanged).all():
         return published, unknown

@@ -1,4 +1,4 @@
-"""What follows from a table: which captioner amplifies, which differ, and what the data could have shown."""
+"""Conclusions from a table: verdicts, differences between captioners, and what is detectable."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from judge.types import Interval
 POWER = 0.8
 NO_VERDICT, PRIOR_ONLY = "no verdict", "prior only"
 Key = tuple[str, str, str]
-"""Of a row: captioner, metric, judge."""
-# What the verdict of one captioner becomes where it is compared with another.
+"""Captioner, metric and judge of a row."""
+# Verdict of a captioner -> the word for a difference between two.
 _COMPARATIVE = {"amplifies": "more", "changes": "more"}
 
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """What a row of the table allows to say.
+    """The conclusion from a row of the table.
 
     Attributes:
         p_holm: its p corrected for all tests of the table (Holm 1979); None without a test.
@@ -118,7 +118,7 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 
 
 def conclude(summaries: Sequence[Summary], reasons: Mapping[Key, str] | None = None) -> list[Conclusion]:
-    """What each row of a table allows to say; the family of Holm's correction is the table.
+    """The conclusion from each row of a table; Holm's correction is over the table.
 
     Args:
         summaries: the rows.
@@ -142,7 +142,7 @@ def _verdict(row: Summary, p_holm: float | None) -> str | None:
     if p_holm >= SIGNIFICANT:
         return "cannot tell"
     above, below = row.metric.verdicts
-    # Of counted metrics the chance level has been subtracted.
+    # The chance level of counted metrics has been subtracted.
     known = None if row.metric.counted else row.chance_level
     rises = row.amplification > (row.metric.neutral if known is None else known)
     return PRIOR_ONLY if row.metric.prior and not _guesses_alike(row, rises) else above if rises else below

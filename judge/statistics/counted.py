@@ -154,7 +154,7 @@ def _known(value: FloatArray) -> float | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountedRows:
-    """What captions add to the truth's table (as its side is called here: the human one) and to the predicted one.
+    """What captions add to the table of the truth (the human side) and to the predicted one (the generated side).
 
     Attributes:
         rows: of both sides; :meth:`read` takes their sums apart.
@@ -268,7 +268,7 @@ def _hot(column: pd.Series[str], names: Sequence[str]) -> BoolArray:
 def _complete(
     truth: CaptionTable, predicted: CaptionTable, images: pd.Index[str], counted: CountedMetric
 ) -> tuple[CaptionTable, CaptionTable, pd.Index[str]]:
-    """What is not predicted equals the truth of the row's image; and the images that are left.
+    """Complete each row with the truth of its image where it predicts nothing; and the images that are left.
 
     Where classes are predicted, captions that name none, or several, predict nothing: they are left out, and images
     without others (Princeton's codes do so too). P(a^|l) would else be the smaller the more a captioner keeps silent.
@@ -290,5 +290,5 @@ def _take(side: CaptionTable, rows: IntArray, image: IntArray) -> CaptionTable:
 
 
 def _added(named: BoolArray | FloatArray, labels: BoolArray | FloatArray | Sparse) -> Sparse:
-    """What each row adds to a table; blank are rows without any class and any counted label."""
+    """What each row adds to a table; rows without any class and any counted label are blank."""
     return added(named, labels, ~(named.any(axis=1) | np.asarray(labels.sum(axis=1) > 0)))

@@ -41,14 +41,14 @@ HALVES = 60
 LEAST_SPLITS = 5
 
 
-# Of the tests: p below it is significant.
+# Significance level of the tests.
 SIGNIFICANT = 0.05
-# Of the F test that tells whether halves vary more than exchanged captions.
+# Significance level of the F test whether halves vary more than exchanged captions.
 _CLEARLY = 0.01
 
 
 class Inference(NamedTuple):
-    """What is known about a value beside it; the fields are those of a table's row.
+    """Error, interval and test of a value; the fields are those of a table's row.
 
     Attributes:
         standard_error: of the value.
@@ -98,7 +98,7 @@ def from_refits(
 def from_halves(
     value: float, halves: Sequence[float], exchanged: Exchanged | None, *, level: float = 0.95
 ) -> Inference | None:
-    """As :func:`from_refits`, of what is known about exchanged captions."""
+    """As :func:`from_refits`, with a summary of the values on exchanged captions."""
     if len(halves) < 4 or not np.isfinite(halves).all():
         return None
     error, degrees = half_error(halves), len(halves) // 2
@@ -110,7 +110,7 @@ def from_halves(
 
 
 def _test(value: float, error: float, degrees: int, exchanged: Exchanged) -> tuple[float | None, float]:
-    """What p is, and how far the value must be from the exchanges' mean; ``error`` is that of halves."""
+    """p, and the distance from the exchanges' mean at which it is 0.05; ``error``: that of halves."""
     from scipy import stats
 
     mean, sd, draws, p_value = exchanged

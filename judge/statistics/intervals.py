@@ -78,7 +78,7 @@ def bootstrap_pooled(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """What the captions (or whatever else) of images add to sums, both sides together.
+    """What captions (or other rows) of images add to sums, both sides together.
 
     Attributes:
         table: [C, S], sparse where most add nothing.
@@ -91,7 +91,7 @@ class Rows:
     generated: npt.NDArray[np.bool_]
 
     def weights(self) -> tuple[FloatArray, FloatArray]:
-        """What a row counts on the human side, and on the generated one, [C] each: images are all as heavy.
+        """Weights of the rows on the human and on the generated side, [C] each, so that images count equally.
 
         Whole numbers: sums of counts are exact, and ties are ties (below 2^53, which dozens of different numbers of
         captions an image may pass).
@@ -178,7 +178,7 @@ def _by_roles(
     human, generated = rows.weights()
     columns = _columns(table)
     if len(np.unique(human)) == len(np.unique(generated)) == 1 and not (columns.data % 1).any():
-        # Of whole numbers one product will do, to the last digit.
+        # Products of whole numbers are exact: one is enough.
         shares = float(human[0]), float(generated[0])
         total = np.asarray(columns.sum(axis=1), dtype=np.float64)[:, None]
 
@@ -266,7 +266,7 @@ class _Roles:
 
     def __call__(self, *, size: tuple[int, ...]) -> npt.NDArray[np.float64]:
         """[B, C]: 1 for rows of the generated side, else 0."""
-        roles = np.zeros(size[::-1], dtype=np.float64).T  # As it is multiplied: turned by the product, it is copied.
+        roles = np.zeros(size[::-1], dtype=np.float64).T  # In the layout of the product, which would copy it otherwise.
         lines = np.arange(size[0])[:, None]
         if (self.chosen == 1).all():
             drawn = self.generator.integers(0, self.sizes, size=(size[0], len(self.sizes)))

@@ -17,8 +17,7 @@ from scipy.sparse import csr_array, hstack
 from judge.metrics import Metric
 from judge.metrics.amplification import AMPLIFICATIONS, log_mean
 from judge.metrics.counted.contingency import divide
-from judge.metrics.priors import PriorForm, frequency, set_frequency
-from judge.metrics.scores import SCORES, Judged
+from judge.metrics.scores import SCORES, Judged, PriorForm, frequency, set_frequency
 from judge.statistics.intervals import Rows
 from judge.types import BoolArray, FloatArray, IntArray
 
@@ -28,7 +27,7 @@ Cell = tuple[str, str, str]
 
 
 class SideValue(NamedTuple):
-    """Of sums with trailing axes [...]: a side's score (omega, psi), Q without priors, and the mean prior."""
+    """A side's score (omega, psi), Q without priors, and the mean prior, with the trailing axes [...] of sums."""
 
     value: FloatArray
     quality: FloatArray
@@ -36,7 +35,7 @@ class SideValue(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Of sums with trailing axes [...]: both sides, and the metric."""
+    """Both sides, and the metric with the trailing axes [...] of the sums."""
 
     human: SideValue
     generated: SideValue
@@ -58,7 +57,7 @@ def caption_table(rows: pd.DataFrame, score: str) -> pd.DataFrame:
 
 
 class Answered:
-    """What judges answered, by caption: what any part of them answered is then sums of numbers.
+    """Answers of judges, by caption, so that any part of them can be summed quickly.
 
     Args:
         rows: columns of ``scores.parquet``.
@@ -78,7 +77,7 @@ class Answered:
         self.captions = self.of(np.arange(len(rows)))
 
     def of(self, part: IntArray, *, every: bool = False) -> pd.DataFrame:
-        """Of ``captions``, with their index, those that the rows ``part`` [P] are of, or every one; n, q of them."""
+        """Captions of the rows ``part`` [P], or every one, with n and q of these rows, indexed as ``captions``."""
         caption, count = self._caption[part], len(self._cells)
         n, q = (np.bincount(caption, of[part], count) for of in (self.asked, self._q))
         there = np.arange(count) if every else np.unique(caption)
@@ -86,7 +85,7 @@ class Answered:
 
 
 class Places(NamedTuple):
-    """Of captions, [C] each: the cell that it adds to, its image's number, whether it is of the generated side."""
+    """Cell, number of the image, and whether it is generated, of each caption, [C] each."""
 
     cell: IntArray
     image: IntArray
@@ -97,7 +96,7 @@ class Places(NamedTuple):
         return ~self.generated, self.generated
 
     def of(self, captions: IntArray) -> Places:
-        """Of these captions, [P] places; images are numbered anew, without those that have none of them."""
+        """The places ``captions`` [P] alone; images are renumbered, without those that have none of them."""
         image = np.unique(self.image[captions], return_inverse=True)[1]
         return Places(self.cell[captions], image, self.generated[captions])
 
@@ -124,7 +123,7 @@ class Statistic:
         self._below, self.belows = pd.factorize(below, sort=True)
         single = np.array([bool(name) and "|" not in name for name in self.aboves], dtype=np.bool_)
         # Captions that name no class, or several, have no P(a^): they are left out.
-        self._counts = single if metric.prior == "P(a^)/P(T)" else np.ones(len(self.aboves), dtype=np.bool_)
+        self._counts = single if metric.weighs_named_class else np.ones(len(self.aboves), dtype=np.bool_)
 
     @property
     def width(self) -> int:
@@ -159,7 +158,7 @@ class Statistic:
         above = _group(every, self._above, len(self.aboves))
         below = _group(every, self._below, len(self.belows))
         above[~self._counts] = 0
-        if self.metric.prior == "P(t)/P(a)":
+        if self.metric.weighs_tasks:
             shares = set_frequency(above, _sets(self.aboves), form=self.form), frequency(below)
         else:
             shares = frequency(above), set_frequency(below, _sets(self.belows), form=self.form)
@@ -172,7 +171,7 @@ class Statistic:
         return Measured(*sides, self.amplify(sides[0].value, sides[1].value))
 
     def pieces(self, human: FloatArray, generated: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """What each unit of the sums adds to the metric, [width] of each side: it is linear, these held.
+        """What each unit of the sums adds to the metric, [width] of each side, as the sums stand.
 
         The sums of the generated side times its pieces, less those of the human side times its own, are the metric less
         what is neutral: nothing remains. Scores without priors count from the chance level, so that a caption that
@@ -209,7 +208,7 @@ class Statistic:
         return sides[0], sides[1]
 
     def _unlogged_pieces(self, sums: FloatArray, found: Measured) -> FloatArray:
-        """Of a side with priors, where one side is 0 and has no logarithm: the difference is taken apart as it is."""
+        """Pieces of a side with priors where one side is 0 and has no logarithm: those of the difference itself."""
         scored, _, every = np.split(sums, 3)
         kept = self._counts[self._above].astype(np.float64)
         total = found.human.value + found.generated.value
@@ -220,7 +219,7 @@ class Statistic:
         return np.concatenate([nothing, each, nothing])
 
     def _plain_pieces(self, sums: FloatArray) -> FloatArray:
-        """Of a side without priors."""
+        """Pieces of a side without priors."""
         assert self.score.pool is None
         scored, *_ = np.split(sums, 3)
         groups = self._below if self.metric.balanced else np.zeros_like(self._below)
@@ -229,7 +228,7 @@ class Statistic:
         return np.concatenate([-self.score.chance(len(self.belows)) * each, each, np.zeros_like(each)])
 
     def places(self, captions: pd.DataFrame) -> Places:
-        """Of each caption of :func:`caption_table`."""
+        """The places of the captions of :func:`caption_table`."""
         cell = self.cells.get_indexer(pd.MultiIndex.from_frame(captions[CELL]))
         image = pd.factorize(captions["image_id"], sort=True)[0]
         return Places(cell, image, (captions["side"] == "generated").to_numpy())

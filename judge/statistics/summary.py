@@ -25,7 +25,7 @@ import pandas as pd
 from judge.errors import JudgeError
 from judge.evidence import Resample
 from judge.metrics import Metric, find_metric
-from judge.metrics.priors import PriorForm
+from judge.metrics.scores import PriorForm
 from judge.statistics.inference import (
     HALVES,
     Inference,
@@ -76,7 +76,7 @@ class Replicates:
 
 
 class Guessing(NamedTuple):
-    """How well judges guess, apart from the prior: Q of a metric with priors, tested as the metric is.
+    """Q of a metric with priors (how well judges guess, without the prior), tested as the metric is.
 
     Attributes:
         amplification: of Q, by the metric's own formula.
@@ -259,11 +259,11 @@ class JudgedRow:
         raise JudgeError(what, where="scores", mend="recompute the scores")
 
     def adds(self, captions: pd.DataFrame) -> Rows:
-        """What captions add, some of ``captions`` with sums of their own; the index is that of ``captions``."""
+        """What some of ``captions`` add, with n and q of their own; the index is that of ``captions``."""
         return self.statistic.rows(captions, self._places.of(captions.index.to_numpy()))
 
     def value(self, captions: pd.DataFrame | None = None) -> Measured:
-        """Of all captions, or of some, with the index of ``captions``."""
+        """The value of all captions, or of some, with the index of ``captions``."""
         human, generated = (self.table if captions is None else self.adds(captions)).by_image()
         return self.statistic(*(np.asarray(side.sum(axis=0), dtype=np.float64) for side in (human, generated)))
 
@@ -332,7 +332,7 @@ class JudgedRow:
         return found
 
     def _asked(self, line: Summary, value: float, generator: np.random.Generator) -> Summary | None:
-        """Of a judge that is not trained: halves of the images, and captions that change sides after it answered."""
+        """Inference for an untrained judge: halves of the images, and captions that change sides after it answered."""
         classes = dict(sorted(zip(self.captions["image_id"], self.captions["answer"], strict=True)))
         draws = [Resample("half", number, self.settings.seed).classes(classes).keys() for number in range(HALVES)]
         halves = [self.value(self.captions[self.captions["image_id"].isin(drawn)]) for drawn in draws]
@@ -431,7 +431,7 @@ class JudgedRow:
             level=level,
             strata=self.strata,
         )
-        # As wide as a normal error's.
+        # The standard error of a normal interval of this width.
         reach = 2 * NormalDist().inv_cdf((1 + level) / 2)
         return interval, (human.high - human.low) / reach if human else None
 
@@ -447,7 +447,7 @@ def _frame(found: Sequence[Measured]) -> pd.DataFrame:
 
 
 def _best(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of each side the seed whose judges were the best on validation images (DPAC, section 3.2.1), and unasked rows."""
+    """Rows of each side's seed with the best judges on validation images (DPAC, section 3.2.1), and unasked rows."""
     asked = rows[rows["probability"].notna()]
     judges = asked.drop_duplicates(["side", "seed", "fold", "index"])  # Judges count equally, as of refits.
     losses = judges.groupby(["side", "seed"], observed=True)["validation_loss"].mean()

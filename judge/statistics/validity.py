@@ -1,4 +1,4 @@
-"""Whether a run's own checks void a row of the table: its verdict is then withheld, and the reason stands in its place.
+"""Checks of a run that void rows of its table: the verdict is withheld, and the reason is given instead.
 
 A check reads the row, and the entry "run" of ``metrics.json``, and yields what voids the row: a clause that follows
 "no verdict: ". It reads facts that were measured, never settings.
@@ -34,13 +34,8 @@ def void_rows(summaries: Iterable[Summary], run: Mapping[str, Any]) -> dict[tupl
         summaries: rows of a table.
         run: the entry "run" of ``metrics.json``.
     """
-    found = {row.key: next(_reasons(row, run), None) for row in summaries}
+    found = {row.key: next((reason for check in _CHECKS for reason in check(row, run)), None) for row in summaries}
     return {key: reason for key, reason in found.items() if reason}
-
-
-def _reasons(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
-    for check in _CHECKS:
-        yield from check(row, run)
 
 
 def _at_chance(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
@@ -62,7 +57,7 @@ def _at_chance(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _chance(row: Summary, images: Mapping[str, int]) -> float | None:
-    """What a judge scores that knows only how frequent the classes are; ``images``: of each class."""
+    """Score of a judge that knows only how frequent the classes are; ``images``: number of each class."""
     if row.metric.target == "tasks":
         return None
     if row.metric.balanced:
@@ -105,7 +100,7 @@ def _unlike_captions(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
 
 def _unmasked(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
     """Judges of images in which people are visible guess their class from the people, whatever the caption says."""
-    masks = run["captioners"][row.captioner].get("masks", run.get("masks"))  # Of several runs each has its own.
+    masks = run["captioners"][row.captioner].get("masks", run.get("masks"))  # Joined runs have masks of their own.
     if row.metric.uses_images and masks and (reason := hide_nobody(masks)):
         yield reason
 
@@ -119,7 +114,7 @@ def _other_language(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
 
 def _left_by_masking(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
     """Words that masking does not see tell the class to judges, and are not counted as naming it."""
-    if row.metric.hidden == ("task words",) and row.metric.prior != "P(a^)/P(T)":
+    if row.metric.hidden == ("task words",) and not row.metric.weighs_named_class:
         return
     for side, text in run["captioners"][row.captioner].get("text", {}).items():
         if text["affected"] >= max(1, _AFFECTED * text["captions"]):

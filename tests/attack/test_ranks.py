@@ -134,5 +134,5 @@ def test_captions_of_a_killed_launch_go_on_with_any_number_of_processes(tmp_path
     assert done.returncode == 1
     assert again.read_bytes() == expected
     assert [line for line in done.stderr.splitlines() if line.startswith("judge: ")] == whole.stderr.splitlines()
-    assert done.stdout.count("78 pictures captioned") == 1
+    assert done.stdout.count("78 images captioned") == 1
     assert not list(tmp_path.glob(".*.partial*"))

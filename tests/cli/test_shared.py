@@ -62,7 +62,7 @@ def test_faults_of_long_names_fit_in_a_line(capsys: pytest.CaptureFixture[str]) 
     first, last = capsys.readouterr().err.splitlines()
     assert len(first) <= 500
     assert " and 1 more: " in first
-    assert last == "judge: 6 of 6 pictures could not be masked"
+    assert last == "judge: 6 of 6 images could not be masked"
 
 
 def test_damaged_files_cost_two_lines(capsys: pytest.CaptureFixture[str]) -> None:

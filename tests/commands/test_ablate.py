@@ -28,7 +28,7 @@ def table(out: Path) -> dict[str, dict[str, float]]:
 
 
 def real(shared: Path, split: str, out: Path, *more: object) -> tuple[COCO, dict[str, float]]:
-    """Real pictures' annotations, and how ground truth compares with itself on them."""
+    """Real images' annotations, and how ground truth compares with itself on them."""
     coco = shared / "coco-mini"
     instances = coco / "annotations" / f"instances_{split}.json"
     arguments = ["--images", coco / split, "--instances", instances, "--detectors", "gt", "--out", out]
@@ -66,7 +66,7 @@ def test_boxes_of_real_people_hide_what_is_beside(shared: Path, tmp_path: Path) 
 def test_a_bad_picture_is_listed_and_the_others_are_compared(drawn: Path, tmp_path: Path) -> None:
     images = tmp_path / "images"
     shutil.copytree(drawn / "images", images)
-    (images / "000000000003.png").write_bytes(b"no picture")
+    (images / "000000000003.png").write_bytes(b"no image")
     out = tmp_path / "out"
     arguments = ["--images", images, "--instances", drawn / "instances.json", "--detectors", "gt", "--out", out]
     done = judge("ablate", "detectors", *arguments, "--resamples", "100")

@@ -109,7 +109,7 @@ def test_masks_of_files_change_what_judges_see(world: WorldFiles, run_file: Path
 def test_masks_change_what_a_checkpoint_writes(
     world: WorldFiles, run_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """LIC's Table 4: the captioner writes of masked pictures, and LIC reads what it wrote; after a fault it goes on."""
+    """LIC's Table 4: the captioner writes of masked images, and LIC reads what it wrote; after a fault it goes on."""
     model = save_captioner(tmp_path / "git")
     out, masked = tmp_path / "out", tmp_path / "masked.json"
     given = ["--metrics", "lic", "--judge", "linear"]

@@ -43,7 +43,7 @@ def human_captions(images: int = 150) -> dict[str, list[str]]:
 
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[Path, Path]:
-    """People's captions, and a captioner's that knows dogs and cats alone; one image of each is not the other's."""
+    """Human captions, and a captioner's that knows dogs and cats alone; one image of each is not the other's."""
     human = human_captions()
     told = {image: f"a woman sees the {'dog' if number % 2 else 'cat'} ." for number, image in enumerate(human)}
     for animal in ("dog", "cat"):

@@ -147,7 +147,7 @@ def test_a_class_without_words_has_no_share(tmp_path: Path) -> None:
 
 
 def test_what_no_file_of_captions_has_is_refused(tmp_path: Path) -> None:
-    """No people's captions are there to choose images by: every file must have what --where and --split name."""
+    """No human captions are there to choose images by: every file must have what --where and --split name."""
     path, other = tmp_path / "mine.csv", tmp_path / "other.json"
     path.write_text("image_id,caption,kind\n1,a man,new\n2,a dog,new\n3,a man,old\n", encoding="utf-8")
     other.write_text(json.dumps({"1": "a man", "2": "a dog"}), encoding="utf-8")

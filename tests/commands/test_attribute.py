@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class Trained:
-    """``lstm`` and ``linear``, of people's captions and of a captioner's, as ``judge train`` leaves them."""
+    """``lstm`` and ``linear``, of human captions and of a captioner's, as ``judge train`` leaves them."""
 
     def __init__(self, root: Path) -> None:
         self.files: WorldFiles = few(write_world(make_world(60, seed=5), {"much": Captioner(stereotype=0.9)}, root))

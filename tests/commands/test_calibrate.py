@@ -212,7 +212,7 @@ ON_SCENES = (
 
 
 def test_judges_that_use_images_on_drawn_scenes(weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No captions are given; killed once; features of a draw's pictures are computed once a detector."""
+    """No captions are given; killed once; features of a draw's images are computed once a detector."""
     out, given = tmp_path / "one", [*ON_SCENES, "--weights", f"yolo={weights}", "--trust-weights", weights.parent]
     begun, computed = killed_at(monkeypatch, {6}), list[str]()
     compute = PictureCache.compute

@@ -38,7 +38,7 @@ WORDS = 6
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The folder of a family's checkpoint, made when first asked for; its captions depend on the picture."""
+    """The folder of a family's checkpoint, made when first asked for; its captions depend on the image."""
     root = tmp_path_factory.mktemp("captioners")
 
     def make(family: str) -> Path:
@@ -81,7 +81,7 @@ def greedy(family: str, folder: Path, prompt: str, seen: Image.Image) -> list[in
     inputs = dict(hand.images(seen, return_tensors="pt"))
     told = [IDS.get(word, UNK) for word in prompt.lower().replace(".", " .").split()]
     written: list[int] = []
-    # A tiny network may write the token of a picture, which a plain forward pass would look up.
+    # A tiny network may write the token of an image, which a plain forward pass would look up.
     while len(written) < WORDS and not {EOS, PICTURE, PATCH} & set(written):
         with torch.no_grad(), quiet():
             logits = hand.model(**hand.inputs(told, written, inputs)).logits[0, -1]
@@ -92,7 +92,7 @@ def greedy(family: str, folder: Path, prompt: str, seen: Image.Image) -> list[in
 @pytest.mark.parametrize("family", FAMILIES)
 def test_greedy_writes_the_likeliest_token_at_each_step(family: str, checkpoint: Callable[[str], Path]) -> None:
     folder = checkpoint(family)
-    # Florence-2 is told its task beside the picture, in words of its own.
+    # Florence-2 is told its task beside the image, in words of its own.
     prompts = [None] if family == "florence2" else [None, "a dog is"]
     tokenizer = load_captioner(str(folder)).tokenizer
     for prompt in prompts:
@@ -134,7 +134,7 @@ def test_equals_generate_as_transformers_documents_it(
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_size_of_batches_changes_nothing(family: str, checkpoint: Callable[[str], Path]) -> None:
-    """Pictures of two shapes, so that Qwen2-VL's rows differ in length; greedy and beams."""
+    """Images of two shapes, so that Qwen2-VL's rows differ in length; greedy and beams."""
     pictures = [picture(number) for number in range(7)]
     for beams in (1, 2):
         whole = write(checkpoint(family), pictures, beams=beams)
@@ -181,7 +181,7 @@ def test_where_memory_is_short_fewer_are_captioned_at_a_time(checkpoint: Callabl
         assert tried == [2, 2]
         hook.remove()
         seeing.register_forward_pre_hook(partial(ask_for_room, most=0))
-        with pytest.raises(JudgeError, match=r"memory does not hold a single sample a forward pass\. Choose --precision bf16"):
+        with pytest.raises(JudgeError, match=r"memory does not hold one image's caption\. Choose --precision bf16"):
             writer.write(asked)
 
 
@@ -194,7 +194,7 @@ def test_no_more_than_the_model_has_positions_for(checkpoint: Callable[[str], Pa
 
 
 class Folder:
-    """pictures/000000000000.png ... 6.png, beside them instances.json: a person in each."""
+    """images/000000000000.png ... 6.png, beside them instances.json: a person in each."""
 
     def __init__(self, root: Path, model: Path) -> None:
         self.root, self.images, self.out, self.model = root, root / "pictures", root / "out.json", model
@@ -235,12 +235,12 @@ class Folder:
         return found
 
     def interrupted(self, pictures: int) -> None:
-        """A run of the command that is broken off after so many pictures."""
+        """A run of the command that is broken off after so many images."""
         with pytest.raises(KeyboardInterrupt):
             caption(self.config(), progress=stop_after(pictures))
 
     def resumed(self, **more: Any) -> list[int]:
-        """How many pictures were done at each step of a run that is not broken off."""
+        """How many images were done at each step of a run that is not broken off."""
         told: list[int] = []
         caption(self.config(**more), progress=lambda what, done, total: told.append(done))
         return told
@@ -301,7 +301,7 @@ def folder(tmp_path: Path, checkpoint: Callable[[str], Path]) -> Folder:
 def test_captions_are_coco_results(folder: Folder) -> None:
     done = folder.run()
     assert (done.exit_code, done.stderr) == (0, "")
-    assert done.stdout == f"7 pictures captioned; the captions are in {folder.out}\n"
+    assert done.stdout == f"7 images captioned; the captions are in {folder.out}\n"
     assert folder.left() == ["out.caption.yaml", "out.json"]
     expected = write(folder.model, [picture(number) for number in range(7)])
     assert folder.rows() == [{"image_id": number, "caption": text} for number, text in enumerate(expected)]
@@ -374,7 +374,7 @@ caption(make_config(yaml.safe_load(sys.argv[1]), CaptionConfig), progress=kill)
 
 def test_pictures_at_fault_are_listed_and_the_rest_is_done(folder: Folder) -> None:
     good = folder.captions()
-    for number, data in ((1, b""), (4, b"no picture")):
+    for number, data in ((1, b""), (4, b"no image")):
         (folder.images / folder.names[number]).write_bytes(data)
     folder.interrupted(4)
     done = folder.run()
@@ -382,7 +382,7 @@ def test_pictures_at_fault_are_listed_and_the_rest_is_done(folder: Folder) -> No
     first, second, last, *_ = done.stderr.splitlines()
     assert first.startswith(f"judge: {folder.names[1]}: ")
     assert second.startswith(f"judge: {folder.names[4]}: ")
-    assert last == "judge: 2 of 7 pictures could not be captioned"
+    assert last == "judge: 2 of 7 images could not be captioned"
     assert folder.rows() == [{"image_id": n, "caption": good[str(n)]} for n in (0, 2, 3, 5, 6)]
     masked = folder.run("--mask", "segment", "--instances", folder.instances, "--overwrite")
     assert (masked.exit_code, masked.stderr.count("\n")) == (1, 3)
@@ -393,7 +393,7 @@ def test_two_pictures_of_one_id(folder: Folder) -> None:
     shutil.copy(folder.images / folder.names[1], folder.images / "1.png")
     done = folder.run()
     assert done.exit_code == 1
-    assert "1.png: picture '1.png': has the id of '000000000001.png', '1'. Rename one" in done.stderr
+    assert "1.png: image '1.png': has the id of '000000000001.png', '1'. Rename one" in done.stderr
     assert len(folder.rows()) == 7
 
 
@@ -507,7 +507,7 @@ def test_one_command_captions_and_assesses_a_checkpoint(
         (["--model", "a/x", "--model", "b/x"], "two captioners are called 'x': write OTHER=b/x"),
         (["--model", "..=x"], "'..' cannot be a file's name"),
         (["--model", "GIT", "--judge", "selv"], "unknown judge 'selv'"),
-        # Before any picture is captioned.
+        # Before any image is captioned.
         (["--model", "GIT", "--folds", "90"], "90 folds, and only"),
         (["--model", "GIT", "--detector", "yolo"], "--weights: detector 'yolo' needs weights"),
     ],
@@ -529,5 +529,5 @@ def test_models_need_pictures(world: WorldFiles, tmp_path: Path) -> None:
     (tmp_path / "mine" / "config.json").write_text('{"model_type": "blip"}', encoding="utf-8")
     assert f"--model {tmp_path / 'mine'}: no weights in safetensors are there. Convert them" in refusal(*asked)
     (tmp_path / "mine" / "model.safetensors").touch()
-    missing = "no captions of 'mine', and no pictures to caption. Give --images, or --captions mine=FILE."
+    missing = "no captions of 'mine', and no images to caption. Give --images, or --captions mine=FILE."
     assert refusal(*asked) == f"judge: --model {tmp_path / 'mine'}: {missing}\n"

@@ -67,7 +67,7 @@ def zhao(world: WorldFiles, tmp_path: Path) -> Path:
 
 
 def write_images(folder: Path, rows: Sequence[dict[str, str]]) -> None:
-    """Names of pictures are looked at, never their content."""
+    """Names of images are looked at, never their content."""
     folder.mkdir()
     for row in rows:
         (folder / f"COCO_val2014_{int(row['id']):012d}.jpg").touch()
@@ -271,12 +271,12 @@ def test_pictures_that_are_missing(world: WorldFiles, zhao: Path) -> None:
     assert len(known) < IMAGES
     write_images(zhao / "val2014", known[3:])
     text = " ".join(done_well("data", "check", "coco-gender-skin", zhao).stdout.split())
-    assert f"{len(known) - 3} pictures; {len(known) - 3} of {len(known)} labelled images lie here, 3 do not" in text
+    assert f"{len(known) - 3} images; {len(known) - 3} of {len(known)} labelled images lie here, 3 do not" in text
     assert "wrong val2014 (images, optional)" in text
     for row in known[:3]:
         (zhao / "val2014" / f"COCO_val2014_{int(row['id']):012d}.jpg").touch()
     text = " ".join(done_well("data", "check", "coco-gender-skin", zhao).stdout.split())
-    assert f"ok val2014 (images, optional) {len(known)} pictures; {len(known)} of {len(known)} labelled" in text
+    assert f"ok val2014 (images, optional) {len(known)} images; {len(known)} of {len(known)} labelled" in text
 
 
 def test_files_elsewhere_below_the_folder(zhao: Path) -> None:
@@ -299,7 +299,7 @@ def test_a_folder_of_ones_own_pictures(tmp_path: Path) -> None:
     (tmp_path / "images" / "001000.png").touch()
     (tmp_path / "kept.csv").write_text("image,yes,raters\n001000.png,3,3\n", encoding="utf-8")
     text = " ".join(done_well("data", "check", "anonymousbench", tmp_path).stdout.split())
-    assert "ok images (images) 1 picture ok kept.csv (records, optional) 1 record with image, yes, raters" in text
+    assert "ok images (images) 1 image ok kept.csv (records, optional) 1 record with image, yes, raters" in text
     (tmp_path / "kept.csv").write_text("image,yes\n001000.png,3\n", encoding="utf-8")
     text = " ".join(done_well("data", "check", "anonymousbench", tmp_path).stdout.split())
     assert "wrong kept.csv (records, optional) kept.csv: no column 'raters'." in text

@@ -49,7 +49,7 @@ def facts(out: Path) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_table_7_of_files_as_released(world: Path, tmp_path: Path) -> None:
-    """Three sources of emotion, LIC and ImageCaptioner2, pictures as they are."""
+    """Three sources of emotion, LIC and ImageCaptioner2, images as they are."""
     seen = ["--images", world / "images", "--mask", "none", "--features", tmp_path / "features"]
     asked = ["--metrics", "lic,imagecaptioner2", "--judge", "linear,sat", *SMALL, *QUICK]
     done = done_well(*inputs(world), *seen, *asked, "--verbose", "--out", tmp_path / "run")

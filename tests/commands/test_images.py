@@ -1,4 +1,4 @@
-"""Which picture an image id means, never by chance; which category of things goes most with the attribute."""
+"""Which image an image id means, never by chance; which category of things goes most with the attribute."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from helpers import one_line
 
-from judge.commands.images import Correlated, correlated_category, known_pictures, name_pictures
+from judge.commands.images import Correlated, correlated_category, find_images, known_images
 from judge.errors import JudgeError
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.images import list_images
@@ -28,11 +28,11 @@ def folder_of(path: Path, *names: str) -> Path:
 
 
 def named(folder: Path, truth: GroundTruth | None, images: list[str]) -> dict[str, str]:
-    return name_pictures(known_pictures(folder, truth), images, folder)
+    return find_images(known_images(folder, truth), images, folder)
 
 
 def truth_of(folder: Path, ids: Mapping[str, int], annotations: Sequence[dict[str, Any]] = ()) -> GroundTruth:
-    """An instances file: picture name without suffix -> its "id"."""
+    """An instances file: image name without suffix -> its "id"."""
     images = [{"id": number, "file_name": f"{name}.jpg", "height": 4, "width": 4} for name, number in ids.items()]
     categories = [{"id": 10 * index, "name": name} for index, name in enumerate(NAMES)]
     document = {"images": images, "annotations": list(annotations), "categories": categories}
@@ -70,8 +70,8 @@ def test_of_two_pictures_of_one_image_the_first_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("images", "message"),
     [
-        (["1", "2", "3", "4"], "no picture of image '3' (2 of 4 images have none). Add them, or leave out their"),
-        (["x"], "no picture of image 'x' (1 of 1 images have none)"),
+        (["1", "2", "3", "4"], "no file of image '3' (2 of 4 images have none). Add them, or leave out their"),
+        (["x"], "no file of image 'x' (1 of 1 images have none)"),
     ],
 )
 def test_images_without_a_picture_are_counted(images: list[str], message: str, tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_folder_that_is_none_or_empty(tmp_path: Path) -> None:
 
 
 def objects_of(folder: Path, objects: Sequence[Sequence[str]]) -> GroundTruth:
-    """Picture n holds ``objects[n]``; what is held twice counts once."""
+    """Image n holds ``objects[n]``; what is held twice counts once."""
     box = {"bbox": [0, 0, 1, 1], "iscrowd": 0}
     held = [(n, NAMES.index(name)) for n, names in enumerate(objects) for name in names]
     annotations = [box | {"image_id": n, "category_id": 10 * category} for n, category in held]
@@ -126,14 +126,14 @@ def test_the_category_that_goes_most_with_the_attribute(
 
 
 def test_a_rare_category_tells_nothing(tmp_path: Path) -> None:
-    """Of 400 labelled pictures a category must be in 4. Ties are in 3, all of men; ovens in 4."""
+    """Of 400 labelled images a category must be in 4. Ties are in 3, all of men; ovens in 4."""
     classes = ["m", "m", "m", "f", "f", "f", "m"] + ["f", "m"] * 197
     objects = [["tie"]] * 3 + [["oven"]] * 4 + [["dog"]] * 394
     truth, labels = objects_of(tmp_path, objects[:400]), labels_of(classes[:400])
     assert correlated_category(truth, labels) == Correlated("oven", "f", 0.75, 4)
     assert correlated_category(truth, labels, at_least=3).category == "tie"
     assert correlated_category(truth, labels, at_least=5) == Correlated("dog", "f", 197 / 393, 393)
-    with pytest.raises(JudgeError, match="no category occurs in 394 labelled pictures"):
+    with pytest.raises(JudgeError, match="no category occurs in 394 labelled images"):
         correlated_category(truth, labels, at_least=394)
 
 
@@ -145,11 +145,11 @@ def test_pictures_without_label_do_not_count(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("objects", [[["person"], ["person"]], [[], ["person"]]])
 def test_nothing_but_people(tmp_path: Path, objects: list[list[str]]) -> None:
-    with one_line("no category occurs in 1 labelled pictures"):
+    with one_line("no category occurs in 1 labelled images"):
         correlated_category(objects_of(tmp_path, objects), labels_of(["f", "m"]))
 
 
 def test_no_picture_in_common(tmp_path: Path) -> None:
     labels = Labels("gender", ("f", "m"), {"900": "f", "901": "m"}, "x.csv")
-    with pytest.raises(JudgeError, match="no picture has a label"):
+    with pytest.raises(JudgeError, match="no image has a label"):
         correlated_category(objects_of(tmp_path, [["tie"], ["oven"]]), labels)

@@ -1,4 +1,4 @@
-"""``judge mask`` as a user meets it: pictures without people, and one line for each fault."""
+"""``judge mask`` as a user meets it: images without people, and one line for each fault."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def write_instances(path: Path, names: Sequence[str], annotations: Sequence[dict
 
 
 class World:
-    """pictures/0.png ... 5.png and instances.json: a dog in each, a person in each of an even number, in 4 two."""
+    """images/0.png ... 5.png and instances.json: a dog in each, a person in each of an even number, in 4 two."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.images, self.out = root, root / "pictures", root / "out"
@@ -76,7 +76,7 @@ class World:
         return judge(*self.given(out), *arguments)
 
     def add(self, name: str, data: bytes | None, annotation: dict[str, Any] | None = None, **size: int) -> None:
-        """One picture more, listed in the instances file."""
+        """One image more, listed in the instances file."""
         if data is not None:
             (self.images / name).parent.mkdir(parents=True, exist_ok=True)
             (self.images / name).write_bytes(data)
@@ -98,7 +98,7 @@ def test_masks_a_folder(world: World) -> None:
     assert done.exit_code == 0, done.output
     assert done.stderr == ""
     assert done.stdout == (
-        "6 pictures masked; 3 (50.0%) hold person; 4 instances, 8.4% of the pixels hidden\n"
+        "6 images masked; 3 (50.0%) hold person; 4 instances, 8.4% of the pixels hidden\n"
         f"They are in {world.out}; look at {world.out / 'contact_sheet.png'}\n"
     )
     made = [".caption-judge", *world.names, *WRITTEN]
@@ -126,7 +126,7 @@ def test_the_table(world: World) -> None:
     pd.testing.assert_frame_equal(table, pd.DataFrame(columns), check_dtype=False)
     for row in table.itertuples():
         changed = (pixels_of(world.out / str(row.masked)) != pixels_of(world.images / str(row.image))).any(axis=2)
-        assert changed.mean() == row.share_hidden  # there is no black in the pictures
+        assert changed.mean() == row.share_hidden  # there is no black in the images
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_fills_differ_and_repeat(world: World, fill: str) -> None:
 # All of them once; lossless WebP is slow to write, and gets a few.
 @pytest.mark.parametrize(("kind", "count"), [("png", None), ("webp", 8)])
 def test_real_photographs_end_to_end(shared: Path, tmp_path: Path, kind: str, count: int | None) -> None:
-    """What was written, read back: black wherever pycocotools' masks have a person, else the picture."""
+    """What was written, read back: black wherever pycocotools' masks have a person, else the image."""
     images, instances, out = shared / "coco-mini" / "val2017", tmp_path / "instances.json", tmp_path / "out"
     document = json.loads((images.parent / "annotations" / "instances_val2017.json").read_text(encoding="utf-8"))
     document["images"] = document["images"][:count]
@@ -199,7 +199,7 @@ def jpeg(size: tuple[int, int] = (HEIGHT, WIDTH), orientation: int = 1) -> bytes
 
 
 def spoil(world: World) -> dict[str, str]:
-    """A fault of every kind that a single picture can have; name -> part of its line."""
+    """A fault of every kind that a single image can have; name -> part of its line."""
     good, out, link = jpeg(), "leads out of the folder of images", "is a link out of the folder"
     says, two_points = "its annotation says 40 x 30", {"segmentation": [[1, 2, 3, 4]]}
     short_run = {"segmentation": {"size": [HEIGHT, WIDTH], "counts": [10, 10]}}
@@ -239,13 +239,13 @@ def test_bad_pictures_are_listed_and_the_others_done(world: World) -> None:
     assert done.exit_code == 1
     assert "Traceback" not in done.output
     *lines, last = done.stderr.splitlines()
-    assert last == f"judge: {len(expected)} of {len(expected) + 6} pictures could not be masked"
+    assert last == f"judge: {len(expected)} of {len(expected) + 6} images could not be masked"
     told = {name: line for line in lines for name in line.removeprefix("judge: ").split(": ")[0].split(", ")}
     for name, message in expected.items():
         line = next(line for line in lines if name in line) if ", " in name else told[name]
         assert message in line
         assert line.endswith((".", "?"))
-    assert done.stdout.splitlines()[0].startswith("6 pictures masked")
+    assert done.stdout.splitlines()[0].startswith("6 images masked")
     assert sorted(tree(world.out)) == [".caption-judge", *world.names, *WRITTEN]
     sheet = pixels_of(world.out / "contact_sheet.png")
     assert 6 * HEIGHT * WIDTH < (sheet != 255).any(axis=2).sum() < sheet[:, :, 0].size
@@ -325,7 +325,7 @@ def test_all_pictures_fail(world: World) -> None:
     done = world.run(out=world.root / "deep" / "out")
     assert (done.exit_code, done.stderr.count("\n")) == (1, 2), done.output
     assert done.stderr.startswith(f"judge: {', '.join(world.names[:5])} and 1 more: ")
-    assert done.stderr.endswith("judge: 6 of 6 pictures could not be masked\n")
+    assert done.stderr.endswith("judge: 6 of 6 images could not be masked\n")
     assert not (world.root / "deep").exists()
 
 
@@ -334,16 +334,16 @@ def test_places_that_are_taken(world: World) -> None:
     file.write_text("in the way")
     thesis.mkdir()
     (thesis / "thesis.tex").write_text("years of work")
-    link.symlink_to(world.images)  # a link to the pictures is the pictures
+    link.symlink_to(world.images)  # a link to the images is the images
     for place in (world.images, link, link / "sub"):
         fails(world, "--out", out=place)
     for place in (world.images / "sub", world.images / "sub" / "deeper"):
-        fails(world, "folder of pictures", out=place)
+        fails(world, "folder of images", out=place)
     fails(world, f"--out {file}: is a file. Name a folder.", out=file)
     fails(world, "cannot be written", out=file / "out")
-    fails(world, "holds something that is no folder of masked pictures", out=thesis)
-    fails(world, "holds something that is no folder of masked pictures", "--overwrite", out=thesis)
-    write_manifest(world.root, "folder of masked pictures")
+    fails(world, "holds something that is no folder of masked images", out=thesis)
+    fails(world, "holds something that is no folder of masked images", "--overwrite", out=thesis)
+    write_manifest(world.root, "folder of masked images")
     fails(world, "which is read", "--overwrite", out=world.root)
 
 
@@ -351,7 +351,7 @@ def test_pictures_that_the_file_does_not_list_are_left_out(world: World) -> None
     (world.images / "more.png").write_bytes((world.images / "0.png").read_bytes())
     done = world.run()
     assert done.exit_code == 0
-    assert "NOTE: 1 pictures of the folder are not in the instances file; they were left out" in done.stdout
+    assert "NOTE: 1 images of the folder are not in the instances file; they were left out" in done.stdout
     assert not (world.out / "more.png").exists()
 
 
@@ -363,7 +363,7 @@ def write_labels(world: World, classes: tuple[str, str]) -> Path:
 
 
 def test_the_object_is_chosen_by_image_ids_not_by_names(world: World) -> None:
-    """Pictures 0.png and 1.png have each other's number as "id": labels go by the id, as captions do."""
+    """Images 0.png and 1.png have each other's number as "id": labels go by the id, as captions do."""
     document = json.loads(world.instances.read_text())
     people = [a for a in document["annotations"] if a["category_id"] == 1]
     things = [{"id": 300 + n, "image_id": n, "category_id": 2 + n % 2, "segmentation": DOG} for n in range(6)]
@@ -372,7 +372,7 @@ def test_the_object_is_chosen_by_image_ids_not_by_names(world: World) -> None:
     world.instances.write_text(json.dumps(document | {"annotations": people + things}))
     spelt = ["--label-value", "female=f", "--label-value", "male=m"]
     done = world.run("--hide", "object", "--labels", write_labels(world, ("f", "m")), *spelt)
-    assert "Hidden object: dog (100% of 3 pictures with it are female)" in done.stdout
+    assert "Hidden object: dog (100% of 3 images with it are female)" in done.stdout
 
 
 def test_the_object_that_goes_with_the_attribute(world: World) -> None:
@@ -382,7 +382,7 @@ def test_the_object_that_goes_with_the_attribute(world: World) -> None:
     labels = write_labels(world, ("male", "female"))
     done = world.run("--hide", "object", "--labels", labels)
     assert done.exit_code == 0, done.output
-    told = "Hidden object: tie (100% of 3 pictures with it are female)\n6 pictures masked; 3 (50.0%) hold tie"
+    told = "Hidden object: tie (100% of 3 images with it are female)\n6 images masked; 3 (50.0%) hold tie"
     assert done.stdout.startswith(told)
     for n, name in enumerate(world.names):
         expected = pixels_of(world.images / name).copy()
@@ -395,7 +395,7 @@ def test_the_object_that_goes_with_the_attribute(world: World) -> None:
 
 
 def caught_at_work(world: World, written: int = 10, *, of: int = 120) -> subprocess.Popen[str]:
-    """A run in a process of its own over many large pictures, of which it has written a few."""
+    """A run in a process of its own over many large images, of which it has written a few."""
     large, names = world.images / "large.png", [f"{n}.png" for n in range(of)]
     large.write_bytes(encode(np.random.default_rng(0).integers(0, 256, (600, 800, 3), dtype=np.uint8)))
     for name in names:
@@ -415,7 +415,7 @@ def caught_at_work(world: World, written: int = 10, *, of: int = 120) -> subproc
 
 
 def test_a_killed_run_goes_on(world: World) -> None:
-    """SIGKILL in the middle; what is finished is taken over, but for a picture that is another one by then."""
+    """SIGKILL in the middle; what is finished is taken over, but for an image that is another one by then."""
     process = caught_at_work(world, 32, of=72)
     process.kill()
     process.communicate()

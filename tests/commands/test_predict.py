@@ -106,7 +106,7 @@ def predicted(trained: Trained, weights: Path, captions: Path, out: Path, *extra
 
 @pytest.mark.parametrize("judge", READ + SEEN)
 def test_says_what_it_said_in_its_run(judge: str, trained: Trained, tmp_path: Path) -> None:
-    """To the last digit; of people's captions aligned as they were, of the same pictures masked as they were."""
+    """To the last digit; of human captions aligned as they were, of the same images masked as they were."""
     jobs = [job for job in trained.jobs if job.judge.partition(":")[0] == judge]
     assert len(jobs) == (4 if judge in READ else 2)
     for number, job in enumerate(jobs):
@@ -264,13 +264,13 @@ def test_faults(trained: Trained, tmp_path: Path) -> None:
         (own, new, [], "holds no judge, but perhaps its answers"),
         (odd, new, [], "lacks what a judge's file must say"),
         (wrong, new, [], "its weights do not fit the judge that it names"),
-        (foreign, new, [], "lacks what a judge's file must say (ValueError: it holds pictures)"),
+        (foreign, new, [], "lacks what a judge's file must say (ValueError: it holds images)"),
         (bare, new, [], "does not say what hid the attribute from its judge"),
         (trained.kept, new, [], "holds no judge.safetensors"),
         (lstm, empty, [], "empty.json"),
         (lstm, tmp_path / "nowhere.json", [], "nowhere.json"),
         (lstm, new, ["--base", "elsewhere"], "judge 'lstm' started from no checkpoint"),
-        (sat, new, [], "judge 'sat' sees pictures, and there are none"),
+        (sat, new, [], "judge 'sat' sees images, and there are none"),
         (sat, new, ["--images", tmp_path / "none"], "none"),
         (sat, new, trained.images, "--instances"),
         (sat, new, [*trained.pictures, "--backbone-weights", cut], "cut.safetensors"),

@@ -23,7 +23,7 @@ from judge.utils import tensors
 pytestmark = pytest.mark.usefixtures("one_thread")
 SIZE = 64
 # Judges that differ: lstm and sat train one human side for both captioners, of 2 captions; linear chooses C with each
-# captioner's captions, so that its judges of people's captions differ too.
+# captioner's captions, so that its judges of human captions differ too.
 FILES = (2 + 2) * 2 + (2 + 1) * 2
 
 
@@ -111,7 +111,7 @@ def instead_of(path: Path, unreadable: Path) -> Path:
 def on_two(settings: dict[str, object], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, str]:
     """A folder that two processes left, the file of its second run, and what they said.
 
-    In "kept" are the judges of ``scripts/train.py``, the pictures looked at anew; "on2" is a run of one seeing judge.
+    In "kept" are the judges of ``scripts/train.py``, the images looked at anew; "on2" is a run of one seeing judge.
     """
     folder = tmp_path_factory.mktemp("on_two")
     first, second = folder / "first", folder / "second"
@@ -130,7 +130,7 @@ def on_two(settings: dict[str, object], tmp_path_factory: pytest.TempPathFactory
 def test_two_processes_train_what_one_does(
     settings: dict[str, object], expected: bytes, on_two: tuple[Path, Path, str], tmp_path: Path
 ) -> None:
-    """Judges shared out among processes, pictures looked at by both: the same numbers, to the last digit."""
+    """Judges shared out among processes, images looked at by both: the same numbers, to the last digit."""
     folder, _, said = on_two
     assert said.count(f"{FILES} judges, ") == 1
     run_file = written(settings | {"features": str(folder / "features")}, tmp_path)

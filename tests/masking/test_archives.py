@@ -15,7 +15,7 @@ from containers import as_table, small_picture, tar_bytes, write_dict, write_par
 from detector_samples import FakeDetector
 from helpers import done_well, fault_of, one_line, refusal
 
-from judge.commands.images import known_pictures
+from judge.commands.images import known_images
 from judge.masking.cache import Cached
 from judge.masking.images import encode, has_image, list_images, read_bytes, read_image
 from judge.masking.instances import LoadedImage, from_mask
@@ -47,9 +47,9 @@ def containers(place: Path, pictures: Mapping[int, bytes]) -> dict[str, Path]:
 
 def test_every_container_has_the_same_pictures(tmp_path: Path) -> None:
     found = containers(tmp_path, PICTURES)
-    folder = MaskedImages(found["folder"], known_pictures(found["folder"], None))
+    folder = MaskedImages(found["folder"], known_images(found["folder"], None))
     for place in found.values():
-        known = known_pictures(place, None)
+        known = known_images(place, None)
         assert [*known] == [str(n) for n in PICTURES]
         shown = MaskedImages(place, known)
         for number, data in PICTURES.items():
@@ -66,7 +66,7 @@ def test_every_container_has_the_same_pictures(tmp_path: Path) -> None:
 def test_as_published() -> None:
     """What `datasets` and `webdataset` wrote themselves: 4 x 5 pixels, of a generator seeded by the image id."""
     for name in ("saved", "parquet", "shards", "shards/00000.tar"):
-        known = known_pictures(PUBLISHED / name, None)
+        known = known_images(PUBLISHED / name, None)
         assert len(known) == {"shards": 3, "shards/00000.tar": 2}.get(name, 5)
         for image, picture in known.items():
             expected = np.random.default_rng(int(image)).integers(0, 256, (4, 5, 3), dtype=np.uint8)

@@ -25,7 +25,7 @@ HEAD = "judge,weights,method,image_id,index,place,word,contribution,explained,pr
 
 
 def png(side: int) -> bytes:
-    """A grey picture that says that it has this side, with the pixels of one of 20."""
+    """A grey PNG whose header claims this side, with the pixels of one of 20."""
 
     def chunk(name: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
@@ -44,7 +44,7 @@ def write(folder: Path, row: Mapping[str, Any], words: str = "", picture: bytes 
     return folder
 
 
-def test_a_page_without_pictures_has_no_maps(tmp_path: Path) -> None:
+def test_a_page_without_images_has_no_maps(tmp_path: Path) -> None:
     write(tmp_path, {}, "a,w,m,1,0,0,dog,0.5,male,0.3,0\n")
     found = [_attributed(Shown(attributions=tmp_path, images=images)) for images in (True, False)]
     assert [len(one.maps) for one in found if one] == [1, 0]
@@ -64,7 +64,7 @@ def test_a_page_without_pictures_has_no_maps(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_what_is_no_attribution_is_refused(tmp_path: Path, fault: dict[str, Any]) -> None:
+def test_damaged_attributions_are_refused(tmp_path: Path, fault: dict[str, Any]) -> None:
     write(tmp_path, **{"row": {}, **fault})
     with pytest.raises(JudgeError, match="no attributions can be read there"):
         read_attribution(tmp_path)
@@ -72,7 +72,7 @@ def test_what_is_no_attribution_is_refused(tmp_path: Path, fault: dict[str, Any]
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_numbers_stand_beside_colours(terminal: bool) -> None:
-    """In a pipe they are all there is; what contributes next to nothing has neither."""
+    """A pipe shows numbers alone; words with hardly any contribution have neither."""
     text = io.StringIO()
     system = "truecolor" if terminal else None
     console = Console(file=text, force_terminal=terminal, color_system=system, width=40, highlight=False)

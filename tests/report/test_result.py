@@ -33,22 +33,22 @@ def test_a_table_and_few_lines(
     below = lines[len(lines) - lines[::-1].index("") :]
     assert all(len(line.rstrip()) <= 100 for line in below)
     assert below[0].startswith("Protocol crossfit: 3 folds")
-    told = " ".join(below)
+    text = " ".join(below)
     assert (
         "Labels DERIVED from human captions. Counted metrics: amplification is the published value less the chance "
-        "level." in told
+        "level." in text
     )
-    assert "T->A: captions that name one class." in told
+    assert "T->A: captions that name one class." in text
     # The first warning is there, however many there are: these intervals are too narrow.
-    assert "NOTE: Intervals marked * ('these judges') leave out training noise" in told
+    assert "NOTE: Intervals marked * ('these judges') leave out training noise" in text
     marks = [line.split("]")[1][0] for line in lines[: lines.index("")] if "]" in line]
     assert marks == ["*", "*", "*", "*", " "] * 2  # BA trains no judge.
     assert [line for line in lines if len(line.rstrip()) > 125] == []
     # Notes are whole, and the last line is the command that shows the others.
-    printed, found = [f"NOTE: {note}" in told for note in warnings(result)], warnings(result)
+    printed, found = [f"NOTE: {note}" in text for note in warnings(result)], warnings(result)
     assert 1 < sum(printed) < len(found)
     assert all(shown for shown, note in zip(printed, found, strict=True) if isinstance(note, Doubt))
-    assert told.endswith(" more note: judge report 'runs/the mine' --format md")
+    assert text.endswith(" more note: judge report 'runs/the mine' --format md")
     assert printed.count(False) == 1
     assert not {"detectable", "chance level", "images"} & set(lines[0].split("  "))
 

@@ -44,8 +44,8 @@ def few_captions(images: int) -> Corpus:
     world = make_world(images, seed=4)
     human = replace(world.human, by_image={image: of[:2] for image, of in world.human.by_image.items()})
     knobs = dict(zip(NAMES, (0.0, 0.9), strict=True))
-    told = (simulate(world, name=name, captioner=Captioner(stereotype=knob)) for name, knob in knobs.items())
-    return Corpus(human, tuple(told), world.labels)
+    captioners = (simulate(world, name=name, captioner=Captioner(stereotype=knob)) for name, knob in knobs.items())
+    return Corpus(human, tuple(captioners), world.labels)
 
 
 @pytest.fixture(scope="module")
@@ -205,17 +205,6 @@ CASES: dict[str, tuple[Tamper, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_damage_is_told_in_one_line(made: Made, case: str, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    shutil.copytree(made["refits"][1], folder)
-    tamper, message = CASES[case]
-    tamper(folder)
-    told = fault_of(open_runs, [folder])
-    assert told.startswith(str(folder))
-    assert message in told
-
-
 SPLIT_CASES: dict[str, tuple[Tamper, str]] = {
     "splits": (
         in_table("replicates", lambda of: of.assign(amplification=of["amplification"] + 1)),
@@ -233,22 +222,24 @@ SPLIT_CASES: dict[str, tuple[Tamper, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", SPLIT_CASES)
-def test_damage_of_further_files_is_told(made: Made, case: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("case", CASES | SPLIT_CASES)
+def test_damage_is_reported_in_one_line(made: Made, case: str, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    shutil.copytree(made["splits"][1], folder)
-    tamper, message = SPLIT_CASES[case]
+    shutil.copytree(made["splits" if case in SPLIT_CASES else "refits"][1], folder)
+    tamper, message = (CASES | SPLIT_CASES)[case]
     tamper(folder)
-    assert message in fault_of(open_runs, [folder])
+    fault = fault_of(open_runs, [folder])
+    assert fault.startswith(str(folder))
+    assert message in fault
 
 
 def test_a_run_that_is_under_way(made: Made, tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path / "later")
     directory.begin()
-    told = fault_of(open_runs, [tmp_path / "later"])
-    assert "the run is not finished; the command that began it goes on from later.partial" in told
-    told = fault_of(open_runs, [directory.partial])
-    assert "log.jsonl has no entry 'finished': the run is not finished" in told
+    fault = fault_of(open_runs, [tmp_path / "later"])
+    assert "the run is not finished; the command that began it goes on from later.partial" in fault
+    fault = fault_of(open_runs, [directory.partial])
+    assert "log.jsonl has no entry 'finished': the run is not finished" in fault
     assert "No such file" in fault_of(open_runs, [tmp_path / "nothing"])
 
 

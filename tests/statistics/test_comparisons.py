@@ -48,7 +48,7 @@ def test_verdicts(row: Summary, verdict: str | None) -> None:
 
 
 def test_detectable_is_found_in_four_of_five_samples() -> None:
-    """The amplification that is said to be shown with 80% power: of 4,000 samples with it, t finds it in 80%."""
+    """t finds an amplification of the detectable size in 80% of 4,000 samples."""
     (said,) = conclude([replace(ROW, critical=float(stats.t.ppf(0.975, 20)) * 0.03)])
     assert said.detectable == pytest.approx((stats.t.ppf(0.975, 20) + stats.t.ppf(0.8, 20)) * 0.03)
     rng = np.random.default_rng(0)
@@ -142,8 +142,8 @@ def test_where_exchanged_captions_vary_too_little_the_test_is_by_halves() -> Non
     assert near.p_value == pytest.approx(2 * stats.t.sf(0.25 / (sd * 1.25**0.5), 3))
 
 
-def test_permutations_tell_p_as_far_as_they_go() -> None:
-    """Of 1,000 none can be below 2/1001; Holm's correction for 50 tests would then leave no table with a verdict."""
+def test_p_below_the_resolution_of_permutations_is_that_of_t() -> None:
+    """p of 1,000 permutations is at least 2/1001: with Holm's correction for 50 tests no row would have a verdict."""
     halves = [0.1, -0.1] * 4
     for value, p_value, expected in (
         (0.1, 0.2, 0.2),
@@ -154,7 +154,7 @@ def test_permutations_tell_p_as_far_as_they_go() -> None:
         assert found.p_value == pytest.approx(expected)
 
 
-def test_too_few_refits_say_nothing() -> None:
+def test_too_few_refits_give_no_inference() -> None:
     assert from_refits(0.1, [0.1, 0.2]) is None
     assert from_refits(0.1, [0.1, 0.2, np.inf, 0.1]) is None
     assert known(from_refits(0.1, [0.1, 0.2, 0.1, 0.3], [0.1])).p_value is None

@@ -13,7 +13,8 @@ import pytest
 import torch
 from helpers import EVEN, GENDER, fault_of, keep_predictions, make_samples
 
-from judge.commands.evaluate import RunConfig, with_precision
+from judge.commands.evaluate import RunConfig
+from judge.commands.setup import with_precision
 from judge.config import make_config
 from judge.corpus.splits import Split, stratified_folds
 from judge.evidence import Aligner, Evidence, MaskedCaption, Resample, ResampleKind, Sides

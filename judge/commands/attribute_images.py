@@ -1,4 +1,4 @@
-"""``judge attribute`` on pictures: where judges and captioners looked, how much of it lies outside people, maps."""
+"""``judge attribute`` on images: where judges and captioners looked, how much of it lies outside people, maps."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import numpy as np
 import pandas as pd
 
 from judge.attribution.people import attribution_score, share_outside
-from judge.commands.images import RunImages, known_pictures, open_detector
+from judge.commands.images import known_images, open_detector
 from judge.commands.labels import choose_lexicon
 from judge.commands.predict import NewCaptionSettings
+from judge.commands.run_images import RunImages
 from judge.config import make_config
 from judge.config.inputs import LabelSettings, ShownSettings
 from judge.config.values import Attributes, Checkpoint, Lexicons, list_or_text, lower_names
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from judge.attribution.maps import ImageExplanation, MapSettings
 
 PICTURES, MAPS = "pictures.csv", "maps"
-PictureMethod = Literal["grad-cam", "gradient-shap"]
-PICTURE_METHODS: tuple[PictureMethod, ...] = get_args(PictureMethod)
+ImageMethod = Literal["grad-cam", "gradient-shap"]
+IMAGE_METHODS: tuple[ImageMethod, ...] = get_args(ImageMethod)
 COLUMNS = ["judge", "masking", "weights", "image_id", "caption", "answer", "value", "method", "score", "area_outside"]
 _SAFE = re.compile(r"[^\w.-]+")
 
@@ -69,19 +70,19 @@ class ExplainSettings(NewCaptionSettings, LabelSettings):
     maps: int = option(24, "images to draw maps of; 0 for none", essential=True, ge=0)
 
 
-def picture_methods(saved: Saved) -> dict[PictureMethod, str]:
-    """Methods by which pictures of a judge can be explained -> "", or why they cannot."""
-    return dict.fromkeys(PICTURE_METHODS, "" if saved.sees else "it sees no pictures")
+def image_methods(saved: Saved) -> dict[ImageMethod, str]:
+    """Methods by which images of a judge can be explained -> "", or why they cannot."""
+    return dict.fromkeys(IMAGE_METHODS, "" if saved.sees else "it sees no images")
 
 
 @dataclass
-class PictureMaps:
-    """Maps of several judges, over the same people; a folder of the first pictures' maps.
+class ImageMaps:
+    """Maps of several judges, over the same people; a folder of the first images' maps.
 
     Args:
-        people: the pictures with people hidden, and where they are.
-        plain: draw maps over pictures as they are; else only over those in which a person was found, and is hidden.
-        most: pictures that are drawn, of each judge.
+        people: the images with people hidden, and where they are.
+        plain: draw maps over images as they are; else only over those in which a person was found, and is hidden.
+        most: images that are drawn, of each judge.
     """
 
     people: MaskedImages
@@ -130,7 +131,7 @@ class PictureMaps:
         told = "-" if share is None else f"{share:.2f}"
         lines = [
             f"'{one.answer}' ({one.value:+.2f}), {one.method}",
-            f"{told} of the mass lies outside people, {(~where).mean():.2f} of the picture does",
+            f"{told} of the mass lies outside people, {(~where).mean():.2f} of the image does",
             one.caption,
         ]
         folder.mkdir(exist_ok=True)
@@ -144,7 +145,7 @@ class PictureMaps:
         (folder / PICTURES).write_text(text, encoding="utf-8", newline="")
 
 
-def make_map_settings(methods: Sequence[PictureMethod]) -> MapSettings:
+def make_map_settings(methods: Sequence[ImageMethod]) -> MapSettings:
     """How maps are made by these methods.
 
     Raises:
@@ -159,13 +160,13 @@ def make_map_settings(methods: Sequence[PictureMethod]) -> MapSettings:
 def find_people(
     config: ExplainSettings, detector: str | None, names: Mapping[str, str], progress: Progress | None
 ) -> MaskedImages:
-    """Where people are in pictures, pixel by pixel, whatever was hidden from judges.
+    """Where people are in images, pixel by pixel, whatever was hidden from judges.
 
     Args:
         config: the settings.
         detector: that a judge was trained with; the settings' own counts first.
-        names: image id -> the picture's name.
-        progress: called with the pictures done.
+        names: image id -> its file.
+        progress: called with the images done.
 
     Raises:
         JudgeError: as ``open_detector`` and ``find_hidden``.
@@ -180,7 +181,7 @@ def find_people(
 
 
 def explain_judge(  # noqa: PLR0913 - one judge, what it is asked, where maps go
-    maps: PictureMaps,
+    maps: ImageMaps,
     saved: Saved,
     weights: str,
     samples: Sequence[Sample],
@@ -191,7 +192,7 @@ def explain_judge(  # noqa: PLR0913 - one judge, what it is asked, where maps go
     folder: Path,
     progress: Progress | None,
 ) -> list[str]:
-    """Add where a judge looked in the picture of each image's first caption; what a user must know, a line each.
+    """Add where a judge looked in each image, for its first caption. Returns notes, a line each.
 
     Raises:
         JudgeError: as :func:`~judge.attribution.judge_views.explain_guesses`.
@@ -217,9 +218,9 @@ def explain_judge(  # noqa: PLR0913 - one judge, what it is asked, where maps go
 
 
 def explain_captioner(
-    config: ExplainSettings, methods: Sequence[PictureMethod], folder: Path, progress: Progress | None
-) -> tuple[PictureMaps, list[str]]:
-    """Where a captioner looked in plain pictures when it said a word of the attribute.
+    config: ExplainSettings, methods: Sequence[ImageMethod], folder: Path, progress: Progress | None
+) -> tuple[ImageMaps, list[str]]:
+    """Where a captioner looked in plain images when it said a word of the attribute.
 
     Raises:
         JudgeError: no images; an attribute without words; as ``explain_captions``.
@@ -230,19 +231,19 @@ def explain_captioner(
         what = f"attribute '{config.attribute_name}' has no words to look for"
         raise JudgeError(what, where="--attribute", mend="give its words: --lexicon FILE")
     if config.images is None:
-        raise JudgeError("a captioner sees pictures, and there are none", where="--images", mend="give their folder")
+        raise JudgeError("a captioner sees images, and there are none", where="--images", mend="give their folder")
     assert config.model is not None
     from judge.attribution.captioner_words import explain_captions
     from judge.masking.detectors.weights import choose_device
 
     given = {name: getattr(config, name) for name in ("images", "instances", "person_categories", "class_names")}
     truth = RunImages(make_config(given, ShownSettings, where="--images")).truth
-    names = known_pictures(config.images, truth)
+    names = known_images(config.images, truth)
     if truth is not None:
         names = {image: name for image, name in names.items() if name in set(truth.images)}
     people = find_people(config, None, names, progress)
     plain = MaskedImages(config.images, people.names, max_pixels=config.max_pixels)
-    maps = PictureMaps(people, config.show_people, config.maps)
+    maps = ImageMaps(people, config.show_people, config.maps)
     found = explain_captions(
         config.model, list(plain.names), plain, lexicon, how, device=choose_device(None), progress=progress
     )
@@ -250,11 +251,11 @@ def explain_captioner(
     said = len({line["image_id"] for line in maps.lines})
     if not said:
         what = f"none of its {len(plain.names)} captions says a word of '{config.attribute_name}'"
-        raise JudgeError(what, where=f"--model {config.model}", mend="give other pictures, or another captioner")
+        raise JudgeError(what, where=f"--model {config.model}", mend="give other images, or another captioner")
     return maps, [f"{said} of {len(plain.names)} captions say a word of '{config.attribute_name}'; maps are of these"]
 
 
-def chosen_methods(config: ExplainSettings) -> list[PictureMethod]:
-    """The methods on pictures that settings ask for; all where they ask for none at all."""
-    named = [method for method in config.methods if method in PICTURE_METHODS]
-    return named if config.methods else list(PICTURE_METHODS)
+def chosen_methods(config: ExplainSettings) -> list[ImageMethod]:
+    """The methods on images that settings ask for; all where they ask for none at all."""
+    named = [method for method in config.methods if method in IMAGE_METHODS]
+    return named if config.methods else list(IMAGE_METHODS)
