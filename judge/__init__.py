@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from judge.measure import Result as Result
     from judge.metrics import METRICS as METRICS
     from judge.metrics import Metric as Metric
-    from judge.metrics.counted.ba import ba_mals as ba_mals
     from judge.metrics.counted.contingency import ContingencyTable as ContingencyTable
     from judge.metrics.counted.contingency import contingency as contingency
-    from judge.metrics.counted.dba import dba as dba
     from judge.metrics.counted.dpa import dpa as dpa
     from judge.metrics.counted.multi import multi as multi
+    from judge.metrics.counted.pairs import ba_mals as ba_mals
+    from judge.metrics.counted.pairs import dba as dba
     from judge.metrics.counted.ratio_error import error as error
     from judge.metrics.counted.ratio_error import ratio as ratio
     from judge.statistics.learned import dbac as dbac
@@ -50,9 +50,9 @@ _HOMES = {
     "Metric": "judge.metrics",
     "Plan": "judge.measure",
     "Result": "judge.measure",
-    "ba_mals": "judge.metrics.counted.ba",
+    "ba_mals": "judge.metrics.counted.pairs",
     "contingency": "judge.metrics.counted.contingency",
-    "dba": "judge.metrics.counted.dba",
+    "dba": "judge.metrics.counted.pairs",
     "dbac": "judge.statistics.learned",
     "dpac": "judge.statistics.learned",
     "dpa": "judge.metrics.counted.dpa",

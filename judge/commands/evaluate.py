@@ -219,7 +219,7 @@ def run(
                 plan,
                 lexicons=lexicons,
                 setup=replace(setup, hear=hear),
-                open_pictures=pictures.hidden if config.images else None,
+                open_images=pictures.hidden if config.images else None,
                 progress=progress,
                 ready=begin,
             )

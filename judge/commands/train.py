@@ -112,7 +112,7 @@ def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> Tr
         with told(config, config.checkpoints, log) as (hear, start):
             start()
             setup = replace(setup, hear=hear)
-            work = train(corpus, plan, lexicons=lexicons, setup=setup, open_pictures=looking, progress=progress)
+            work = train(corpus, plan, lexicons=lexicons, setup=setup, open_images=looking, progress=progress)
     except JudgeError as error:
         if open_checkpoints(config.checkpoints) == before:
             if new:

@@ -1,4 +1,4 @@
-"""From a corpus to evidence: sides of masked, aligned samples for one captioner."""
+"""From a corpus to evidence: masked, aligned captions of both sides for one captioner and one kind of metric."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from judge.text.survey import SideWords, Survey
 from judge.text.vectors import VectorCache
 from judge.types import Captions, Labels, Side, Target, TargetKind, Words
 
-# Who has the attribute, and so is no task: what a caption calls a person ("a surfer", "a child") says nothing else.
+# People have the attribute and are no task: the noun for a person ("a surfer", "a child") says nothing else.
 PEOPLE = frozenset({PERSON})
 MINIMUM_IMAGES = 10
-# An image's 6th or 7th caption has too few companions to train a judge on.
+# The share of images that must have a caption index: too few have a 6th or 7th caption to train a judge on.
 INDEX_COVERAGE = 0.9
 _SAME = "give files of the same images, and see that image ids mean the same in all"
 
@@ -43,12 +43,12 @@ Row = tuple[str, int, Words]
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """The answers that judges are to guess, and the words that give them away.
+    """The answers that judges guess, and the words that reveal them.
 
     Attributes:
         labels: the attribute's classes.
-        words: what reveals the attribute, and tasks.
-        tasks: what else images show; None to take it from human captions.
+        words: lexicons of the attribute and of tasks.
+        tasks: what else images show; None to derive it from human captions.
     """
 
     labels: Labels
@@ -58,12 +58,12 @@ class Truth:
 
 @dataclass(frozen=True, slots=True)
 class Aligning:
-    """How the human side is made comparable.
+    """How human captions are aligned with a captioner's vocabulary.
 
     Attributes:
         how: None for each metric's own.
-        vectors: of contextual alignment: "corpus" (learnt from the human captions), a file, or "hf:NAME".
-        delta: of contextual alignment: the cosine distance below which a word is substituted; None: by ``vectors``.
+        vectors: for contextual alignment: "corpus" (learnt from the human captions), a file, or "hf:NAME".
+        delta: for contextual alignment: the cosine distance below which a word is substituted; None: by ``vectors``.
     """
 
     how: AlignmentName | None = None
@@ -76,14 +76,14 @@ DEFAULT_ALIGNING = Aligning()
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Captions of a captioner and of people for the images that both describe, before anything is hidden.
+    """Human and generated captions of the images that have both, before masking.
 
     Attributes:
         classes: image id -> class, of the images that have one, sorted by image.
         rows: side -> its captions of these images.
         dropped: reason -> images left out.
         coverage: side -> how often its captions name the attribute; None without a lexicon.
-        survey: side -> what its captions are, and what masking leaves in them.
+        survey: side -> facts about its captions, and about what masking leaves in them.
     """
 
     classes: Mapping[str, str]
@@ -94,14 +94,14 @@ class Joined:
 
 
 class EvidenceBuilder:
-    """Evidence of a corpus, by captioner and metric. Both sides pass through the same functions.
+    """Builds the evidence of a corpus, by captioner and metric. Both sides pass through the same functions.
 
     Args:
-        corpus: captions of both sides.
-        words: what reveals the attribute, and tasks.
+        corpus: human and generated captions, and labels.
+        words: lexicons of the attribute and of tasks.
         options: how captions become words.
-        aligning: how the human side is made comparable.
-        least: where labels are derived, how many human captions of an image must name its class.
+        aligning: how human captions are aligned.
+        least: if labels are derived, how many human captions of an image must name its class.
 
     Raises:
         JudgeError: no labels and no lexicon to derive them with.
@@ -116,23 +116,38 @@ class EvidenceBuilder:
         aligning: Aligning = DEFAULT_ALIGNING,
         least: int = 1,
     ) -> None:
-        self.corpus, self.options, self.aligning = corpus, options, aligning
-        self._cache = VectorCache(aligning.vectors, self._vocabulary)
-        # Captions are read, masked and searched for words once for labels, all captioners and metrics.
+        self.corpus, self.options, self.aligning, self._lexicons = corpus, options, aligning, words
+        self._vectors = VectorCache(aligning.vectors, self._vocabulary)
+        # Every text is split, masked and searched once, for labels, all captioners and all metrics.
         self._words = cache(options.words)
-        self.mask = cache(partial(_mask, words))
-        self.mentions = cache(partial(_mentions, words))
-        self.named = cache(partial(_named, words))
+        self.mask = cache(self._mask)
+        self.mentions = cache(self._mentions)
+        self.named = cache(self._named)
         given = corpus.labels
         labels = self._compare(given, words.attribute) if given else self._derive_labels(words.attribute, least)
         self.truth = Truth(labels, words, self._complete(corpus.tasks, words.tasks))
         self._built: dict[tuple[object, ...], Evidence] = {}
-        # People's captions, by their images, and what was found out about them: mostly for all captioners alike.
-        self._people: dict[tuple[str, ...], list[Row]] = {}
-        self._known: dict[tuple[int, Hashable], Any] = {}
+        # Captioners mostly share the human captions, and so what is computed from them.
+        self._human: dict[tuple[str, ...], list[Row]] = {}
+        self._computed: dict[tuple[int, Hashable], Any] = {}
+
+    def _mask(self, words: Words, kind: TargetKind, spared: frozenset[str] = frozenset()) -> Words:
+        return mask(words, self._lexicon(kind), spared=spared)
+
+    def _mentions(self, words: Words, kind: TargetKind) -> frozenset[str]:
+        lexicon = self._lexicon(kind)
+        return lexicon.mentions(words) if lexicon else frozenset()
+
+    def _named(self, words: Words, annotated: str) -> frozenset[str]:
+        """The classes that a caption names; without a lexicon, the annotated class of its image."""
+        lexicon = self._lexicons.attribute
+        return lexicon.named(words, annotated) if lexicon else frozenset({annotated})
+
+    def _lexicon(self, kind: TargetKind) -> Lexicon | None:
+        return self._lexicons.tasks if kind == "tasks" else self._lexicons.attribute
 
     def _compare(self, labels: Labels, lexicon: Lexicon | None) -> Labels:
-        """Labels that were given beside what human captions name: of images that a captioner describes, if one does."""
+        """Given labels, with their agreement with human captions, of images that a captioner describes if any does."""
         if isinstance(labels, ProductLabels):
             words = lexicon.parts if isinstance(lexicon, ProductLexicon) else [None] * len(labels.parts)
             parts = tuple(self._compare(*pair) for pair in zip(labels.parts, words, strict=True))
@@ -147,15 +162,16 @@ class EvidenceBuilder:
         return compare_labels(labels, mentions)
 
     def _derive_labels(self, lexicon: Lexicon | None, least: int) -> Labels:
-        """From human captions."""
+        """Labels from human captions."""
         if lexicon is None:
             mend = "give --labels or --lexicon; check the spelling of --attribute"
             raise JudgeError("no labels, and no lexicon to derive them from", mend=mend)
-        mentions = {
-            image: [self.mentions(self._words(caption), "attribute") for caption in captions]
-            for image, captions in self.corpus.human.by_image.items()
-        }
+        mentions = self._human_mentions(self.corpus.human.by_image, "attribute")
         return derive_labels(mentions, attribute=lexicon.name, classes=sorted(lexicon.classes), least=least)
+
+    def _human_mentions(self, images: Iterable[str], kind: TargetKind) -> dict[str, list[frozenset[str]]]:
+        human = self.corpus.human.by_image
+        return {image: [self.mentions(self._words(caption), kind) for caption in human[image]] for image in images}
 
     def build(self, captioner: Captions, metric: Metric) -> Evidence:
         """Join, tokenise, mask and align the sides of ``captioner`` for ``metric``.
@@ -164,7 +180,7 @@ class EvidenceBuilder:
 
         Raises:
             JudgeError: no image in common; one class only; a class with fewer than 10 images; no task to guess, or one
-                without words that could be hidden.
+                without words to mask.
         """
         key = captioner.name, metric.evidence
         if key not in self._built:
@@ -174,9 +190,13 @@ class EvidenceBuilder:
     def join(
         self, captioner: Captions, *, tasks: bool = False, without: Collection[str] = (), judged: bool = True
     ) -> tuple[Joined, Tasks | None]:
-        """The sides of ``captioner``, on images whose class is known, and with ``tasks`` also what else they show.
+        """The sides of ``captioner`` on images with a class, and with ``tasks`` also the tasks of these images.
 
-        Tasks called as in ``without`` are left out. Where nothing is ``judged``, any number of classes and images do.
+        Args:
+            captioner: the generated captions.
+            tasks: whether images need tasks.
+            without: names of tasks to leave out.
+            judged: whether judges are trained; without judges any number of classes and images will do.
 
         Raises:
             JudgeError: as ``build``.
@@ -185,22 +205,21 @@ class EvidenceBuilder:
         classes, dropped, found = self._images(captioner, tasks=tasks, without=without)
         where = f"{captioner.source or captioner.name} with {self.corpus.human.source or self.corpus.human.name}"
         if not classes:
-            sides = (self.corpus.human, captioner, labels)
-            ids = [next(iter(side.by_image), "-") for side in sides]
+            ids = [next(iter(side.by_image), "-") for side in (self.corpus.human, captioner, labels)]
             what = f"no image in common (human '{ids[0]}', generated '{ids[1]}', labels '{ids[2]}')"
             raise JudgeError(what, where=where, mend="check that image ids mean the same in all files")
         if judged:
             _check_classes(classes, labels, where, partial(overlap, self.corpus.human, captioner, labels))
         images = tuple(classes)
-        if images not in self._people:
-            self._people[images] = self._flatten(self.corpus.human, images)
-        rows: dict[Side, list[Row]] = {"human": self._people[images], "generated": self._flatten(captioner, images)}
+        if images not in self._human:
+            self._human[images] = self._flatten(self.corpus.human, images)
+        rows: dict[Side, list[Row]] = {"human": self._human[images], "generated": self._flatten(captioner, images)}
         return Joined(classes, rows, dropped, self._coverage(rows), self._survey(rows, classes, captioner)), found
 
     def _images(
         self, captioner: Captions, *, tasks: bool, without: Collection[str]
     ) -> tuple[dict[str, str], dict[str, int], Tasks | None]:
-        """The images of :meth:`join`, image id -> class; reason -> images left out; and what else they show."""
+        """For :meth:`join`: image id -> class; reason -> images left out; and the tasks."""
         labels, found = self.truth.labels, None
         images, dropped = common_images(self.corpus.human, captioner, labels.by_image)
         if isinstance(labels, ProductLabels) and labels.left_out:
@@ -212,20 +231,20 @@ class EvidenceBuilder:
             dropped |= gone
         return {image: labels.by_image[image] for image in images}, dropped, found
 
-    def once(self, rows: Sequence[Row], what: Hashable, find: Callable[[], T]) -> T:
-        """What ``find`` says about the captions ``rows``; about people's, which captioners share, it is asked once."""
-        if not any(rows is people for people in self._people.values()):
-            return find()
+    def once(self, rows: Sequence[Row], what: Hashable, compute: Callable[[], T]) -> T:
+        """``compute()``; for human captions, which captioners share, its cached result under the key ``what``."""
+        if not any(rows is human for human in self._human.values()):
+            return compute()
         key = id(rows), what
-        if key not in self._known:
-            self._known[key] = find()
-        return cast(T, self._known[key])
+        if key not in self._computed:
+            self._computed[key] = compute()
+        return cast(T, self._computed[key])
 
     def leave_out_small(self, metrics: Collection[Metric], least: int) -> None:
-        """Of several attributes leave out classes of which a captioner has fewer than ``least`` images.
+        """Leave out product classes with fewer than ``least`` images of some captioner.
 
-        They are left out of all metrics and captioners alike, which so stay comparable; a single attribute's rare class
-        is a fault of the data, a product's is to be expected.
+        They are left out for all metrics and captioners, which stay comparable. A single attribute's rare class is an
+        error in the data; rare classes of a product are to be expected.
 
         Raises:
             JudgeError: fewer than two classes are left; as ``join``.
@@ -239,13 +258,12 @@ class EvidenceBuilder:
             for captioner in self.corpus.generated
             for tasks, without in kinds
         ]
-        if not all(found):  # A captioner without any image: joining it says why.
-            return
-        counts = {name: min(of[name] for of in found) for name in labels.classes}
-        self.truth = replace(self.truth, labels=labels.without_small(counts, least))
+        if all(found):  # Joining a captioner without images raises the error.
+            counts = {name: min(of[name] for of in found) for name in labels.classes}
+            self.truth = replace(self.truth, labels=labels.without_small(counts, least))
 
     def _sides(self, captioner: Captions, metric: Metric) -> Sides:
-        if metric.prior == "P(a^)/P(T)" and self.truth.words.attribute is None:
+        if metric.weighs_named_class and self.truth.words.attribute is None:
             what = f"{metric.title} weighs captions by the class that they name, and no words of it are known"
             where = f"attribute '{self.truth.labels.attribute}'"
             raise JudgeError(what, where=where, mend=mend_without_words(metric))
@@ -254,39 +272,36 @@ class EvidenceBuilder:
         spared = _spared(metric)
         joined, tasks = self.join(captioner, tasks=metric.target == "tasks", without=spared)
         hidden: TargetKind = "tasks" if "task words" in metric.hidden else "attribute"
-        target, answers = _questions(joined.classes, tasks)
+        target, answers = _answers(joined.classes, tasks)
         dropped = dict(joined.dropped)
         rows: dict[Side, tuple[MaskedCaption, ...]] = {}
         for side, captions in joined.rows.items():
-            kept, dropped[f"{side} captions beyond the common number"] = _indices(captions, len(joined.classes))
-            masked = partial(self._masked, captions, hidden, metric, kept)
+            indices, dropped[f"{side} captions beyond the common number"] = _indices(captions, len(joined.classes))
+            masked = partial(self._masked, captions, hidden, metric, indices)
             rows[side] = self.once(captions, (hidden, spared, metric.prior), masked)
         how = self.aligning.how or metric.alignment
-        # Vectors are learnt from the run's own captions; refits keep them.
-        vectors = self._cache.vectors([row.words for row in rows["human"]]) if how == "contextual" else None
+        # Vectors are learnt from the run's own captions; refits use the same.
+        vectors = self._vectors.vectors([row.words for row in rows["human"]]) if how == "contextual" else None
         aligner = Aligner(how, vectors, self.aligning.delta)
-        lexicon = self.truth.words.tasks if hidden == "tasks" else self.truth.words.attribute
-        prepared = Preparation(self.truth.labels.attribute, self.options, lexicon, spared)
+        prepared = Preparation(self.truth.labels.attribute, self.options, self._lexicon(hidden), spared)
         about = metric.uses_images, joined.coverage, joined.survey, dropped, prepared
         return Sides(captioner.name, target, joined.classes, answers, rows, aligner, *about)
 
     def _masked(
-        self, captions: Sequence[Row], hidden: TargetKind, metric: Metric, kept: Collection[int]
+        self, captions: Sequence[Row], hidden: TargetKind, metric: Metric, indices: Collection[int]
     ) -> tuple[MaskedCaption, ...]:
         spared = _spared(metric)
         return tuple(
             MaskedCaption(image, index, self.mask(words, hidden, spared), *self._names(image, words, metric))
             for image, index, words in captions
-            if index in kept
+            if index in indices
         )
 
     def _names(self, image: str, words: Words, metric: Metric) -> tuple[str, str]:
-        """The classes, and the tasks, that a caption names, where the metric's priors are of them."""
-        if metric.prior == "P(a^)/P(T)":
+        """The classes, or the tasks, that a caption names, if the metric's prior needs them; else ""."""
+        if metric.weighs_named_class:
             return join_names(self.named(words, self.truth.labels.by_image[image])), ""
-        if metric.prior == "P(t)/P(a)":
-            return "", join_names(self.mentions(words, "tasks") - _spared(metric))
-        return "", ""
+        return "", join_names(self.mentions(words, "tasks") - _spared(metric)) if metric.weighs_tasks else ""
 
     def _flatten(self, captions: Captions, images: Sequence[str]) -> list[Row]:
         return [
@@ -303,7 +318,7 @@ class EvidenceBuilder:
     def _survey(
         self, rows: Mapping[Side, Sequence[Row]], classes: Mapping[str, str], captioner: Captions
     ) -> dict[Side, Survey]:
-        """What the captions of each side are, beside those of the other."""
+        """Facts about the captions of each side, beside the other side."""
 
         def read(of: Sequence[Row]) -> SideWords:
             masked = [self.mask(words, "attribute") for _, _, words in of]
@@ -316,50 +331,44 @@ class EvidenceBuilder:
             "generated": generated.survey(human, lexicon, captioner),
         }
 
-    def _coverage(self, raw: Mapping[Side, Sequence[Row]]) -> dict[Side, Coverage] | None:
+    def _coverage(self, rows: Mapping[Side, Sequence[Row]]) -> dict[Side, Coverage] | None:
         lexicon, labels = self.truth.words.attribute, self.truth.labels
         if lexicon is None:
             return None
         classes = lexicon.classes or labels.classes
 
-        def cover(side: Side) -> Coverage:
-            named = [self.named(words, labels.by_image[image]) for image, _, words in raw[side]]
-            return measure_coverage(named, classes)
+        def cover(of: Sequence[Row]) -> Coverage:
+            return measure_coverage([self.named(words, labels.by_image[image]) for image, _, words in of], classes)
 
-        return {side: self.once(raw[side], "coverage", partial(cover, side)) for side in raw}
+        return {side: self.once(of, "coverage", partial(cover, of)) for side, of in rows.items()}
 
     @property
     def task_words(self) -> Lexicon:
-        """The words that name tasks.
+        """The lexicon of tasks.
 
         Raises:
-            JudgeError: they are not known.
+            JudgeError: there is none.
         """
         if self.truth.words.tasks is None:
             raise JudgeError("a metric asks for tasks, and no words of them are known", mend="give --tasks")
         return self.truth.words.tasks
 
     def _complete(self, tasks: Tasks | None, words: Lexicon | None) -> Tasks | None:
-        """``tasks`` that were given, and those of lexicons of which they list none, as human captions name them."""
+        """Given tasks; those of lexicons of which they list none are derived from human captions."""
         unlisted = unlisted_tasks(words, tasks.names) if tasks else None
         if not (tasks and unlisted):
             return tasks
         return join_tasks(tasks, self._derive_tasks(unlisted, self.corpus.human.by_image))
 
     def _derive_tasks(self, names: Iterable[str], images: Iterable[str]) -> Tasks:
-        human = self.corpus.human.by_image
-        mentions = {
-            image: [self.mentions(self._words(caption), "tasks") for caption in human[image]]
-            for image in images
-            if human[image]
-        }
-        return derive_tasks(mentions, names=names)
+        described = (image for image in images if self.corpus.human.by_image[image])
+        return derive_tasks(self._human_mentions(described, "tasks"), names=names)
 
     def find_tasks(self, images: Sequence[str], *, without: Collection[str] = ()) -> tuple[Tasks, dict[str, int]]:
-        """The tasks that judges guess, those called as in ``without`` left out; and reason -> what else was left out.
+        """The tasks of images, without those named in ``without``; and reason -> how many tasks or images are left out.
 
         Raises:
-            JudgeError: nothing to guess; a task without words that could be hidden.
+            JudgeError: nothing to guess; a task without words to mask.
         """
         words, tasks = self.task_words, self.truth.tasks
         if tasks is None:
@@ -368,47 +377,32 @@ class EvidenceBuilder:
         if not names:
             raise JudgeError("images show nothing but people", where=tasks.source, mend="give other --objects")
         found, gone = usable(tasks.only(names), images)
-        telling = [name for name in found.names if name not in words.classes]
-        if telling:
-            what = f"no words of task '{telling[0]}' are known, so that captions would tell it"
+        if unmasked := [name for name in found.names if name not in words.classes]:
+            what = f"no words of task '{unmasked[0]}' are known, so that captions would tell it"
             mend = "give a lexicon that has them too, as in --tasks coco-objects,activities"
             raise JudgeError(what, where=f"lexicon '{words.name}'", mend=mend)
         reasons = {reason: reason if reason == "without tasks" else f"tasks {reason}" for reason in gone}
         return found, {reasons[reason]: len(names) for reason, names in gone.items()}
 
 
-def _mask(lexicons: Lexicons, words: Words, kind: TargetKind, spared: frozenset[str] = frozenset()) -> Words:
-    return mask(words, lexicons.tasks if kind == "tasks" else lexicons.attribute, spared=spared)
-
-
-def _mentions(lexicons: Lexicons, words: Words, kind: TargetKind) -> frozenset[str]:
-    lexicon = lexicons.tasks if kind == "tasks" else lexicons.attribute
-    return lexicon.mentions(words) if lexicon else frozenset()
-
-
-def _named(lexicons: Lexicons, words: Words, annotated: str) -> frozenset[str]:
-    """The classes that a caption names whose image is annotated so: the annotated one where no words are known."""
-    return lexicons.attribute.named(words, annotated) if lexicons.attribute else frozenset({annotated})
-
-
 def mend_without_words(metric: Metric) -> str:
-    """What to do where a metric needs the words of an attribute that has no lexicon."""
+    """Advice for a metric that needs the words of an attribute without a lexicon."""
     mend, other = "give a lexicon (a .yaml file) that has them", metric.name.removesuffix("-ta")
     return mend if other == metric.name else f"{mend}, or measure A->T alone: {other}-at"
 
 
 def _spared(metric: Metric) -> frozenset[str]:
-    """Tasks that the metric neither hides nor counts."""
+    """Tasks that the metric neither masks nor counts."""
     return frozenset() if metric.people_are_tasks else PEOPLE
 
 
 def join_names(names: Collection[str]) -> str:
-    """Sorted, joined by "|"."""
+    """Sorted names, joined by "|"."""
     return "|".join(sorted(names)) if names else ""
 
 
 def check_names(names: Collection[str]) -> None:
-    """Refuse names that :func:`join_names` would make two of.
+    """Check that names can be joined by :func:`join_names`.
 
     Raises:
         JudgeError: one holds a "|".
@@ -419,7 +413,7 @@ def check_names(names: Collection[str]) -> None:
 
 
 def mention_table(mentions: Sequence[Collection[str]], names: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """Which of ``names`` each caption mentions, [N, L]; others are passed over."""
+    """Which of ``names`` each caption mentions, [N, L]; other names are ignored."""
     column = {name: index for index, name in enumerate(names)}
     table = np.zeros((len(mentions), len(names)), dtype=np.bool_)
     for row, named in enumerate(mentions):
@@ -427,7 +421,7 @@ def mention_table(mentions: Sequence[Collection[str]], names: Sequence[str]) -> 
     return table
 
 
-def _questions(classes: Mapping[str, str], tasks: Tasks | None) -> tuple[Target, Mapping[str, tuple[int, ...]]]:
+def _answers(classes: Mapping[str, str], tasks: Tasks | None) -> tuple[Target, Mapping[str, tuple[int, ...]]]:
     """What judges guess, and image id -> the answer."""
     if tasks is not None:
         return Target("tasks", tasks.names), tasks.by_image
@@ -436,14 +430,14 @@ def _questions(classes: Mapping[str, str], tasks: Tasks | None) -> tuple[Target,
 
 
 def _indices(rows: Sequence[Row], images: int) -> tuple[list[int], int]:
-    """Caption indices that nearly every image has, and how many captions lie beyond them."""
+    """Caption indices that nearly every image has, and the number of captions with other indices."""
     counts = Counter(index for _, index, _ in rows)
-    kept = [index for index in sorted(counts) if counts[index] >= INDEX_COVERAGE * images]
-    return kept, sum(count for index, count in counts.items() if index not in kept)
+    common = [index for index in sorted(counts) if counts[index] >= INDEX_COVERAGE * images]
+    return common, sum(count for index, count in counts.items() if index not in common)
 
 
 def _check_classes(classes: Mapping[str, str], labels: Labels, where: str, shared: Callable[[], str]) -> None:
-    """``shared`` says how many images the files have in common, which is told where the labels alone would do."""
+    """Refuse too few classes or images; if the labels alone have enough, ``shared()`` says how files overlap."""
     counts, labelled = Counter(classes.values()), Counter(labels.by_image.values())
     enough = sum(number >= MINIMUM_IMAGES for number in labelled.values())
     if len(counts) == 1:

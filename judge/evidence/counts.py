@@ -1,6 +1,6 @@
-"""What captions and annotations say, as counted metrics read it: the rows of ``counts.parquet``.
+"""The input of counted metrics: the rows of ``counts.parquet``.
 
-One row per caption of either side, and per image that is annotated::
+One row per caption of either side, and per annotated image::
 
     image_id  captioner  side       index  class  named  words                 objects
     139       nic_plus   human      0      male   male   ride|surfboard|wave   surfboard
@@ -8,7 +8,8 @@ One row per caption of either side, and per image that is annotated::
     139       nic_plus   annotated  0      male   male                         surfboard
 
 Several names are joined by "|". Counted metrics are sums over these rows (``judge.statistics.counted``). People, COCO's
-"person", are no object here: they have the attribute, and who names that ("a man") needs no other word for them.
+"person", are not among the objects: they have the attribute, and a caption that names it ("a man") needs no other word
+for them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from judge.errors import JudgeError
-from judge.evidence import PEOPLE, EvidenceBuilder, Joined, Row, check_names, join_names, mend_without_words
+from judge.evidence.builder import PEOPLE, EvidenceBuilder, Joined, Row, check_names, join_names, mend_without_words
 from judge.metrics import Metric
 from judge.metrics.counted.spec import CountedMetric
 from judge.text.tokens import is_content
@@ -29,8 +30,8 @@ from judge.types import Captions, Side
 if TYPE_CHECKING:
     import pandas as pd
 
-# LIC asks for 100 captions with each gender, and does not say of how many. It keeps 290 words; of 17,985 COCO captions
-# that many are left by 10, where 100 in the 33,140 of LIC's images would be 54, and leave 56.
+# LIC asks for 100 captions with each gender, and does not say among how many. It keeps 290 words; in 17,985 COCO
+# captions a threshold of 10 keeps that many; 100 of the 33,140 captions of LIC's images would be 54, and keep 56.
 _OF_CAPTIONS = 1800
 _OBJECTS = "use ba-objects, which asks for no such words"
 
@@ -40,7 +41,7 @@ class Vocabulary:
     """Which words of captions BA counts.
 
     Attributes:
-        most: content words looked at, the most frequent ones of both sides' captions.
+        most: number of content words considered, the most frequent ones of both sides' captions.
         least: captions that must hold a word together with each class; None for one in 1,800, and at least 2.
     """
 
@@ -48,7 +49,7 @@ class Vocabulary:
     least: int | None = None
 
     def threshold(self, captions: int) -> int:
-        """``least``, of so many captions."""
+        """``least``, for a number of captions."""
         return max(2, round(captions / _OF_CAPTIONS)) if self.least is None else self.least
 
 
@@ -58,11 +59,10 @@ class CountRows:
 
     Attributes:
         captioner: its name.
-        rows: see above.
+        rows: the rows of ``counts.parquet``.
         joined: the images, what was left out, and how often captions name the attribute.
-        dropped: what of the annotation was left out.
-        counted: what is counted, and how many: "words" (and the "least" captions that hold each with every class),
-            "objects" of the annotation.
+        dropped: reason -> annotated tasks or images left out.
+        counted: numbers of "words" (and the "least" captions with each class), and of annotated "objects".
     """
 
     captioner: str
@@ -75,18 +75,18 @@ class CountRows:
 def count_captions(
     builder: EvidenceBuilder, captioner: Captions, metrics: Collection[Metric], *, vocabulary: Vocabulary
 ) -> CountRows:
-    """What the captions of ``captioner`` and of people say, for the counted rows among ``metrics``.
+    """The input of the counted metrics among ``metrics``.
 
     Raises:
-        JudgeError: as of evidence; a metric that counts who is named, of an attribute without words; no word is
-            frequent enough.
+        JudgeError: as for evidence; a metric needs the words of an attribute without a lexicon; no word is frequent
+            enough.
     """
     import pandas as pd
 
     wanted = {metric: metric.counted for metric in metrics if metric.counted}
     labels = {counted.labels for counted in wanted.values()}
     joined, _ = builder.join(captioner)
-    _refuse(builder, joined, wanted)
+    _check(builder, joined, wanted)
     counted: dict[str, int] = {}
     dropped: Mapping[str, int] = {}
     words: frozenset[str] = frozenset()
@@ -103,7 +103,7 @@ def count_captions(
 
 
 def task_rows(builder: EvidenceBuilder, captioner: Captions) -> pd.DataFrame:
-    """The tasks that each caption names and each image shows: rows as above, of objects alone, and the caption itself.
+    """The tasks that each caption names and each image shows: rows as above with objects alone, and the caption itself.
 
     Raises:
         JudgeError: no words of tasks are known; images show nothing but people.
@@ -122,24 +122,23 @@ def task_rows(builder: EvidenceBuilder, captioner: Captions) -> pd.DataFrame:
 
 
 def _annotated_rows(builder: EvidenceBuilder, joined: Joined) -> tuple[pd.DataFrame, Mapping[str, int], int]:
-    """A row for each image that is annotated; what of the annotation was left out; and how many objects there are."""
-    return builder.once(joined.rows["human"], "annotated", partial(_annotate, builder, joined))
+    """A row for each annotated image; reason -> annotated tasks or images left out; and the number of objects."""
+
+    def annotate() -> tuple[pd.DataFrame, Mapping[str, int], int]:
+        tasks, dropped = builder.find_tasks(list(joined.classes))
+        objects = {*tasks.names} - PEOPLE
+        if not objects:
+            raise JudgeError("images show nothing but people", where=tasks.source, mend="give other --objects")
+        images = [image for image in joined.classes if image in tasks.by_image]
+        named = [[joined.classes[image]] for image in images]
+        shown = [{tasks.names[index] for index in tasks.by_image[image]} - PEOPLE for image in images]
+        table = _frame(joined, "annotated", [(image, 0, ()) for image in images], named=named, objects=shown)
+        return table, dropped, len(objects)
+
+    return builder.once(joined.rows["human"], "annotated", annotate)
 
 
-def _annotate(builder: EvidenceBuilder, joined: Joined) -> tuple[pd.DataFrame, Mapping[str, int], int]:
-    tasks, dropped = builder.find_tasks(list(joined.classes))
-    objects = {*tasks.names} - PEOPLE
-    if not objects:
-        raise JudgeError("images show nothing but people", where=tasks.source, mend="give other --objects")
-    shown = {image: {tasks.names[index] for index in of} - PEOPLE for image, of in tasks.by_image.items()}
-    images = [image for image in joined.classes if image in shown]
-    rows = [(image, 0, ()) for image in images]
-    named = [[joined.classes[image]] for image in images]
-    held = [shown[image] for image in images]
-    return _frame(joined, "annotated", rows, named=named, words=[()] * len(rows), objects=held), dropped, len(objects)
-
-
-def _refuse(builder: EvidenceBuilder, joined: Joined, wanted: Mapping[Metric, CountedMetric]) -> None:
+def _check(builder: EvidenceBuilder, joined: Joined, wanted: Mapping[Metric, CountedMetric]) -> None:
     """Refuse what cannot be counted."""
     labels, words, tasks = builder.truth.labels, builder.truth.words.attribute, builder.truth.words.tasks
     names = {*joined.classes.values(), *(words.classes if words else ()), *(tasks.classes if tasks else ())}
@@ -154,10 +153,10 @@ def _refuse(builder: EvidenceBuilder, joined: Joined, wanted: Mapping[Metric, Co
 
 
 def _common_words(builder: EvidenceBuilder, joined: Joined, vocabulary: Vocabulary) -> tuple[frozenset[str], int]:
-    """BA's labels: frequent content words that captions use often enough with each class; and how often that is.
+    """BA's labels: frequent content words, each in enough captions with each class; and the number that is enough.
 
-    Captions of both sides choose: words of people alone (LIC's) would hold those that people happened to say often, and
-    that the captioner says less by chance alone; exchanged captions could not tell that from amplification.
+    Captions of both sides choose the words. Words of human captions alone (LIC's) would include those that humans use
+    often by chance, and the captioner therefore less often; exchanged captions could not tell that from amplification.
     """
     parts = [builder.once(rows, "words", partial(_count_words, builder, joined, rows)) for rows in joined.rows.values()]
     counts = sum((counter for part in parts for counter in part.values()), Counter[str]())
@@ -165,38 +164,29 @@ def _common_words(builder: EvidenceBuilder, joined: Joined, vocabulary: Vocabula
     common = set(sorted(content, key=lambda word: (-counts[word], word))[: vocabulary.most])
     least = vocabulary.threshold(sum(len(rows) for rows in joined.rows.values()))
     classes = sorted(set(joined.classes.values()))
-    _refuse_silent(builder, classes)
+    lexicon = builder.truth.words.attribute
+    if lexicon and (silent := lexicon.without_words_for(classes)):
+        what = f"counts words that stand with every class, and '{lexicon.name}' has no words for '{silent[0]}'"
+        raise JudgeError(what, where="BA", mend=f"{_OBJECTS}; or give a --lexicon with words for '{silent[0]}'")
     together = {name: sum((part[name] for part in parts if name in part), Counter[str]()) for name in classes}
-    kept = frozenset(word for word in common if all(together[name][word] >= least for name in classes))
-    if not kept:
+    words = frozenset(word for word in common if all(together[name][word] >= least for name in classes))
+    if not words:
         often = {name: sum(together[name][word] >= least for word in common) for name in classes}
         rare = min(classes, key=lambda name: often[name])
         what = f"no word stands in {least} captions with each of {', '.join(classes)} (with '{rare}': {often[rare]} do)"
         mend = f"lower --least, or {_OBJECTS}" if any(together[rare][word] for word in common) else _OBJECTS
         raise JudgeError(what, where="BA", mend=mend)
-    return kept, least
-
-
-def _refuse_silent(builder: EvidenceBuilder, classes: Sequence[str]) -> None:
-    """BA counts words that stand with every class that is named: a class that cannot be is never among them."""
-    lexicon = builder.truth.words.attribute
-    if lexicon and (silent := lexicon.without_words_for(classes)):
-        what = f"counts words that stand with every class, and '{lexicon.name}' has no words for '{silent[0]}'"
-        raise JudgeError(what, where="BA", mend=f"{_OBJECTS}; or give a --lexicon with words for '{silent[0]}'")
+    return words, least
 
 
 def _count_words(builder: EvidenceBuilder, joined: Joined, rows: Sequence[Row]) -> dict[str, Counter[str]]:
-    """Class -> how many captions that name it alone hold each word; "": of the captions that name none, or several."""
+    """Class -> number of captions with each word that name this class alone; "": of all other captions."""
     found: dict[str, Counter[str]] = {}
-    for named, (_, _, words) in zip(_named(builder, joined, rows), rows, strict=True):
+    for image, _, words in rows:
+        named = builder.named(words, joined.classes[image])
         name = next(iter(named)) if len(named) == 1 else ""
         found.setdefault(name, Counter()).update(set(builder.mask(words, "attribute")))
     return found
-
-
-def _named(builder: EvidenceBuilder, joined: Joined, rows: Sequence[Row]) -> list[frozenset[str]]:
-    """The classes that each caption names; where the attribute has no words, the annotated one."""
-    return [builder.named(words, joined.classes[image]) for image, _, words in rows]
 
 
 def _caption_rows(
@@ -204,24 +194,24 @@ def _caption_rows(
 ) -> pd.DataFrame:
     """The rows of a side's captions."""
     rows = joined.rows[side]
-    said = builder.once(rows, ("said", objects), partial(_said, builder, joined, side, objects=objects))
+
+    def read() -> pd.DataFrame:
+        named = [builder.named(caption, joined.classes[image]) for image, _, caption in rows]
+        held = [builder.mentions(caption, "tasks") - PEOPLE if objects else () for _, _, caption in rows]
+        return _frame(joined, side, rows, named=named, objects=held)
+
+    said = builder.once(rows, ("rows", objects), read)
     return said.assign(words=[join_names(words.intersection(caption)) if words else "" for _, _, caption in rows])
 
 
-def _said(builder: EvidenceBuilder, joined: Joined, side: Side, *, objects: bool) -> pd.DataFrame:
-    """The same without words."""
-    rows = joined.rows[side]
-    return _frame(
-        joined,
-        side,
-        rows,
-        named=_named(builder, joined, rows),
-        words=[()] * len(rows),
-        objects=[builder.mentions(caption, "tasks") - PEOPLE if objects else () for _, _, caption in rows],
-    )
-
-
-def _frame(joined: Joined, side: str, rows: Sequence[Row], **names: Sequence[Collection[str]]) -> pd.DataFrame:
+def _frame(
+    joined: Joined,
+    side: str,
+    rows: Sequence[Row],
+    *,
+    named: Sequence[Collection[str]],
+    objects: Sequence[Collection[str]],
+) -> pd.DataFrame:
     import pandas as pd
 
     columns = {
@@ -229,5 +219,8 @@ def _frame(joined: Joined, side: str, rows: Sequence[Row], **names: Sequence[Col
         "side": side,
         "index": [index for _, index, _ in rows],
         "class": [joined.classes[image] for image, _, _ in rows],
+        "named": [join_names(of) for of in named],
+        "words": "",
+        "objects": [join_names(of) for of in objects],
     }
-    return pd.DataFrame(columns | {name: [join_names(of) for of in held] for name, held in names.items()})
+    return pd.DataFrame(columns)

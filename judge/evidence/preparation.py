@@ -1,4 +1,4 @@
-"""What a caption passes through before a judge reads it, as a value that a file of weights can hold."""
+"""How a caption becomes the words that a judge reads, in a form that a file of weights can hold."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ DEFAULT_TEXT = TextOptions()
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """From a caption as it is written to the words that a judge reads.
+    """From a written caption to the words that a judge reads.
 
     Attributes:
-        attribute: the protected attribute of the run, whether it is guessed or not.
+        attribute: the protected attribute of the run, whether judges guess it or not.
         options: how captions become words.
-        lexicon: the words that are hidden; None where none are.
-        spared: classes of it whose words stay.
-        vocabulary: words that stay where people's captions are aligned with a captioner's; None where they are not.
-        substitutes: other word -> what stands in its place; a word in neither becomes ``<unk>``.
+        lexicon: the words to mask; None for none.
+        spared: its classes whose words are not masked.
+        vocabulary: words that alignment with a captioner keeps; None without alignment.
+        substitutes: other word -> its substitute; a word in neither becomes ``<unk>``.
     """
 
     attribute: str
@@ -51,7 +51,7 @@ class Preparation:
     substitutes: Mapping[str, str] | None = None
 
     def words(self, caption: str) -> Words:
-        """What a judge reads of ``caption``: its words, masked and, if the judge learnt from such, aligned."""
+        """The words of ``caption``, masked and aligned."""
         words = mask(self.options.words(caption), self.lexicon, spared=self.spared)
         return words if self.vocabulary is None else tuple(map(self._aligned, words))
 
@@ -62,7 +62,7 @@ class Preparation:
         return (self.substitutes or {}).get(word, UNKNOWN)
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON has it; :meth:`from_json` reads it."""
+        """A JSON object; :meth:`from_json` reads it."""
         return {
             "attribute": self.attribute,
             "contractions": self.options.contractions,
@@ -74,29 +74,29 @@ class Preparation:
         }
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Self:
-        """What :meth:`to_json` wrote.
+    def from_json(cls, entry: Mapping[str, Any]) -> Self:
+        """Read the object that :meth:`to_json` wrote.
 
         Raises:
-            KeyError, TypeError, AttributeError: it did not write this.
+            KeyError, TypeError, AttributeError: the object has another form.
         """
-        lexicon, vocabulary = told["lexicon"], told["vocabulary"]
+        lexicon, vocabulary = entry["lexicon"], entry["vocabulary"]
         return cls(
-            str(told["attribute"]),
-            TextOptions(told["contractions"], told["text"]),
-            None if lexicon is None else _lexicon_of(lexicon),
-            frozenset(told["spared"]),
+            str(entry["attribute"]),
+            TextOptions(entry["contractions"], entry["text"]),
+            None if lexicon is None else _read_lexicon(lexicon),
+            frozenset(entry["spared"]),
             None if vocabulary is None else frozenset(vocabulary),
-            dict(told["substitutes"]),
+            dict(entry["substitutes"]),
         )
 
     def aligned_with(self, vocabulary: frozenset[str], substitutes: Mapping[str, str]) -> Self:
-        """The same for captions that are aligned."""
+        """The same with alignment."""
         return replace(self, vocabulary=vocabulary, substitutes=substitutes)
 
 
 def _lexicon_json(lexicon: Lexicon) -> dict[str, Any]:
-    """What hides words; of a product the words of each attribute."""
+    """The masked words; for a product those of each attribute."""
     parts = lexicon.parts if isinstance(lexicon, ProductLexicon) else None
     return {
         "name": lexicon.name,
@@ -108,10 +108,10 @@ def _lexicon_json(lexicon: Lexicon) -> dict[str, Any]:
     }
 
 
-def _lexicon_of(told: Mapping[str, Any]) -> Lexicon:
-    classes = {str(name): frozenset(words) for name, words in told["classes"].items()}
-    name, token, hidden_only = str(told["name"]), str(told["token"]), frozenset(told["hidden_only"])
-    if told["parts"] is None:
-        return Lexicon(name, token, classes, hidden_only, source=told["source"])
-    parts = tuple(None if part is None else _lexicon_of(part) for part in told["parts"])
-    return ProductLexicon(name, token, classes, hidden_only, source=told["source"], parts=parts)
+def _read_lexicon(entry: Mapping[str, Any]) -> Lexicon:
+    classes = {str(name): frozenset(words) for name, words in entry["classes"].items()}
+    name, token, hidden_only = str(entry["name"]), str(entry["token"]), frozenset(entry["hidden_only"])
+    if entry["parts"] is None:
+        return Lexicon(name, token, classes, hidden_only, source=entry["source"])
+    parts = tuple(None if part is None else _read_lexicon(part) for part in entry["parts"])
+    return ProductLexicon(name, token, classes, hidden_only, source=entry["source"], parts=parts)

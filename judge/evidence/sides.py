@@ -1,4 +1,4 @@
-"""Both sides of a captioner: masked, drawn anew for a refit, aligned, and cut into samples."""
+"""Both sides of a captioner: masked, resampled for a refit, aligned, and cut into samples."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from judge.types import Sample, Side, Target, Words
 
 ResampleKind = Literal["exchanged", "half", "shuffled"]
 _SIDES: tuple[Side, Side] = ("human", "generated")
-# Of each kind a stream of its own.
+# The random stream of each kind.
 _STREAMS: dict[ResampleKind, int] = {"exchanged": 1, "half": 2, "shuffled": 3}
 
 
@@ -30,9 +30,10 @@ class MaskedCaption:
     """A caption of a side.
 
     Attributes:
-        image, index: whose, and which of its captions on that side.
-        words: with the hidden ones masked; not aligned.
-        named: classes of the attribute that it names, joined by "|"; "" where no metric asks.
+        image: image id.
+        index: index among the image's captions on that side.
+        words: masked, not aligned.
+        named: classes of the attribute that it names, joined by "|"; "" if no metric needs them.
         tasks: tasks that it names, likewise.
     """
 
@@ -45,31 +46,31 @@ class MaskedCaption:
 
 @dataclass(frozen=True, slots=True)
 class Aligner:
-    """How people's words are made comparable: see :func:`judge.text.alignment.align`."""
+    """Aligns human captions with a captioner's vocabulary: see :func:`judge.text.alignment.align`."""
 
     how: AlignmentName = "none"
     vectors: Vectors | None = None
     delta: float | None = None
 
     def align(self, human: Sequence[Words], generated: Sequence[Words]) -> tuple[list[Words], AlignmentReport]:
-        """People's captions in the captioner's words, and what that left of them."""
+        """Human captions in the captioner's words, and a report."""
         return align(human, generated, how=self.how, vectors=self.vectors, delta=self.delta)
 
 
 @dataclass(frozen=True)
 class Sides:
-    """The captions of people and of one captioner, masked, before they are aligned.
+    """The captions of humans and of one captioner, masked, before alignment.
 
     Attributes:
         captioner: name of the generated side.
         target: what judges guess.
         classes: image id -> class, sorted by image.
-        answers: image id -> what judges are to say.
+        answers: image id -> indices of the true classes or tasks.
         rows: side -> its captions, by image and index; indices that too few images have are left out.
-        aligner: makes the human side comparable.
-        uses_images: whether judges see the pictures too.
+        aligner: aligns the human side.
+        uses_images: whether judges see the images too.
         coverage: side -> how often its captions name the attribute; None without a lexicon.
-        survey: side -> what its captions are, and what masking leaves in them.
+        survey: side -> facts about its captions, and about what masking leaves in them.
         dropped: reason -> images, captions or tasks left out.
         prepared: how captions became the words of ``rows``.
     """
@@ -97,7 +98,7 @@ class Sides:
 
     @cached_property
     def digests(self) -> Mapping[str, str]:
-        """Fingerprints: of each side's captions, and of the "rest"."""
+        """Checksums of each side's captions, and of the "rest"."""
         found: dict[str, str] = {}
         for side, rows in self.rows.items():
             digest = hashlib.blake2b(digest_size=16)
@@ -112,18 +113,18 @@ class Sides:
 
 @dataclass(frozen=True, slots=True)
 class Resample:
-    """The data of a refit: the run's own, drawn anew.
+    """A resample of a run's data, for a refit.
 
-    - ``exchanged``: an image's captions change sides, as many on each as before: which of them is the generated one is
-      drawn. Where nothing is amplified, and sides differ in nothing else, the run's own data are one such draw.
-    - ``half``: half of the images, drawn without replacement, of each class half. An even number and the next one are
-      the two halves of one draw.
-    - ``shuffled``: images exchange their labels: no caption tells anything.
+    - ``exchanged``: the captions of each image are distributed among the sides at random, as many to each as before.
+      Without amplification, and if sides differ in nothing else, the run's own data are one such draw.
+    - ``half``: half of the images of each class, drawn without replacement. An even number and the next one are the two
+      halves of one draw.
+    - ``shuffled``: labels are shuffled among images, so that captions carry no information about them.
 
     Attributes:
-        kind: which.
-        number: of the draw, from 0; the same for all captioners, which so stay comparable.
-        seed: of the run.
+        kind: the kind of resample.
+        number: number of the draw, from 0; the same for all captioners, which stay comparable.
+        seed: seed of the run.
     """
 
     kind: ResampleKind
@@ -131,7 +132,7 @@ class Resample:
     seed: int = 0
 
     def draw(self, sides: Sides) -> Sides:
-        """The sides of the refit."""
+        """The resampled sides."""
         if self.kind == "exchanged":
             return replace(sides, rows=self._exchange(sides.rows))
         classes = self.classes(sides.classes)
@@ -144,7 +145,7 @@ class Resample:
         return replace(sides, classes=classes, answers=answers)
 
     def classes(self, classes: Mapping[str, str]) -> Mapping[str, str]:
-        """Image id -> class, of the images of the refit."""
+        """Image id -> class of the resampled images."""
         if self.kind == "exchanged":
             return classes
         if self.kind == "shuffled":
@@ -155,13 +156,13 @@ class Resample:
         chosen: set[str] = set()
         for place, name in enumerate(sorted(set(classes.values()))):
             group = [image for image in order if classes[image] == name]
-            # Of an odd number the larger half by turns.
+            # The larger half of an odd number goes to each half in turn.
             cut = (len(group) + (draw + place) % 2) // 2
             chosen |= set(group[cut:] if second else group[:cut])
         return {image: name for image, name in classes.items() if image in chosen}
 
     def _order(self, images: Sequence[str], draw: int) -> list[str]:
-        """The images in random order; any two in the same order whatever others there are."""
+        """The images in random order; the order of two images does not depend on the others."""
         tag = f"{self.seed}/{_STREAMS[self.kind]}/{draw}/"
         return sorted(images, key=lambda image: hashlib.blake2b((tag + image).encode(), digest_size=8).digest())
 
@@ -169,7 +170,7 @@ class Resample:
         every = [row for of in rows.values() for row in of]
         images = np.unique([row.image for row in every], return_inverse=True)[1]
         generator = np.random.default_rng([self.seed, _STREAMS[self.kind], self.number])
-        # Places in order of their images; the same places, shuffled within each image.
+        # Rows sorted by image, and the same rows shuffled within each image.
         places = np.argsort(images, kind="stable")
         drawn = np.lexsort((generator.random(len(every)), images))
         taken = np.empty(len(every), dtype=np.int64)
@@ -182,13 +183,13 @@ class Resample:
 
 
 class Evidence:
-    """The samples that the judges of one captioner and one kind of evidence are given.
+    """The samples of the judges of one captioner and one kind of evidence.
 
-    Everything that takes long is made when it is first asked for: of a refit, in the process that trains its judges.
+    Slow parts are computed when they are first used: those of a refit in the process that trains its judges.
 
     Args:
-        sides: masked.
-        resample: how they are drawn anew; None for the run's own data.
+        sides: the masked sides.
+        resample: how they are resampled; None for the run's own data.
     """
 
     def __init__(self, sides: Sides, resample: Resample | None = None) -> None:
@@ -212,12 +213,12 @@ class Evidence:
 
     @cached_property
     def classes(self) -> Mapping[str, str]:
-        """Image id -> class, of the images judged."""
+        """Image id -> class of the judged images."""
         return self.resample.classes(self.sides.classes) if self.resample else self.sides.classes
 
     @cached_property
     def drawn(self) -> Sides:
-        """The sides, drawn anew."""
+        """The sides, resampled."""
         return self.resample.draw(self.sides) if self.resample else self.sides
 
     @cached_property
@@ -230,16 +231,16 @@ class Evidence:
 
     @cached_property
     def alignment(self) -> AlignmentReport:
-        """What alignment did to the human side."""
+        """The report of aligning the human side."""
         return self._aligned[1]
 
     @cached_property
     def written(self) -> Mapping[Side, Mapping[str, int]]:
-        """Side -> image id -> how many captions the image has there."""
+        """Side -> image id -> number of the image's captions on that side."""
         return {side: Counter(row.image for row in rows) for side, rows in self.drawn.rows.items()}
 
     def preparation(self, side: Side) -> Preparation | None:
-        """What new captions pass through to be like those of ``side``; None where that is not known."""
+        """How new captions become words like those of ``side``; None if that is not known."""
         prepared, drawn = self.sides.prepared, self.drawn
         if prepared is None or side == "generated" or drawn.aligner.how == "none":
             return prepared
@@ -249,7 +250,7 @@ class Evidence:
         return prepared.aligned_with(generated, {word: new for word, new in near.items() if new != UNKNOWN})
 
     def spell(self, image: str) -> str:
-        """The image's answer as files have it: names joined by "|"."""
+        """The image's answer in files: names joined by "|"."""
         return "|".join(self.target.classes[index] for index in self.drawn.answers[image])
 
     @cached_property
@@ -271,16 +272,13 @@ class Evidence:
         return found
 
     def release(self) -> None:
-        """Forget what was made of the sides: it is made again if it is asked for."""
+        """Free what was computed from the sides; it is computed again when it is used."""
         for holder in (self, *self.slots.values()):
             for name in ("_cut", "_aligned", "drawn", "classes", "written", "place"):
                 holder.__dict__.pop(name, None)
 
     def digest(self, side: Side | None = None) -> str:
-        """Fingerprint of the samples of ``side``, before they are made: equal fingerprints, equal samples.
-
-        None: for both sides together.
-        """
+        """Checksum of the samples of ``side`` (None: of both), computed without making them."""
         resample, digests = self.resample, self.sides.digests
         apart = side and self.sides.aligner.how == "none" and resample and resample.kind != "exchanged"
         parts = [digests[name] for name in _SIDES if not apart or name == side]
@@ -288,7 +286,7 @@ class Evidence:
 
 
 class Slot(Sequence[Sample]):
-    """The samples of one side and caption index of some evidence, made when they are first asked for."""
+    """The samples of one side and caption index, made when they are first used."""
 
     def __init__(self, evidence: Evidence, side: Side, position: int) -> None:
         self.evidence, self.side, self.position = evidence, side, position
@@ -322,11 +320,11 @@ class Slot(Sequence[Sample]):
 
     @cached_property
     def place(self) -> Mapping[str, int]:
-        """Image id -> the place of its sample."""
+        """Image id -> place of its sample."""
         return {row.image: place for place, row in enumerate(self.captions)}
 
     def cell(self, place: int) -> tuple[str, str, str]:
-        """What the caption at ``place`` names, classes and tasks, and its image's answer: names joined by "|"."""
+        """Classes and tasks that the caption at ``place`` names, and its image's answer: names joined by "|"."""
         row = self.captions[place]
         return row.named, row.tasks, self.evidence.spell(row.image)
 

@@ -1,4 +1,4 @@
-"""Measure rows of METRICS: evidence before the judges, numbers after. ``judge evaluate`` calls this."""
+"""Measure a plan: corpus -> evidence -> judges -> scores -> summaries. ``judge evaluate`` calls this."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from judge.corpus.attributes import ProductLabels
 from judge.errors import JudgeError, require
 from judge.masking.instances import PERSON
 from judge.masking.masked_images import MaskedImages
-from judge.measure.answers import Answers, answer_rows, score_table
 from judge.measure.description import describe
 from judge.measure.examples import CAPTION, choose_examples, with_words
 from judge.measure.jobs import Job, Work, lay_out
 from judge.measure.plan import Plan, Result
 from judge.measure.refits import check_refits, refit
-from judge.measure.table import in_order, with_parts
+from judge.measure.table import Answers, answer_rows, in_order, score_table, with_parts
 from judge.measure.words import caption_words, word_contributions
 from judge.quality import Quality, measure_quality
 from judge.statistics.breakdown import Breakdown, break_down, image_contributions
@@ -28,11 +27,11 @@ from judge.text.lexicon import Lexicons
 from judge.training.launch import in_main_process
 from judge.training.options import TrainingSetup, prepare_members
 from judge.training.run_members import train_members
-from judge.types import Labels, Progress
+from judge.types import Progress
 
 __all__ = ["Job", "Plan", "Result", "lay_out", "measure", "train"]
 
-OpenPictures = Callable[[Sequence[str]], MaskedImages]
+OpenImages = Callable[[Sequence[str]], MaskedImages]
 
 
 def measure(
@@ -41,113 +40,63 @@ def measure(
     *,
     lexicons: Lexicons,
     setup: TrainingSetup | None = None,
-    open_pictures: OpenPictures | None = None,
+    open_images: OpenImages | None = None,
     progress: Progress | None = None,
     ready: Callable[[], None] | None = None,
 ) -> Result:
     """Measure every metric of ``plan`` for every captioner of ``corpus``.
 
-    Of several processes each reads captions and trains its share of the judges; intervals, tests and tables are made by
-    the main process alone, and every process returns them.
+    With several processes each reads the captions and trains its share of the judges; the main process alone computes
+    intervals, tests and tables, and every process returns them.
 
     Args:
-        corpus: captions of both sides, and labels.
+        corpus: human and generated captions, and labels.
         plan: what to measure.
-        lexicons: the words that reveal the attribute, and tasks.
+        lexicons: the words of the attribute's classes, and of tasks.
         setup: how judges are trained.
-        progress: called with the progress.
-        open_pictures: gives the pictures of images, people hidden; None where there are none.
-        ready: called once all that can be refused was checked, before the first judge is trained.
+        open_images: image ids -> the images with people hidden; None if there are no images.
+        progress: called with (what, units done, units in all).
+        ready: called after all checks, before the first judge is trained.
 
     Raises:
-        JudgeError: unknown metric or judge; captions and labels that cannot be joined; an answer for a class that is
-            none; NaN loss.
+        JudgeError: unknown metric or judge; captions and labels that cannot be joined; an answer for an unknown class;
+            NaN loss.
     """
     if plan.quality:
         require("quality", "pycocoevalcap")
+    progress = progress or _ignore
     work = lay_out(corpus, plan, lexicons)
-    setup = setup or TrainingSetup()
-    _check_answers(setup, work)
-    setup = _with_pictures(setup, work.jobs, open_pictures)
-    counts = pd.concat([of.rows for of in work.count_rows], ignore_index=True) if work.count_rows else pd.DataFrame()
-    names = [metric.name for metric in work.metrics]
-    check_refits(work.jobs, plan, setup)
-    if progress and work.count_rows:
+    setup = _prepare(work, plan, setup or TrainingSetup(), open_images)
+    if len(work.counts):
         progress("counting", 0, 0)
-    # Before the judges, who take longer: it may find what has to be refused.
-    counted = in_main_process(lambda: summarise_counts(counts, names, **plan.resampling))
+    # Counted metrics come first: they take less time than judges, and may be refused.
+    counted = in_main_process(lambda: summarise_counts(work.counts, work.names, **plan.resampling))
     if ready:
         ready()
-    _, trained, answers, refits = _train(work.jobs, plan, setup, progress)
-    if progress:
-        progress("intervals and tests", 0, 0)
+    _, setup, answers, refits = _train(work, plan, setup, progress)
+    notes = [chosen for _, chosen in answers]
     scores = score_table(work.jobs, [rows for rows, _ in answers])
+    progress("intervals and tests", 0, 0)
     settings = _settings(work, plan, setup)
     judged = in_main_process(lambda: summarise(scores, refits, settings))
-    summaries = in_order([*judged, *counted], [captioner.name for captioner in corpus.generated], names)
-    quality = in_main_process(lambda: _qualities(corpus, plan, work.truth.labels, progress)) if plan.quality else {}
-    replicates = with_parts(refits, summaries)
-    notes = [chosen for _, chosen in answers]
-    run = in_main_process(lambda: describe(work, notes, counts, plan, trained, settings))
-    result = Result(tuple(summaries), scores, counts, replicates, run, quality)
-    if plan.examples:
-        if progress:
-            progress("examples", 0, 0)
-        shown = in_main_process(lambda: _examples(corpus, work, (scores, counts), settings, (notes, plan)))
-        result = replace(result, examples=shown)
-    if work.said is None:
-        return result
-    return replace(result, breakdown=_break_down(work, work.said, result, notes, plan, setup=setup, progress=progress))
-
-
-def _examples(
-    corpus: Corpus,
-    work: Work,
-    tables: tuple[pd.DataFrame, pd.DataFrame],
-    settings: Settings,
-    chosen: tuple[Sequence[Mapping[str, float]], Plan],
-) -> pd.DataFrame:
-    """Of ``tables``, scores and counts; with what words add, of judges that ``chosen`` (notes, plan) trains again."""
-    scores, counts = tables
-    names = [metric.name for metric in work.metrics]
-    found = choose_examples(
-        corpus, work, scores, image_contributions(scores, counts, names, settings), seed=settings.seed
+    summaries = in_order([*judged, *counted], [captioner.name for captioner in corpus.generated], work.names)
+    result = Result(
+        tuple(summaries),
+        scores,
+        work.counts,
+        with_parts(refits, summaries),
+        in_main_process(lambda: describe(work, notes, plan, setup, settings)),
+        quality=in_main_process(lambda: _qualities(corpus, work, plan, progress)) if plan.quality else {},
     )
-    wanted = set(found[found["read"] != ""][CAPTION].itertuples(index=False, name=None))
-    return with_words(found, caption_words(work.jobs, *chosen, wanted) if wanted else pd.DataFrame())
-
-
-def _break_down(
-    work: Work,
-    said: pd.DataFrame,
-    result: Result,
-    notes: Sequence[Mapping[str, float]],
-    plan: Plan,
-    *,
-    setup: TrainingSetup,
-    progress: Progress | None,
-) -> Breakdown:
-    """What carries each metric of a result; ``said``: the tasks that captions name and images show."""
-    if progress:
+    if plan.examples:
+        progress("examples", 0, 0)
+        examples = in_main_process(lambda: _examples(corpus, work, plan, result, notes, settings))
+        result = replace(result, examples=examples)
+    if plan.breakdown:
         progress("contributions of tasks and words", 0, 0)
-    read = result.scores, result.counts, said, [metric.name for metric in work.metrics], _settings(work, plan, setup)
-    return in_main_process(lambda: replace(break_down(*read), words=word_contributions(work.jobs, notes, plan)))
-
-
-def _settings(work: Work, plan: Plan, setup: TrainingSetup) -> Settings:
-    ratios = {metric.name: plan.ratio(metric) for metric in work.metrics}
-    untrained = {job.judge for job in work.jobs if not setup.is_trained(job.member.judge)}
-    return Settings(plan.resamples, plan.level, plan.first_seed, plan.prior, ratios, untrained)
-
-
-def _qualities(corpus: Corpus, plan: Plan, labels: Labels, progress: Progress | None) -> dict[str, Quality]:
-    """How well each captioner describes."""
-    found: dict[str, Quality] = {}
-    for number, captioner in enumerate(corpus.generated):
-        if progress:
-            progress("quality of captions", number, len(corpus.generated))
-        found[captioner.name] = measure_quality(corpus.human, captioner, labels=labels, **plan.resampling)
-    return found
+        breakdown = in_main_process(lambda: _break_down(work, plan, result, notes, settings))
+        result = replace(result, breakdown=breakdown)
+    return result
 
 
 def train(
@@ -156,58 +105,93 @@ def train(
     *,
     lexicons: Lexicons,
     setup: TrainingSetup,
-    open_pictures: OpenPictures | None = None,
+    open_images: OpenImages | None = None,
     progress: Progress | None = None,
 ) -> Work:
-    """Train all judges that :func:`measure` would ask, and keep them in the setup's store, where it finds them.
+    """Train all judges that :func:`measure` needs and keep them in the setup's store, where it finds them.
 
-    Of refits only what they say is kept, and they are not among the jobs that are returned. The ``key`` of each
-    judge's member is the name of its files; several may share them.
+    Only the answers of refits are kept; refits are not among the returned jobs. The ``key`` of each job's member is the
+    name of its files; several members may share them.
 
     Raises:
         JudgeError: as ``measure``.
     """
     work = lay_out(corpus, plan, lexicons)
-    jobs = work.jobs
-    if not jobs:
+    if not work.jobs:
         mend = "name a metric that asks judges, such as lic"
         raise JudgeError("there is no judge to train: all metrics are counted", where="--metrics", mend=mend)
-    _check_answers(setup, work)
-    setup = _with_pictures(setup, jobs, open_pictures)
-    check_refits(jobs, plan, setup)
-    named, *_ = _train(jobs, plan, setup, progress)
-    return replace(work, jobs=named)
+    setup = _prepare(work, plan, setup, open_images)
+    jobs, *_ = _train(work, plan, setup, progress or _ignore)
+    return replace(work, jobs=jobs)
 
 
-def _train(
-    jobs: Sequence[Job], plan: Plan, setup: TrainingSetup, progress: Progress | None
-) -> tuple[tuple[Job, ...], TrainingSetup, list[Answers], pd.DataFrame]:
-    """The jobs with the keys of their members, the setup with its features, the answers, and the rows of refits."""
-    members, setup = prepare_members([job.member for job in jobs], setup, progress)
-    answers = train_members(members, setup, then=answer_rows, progress=progress)
-    named = tuple(replace(job, member=member) for job, member in zip(jobs, members, strict=True))
-    return named, setup, answers, refit(jobs, [chosen for _, chosen in answers], plan, setup, progress=progress)
-
-
-def _check_answers(setup: TrainingSetup, work: Work) -> None:
-    """Answers are of known classes alone; those that are left out as too small are known."""
-    labels = work.truth.labels
+def _prepare(work: Work, plan: Plan, setup: TrainingSetup, open_images: OpenImages | None) -> TrainingSetup:
+    """Check what could be refused later, and add the images that judges see to the setup."""
+    labels, masking = work.truth.labels, setup.masking
     if setup.materials.prompt:
         left_out = labels.left_out if isinstance(labels, ProductLabels) else ()
         setup.materials.prompt.check([*labels.classes, *left_out])
+    seeing = [job for job in work.jobs if job.evidence.sides.uses_images]
+    if seeing:
+        if open_images is None:
+            names = dict.fromkeys(metric.name for job in seeing for metric in job.metrics)
+            what = f"judges of {', '.join(names)} see images, and there are none"
+            raise JudgeError(what, where="--images", mend="give the folder of images")
+        evidence = {id(job.evidence): job.evidence for job in seeing}.values()
+        images = open_images(sorted({image for one in evidence for image in one.classes}))
+        if images.hiding and masking.get("hide", PERSON) != PERSON:
+            masking = {**masking, "category": images.hiding.labels[-1]}  # The category that was chosen to be hidden.
+        setup = replace(setup, materials=replace(setup.materials, pictures=images), masking=masking)
+    check_refits(work.jobs, plan, setup)
+    return setup
 
 
-def _with_pictures(setup: TrainingSetup, jobs: Sequence[Job], open_pictures: OpenPictures | None) -> TrainingSetup:
-    """A setup with the pictures that its judges see."""
-    evidence = {id(job.evidence): job.evidence for job in jobs}.values()
-    images = sorted({image for one in evidence if one.sides.uses_images for image in one.classes})
-    if not images:
-        return setup
-    if open_pictures is None:
-        names = dict.fromkeys(metric.name for job in jobs for metric in job.metrics if metric.uses_images)
-        what = f"judges of {', '.join(names)} see pictures, and there are none"
-        raise JudgeError(what, where="--images", mend="give the folder of pictures")
-    pictures, masking = open_pictures(images), setup.masking
-    if pictures.hiding and masking.get("hide", PERSON) != PERSON:
-        masking = {**masking, "category": pictures.hiding.labels[-1]}  # Chosen by now.
-    return replace(setup, materials=replace(setup.materials, pictures=pictures), masking=masking)
+def _train(
+    work: Work, plan: Plan, setup: TrainingSetup, progress: Progress
+) -> tuple[tuple[Job, ...], TrainingSetup, list[Answers], pd.DataFrame]:
+    """Train all judges and refits: jobs with the keys of their members, the setup with features, answers, refits."""
+    members, setup = prepare_members([job.member for job in work.jobs], setup, progress)
+    answers = train_members(members, setup, then=answer_rows, progress=progress)
+    jobs = tuple(replace(job, member=member) for job, member in zip(work.jobs, members, strict=True))
+    return jobs, setup, answers, refit(work.jobs, [chosen for _, chosen in answers], plan, setup, progress=progress)
+
+
+def _settings(work: Work, plan: Plan, setup: TrainingSetup) -> Settings:
+    ratios = {metric.name: plan.ratio(metric) for metric in work.metrics}
+    untrained = {job.judge for job in work.jobs if not setup.is_trained(job.member.judge)}
+    return Settings(plan.resamples, plan.level, plan.first_seed, plan.prior, ratios, untrained)
+
+
+def _qualities(corpus: Corpus, work: Work, plan: Plan, progress: Progress) -> dict[str, Quality]:
+    """Captioner -> its caption quality."""
+    found: dict[str, Quality] = {}
+    for number, captioner in enumerate(corpus.generated):
+        progress("quality of captions", number, len(corpus.generated))
+        found[captioner.name] = measure_quality(corpus.human, captioner, labels=work.truth.labels, **plan.resampling)
+    return found
+
+
+def _examples(
+    corpus: Corpus,
+    work: Work,
+    plan: Plan,
+    result: Result,
+    notes: Sequence[Mapping[str, float]],
+    settings: Settings,
+) -> pd.DataFrame:
+    """The rows of ``examples.parquet``, with what each word adds in judges that are trained again by ``notes``."""
+    contributions = image_contributions(result.scores, result.counts, work.names, settings)
+    examples = choose_examples(corpus, work, result.scores, contributions, seed=settings.seed)
+    read = set(examples[examples["read"] != ""][CAPTION].itertuples(index=False, name=None))
+    return with_words(examples, caption_words(work.jobs, notes, plan, read) if read else pd.DataFrame())
+
+
+def _break_down(
+    work: Work, plan: Plan, result: Result, notes: Sequence[Mapping[str, float]], settings: Settings
+) -> Breakdown:
+    found = break_down(result.scores, result.counts, work.tasks, work.names, settings)
+    return replace(found, words=word_contributions(work.jobs, notes, plan))
+
+
+def _ignore(what: str, done: int, total: int) -> None:
+    """No progress is shown."""

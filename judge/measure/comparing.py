@@ -1,15 +1,15 @@
-"""Which rows of two captioners compare, and on which images.
+"""Which rows of two captioners are comparable, and on which images.
 
-Two rows compare where their judges and counts read the same settings (:mod:`judge.measure.reads`), and the same human
-captions, labels and annotation. Where a captioner lacks a caption of a few images that the other describes (a refusal),
-these are left out for both: values are computed again from the answers, or counts, of the images that both have.
+Two rows are comparable if they have equal settings (:mod:`judge.measure.description`), human captions, labels and
+annotation. If a captioner lacks captions of a few images (refusals), these images are left out for both: values are
+computed again from the answers, or counts, of the shared images.
 
-The error of the difference stays that of pairs. Halves of the images are drawn by a hash of each image's id, so that
-those of two captioners agree but for the images that one of them lacks, and a few at the cut between the halves; their
-values are taken as they are. Folds are drawn anew where an image is missing: the second row's answers are added up by
-the first row's folds. Each row keeps its own chance level. Tried on worlds of 240 images of which one captioner, that
-shares seven captions in ten with the other, lacks one in twenty: claimed over observed sd of LIC, Leakage and BA_O from
-folds 1.06, 1.11 and 1.19; with errors taken for independent 1.23, 1.32 and 1.62; of all images 1.01, 1.12 and 1.07.
+The error of the difference remains that of paired values. Halves of the images are drawn by a hash of each image id, so
+that those of two captioners differ only in missing images and a few at the cut; their values are used as they are.
+Folds change with a missing image, so the second row's answers are summed by the first row's folds. Each row keeps its
+own chance level. In worlds of 240 images, where a captioner that shares seven in ten captions with the other lacks one
+in twenty, estimated over observed sd of LIC, Leakage and BA_O from folds was 1.06, 1.11 and 1.19; with independent
+errors 1.23, 1.32 and 1.62; on all images 1.01, 1.12 and 1.07.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from judge.statistics.comparisons import Pair
 from judge.statistics.counted import choose_classes, count_row, counted_rows
 from judge.statistics.summary import JudgedRow, Settings, Summary
 
-# Of the images of either captioner: with fewer in common, errors are taken for independent.
+# The share of images that both captioners need; with fewer, errors are treated as independent.
 LEAST_SHARED = 0.9
 
 
 def unlike(first: Summary, second: Summary, run: Mapping[str, Any]) -> str | None:
-    """Why two rows of one metric and judge do not compare: a clause; None where they do.
+    """Why two rows of one metric and judge are not comparable, as a clause; None if they are.
 
     Args:
         first: row of the table.
-        second: of another captioner.
-        run: the entry "run" of ``metrics.json``, of one run or of several together.
+        second: row of another captioner.
+        run: the entry "run" of ``metrics.json``, of one run or of several.
     """
     one, other = (run["captioners"][row.captioner] for row in (first, second))
     reads = [of["reads"][first.metric.name][first.judge] for of in (one, other)]
@@ -55,7 +55,7 @@ def unlike(first: Summary, second: Summary, run: Mapping[str, Any]) -> str | Non
 
 @dataclass(frozen=True)
 class Pairing:
-    """Pairs rows on the images that both have.
+    """Pairs rows of the table on their shared images.
 
     Attributes:
         scores: the rows of ``scores.parquet``.
@@ -68,7 +68,7 @@ class Pairing:
     run: Mapping[str, Any]
 
     def __call__(self, first: Summary, second: Summary) -> Pair | None:
-        """Two rows of one metric and judge, on the same images where nine in ten are; None if they do not compare."""
+        """Pair two rows of one metric and judge, on shared images if nine in ten are; None if not comparable."""
         if unlike(first, second, self.run):
             return None
         marks = [self.run["captioners"][row.captioner]["marks"][row.metric.name] for row in (first, second)]
@@ -95,7 +95,7 @@ class Pairing:
         return table[mine]
 
     def _again(self, row: Summary, table: pd.DataFrame) -> Summary:
-        """A row of the answers, or counts, of some of its images."""
+        """A row computed again from the answers, or counts, of some of its images."""
         if row.metric.counted:
             counted = choose_classes(row.metric.counted, self.counts)
             value = count_row(row.captioner, row.metric, counted, counted_rows(table, counted)).published
@@ -110,12 +110,12 @@ class Pairing:
 
 
 def _measured(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows of captions that count: those that a judge was asked about."""
+    """The rows of captions that a judge scored, or of generated captions."""
     return table[table["probability"].notna()] if "probability" in table else table[table["side"] == "generated"]
 
 
 def _split_as(rows: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
-    """``others`` with the fold in which each image of a seed is among ``rows``."""
+    """``others`` with the folds of ``rows``, by seed and image."""
     key = ["seed", "image_id"]
     folds = _measured(rows).drop_duplicates(key).set_index(key)["fold"]
     return others.assign(fold=folds.reindex(pd.MultiIndex.from_frame(others[key])).fillna(-1).to_numpy(dtype=int))

@@ -1,7 +1,13 @@
-"""What the numbers of a run depend on, for ``metrics.json`` and the notes below the table."""
+"""The entry "run" of ``metrics.json``: what the numbers of a run depend on.
+
+``reads`` are the resolved settings behind a row, by name; runs must share them to be compared. They come from the
+objects that jobs get (the plan's parts, the judge's recipe and materials, how images are hidden), so that a new setting
+is compared without being listed here. ``marks`` are checksums of the data.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import platform
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -9,14 +15,12 @@ from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
 
-import pandas as pd
-
 from judge.corpus.attributes import ProductLabels, parts_of
-from judge.evidence import Joined, Sides, Truth
+from judge.evidence import Joined, Preparation, Sides, Truth
 from judge.evidence.counts import CountRows
+from judge.judges import SELF
 from judge.measure.jobs import Job, Work, compares
 from judge.measure.plan import Plan
-from judge.measure.reads import digest_of, settings_of_judge, settings_of_metric
 from judge.metrics import Metric
 from judge.statistics.counted import compared_classes
 from judge.statistics.summary import Settings
@@ -27,20 +31,14 @@ from judge.types import Labels
 
 
 def describe(
-    work: Work,
-    notes: Sequence[Mapping[str, float]],
-    counts: pd.DataFrame,
-    plan: Plan,
-    setup: TrainingSetup,
-    settings: Settings,
+    work: Work, notes: Sequence[Mapping[str, float]], plan: Plan, setup: TrainingSetup, settings: Settings
 ) -> dict[str, Any]:
     """The entry "run" of ``metrics.json``.
 
     Args:
-        work: what was done.
+        work: the work of the run.
         notes: what judges chose, in the order of ``work.jobs``.
-        counts: the rows of ``counts.parquet``.
-        plan: what was asked for.
+        plan: what was measured.
         setup: how judges were trained.
         settings: how rows were summarised.
     """
@@ -49,6 +47,7 @@ def describe(
     annotated = any(
         metric.target == "tasks" or (metric.counted and metric.counted.against == "annotation") for metric in metrics
     )
+    source = truth.tasks.source if truth.tasks else "what human captions name"
     return {
         "version": version("caption-judge"),
         "versions": _versions(work.jobs),
@@ -58,16 +57,16 @@ def describe(
         "attribute": labels.attribute,
         "labels": describe_labels(labels) | _unnamed(labels, lexicon),
         "lexicon": lexicon and {"name": lexicon.name, "source": lexicon.source, **_without_words(lexicon, labels)},
-        "tasks": words and {"lexicon": words.name, "source": _source(truth) if annotated else None},
+        "tasks": words and {"lexicon": words.name, "source": source if annotated else None},
         "judges": list(plan.judges),
-        "metrics": [metric.name for metric in metrics],
+        "metrics": work.names,
         "statistics": {
             "resamples": settings.resamples,
             "ratios": {metric.name: settings.ratios[metric.name] for metric in metrics if not metric.counted},
             "untrained": sorted(settings.untrained),
         },
         "prior": plan.prior if any(metric.prior for metric in metrics) else None,
-        "ratios": compared_classes(counts, metrics),
+        "ratios": compared_classes(work.counts, metrics),
         "level": plan.level,
         "refits_asked": plan.refits,
         "refits": {
@@ -80,7 +79,7 @@ def describe(
 
 
 def _versions(jobs: Sequence[Job]) -> dict[str, str]:
-    """Python and the libraries that decide numbers."""
+    """Versions of Python and of the libraries that compute the numbers."""
     networks = [job.member.judge for job in jobs if job.member.judge.network]
     names = ["numpy", "scipy", "pandas", "scikit-learn"]
     names += ["torch", "accelerate"] if networks else []
@@ -90,22 +89,18 @@ def _versions(jobs: Sequence[Job]) -> dict[str, str]:
 
 
 def describe_labels(labels: Labels) -> dict[str, Any]:
-    """The entry "labels"; of several attributes also each of them, and images by class."""
-    found = {"source": labels.source, "derived": labels.derived, "ignored": dict(labels.ignored), **_rule(labels)}
+    """The entry "labels"; for several attributes also each of them, and images by class."""
+    found = {"source": labels.source, "derived": labels.derived, "ignored": dict(labels.ignored), "rule": labels.rule}
+    found |= {"votes": dict(labels.votes)} if labels.votes else {}
     found["agreement"] = labels.agreement
     return found | (labels.describe() if isinstance(labels, ProductLabels) else {})
 
 
 def _unnamed(labels: Labels, lexicon: Lexicon | None) -> dict[str, Any]:
-    """Attribute -> its classes, where no lexicon names them: they are the values that its labels have."""
+    """Attribute -> its classes, for attributes without a lexicon: the values of its labels."""
     silent = lexicon.without_words if isinstance(lexicon, ProductLexicon) else []
     parts = [part for part in parts_of(labels) if lexicon is None or part.attribute in silent]
     return {"unnamed": {part.attribute: list(part.classes) for part in parts}} if parts else {}
-
-
-def _rule(labels: Labels) -> dict[str, Any]:
-    """What was done where an image has several labels."""
-    return {"rule": labels.rule} | ({"votes": dict(labels.votes)} if labels.votes else {})
 
 
 def _without_words(lexicon: Lexicon, labels: Labels) -> dict[str, Any]:
@@ -115,38 +110,32 @@ def _without_words(lexicon: Lexicon, labels: Labels) -> dict[str, Any]:
     return found | ({"classes_without_words": silent} if silent else {})
 
 
-def _source(truth: Truth) -> str:
-    """Where the annotated tasks are from."""
-    return truth.tasks.source if truth.tasks else "what human captions name"
-
-
 def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan, setup: TrainingSetup) -> dict[str, Any]:
-    """Captioner -> what was read of it, and what was left out."""
+    """Captioner -> the data behind its rows, and what was left out."""
     entries: dict[str, dict[str, Any]] = {}
-    metrics = work.metrics
     for part in work.count_rows:
         entry = entries.setdefault(part.captioner, _entry(part.captioner, part.joined, work, plan))
         entry["dropped"] |= _positive(part.joined.dropped) | _positive(part.dropped)
         entry["counted"] |= part.counted
-        entry["marks"] |= _marks_of_counts(part, metrics)
-        for metric in metrics:
+        entry["marks"] |= _marks_of_counts(part, work.metrics)
+        for metric in work.metrics:
             if metric.counted:
-                entry["reads"].setdefault(metric.name, {})[metric.judge] = settings_of_metric(metric, plan, work.truth)
+                entry["reads"].setdefault(metric.name, {})[metric.judge] = _settings_of_metric(metric, plan, work.truth)
     keys = setup.precomputed.keys if setup.precomputed else {}
     alone = len({job.metrics for job in work.jobs}) == 1
     for job, chosen in zip(work.jobs, notes, strict=True):
-        evidence = job.evidence
-        entry = entries.setdefault(evidence.captioner, _entry(evidence.captioner, evidence.sides, work, plan))
-        # What cannot be asked of tasks is left out of T->A alone.
-        entry["dropped"] |= _positive(evidence.sides.dropped)
+        sides = job.evidence.sides
+        entry = entries.setdefault(sides.captioner, _entry(sides.captioner, sides, work, plan))
+        # Tasks that judges cannot guess are left out of T->A alone.
+        entry["dropped"] |= _positive(sides.dropped)
         for metric in job.metrics:
             if job.judge in entry["reads"].setdefault(metric.name, {}):
                 continue
-            settings = settings_of_metric(metric, plan, work.truth) | settings_of_judge(job, plan, setup)
+            settings = _settings_of_metric(metric, plan, work.truth) | _settings_of_judge(job, plan, setup)
             entry["reads"][metric.name][job.judge] = settings
-            entry["marks"][metric.name] = _marks_of_judged(evidence.sides, keys)
-            entry["alignment"][metric.name] = {"how": evidence.sides.aligner.how, **asdict(evidence.alignment)}
-        _choose(entry, job, chosen, alone=alone)
+            entry["marks"][metric.name] = _marks_of_judged(sides, keys)
+            entry["alignment"][metric.name] = {"how": sides.aligner.how, **asdict(job.evidence.alignment)}
+        _count_chosen(entry["chosen"], job, chosen, alone=alone)
     return entries
 
 
@@ -168,37 +157,79 @@ def _entry(name: str, of: Joined | Sides, work: Work, plan: Plan) -> dict[str, A
     }
 
 
+def _settings_of_metric(metric: Metric, plan: Plan, truth: Truth) -> dict[str, Any]:
+    """Name -> value of the settings of a metric, without those of its judges."""
+    found = {"attribute": truth.labels.attribute, "lexicon": _spell(truth.words.attribute), **asdict(plan.text)}
+    if metric.reads_tasks:
+        found["tasks"] = _spell(truth.words.tasks)
+    if metric.counted:
+        found["seed"] = plan.first_seed
+        return found | (asdict(plan.vocabulary) if metric.counted.labels == "words" else {})
+    found |= {"protocol": plan.protocol, "seeds": list(plan.seed_numbers)}
+    if plan.protocol == "crossfit":
+        found["folds"] = plan.folds
+    found["alignment"] = plan.aligning.how or metric.alignment
+    if found["alignment"] == "contextual":
+        found |= {"vectors": plan.aligning.vectors, "delta": plan.aligning.delta}
+    return found | ({"prior": plan.prior} if metric.prior else {})
+
+
+def _settings_of_judge(job: Job, plan: Plan, setup: TrainingSetup) -> dict[str, Any]:
+    """Name -> value of the settings of a job's judges."""
+    judge = job.member.judge
+    found = setup.settings_of(judge)
+    if setup.is_trained(judge) and compares(job.metrics):
+        found["refits"] = plan.resamples_of(job.judge, job.evidence.target.kind).get("exchanged", 0)
+    if job.evidence.sides.uses_images:
+        found |= setup.masking if setup.masking.get("mask") != "none" else {"mask": "none"}
+    # "self" is another checkpoint for every captioner.
+    if judge.fingerprint and not job.judge.startswith(SELF):
+        found["weights"] = _checksum(judge.fingerprint(setup.materials))
+    return found
+
+
+def _checksum(value: object) -> str:
+    return hashlib.blake2b(repr(value).encode(), digest_size=8).hexdigest()
+
+
+def _spell(lexicon: Lexicon | None) -> str | None:
+    """Name and checksum of a lexicon's words, wherever its file is."""
+    if lexicon is None:
+        return None
+    words: Mapping[str, Any] = Preparation("", lexicon=lexicon).to_json()["lexicon"]
+    return f"{lexicon.name} ({_checksum({**words, 'source': ''})})"
+
+
 def _marks_of_judged(sides: Sides, keys: Mapping[str, str]) -> dict[str, str]:
-    """Marks of what captioners that are compared must share; ``keys``: of what judges see of images."""
+    """Checksums of the data that compared captioners must share; ``keys``: image id -> key of its hidden image."""
     found = _marks(sides.classes) | {"human captions": sides.digests["human"]}
     if sides.target.kind == "tasks":
-        found["annotation"] = digest_of(sides.answers)
+        found["annotation"] = _checksum(sides.answers)
     if sides.uses_images:
-        found["hidden images"] = digest_of([keys.get(image) for image in sides.classes])
+        found["hidden images"] = _checksum([keys.get(image) for image in sides.classes])
     return found
 
 
 def _marks_of_counts(part: CountRows, metrics: Sequence[Metric]) -> dict[str, dict[str, str]]:
-    """The same, of counted metrics by name; the annotation is for those that compare with it."""
-    people = _marks(part.joined.classes) | {"human captions": digest_of(part.joined.rows["human"])}
+    """The same for counted metrics, by name; those that compare with the annotation share it too."""
+    human = _marks(part.joined.classes) | {"human captions": _checksum(part.joined.rows["human"])}
     rows = part.rows[part.rows["side"] == "annotated"]
-    shown = {"annotation": digest_of(sorted(rows[["image_id", "objects"]].itertuples(index=False, name=None)))}
+    shown = {"annotation": _checksum(sorted(rows[["image_id", "objects"]].itertuples(index=False, name=None)))}
     counted = {metric.name: metric.counted for metric in metrics if metric.counted}
-    return {name: people | shown if of.against == "annotation" else people for name, of in counted.items()}
+    return {name: human | shown if of.against == "annotation" else human for name, of in counted.items()}
 
 
 def _marks(classes: Mapping[str, str]) -> dict[str, str]:
-    return {"images": digest_of(sorted(classes)), "labels": digest_of(sorted(classes.items()))}
+    return {"images": _checksum(sorted(classes)), "labels": _checksum(sorted(classes.items()))}
 
 
 def _positive(counts: Mapping[str, int]) -> dict[str, int]:
     return {reason: count for reason, count in counts.items() if count}
 
 
-def _choose(entry: dict[str, Any], job: Job, chosen: Mapping[str, float], *, alone: bool) -> None:
-    """What judges chose by themselves, and how often; ``alone`` where all metrics have the same judges."""
+def _count_chosen(found: dict[str, Any], job: Job, chosen: Mapping[str, float], *, alone: bool) -> None:
+    """Count the settings that judges chose; ``alone``: all metrics share their judges."""
     whose = "" if alone else f"; {', '.join(metric.title for metric in job.metrics)}"
     for name, value in chosen.items():
-        sides = entry["chosen"].setdefault(f"{name} ({job.judge}{whose})", {})
-        counts = sides.setdefault(job.member.side, {})
+        counts = found.setdefault(f"{name} ({job.judge}{whose})", {}).setdefault(job.member.side, {})
         counts[f"{value:g}"] = counts.get(f"{value:g}", 0) + 1

@@ -1,4 +1,4 @@
-"""Examples: the images that carry most of every row of the table, on either side of 0, and random ones beside them."""
+"""Examples: images with the largest contributions to every row of the table, of either sign, and random images."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from judge.types import Side
 
 Chosen = Literal["adds", "takes away", "random"]
 CHOSEN: tuple[Chosen, ...] = get_args(Chosen)
-"""Why an image is shown: it adds most to the row's value, takes most away from it, or was drawn at random."""
+"""Why an image is shown: the largest positive or negative contribution, or at random."""
 
-# Images of each kind for a row, and of all rows together: a page must open quickly, however much was measured.
+# Images of each kind per row, and in all rows: a page must open quickly.
 MOST, MOST_IN_ALL = 6, 240
-# Where no words of tasks are known: they only sort examples.
+# The lexicon of tasks if a run has none: its names only label examples.
 _TASKS = "coco-objects"
 CARD = [*ROW, "chosen", "rank"]
-"""What captions that are shown together have in common."""
+"""The columns by which captions are shown together."""
 COLUMNS = [
     *CARD, "image_id", "contribution", "class", "tasks", "side", "index", "caption", "read", "probability", "predicted"
 ]  # fmt: skip
@@ -39,21 +39,21 @@ WORDS = "words"
 def choose_examples(
     corpus: Corpus, work: Work, scores: pd.DataFrame, contributions: pd.DataFrame, *, seed: int
 ) -> pd.DataFrame:
-    """The captions of some images of every row that has contributions: a bounded choice, whatever the run's size.
+    """The captions of some images of every row with contributions; their number is bounded for any run.
 
     Args:
-        corpus: what was read.
-        work: of the run.
+        corpus: human and generated captions.
+        work: the work of the run.
         scores: the rows of ``scores.parquet``.
-        contributions: of :func:`~judge.statistics.breakdown.image_contributions`.
-        seed: of the random images.
+        contributions: from :func:`~judge.statistics.breakdown.image_contributions`.
+        seed: seed of the random images.
 
     Returns:
-        A row per caption, ``COLUMNS``: the row of the table; ``chosen`` (see ``CHOSEN``) and ``rank``, from 0, of its
-        image there; what the image adds to the row (of counted metrics to the published value), its class and what it
-        shows (annotated, or else named by its captions; joined by "|"); the caption as written, and as judges read it
-        ("" of counted metrics); the mean over judges of the true answer's probability (NaN of counted metrics), and
-        the answer that most judges gave.
+        One row per caption, with ``COLUMNS``: the row of the table; ``chosen`` (see ``CHOSEN``) and ``rank`` of its
+        image, from 0; the image's contribution (for counted metrics, to the published value), its class and its tasks
+        (annotated, else named by human captions; joined by "|"); the caption as written, and as judges read it ("" for
+        counted metrics); the mean probability of the true answer over judges (NaN for counted metrics), and the most
+        frequent answer.
     """
     picked = _pick(contributions, seed)
     evidence = {
@@ -83,14 +83,14 @@ def choose_examples(
 
 
 def with_words(examples: pd.DataFrame, amounts: pd.DataFrame) -> pd.DataFrame:
-    """``examples`` with what each word of ``read`` adds to the log-odds of the true class.
+    """``examples`` with the contribution of each word of ``read`` to the log odds of the true class.
 
     Args:
-        examples: of :func:`choose_examples`.
-        amounts: of :func:`~judge.measure.words.caption_words`; empty for none.
+        examples: from :func:`choose_examples`.
+        amounts: from :func:`~judge.measure.words.caption_words`; may be empty.
 
     Returns:
-        With the column "words": numbers parted by spaces, a word each; "" where they are not known.
+        ``examples`` with the column "words": a number per word, separated by spaces; "" where unknown.
     """
     found: dict[tuple[object, ...], str] = {}
     for key, rows in amounts.groupby(["metric", "judge", *CAPTION], sort=False) if len(amounts) else ():
@@ -102,7 +102,7 @@ def with_words(examples: pd.DataFrame, amounts: pd.DataFrame) -> pd.DataFrame:
 
 
 def _pick(contributions: pd.DataFrame, seed: int) -> pd.DataFrame:
-    """Of each row of the table its examples: ``contributions`` with the columns chosen and rank."""
+    """The chosen images of each row: ``contributions`` with the columns chosen and rank."""
     groups = contributions.groupby(ROW, sort=False, observed=True)
     most = max(1, min(MOST, MOST_IN_ALL // (len(CHOSEN) * max(1, groups.ngroups))))
     parts = []
@@ -144,7 +144,7 @@ def _read(evidence: Evidence, images: set[str]) -> dict[tuple[str, str, int], st
 def _captions(
     sides: Mapping[Side, Mapping[str, Sequence[str]]], image: str, read: Mapping[tuple[str, str, int], str]
 ) -> Iterator[tuple[Side, int, str]]:
-    """Side, index and text of an image's captions: those that judges read, or all where no judge read."""
+    """Side, index and text of an image's captions: those that judges read, or all for counted metrics."""
     for side, captions in sides.items():
         for index, caption in enumerate(captions.get(image, ())):
             if not read or (side, image, index) in read:
@@ -152,7 +152,7 @@ def _captions(
 
 
 def _shows(image: str, work: Work, captions: Sequence[str]) -> str:
-    """What an image shows, people apart: as annotated, or as its human captions name it."""
+    """The tasks of an image but people: annotated, or named by its human captions."""
     tasks = work.truth.tasks
     if tasks is not None and image in tasks.by_image:
         return "|".join(name for place in tasks.by_image[image] if (name := tasks.names[place]) not in PEOPLE)

@@ -26,9 +26,9 @@ DEFAULT_JUDGE = "linear"
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A member, the evidence it comes from and the metrics that read its predictions.
+    """A member to train, its evidence, and the metrics that read its answers.
 
-    ``judge``: as users type it and tables say it; the member's may be named otherwise ("self" is some checkpoint).
+    ``judge`` is the name that users type and tables show; "self" stands for the captioner's checkpoint.
     """
 
     evidence: Evidence
@@ -39,27 +39,34 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a run has to do.
+    """The work of a run.
 
     Attributes:
-        truth: what judges are asked of each image, and the words that would tell them.
-        metrics: rows of METRICS, in the order in which they were asked for.
+        truth: the answers of each image, and the words that would reveal them.
+        metrics: rows of METRICS, in the order of the plan.
         jobs: the judges.
-        count_rows: what counted metrics read, one per captioner; none where no metric is counted.
-        said: the tasks that captions name and images show, of all captioners; None where no breakdown is asked for.
-        sources: fingerprint of labels and human captions, of every labelled image, whichever a captioner describes.
+        count_rows: the input of counted metrics, one per captioner; empty without counted metrics.
+        counts: the rows of ``counts.parquet``: those of ``count_rows``.
+        tasks: the tasks that captions name and images show, for a breakdown; else empty.
+        sources: checksum of labels and human captions of every labelled image, described by a captioner or not.
     """
 
     truth: Truth
     metrics: tuple[Metric, ...]
     jobs: tuple[Job, ...]
     count_rows: tuple[CountRows, ...]
-    said: pd.DataFrame | None = None
-    sources: str = ""
+    counts: pd.DataFrame
+    tasks: pd.DataFrame
+    sources: str
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the metrics."""
+        return [metric.name for metric in self.metrics]
 
 
 def lay_out(corpus: Corpus, plan: Plan, lexicons: Lexicons) -> Work:
-    """Everything that ``plan`` asks for; what can be refused is refused here.
+    """Lay out the work of ``plan``.
 
     Raises:
         JudgeError: unknown metric or judge; captions and labels that cannot be joined; what cannot be counted.
@@ -71,13 +78,17 @@ def lay_out(corpus: Corpus, plan: Plan, lexicons: Lexicons) -> Work:
     builder.leave_out_small(metrics, max(MINIMUM_IMAGES, folds))
     captioners = corpus.generated if counted else ()
     rows = tuple(count_captions(builder, one, counted, vocabulary=plan.vocabulary) for one in captioners)
-    said = [task_rows(builder, one) for one in corpus.generated] if plan.breakdown else []
+    tasks = [task_rows(builder, one) for one in corpus.generated] if plan.breakdown else []
     jobs = tuple(_jobs(builder, plan, metrics))
-    table = pd.concat(said, ignore_index=True) if said else None
-    return Work(builder.truth, metrics, jobs, rows, table, _digest(corpus, builder.truth.labels))
+    sources = _checksum(corpus, builder.truth.labels)
+    return Work(builder.truth, metrics, jobs, rows, _concat([of.rows for of in rows]), _concat(tasks), sources)
 
 
-def _digest(corpus: Corpus, labels: Labels) -> str:
+def _concat(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+
+
+def _checksum(corpus: Corpus, labels: Labels) -> str:
     digest = hashlib.blake2b(digest_size=8)
     for image, name in sorted(labels.by_image.items()):
         digest.update(repr((image, name, corpus.human.by_image.get(image))).encode())
@@ -85,7 +96,7 @@ def _digest(corpus: Corpus, labels: Labels) -> str:
 
 
 def _jobs(builder: EvidenceBuilder, plan: Plan, metrics: Sequence[Metric]) -> Iterator[Job]:
-    """Every judge to train. Metrics that agree in their evidence share it, and its judges."""
+    """Every judge to train. Metrics with equal evidence share it, and its judges."""
     groups: dict[object, list[Metric]] = {}
     for metric in metrics:
         if not metric.counted:
@@ -93,7 +104,10 @@ def _jobs(builder: EvidenceBuilder, plan: Plan, metrics: Sequence[Metric]) -> It
     for captioner in builder.corpus.generated:
         for alike in groups.values():
             evidence = builder.build(captioner, alike[0])
-            _check_folds(evidence, plan)
+            rarest, size = Counter(evidence.classes.values()).most_common()[-1]
+            if plan.protocol == "crossfit" and size < plan.folds:
+                what = f"{plan.folds} folds, and only {size} images of class '{rarest}'"
+                raise JudgeError(what, where=captioner.name, mend=f"use --folds {size} or fewer")
             for judge in choose_judges(alike[0], plan.judges):
                 yield from jobs_of(evidence, tuple(alike), judge, plan)
 
@@ -105,38 +119,38 @@ def jobs_of(
     plan: Plan,
     settings: Mapping[tuple[int, int], Mapping[str, float]] = MappingProxyType({}),
 ) -> Iterator[Job]:
-    """The judges of one captioner, of metrics that share them.
+    """The judges of one captioner that some metrics share.
 
     Args:
-        evidence: the run's own, or drawn anew for a refit.
-        metrics: rows that read what they say.
-        judge: as users type it.
+        evidence: the run's own, or resampled for a refit.
+        metrics: the metrics that read the answers.
+        judge: name of the judge.
         plan: what to measure.
-        settings: what the run's own judges chose, for those of refits: (seed, fold) -> {"C": 0.1}.
+        settings: for refits, what the run's own judges chose: (seed, fold) -> {"C": 0.1}.
     """
     found = find_judge(with_head(name_self(judge, evidence.captioner, plan.models), metrics[0].head))
-    # Judges trained jointly choose by both sides, whichever is scored.
+    # Judges that are trained jointly choose their settings on both sides, whichever is scored.
     two_sided = compares(metrics) or found.joint is not None
     for seed, split in plan.splits(evidence.classes, metrics[0]):
         chosen = tuple(sorted(settings.get((seed, split.fold), {}).items()))
-        held = set(split.test)
+        tested = set(split.test)
         for (side, index), slot in evidence.slots.items():
-            # A later caption index may be missing in the whole of a small fold.
-            if not held.isdisjoint(slot.images) and (two_sided or side == "generated"):
+            # No image of a small fold may have a caption with a high index.
+            if not tested.isdisjoint(slot.images) and (two_sided or side == "generated"):
                 validates = metrics[0].aggregate == "best" and bool(split.validation)
                 member = Member(found, evidence.target, slot, split, seed, index, chosen, validates)
                 yield Job(evidence, metrics, judge, member)
 
 
 def compares(metrics: Sequence[Metric]) -> bool:
-    """Whether any has two sides, which captions could change."""
+    """Whether any of the metrics compares two sides."""
     return any(metric.amplification != "one_side" for metric in metrics)
 
 
 def choose_judges(metric: Metric, judges: Sequence[str]) -> list[str]:
-    """Those of ``judges`` that have the modalities ``metric`` asks for.
+    """Those of ``judges`` with the modalities that ``metric`` needs.
 
-    Where none has, "linear" reads, and the judge of the metric's own paper sees.
+    If there is none: "linear" for text, and the judge of the metric's own paper for images.
 
     Raises:
         JudgeError: no such judge.
@@ -144,10 +158,3 @@ def choose_judges(metric: Metric, judges: Sequence[str]) -> list[str]:
     known = [find_judge(name) for name in judges]
     fitting = [blueprint.name for blueprint in known if ("image" in blueprint.modalities) == metric.uses_images]
     return fitting or [metric.judge if metric.uses_images else DEFAULT_JUDGE]
-
-
-def _check_folds(evidence: Evidence, plan: Plan) -> None:
-    rarest, size = Counter(evidence.classes.values()).most_common()[-1]
-    if plan.protocol == "crossfit" and size < plan.folds:
-        what = f"{plan.folds} folds, and only {size} images of class '{rarest}'"
-        raise JudgeError(what, where=evidence.captioner, mend=f"use --folds {size} or fewer")

@@ -1,4 +1,4 @@
-"""What a run measures, and what it found."""
+"""The plan of a run, and its result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from judge.evidence.counts import Vocabulary
 from judge.judges import SELF, find_judge
 from judge.measure.comparing import Pairing
 from judge.metrics import Metric
-from judge.metrics.priors import PriorForm
+from judge.metrics.scores import PriorForm
 from judge.quality import Quality
 from judge.statistics.breakdown import Breakdown
 from judge.statistics.comparisons import Conclusion, Difference, Key, conclude, differences
@@ -24,13 +24,13 @@ from judge.statistics.validity import void_rows
 from judge.types import Interval, TargetKind
 
 SEEDS: dict[Protocol, int] = {"paper": 10, "crossfit": 1}
-# Of judges that train in seconds. Those that guess tasks have dozens of answers to learn.
+# Refits of judges that train in seconds; those that guess tasks learn dozens of answers.
 REFITS: dict[TargetKind, int] = {"attribute": 20, "tasks": 8}
 CHANCE = 2
 
 
 class Resampling(TypedDict):
-    """Arguments of every function that makes intervals."""
+    """Arguments of functions that compute intervals."""
 
     resamples: int
     level: float
@@ -42,25 +42,26 @@ class Plan:
     """What to measure, and how.
 
     Attributes:
-        metrics: names of rows of METRICS, or of families of them ("dbac": both directions).
+        metrics: names of rows of METRICS, or of families ("dbac": both directions).
         judges: names of judges; every metric is measured with each.
-        protocol: "crossfit" (every image scored by a judge that never saw it) or "paper" (LIC's hold-out).
+        protocol: "crossfit" (every image is scored by a judge that never saw it) or "paper" (LIC's hold-out).
         seeds: repetitions; None for 10 under ``paper`` and 1 under ``crossfit``.
-        folds: of ``crossfit``.
+        folds: number of folds of ``crossfit``.
         first_seed: seeds are first_seed, first_seed + 1, ...
         text: how captions become words.
-        label_least: where labels are derived, how many human captions must name the class.
-        models: captioner -> the checkpoint that wrote its captions, where known: the judge "self".
-        aligning: how the human side is made comparable.
-        prior: how frequencies of sets of tasks are counted (DBAC, DPAC).
+        label_least: if labels are derived, how many human captions must name the class.
+        models: captioner -> the checkpoint that wrote its captions, if known, for the judge "self".
+        aligning: how human captions are aligned.
+        prior: how frequencies of sets of tasks are computed (DBAC, DPAC).
         vocabulary: which words of captions BA counts.
-        quality: whether captions are scored too, beside their bias.
-        resamples, level: of intervals and tests.
-        refits: how often judges are trained again for the test, and as often for the interval, on each half of the
-            images; None: those that train in seconds, 20 times or, of tasks, 8 times; others not at all.
-        chance: how often judges are trained on shuffled labels; None: twice those that train in seconds.
-        breakdown: whether the tasks, images and words that carry each metric are wanted too.
-        examples: whether examples of captions are chosen, for those who look at them.
+        quality: whether to measure caption quality too.
+        resamples: number of resamples for intervals and tests.
+        level: of the intervals.
+        refits: number of refits for the test, and on each half of the images for the interval; None: 20 for judges
+            that train in seconds (8 for tasks), 0 for others.
+        chance: number of judges trained on shuffled labels; None: 2 for judges that train in seconds, 0 for others.
+        breakdown: whether to compute contributions of tasks, images and words.
+        examples: whether to choose examples of captions.
     """
 
     metrics: tuple[str, ...] = ("lic", "leakage")
@@ -84,7 +85,7 @@ class Plan:
     examples: bool = True
 
     def resamples_of(self, judge: str, target: TargetKind) -> dict[ResampleKind, int]:
-        """How often a judge of this target is trained again, by kind of resample."""
+        """Number of refits of a judge, by kind of resample."""
         quick = judge != SELF and find_judge(judge).joint is not None
         refits = self.refits if self.refits is not None else REFITS[target] if quick else 0
         chance = self.chance if self.chance is not None else CHANCE if quick else 0
@@ -92,30 +93,29 @@ class Plan:
         return {kind: count for kind, count in found.items() if count}
 
     def ratio(self, metric: Metric) -> float:
-        """Tested images of a split over those that judges learn from."""
+        """Number of test images of a split over the number of training images."""
         test, validation = metric.holdout
         if metric.aggregate == "best" and len(self.seed_numbers) == 1:
             validation = 0.0
         if self.protocol == "crossfit":
-            # The same share of what is not tested is kept to choose an epoch, or a training.
+            # The same share of the other images is held out to choose an epoch, or a seed.
             return 1 / ((self.folds - 1) * (1 - validation / (1 - test)))
         return test / (1 - test - validation)
 
     @property
     def resampling(self) -> Resampling:
-        """How intervals and tests are made."""
+        """Arguments of functions that compute intervals."""
         return {"resamples": self.resamples, "level": self.level, "seed": self.first_seed}
 
     @property
     def seed_numbers(self) -> range:
-        """The seeds that will run."""
+        """The seeds of the run."""
         return range(self.first_seed, self.first_seed + (self.seeds or SEEDS[self.protocol]))
 
     def splits(self, classes: Mapping[str, str], metric: Metric) -> list[tuple[int, Split]]:
         """(seed, split) for all seeds, over images and their classes.
 
-        Where the best of several trainings counts, all are scored on the images of the first, and images are kept to
-        choose among them by.
+        If the best of several seeds counts, all share the split of the first, and images are held out to choose by.
         """
         test, validation = metric.holdout
         best = metric.aggregate == "best"
@@ -135,17 +135,18 @@ class Plan:
 
 @dataclass(frozen=True)
 class Result:
-    """What a run found.
+    """The result of a run.
 
     Attributes:
         summaries: one per captioner, metric and judge.
-        scores: the rows of ``scores.parquet``: answers of judges; none where no metric asks one.
-        counts: the rows of ``counts.parquet``: what captions mention; none where no metric counts it.
-        replicates: the rows of ``replicates.parquet``: values on parts of the data, and on data drawn anew.
+        scores: the rows of ``scores.parquet``: answers of judges; empty without judged metrics.
+        counts: the rows of ``counts.parquet``: names in captions; empty without counted metrics.
+        replicates: the rows of ``replicates.parquet``: values on parts of the data, and on resampled data.
         run: what the numbers depend on: protocol, labels, coverage, alignment, dropped images, chosen C.
-        quality: captioner -> how well it describes, by class; empty where that was not asked for.
-        breakdown: what tasks, images and words add to every row; None where that was not asked for.
-        examples: the rows of ``examples.parquet``: captions of images that carry most of every row, and of random ones.
+        quality: captioner -> its caption quality, by class; empty unless ``Plan.quality``.
+        breakdown: contributions of tasks, images and words to every row; None unless ``Plan.breakdown``.
+        examples: the rows of ``examples.parquet``: captions of the images that contribute most to every row, and of
+            random images.
     """
 
     summaries: tuple[Summary, ...]
@@ -158,7 +159,7 @@ class Result:
     examples: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     def differences(self) -> list[Difference]:
-        """All pairs of captioners that compare (:mod:`~judge.measure.comparing`), by metric and judge."""
+        """The differences of comparable captioners (:mod:`~judge.measure.comparing`), by metric and judge."""
         return self._differences
 
     @cached_property
@@ -168,20 +169,20 @@ class Result:
 
     @cached_property
     def void(self) -> Mapping[Key, str]:
-        """Key of a row -> why it has no verdict, of the rows that the run's own checks void."""
+        """Key of each row that the checks of :mod:`~judge.statistics.validity` void -> why it has no verdict."""
         return void_rows(self.summaries, self.run)
 
     def conclusions(self) -> list[Conclusion]:
-        """What each of the summaries allows to say, in their order."""
+        """The conclusion from each summary, in their order."""
         return conclude(self.summaries, self.void)
 
     def table(self) -> pd.DataFrame:
-        """One row per captioner, metric and judge, values as fractions, absent ones NaN.
+        """One row per captioner, metric and judge; values are fractions, missing ones NaN.
 
-        Columns: captioner, metric, judge, human, generated, amplification, sd, low, high, basis (what the interval is
-        from), standard_error, p_value, p_holm, verdict, detectable, chance_level, published (of counted metrics),
+        Columns: captioner, metric, judge, human, generated, amplification, sd, low, high, basis (source of the
+        interval), standard_error, p_value, p_holm, verdict, detectable, chance_level, published (of counted metrics),
         human_chance, generated_chance, images, seeds, human_quality, generated_quality, human_prior, generated_prior (Q
-        and mean w; of metrics with priors), quality_p (of Q by itself), reason (why there is no verdict), protocol,
+        and mean w of metrics with priors), quality_p (p of Q alone), reason (why there is no verdict), protocol,
         labels ("given" or "derived"), and the coverage of the generated captions: names_one, names_none, names_several
         (shares), refused, empty (counts).
         """

@@ -1,19 +1,137 @@
-"""The table of a run from what its judges answered and its captions say: where it is measured, and where it is read."""
+"""Tables of a run: answers of judges (``scores.parquet``), refits (``replicates.parquet``), and the summaries."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from judge.measure.refits import COLUMNS
+from judge.evidence import Slot
+from judge.measure.jobs import Job
+from judge.metrics.scores import SCORES, VALIDATION_LOSS, Judged, guessed, shown
 from judge.statistics.counted import summarise_counts
 from judge.statistics.summary import Settings, Summary, summarise
+from judge.training.member import Member
+from judge.types import FloatArray, Predictions, Sample
+
+COLUMNS = [
+    *("captioner", "metric", "judge", "kind", "number", "human", "generated", "amplification"),
+    *("human_quality", "generated_quality"),
+]
+"""The columns of ``replicates.parquet``."""
+
+Sums = dict[tuple[str, str, str], FloatArray]
+"""Cell (named, tasks, answer) -> number of captions, and the sum of every score over them."""
+
+Answers = tuple[pd.DataFrame, Mapping[str, float]]
+"""Rows of ``scores.parquet``, and the notes of a judge, e.g. {"C": 0.1}."""
+
+# Seed and fold of captions that no judge scores: priors are frequencies among all captions of a side.
+UNASKED = -1
+
+
+def answer_rows(member: Member, predictions: Predictions) -> Answers:
+    """The rows of ``scores.parquet`` of one member, and its notes."""
+    assert isinstance(member.samples, Slot)
+    places = member.places(member.split.test)
+    columns = _caption_columns(member.samples, places) | {"seed": member.seed, "fold": member.split.fold}
+    columns |= judge_answers([member.samples[place] for place in places], predictions)
+    columns["validation_loss"] = predictions.notes.get(VALIDATION_LOSS, np.nan)
+    return pd.DataFrame(columns), {name: of for name, of in predictions.notes.items() if name != VALIDATION_LOSS}
+
+
+def answer_sums(member: Member, predictions: Predictions) -> tuple[Sums, float]:
+    """A refit member's part of its side: sums over captions by cell; and its validation loss, or NaN.
+
+    Each image weighs the same on a side, whatever the number of its captions there.
+    """
+    slot = member.samples
+    assert isinstance(slot, Slot)
+    places = member.places(member.split.test)
+    samples = [slot[place] for place in places]
+    written = slot.evidence.written[slot.side]
+    weights = np.array([1 / written[sample.image_id] for sample in samples])
+    judged = Judged.of(samples, predictions)
+    columns = np.stack([weights, *(weights * score.quantity(judged) for score in SCORES.values())], axis=1)
+    sums: Sums = {}
+    for place, row in zip(places, columns, strict=True):
+        cell = slot.cell(place)
+        sums[cell] = sums[cell] + row if cell in sums else row
+    return sums, float(predictions.notes.get(VALIDATION_LOSS, np.nan))
+
+
+def score_table(jobs: Sequence[Job], found: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """The rows of ``scores.parquet``: the answers of every judge, once for each metric that reads them.
+
+    Metrics with priors also have rows of captions that no judge scores (seed and fold -1, no probability).
+    """
+    parts = []
+    asked: dict[tuple[int, str, str], dict[int, tuple[Job, set[str]]]] = {}
+    for job, rows in zip(jobs, found, strict=True):
+        for metric in job.metrics:
+            parts.append(_named(rows, job, metric.name))
+            if metric.prior:
+                slots = asked.setdefault((id(job.evidence), metric.name, job.judge), {})
+                slots.setdefault(id(job.member.samples), (job, set()))[1].update(rows["image_id"])
+    for (_, metric_name, _), slots in asked.items():
+        for job, images in slots.values():
+            assert isinstance(job.member.samples, Slot)
+            slot = job.member.samples
+            places = [place for place, sample in enumerate(slot) if sample.image_id not in images]
+            if places:
+                parts.append(_named(_unasked(slot, places), job, metric_name))
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
+def _unasked(slot: Slot, places: Sequence[int]) -> pd.DataFrame:
+    """Rows of captions that no judge scores."""
+    classes = slot.evidence.target.classes
+    columns = _caption_columns(slot, places) | {"seed": UNASKED, "fold": UNASKED}
+    columns["answer"] = [_join(classes, row) for row in shown([slot[place] for place in places], len(classes))]
+    columns |= dict.fromkeys(("probability", "predicted", "loss", "validation_loss"), np.nan)
+    return pd.DataFrame(columns).astype({"predicted": object})
+
+
+def _named(rows: pd.DataFrame, job: Job, metric: str) -> pd.DataFrame:
+    """``rows`` with the columns that a member does not know, in the order of the file."""
+    table = rows.assign(captioner=job.evidence.captioner, metric=metric, judge=job.judge)
+    first = ["image_id", "captioner", "side", "index", "metric", "judge", "seed", "fold"]
+    return table[[*first, *(name for name in rows.columns if name not in first)]]
+
+
+def _caption_columns(slot: Slot, places: Sequence[int]) -> dict[str, Any]:
+    captions = [slot.captions[place] for place in places]
+    return {
+        "image_id": [caption.image for caption in captions],
+        "side": slot.side,
+        "index": slot.position,
+        "named": [caption.named for caption in captions],
+        "tasks": [caption.tasks for caption in captions],
+    }
+
+
+def judge_answers(samples: Sequence[Sample], predictions: Predictions) -> dict[str, Any]:
+    """The columns answer, probability, predicted and loss of ``scores.parquet``.
+
+    For one class: its name, its probability, the most probable class, -log p. For tasks: their names, joined by "|";
+    the probability of the whole set, the product of its labels' Bernoulli probabilities; the tasks with a probability
+    of at least 1/2; the mean binary cross-entropy over labels.
+    """
+    names, judged = predictions.target.classes, Judged.of(samples, predictions)
+    tables = shown(samples, len(names)), guessed(predictions.probabilities, predictions.target.kind)
+    answers, predicted = ([_join(names, row) for row in table] for table in tables)
+    return {"answer": answers, "probability": judged.probability, "predicted": predicted, "loss": judged.loss}
+
+
+def _join(names: Sequence[str], row: npt.NDArray[np.bool_]) -> str:
+    return "|".join(names[int(k)] for k in np.flatnonzero(row))
 
 
 def settings_of(run: Mapping[str, Any]) -> Settings:
-    """How the rows of a run were summarised, from the entry "run" of its ``metrics.json``."""
+    """The settings of a run's summaries, from the entry "run" of its ``metrics.json``."""
     return Settings(
         level=run["level"], seed=run["seeds"][0], prior=run["prior"] or Settings().prior, **run["statistics"]
     )
@@ -22,12 +140,12 @@ def settings_of(run: Mapping[str, Any]) -> Settings:
 def make_table(
     scores: pd.DataFrame, counts: pd.DataFrame, replicates: pd.DataFrame, run: Mapping[str, Any]
 ) -> list[Summary]:
-    """The rows of a run's table, computed again.
+    """Compute the summaries of a run again.
 
     Args:
         scores: the rows of ``scores.parquet``.
         counts: the rows of ``counts.parquet``.
-        replicates: the rows of ``replicates.parquet``; those that are no refits are not read.
+        replicates: the rows of ``replicates.parquet``; only those of refits are read.
         run: the entry "run" of ``metrics.json``.
 
     Raises:
@@ -46,10 +164,10 @@ def in_order(rows: Iterable[Summary], captioners: Sequence[str], metrics: Sequen
 
 
 def with_parts(refits: pd.DataFrame, summaries: Sequence[Summary]) -> pd.DataFrame:
-    """The rows of ``replicates.parquet``: those of refits, and the values of rows on parts of the data.
+    """The rows of ``replicates.parquet``: refits, and the values of summaries on parts of the data.
 
     Args:
-        refits: of judges; further rows of the file are replaced.
+        refits: rows of refits; other rows of the file are replaced.
         summaries: rows of the table.
     """
     rows = [

@@ -1,9 +1,9 @@
-"""What an amplification comes from: the words, and pairs of neighbours, by which judges know the class.
+"""Contributions of terms, words and pairs of neighbouring words, to judges whose log odds are linear in terms.
 
-Of judges whose log odds are linear in terms. A caption's log odds of the truth, log p of its class less the mean log p
-of the others, are the sum of what its terms add and an intercept. Averaged as the metric averages captions they are
-still a sum over terms, and so is the difference of the sides. Scores such as LIC's are not linear: their amplification
-has the same causes, and is not the sum of these rows.
+A caption's log odds of the truth, log p of its class less the mean log p of the others, are the sum of the
+contributions of its terms and an intercept. Averaged over captions as the metric averages them, they are still a sum
+over terms, and so is the difference of the sides. Scores such as LIC's are not linear: their amplification has the same
+causes, but it is not the sum of these rows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from judge.training.fit_members import explain
 from judge.training.member import Member
 from judge.types import FloatArray, IntArray
 
-# Terms of a table that have rows of their own, and captions shown for each.
+# The number of terms with a row of their own, and of captions shown for each.
 LARGEST, EXAMPLES = 200, 3
 INTERCEPT = "(intercept)"
 _AMOUNTS = ["human", "generated", "contribution"]
@@ -38,14 +38,14 @@ CAPTION_COLUMNS = [
 ]
 Caption = tuple[str, str, str, int]
 """Captioner, side, image and index."""
-_Taken = tuple[list[Member], Explanation]
+_Explained = tuple[list[Member], Explanation]
 
 
 def word_contributions(jobs: Sequence[Job], notes: Sequence[Mapping[str, float]], plan: Plan) -> pd.DataFrame:
-    """What every term adds to the mean log odds of the truth (natural logarithm) on both sides.
+    """The contribution of every term to the mean log odds of the truth (natural logarithm) on both sides.
 
-    Of metrics that compare both sides by judges of the attribute that have an ``explain`` (``linear``), which are
-    trained once more by what they chose. Priors are left aside.
+    Only metrics that compare both sides with judges of the attribute that have an ``explain`` (``linear``) have rows.
+    The judges are trained once more with the settings that they chose. Priors are ignored.
 
     Args:
         jobs: the run's own.
@@ -54,32 +54,32 @@ def word_contributions(jobs: Sequence[Job], notes: Sequence[Mapping[str, float]]
 
     Returns:
         One row per captioner, ``metric`` (those that share their judges, joined by "|"), judge and term: the LARGEST by
-        size of ``contribution`` (generated - human), a row "(N other terms)" of the sum of the rest, and the intercept.
-        ``captions_human`` and ``captions_generated``: scored captions that hold it. ``leans_to``: the class that it
-        makes more likely, by its mean weight in judges of generated captions, or of human ones where the captioner
-        never says it; "" where it has no weight. ``examples``: generated captions to which it adds most, by image, no
-        two of the same words: "139: a person ...", joined by " / ".
+        size of ``contribution`` (generated - human), a row "(N other terms)" with the sum of the rest, and the
+        intercept. ``captions_human`` and ``captions_generated``: number of scored captions with the term. ``leans_to``:
+        the class that the term makes more likely, by its mean weight in judges of generated captions, or of human ones
+        if the captioner never uses it; "" without any weight. ``examples``: the generated captions to which it adds
+        most, each text once: "139: a person ...", joined by " / ".
     """
     tables = [_table(alike) for alike in _linear_jobs(jobs, notes, plan)]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=COLUMNS)
 
 
 def _linear_jobs(jobs: Sequence[Job], notes: Sequence[Mapping[str, float]], plan: Plan) -> Iterator[list[Job]]:
-    """Of each captioner, group of metrics and judge that can be taken apart, the judges, to be trained once more."""
+    """The judges to train once more, by captioner, group of metrics and judge."""
     for job, chosen in chosen_settings(jobs, notes):
         if job.member.judge.explain and job.evidence.target.kind == "attribute" and compares(job.metrics):
             yield list(jobs_of(job.evidence, job.metrics, job.judge, plan, chosen))
 
 
-def _take_apart(jobs: Sequence[Job]) -> list[_Taken]:
+def _explain(jobs: Sequence[Job]) -> list[_Explained]:
     slots: dict[int, list[Member]] = {}
     for job in jobs:
         slots.setdefault(id(job.member.samples), []).append(job.member)
     return [(members, explain(members)) for members in slots.values()]
 
 
-def _counting(taken: Sequence[_Taken], metric: Metric) -> list[tuple[Member, int, Explanation]]:
-    """The judges of one side, of the seeds that count, and their numbers in the explanations."""
+def _counting(taken: Sequence[_Explained], metric: Metric) -> list[tuple[Member, int, Explanation]]:
+    """One side's judges of the seeds that count, each with its number in its explanation."""
     judges = [(member, number, found) for members, found in taken for number, member in enumerate(members)]
     notes = [found.predictions[number].notes for _, number, found in judges]
     losses = [(judge[0].seed, of.get(VALIDATION_LOSS, np.nan)) for judge, of in zip(judges, notes, strict=True)]
@@ -90,16 +90,16 @@ def _counting(taken: Sequence[_Taken], metric: Metric) -> list[tuple[Member, int
 def caption_words(
     jobs: Sequence[Job], notes: Sequence[Mapping[str, float]], plan: Plan, wanted: Collection[Caption]
 ) -> pd.DataFrame:
-    """What each word of chosen captions adds to their log odds of the truth, in the judge that scored them.
+    """The contribution of each word of chosen captions to their log odds of the truth, in the judge that scored them.
 
-    Of the same judges as :func:`word_contributions`; where several seeds that count score a caption, the first. A word
-    adds its own amount and half of that of each pair that it is in (:func:`judge.attribution.words.spread`).
+    The judges are those of :func:`word_contributions`; if several seeds score a caption, the first counts. A word adds
+    its own amount and half the amount of each pair that it is in (:func:`judge.attribution.words.spread`).
 
     Args:
         jobs: the run's own.
         notes: what each of their judges chose.
         plan: of the run.
-        wanted: captions that a judge scores; others are passed over.
+        wanted: the captions; those that no judge scores are skipped.
 
     Returns:
         One row per captioner, ``metric`` (as there), judge, side, image, index and word, by place: the columns of
@@ -117,7 +117,7 @@ def caption_words(
 
 
 def _caption_rows(jobs: Sequence[Job], wanted: set[Caption]) -> Iterator[tuple[object, ...]]:
-    metrics, evidence, taken = jobs[0].metrics, jobs[0].evidence, _take_apart(jobs)
+    metrics, evidence, taken = jobs[0].metrics, jobs[0].evidence, _explain(jobs)
     names = evidence.captioner, "|".join(metric.name for metric in metrics), jobs[0].judge
     for side in ("human", "generated"):
         seen: set[Caption] = set()
@@ -137,13 +137,13 @@ def _caption_rows(jobs: Sequence[Job], wanted: set[Caption]) -> Iterator[tuple[o
 
 
 class _Side(NamedTuple):
-    """What judges of one side, seeds that count, make of the captions that they score.
+    """The scored captions of one side, of the seeds that count, and the contributions of terms to them.
 
     Attributes:
         captions: seed, image, index, words, answer and odds (of the truth) of each judge's captions, [C].
-        added: what terms add to these odds, [C, F], sparse; stored wherever a caption holds a term.
-        once: the same of the first judge alone that scores a caption.
-        weights: the judges' weights of each term for each class, summed, [F, A].
+        added: contributions of terms to these odds, [C, F], sparse; stored wherever a caption holds a term.
+        once: its rows of the first judge that scores each caption.
+        weights: sum over judges of the weights of each term for each class, [F, A].
     """
 
     captions: pd.DataFrame
@@ -152,7 +152,7 @@ class _Side(NamedTuple):
     weights: FloatArray
 
     def amounts(self, metric: Metric) -> FloatArray:
-        """Means, as statistics average, of what each term adds and of the rest, which is the intercept, [F + 1]."""
+        """Mean contribution of each term, and the intercept, averaged as the metric averages captions, [F + 1]."""
         table = self.captions
         share = 1 / table.groupby(["seed", "image"])["index"].transform("size")
         of_class = share.groupby(table["answer"]).transform("sum") * table["answer"].nunique()
@@ -161,26 +161,26 @@ class _Side(NamedTuple):
         return np.append(found, (share * table["odds"]).sum() - found.sum())
 
     def counts(self) -> IntArray:
-        """Captions that hold each term, and of all, [F + 1]."""
+        """Number of captions with each term, and of all captions, [F + 1]."""
         captions, terms = self.once.shape
         return np.append(np.bincount(self.once.indices, minlength=terms), captions)
 
     def examples(self, terms: IntArray) -> list[str]:
-        """Of each term captions that hold it, those first to which it adds most."""
-        told = (self.captions["image"] + ": " + self.captions["words"]).to_numpy()
+        """Captions with each term, those first to which it adds most."""
+        texts = (self.captions["image"] + ": " + self.captions["words"]).to_numpy()
         words, found = pd.factorize(self.captions["words"])[0], []
         columns = self.added[:, terms].tocsc()
         for start, stop in pairwise(columns.indptr):
             rows = columns.indices[start:stop][np.argsort(-columns.data[start:stop], kind="stable")]
             different = np.sort(np.unique(words[rows], return_index=True)[1])
-            found.append(" / ".join(told[rows[different[:EXAMPLES]]]))
+            found.append(" / ".join(texts[rows[different[:EXAMPLES]]]))
         return found
 
 
 def _table(jobs: Sequence[Job]) -> pd.DataFrame:
     """The rows of one captioner, group of metrics and judge."""
     metrics, evidence = jobs[0].metrics, jobs[0].evidence
-    taken = _take_apart(jobs)
+    taken = _explain(jobs)
     terms = pd.Index(sorted({term for _, found in taken for term in found.terms}))
     human, generated = (
         _gather([part for part in taken if part[0][0].side == side], terms, metrics[0])
@@ -205,7 +205,7 @@ def _table(jobs: Sequence[Job]) -> pd.DataFrame:
 
 
 def _largest(table: pd.DataFrame, human: _Side, generated: _Side) -> pd.DataFrame:
-    """The rows of the largest terms, with examples, of all others together, and of the intercept."""
+    """The rows of the largest terms, with examples, of the sum of all others, and of the intercept."""
     order = np.argsort(-table["contribution"].abs().to_numpy()[:-1], kind="stable")
     largest, rest = order[:LARGEST], order[LARGEST:]
     rows = [table.loc[largest].assign(examples=generated.examples(largest))]
@@ -217,7 +217,7 @@ def _largest(table: pd.DataFrame, human: _Side, generated: _Side) -> pd.DataFram
     return pd.concat([*rows, table[-1:]], ignore_index=True)
 
 
-def _gather(taken: Sequence[_Taken], terms: pd.Index[str], metric: Metric) -> _Side:
+def _gather(taken: Sequence[_Explained], terms: pd.Index[str], metric: Metric) -> _Side:
     from scipy.sparse import csr_matrix, vstack
 
     captions, added, weights = [], [], np.zeros((len(terms), len(taken[0][0][0].target.classes)))

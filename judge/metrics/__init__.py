@@ -1,11 +1,10 @@
-"""Every published metric is one row: what is hidden, aligned, judged, scored, compared.
+"""The published metrics. Each is one row: what is hidden, aligned, judged, scored and compared.
 
-``judge.measure`` walks a row and knows no metric by name. To add one: a row in ``rows.py``, its paper in
+``judge.measure`` reads rows and knows no metric by name. To add one: a row in ``rows.py``, its paper in
 ``references.bib``, an oracle in the tests (CONTRIBUTING, "Add a metric").
 """
 
-from judge.metrics.names import ALIASES, FAMILIES, find_metric, spell_out
 from judge.metrics.row import Metric
-from judge.metrics.rows import METRICS
+from judge.metrics.rows import ALIASES, FAMILIES, METRICS, find_metric, spell_out
 
 __all__ = ["ALIASES", "FAMILIES", "METRICS", "Metric", "find_metric", "spell_out"]

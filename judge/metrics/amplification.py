@@ -1,4 +1,4 @@
-"""(human, generated) -> one signed number; positive means that the captioner amplifies."""
+"""Amplifications: (human, generated) -> one signed number; positive means that the captioner amplifies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def ratio(human: FloatArray, generated: FloatArray) -> FloatArray:
 def normalised(human: FloatArray, generated: FloatArray) -> FloatArray:
     """(generated - human) / (generated + human), in [-1, 1]; 0 where both are 0. DPAC, DBAC (WACV 2026).
 
-    The papers add an epsilon below. It would decide the value of scores that are as small as it is: a product of 80
+    The papers add an epsilon to the denominator. It would dominate scores as small as itself: a product of 80
     probabilities of 1/2 is 8e-25.
     """
     total = generated + human
@@ -38,7 +38,7 @@ def one_side(human: FloatArray, generated: FloatArray) -> FloatArray:
 def log_mean(first: FloatArray, second: FloatArray) -> FloatArray:
     """(a - b) / (log a - log b) of positive numbers: between their geometric and their arithmetic mean.
 
-    So log a - log b is (a - b) over it, and what a and b are sums of adds up to a difference of logarithms.
+    Dividing the terms of a - b by it splits log a - log b into a sum over these terms.
     """
     low, high = np.minimum(first, second), np.maximum(first, second)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -52,5 +52,5 @@ AMPLIFICATIONS: dict[str, Callable[[FloatArray, FloatArray], FloatArray]] = {
     "one_side": one_side,
 }
 
-# What an amplification is where nothing is amplified.
+# The value of each without amplification.
 NEUTRAL = {"difference": 0.0, "ratio": 1.0, "normalised": 0.0, "one_side": 0.0}

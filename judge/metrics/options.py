@@ -1,4 +1,4 @@
-"""Options that single metrics read; the settings of commands are composed of them."""
+"""Options of single metrics; the settings of commands are composed of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a row of METRICS says."""
+"""The fields of a row of METRICS."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ Prior = Literal["P(t)/P(a)", "P(a^)/P(T)"]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One point in the space of the design's axes.
+    """A metric, as a choice on each axis on which metrics differ.
 
     Attributes:
         name: the row's key, as users type it.
         title: as papers write it.
-        hidden: what is taken from the evidence before the judge sees it.
-        alignment: how the human side is made comparable.
+        hidden: what is removed from the evidence before a judge sees it.
+        alignment: how human captions are aligned with the captioner's vocabulary.
         judge: the judge of the metric's own paper.
         target: what the judge guesses.
-        direction: for metrics that have two (DBAC, DBA); None for the others.
+        direction: of metrics that have two (DBAC, DBA); None for the others.
         score: key of ``scores.SCORES``.
         amplification: key of ``amplification.AMPLIFICATIONS``.
         reference: key in ``references.bib``, and where in the paper.
-        holdout: shares of the images, under ``paper``, that judges are scored on, and that choose their epoch.
-        variant: what a reader has to know where published codes differ.
+        holdout: under ``paper``, the shares of images for testing and for choosing an epoch, in [0, 1].
+        variant: the choices made where published codes differ.
         prior: the weight w of each caption, of frequencies on its side; None where all count alike. P(t): of the
             caption's task words; P(a): of the image's class; P(a^): of the classes that the caption names; P(T): of the
             image's tasks.
@@ -39,7 +39,7 @@ class Metric:
         aggregate: over seeds: their mean, or the seed whose judges guess best on validation images.
         people_are_tasks: whether what a caption calls people ("a surfer", "a child") is a task too: masked, guessed and
             counted among the tasks that it names.
-        counted: how, where no judge is asked; None where one is.
+        counted: how a counted metric is computed; None for metrics with a judge.
     """
 
     name: str
@@ -63,12 +63,12 @@ class Metric:
 
     @property
     def evidence(self) -> tuple[object, ...]:
-        """Rows that agree in this share their evidence: DBAC and DPAC of one direction."""
+        """Rows with equal keys share their evidence: DBAC and DPAC of one direction."""
         return self.hidden, self.alignment, self.target, self.prior, self.people_are_tasks
 
     @property
     def training(self) -> tuple[object, ...]:
-        """Rows that agree in this share their judges: LIC and Leakage train once."""
+        """Rows with equal keys share their judges: LIC and Leakage train once."""
         return self.evidence, self.holdout, self.head, self.balanced, self.aggregate
 
     @property
@@ -77,25 +77,35 @@ class Metric:
         return "people" in self.hidden
 
     @property
+    def weighs_named_class(self) -> bool:
+        """Whether captions weigh by the class that they name (T->A); those that name none or several do not count."""
+        return self.prior == "P(a^)/P(T)"
+
+    @property
+    def weighs_tasks(self) -> bool:
+        """Whether captions weigh by the tasks that they name (A->T)."""
+        return self.prior == "P(t)/P(a)"
+
+    @property
     def neutral(self) -> float:
-        """The amplification where nothing is amplified; of counted metrics an excess over the chance level."""
+        """The value without amplification; counted metrics are measured as the excess over their chance level."""
         return 0.0 if self.counted else NEUTRAL[self.amplification]
 
     @property
     def exchangeable(self) -> bool:
-        """Whether captions of the two sides could change places if nothing were amplified.
+        """Whether the two sides are exchangeable without amplification.
 
-        Captions mention a part of what images show, whoever writes them: not with annotated objects (A->T).
+        Captions and annotated objects are not (A->T): all captions mention only a part of what images show.
         """
         return not (self.counted and self.counted.against == "annotation" and self.direction == "A->T")
 
     @property
     def reads_tasks(self) -> bool:
-        """Whether words that name tasks have to be known."""
+        """Whether a lexicon of tasks is needed."""
         of_counted = self.counted is not None and self.counted.labels == "objects"
         return self.target == "tasks" or self.prior is not None or of_counted
 
     @property
     def verdicts(self) -> tuple[str, str]:
-        """What a significant value says of a captioner: above the chance level, and below."""
+        """Verdicts on a significant value above the chance level, and below it."""
         return self.counted.verdicts if self.counted else ("amplifies", "mitigates")

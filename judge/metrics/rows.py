@@ -1,20 +1,22 @@
-"""The published metrics, a row each; a metric's relatives are its row with what differs."""
+"""The published metrics, one row each, and how users name them: families, aliases, scores and variants."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
-from judge.metrics.counted.ba import Ba
-from judge.metrics.counted.dba import Dba
+from judge.errors import JudgeError, nearest
 from judge.metrics.counted.dpa import Dpa
 from judge.metrics.counted.multi import Multi
+from judge.metrics.counted.pairs import Ba, Dba
 from judge.metrics.counted.ratio_error import Error, Ratio
 from judge.metrics.counted.spec import CountedMetric
 from judge.metrics.row import Metric
+from judge.metrics.scores import SCORES
 
 
 def _counted(name: str, title: str, counted: CountedMetric, reference: str, variant: str) -> Metric:
-    """A row that asks no judge."""
+    """A counted metric, which has no judge."""
     return Metric(
         name,
         title,
@@ -175,7 +177,7 @@ METRICS: dict[str, Metric] = {
             "DBA_O (A->T)",
             Dba(),
             _DBA,
-            "objects (but people) that captions name against those that people's captions name, by annotated class",
+            "objects (but people) that captions name against those that human captions name, by annotated class",
         ),
         _counted(
             "dba-g",
@@ -224,3 +226,71 @@ METRICS: dict[str, Metric] = {
         ),
     )
 }
+
+# Names of several rows.
+FAMILIES: dict[str, tuple[str, ...]] = {
+    "dbac": ("dbac-at", "dbac-ta"),
+    "dpac": ("dpac-at", "dpac-ta"),
+    "dba": ("dba-o", "dba-g"),
+    "multi": ("multi-at", "multi-ta"),
+    "dpa": ("dpa-at", "dpa-ta"),
+}
+ALIASES = {"dba-at": "dba-o", "dba-ta": "dba-g"}
+# The variant of metrics with priors in which people are tasks too.
+WITH_PEOPLE = "with-people"
+
+
+def spell_out(names: Iterable[str]) -> tuple[str, ...]:
+    """The rows of ``names``, each once; a family ("dbac") stands for its rows."""
+    rows = []
+    for name in names:
+        key, variants = _parts(name)
+        for row in FAMILIES.get(key, (key,)):
+            default = METRICS[row].score if row in METRICS and not METRICS[row].counted else None
+            rows.append(":".join([row, *(each for each in variants if each != default)]))
+    return tuple(dict.fromkeys(rows))
+
+
+def find_metric(name: str) -> Metric:
+    """The row called ``name`` (any case).
+
+    A colon may follow with another score ("dbac-at:accuracy"), "with-people" for metrics with priors, or another
+    variant of a counted metric ("ba:sony").
+
+    Raises:
+        JudgeError: no such row, score or variant; the nearest name is suggested.
+    """
+    key, variants = _parts(name)
+    if key in FAMILIES:
+        raise JudgeError(f"'{key}' is several metrics", where="--metrics", mend=f"use {' or '.join(FAMILIES[key])}")
+    if key not in METRICS:
+        known = [*METRICS, *FAMILIES, *ALIASES]
+        raise JudgeError(f"unknown metric '{name}'", where="--metrics", mend=nearest(key, known))
+    row = METRICS[key]
+    for variant in variants:
+        row = _variant(row, variant)
+    return row
+
+
+def _parts(name: str) -> tuple[str, list[str]]:
+    """The name of a row or family, and its variants: in lower case, except for classes ("A/B")."""
+    key, *variants = (part.strip() for part in name.split(":"))
+    spelt = ["/".join(map(str.strip, part.split("/"))) if "/" in part else part.lower() for part in variants]
+    return ALIASES.get(key.lower(), key.lower()), [part for part in spelt if part]
+
+
+def _variant(row: Metric, name: str) -> Metric:
+    """A judged row with another score, or with people among the tasks; a counted row in another variant."""
+    full, where = f"{row.name}:{name}", f"--metrics {row.name}:{name}"
+    if row.counted:
+        if counted := row.counted.in_variant(name):
+            return replace(row, name=full, title=f"{row.title}, {name}", counted=counted)
+        raise JudgeError(f"unknown variant '{name}'", where=where, mend=nearest(name, row.counted.variant_names))
+    if name == row.score:
+        return row
+    if name == WITH_PEOPLE and row.prior:
+        return replace(row, name=full, title=f"{row.title}, people as tasks", people_are_tasks=True)
+    if name not in SCORES:
+        known = [*SCORES, *([WITH_PEOPLE] if row.prior else [])]
+        raise JudgeError(f"unknown score '{name}'", where=where, mend=nearest(name, known))
+    return replace(row, name=full, title=f"{row.title} ({name.replace('_', ' ')})", score=name)

@@ -1,36 +1,40 @@
-"""The score q of one side: from a judge's probabilities on held-out captions to numbers in [0, 1].
+"""Scores: from a judge's probabilities on held-out captions to one number per side; and the priors of captions.
 
-Every score is a quantity per caption whose (weighted) mean is pooled into the side's value. Chance with K equally
-likely classes, of a judge that is never sure: 1/K, and 1/K^2 for LIC's; of a judge that is sure and wrong LIC's tends
-to 1/K too (labels shuffled among images tell: ``judge.measure.refits``).
+Every score is the pooled (weighted) mean of a quantity per caption. With K equally likely classes the chance level of
+an unsure judge is 1/K, and 1/K^2 for LIC's score; for a judge that is sure and wrong LIC's score tends to 1/K too
+(judges trained on shuffled labels estimate it: ``judge.measure.refits``).
 
-A directional metric weighs captions by a prior w. Of a score per caption it takes the mean of q w (DPAC's psi); of a
-pooled one, Q times the mean of w (DBAC's omega).
+A directional metric (DBAC, DPAC) weighs captions by a prior w: it takes the mean of q w of a score q per caption
+(DPAC's psi), and Q times the mean of w of a pooled score Q (DBAC's omega). Priors are frequencies among all captions of
+the side, those that judges learn from and those that they score. Every resample estimates them again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from judge.types import BoolArray, FloatArray, Predictions, Sample, TargetKind
 
-# What a judge that is chosen among several seeds notes beside its predictions.
+PriorForm = Literal["joint", "product"]
+# The note of a judge that is chosen among several seeds.
 VALIDATION_LOSS = "validation loss"
+_TINY = np.finfo(np.float64).tiny
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What a judge said of N held-out captions.
+    """A judge's answers on N held-out captions.
 
     Attributes:
-        probability: of the true answer, [N]: of the class; of several tasks, of the whole set: the product of its
-            labels' Bernoulli probabilities.
-        correct: whether the most probable answer is the true one, [N]; of tasks, every label on its side of 1/2.
-        loss: cross-entropy with the truth, [N], natural log; of tasks the mean over labels of the binary one.
+        probability: p of the true class, [N]; for tasks p of the whole set, the product of the labels' Bernoulli
+            probabilities.
+        correct: whether the most probable answer is the true one, [N]; for tasks, every label on its side of 1/2.
+        loss: cross-entropy with the truth, [N], natural log; for tasks the mean binary one over labels.
     """
 
     probability: FloatArray
@@ -69,26 +73,26 @@ def shown(samples: Sequence[Sample], classes: int) -> BoolArray:
 
 
 def guessed(probabilities: FloatArray, kind: TargetKind) -> BoolArray:
-    """The classes that a judge predicts, [N, A]: the most probable one, the first of equals; tasks of at least 1/2."""
+    """The predicted classes, [N, A]: the most probable one (the first of ties), or the tasks with p >= 1/2."""
     if kind == "tasks":
         return np.asarray(probabilities >= 0.5)
     return np.asarray(np.arange(probabilities.shape[1]) == probabilities.argmax(axis=1)[:, None])
 
 
 def centre(values: FloatArray) -> FloatArray:
-    """Of each class, less the mean of the others, [..., A]."""
+    """Each class's value less the mean of the others', [..., A]."""
     classes = values.shape[-1]
     return np.asarray((values - values.mean(axis=-1, keepdims=True)) * (classes / (classes - 1)))
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A score as (quantity per caption, pooling of its mean).
+    """A score: the pooled mean of a quantity per caption.
 
     Attributes:
-        quantity: of N captions -> [N].
+        quantity: answers on N captions -> [N].
         pool: mean(s) of the quantity, any shape -> value(s) of the side; None for the mean itself.
-        chance: value of a judge that knows nothing of one attribute, as a function of its K classes.
+        chance: number of classes K -> the score of a judge that gives each class 1/K.
     """
 
     quantity: Callable[[Judged], FloatArray]
@@ -112,7 +116,7 @@ def confidence(judged: Judged) -> FloatArray:
 
 
 def cross_entropy(judged: Judged) -> FloatArray:
-    """The loss, infinite where a judge was certain and wrong. DBAC (WACV 2026)."""
+    """The loss; infinite where the judge gave the truth probability 0. DBAC (WACV 2026)."""
     return judged.loss
 
 
@@ -127,3 +131,28 @@ SCORES: dict[str, Score] = {
     "confidence": Score(confidence, None, lambda k: 1 / k),
     "inverse_cross_entropy": Score(cross_entropy, _reciprocal, lambda k: 1 / np.log(k)),
 }
+
+
+def frequency(counts: FloatArray) -> FloatArray:
+    """``counts``, [U, ...], over their sum along the first axis, in [0, 1]; NaN where all are 0."""
+    total = counts.sum(axis=0)
+    return np.asarray(np.divide(counts, total, out=np.full(counts.shape, np.nan), where=total > 0))
+
+
+def set_frequency(counts: FloatArray, sets: npt.NDArray[np.bool_], *, form: PriorForm = "joint") -> FloatArray:
+    """P(t) of each set of tasks, the empty set included, [U, ...] in [0, 1].
+
+    Args:
+        counts: captions (or images) whose tasks are exactly each set, [U, ...].
+        sets: which tasks each set holds, [U, L].
+        form: ``joint``: the share of captions with exactly this set; ``product``: as if tasks were independent, the
+            product of the shares of its tasks and of 1 - share of the others.
+
+    Source: WACV 2026 (DBAC), equations of omega: P(t).
+    """
+    if form == "joint":
+        return frequency(counts)
+    held = sets.astype(np.float64)
+    shares = np.tensordot(held.T, frequency(counts), axes=1)
+    there, absent = (np.log(np.maximum(part, _TINY)) for part in (shares, 1 - shares))
+    return np.asarray(np.exp(np.tensordot(held, there, axes=1) + np.tensordot(1 - held, absent, axes=1)))

@@ -1,8 +1,8 @@
-"""How well captions describe: BLEU, METEOR, ROUGE-L and CIDEr, over all images and by attribute class.
+"""Caption quality: BLEU, METEOR, ROUGE-L and CIDEr, over all images and by attribute class.
 
-The scores are those of the COCO caption evaluation (pycocoevalcap), against an image's human captions. METEOR and the
-Penn Treebank tokeniser need Java; without it the project's own tokeniser serves, and what is missing is named. Every
-score of a group of images is made of sums over its images, so that classes and resamples cost no second pass.
+The scores are those of the COCO caption evaluation (pycocoevalcap), against the human captions of each image. METEOR
+and the Penn Treebank tokeniser need Java; without it this project's tokeniser is used and METEOR is skipped. Every
+score is a function of sums over images, so that classes and resamples need no second pass.
 """
 
 from __future__ import annotations
@@ -45,10 +45,9 @@ class GroupScore:
     Attributes:
         score: one of ``SCORES``.
         group: an attribute class; None for all images.
-        images: how many.
-        value: in [0, 1], CIDEr in [0, 10]; NaN for no image, and CIDEr where one image is all there is.
-        interval: 95% over images; None for one image, a class so small that a resample may miss it, or where none
-            was asked for.
+        images: number of images.
+        value: in [0, 1], CIDEr in [0, 10]; NaN without images, and CIDEr of a single image.
+        interval: over images; None for one image, a class so small that a resample may miss it, or no resamples.
     """
 
     score: str
@@ -66,7 +65,7 @@ class Gap:
         score: one of ``SCORES``.
         best, worst: the classes.
         value: score of ``best`` minus that of ``worst``, at least 0.
-        interval: 95% over images. Resamples keep ``best`` and ``worst`` as they are: it may reach below 0.
+        interval: over images. Resamples keep ``best`` and ``worst``: it may reach below 0.
     """
 
     score: str
@@ -78,7 +77,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """How well a captioner describes.
+    """The caption quality of a captioner.
 
     Attributes:
         captioner: its name.
@@ -86,12 +85,12 @@ class Quality:
         images: ids of the images scored, [N].
         by_image: score -> value of each image by itself, [N].
         groups: every score of all images and of every class.
-        gaps: a row per score; none without labels, or with fewer than two classes.
-        skipped: score -> why it is not here.
+        gaps: one per score; none without labels or with fewer than two classes.
+        skipped: score -> why it is missing.
         vocabulary: side -> distinct words of the captions scored, punctuation left out.
         mean_length: side -> words of a caption, on average, punctuation left out.
         further: generated captions after an image's first one: they are not scored.
-        unscored: images of one side alone, or whose human captions hold no word.
+        unscored: images with captions on one side only, or whose human captions hold no word.
     """
 
     captioner: str
@@ -142,14 +141,14 @@ def measure_quality(
     level: float = 0.95,
     seed: int = 0,
 ) -> Quality:
-    """Score a captioner against people's captions, over the images that have both.
+    """Score a captioner against human captions, over the images that have both.
 
     BLEU and METEOR of a group are the corpus scores of its images; ROUGE-L and CIDEr are means over images, CIDEr
     with the document frequencies of all images scored, whatever the group.
 
     Args:
         human: references; every caption of an image counts.
-        generated: candidates; an image's first caption counts. Images on which the captioner kept silent are not
+        generated: candidates; an image's first caption counts. Images without a generated caption are not
             scored: read the scores together with ``generated.silent``.
         labels: attribute classes, for scores by class.
         java: use it where it runs; False for the same tokeniser on every machine, and no METEOR.
@@ -169,15 +168,15 @@ def measure_quality(
         raise JudgeError("no image has captions in both", where=where, mend="check that they name images alike")
     groups = _groups(images, labels)
     parts, skipped = _score(refs, hyps, why)
-    values, gaps = _measure(parts, groups, Bootstrap(resamples, level, seed))
+    bootstrap = _Bootstrap(resamples, level, seed)
     sides: dict[Side, list[str]] = {"human": [ref for of in refs for ref in of], "generated": hyps}
     return Quality(
         captioner=generated.name,
         tokenizer=tokenizer,
         images=tuple(images),
         by_image={name: row for part in parts for name, row in zip(part.names, part.pool(part.table.T), strict=True)},
-        groups=tuple(values),
-        gaps=tuple(gaps),
+        groups=tuple(row for part in parts for row in _score_groups(part, groups, bootstrap)),
+        gaps=tuple(gap for part in parts for gap in _gaps(part, groups, bootstrap)),
         skipped=skipped,
         vocabulary={side: len({word for line in of for word in line.split()}) for side, of in sides.items()},
         mean_length={side: float(np.mean([len(line.split()) for line in of])) for side, of in sides.items()},
@@ -189,7 +188,7 @@ def measure_quality(
 def _words(
     human: Captions, generated: Captions, images: Sequence[str], *, java: bool
 ) -> tuple[Tokenizer, list[str], str]:
-    """References of all images, then their candidates, as words; and why METEOR cannot run ("" where it may)."""
+    """The tokenizer, the words of all references and then all candidates, and why METEOR cannot run ("": it can)."""
     captions = [caption for image in images for caption in human.by_image[image]]
     captions += [generated.by_image[image][0] for image in images]
     if not java:
@@ -201,7 +200,7 @@ def _words(
 
 
 def _pair(human: Captions, images: Sequence[str], lines: Sequence[str]) -> tuple[list[str], list[list[str]], list[str]]:
-    """Images, their references and their candidate; without images whose references hold no word."""
+    """Images, their references and their candidate; images whose references hold no word are left out."""
     following = iter(lines)
     refs = [[ref for ref in [next(following) for _ in human.by_image[image]] if ref] for image in images]
     kept = [row for row in zip(images, refs, following, strict=True) if row[1]]
@@ -209,7 +208,7 @@ def _pair(human: Captions, images: Sequence[str], lines: Sequence[str]) -> tuple
 
 
 def _score(refs: References, hyps: Sequence[str], why: str) -> tuple[list[Part], dict[str, str]]:
-    """What images add to every score, in the order of ``SCORES``, and which scores are skipped."""
+    """The parts of every score, in the order of ``SCORES``, and score -> why it is skipped."""
     parts = [bleu(refs, hyps), rouge(refs, hyps), cider(refs, hyps)]
     if not why:
         try:
@@ -220,7 +219,7 @@ def _score(refs: References, hyps: Sequence[str], why: str) -> tuple[list[Part],
 
 
 def _groups(images: Sequence[str], labels: Labels | None) -> dict[str | None, IntArray]:
-    """Rows of all images (None), and of those of each class."""
+    """Rows of all images (None), and of each class."""
     found: dict[str | None, IntArray] = {None: np.arange(len(images))}
     if labels is None:
         return found
@@ -232,67 +231,50 @@ def _groups(images: Sequence[str], labels: Labels | None) -> dict[str | None, In
 
 
 @dataclass(frozen=True, slots=True)
-class Bootstrap:
-    """How intervals are made: resamples (0: none), level, and seed of the generators."""
+class _Bootstrap:
+    """How intervals are computed: number of resamples (0: no intervals), level, and seed."""
 
     resamples: int
     level: float
     seed: int
 
     def intervals(self, table: FloatArray, part: Part, *, key: str) -> list[Interval | None]:
-        """Of the scores of ``part``, whose sums are those of ``table``; every key has a generator of its own."""
+        """Intervals of the scores of ``part`` over the images of ``table``; every key has its own generator."""
         if not self.resamples or not len(table):
             return [None] * len(part.names)
         generator = np.random.default_rng([self.seed, *map(ord, f"{part.names[0]}/{key}")])
         return bootstrap_pooled(table, part.pool, generator=generator, resamples=self.resamples, level=self.level)
 
-
-def _measure(
-    parts: Sequence[Part], groups: Mapping[str | None, IntArray], bootstrap: Bootstrap
-) -> tuple[list[GroupScore], list[Gap]]:
-    """Every score of every group, and the gaps between classes."""
-    values: list[GroupScore] = []
-    gaps: list[Gap] = []
-    for part in parts:
-        classes: dict[str, FloatArray] = {}
-        for group, rows in groups.items():
-            table = part.table[rows]
-            pooled = part.pool(table.sum(axis=0))
-            found = bootstrap.intervals(table, part, key=f"{group}")
-            for name, value, interval in zip(part.names, pooled, found, strict=True):
-                values.append(GroupScore(name, group, len(rows), float(value), interval))
-            if group is not None and len(rows):
-                classes[group] = pooled
-        gaps += _gaps(part, groups, classes, bootstrap)
-    return values, gaps
+    def difference(self, part: Part, first: IntArray, second: IntArray) -> list[Interval | None]:
+        """Intervals of the first group's scores minus the second's: both groups' sums stand side by side."""
+        width = part.table.shape[1]
+        table = np.vstack([np.pad(part.table[first], ((0, 0), (0, width))),
+                           np.pad(part.table[second], ((0, 0), (width, 0)))])  # fmt: skip
+        joint = Part(part.names, table, lambda sums: part.pool(sums[:width]) - part.pool(sums[width:]))
+        return self.intervals(table, joint, key="gap")
 
 
-def _gaps(
-    part: Part,
-    groups: Mapping[str | None, IntArray],
-    classes: Mapping[str, FloatArray],
-    bootstrap: Bootstrap,
-) -> Iterator[Gap]:
-    """The largest gap of each of the part's scores; scores of the same two classes share their resamples."""
+def _score_groups(part: Part, groups: Mapping[str | None, IntArray], bootstrap: _Bootstrap) -> Iterator[GroupScore]:
+    """The part's scores of every group."""
+    for group, rows in groups.items():
+        table = part.table[rows]
+        intervals = bootstrap.intervals(table, part, key=f"{group}")
+        for name, value, interval in zip(part.names, part.pool(table.sum(axis=0)), intervals, strict=True):
+            yield GroupScore(name, group, len(rows), float(value), interval)
+
+
+def _gaps(part: Part, groups: Mapping[str | None, IntArray], bootstrap: _Bootstrap) -> Iterator[Gap]:
+    """The largest gap of each of the part's scores; scores with the same two classes share their resamples."""
+    classes = {name: part.pool(part.table[rows].sum(axis=0)) for name, rows in groups.items() if name and len(rows)}
     if len(classes) < 2 or not np.isfinite(list(classes.values())).all():
         return
-    known: dict[tuple[str, str], list[Interval | None]] = {}
+    intervals: dict[tuple[str, str], list[Interval | None]] = {}
     for number, name in enumerate(part.names):
         values = {group: float(pooled[number]) for group, pooled in classes.items()}
         worst, *_, best = sorted(values, key=values.__getitem__)
-        pair = best, worst
-        if pair not in known:
-            known[pair] = _gap_intervals(part, [groups[group] for group in pair], bootstrap)
-        yield Gap(name, best, worst, values[best] - values[worst], known[pair][number])
-
-
-def _gap_intervals(part: Part, pair: Sequence[IntArray], bootstrap: Bootstrap) -> list[Interval | None]:
-    """Of the first group's scores minus the second's: sums of both, side by side."""
-    width = part.table.shape[1]
-    sides = ((0, width), (width, 0))
-    table = np.vstack([np.pad(part.table[rows], ((0, 0), side)) for rows, side in zip(pair, sides, strict=True)])
-    joint = Part(part.names, table, lambda sums: part.pool(sums[:width]) - part.pool(sums[width:]))
-    return bootstrap.intervals(table, joint, key="gap")
+        if (best, worst) not in intervals:
+            intervals[best, worst] = bootstrap.difference(part, groups[best], groups[worst])
+        yield Gap(name, best, worst, values[best] - values[worst], intervals[best, worst][number])
 
 
 def _bounds(interval: Interval | None) -> tuple[float, float]:

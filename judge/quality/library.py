@@ -1,7 +1,7 @@
-"""What pycocoevalcap computes, as sums over images; captions as words, with and without Java.
+"""The scores of pycocoevalcap as sums over images, and tokenisers with and without Java.
 
-The library's scorers are used in parts: they print, write files into the package's own folder and, where Java is
-missing, fail noisily once more when they are thrown away. Nothing of that happens here.
+Only parts of the library's scorers are used: as a whole they print, write files into the package's own folder and,
+without Java, print an error again when they are deleted.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -34,16 +32,16 @@ _ALPHA, _BETA, _GAMMA, _DELTA = 0.85, 0.2, 0.6, 0.75
 
 
 class JavaFault(Exception):  # noqa: N818
-    """Java, or what needs it, does not run; the message says why, in a clause."""
+    """Java, or a program that needs it, does not run; the message is a clause that says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Scores that are made of the same sums over images.
+    """Scores that are functions of the same sums over images.
 
     Attributes:
-        names: of the scores, V of them.
-        table: what each image adds, [N, S].
+        names: the V scores.
+        table: what each of N images adds to the S sums, [N, S].
         pool: sums, [S, ...] -> scores, [V, ...]; NaN for the sums of no image.
     """
 
@@ -62,9 +60,9 @@ def penn_treebank(captions: Sequence[str]) -> list[str]:
 
     jar = _folder() / "tokenizer" / STANFORD_CORENLP_3_4_1_JAR
     command = ["-cp", str(jar), "edu.stanford.nlp.process.PTBTokenizer", "-preserveLines", "-lowerCase"]
-    # A caption a line: whatever breaks lines inside of one becomes a space.
+    # One caption per line: line breaks inside a caption become spaces.
     found = _java(command, [" ".join(caption.split()) for caption in captions])
-    # Split at plain spaces, as the library does: PTB joins "22 3/4" by one that does not break.
+    # Split at plain spaces, as the library does: PTB joins "22 3/4" by a no-break space.
     dropped = {"", *PUNCTUATIONS}
     return [" ".join(word for word in line.split(" ") if word not in dropped) for line in found]
 
@@ -76,7 +74,7 @@ def plain_words(captions: Sequence[str]) -> list[str]:
 
 
 def bleu(refs: References, hyps: Sequence[str]) -> Part:
-    """Counts as the library takes them: an image's reference length is that of its closest reference."""
+    """BLEU-1 to BLEU-4; the reference length of an image is that of its closest reference, as in the library."""
     from pycocoevalcap.bleu.bleu_scorer import cook_refs, cook_test
 
     table = []
@@ -87,7 +85,7 @@ def bleu(refs: References, hyps: Sequence[str]) -> Part:
 
 
 def _pool_bleu(sums: FloatArray) -> FloatArray:
-    """Sums of lengths, of n-grams guessed and of those right, [10, ...] -> [4, ...]. Papineni et al. 2002."""
+    """Sums of lengths, n-grams and matched n-grams, [10, ...] -> scores, [4, ...]. Papineni et al. 2002."""
     length, reference, guess, correct = sums[0], sums[1], sums[2:6], sums[6:10]
     orders = np.arange(1, 5).reshape(4, *[1] * (sums.ndim - 1))
     precision = np.cumprod((correct + _TINY) / (guess + _SMALL), axis=0) ** (1 / orders)
@@ -97,7 +95,7 @@ def _pool_bleu(sums: FloatArray) -> FloatArray:
 
 
 def meteor(refs: References, hyps: Sequence[str]) -> Part:
-    """The jar's statistics of each image against its best reference.
+    """METEOR, from the jar's statistics of each image against its best reference.
 
     Raises:
         JavaFault: Java is not there, or fails.
@@ -116,7 +114,7 @@ def meteor(refs: References, hyps: Sequence[str]) -> Part:
 
 
 def meteor_of(stats: FloatArray) -> Part:
-    """METEOR from the jar's statistics, reduced to the six sums that the score is made of.
+    """METEOR from the jar's statistics, reduced to the six sums that the score needs.
 
     Args:
         stats: [N, 23]: lengths of candidate and reference; function words in each; per stage, content words and
@@ -126,7 +124,7 @@ def meteor_of(stats: FloatArray) -> Part:
     stages = stats[:, 4:20].reshape(len(stats), 4, 2, 2)  # Stage, content or function, candidate or reference.
     matched = np.einsum("nskc,s,k->nc", stages, _STAGES, [_DELTA, 1 - _DELTA])
     weighted = _DELTA * (lengths - functions) + (1 - _DELTA) * functions
-    # A candidate that is its reference, word for word, counts as not broken at all.
+    # A candidate equal to its reference, word for word, has no chunks.
     whole = (lengths.sum(axis=1) == stages.sum(axis=(1, 2, 3))) & (chunks == 1)
     table = np.column_stack([matched, weighted, np.where(whole, 0.0, chunks), words / 2])
     return Part(("METEOR",), table, _pool_meteor)
@@ -143,7 +141,7 @@ def _pool_meteor(sums: FloatArray) -> FloatArray:
 
 
 def rouge(refs: References, hyps: Sequence[str]) -> Part:
-    """ROUGE-L as the library takes it: best precision and best recall over references, beta 1.2."""
+    """ROUGE-L as in the library: best precision and best recall over references, beta 1.2."""
     from pycocoevalcap.rouge.rouge import Rouge
 
     scorer = Rouge()
@@ -151,7 +149,7 @@ def rouge(refs: References, hyps: Sequence[str]) -> Part:
 
 
 def cider(refs: References, hyps: Sequence[str]) -> Part:
-    """CIDEr-D, as everybody reports it. Of one image it says nothing: each of its words is in every document."""
+    """CIDEr-D. It is NaN for a single image, whose words are in every document."""
     from pycocoevalcap.cider.cider_scorer import CiderScorer
 
     scorer = CiderScorer(n=4, sigma=6.0)
@@ -171,14 +169,14 @@ def _pool_means(sums: FloatArray) -> FloatArray:
 
 
 def _java(command: Sequence[str], lines: Sequence[str]) -> list[str]:
-    """Run Java on lines of text, through pipes: a line of output for each."""
+    """Run Java on lines of text through pipes; it prints one line for each."""
     program = shutil.which("java")
     if program is None:
         raise JavaFault("needs Java, which is not on the PATH")
     text = "".join(f"{line}\n" for line in lines).encode()
     try:
         # The library's own jars; captions travel on the pipe, never in the command.
-        command = [*_ends_with_us(), program, "-Dfile.encoding=UTF-8", *command]
+        command = [program, "-Dfile.encoding=UTF-8", *command]
         done = subprocess.run(command, input=text, capture_output=True, check=True)  # noqa: S603
     except (OSError, subprocess.CalledProcessError) as error:
         raise JavaFault(f"needs Java, which does not run here ({error})") from error
@@ -188,22 +186,8 @@ def _java(command: Sequence[str], lines: Sequence[str]) -> list[str]:
     return found
 
 
-@cache
-def _ends_with_us() -> Sequence[str]:
-    """What, before a command, has the system end it when the thread that began it is no more; () where nothing can.
-
-    A process that is killed cannot end Java, which looks at its pipe only when its tables are loaded.
-    """
-    program = shutil.which("setpriv")
-    before = (program, "--pdeathsig", "KILL") if program else ()
-    # Other systems have a program of this name without that option.
-    can = before and subprocess.run([*before, "true"], capture_output=True, check=False).returncode == 0  # noqa: S603 - words of our own
-    return before if can else ()
-
-
 def _folder() -> Path:
-    """The folder of pycocoevalcap, with its jars; a namespace package has a folder, but no file."""
-    spec = find_spec("pycocoevalcap")
-    assert spec is not None
-    assert spec.submodule_search_locations is not None
-    return Path(next(iter(spec.submodule_search_locations)))
+    """The folder of pycocoevalcap, which holds its jars; a namespace package has no ``__file__``."""
+    import pycocoevalcap
+
+    return Path(next(iter(pycocoevalcap.__path__)))

@@ -11,7 +11,7 @@ import numpy as np
 
 from judge.measure import Result
 from judge.metrics import Metric
-from judge.metrics.names import FAMILIES
+from judge.metrics.rows import FAMILIES
 from judge.metrics.scores import SCORES
 from judge.quality import Quality
 from judge.report.plots import (

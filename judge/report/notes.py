@@ -14,8 +14,6 @@ from judge.report.table import how_many, write_coverage
 from judge.statistics.comparisons import POWER, Difference
 from judge.statistics.inference import SIGNIFICANT
 
-# The prior of metrics that read which class a caption names.
-OF_NAMED = "P(a^)/P(T)"
 # Ends of reasons that leave out single captions; others leave out images, or begin with "tasks".
 _OF_CAPTIONS = "captions empty", "captions refused", "captions beyond the common number"
 _COUNTED = "amplification is the published value less the chance level"
@@ -147,7 +145,7 @@ def _to_know(result: Result) -> Iterator[str]:
                 yield f"{of['source']} repeats what human captions name most often {share}."
     if len({bool(row.counted) for row in metrics}) == 2:
         yield f"Counted metrics: {_COUNTED}."
-    if any(row.prior == OF_NAMED for row in metrics):
+    if any(row.weighs_named_class for row in metrics):
         yield "T->A: captions that name one class."
 
 
@@ -267,7 +265,7 @@ def _chance(result: Result) -> Iterator[str]:
 def _captioners(result: Result) -> Iterator[str]:
     """Notes on each captioner: images, captions left out, and settings chosen on validation data."""
     run, entries = result.run, result.run["captioners"].items()
-    if any(row.prior == OF_NAMED for row in metrics_of(result)):
+    if any(row.weighs_named_class for row in metrics_of(result)):
         covered = [(name, of["coverage"]) for name, of in entries if of["coverage"]]
         shares = [f"{name} {1 - of['human']['one']:.0%}, {1 - of['generated']['one']:.0%}" for name, of in covered]
         what = f"captions that do not name exactly one class of {run['attribute']}"

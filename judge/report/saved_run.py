@@ -20,8 +20,7 @@ import pandas as pd
 
 from judge.errors import FAULTS, JudgeError
 from judge.measure import Result
-from judge.measure.refits import COLUMNS
-from judge.measure.table import make_table, settings_of, with_parts
+from judge.measure.table import COLUMNS, make_table, settings_of, with_parts
 from judge.metrics import find_metric
 from judge.quality import Gap, GroupScore, Quality
 from judge.report.directory import (

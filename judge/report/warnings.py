@@ -8,7 +8,7 @@ from typing import Any
 from judge.errors import shortened, some
 from judge.masking.measured import describe_masks
 from judge.measure import Result
-from judge.report.notes import OF_NAMED, alike, class_notes, metrics_of, pair_notes
+from judge.report.notes import alike, class_notes, metrics_of, pair_notes
 from judge.statistics.comparisons import PRIOR_ONLY
 from judge.statistics.summary import ROW, Summary
 from judge.statistics.validity import quote_tokens
@@ -142,7 +142,9 @@ def _without_words(result: Result) -> Iterator[str]:
     Where an attribute has no words, the annotated class stands for the one that captions name.
     """
     lexicon, rows = result.run["lexicon"] or {}, metrics_of(result)
-    reading = ", ".join(row.title for row in rows if row.prior == OF_NAMED or (row.counted and row.direction != "A->T"))
+    reading = ", ".join(
+        row.title for row in rows if row.weighs_named_class or (row.counted and row.direction != "A->T")
+    )
     if (silent := lexicon.get("without_words", [])) and reading:
         yield (
             f"No words of {' and '.join(silent)} are known: captions count as naming the class of their image, so that "
@@ -249,7 +251,7 @@ def _without_value(result: Result) -> Iterator[str]:
     found: dict[str, list[Summary]] = {}
     for row in result.summaries:
         metric = row.metric
-        if metric.prior == OF_NAMED and row.generated is None:
+        if metric.weighs_named_class and row.generated is None:
             found.setdefault(f"value|no caption names a class of {result.run['attribute']} alone", []).append(row)
         elif metric.counted and row.published is None:
             found.setdefault("value|one side never says what is counted", []).append(row)

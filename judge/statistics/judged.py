@@ -17,8 +17,7 @@ from scipy.sparse import csr_array, hstack
 from judge.metrics import Metric
 from judge.metrics.amplification import AMPLIFICATIONS, log_mean
 from judge.metrics.counted.contingency import divide
-from judge.metrics.priors import PriorForm, frequency, set_frequency
-from judge.metrics.scores import SCORES, Judged
+from judge.metrics.scores import SCORES, Judged, PriorForm, frequency, set_frequency
 from judge.statistics.intervals import Rows
 from judge.types import BoolArray, FloatArray, IntArray
 
@@ -124,7 +123,7 @@ class Statistic:
         self._below, self.belows = pd.factorize(below, sort=True)
         single = np.array([bool(name) and "|" not in name for name in self.aboves], dtype=np.bool_)
         # Captions that name no class, or several, have no P(a^): they are left out.
-        self._counts = single if metric.prior == "P(a^)/P(T)" else np.ones(len(self.aboves), dtype=np.bool_)
+        self._counts = single if metric.weighs_named_class else np.ones(len(self.aboves), dtype=np.bool_)
 
     @property
     def width(self) -> int:
@@ -159,7 +158,7 @@ class Statistic:
         above = _group(every, self._above, len(self.aboves))
         below = _group(every, self._below, len(self.belows))
         above[~self._counts] = 0
-        if self.metric.prior == "P(t)/P(a)":
+        if self.metric.weighs_tasks:
             shares = set_frequency(above, _sets(self.aboves), form=self.form), frequency(below)
         else:
             shares = frequency(above), set_frequency(below, _sets(self.belows), form=self.form)

@@ -14,8 +14,7 @@ import pandas as pd
 
 from judge.metrics import METRICS
 from judge.metrics.counted.contingency import hot, same_samples
-from judge.metrics.priors import PriorForm
-from judge.metrics.scores import SCORES, Judged
+from judge.metrics.scores import SCORES, Judged, PriorForm
 from judge.statistics.judged import Statistic
 from judge.types import BoolArray, Direction, FloatArray, TargetKind
 
@@ -111,7 +110,7 @@ def dbac(
         human_mentions: tasks that human captions name, multi-hot [N, L], or classes, multi-hot [N, K] or one each, [N].
         generated_mentions: the same of generated captions.
         direction: "A->T" or "T->A".
-        prior: how frequent a set of tasks is: ``joint`` or ``product`` (:func:`judge.metrics.priors.set_frequency`).
+        prior: how frequent a set of tasks is: ``joint`` or ``product`` (:func:`judge.metrics.scores.set_frequency`).
 
     Raises:
         ValueError: arrays of other values or shapes, or another direction.

@@ -25,7 +25,7 @@ import pandas as pd
 from judge.errors import JudgeError
 from judge.evidence import Resample
 from judge.metrics import Metric, find_metric
-from judge.metrics.priors import PriorForm
+from judge.metrics.scores import PriorForm
 from judge.statistics.inference import (
     HALVES,
     Inference,

@@ -114,7 +114,7 @@ def _other_language(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
 
 def _left_by_masking(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
     """Words that masking does not see tell the class to judges, and are not counted as naming it."""
-    if row.metric.hidden == ("task words",) and row.metric.prior != "P(a^)/P(T)":
+    if row.metric.hidden == ("task words",) and not row.metric.weighs_named_class:
         return
     for side, text in run["captioners"][row.captioner].get("text", {}).items():
         if text["affected"] >= max(1, _AFFECTED * text["captions"]):

@@ -264,7 +264,7 @@ def test_faults(trained: Trained, tmp_path: Path) -> None:
         (own, new, [], "holds no judge, but perhaps its answers"),
         (odd, new, [], "lacks what a judge's file must say"),
         (wrong, new, [], "its weights do not fit the judge that it names"),
-        (foreign, new, [], "lacks what a judge's file must say (ValueError: it holds images)"),
+        (foreign, new, [], "lacks what a judge's file must say (ValueError: it holds pictures)"),
         (bare, new, [], "does not say what hid the attribute from its judge"),
         (trained.kept, new, [], "holds no judge.safetensors"),
         (lstm, empty, [], "empty.json"),

@@ -149,7 +149,7 @@ KINDS: dict[str, Records] = {
     "results": Records(RESULTS, as_json, generated),
     "csv": Records(RESULTS, as_csv, generated, row_or_line),
     "parquet": Records(RESULTS, of_table("parquet"), generated),
-    "xlsx": Records(RESULTS, of_table("xlsx"), generated, besides=r"line \d+, column \d+", many=200),
+    "xlsx": Records(RESULTS, of_table("xlsx"), generated, besides=r"line \d+, column \d+", many=60),
     "pickle": Records(RESULTS, pickle.dumps, generated),
     "karpathy": Records(KARPATHY, within("images"), of_test),
     "mapping": Records(pairs_of("image_id", "caption", RESULTS), as_mapping, generated),

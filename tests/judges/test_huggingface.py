@@ -204,17 +204,13 @@ def test_answers_are_spelled_as_they_follow_the_prompt() -> None:
     assert spell_answers(tokenizer, [2], ("female", "male")) == ((3,), (4,))
 
 
-@pytest.mark.parametrize(
-    ("male", "message"),
-    [
+def test_answers_at_fault(checkpoint: Checkpoints) -> None:
+    for male, message in (
         ("zebra", "--answer: the tokenizer cannot spell the answer 'zebra'. Choose a word"),
-        ("grown zebra", "cannot spell the answer 'grown zebra'"),
         ("\u200b", "cannot spell the answer"),
         ("Female", "answers 'female' and 'Female' are the same tokens"),
-    ],
-)
-def test_answers_at_fault(male: str, message: str, checkpoint: Checkpoints) -> None:
-    assert message in fault_of(load, checkpoint("git"), "full", make_prompt("gender", answers={"male": male}))
+    ):
+        assert message in fault_of(load, checkpoint("git"), "full", make_prompt("gender", answers={"male": male}))
 
 
 # Checkpoints at fault.
@@ -277,28 +273,31 @@ def test_nothing_there(tmp_path: Path) -> None:
     assert "cannot be found" in refused(tmp_path)
 
 
-@pytest.mark.parametrize("file", ["config.json", "model.safetensors", "chat_templates/x.jinja"])
-def test_a_pipe_is_refused_before_anybody_waits_for_it(file: str, checkpoint: Checkpoints, tmp_path: Path) -> None:
-    folder = shutil.copytree(checkpoint("git"), tmp_path / "own")
-    (folder / file).parent.mkdir(exist_ok=True)
-    (folder / file).unlink(missing_ok=True)
-    os.mkfifo(folder / file)
+def test_a_pipe_is_refused_before_anybody_waits_for_it(checkpoint: Checkpoints, tmp_path: Path) -> None:
+    files = ("config.json", "model.safetensors", "chat_templates/x.jinja")
+    folders = [shutil.copytree(checkpoint("git"), tmp_path / str(number)) for number in range(len(files))]
+    for folder, file in zip(folders, files, strict=True):
+        (folder / file).parent.mkdir(exist_ok=True)
+        (folder / file).unlink(missing_ok=True)
+        os.mkfifo(folder / file)
     # In a process of its own: one that waits for a pipe does not end.
     code = """
 import sys
 from judge.judges.hf_models import load_captioner
 from judge.judges.text_encoders import load_encoder
 from judge.text.vectors.pretrained import read_embeddings
-for read in (load_captioner, load_encoder, lambda x: read_embeddings(x, set())):
-    try:
-        read(sys.argv[1])
-    except Exception as error:
-        print(error)
+for folder in sys.argv[1:]:
+    for read in (load_captioner, load_encoder, lambda x: read_embeddings(x, set())):
+        try:
+            read(folder)
+        except Exception as error:
+            print(error)
 """
-    done = subprocess.run([sys.executable, "-c", code, folder], capture_output=True, text=True, timeout=120, check=True)
-    told = done.stdout.splitlines()
-    assert len(told) == 3
-    assert all(line.endswith(f": {file} is not a regular file. Remove it.") for line in told)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *folders], capture_output=True, text=True, timeout=300, check=True
+    )
+    expected = [f": {file} is not a regular file. Remove it." for file in files for _ in range(3)]
+    assert all(line.endswith(end) for line, end in zip(done.stdout.splitlines(), expected, strict=True))
 
 
 @pytest.mark.parametrize("package", ["torch", "transformers", "accelerate", "peft"])

@@ -219,7 +219,7 @@ def test_features_follow_the_boxes_of_judges_that_read_them_and_of_no_other(tmp_
         assert getattr(run.features["sat"], "regions", 0) == 0
         assert torch.equal(run.features["sat"].rows(both), rows[:, :4, :512])
     # One file for sat, and for grit one with both pictures and two with that whose boxes changed.
-    assert len(list((tmp_path / "kept").rglob("*.npy"))) == 4
+    assert len(list((tmp_path / "kept").rglob("*.safetensors"))) == 4
 
 
 def make_sat(answering: Answering = "restricted") -> ShowAttendTell:

@@ -161,6 +161,7 @@ def test_a_pickle_needs_trust(tmp_path: Path, weights: Path) -> None:
         make_detector("yollo")
 
 
+@pytest.mark.slow
 def test_ultralytics_and_onnxruntime_report_nothing(tmp_path: Path, weights: Path, exported: Path) -> None:
     """In a fresh process whose home and working directory are empty, and which may not connect."""
     code = f"""

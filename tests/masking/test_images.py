@@ -26,7 +26,6 @@ RNG = np.random.default_rng(0)
 COLOURS = RNG.integers(0, 256, (13, 21, 3), dtype=np.uint8)
 GREY = RNG.integers(0, 256, (13, 21), dtype=np.uint8)
 DEEP = RNG.integers(0, 65536, (13, 21), dtype=np.uint16)
-CMYK = RNG.integers(0, 256, (13, 21, 4), dtype=np.uint8)
 PALETTE = RNG.integers(0, 256, (256, 3), dtype=np.uint8)
 SMOOTH = cv2.resize(COLOURS, (64, 40), interpolation=cv2.INTER_CUBIC)
 
@@ -146,15 +145,6 @@ FORMATS: dict[str, tuple[bytes, Array]] = {
 def test_lossless_formats_are_read_to_the_last_bit(name: str) -> None:
     data, expected = FORMATS[name]
     np.testing.assert_array_equal(read(data), expected)
-
-
-@pytest.mark.parametrize("kind", ["JPEG", "TIFF"])
-def test_cmyk(kind: str) -> None:
-    data = saved(Image.frombytes("CMYK", (64, 40), cv2.resize(CMYK, (64, 40)).tobytes()), kind)
-    with Image.open(io.BytesIO(data)) as stored:
-        ink = np.asarray(stored).astype(float)
-    expected = (255 - ink[:, :, :3]) * (255 - ink[:, :, 3:]) / 255
-    assert np.abs(read(data).astype(float) - expected).max() <= 1
 
 
 def test_jpeg_is_what_pillow_reads(shared: Path) -> None:

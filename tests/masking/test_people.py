@@ -131,7 +131,7 @@ def expected_region(instances: Sequence[Instance], mode: Mode, share: float, dil
     return (squares <= dilation**2).reshape(SIZE)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(INSTANCES, st.sampled_from(MODES), st.integers(1, 99).map(lambda n: n / 100), st.integers(0, 9))
 def test_the_hidden_region(instances: list[Instance], mode: Mode, share: float, dilation: int) -> None:
     region = hidden_region(instances, SIZE, mode=mode, share=share, dilation=dilation)
@@ -149,7 +149,7 @@ def check_nothing_survives(before: Pixels, noise: Pixels, region: BoolMask, fill
     assert fill != "black" or not after[region].any()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(INSTANCES, st.sampled_from(MODES), st.sampled_from([0, 1, 3, 40]), st.sampled_from(FILLS), PIXELS, PIXELS)
 def test_no_hidden_pixel_has_any_influence(
     instances: list[Instance], mode: Mode, dilation: int, fill: Fill, before: Pixels, noise: Pixels

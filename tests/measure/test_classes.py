@@ -11,23 +11,18 @@ from typing import Any
 
 import numpy as np
 import oracle
-import pandas as pd
 import pytest
-from classes import FEELINGS, SIZES, SPARE, THINGS, World, draw, undescribed, without
-from helpers import known, make_scores, one_line
-from hypothesis import given
-from hypothesis import settings as effort
-from hypothesis import strategies as st
+from classes import SIZES, SPARE, THINGS, World, draw, undescribed, without
+from helpers import known, one_line
 from oracle import Row, Said, Table, table
 
-from judge import ba_mals, dba, dpa, error, evaluate, multi, ratio
+from judge import evaluate
 from judge.corpus import Corpus
 from judge.measure import Result
 from judge.metrics import METRICS
-from judge.metrics.scores import SCORES
 from judge.report.notes import footnotes
 from judge.report.warnings import warnings
-from judge.statistics.summary import DEFAULT, JudgedRow, Summary
+from judge.statistics.summary import Summary
 
 QUICK: dict[str, Any] = {"resamples": 100, "workers": 1, "folds": 2, "refits": 0, "chance": 0, "least": 2}
 COUNTED = [name for name, row in METRICS.items() if row.counted]
@@ -223,20 +218,6 @@ def test_too_few_images_of_a_class(count: int, size: int, how: dict[str, Any], m
         assert measure(world, tmp_path, ["error"], **how).summaries[0].published is not None
 
 
-def test_every_class_of_too_few_images_is_named(tmp_path: Path) -> None:
-    with one_line("class 'contentment' of feeling has 3 images, 'awe' 5; 10 of each are needed"):
-        measure(draw((12, 5, 3)), tmp_path, ["lic"])
-
-
-@pytest.mark.parametrize("count", SIZES)
-def test_ba_without_words_of_a_class(count: int, tmp_path: Path) -> None:
-    """What hinders is said: the class with which the fewest words stand."""
-    world = draw(SIZES[count])
-    last = [*world.words][-1]
-    with one_line("no word stands in 2 captions with each of amusement, ", f"(with '{last}': 0 do)", "ba-objects"):
-        measure(without(world, last, of="all"), tmp_path, ["ba"])
-
-
 @pytest.mark.parametrize("count", SIZES)
 def test_a_class_that_the_lexicon_has_no_words_for(count: int, tmp_path: Path) -> None:
     """BA says what helps, which then runs; metrics that count names say that of this class they cannot tell."""
@@ -284,81 +265,3 @@ def test_names_of_classes_change_nothing(run_of: Callable[[int, str], Run], tmp_
         for name in [*same, *(["chance_level", "p_value"] if counted else [])]:
             expected = pytest.approx(getattr(one, name), abs=1e-9 if counted else 1e-4)
             assert getattr(other, name) == expected, (one.metric.name, name)
-
-
-MEASURES: dict[str, Callable[..., float]] = {
-    "ba": lambda a, t, t_hat, a_hat: ba_mals(a, t, t_hat, a_hat).value,
-    "dba at": lambda a, t, t_hat, a_hat: dba(a, t, t_hat, a_hat, "A->T").value,
-    "dba ta": lambda a, t, t_hat, a_hat: dba(a, t, t_hat, a_hat, "T->A").value,
-    "multi at": lambda a, t, t_hat, a_hat: multi(a, t, t_hat, a_hat, "A->T").value,
-    "multi ta": lambda a, t, t_hat, a_hat: multi(a, t, t_hat, a_hat, "T->A").value,
-    "dpa at": lambda a, t, t_hat, a_hat: dpa(a, t, t_hat, a_hat, "A->T").value,
-    "dpa ta": lambda a, t, t_hat, a_hat: dpa(a, t, t_hat, a_hat, "T->A").value,
-    "error": lambda a, _, __, a_hat: error(a, a_hat).value,
-}
-
-
-@given(st.integers(2, 9), st.integers(0, 2**32 - 1))
-@effort(max_examples=15, deadline=None)
-def test_arrays_with_classes_in_another_order(count: int, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    rows = 12 * count
-    order, size = rng.permutation(count), np.arange(count) + 1.0
-    a, a_hat = (np.eye(count, dtype=bool)[rng.choice(count, rows, p=size / size.sum())] for _ in range(2))
-    t, t_hat = (rng.random((rows, 4)) < rng.random((rows, 1)) for _ in range(2))
-    for name, of in MEASURES.items():
-        found = of(a[:, order], t, t_hat, a_hat[:, order])
-        assert found == pytest.approx(of(a, t, t_hat, a_hat), abs=1e-12, nan_ok=True), name
-    pairs = ratio(a_hat, first=0, second=1).pairs
-    assert ratio(a_hat[:, order], first=0, second=1).pairs == pytest.approx(pairs[order][:, order], nan_ok=True)
-
-
-JUDGED = [name for name, row in METRICS.items() if not row.counted]
-
-
-def scores_of(metric: str, count: int, rng: np.random.Generator) -> pd.DataFrame:
-    """Answers at random, of classes of unequal sizes, each of which has images."""
-    names = list(FEELINGS)[:count]
-    found = make_scores(6 * count, captions=2, seed=int(rng.integers(2**32)))
-    images = found["image_id"].astype(int).to_numpy()
-    classes = np.array([*names, *rng.choice(names, 5 * count, p=(size := np.arange(count) + 1.0) / size.sum())])
-    said = [*names, "", "|".join(names[:2])]
-    return found.assign(
-        metric=metric,
-        answer=classes[images],
-        predicted=rng.choice(names, len(found)),
-        named=rng.choice(said, len(found)),
-        tasks=rng.choice(["cat", "dog", ""], len(found)),
-    )
-
-
-@given(st.integers(2, 9), st.integers(0, 2**32 - 1), st.sampled_from(JUDGED))
-@effort(max_examples=20, deadline=None)
-def test_answers_with_classes_of_other_names(count: int, seed: int, metric: str) -> None:
-    rng = np.random.default_rng(seed)
-    scores, names = scores_of(metric, count, rng), list(FEELINGS)[:count]
-    other = dict(zip(names, rng.permutation([f"class {k}" for k in range(count)]).tolist(), strict=True))
-
-    def rename(text: str) -> str:
-        return "|".join(other[name] for name in text.split("|")) if text else text
-
-    renamed = scores.assign(**{name: scores[name].map(rename) for name in ("answer", "predicted", "named")})
-    before, after = (JudgedRow(METRICS[metric], of, DEFAULT).value() for of in (scores, renamed))
-    for side in ("human", "generated"):
-        assert getattr(after, side).value == pytest.approx(getattr(before, side).value, abs=1e-12)
-    assert after.value == pytest.approx(before.value, abs=1e-12, nan_ok=True)
-
-
-@pytest.mark.parametrize("count", SIZES)
-def test_a_judge_that_knows_nothing_is_at_chance_however_unequal_classes_are(count: int) -> None:
-    """It gives each class 1/K, and names always the same one: 1/K of classes are right."""
-    names = list(FEELINGS)[:count]
-    scores = scores_of("lic", count, np.random.default_rng(0)).assign(probability=1 / count, predicted=names[0])
-    for name in JUDGED:
-        metric = METRICS[name]
-        if metric.prior is None:
-            found = JudgedRow(metric, scores.assign(metric=name), DEFAULT).value()
-            expected = 1 / count**2 if metric.score == "confident_accuracy" else 1 / count
-            assert expected == pytest.approx(SCORES[metric.score].chance(count))
-            assert float(found.generated.value) == pytest.approx(expected)
-            assert float(found.human.value) == pytest.approx(expected)

@@ -24,7 +24,7 @@ from judge.judges import FILES, find_judge
 from judge.measure import Result
 from judge.metrics import METRICS
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 # Classes that are judged -> images of each that is drawn; of the last of three, and of four, there are no captions.
 SIZES = {2: (22, 10, 10), 3: (20, 15, 10, 10), 9: (13, 12, 11, 11, 10, 10, 10, 10, 10)}
 QUICK: dict[str, Any] = {

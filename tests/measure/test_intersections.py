@@ -103,6 +103,7 @@ def test_counted_metrics_of_product_classes(words: bool, named: Named, tmp_path:
     assert result.run["lexicon"]["without_words"] == ([] if words else ["skin"])
 
 
+@pytest.mark.slow
 def test_a_second_attribute_of_one_class_changes_no_number() -> None:
     """Labels, evidence, judges, priors, counts: with skin known and equal everywhere, gender is all there is."""
     world = make_world(60, seed=4)
@@ -177,6 +178,7 @@ def written(out: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_the_command(files: WorldFiles, tmp_path: Path) -> None:
     """One table of both; a file of each, and its settings again: the same numbers."""
     metrics = ["--metrics", "lic,leakage,dbac,ba,dba,error"]
@@ -201,25 +203,6 @@ def test_the_command(files: WorldFiles, tmp_path: Path) -> None:
     for name in ("two", "three"):
         found = [row["generated"] for row in written(tmp_path / name)["results"]]
         assert found == [first["leakage"], first["error"]]
-
-
-def test_labels_that_are_not_given_are_derived(files: WorldFiles, tmp_path: Path) -> None:
-    """Of gender, whose words are known; people's Error is then 0 by construction."""
-    skin = ["--labels", f"skin={files.folder / 'both.csv'}"]
-    done = done_well("evaluate", *sides(files), *BOTH, *skin, "--metrics", "error", *FAST, "--out", tmp_path / "run")
-    assert "Labels of gender DERIVED" in " ".join(done.output.split())
-    found = written(tmp_path / "run")
-    assert found["results"][0]["human"] == 0
-    assert any("0 by construction" in line for line in found["notes"]["warnings"])
-
-
-@pytest.mark.parametrize("command", [["train", "--metrics", "lic"], ["align", "--meteor", 0]])
-def test_other_commands(command: list[object], files: WorldFiles, tmp_path: Path) -> None:
-    kept = ["--checkpoints", tmp_path / "c", *FAST[:6]] if command[0] == "train" else ["--out", tmp_path / "a"]
-    done = done_well(*command, *sides(files), *BOTH, "--labels", files.folder / "both.csv", *kept)
-    assert command[0] == "align" or "female & darker (0)" in done.output
-    if command[0] == "align":
-        done_well(*command, *sides(files), *BOTH, "--out", tmp_path / "unlabelled")
 
 
 def test_a_corpus_with_labels_of_some(tmp_path: Path) -> None:
@@ -264,8 +247,3 @@ def test_what_cannot_be_is_refused_in_one_line(
     options += [] if "--labels" in given else ["--labels", str(files.folder / "both.csv")]
     assert message in refusal("evaluate", *sides(files), *BOTH, *options, "--out", tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-def test_calibration_is_of_one_attribute(files: WorldFiles, tmp_path: Path) -> None:
-    line = refusal("calibrate", "--human", files.human, *BOTH, "--out", tmp_path / "run")
-    assert "doses are of one attribute, not of gender & skin" in line

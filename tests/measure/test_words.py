@@ -15,16 +15,13 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 
 from judge.corpus import Corpus
-from judge.corpus.tasks import Tasks
-from judge.evidence import Aligning, Slot
-from judge.judges import linear, logistic
+from judge.evidence import Slot
+from judge.judges import logistic
 from judge.measure import Job, Plan, lay_out
-from judge.measure.answers import answer_rows, score_table
-from judge.measure.refits import chosen_settings, jobs_of
+from judge.measure.table import answer_rows, score_table
 from judge.measure.words import CAPTION_COLUMNS, COLUMNS, INTERCEPT, LARGEST, caption_words, word_contributions
 from judge.statistics.summary import Settings, summarise
-from judge.text.lexicon import Lexicons, load_lexicon
-from judge.training.fit_members import explain
+from judge.text.lexicon import Lexicons
 from judge.training.options import TrainingSetup
 from judge.training.run_members import train_members
 from judge.types import Captions, Labels, Predictions, Sample
@@ -150,62 +147,6 @@ def test_contributions_add_up(protocol: str, classes: int) -> None:
             assert others[f"captions_{side}"] == len(rest) > 0
 
 
-def test_what_is_not_linear_is_told_with_the_intercept() -> None:
-    """Of a class without second captions judges of these know only how rare it is, whatever a caption says."""
-    corpus = draw(3, 120)
-    assert corpus.labels is not None
-    rare = {image: "c" if n % 12 == 0 else "ab"[n % 2] for n, image in enumerate(corpus.labels.by_image)}
-    human = {image: texts[: 1 if rare[image] == "c" else 2] for image, texts in corpus.human.by_image.items()}
-    labels = Labels("kind", ("a", "b", "c"), rare, "test")
-    found = run(Corpus(Captions("human", human), corpus.generated[:1], labels))
-    rows = found.words()
-    assert rows["human"].sum() == pytest.approx(slow_mean(found, "one", "human"), abs=1e-9)
-    assert rows["generated"].sum() == pytest.approx(slow_mean(found, "one", "generated"), abs=1e-9)
-
-
-def test_two_classes_need_nothing_but_the_scores() -> None:
-    """The file's probabilities alone, p and 1 - p of one seed, give the same sums."""
-    found = run(draw(2, seed=1))
-    rows = found.scores[found.scores["metric"] == "lic"]
-    odds = rows.assign(odds=np.log(rows["probability"] / (1 - rows["probability"])))
-    images = odds.groupby(["captioner", "side", "answer", "image_id"])["odds"].mean()
-    means = images.groupby(["captioner", "side", "answer"]).mean().groupby(["captioner", "side"]).mean()
-    sums = found.words().groupby("captioner")[["human", "generated"]].sum()
-    for captioner, row in sums.iterrows():
-        assert row.to_dict() == pytest.approx(means[captioner].to_dict(), abs=1e-9)
-
-
-@pytest.mark.parametrize("classes", [2, 3])
-def test_judges_taken_apart_are_those_of_the_run(classes: int) -> None:
-    """The same answers, to the last digit; and weights and one intercept for each class are all there is to them."""
-    found = run(draw(classes), seeds=2)
-    known = {
-        (id(job.member.samples), job.member.seed, job.member.split.fold): answers
-        for job, answers in zip(found.jobs, found.answers, strict=True)
-    }
-    for first, chosen in chosen_settings(found.jobs, found.notes):
-        members = [job.member for job in jobs_of(first.evidence, first.metrics, first.judge, found.plan, chosen)]
-        for slot in {id(member.samples): member.samples for member in members}.values():
-            own = [member for member in members if member.samples is slot]
-            explanation = explain(own)
-            assert len(own) == 6
-            for member, weights, answers in zip(own, explanation.weights, explanation.predictions, strict=True):
-                expected = known[id(slot), member.seed, member.split.fold].probabilities
-                assert np.array_equal(answers.probabilities, expected)
-                left = np.log(expected) - explanation.held[member.places(member.split.test)] @ weights
-                left -= left.mean(axis=1, keepdims=True)
-                assert left == pytest.approx(np.tile(left[0], (len(left), 1)), abs=1e-9)
-
-
-def test_terms_are_the_words_and_pairs_that_captions_hold() -> None:
-    captions = [("a", "b", "a"), (), ("c",), ("b", "b")]
-    terms = linear._Terms(captions)
-    assert terms.names() == ("a", "b", "c", "a b", "b a", "b b")
-    samples = [Sample("1", "human", 0, words, (0,)) for words in captions]
-    held = [{terms.names()[column] for column in row.indices} for row in terms.table(samples)]
-    assert held == [{"a", "b", "a b", "b a"}, set(), {"c"}, {"b", "b b"}]
-
-
 def by_scikit_learn(found: Run, captioner: str, side: str) -> pd.Series:
     """Of one caption an image: dense, one regression a fold, words and pairs by its own vectoriser."""
     total: dict[str, float] = {}
@@ -274,68 +215,6 @@ def test_a_word_that_the_captioner_alone_says_of_one_class_comes_first() -> None
     assert set(examples) <= {f"{image}: {text}" for image, text in said.items()}
 
 
-def test_examples_are_the_captions_that_gain_most_each_wording_once() -> None:
-    """A surfboard among women tells against them: those captions come after all others, though not one is left out."""
-    corpus = tell()
-    captions = dict(corpus.generated[0].by_image)
-    captions |= {f"{n:03}": ("the surfboard",) for n in (0, 2, 4)} | {f"{n:03}": ("a surfboard",) for n in (1, 3, 5)}
-    table = run(Corpus(corpus.human, (Captions("cap", captions),), corpus.labels)).words().set_index("term")
-    (example,) = table.loc["the surfboard", "examples"].split(" / ")
-    assert example in {f"{n:03}: the surfboard" for n in (0, 2, 4)}
-    assert table.loc["a surfboard", "examples"].endswith(": a surfboard")
-    assert "the surfboard" not in table.loc["surfboard", "examples"]
-
-
-def test_identical_sides_differ_in_no_word() -> None:
-    corpus = tell()
-    same = Captions("same", corpus.human.by_image)
-    table = run(Corpus(corpus.human, (same,), corpus.labels)).words()
-    assert (table["contribution"] == 0).all()
-    assert (table["captions_human"] == table["captions_generated"]).all()
-
-
-def test_what_people_alone_say_leans_as_their_judges_weigh_it() -> None:
-    """Without alignment, which would take the word from them."""
-    corpus = tell()
-    (captioner,) = corpus.generated
-    told = Corpus(Captions("human", captioner.by_image), (Captions("dull", corpus.human.by_image),), corpus.labels)
-    first = run(told, aligning=Aligning("none")).words().iloc[0]
-    assert (first["term"], first["leans_to"], first["generated"], first["examples"]) == ("surfboard", "male", 0, "")
-    assert first["contribution"] < -0.1
-
-
-def test_one_seed_counts_where_the_best_does_and_images_do_where_classes_are_not_balanced() -> None:
-    """DPAC takes the seed of least validation loss, DBAC all; both by images. Tasks have no rows, nor has one side."""
-    rng = np.random.default_rng(0)
-    truth = {f"{n:03}": ("female", "male")[n % 3 > 0] for n in range(120)}
-    named = {"female": "woman", "male": "man"}
-    shown = {image: int(rng.random() < (0.8 if name == "male" else 0.3)) for image, name in truth.items()}
-    tasks = Tasks(("cat", "dog"), {image: (which,) for image, which in shown.items()}, "test")
-
-    def say(noise: int) -> dict[str, tuple[str, ...]]:
-        return {
-            image: (f"a {named[truth[image]]} with a {('cat', 'dog')[which]} and n{rng.integers(noise)}",)
-            for image, which in shown.items()
-        }
-
-    labels = Labels("gender", ("female", "male"), truth, "test")
-    corpus = Corpus(Captions("human", say(9)), (Captions("cap", say(4)),), labels, tasks)
-    words = Lexicons(load_lexicon("gender"), load_lexicon("coco-objects"))
-    found = run(corpus, words, metrics=("dbac", "dpac", "sc"), seeds=2)
-    table = found.words()
-    assert set(table["metric"]) == {"dbac-at", "dpac-at"}
-    for metric, rows in table.groupby("metric"):
-        scores = found.scores[(found.scores["metric"] == metric) & found.scores["probability"].notna()]
-        if metric == "dpac-at":
-            assert len(set(scores.groupby(["side", "seed"])["validation_loss"].mean())) == 4
-            best = scores.groupby(["side", "seed"])["validation_loss"].mean().groupby("side").idxmin()
-            scores = scores.set_index(["side", "seed"]).loc[list(best)].reset_index()
-        odds = np.log(scores["probability"] / (1 - scores["probability"])).groupby(scores["side"]).mean()
-        assert rows[["human", "generated"]].sum().to_dict() == pytest.approx(odds.to_dict(), abs=1e-9)
-    alone = run(corpus, words, metrics=("sc",)).words()
-    assert (list(alone.columns), len(alone)) == (COLUMNS, 0)
-
-
 @pytest.mark.parametrize(("classes", "protocol"), [(2, "crossfit"), (3, "crossfit"), (2, "paper")])
 def test_words_of_chosen_captions_add_up_to_what_their_judge_said(classes: int, protocol: str) -> None:
     """Of each caption, by the first judge that scored it: its probabilities in the run, and its own words."""
@@ -360,12 +239,3 @@ def test_words_of_chosen_captions_add_up_to_what_their_judge_said(classes: int, 
         assert rows["base"].iloc[0] + rows["contribution"].sum() == pytest.approx(total, abs=1e-9)
         assert set(rows["explained"]) == {"abcd"[sample.answers[0]]}
     assert len(caption_words(found.jobs, found.notes, found.plan, [])) == 0
-
-
-def test_the_word_that_a_captioner_says_of_one_class_counts_most_in_its_captions() -> None:
-    corpus = tell()
-    found = run(corpus)
-    said = [image for image, texts in corpus.generated[0].by_image.items() if "surfboard" in texts[0]][:20]
-    table = caption_words(found.jobs, found.notes, found.plan, [("cap", "generated", image, 0) for image in said])
-    best = table.loc[table.groupby("image_id")["contribution"].idxmax(), "word"]
-    assert (best == "surfboard").mean() > 0.9

@@ -7,9 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from oracle import directional
 
 from judge.metrics import find_metric
 from judge.statistics.judged import Measured, Statistic, caption_table
@@ -113,31 +110,6 @@ def test_product_priors_by_hand(metric: str, said: Sequence[str], answers: Seque
         (str(n), side, 0, *pairs[n], answers[n], 0.5) for n in range(4) for side in ("human", "generated")
     ]
     assert measure(metric, rows, prior="product").human.prior == pytest.approx(prior)
-
-
-TEXTS = st.sampled_from(["", "cup", "dog", "cup|dog"])
-SAID = st.tuples(TEXTS, TEXTS, st.sampled_from(["", "f", "m", "f|m"]), st.sampled_from("fm"))
-
-
-@settings(deadline=None)
-@given(
-    st.lists(SAID, min_size=3, max_size=12),
-    st.sampled_from(["dpac-at", "dpac-ta", "dbac-at", "dbac-ta"]),
-    st.integers(0, 99),
-)
-def test_against_loops(said: list[tuple[str, str, str, str]], metric: str, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    to_tasks = metric.endswith("at")
-    rows: list[Row] = []
-    for number, (_, shown, _, own) in enumerate(said):
-        for side, (tasks, _, named, _) in (("human", said[number]), ("generated", said[number - 1])):
-            told = ("", tasks, own) if to_tasks else (named, "", shown or "tie")
-            rows.append((str(number), side, 0, *told, float(rng.uniform(0.05, 0.95))))
-    found, direction = measure(metric, rows), "A->T" if to_tasks else "T->A"
-    for side, value in (("human", found.human.value), ("generated", found.generated.value)):
-        own = frame([row for row in rows if row[1] == side]).to_dict("records")
-        expected = directional(own, direction=direction, pooled=metric.startswith("dbac"))
-        assert value == pytest.approx(np.nan if expected is None else expected, rel=1e-9, nan_ok=True)
 
 
 def test_a_resample_without_a_set_of_tasks_has_a_value() -> None:

@@ -12,7 +12,7 @@ from oracle import amplification, side_score
 from scipy import stats
 
 from judge.errors import JudgeError
-from judge.measure.refits import COLUMNS as REPLICATES
+from judge.measure.table import COLUMNS as REPLICATES
 from judge.statistics.summary import Settings, summarise
 
 QUICK = Settings(resamples=100)

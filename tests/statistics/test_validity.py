@@ -14,7 +14,7 @@ from helpers import known
 from scipy import stats
 
 from judge import Corpus, evaluate
-from judge.measure.refits import COLUMNS
+from judge.measure.table import COLUMNS
 from judge.metrics import METRICS
 from judge.report.verdicts import verdicts
 from judge.statistics.comparisons import Pair, conclude, differences

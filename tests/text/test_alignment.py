@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from judge.text.alignment import (
@@ -129,6 +129,7 @@ def test_equals_a_naive_alignment(human: list[Words], generated: list[Words], ve
     assert report.tokens_kept == pytest.approx(kept / len(spoken) if spoken else 1)
 
 
+@settings(max_examples=30)
 @given(CAPTIONS, CAPTIONS, VECTORS)
 def test_the_curve_is_that_of_separate_alignments(human: list[Words], generated: list[Words], vectors: Vectors) -> None:
     gaps = find_gaps(human, generated, vectors)

@@ -199,6 +199,7 @@ def write(folder: Path, captions: Sequence[str], **settings: Any) -> Result:
     return evaluate(None, **{**paths, **quick, **settings})
 
 
+@pytest.mark.slow
 def test_a_run_on_disguises_has_the_plain_value_or_no_verdict(tmp_path: Path) -> None:
     plain = write(tmp_path, PLAIN).summaries[0]
     assert not any("cleaned" in note for note in warnings(write(tmp_path, PLAIN)))

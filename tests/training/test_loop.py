@@ -24,7 +24,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from judge.errors import JudgeError
 from judge.judges import NOTHING, Batch, Blueprint, Materials, Recipe, find_judge
 from judge.judges.recurrent import RecurrentClassifier, build_vocabulary
-from judge.measure.answers import judge_answers
+from judge.measure.table import judge_answers
 from judge.training import loop
 from judge.training.checkpoint import Checkpoint, History, read_history
 from judge.training.judge_file import save_network

@@ -244,11 +244,11 @@ def test_weights_are_kept(tmp_path: Path) -> None:
         assert restored.predict(member.test()).probabilities == pytest.approx(found, abs=1e-6)
 
 
-def test_progress_counts_epochs_and_a_fault_is_one_line() -> None:
+def test_progress_counts_judges_and_a_fault_is_one_line() -> None:
     told: list[tuple[int, int]] = []
     setup = TrainingSetup({"epochs": 2}, workers=1, stack=True)
     train_members(make_members(), setup, then=keep_predictions, progress=lambda what, *units: told.append(units))
-    assert told[-1] == (12, 12)
+    assert told[-1] == (6, 6)
     high = replace(setup, recipe={"epochs": 2, "learning_rate": 1e38})
     for stack in (True, False):
         line = fault_of(numbers, make_members(1), replace(high, stack=stack))

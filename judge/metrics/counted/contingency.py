@@ -1,4 +1,4 @@
-"""Contingency tables of classes and labels, from plain arrays; of many resamples at once."""
+"""Contingency tables of classes and labels, from arrays, for many resamples at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from judge.types import BoolArray, Direction, FloatArray, IntArray
 Sparse: TypeAlias = csr_array[np.float64, tuple[int, int]]
 Sets = tuple[tuple[int, ...], ...]
 
-# More sets of labels, or columns made of labels, are refused: they are a mistake, such as ids given as labels.
+# Limits on sets of labels, and on columns made from labels: more are a mistake, such as ids given as labels.
 _SETS = 250_000
 _WIDEST = 1 << 16
 # Sets whose members are multiplied at once, so that memory stays small.
@@ -135,7 +135,7 @@ def read_samples(
     *,
     train: Train | None = None,
 ) -> Samples:
-    """What functions on arrays compare. What the direction does not predict is the truth's; None predicts both.
+    """The sides that functions on arrays compare. What the direction does not predict comes from the truth.
 
     Raises:
         ValueError: see :func:`hot`; or the number of samples differs, or there is no such direction.
@@ -157,8 +157,8 @@ def contingency(
     Args:
         attribute: multi-hot, [N, A], or one class a sample, [N], see :func:`hot`.
         tasks: multi-hot, [N, L], or one label a sample, [N].
-        weights: how often each sample counts, [..., N]; [R, N] makes R resamples with a few matrix products. Default:
-            once. A table of images where rows are captions: give each caption its image's weight.
+        weights: weight of each sample, [..., N]; [R, N] counts R resamples with a few matrix products. Default: 1.
+            Captions of a resampled image all get its weight.
 
     Returns:
         Counts with the leading axes of ``weights``; none without.
@@ -168,7 +168,7 @@ def contingency(
     """
     (classes,), (labels,) = hot("attribute", attribute), hot("tasks", tasks)
     same_samples(attribute=classes, tasks=labels)
-    return _count(classes, labels, _blank(classes, labels), weights)
+    return _count(classes, labels, labels, weights)
 
 
 def label_sets(
@@ -200,17 +200,17 @@ def set_contingency(
     *,
     weights: npt.ArrayLike | None = None,
 ) -> ContingencyTable:
-    """Like :func:`contingency`, with a column for each set of labels: the samples that have all of them.
+    """Like :func:`contingency`, with one column per set of labels, of the samples that have all of them.
 
     ``blank`` still counts samples without any class and any label.
     """
     (classes,), (labels,) = hot("attribute", attribute), hot("tasks", tasks)
     same_samples(attribute=classes, tasks=labels)
-    return _count(classes, holding(labels, sets), _blank(classes, labels), weights)
+    return _count(classes, labels, holding(labels, sets), weights)
 
 
 def holding(labels: BoolArray, sets: Sequence[tuple[int, ...]]) -> Sparse:
-    """Which samples, [N, L], have all labels of each set, [N, len(sets)] of 0 and 1."""
+    """Which samples, [N, L], have all labels of each set: 0 or 1, [N, len(sets)]."""
     columns = csc_array(labels, dtype=np.float64)
     parts = [_products(columns, sets[start : start + _CHUNK]) for start in range(0, len(sets), _CHUNK)]
     return csr_array(hstack(parts)) if parts else csr_array((len(labels), 0))
@@ -226,24 +226,21 @@ def _products(columns: csc_array, sets: Sequence[tuple[int, ...]]) -> csc_array:
     return csc_array(held)
 
 
-def _blank(classes: BoolArray, labels: BoolArray) -> BoolArray:
-    return np.asarray(~(classes.any(axis=1) | labels.any(axis=1)))
-
-
 def _count(
-    classes: BoolArray, labels: BoolArray | Sparse, blank: BoolArray, weights: npt.ArrayLike | None
+    classes: BoolArray, labels: BoolArray, columns: BoolArray | Sparse, weights: npt.ArrayLike | None
 ) -> ContingencyTable:
-    """The counts of samples, each counted as often as ``weights`` say, [..., N]."""
+    """The weighted counts of samples with ``classes``, ``labels``, and ``columns`` made of the labels."""
+    blank = np.asarray(~(classes.any(axis=1) | labels.any(axis=1)))
     drawn = np.ones(len(classes)) if weights is None else np.asarray(weights, dtype=np.float64)
     if not drawn.ndim or drawn.shape[-1] != len(classes):
         raise ValueError(f"weights: one for each of {len(classes)} samples is needed, got shape {drawn.shape}")
-    sums = np.asarray(added(classes, labels, blank).T @ drawn.reshape(-1, len(classes)).T)
-    shape = classes.shape[1], labels.shape[1]
+    sums = np.asarray(added(classes, columns, blank).T @ drawn.reshape(-1, len(classes)).T)
+    shape = classes.shape[1], columns.shape[1]
     return ContingencyTable.of_sums(sums.reshape((-1, *drawn.shape[:-1])), shape)
 
 
 def _exact(labels: BoolArray, most: int, least: int) -> list[tuple[int, ...]]:
-    """The label sets of samples."""
+    """The exact label sets of samples."""
     rows, counted = np.unique(np.packbits(labels, axis=1), axis=0, return_counts=True)
     held = np.unpackbits(rows, axis=1, count=labels.shape[1])
     sizes = held.sum(axis=1)
@@ -252,7 +249,7 @@ def _exact(labels: BoolArray, most: int, least: int) -> list[tuple[int, ...]]:
 
 
 def _subsets(labels: BoolArray, most: int, least: int) -> list[tuple[int, ...]]:
-    """All sets of labels that samples have, each grown from a smaller one; it stops when they are too many."""
+    """All sets of labels that samples have, each extended from a smaller one; stops at too many."""
     found: list[tuple[int, ...]] = []
     grown: list[tuple[tuple[int, ...], IntArray]] = [((), np.arange(len(labels)))] if most else []
     while grown and len(found) <= _SETS:
@@ -275,19 +272,14 @@ def _checked(name: str, array: npt.NDArray[np.generic]) -> npt.NDArray[np.generi
     if array.dtype.kind not in "biuf":
         raise ValueError(f"{name}: bool, int or float is needed, got {array.dtype}")
     if array.ndim == 2:
-        return _as_bool(name, array)
-    with np.errstate(invalid="ignore"):  # NaN as an integer: seen right after.
+        if array.dtype != np.bool_ and (array.astype(np.bool_) != array).any():
+            raise ValueError(f"{name}: a multi-hot array holds 0 and 1 only")
+        return array.astype(np.bool_, copy=False)
+    with np.errstate(invalid="ignore"):  # NaN as an integer: refused below.
         labels = array.astype(np.int64)
     if (labels != array).any() or labels.min() < 0:
         raise ValueError(f"{name}: labels must be whole numbers from 0; give [N, K] of 0 and 1 where some have none")
     return labels
-
-
-def _as_bool(name: str, array: npt.NDArray[np.generic]) -> BoolArray:
-    held = array.astype(np.bool_, copy=False)
-    if array.dtype != np.bool_ and (held != array).any():
-        raise ValueError(f"{name}: a multi-hot array holds 0 and 1 only")
-    return np.asarray(held)
 
 
 def _spread(array: npt.NDArray[np.generic], width: int) -> BoolArray:

@@ -1,10 +1,9 @@
 """DPA: how well labels are guessed from the class, or the class from labels, on each side; in closed form.
 
-The Bayes-optimal guesser of a table answers, in each condition, what occurs most often in it. Like an attacker, each
-side has its own; :class:`FrozenGuesses` keeps both, so that a bootstrap does not choose new ones (the best guess of a
-resample is better than it should be, every time).
+The Bayes-optimal guesser of a table answers, in each condition, with the most frequent answer. Each side has its own,
+like an attacker; :class:`FrozenGuesses` keeps both, as the best guesses of a resample would be right too often.
 
-What several labels of a sample tell together has no closed form: :func:`attack` trains a guesser.
+Guessing from several labels of a sample together has no closed form: :func:`attack` trains a guesser.
 """
 
 from __future__ import annotations
@@ -61,15 +60,15 @@ class Dpa(CountedMetric):
     }
 
     def side_terms(self, side: CaptionTable) -> Terms:
-        """Classes and labels; of an attacker, how right it is on each row, and 1 (:meth:`attack_terms`)."""
+        """Classes and labels; for an attacker, its score on each row, and 1 (:meth:`attack_terms`)."""
         if self.unit != "attacker":
             return CountedMetric.side_terms(self, side)
         return Quotients.terms(self.attack_terms(single_names(side.named), side.labels, side.image))
 
     def attack_terms(self, attribute: BoolArray, tasks: BoolArray, images: IntArray | None = None) -> FloatArray:
-        """How right the guess of each sample is, and 1, [N, 2]: predictability is their sums' ratio (:func:`attack`).
+        """The attacker's score on each sample, and 1, [N, 2]: predictability is the ratio of their sums.
 
-        (0, 0) for samples that are left out: "T->A" guesses one class, "A->T" any labels, none of them too.
+        (0, 0) for samples that are left out: "T->A" guesses one class, "A->T" any number of labels.
         """
         conditions, answers = (attribute, tasks) if self.direction == "A->T" else (tasks, attribute)
         asked = answers.sum(axis=1) == 1 if self.direction == "T->A" else np.ones(len(answers), dtype=np.bool_)
@@ -81,7 +80,7 @@ class Dpa(CountedMetric):
         return terms
 
     def freeze(self, truth: ContingencyTable, predicted: ContingencyTable) -> Frozen:
-        """The best guessers of two tables; attackers have learnt already.
+        """The best guessers of two tables; attackers are already trained.
 
         Raises:
             ValueError: an attacker is asked for, and the tables are not made of its terms.
@@ -108,7 +107,7 @@ class Dpa(CountedMetric):
         return cells if self.direction == "A->T" else cells.swapaxes(-1, -2)
 
     def worth(self, cells: FloatArray, answers: FloatArray) -> FloatArray:
-        """What a right guess of each answer is worth, [..., Q, 1, Y], so that all right is 1."""
+        """The score of a right guess of each answer, [..., Q, 1, Y]; all right guesses together score 1."""
         if self.score == "accuracy":
             return np.nan_to_num(divide(1.0, cells.sum(axis=(-2, -1), keepdims=True)))
         return np.nan_to_num(divide(1.0, cells.sum(axis=-2, keepdims=True) * answers[..., None, None]))
@@ -121,14 +120,14 @@ class Dpa(CountedMetric):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FrozenGuesses:
-    """The best guessers of both sides, chosen once. Axes: questions, conditions, answers.
+    """The best guessers of both sides. Axes: questions, conditions, answers.
 
     Attributes:
         truth: 1 at the answer that is guessed in a condition, else 0, [..., Q, X, Y].
         predicted: the same of the model's side.
         asked: questions that count, [..., Q].
         answers: answers that occur on either side, of each question, [..., Q].
-        metric: what is guessed.
+        metric: the variant of DPA.
     """
 
     truth: FloatArray
@@ -150,7 +149,7 @@ class FrozenGuesses:
         return np.asarray(np.nan_to_num(found.pairs) / (found.truth + found.predicted)[..., None, None])
 
     def pieces(self, truth: ContingencyTable, predicted: ContingencyTable) -> tuple[ContingencyTable, ContingencyTable]:
-        """What each sample adds: the worth of a right guess, over the questions and the sum of the sides."""
+        """What each sample adds: the score of a right guess, over the questions and the sum of the sides."""
         found = self.compare(truth, predicted)
         scale = divide(1.0, (found.truth + found.predicted) * self.asked.sum(axis=-1))[..., None, None, None]
         sides = []
@@ -160,7 +159,7 @@ class FrozenGuesses:
             if self.metric.unit == "mention":
                 sides.append(pieces_of(table, self.metric.pairs(cells)))
                 continue
-            # A label that is not there counts too: those of the class less those with it.
+            # Absent labels count too: samples of the class less those with the label.
             forward = cells if self.metric.direction == "A->T" else cells.swapaxes(-1, -2)
             there, absent = (forward[..., place].swapaxes(-1, -2) for place in (0, 1))
             sides.append(pieces_of(table, there - absent, attribute=absent.sum(axis=-1)))
@@ -230,18 +229,18 @@ def dpa(
 
 
 def attack(conditions: BoolArray, answers: BoolArray, images: IntArray | None = None) -> FloatArray:
-    """How right a trained guesser of ``answers`` is, who sees all ``conditions`` of a sample at once.
+    """The score of a trained guesser of ``answers`` that sees all ``conditions`` of a sample.
 
-    Logistic regression (scikit-learn, C = 1), trained on four fifths of the images to guess the others: of one answer a
-    sample multinomial, else of each answer whether it is there.
+    It is a logistic regression (scikit-learn, C = 1), trained on four fifths of the images to guess the others:
+    multinomial if each sample has one answer, else binary for each answer.
 
     Args:
         conditions: multi-hot, [N, X].
         answers: multi-hot, [N, Y].
-        images: whose sample each is, [N]: samples of an image are guessed together. Default: one an image.
+        images: image of each sample, [N]: samples of an image are in the same fold. Default: one sample per image.
 
     Returns:
-        The share of a sample's answers that are guessed right, [N]: 0 or 1 of one, else a mean over all Y.
+        The share of a sample's answers that are guessed right, [N]: 0 or 1 for one answer, else a mean over all Y.
     """
     from sklearn.model_selection import KFold
 
@@ -254,7 +253,7 @@ def attack(conditions: BoolArray, answers: BoolArray, images: IntArray | None = 
 
 
 def _learn(conditions: BoolArray, answers: npt.NDArray[np.generic], held: Sequence[BoolArray]) -> FloatArray:
-    """1 where the answer is guessed right, [N]; an answer that is the only one in training is always guessed."""
+    """1 where the answer is guessed right, [N]; the only answer in training is always guessed."""
     from sklearn.dummy import DummyClassifier
     from sklearn.linear_model import LogisticRegression
 
@@ -268,5 +267,5 @@ def _learn(conditions: BoolArray, answers: npt.NDArray[np.generic], held: Sequen
 
 
 def _best(cells: FloatArray) -> FloatArray:
-    """1 at the greatest answer of each condition, the first of equals."""
+    """1 at the largest answer of each condition, the first of ties."""
     return np.asarray(np.arange(cells.shape[-1]) == cells.argmax(axis=-1)[..., None], dtype=np.float64)

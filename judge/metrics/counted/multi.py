@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from judge.errors import JudgeError
-from judge.metrics.counted.association import mean, mean_slope, variance
 from judge.metrics.counted.contingency import Sets, Train, holding, label_sets, read_samples, set_contingency
-from judge.metrics.counted.dba import Dba
+from judge.metrics.counted.pairs import Dba, mean, mean_slope, variance
 from judge.metrics.counted.spec import Amplification, CaptionTable, Terms
 from judge.types import BoolArray, Direction, FloatArray
 
@@ -75,7 +74,7 @@ class Multi(Dba):
         return self.variance(change, pairs) if self.statistic == "variance" else mean(np.abs(change))
 
     def slope(self, sign: FloatArray, change: FloatArray) -> FloatArray:
-        """What each change is multiplied by: its sign, or how far it is from the mean."""
+        """The factor of each change: its sign, or its distance from the mean."""
         if self.statistic == "mean size":
             return mean_slope(np.sign(change), change)
         turned = {"change": np.ones_like(change), "signed": sign, "size": np.sign(change)}[self.spread]
@@ -115,8 +114,8 @@ def multi(
     """Multi->: the mean size, and the variance, of DBA's change over classes and *sets* of labels.
 
     Zhao, Andrews and Xiang 2023, "Men also do laundry", whose groups are the classes here, and whose attributes the
-    labels. A sample has a set if it has all its labels. Sizes do not cancel, so 0 means no change at all, and the value
-    does not tell amplification from its opposite: the signed pairs do.
+    labels. A sample has a set if it has all its labels. Sizes do not cancel: 0 means no change at all, and only the
+    signed pairs distinguish amplification from its opposite.
 
     Of class 0 one sample in two has both labels, and the model gives both to the other too:
 

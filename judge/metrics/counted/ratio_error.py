@@ -40,7 +40,7 @@ class Ratio(_NamingMetric):
     """Ratio. Of its papers' two genders one is over the other; of any number of classes two are chosen.
 
     Attributes:
-        first: the class above; None for the one that people name most.
+        first: the class above; None for the one that human captions name most.
         second: the class below; None for the one that they name least, of those that they name.
     """
 
@@ -52,17 +52,17 @@ class Ratio(_NamingMetric):
 
     @property
     def variant_names(self) -> list[str]:
-        """Any two classes are a variant too."""
+        """Any two classes are a variant."""
         return [*self.variants, "CLASS/CLASS"]
 
     def in_variant(self, name: str) -> Self | None:
-        """As of others, or of two classes: "female/male"."""
+        """A named variant, or two classes: "female/male"."""
         first, _, second = name.partition("/")
         return replace(self, first=first, second=second) if first and second else CountedMetric.in_variant(self, name)
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The class above and the class below, as far as they are known."""
+        """The class above and the class below, if they are known."""
         return tuple(name for name in (self.first, self.second) if name is not None)
 
     def choose_classes(self, most: str, least: str) -> Self:
@@ -90,7 +90,7 @@ class Error(_NamingMetric):
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"naming": {"among": "naming"}, **_NamingMetric.variants}
 
     def by_construction(self, attribute: str, *, classes: int, has_words: bool, derived: bool) -> Iterator[str]:
-        """People do not err against labels that are derived from what they say."""
+        """Human captions do not err against labels that are derived from them."""
         if derived:
             yield "people's Error is 0 by construction: the labels are derived from their captions."
 

@@ -1,7 +1,7 @@
-"""What a counted metric is: what it reads, what each caption adds, what is chosen once, and how two tables compare.
+"""Counted metrics: their input, what each caption adds to a table, what is chosen once, how two tables are compared.
 
-The functions on arrays and the command share these objects and one :class:`ContingencyTable`. A new metric is a file in
-this folder with a subclass of :class:`CountedMetric`, and a row in ``rows.py``.
+Functions on arrays and the command share these classes and :class:`ContingencyTable`. A new metric is a file in this
+folder with a subclass of :class:`CountedMetric`, and a row in ``rows.py``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from judge.types import BoolArray, Direction, FloatArray, IntArray
 
 Against = Literal["people", "annotation"]
 LabelKind = Literal["words", "objects"]
-# The classes and the labels that rows add to a table: [C, A] and [C, L].
+# Classes, [C, A], and labels, [C, L], that the C rows of a side add to its table.
 Terms: TypeAlias = tuple[BoolArray | FloatArray, BoolArray | FloatArray | Sparse]
 
 
@@ -29,7 +29,7 @@ class Compared(NamedTuple):
     Attributes:
         value: the metric, [...].
         pairs: what each pair of a class and a label adds, signed, [..., A, L]; NaN where it is undefined.
-        truth: the value of the truth alone, [...]; NaN where the metric is a change and has no sides.
+        truth: the value of the truth alone, [...]; NaN if the metric is a change and has no sides.
         predicted: that of the predictions.
     """
 
@@ -40,21 +40,21 @@ class Compared(NamedTuple):
 
 
 class Frozen(Protocol):
-    """A metric whose pairs, signs and guesses are chosen; resamples are compared under them."""
+    """A metric whose pairs, signs and guesses are chosen; it compares resamples with this choice."""
 
     def compare(self, truth: ContingencyTable, predicted: ContingencyTable) -> Compared:
         """The metric of tables with any leading axes."""
         ...
 
     def parts(self, truth: ContingencyTable, predicted: ContingencyTable) -> FloatArray:
-        """What each pair of a class and a label adds to the value less what is neutral, [..., A, L]."""
+        """What each pair of a class and a label adds to the value less its neutral value, [..., A, L]."""
         ...
 
     def pieces(self, truth: ContingencyTable, predicted: ContingencyTable) -> tuple[ContingencyTable, ContingencyTable]:
-        """What each count of either table adds: the metric is linear in them, the rest held.
+        """The coefficient of each count in the value.
 
-        The counts of ``predicted`` times its pieces, less those of ``truth`` times its own, are the value less what is
-        neutral.
+        The counts of ``predicted`` times its coefficients, less those of ``truth`` times its own, are the value less
+        its neutral value.
         """
         ...
 
@@ -65,8 +65,8 @@ class Amplification:
 
     Attributes:
         value: fraction, not x100; NaN where no pair is defined.
-        pairs: what each pair of a class and a label adds, signed, [A, L]; NaN where it is undefined (and left out).
-        truth: the value of the truth alone; NaN where the metric is a change and has no sides (DBA, Multi->).
+        pairs: what each pair of a class and a label adds, signed, [A, L]; NaN where undefined (and left out).
+        truth: the value of the truth alone; NaN if the metric is a change and has no sides (DBA, Multi->).
         predicted: that of the predictions.
     """
 
@@ -88,15 +88,15 @@ class Amplification:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CaptionTable:
-    """What the captions of one side say, or what annotated images show, a row each.
+    """The captions of one side, or the annotated images, one row each.
 
     Attributes:
         image: index of the row's image, [C].
-        classes: names of the A' classes: those of images, then others that some caption names.
+        classes: names of the A' classes: those of images, then others that captions name.
         annotated: the image's class, [C, A'].
         named: classes that the row names, [C, A'].
-        labels: the words or objects that it names, [C, L].
-        known: A, the number of classes that images have.
+        labels: words or objects that it names, [C, L].
+        known: A, the number of classes of images.
     """
 
     image: IntArray
@@ -109,19 +109,19 @@ class CaptionTable:
 
 @dataclass(frozen=True, kw_only=True)
 class CountedMetric(ABC):
-    """A metric that is counted, in one variant.
+    """A counted metric, in one variant.
 
-    It is a function of two contingency tables, whose counts add up over images; whatever it chooses from them is chosen
+    It is a function of two contingency tables, whose counts add up over images. What it chooses from them, it chooses
     once (:meth:`freeze`). A subclass adds a field for each choice on which published codes differ.
 
     Attributes:
-        against: what a captioner's captions are compared with: people's captions, or annotated classes and objects.
-        labels: what else captions name: content words or objects; None where only classes count.
+        against: what generated captions are compared with: human captions ("people"), or annotated classes and objects.
+        labels: what captions name beside classes: content words or objects; None if only classes count.
         direction: what is predicted: labels ("A->T"), classes ("T->A"), or both (None).
-        amplification: how two sides are compared, a key of AMPLIFICATIONS; of a metric that is a change: difference.
-        verdicts: what a value above the chance level says of a captioner, and one below.
-        variants: what may follow the row's name and a colon ("dba-o:princeton") -> the fields that it sets; several may
-            follow one another. The row alone is the paper's own definition.
+        amplification: how two sides are compared, a key of AMPLIFICATIONS; "difference" for a metric that is a change.
+        verdicts: verdicts on a value above the chance level, and below it.
+        variants: name after the row's name and a colon ("dba-o:princeton") -> the fields that it sets; several may
+            follow one another. The row alone is the paper's definition.
     """
 
     against: Against = "people"
@@ -134,35 +134,35 @@ class CountedMetric(ABC):
 
     @property
     def variant_names(self) -> list[str]:
-        """The variants, for messages."""
+        """Names of variants, for messages."""
         return list(self.variants)
 
     def in_variant(self, name: str) -> Self | None:
-        """The same metric in the variant ``name``; None where there is no such variant."""
+        """The metric in the variant ``name``; None if there is none."""
         return replace(self, **self.variants[name]) if name in self.variants else None
 
     @property
     def needs_class_words(self) -> bool:
-        """Whether it says nothing of an attribute whose classes have no words."""
+        """Whether it needs a lexicon of the attribute."""
         return self.direction == "T->A" or self.labels is None
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The classes that its variant asks for by name."""
+        """The classes that its variant names."""
         return ()
 
     def choose_classes(self, most: str, least: str) -> Self:
-        """With the classes that its variant leaves open: those that people name most, and least."""
+        """With the open classes of its variant: those that human captions name most, and least."""
         return self
 
     def by_construction(self, attribute: str, *, classes: int, has_words: bool, derived: bool) -> Iterator[str]:
-        """Sentences on what is so whatever captions say.
+        """Sentences on values that hold by construction, whatever captions say.
 
         Args:
-            attribute: its name.
-            classes: how many it has.
-            has_words: whether words of the classes are known.
-            derived: whether labels are derived from people's captions.
+            attribute: name of the attribute.
+            classes: number of its classes.
+            has_words: whether it has a lexicon.
+            derived: whether labels are derived from human captions.
         """
         yield from ()
 
@@ -170,26 +170,26 @@ class CountedMetric(ABC):
         """What the rows of each side add to its contingency table.
 
         Raises:
-            JudgeError: the side cannot be counted so.
+            JudgeError: a side cannot be counted.
         """
         return [self.side_terms(side) for side in (truth, predicted)]
 
     def side_terms(self, side: CaptionTable) -> Terms:
-        """What the rows of a side add: the class that each names, and its labels."""
+        """What the rows of a side add: the class that each names alone, and its labels."""
         return single_names(side.named)[:, : side.known], side.labels
 
     def columns(self, truth: CaptionTable, names: Sequence[str]) -> list[tuple[str, ...]]:
-        """The labels that each column of the tables stands for, of labels called ``names``."""
+        """The labels of each column of the tables; ``names`` are all labels."""
         return [(name,) for name in names]
 
     @abstractmethod
     def freeze(self, truth: ContingencyTable, predicted: ContingencyTable) -> Frozen:
-        """The metric with its pairs, signs and guesses chosen, once; tables may have the same leading axes."""
+        """Choose pairs, signs and guesses from tables with the same leading axes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quotients:
-    """A metric whose sides are a sum over samples by another: there is nothing to choose.
+    """A metric whose sides are quotients of sums over samples: there is nothing to choose.
 
     Its tables have one class, which counts the numerator, and one label, which counts the denominator.
     """
@@ -198,24 +198,24 @@ class Quotients:
 
     @staticmethod
     def terms(added: BoolArray | FloatArray) -> Terms:
-        """What rows add above and below, [C, 2], as their classes and labels."""
+        """What rows add to numerator and denominator, [C, 2], as classes and labels."""
         return added[:, :1], added[:, 1:]
 
     def parts(self, truth: ContingencyTable, predicted: ContingencyTable) -> FloatArray:
-        """There are no pairs: all of it."""
+        """The whole value: there are no pairs."""
         return np.asarray(self.compare(truth, predicted).value - NEUTRAL[self.amplification])[..., None, None]
 
     def pieces(self, truth: ContingencyTable, predicted: ContingencyTable) -> tuple[ContingencyTable, ContingencyTable]:
-        """What each sample above adds, by its side's sum below; of a ratio of sides also those below.
+        """The coefficient of each numerator; for a ratio of sides also of each denominator.
 
-        The logarithm of a ratio is taken apart, by the logarithmic mean (Ang, Energy Policy 2004).
+        The logarithm of a ratio is decomposed by the logarithmic mean (Ang, Energy Policy 2004).
         """
         above, below = ([getattr(of, name)[..., 0] for of in (truth, predicted)] for name in ("attribute", "tasks"))
         found = self.compare(truth, predicted)
         if self.amplification == "ratio":
             scale = log_mean(found.value, np.ones_like(found.value))
             whole = log_mean(above[0], above[1])
-            # Of nobody above there is no logarithm: the difference is taken apart as it is.
+            # A numerator of 0 has no logarithm: the plain difference is decomposed.
             plain = [divide(1.0, found.truth * of) for of in below]
             parts = (
                 [np.where(whole > 0, divide(scale, whole), of) for of in plain],
@@ -244,7 +244,7 @@ def pieces_of(
     attribute: FloatArray | None = None,
     tasks: FloatArray | None = None,
 ) -> ContingencyTable:
-    """What each count of ``table`` adds; nothing where it is not said."""
+    """Coefficients of the counts of ``table``; 0 where none are given."""
     return ContingencyTable(
         np.zeros_like(table.together) if together is None else together,
         np.zeros_like(table.attribute) if attribute is None else attribute,
@@ -255,5 +255,5 @@ def pieces_of(
 
 
 def single_names(named: BoolArray) -> BoolArray:
-    """The class that each caption names, [C, K]; captions that name several classes name none."""
+    """The class that each caption names, [C, K]; none for captions that name several."""
     return np.asarray(named & (named.sum(axis=1, keepdims=True) == 1))

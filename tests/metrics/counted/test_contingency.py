@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from itertools import combinations
 
 import numpy as np
 import pytest
@@ -37,28 +36,6 @@ def test_sets_are_counted_as_their_labels_together() -> None:
     assert label_sets(T) == ((0,), (1,), (0, 1))
     assert label_sets(T, exact=True) == ((0,), (0, 1))
     assert label_sets(T, least=2) == ((0,),)
-
-
-@pytest.mark.parametrize("classes", ["one each", "any number"])
-@pytest.mark.parametrize("least", [0, 1, 4])
-def test_pairs_against_loops(least: int, classes: str) -> None:
-    """Samples may have no class, or several."""
-    generator = np.random.default_rng(least)
-    a, t = generator.random((40, 3)) < 0.5, generator.random((40, 5)) < [0.1, 0.2, 0.3, 0.5, 0]
-    if classes == "one each":
-        a = np.eye(3, dtype=bool)[generator.integers(0, 3, 40)]
-    every = [chosen for size in (1, 2) for chosen in combinations(range(5), size)]
-    held = np.array([[all(row[label] for label in chosen) for chosen in every] for row in t])
-    kept = [chosen for chosen, column in zip(every, held.T, strict=True) if sum(column) >= max(1, least)]
-    assert label_sets(t, largest=2, least=least) == tuple(kept)
-    assert len(kept) < len(every)
-    # Not in order, with larger ones between, and one that nobody has.
-    sets = [*every[::-1], (0, 1, 2), (3, 2), (1, 2, 3), (0, 4)]
-    found = set_contingency(a, t, sets)
-    for index, chosen in enumerate(sets):
-        has = np.array([all(row[label] for label in chosen) for row in t])
-        assert found.tasks[index] == has.sum()
-        assert found.together[:, index].tolist() == [(column & has).sum() for column in a.T]
 
 
 def test_too_many_sets(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,12 +83,3 @@ def test_against_loops(both: str, among: str, drawn: tuple[list[int], list[list[
     assert told.counted == second
     if both == "neutral" and counted:
         assert found.pairs.sum() == pytest.approx(found.value)
-
-
-def test_refused() -> None:
-    with pytest.raises(ValueError, match="mention: classes 0 and 2 of 2"):
-        ratio(NAMED, first=0, second=2)
-    with pytest.raises(ValueError, match="the arrays differ in their number of samples: attribute 5, mention 4"):
-        error(SHOWN, NAMED[:4])
-    with pytest.raises(ValueError, match="attribute and mention: arrays of 2 and 3 columns"):
-        error(np.eye(3), np.zeros((3, 2)))
