@@ -118,8 +118,6 @@ def told_by_people(tmp_path_factory: pytest.TempPathFactory) -> Scenes:
 
 # Thresholds were chosen on the detailed drawings of commit 763eff0, and are to be chosen anew on the plain ones.
 REDRAWN = pytest.mark.xfail(reason="thresholds of the detailed drawings, to be chosen anew", strict=False)
-    reason="thresholds of the detailed drawings; not chosen anew on the plain ones", strict=False
-)
 
 
 @REDRAWN
