@@ -232,8 +232,8 @@ def _images(path: Path, seen: _Seen) -> list[str]:
             continue
     wanted, what = seen.wanted()
     if not wanted:
-        return [how_many(len(pictures), "picture")]
-    lie = f"{how_many(len(pictures), 'picture')}; {len(wanted & there):,} of {len(wanted):,} {what} lie here"
+        return [how_many(len(pictures), "image")]
+    lie = f"{how_many(len(pictures), 'image')}; {len(wanted & there):,} of {len(wanted):,} {what} lie here"
     if missing := sorted(wanted - there, key=lambda image: (len(image), image)):
         examples = ", ".join(missing[:3])
         raise JudgeError(f"{lie}, {len(missing):,} do not ({examples} ...)", mend="add the images of these ids")

@@ -9,6 +9,7 @@ from typing import Any
 
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import CAPTIONERS
+from judge.text.lexicon import load_lexicon
 from judge.utils.hub import quiet
 
 SCENES, PIXELS, HUMAN_CAPTIONS = 28, 64, 1
@@ -33,9 +34,11 @@ def write_small(folder: Path, *, pictures: bool = True) -> Path:
         shown["annotations"] = [entry for entry in shown["annotations"] if entry["image_id"] in ids]
         (folder / FEW).write_text(json.dumps(shown), encoding="utf-8")
         texts = (entry["caption"] for entry in kept)
-        _write_captioner(
-            folder / MODEL, sorted({word for text in texts for word in re.findall("[a-z]+", text.lower())})
-        )
+        words = sorted({word for text in texts for word in re.findall("[a-z]+", text.lower())})
+        gender = load_lexicon("gender")
+        # Many words of gender, so that some captions hold one.
+        naming = [word for word in words if gender.mentions([word])]
+        _write_captioner(folder / MODEL, sorted({*naming, *words[:: max(1, len(words) // (2 * len(naming)))]}))
     return folder
 
 

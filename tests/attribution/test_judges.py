@@ -224,7 +224,7 @@ def test_faults(trained: Trained, tmp_path: Path) -> None:
         ),
         ([*sat, *trained.seen, "--methods", "grad-cam,x"], "x"),
         ([*model, "--instances", trained.instances], "--images: a captioner sees images, and there are none"),
-        ([*model, *trained.seen, "--methods", "occlusion"], "--methods: a captioner is explained in pictures"),
+        ([*model, *trained.seen, "--methods", "occlusion"], "--methods: a captioner is explained in images"),
         (["--model", tmp_path / "no/such/one", *trained.seen], "--model"),
     ):
         assert message in refusal("attribute", *given, "--out", out)

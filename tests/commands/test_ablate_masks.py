@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from detector_samples import tiny_onnx, tiny_yolo
 from helpers import done_well, judge, refusal, save_captioner
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
@@ -63,12 +64,10 @@ def numbers_of(rows: list[dict[str, Any]]) -> list[list[object]]:
     return [[row[name] for name in names] for row in rows]
 
 
+@pytest.mark.slow
 def test_detectors_change_what_judges_measure(world: WorldFiles, run_file: Path, tmp_path: Path) -> None:
     """Each column is a run of ``judge evaluate`` with that detector."""
-    weights = tmp_path / "yolo.safetensors"
-    pictures = ["--images", world.folder / "images", "--instances", world.folder / "instances.json"]
-    quick = ["--epochs", 1, "--image-size", SIZE]
-    judge("train", "detector", "--kind", "yolo", *pictures, *quick, "--out", weights)  # It finds next to nobody.
+    weights = tiny_onnx(tiny_yolo(tmp_path))  # Random weights: it finds next to nobody.
     found = [*captions(world), "--weights", weights, "--threshold", "0.05", "--allow-unmasked"]
     out, given = tmp_path / "out", ["--metrics", "lic,imagecaptioner2", "--judge", "sat,linear"]
     done = done_well("ablate", "detectors", run_file, *found, *given, "--detectors", "gt,yolo", "--out", out)

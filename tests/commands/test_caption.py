@@ -181,7 +181,9 @@ def test_where_memory_is_short_fewer_are_captioned_at_a_time(checkpoint: Callabl
         assert tried == [2, 2]
         hook.remove()
         seeing.register_forward_pre_hook(partial(ask_for_room, most=0))
-        with pytest.raises(JudgeError, match=r"memory does not hold a single sample a forward pass\. Choose --precision bf16"):
+        with pytest.raises(
+            JudgeError, match=r"memory does not hold a single sample a forward pass\. Choose --precision bf16"
+        ):
             writer.write(asked)
 
 

@@ -85,7 +85,7 @@ def test_columns_of_each_side(files: WorldFiles, people: list[tuple[int, str]], 
     assert value["b"] != value["a"]
     assert "no captions are called 'humn'. Did you mean 'human'?" in refusal("evaluate", *ask({"humn.caption": "x"}))
     wrong = refusal("evaluate", *ask(columns | {"captions.caption": "sayd"}))
-    assert "--column captions.caption: no file of captions was read by a column 'sayd'. Columns read: image" in wrong
+    assert "--column captions.caption: no file of captions was read by a column 'sayd'. Columns read: picture" in wrong
     assert "--column: 'caption' twice. Keep one of x, y." in refusal(
         "evaluate", *given, "--column", "caption=x", "--column", "caption=y"
     )
