@@ -145,9 +145,10 @@ def _lexicon(config: AnonymousConfig) -> Lexicon:
         raise JudgeError("one attribute is rated at a time", where=f"--attribute {config.attribute}", mend=mend)
     found = choose_lexicon(config)
     if found is None:
+        meant = nearest(config.attribute, shipped_lexicons())
+        mend = f"{meant} Else give" if meant.endswith("?") and config.lexicon is None else "give"
         where = "--lexicon" if config.lexicon else f"--attribute {config.attribute}"
-        mend = f"give --lexicon FILE.yaml. {nearest(config.attribute, shipped_lexicons())}"
-        raise JudgeError(f"no words of '{config.attribute}'", where=where, mend=mend)
+        raise JudgeError(f"no words of '{config.attribute}'", where=where, mend=f"{mend} --lexicon FILE.yaml")
     return found
 
 

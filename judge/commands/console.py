@@ -180,4 +180,5 @@ def tell_failures(failures: Sequence[tuple[str, JudgeError]], pictures: int, wha
         typer.echo(f"judge: {names}{first}: {fault}", err=True)
     if failures:
         typer.echo(f"judge: {len(failures)} of {pictures} images could not be {what}", err=True)
+        fault_told()  # The launcher ends the other processes of a launch, which need not report that.
         raise typer.Exit(1)

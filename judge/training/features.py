@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from threading import Lock
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,7 +35,7 @@ from judge.training.member import Member, one_by_one
 from judge.types import Progress, Sample, Words
 from judge.utils.files import warn_damaged, writing
 from judge.utils.launch import launched
-from judge.utils.parallel import usable_cores
+from judge.utils.parallel import in_order, threads, usable_cores
 from judge.utils.tensors import DamagedTensorsError, read_notes, write_tensors
 
 _FORMAT = 2  # Increased whenever other features are made of an image.
@@ -190,17 +191,32 @@ class FeatureCache(ABC):
         """[N, P, D], computed and not written."""
         return np.concatenate(list(self._batches(names, device)))
 
-    @torch.inference_mode()
     def _batches(self, names: Sequence[str], device: torch.device) -> Iterator[npt.NDArray[np.float32]]:
+        """On a CPU each batch on one thread, as many at once as there are cores: the same digits on any machine."""
         loaded = self._load(names)
-        while batch := list(islice(loaded, self.BATCH)):
+        alone, faults = device.type == "cpu", list[JudgeError]()
+        workers = usable_cores() if alone else 1
 
-            def run(size: int, batch: Sequence[Any] = batch) -> npt.NDArray[np.float32]:
-                pieces = (batch[start : start + size] for start in range(0, len(batch), size))
-                found = (self._forward(piece, device) for piece in pieces)
-                return np.concatenate([t.float().cpu().numpy() for t in found])
+        def passes() -> Iterator[Callable[[], npt.NDArray[np.float32]]]:
+            try:
+                while batch := list(islice(loaded, self.BATCH)):
+                    yield partial(self._pass, batch, device)
+            except JudgeError as error:
+                faults.append(error)  # Raised once the batches before it are there.
 
-            yield run_fitting(run, self.BATCH, where=self.OPTION, mend=self.MEND)
+        with threads(1 if alone else None):
+            yield from in_order(passes(), workers, ahead=workers)
+        if faults:
+            raise faults[0]
+
+    @torch.inference_mode()
+    def _pass(self, batch: Sequence[Any], device: torch.device) -> npt.NDArray[np.float32]:
+        def run(size: int) -> npt.NDArray[np.float32]:
+            pieces = (batch[start : start + size] for start in range(0, len(batch), size))
+            found = (self._forward(piece, device) for piece in pieces)
+            return np.concatenate([t.float().cpu().numpy() for t in found])
+
+        return run_fitting(run, self.BATCH, where=self.OPTION, mend=self.MEND)
 
     def _write(self, keys: Sequence[str], features: npt.NDArray[np.float32]) -> None:
         if not np.isfinite(features).all():
@@ -282,7 +298,7 @@ class CaptionCache(FeatureCache):
 
     def __init__(self, reader: FrozenReader, captions: Iterable[Words], folder: Path) -> None:
         named = {name_words(words): words for words in captions}
-        self.reader = reader
+        self.reader, self.collating = reader, Lock()  # A tokenizer serves one thread at a time.
         self.captions = dict(sorted(named.items(), key=lambda item: (len(item[1]), item[0])))
         super().__init__(reader, {name: name for name in self.captions}, folder)
 
@@ -290,7 +306,9 @@ class CaptionCache(FeatureCache):
         return (self.captions[name] for name in names)
 
     def _forward(self, loaded: Sequence[Words], device: torch.device) -> Tensor:
-        return self.reader(send_to_device(self.reader.collate(loaded), device))[:, None]
+        with self.collating:
+            batch = self.reader.collate(loaded)
+        return self.reader(send_to_device(batch, device))[:, None]
 
 
 def name_words(words: Words) -> str:

@@ -236,7 +236,9 @@ def read_saved(path: Path) -> Saved:
         raise JudgeError(what, where=where, mend=mend) from error
     if "judge" not in notes:
         mend = "give a NAME.weights.safetensors that judge train left in its --checkpoints"
-        raise JudgeError("holds no judge, but perhaps its answers", where=where, mend=mend)
+        answers = bool(notes) and all(isinstance(entry, dict) for entry in notes.values())
+        what = "holds a judge's answers, and no weights" if answers else "holds no judge's weights"
+        raise JudgeError(what, where=where, mend=mend)
     if notes.get("format") != FORMAT:
         what = f"has format {notes.get('format')}; this version reads {FORMAT}"
         raise JudgeError(what, where=where, mend="use the version of caption-judge that wrote it")

@@ -110,7 +110,7 @@ def test_captions_of_a_killed_launch_go_on_with_any_number_of_processes(tmp_path
     told = {"model": str(tmp_path / "model"), "images": str(images), "max_tokens": 6, "caption_batch": 2}
     given = [part for name, value in told.items() for part in ("--" + name.replace("_", "-"), value)]
     whole = judge("caption", *given, "--out", tmp_path / "whole.json")
-    assert "2 of 80 pictures" in whole.stderr
+    assert "2 of 80 images" in whole.stderr
     expected = (tmp_path / "whole.json").read_bytes()
 
     script = "--num_processes", 2, ROOT / "scripts" / "caption.py", *given

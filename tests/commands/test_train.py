@@ -19,8 +19,6 @@ from judge.calibration.world import Captioner
 from judge.judges.sat import ShowAttendTell
 from judge.utils import tensors
 
-# The features of a frozen network differ in the last digit where it computes on several threads, as here it else would.
-pytestmark = pytest.mark.usefixtures("one_thread")
 SIZE = 64
 # Judges that differ: lstm and sat train one human side for both captioners, of 2 captions; linear chooses C with each
 # captioner's captions, so that its judges of human captions differ too.
@@ -145,7 +143,7 @@ def test_one_seeing_judge_on_two_processes(on_two: tuple[Path, Path, str], monke
     done_well("evaluate", run_file, "--workers", 1, "--out", folder / "on1")
     one, two = (pd.read_parquet(folder / f"on{n}" / "scores.parquet") for n in (1, 2))
     # Judges that have learnt, each in its own way: had a process its own gradients, these would be others.
-    assert one["probability"].std() > 0.03
+    assert one["probability"].std() > 0.1
     assert two["probability"].to_numpy() == pytest.approx(one["probability"].to_numpy(), abs=1e-3)
 
 

@@ -254,7 +254,7 @@ def test_as_many_pictures_at_a_time_as_memory_holds(folder: Path, tmp_path: Path
         cache = cache_of(pictures, tmp_path / str(room), backbone)
         cache.compute(cache.missing(), device=CPU)
         found.append(cache.open().rows(samples_of(*ALL)))
-        assert backbone.passes == passes
+        assert sorted(backbone.passes) == sorted(passes)  # Batches are computed side by side.
     assert torch.equal(*found)
     with pytest.raises(
         JudgeError, match=r"--backbone: memory does not hold a single sample a forward pass\. Take a smaller"

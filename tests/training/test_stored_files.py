@@ -201,7 +201,7 @@ def test_the_file_of_a_judge_is_checked(finished: Path, tmp_path: Path) -> None:
         if outcome(lambda: read_saved(given), repr(content)) == "read":
             assert read_saved(given).notes() == read_saved(kept).notes()
     answers = kept.with_name(kept.name.replace(".weights", ""))
-    assert "holds no judge, but perhaps its answers" in fault_of(read_saved, answers)
+    assert "holds a judge's answers, and no weights" in fault_of(read_saved, answers)
     save_file({"x": np.zeros(3)}, given, {"judge": "linear", "format": "2"})
     assert "or was written by an older version" in fault_of(read_saved, given)
     assert "cannot be read (no such file)" in fault_of(read_saved, tmp_path / "none")
