@@ -116,17 +116,11 @@ def told_by_people(tmp_path_factory: pytest.TempPathFactory) -> Scenes:
     return Scenes(tmp_path_factory.mktemp("people"), 0.0, hide=False)
 
 
-# Thresholds were chosen on the detailed drawings of commit 763eff0, and are to be chosen anew on the plain ones.
-REDRAWN = pytest.mark.xfail(reason="thresholds of the detailed drawings, to be chosen anew", strict=False)
-
-
-@REDRAWN
 @pytest.mark.slow
 def test_mass_lies_on_what_tells(told_by_setting: Scenes, told_by_people: Scenes) -> None:
-    """Only the setting tells: more lies outside people than in maps alike everywhere. Only people tell: less.
+    """Where only the setting tells, more of a map lies outside people than where only people tell.
 
-    Worlds of seeds 5, 6 and 7: 0.05, 0.02 and 0.02 over the area (at 96 pixels 0.08 and 0.07), and 0.11, 0.06 and 0.10
-    over the judge to whom people tell.
+    Worlds of seeds 5, 6 and 7 differ by 0.05, 0.07 and 0.11, and by 0.09 at 96 pixels (seed 5).
     """
     setting, people = told_by_setting.score(), told_by_people.score()
     assert told_by_setting.accuracy() > 0.8
@@ -134,9 +128,19 @@ def test_mass_lies_on_what_tells(told_by_setting: Scenes, told_by_people: Scenes
     assert setting.images == people.images == ASKED
     assert setting.score is not None
     assert people.score is not None
+    assert people.score < setting.score - 0.05
+
+
+@pytest.mark.slow
+@pytest.mark.xfail(
+    reason="does not hold on the plain drawings: -0.016, +0.020 and +0.005 with seeds 5, 6 and 7", strict=False
+)
+def test_mass_lies_outside_people_where_only_the_setting_tells(told_by_setting: Scenes) -> None:
+    """More than in maps that are alike everywhere; on the detailed drawings of 763eff0 by 0.05, 0.02 and 0.02."""
+    setting = told_by_setting.score()
+    assert setting.score is not None
     assert setting.area is not None
     assert setting.score > setting.area + 0.02
-    assert people.score < setting.score - 0.05
 
 
 def test_randomised_weights_change_maps(told_by_setting: Scenes) -> None:
@@ -159,13 +163,15 @@ def test_randomised_weights_change_maps(told_by_setting: Scenes) -> None:
     assert scenes.map_of(chosen[0]) == pytest.approx(before[0])
 
 
-@REDRAWN
 @pytest.mark.slow
 def test_gradient_shap_is_complete(told_by_setting: Scenes) -> None:
     """Attributions sum to the log-odds less their mean over the baselines, to 4 of the draws' standard errors."""
     scenes = told_by_setting
-    pixels = scenes.seen.read(scenes.samples[-1].image_id)
-    view = scenes.views.view(scenes.samples[-1], pixels)
+    # Of a judge that is sure: near even odds there is nothing to attribute.
+    chances = scenes.judge.predict(scenes.samples[-ASKED:]).probabilities
+    sample = scenes.samples[-ASKED:][int(chances.max(axis=1).argmax())]
+    pixels = scenes.seen.read(sample.image_id)
+    view = scenes.views.view(sample, pixels)
     gaps = []
     with torch.no_grad():
         whole = float(view.scores(view.shown)[0, 0])

@@ -116,7 +116,7 @@ def on_two(settings: dict[str, object], tmp_path_factory: pytest.TempPathFactory
     first.mkdir()
     second.mkdir()
     train = written(settings | {"features": str(folder / "features")}, first)
-    told = {"judge": ["sat"], "metrics": ["imagecaptioner2"], "epochs": 8, "batch_size": 16}
+    told = {"judge": ["sat"], "metrics": ["imagecaptioner2"], "epochs": 24, "batch_size": 16}
     run_file = written(settings | told | {"captions": settings["captions"][:1]}, second)
     commands = [train, "--checkpoints", folder / "kept", "then", run_file, "--sharing", "data", "--out", folder / "on2"]
     script, config = ROOT / "tests" / "without_dropout.py", ROOT / "scripts" / "configs" / "cpu.yaml"
