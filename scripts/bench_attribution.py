@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from bench_feeding import SMALL
-from bench_judge import Drawn, clock, draw, machine, save_blip, threads
+from bench_judge import SMALL, Drawn, clock, draw, machine, save_blip, threads
 
 from judge.attribution.captioner_views import AnswerViews
 from judge.attribution.judge_views import BackboneViews, Views

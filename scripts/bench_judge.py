@@ -66,6 +66,18 @@ PARTS = ("cache", "decoder", "gpu")
 PEAKS = {"H100 PCIe": 756e12, "H100 NVL": 835e12, "H100": 989e12, "H200": 989e12, "A100": 312e12}
 """Dense products in bf16, FLOP/s, by NVIDIA's data sheets; the first name that the device's holds."""
 COUNTED = 8
+# The widths of a small BLIP.
+SMALL: dict[str, Any] = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "vocab_size": 400,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "sep_token_id": 2,
+    "pad_token_id": 0,
+}
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ def run_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_run_file(tmp_path_factory.mktemp("scripts"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 def test_two_processes_equal_one_to_the_last_digit(run_file: Path, tmp_path: Path) -> None:
     """A run; calibration; a run that captions; an ablation that does so. One launch, one after the other."""
@@ -62,6 +63,7 @@ def test_two_processes_equal_one_to_the_last_digit(run_file: Path, tmp_path: Pat
     assert len(ablated) == 2
 
 
+@pytest.mark.slow
 def test_one_judge_on_two_processes_equals_one(tmp_path: Path) -> None:
     """Data-parallel and sharded, without dropout's share in it: gradients of two halves are the whole batch's."""
     done = launch("--num_processes", 2, ROOT / "tests" / "data_parallel.py", tmp_path)

@@ -213,7 +213,7 @@ class AnswerViews:
 
     Args:
         network: the judge's.
-        target: of the judge.
+        target: what the judge predicts.
         device, where: as for :class:`CheckpointViews`.
     """
 

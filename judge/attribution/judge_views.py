@@ -38,7 +38,7 @@ class BackboneViews:
     Args:
         network: the judge's, in evaluation mode; takes ``features`` [N, P, D].
         backbone: from :mod:`judge.judges.backbones`, or one with regions.
-        target: of the judge.
+        target: what the judge predicts.
         device: to compute on.
     """
 

@@ -143,6 +143,7 @@ def test_mass_lies_outside_people_where_only_the_setting_tells(told_by_setting: 
     assert setting.score > setting.area + 0.02
 
 
+@pytest.mark.slow
 def test_randomised_weights_change_maps(told_by_setting: Scenes) -> None:
     """Spearman's correlation, as Adebayo et al. take it; the judge's weights alone, not its backbone's; they come back.
 

@@ -316,6 +316,7 @@ def test_help_is_quick_and_light() -> None:
         assert not heavy & loaded_after(code + "try: main()\nexcept SystemExit: pass")
 
 
+@pytest.mark.slow
 def test_demo_draws_its_world_and_keeps_the_order_of_the_knob(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # CI runs the whole demo, the first command of README; judges that use images are not asked for values here.
     monkeypatch.setitem(demo.QUICK, "epochs", 1)

@@ -90,6 +90,7 @@ def killed_at(monkeypatch: pytest.MonkeyPatch, numbers: set[int]) -> list[object
     return begun
 
 
+@pytest.mark.slow
 def test_a_killed_command_goes_on_and_workers_change_nothing(
     files: WorldFiles, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,6 +212,7 @@ ON_SCENES = (
 )
 
 
+@pytest.mark.slow
 def test_judges_that_use_images_on_drawn_scenes(weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No captions are given; killed once; features of a draw's images are computed once a detector."""
     out, given = tmp_path / "one", [*ON_SCENES, "--weights", f"yolo={weights}", "--trust-weights", weights.parent]

@@ -76,6 +76,7 @@ def check_steps(steps: Sequence[tuple[Lines, Lines]], *, waits: int = 0) -> None
         own = Lines({line: count for line, count in waited.items() if not line.startswith(MASKING)})
         of_network = Lines({line: count for line, count in own.items() if not line.startswith(TRAINER)})
         assert of_network.total() <= waits, of_network
+        assert (waited - of_network).total() <= 6, waited
         assert own == of_network, own  # The trainer reads losses once an epoch.
 
 

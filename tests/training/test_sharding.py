@@ -17,6 +17,7 @@ WEIGHTS = 7.06e9  # Of LLaVA-1.5-7B.
 GIB = 2**30
 
 
+@pytest.mark.slow
 def test_real_sizes_fit() -> None:
     """Each layer is a unit; an adapter judge of 7 billion weights takes a quarter of two GPUs of 80 GB at most."""
     done = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True, timeout=300, check=False)
