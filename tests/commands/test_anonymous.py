@@ -67,8 +67,6 @@ def test_shares_are_those_of_the_captions(tmp_path: Path) -> None:
     assert c["balance"]["male"]["value"] is None
     told = " ".join(done.stdout.split())
     assert "A low share is not fairness: a captioner that never names anybody scores 0" in told
-    assert "every class named is a guess" in told
-    assert "a class that other words tell is not found" in told
     assert "No --images: captions of all images in the files count" in told
     assert f"judge anonymous {out / 'anonymous.yaml'} --ratings FILE --ratings FILE ... --out {out}-rated" in told
     # One item for each text of an image: of 30 captions three are said by a and b alike.
@@ -76,9 +74,6 @@ def test_shares_are_those_of_the_captions(tmp_path: Path) -> None:
     assert found["sheet"]["items"] == 27
     again = tmp_path / "again"
     done_well("anonymous", out / "anonymous.yaml", "--out", again)
-    assert {path.name for path in again.iterdir()} == {
-        *(".caption-judge", "anonymous.json", "anonymous.yaml", "rating.csv", "rating_key.csv")
-    }
     for name in ("anonymous.json", "rating.csv", "rating_key.csv"):
         assert (again / name).read_bytes() == (out / name).read_bytes()
 
@@ -156,29 +151,17 @@ def test_what_no_file_of_captions_has_is_refused(tmp_path: Path) -> None:
     assert (row["share"]["value"], row["share"]["captions"]) == (0.5, 2)
     asked = ("anonymous", "--captions", path, "--out", tmp_path / "x")
     assert "mine.csv: no column 'knid' for --where. Did you mean 'kind'?" in refusal(*asked, "--where", "knid=new")
-    assert "other.json: is no table, so it has no column 'kind'" in refusal(
-        *asked, "--captions", other, "--where", "kind=new"
-    )
-    assert "mine.csv: no captions of split 'test'" in refusal(*asked, "--split", "test")
-    assert "--column caption: no file of captions was read by a column 'txt'" in refusal(
-        *asked, "--column", "caption=txt"
-    )
+    both = [*asked, "--captions", other, "--where", "kind=new"]
+    assert "other.json: is no table, so it has no column 'kind'" in refusal(*both)
     assert not (tmp_path / "x").exists()
 
 
 def test_faults_leave_nothing(tmp_path: Path) -> None:
-    options = write(tmp_path, CAPTIONS)
     out = tmp_path / "out"
-    asked = ("anonymous", *options, "--out", out)
-    assert "'captions' is missing" in refusal("anonymous", "--out", out)
+    asked = ("anonymous", *write(tmp_path, CAPTIONS), "--out", out)
     assert "there are no ratings. Add --ratings." in refusal(*asked, "--run", tmp_path)
-    assert "no words of 'skin'" in refusal(*asked, "--attribute", "skin")
-    told = refusal(*asked, "--attribute", "gender,age")
-    assert "--attribute gender,age: one attribute is rated at a time" in told
+    assert "--attribute gender,age: one attribute is rated at a time" in refusal(*asked, "--attribute", "gender,age")
     assert "'rater' is a column of the rating sheet already" in refusal(*asked, "--attribute", "rater")
-    other = [*write(tmp_path, {"x": ["a man"] * 3}), "--captions", str(tmp_path / "y.csv")]
-    (tmp_path / "y.csv").write_text("image_id,caption\n100,a dog\n", encoding="utf-8")
-    assert "no image in common" in refusal("anonymous", *other, "--out", out)
     (tmp_path / "anna.csv").write_text("item,gender\n1,female\n", encoding="utf-8")
     assert "no item '1' on this sheet" in refusal(*asked, "--ratings", tmp_path / "anna.csv")
     assert not out.exists()
