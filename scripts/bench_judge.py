@@ -40,7 +40,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import FAITHFUL
 from judge.commands.evaluate import RunConfig
-from judge.commands.run_images import RunImages
+from judge.commands.images import RunImages
 from judge.config import make_config
 from judge.corpus import Corpus
 from judge.corpus.splits import Split

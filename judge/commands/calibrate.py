@@ -24,7 +24,7 @@ from judge.commands.images import load_detector
 from judge.commands.labels import choose_lexicon
 from judge.commands.setup import make_setup, read_corpus, with_precision
 from judge.commands.trials import COUNTED, Job, Row, measure_trials
-from judge.commands.unread import tell_unread
+from judge.commands.unread import log_unread
 from judge.config import OutputSettings, make_config, shared_settings
 from judge.config.inputs import NetworkSettings
 from judge.config.judges import JudgedSettings, ResamplingSettings
@@ -130,7 +130,7 @@ def calibrate_metrics(config: CalibrateConfig, *, progress: Progress | None = No
     # What is quickly refused first.
     on_scenes = _of_scenes(config, seen, folder.store) if seen else []
     work = [*(_of_captions(config, read, folder.store) if read else ()), *on_scenes]
-    tell_unread(config)
+    log_unread(config)
     in_main_process(folder.begin)
     with folder.working():
         rows = measure_trials(work, folder, workers=config.workers, progress=progress)

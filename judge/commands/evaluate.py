@@ -8,15 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from judge.commands.captioner_checkpoints import (
+from judge.commands.captioners import (
     add_captions,
     images_to_caption,
     models_to_caption,
-    stand_ins,
+    with_placeholders,
 )
 from judge.commands.console import say, show_progress
+from judge.commands.images import RunImages
 from judge.commands.labels import choose_lexicons, complete_labels
-from judge.commands.run_images import RunImages
 from judge.commands.setup import make_plan, make_setup, open_checkpoints, read_corpus, told, with_precision
 from judge.commands.unread import unread
 from judge.config import make_config
@@ -292,7 +292,7 @@ def _captioned(
 ) -> Corpus:
     """``corpus`` with captions by the models ``silent``, after all checks that could fail hours later."""
     plain = images_to_caption(pictures, corpus)
-    lay_out(stand_ins(corpus, list(silent), plain.names), plan, lexicons)
+    lay_out(with_placeholders(corpus, list(silent), plain.names), plan, lexicons)
     if _uses_images(plan):
         pictures.hidden([])
     pictures.free()  # The captioner needs the memory, for hours.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from judge.commands.console import say
-from judge.commands.saved_judges import WEIGHTS, open_saved
+from judge.commands.predict import WEIGHTS, open_saved
 from judge.config import OutputSettings
 from judge.config.judges import SavedJudgeSettings
 from judge.errors import JudgeError, require

@@ -13,7 +13,7 @@ import typer
 
 from judge.commands.console import one_line_errors, say
 from judge.commands.evaluate import RunConfig
-from judge.commands.run_images import RunImages
+from judge.commands.images import RunImages
 from judge.config import make_config, parse_settings
 from judge.errors import JudgeError
 from judge.masking.masked_images import make_thumbnails

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from judge.commands.captioner_checkpoints import (
+from judge.commands.captioners import (
     known_models,
 )
 from judge.commands.labels import complete_labels, keep_own, read_given, unused

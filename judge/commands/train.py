@@ -13,11 +13,11 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
-from judge.commands.captioner_checkpoints import models_to_caption
+from judge.commands.captioners import models_to_caption
 from judge.commands.console import say, show_progress
 from judge.commands.evaluate import RunConfig
+from judge.commands.images import RunImages
 from judge.commands.labels import choose_lexicons
-from judge.commands.run_images import RunImages
 from judge.commands.setup import make_plan, make_setup, open_checkpoints, read_corpus, told, with_precision
 from judge.commands.unread import unread
 from judge.config.inputs import ShownSettings

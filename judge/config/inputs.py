@@ -268,7 +268,11 @@ class HidingSettings(ObjectSettings, MaskSettings, LabelSettings, DetectionSetti
     hide: Hide = option("person", "what is hidden: person, object (most correlated with the attribute, by BA), or both")
 
 
-class ShownSettings(HidingSettings, DetectorSettings):
+class MaskedSettings(HidingSettings, DetectorSettings):
+    """Images, what is hidden in them, and the one detector that finds it."""
+
+
+class ShownSettings(MaskedSettings):
     """Images as judges see them, masked or as they are."""
 
     command = "judge evaluate"
@@ -288,7 +292,7 @@ MASKING = {
 """What decides which pixels of an image a judge sees, the detector's weights apart."""
 
 
-class FolderSettings(HidingSettings, DetectorSettings):
+class FolderSettings(MaskedSettings):
     """A folder of images that a command masks or captions one by one."""
 
     images: Path = option(..., IMAGES, essential=True)

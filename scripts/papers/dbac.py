@@ -254,7 +254,7 @@ def _mask_for_blip(job: Job) -> list[Step]:
 
 def _ablation(job: Job, attribute: str) -> Step:
     """Skin tones are not named: T->A has nothing to count, and LIC alone is left."""
-    from judge.commands.ablate_masks import AblateMasksConfig
+    from judge.commands.ablate import AblateMasksConfig
 
     three = attribute == "skin"
     inputs = {**job.inputs(("NIC",), attribute, three=three), "captions": {}}

@@ -11,7 +11,7 @@ from masked import MODES, attribute_step, caption_step, mask_step, model_of, sco
 from paintings import write_world
 from tables import Code, Results, evaluate_step
 
-from judge.commands.ablate_detectors import AblateDetectorsConfig
+from judge.commands.ablate import AblateDetectorsConfig
 from judge.commands.align import AlignConfig
 from judge.commands.anonymous import AnonymousConfig
 from judge.report.anonymous import Anonymous
