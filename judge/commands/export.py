@@ -1,9 +1,8 @@
-"""``judge export``: a trained judge as a folder to share, with a card; and its upload."""
+"""``judge export``: a trained judge as a folder to share, with a model card; and its upload."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 from judge.commands.console import say
@@ -13,7 +12,7 @@ from judge.config.judges import SavedJudgeSettings
 from judge.errors import JudgeError, require
 from judge.judges import HUGGING_FACE
 from judge.report.cards import judge_card
-from judge.training.judge_file import Saved
+from judge.training.judge_file import merge
 from judge.utils.hub import first_line, quiet
 from judge.utils.options import option
 from judge.utils.outputs import MANIFEST, OutputFolder
@@ -38,19 +37,14 @@ class ExportConfig(OutputSettings, SavedJudgeSettings):
 SETTINGS = "judge.json"
 
 
-@dataclass(frozen=True, slots=True)
-class Exported:
-    """What ``judge export`` made: the judge's name, and the address that it was uploaded to, if it was."""
+def export(config: ExportConfig) -> tuple[str, str | None]:
+    """Write a judge's weights, ``judge.json`` (its settings) and ``README.md`` (a model card) to a folder.
 
-    judge: str
-    address: str | None
-
-
-def export(config: ExportConfig) -> Exported:
-    """Write a judge's weights, ``judge.json`` (what they say) and ``README.md`` (a model card) to a folder.
-
-    ``merge``: the folder is a checkpoint of transformers too, which ``hf:FOLDER`` loads: whatever the judge learnt is
+    With ``merge`` the folder is a checkpoint of transformers too, which ``hf:FOLDER`` loads: all that was trained is
     in its weights, adapters included.
+
+    Returns:
+        The judge's name, and the address that it was uploaded to, if it was.
 
     Raises:
         JudgeError: anything that the user can mend. Where the upload failed, the folder stays.
@@ -64,29 +58,18 @@ def export(config: ExportConfig) -> Exported:
     out.begin()
     with out.working(), out.writing():
         if config.merge:
-            _merge(saved, out.partial)
+            merge(saved, out.partial, out.partial / WEIGHTS)
         else:
             (out.partial / WEIGHTS).write_bytes(saved.path.read_bytes())
-        (out.partial / SETTINGS).write_text(_as_json(saved, merged=config.merge), encoding="utf-8")
+        notes = json.dumps({**saved.notes(), "merged": config.merge}, indent=1, ensure_ascii=False)
+        (out.partial / SETTINGS).write_text(f"{notes}\n", encoding="utf-8")
         (out.partial / "README.md").write_text(judge_card(saved, merged=config.merge), encoding="utf-8")
         out.publish()
-    return Exported(saved.judge, _push(config) if config.push_to_hub else None)
-
-
-def _as_json(saved: Saved, *, merged: bool) -> str:
-    """The notes of the file of weights, for readers."""
-    return json.dumps({**saved.notes(), "merged": merged}, indent=1, ensure_ascii=False) + "\n"
-
-
-def _merge(saved: Saved, folder: Path) -> None:
-    """The whole checkpoint, and beside it a judge that asks it as it is."""
-    from judge.training.judge_file import merge
-
-    merge(saved, folder, folder / WEIGHTS)
+    return saved.judge, _push(config) if config.push_to_hub else None
 
 
 def _push(config: ExportConfig) -> str:
-    """Upload the folder; a repository that is made for it is private unless told otherwise.
+    """Upload the folder; a new repository is private without --public.
 
     Raises:
         JudgeError: no right to write there, or no network.
@@ -113,11 +96,11 @@ def _push(config: ExportConfig) -> str:
 
 
 def command(config: ExportConfig) -> None:
-    """Make a folder to share of a judge that judge train left: weights, what they say, a model card.
+    """Export a judge that judge train left to a folder to share: weights, settings, a model card.
 
     judge predict takes the folder, or its name on the Hugging Face hub, for --judge-weights.
     """
-    found = export(config)
-    say(f"judge '{found.judge}' is in {config.out}; README.md leaves the license to you")
-    if found.address:
-        say(f"uploaded to {found.address}")
+    judge, address = export(config)
+    say(f"judge '{judge}' is in {config.out}; README.md leaves the license to you")
+    if address:
+        say(f"uploaded to {address}")

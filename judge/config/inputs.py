@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from judge.config.base import Settings
+from judge.config import Settings
 from judge.config.values import (
     CAPTIONS,
     DEVICE,

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from judge.config.base import OutputSettings, Settings
+from judge.config import OutputSettings, Settings
 from judge.config.inputs import (
     BatchSettings,
     CaptionerSettings,
