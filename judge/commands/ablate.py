@@ -223,11 +223,7 @@ def _open_folder(config: ScoredSettings, varied: str) -> ResumableFolder:
 
 
 def _metrics_with_images(metrics: Sequence[str]) -> tuple[str, ...]:
-    """Those of ``metrics`` whose judges use images.
-
-    Raises:
-        JudgeError: none does.
-    """
+    """Those of ``metrics`` whose judges use images."""
     found = tuple(name for name in spell_out(metrics) if find_metric(name).uses_images)
     if not found:
         mend = f"add one of {', '.join(name for name, row in METRICS.items() if row.uses_images)}"
@@ -238,10 +234,7 @@ def _metrics_with_images(metrics: Sequence[str]) -> tuple[str, ...]:
 def _run_each(
     config: ScoredSettings, variants: Mapping[str, Mapping[str, Any]], store: Path, progress: Progress | None
 ) -> dict[str, Result]:
-    """The results of ``config`` with each variant's settings.
-
-    Judges that no variant changes, such as those of human captions alone, are trained once: ``store`` keeps them.
-    """
+    """The results of ``config`` with each variant's settings."""
     results = {}
     for name, changes in variants.items():
         settings = shared_settings(config, RunConfig) | dict(changes) | {"out": None}

@@ -201,10 +201,7 @@ def _coco(images: Sequence[str], captions: Sequence[Words]) -> str:
 
 
 def _meteor(pairs: Sequence[tuple[Sequence[Words], Sequence[Words]]], captions: int) -> tuple[list[float], list[str]]:
-    """METEOR of each pair (original captions, aligned ones), over ``captions`` of them at equal steps, all of few.
-
-    Java is started once. NaN for all, and a note, where METEOR cannot run.
-    """
+    """METEOR of each pair (original captions, aligned ones), over ``captions`` of them at equal steps, all of few."""
     none = [math.nan] * len(pairs)
     if not captions:
         return none, []

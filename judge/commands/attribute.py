@@ -141,11 +141,7 @@ def attribute(config: AttributeConfig, *, progress: Progress | None = None) -> A
 
 
 def _with_attribute(config: AttributeConfig) -> AttributeConfig:
-    """``config`` with the attribute of the first judge, where it names none.
-
-    Raises:
-        JudgeError: as ``open_saved``; labels or words of other attributes.
-    """
+    """``config`` with the attribute of the first judge, where it names none."""
     if not config.judge_weights or "attribute" in config.model_fields_set:
         return config
     trained = open_saved(config.of_judge(config.judge_weights[0])).preparation
@@ -260,10 +256,7 @@ class Attribution:
         return notes
 
     def _find_people(self, detector: str | None, names: Mapping[str, str]) -> MaskedImages:
-        """Where people are in images, pixel by pixel, whatever was hidden from judges.
-
-        ``detector``: that a judge was trained with; one that the settings name takes precedence.
-        """
+        """Where people are in images, pixel by pixel, whatever was hidden from judges."""
         config, hiding = self.config, Hiding((PERSON,))
         assert config.images is not None
         name = config.detector if "detector" in config.model_fields_set or not detector else detector
@@ -317,11 +310,7 @@ class Attribution:
 
 
 def _choose_methods(config: AttributeConfig, saved: Saved) -> tuple[list[str], list[ImageMethod]]:
-    """The methods that the settings name, else all that the judge allows: of words, of images.
-
-    Raises:
-        JudgeError: the judge allows none of them.
-    """
+    """The methods that the settings name, else all that the judge allows: of words, of images."""
     faults = word_methods(saved) | dict.fromkeys(IMAGE_METHODS, "" if saved.sees else "it sees no images")
     allowed = [method for method, fault in faults.items() if not fault]
     chosen = [method for method in config.methods or allowed if method in allowed]

@@ -183,10 +183,7 @@ def _of_captions(config: CalibrateConfig, groups: Sequence[Group], store: Path) 
 
 
 def _read(config: CalibrateConfig) -> tuple[Corpus, Lexicons, DoseSource]:
-    """Human captions with labels and tasks, words, and what changes are made of.
-
-    Labels and tasks that are not given are taken from all captions: those of one side alone would favour it.
-    """
+    """Human captions with labels and tasks, words, and what changes are made of."""
     words = Lexicons(choose_lexicon(config), load_tasks(config.tasks))
     given = {name: value for name, value in shared_settings(config, RunConfig).items() if value is not None}
     corpus = read_corpus(make_config(given, RunConfig, where=config.command))
@@ -201,11 +198,7 @@ def _read(config: CalibrateConfig) -> tuple[Corpus, Lexicons, DoseSource]:
 
 
 def _of_scenes(config: CalibrateConfig, groups: Sequence[Group], store: Path) -> list[Job]:
-    """Trials on drawn scenes: first those that train the judges of human captions for all doses of a draw.
-
-    Raises:
-        JudgeError: a detector, a judge or its backbone cannot be used.
-    """
+    """Trials on drawn scenes: first those that train the judges of human captions for all doses of a draw."""
     require("images", "cv2", "PIL", "pycocotools")
     settings = _settings(config) | _ABOUT_SCENES
     settings |= {name: value for name, value in QUICK.items() if name in _HASTE and getattr(config, name) is None}

@@ -136,10 +136,7 @@ def _is_written(settings: Path, config: CaptionConfig) -> bool:
 
 
 def _name_images(config: CaptionConfig) -> tuple[dict[str, str], Failures]:
-    """Image id -> name of each image to caption, and the images without a usable id.
-
-    Those that COCO files list, by their ids; else all of the folder, by their names.
-    """
+    """Image id -> name of each image to caption, and the images without a usable id."""
     sources, failures = [config.ids] if config.ids else listed(config.instances), list[tuple[str, JudgeError]]()
     if not sources:
         found: list[tuple[str | None, str]] = [(name, name) for name in list_images(config.images)]

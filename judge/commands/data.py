@@ -127,11 +127,7 @@ def find(file: DataFile, folder: Path, recipe: Recipe) -> list[Path]:
 
 
 def _read(file: DataFile, path: Path, ids: _ImageIds) -> list[str]:
-    """What a file holds apart from labels, a line each.
-
-    Raises:
-        JudgeError: our readers cannot read it; it lacks a column.
-    """
+    """What a file holds apart from labels, a line each."""
     lines = []
     if file.kind in {"objects", "instances"}:
         tasks = read_tasks(path)
@@ -166,11 +162,7 @@ def _captions(document: Document, file: DataFile, ids: _ImageIds) -> str:
 
 
 def _labels(path: Path, note: LabelNote, ids: _ImageIds) -> str:
-    """Classes and what is left out, with their numbers of images.
-
-    Raises:
-        JudgeError: they cannot be read; they are others than the recipe's.
-    """
+    """Classes and what is left out, with their numbers of images."""
     if note.attribute in shipped_lexicons():
         lexicon = load_lexicon(note.attribute)
     else:  # Its classes alone: the reader then reports the record of any other class.
@@ -203,11 +195,7 @@ def _compared(found: Mapping[str, int], published: Mapping[str, int]) -> str:
 
 
 def _images(path: Path, ids: _ImageIds) -> str:
-    """How many of the images that other files name lie in a folder.
-
-    Raises:
-        JudgeError: it holds no image, or not all of them.
-    """
+    """How many of the images that other files name lie in a folder."""
     there, names = set(), list_images(path)
     for name in names:
         try:

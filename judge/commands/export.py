@@ -1,4 +1,4 @@
-"""``judge export``: a trained judge as a folder to share, with a model card; and its upload."""
+"""``judge export``: a trained judge as a folder to share, with a model card."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from judge.commands.console import say
 from judge.commands.predict import WEIGHTS, open_saved
 from judge.config import OutputSettings
 from judge.config.judges import SavedJudgeSettings
-from judge.errors import JudgeError, require
+from judge.errors import JudgeError
 from judge.judges import HUGGING_FACE
 from judge.report.cards import judge_card
 from judge.training.judge_file import merge
-from judge.utils.hub import first_line, quiet
 from judge.utils.options import option
-from judge.utils.outputs import MANIFEST, OutputFolder
+from judge.utils.outputs import OutputFolder
 
 
 class ExportConfig(OutputSettings, SavedJudgeSettings):
@@ -27,27 +26,20 @@ class ExportConfig(OutputSettings, SavedJudgeSettings):
     merge: bool = option(
         False, "hf: judges: a whole checkpoint of transformers, with LoRA adapters merged", essential=True
     )
-    push_to_hub: str | None = option(
-        None, "name on the Hugging Face hub to upload the folder to, as NAME/JUDGE", essential=True
-    )
-    public: bool = option(False, "let everybody see a repository that --push-to-hub makes")
     out: Path = option(..., "folder for the judge", "runs/judge", essential=True)
 
 
 SETTINGS = "judge.json"
 
 
-def export(config: ExportConfig) -> tuple[str, str | None]:
-    """Write a judge's weights, ``judge.json`` (its settings) and ``README.md`` (a model card) to a folder.
+def export(config: ExportConfig) -> str:
+    """Write a judge's weights, ``judge.json`` (its settings) and ``README.md`` (a model card); return its name.
 
     With ``merge`` the folder is a checkpoint of transformers too, which ``hf:FOLDER`` loads: all that was trained is
     in its weights, adapters included.
 
-    Returns:
-        The judge's name, and the address that it was uploaded to, if it was.
-
     Raises:
-        JudgeError: anything that the user can mend. Where the upload failed, the folder stays.
+        JudgeError: anything that the user can mend.
     """
     out = OutputFolder(config.out, what="exported judge", overwrite=config.overwrite)
     out.check(config.inputs())
@@ -65,34 +57,7 @@ def export(config: ExportConfig) -> tuple[str, str | None]:
         (out.partial / SETTINGS).write_text(f"{notes}\n", encoding="utf-8")
         (out.partial / "README.md").write_text(judge_card(saved, merged=config.merge), encoding="utf-8")
         out.publish()
-    return saved.judge, _push(config) if config.push_to_hub else None
-
-
-def _push(config: ExportConfig) -> str:
-    """Upload the folder; a new repository is private without --public.
-
-    Raises:
-        JudgeError: no right to write there, or no network.
-    """
-    require("vision", "huggingface_hub")
-    from huggingface_hub import HfApi
-
-    name = str(config.push_to_hub)
-    try:
-        with quiet():
-            hub = HfApi()
-            repository = hub.create_repo(name, private=not config.public, exist_ok=True)
-            hub.upload_folder(
-                repo_id=repository.repo_id,
-                folder_path=config.out,
-                commit_message="A trained judge",
-                ignore_patterns=[MANIFEST],
-            )
-    except Exception as error:  # The hub's client, requests and the file system each have their own.
-        what = f"cannot be uploaded ({first_line(error)})"
-        mend = f"log in (hf auth login), and upload {config.out}, which is whole: hf upload {name} {config.out}"
-        raise JudgeError(what, where=f"--push-to-hub {name}", mend=mend) from error
-    return str(repository)
+    return saved.judge
 
 
 def command(config: ExportConfig) -> None:
@@ -100,7 +65,4 @@ def command(config: ExportConfig) -> None:
 
     judge predict takes the folder, or its name on the Hugging Face hub, for --judge-weights.
     """
-    judge, address = export(config)
-    say(f"judge '{judge}' is in {config.out}; README.md leaves the license to you")
-    if address:
-        say(f"uploaded to {address}")
+    say(f"judge '{export(config)}' is in {config.out}; README.md leaves the license to you")

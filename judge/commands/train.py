@@ -139,11 +139,7 @@ def _write_index(folder: Path, judges: Sequence[Job]) -> None:
 
 
 def _read_index(path: Path) -> list[dict[str, Any]]:
-    """The rows of ``judges.json``.
-
-    Raises:
-        JudgeError: it cannot be read, or is damaged or another file.
-    """
+    """The rows of ``judges.json``."""
     try:
         rows = json.loads(read_bytes(path))
     except FileNotFoundError:

@@ -278,7 +278,7 @@ def _read_masks(job: Job, results: Results) -> Ours:
                 ours = Value(value, None if line.metric.counted else line.interval)
                 found[(name, row.mask), BLIP_METRICS[line.metric.name]] = ours.times(100)
     for mode in MODES:
-        if score := score_of(results[f"looks-{mode}"].pictures):
+        if score := score_of(results[f"looks-{mode}"].rows):
             found[("gender", mode), "attribution"] = score
     return found
 

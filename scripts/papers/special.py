@@ -381,7 +381,7 @@ def _read_retrained(job: Job, results: Results) -> Ours:
         if side := value_of(results["run"], line, "generated"):
             found[(line.captioner,), RETRAINED_METRICS[line.metric.name]] = side.times(SCALES[line.metric.name])
     for mode in MODES:
-        if score := score_of(results[f"looks-{mode}"].pictures):
+        if score := score_of(results[f"looks-{mode}"].rows):
             found[(mode,), "attribution"] = score
     return found
 
