@@ -230,11 +230,12 @@ def sat_flops(network: ShowAttendTell, lengths: Sequence[int]) -> int:
     def of(*layers: nn.Module) -> int:
         return sum(layer.weight.numel() for layer in layers if isinstance(layer, nn.Linear))
 
-    positions, hidden = network.features.shape[0], network.memory.in_features
-    picture = positions * of(network.sight[1], network.look) + of(network.start)
-    answer = of(network.from_memory, network.from_sight, network.output)
-    word = of(network.ask, network.gate, network.sights, network.memory) + positions * (of(network.energy) + hidden)
-    padded = len(lengths) * max(lengths) * of(network.words)
+    positions, hidden = network.features.shape[0], network.from_hidden.in_features
+    picture = positions * of(network.project[1], network.key) + of(network.initial)
+    answer = of(network.hidden_output, network.image_output, network.output)
+    word = of(network.query, network.gate, network.from_image, network.from_hidden)
+    word += positions * (of(network.energy) + hidden)
+    padded = len(lengths) * max(lengths) * of(network.from_word)
     return 3 * 2 * (len(lengths) * (picture + answer) + padded + sum(lengths) * word)
 
 
