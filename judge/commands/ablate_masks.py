@@ -31,7 +31,7 @@ from judge.training.launch import in_main_process
 from judge.types import Progress
 from judge.utils.files import fingerprint_of
 from judge.utils.options import option
-from judge.utils.outputs import ResumableFolder
+from judge.utils.outputs import OutputFolder
 
 
 class AblateMasksConfig(ScoredSettings, DetectorSettings):
@@ -132,7 +132,7 @@ def ablate_masks(
     return rows, results
 
 
-def open_ablation(config: ScoredSettings, varied: str) -> ResumableFolder:
+def open_ablation(config: ScoredSettings, varied: str) -> OutputFolder:
     """The folder of an ablation of what is ``varied``.
 
     Raises:
@@ -140,13 +140,13 @@ def open_ablation(config: ScoredSettings, varied: str) -> ResumableFolder:
     """
     assert config.out is not None
     what = f"ablation of {varied}"
-    out = ResumableFolder(config.out, what=what, command=config.command, overwrite=config.overwrite)
+    out = OutputFolder(config.out, what=what, command=config.command, overwrite=config.overwrite)
     in_main_process(lambda: out.check(config.inputs()))
     return out
 
 
 def write_ablation(
-    out: ResumableFolder,
+    out: OutputFolder,
     config: ScoredSettings,
     documents: Mapping[str, Mapping[str, Any]],
     files: Mapping[str, bytes] | None = None,

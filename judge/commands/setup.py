@@ -124,7 +124,7 @@ def told(
     Args:
         config: the settings.
         folder: for what trackers write; None for ``runs``.
-        log: takes an event and its facts, as of :meth:`~judge.utils.outputs.ResumableFolder.log`; None for no log.
+        log: takes an event and its facts, as of :meth:`~judge.utils.outputs.OutputFolder.log`; None for no log.
 
     Raises:
         JudgeError: a tracker that cannot start.
