@@ -18,8 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from judge.judges import Network
-from judge.judges.output import OutputLayer, without_autocast
-from judge.judges.recurrent import Parts
+from judge.judges.encoders import OutputLayer, Parts, without_autocast
 from judge.training.batches import cut_up, run_fitting
 from judge.training.checkpoint import Checkpoint, History
 from judge.training.fit_members import (

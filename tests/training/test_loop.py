@@ -23,7 +23,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from judge.errors import JudgeError
 from judge.judges import NOTHING, Batch, Blueprint, Materials, Recipe, find_judge
-from judge.judges.recurrent import RecurrentClassifier, build_vocabulary
+from judge.judges.encoders import build_vocabulary, make_lstm
 from judge.measure.table import judge_answers
 from judge.training import loop
 from judge.training.checkpoint import Checkpoint, History, read_history
@@ -481,7 +481,7 @@ def test_same_weights_as_a_plain_loop() -> None:
     samples = make_samples(100, clue=0.6)
     recipe = Recipe(epochs=2, learning_rate=1e-3, batch_size=16)
     torch.manual_seed(0)
-    network = RecurrentClassifier(build_vocabulary(samples), 2, embedding=7, hidden=9, dropout=0.0)
+    network = make_lstm(build_vocabulary(samples), 2, embedding=7, hidden=9, dropout=0.0)
     plain = copy.deepcopy(network)
     judge_with(network, recipe).fit(samples, seed=5)
 
@@ -494,8 +494,8 @@ def test_same_weights_as_a_plain_loop() -> None:
             packed = pack_padded_sequence(
                 plain.embedding(batch["tokens"]), batch["lengths"], batch_first=True, enforce_sorted=False
             )
-            _, (state, _) = plain.encoder(packed)
-            logits = plain.output(torch.cat([state[-2], state[-1]], dim=1))
+            _, (state, _) = plain.encoder.layer(packed)
+            logits = plain.head(torch.cat([state[-2], state[-1]], dim=1))
             optimiser.zero_grad()
             nn.functional.cross_entropy(logits, torch.tensor([s.answers[0] for s in chosen])).backward()
             optimiser.step()
@@ -507,7 +507,7 @@ def test_same_weights_as_a_plain_loop() -> None:
 def test_lstm_is_the_papers() -> None:
     """CVPR 2022, A.1: two bidirectional layers, 100 and 256; the count of weights follows."""
     samples = make_samples(10)
-    network = RecurrentClassifier(build_vocabulary(samples), 2)
+    network = make_lstm(build_vocabulary(samples), 2)
     words = len(build_vocabulary(samples))
     first, second = (4 * 256 * (inputs + 256 + 2) * 2 for inputs in (100, 512))
     assert sum(p.numel() for p in network.parameters()) == words * 100 + first + second + 512 * 2 + 2
