@@ -78,7 +78,7 @@ from judge.types import Progress
 from judge.utils.files import fingerprint_of
 from judge.utils.launch import is_main_process
 from judge.utils.options import option
-from judge.utils.outputs import ResumableFolder
+from judge.utils.outputs import OutputFolder
 
 MASKS, FIGURES = "masks.json", "detectors.json"
 
@@ -214,10 +214,10 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
     return DetectorAblation(rows, failures, results, agree)
 
 
-def _open_folder(config: ScoredSettings, varied: str) -> ResumableFolder:
+def _open_folder(config: ScoredSettings, varied: str) -> OutputFolder:
     assert config.out is not None
     what = f"ablation of {varied}"
-    out = ResumableFolder(config.out, what=what, command=config.command, overwrite=config.overwrite)
+    out = OutputFolder(config.out, what=what, command=config.command, overwrite=config.overwrite)
     in_main_process(lambda: out.check(config.inputs()))
     return out
 
@@ -251,7 +251,7 @@ def _named(progress: Progress | None, name: str) -> Progress | None:
 
 
 def _write(
-    out: ResumableFolder,
+    out: OutputFolder,
     config: ScoredSettings,
     name: str,
     entries: Mapping[str, Any],

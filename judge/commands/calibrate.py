@@ -45,7 +45,7 @@ from judge.types import Progress
 from judge.utils.files import fingerprint_of
 from judge.utils.launch import is_main_process, launched
 from judge.utils.options import option
-from judge.utils.outputs import ResumableFolder
+from judge.utils.outputs import OutputFolder
 
 
 class CalibrateConfig(OutputSettings, ResamplingSettings, NetworkSettings, JudgedSettings):
@@ -119,7 +119,7 @@ def calibrate_metrics(config: CalibrateConfig, *, progress: Progress | None = No
         # A dose moves captions from one class to another, so that products of attributes would need many doses.
         what = f"doses are of one attribute, not of {config.attribute_name}"
         raise JudgeError(what, where="--attribute", mend="calibrate each attribute alone")
-    folder = ResumableFolder(config.out, what="calibration", command=config.command, overwrite=config.overwrite)
+    folder = OutputFolder(config.out, what="calibration", command=config.command, overwrite=config.overwrite)
     in_main_process(lambda: folder.check(config.inputs()))
     for change in config.changes:
         check_change(change)
@@ -279,9 +279,7 @@ def _key(row: Row) -> Key:
     return row["change"], row["dose"], row["metric"], row["judge"], row["masks"]
 
 
-def _finish(
-    found: Sequence[Calibration], rows: Sequence[Row], config: CalibrateConfig, folder: ResumableFolder
-) -> None:
+def _finish(found: Sequence[Calibration], rows: Sequence[Row], config: CalibrateConfig, folder: OutputFolder) -> None:
     """Write the results and give the folder its name."""
     with folder.writing():
         (folder.partial / "calibration.json").write_text(calibration_json(found), encoding="utf-8")

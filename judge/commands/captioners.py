@@ -123,10 +123,10 @@ def _begin(directory: RunDirectory) -> None:
 
 
 def _write(directory: RunDirectory, name: str, done: Captioned, settings: CaptionConfig) -> None:
-    from judge.captioning import write_captions
+    from judge.captioning import captions_json
 
     faults = [str(fault) for _, fault in done.failures]
     directory.log("captioned", captioner=name, images=len(done.captions), failures=faults)
     path = directory.partial / FOLDER / f"{name}.json"
-    write_captions(path, done.captions)
+    write_whole(path, captions_json(done.captions))
     write_whole(settings_beside(path), settings.to_yaml().encode())

@@ -119,7 +119,7 @@ def training_events(
     Args:
         config: the settings.
         folder: for what trackers write; None for ``runs``.
-        log: takes an event and its facts, as of :meth:`~judge.utils.outputs.ResumableFolder.log`; None for no log.
+        log: takes an event and its facts, as of :meth:`~judge.utils.outputs.OutputFolder.log`; None for no log.
     """
     with ExitStack() as stack:
         receivers: list[Hear] = [lambda event, facts: log(event, **facts)] if log else []

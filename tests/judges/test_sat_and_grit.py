@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import GENDER, THREE, Glimpses, accuracy, enlarge, logits, make_glimpses, make_samples, unmoved
+from helpers import GENDER, THREE, Glimpses, accuracy, enlarge, judge_with, logits, make_glimpses, make_samples, unmoved
 from scipy.special import expit, log_softmax, softmax
 
 from judge.corpus.splits import Split
@@ -147,11 +147,10 @@ def learnt(features: Glimpses, samples: Sequence[Sample]) -> float:
     """Accuracy on pictures that the judge never saw."""
     torch.manual_seed(0)
     network = Grit(build_vocabulary([QUESTION]), question_words(None), 2, features, width=32, heads=4, layers=1)
-    how: dict[str, Any] = {"target": GENDER, "recipe": Recipe(8, 2e-3, 32, keep="best")}
-    trainer, fifth = Trainer(make_accelerator()), len(samples) // 5
+    fifth = len(samples) // 5
     train, validation, rest = samples[: 3 * fifth], samples[3 * fifth : 4 * fifth], samples[4 * fifth :]
-    trainer.fit(network, train, **how, seed=0, validation=validation)
-    return accuracy(trainer.predict(network, rest, **how), rest)
+    judge = judge_with(network, Recipe(8, 2e-3, 32, keep="best")).fit(train, seed=0, validation=validation)
+    return accuracy(judge.predict(rest).probabilities, rest)
 
 
 def test_what_only_a_thing_tells_is_learnt() -> None:
