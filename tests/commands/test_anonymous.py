@@ -159,7 +159,6 @@ def test_what_no_file_of_captions_has_is_refused(tmp_path: Path) -> None:
 def test_faults_leave_nothing(tmp_path: Path) -> None:
     out = tmp_path / "out"
     asked = ("anonymous", *write(tmp_path, CAPTIONS), "--out", out)
-    assert "there are no ratings. Add --ratings." in refusal(*asked, "--run", tmp_path)
     assert "--attribute gender,age: one attribute is rated at a time" in refusal(*asked, "--attribute", "gender,age")
     assert "'rater' is a column of the rating sheet already" in refusal(*asked, "--attribute", "rater")
     (tmp_path / "anna.csv").write_text("item,gender\n1,female\n", encoding="utf-8")
