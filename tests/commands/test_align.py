@@ -135,13 +135,6 @@ def test_the_threshold_is_that_of_the_vectors(files: tuple[Path, Path], tmp_path
         assert f"{DELTA_LEARNT} for corpus, {DELTA_EMBEDDINGS} for hf:, {DELTA} for a file" in told
 
 
-def test_labels_leave_images_out(files: tuple[Path, Path], tmp_path: Path) -> None:
-    labels = tmp_path / "gender.csv"
-    labels.write_text("image_id,gender\n1,female\n3,male\n9,male\n")
-    (entry,) = align_captions(config(files, tmp_path / "out", labels=labels, attribute="gender")).alignments
-    assert (entry.images, entry.captions) == (2, 4)
-
-
 @pytest.mark.slow
 def test_meteor(files: tuple[Path, Path], tmp_path: Path) -> None:
     """What substitutes keep of the meaning, a captioner who says what people say keeps whole."""

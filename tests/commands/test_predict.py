@@ -117,31 +117,29 @@ def test_says_what_it_said_in_its_run(judge: str, trained: Trained, tmp_path: Pa
         assert found.tolist() == trained.answers(job).tolist(), job.metrics
         rows = rows_of(out)
         assert [row["caption"] for row in rows] == [sample.text for sample in job.member.test()]
+        names = job.member.target.classes
         if job.member.target.kind == "attribute":
-            expected = [job.member.target.classes[place] for place in found.argmax(axis=1)]
+            expected = [names[place] for place in found.argmax(axis=1)]
         else:
-            names = job.member.target.classes
             expected = ["|".join(n for n, p in zip(names, row, strict=True) if p >= 0.5) for row in found]
         assert [row["predicted"] for row in rows] == expected
 
 
 def test_words_never_seen_are_hidden_and_aligned(trained: Trained, tmp_path: Path) -> None:
-    """By the lexicon and by the captioner's vocabulary, in any format; several captions of an image are asked about."""
-    table = tmp_path / "new.csv"
+    """By the lexicon and by the captioner's vocabulary, in several captions of an image."""
+    table, out = tmp_path / "new.csv", tmp_path / "out.csv"
     table.write_text("image_id,caption\n7,A woman's umbrella\n7,The men ride xylophones\n9,\n8,a dog\n")
-    out = tmp_path / "out.csv"
-    weights = trained.weights(trained.job("lstm", metric="lic"))
-    done = done_well("predict", "--judge-weights", weights, "--captions", table, "--out", out)
-    rows = rows_of(out)
-    assert [(row["image_id"], row["index"]) for row in rows] == [("7", "0"), ("7", "1"), ("8", "0")]
-    assert rows[0]["caption"].split()[1] == "<gender>"
-    assert rows[1]["caption"].split()[-1] == "<unk>"
-    assert probabilities(rows).sum(axis=1) == pytest.approx(1)
-    assert "NOTE: 1 captions are empty" in done.stdout
+    last = []
+    for side in ("human", "generated"):
+        weights = trained.weights(trained.job("lstm", side, "lic"))
+        done = done_well("predict", "--judge-weights", weights, "--captions", table, "--out", out, "--overwrite")
+        assert "NOTE: 1 captions are empty" in done.stdout
+        rows = rows_of(out)
+        assert [(row["image_id"], row["index"]) for row in rows] == [("7", "0"), ("7", "1"), ("8", "0")]
+        assert rows[0]["caption"].split()[1] == "<gender>"
+        last.append(rows[1]["caption"].split()[-1])
     # A judge of the captioner's own captions reads what they say.
-    other = trained.weights(trained.job("lstm", "generated", "lic"))
-    done_well("predict", "--judge-weights", other, "--captions", table, "--out", out, "--overwrite")
-    assert rows_of(out)[1]["caption"].split()[-1] == "xylophones"
+    assert last == ["<unk>", "xylophones"]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bf16"])
@@ -197,12 +195,15 @@ def test_a_shared_folder_and_its_card(trained: Trained, tmp_path: Path) -> None:
     images = job.member.training()
     answers = np.array([sample.answers[0] for sample in job.member.test()])
     right = np.mean([np.mean(found[answers == k].argmax(axis=1) == k) for k in (0, 1)])
-    told = ["attribute: gender, as perceived", "female, male", "much's"]
-    told += [f"{right:.3f}, a mean over classes, on {len(found)} captions"]
-    told += ["words of 'gender'", "Never use this judge to infer an attribute of a person", "# license: choose one"]
-    told += [f"{sum(sample.answers[0] == k for sample in images)} {name}" for k, name in enumerate(["female", "male"])]
-    told += ["people, segment, by detector gt, as mean"]
-    assert [line for line in told if line not in card] == []
+    for part in (
+        "attribute: gender, as perceived",
+        f"{right:.3f}, a mean over classes, on {len(found)} captions",
+        "Never use this judge to infer an attribute of a person",
+        "# license: choose one",
+        f"{sum(sample.answers[0] == 0 for sample in images)} female",
+        "people, segment, by detector gt, as mean",
+    ):
+        assert part in card
     assert json.loads((folder / "judge.json").read_text())["data"]["captioner"] == "much"
 
 
@@ -319,17 +320,16 @@ def test_linear_is_explained_without_torch(trained: Trained, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("judge", ["bert-ft", "sentence", "sat", "vl-lic-lstm", "vl-lic", "sat-caption-only", "hf"])
 def test_words_of_judges_of_every_kind_are_explained(judge: str, trained: Trained, tmp_path: Path) -> None:
-    """Images beside the words; what is explained is what judge predict says."""
-    weights, out = trained.weights(trained.job(judge, "generated")), tmp_path / "out"
-    table, images = tmp_path / "new.csv", trained.job(judge).member.split.test[:2]
-    table.write_text("image_id,caption\n" + "".join(f"{image},a dog with a surfboard\n{image},\n" for image in images))
+    """What is explained is the answer of judge predict."""
+    weights, table = trained.weights(trained.job(judge, "generated")), tmp_path / "new.csv"
+    images = sorted(trained.job(judge).member.split.test[:2])
+    table.write_text("image_id,caption\n" + "".join(f"{image},a dog with a surfboard\n" for image in images))
     given = ["--judge-weights", weights, "--captions", table, *trained.features, *trained.pictures]
-    done_well("attribute", *given, "--out", out)
-    found = predicted(trained, weights, table, tmp_path / "answers.csv")
-    rows = rows_of(out / "words.csv")
+    done_well("attribute", *given, "--out", tmp_path / "out")
+    found = predicted(trained, weights, table, tmp_path / "answers.csv").max(axis=1)
+    rows = rows_of(tmp_path / "out" / "words.csv")
     assert {row["method"] for row in rows} == {"occlusion"}
-    assert {row["image_id"] for row in rows} == set(images)
+    assert {row["image_id"] for row in rows} == {*images}
     for row in rows:
-        p = found[sorted(images).index(row["image_id"])].max()
-        assert float(row["probability"]) == pytest.approx(p, abs=1e-5)
-        assert float(row["total"]) == pytest.approx(p, abs=1e-5)
+        p = pytest.approx(found[images.index(row["image_id"])], abs=1e-5)
+        assert (float(row["probability"]), float(row["total"])) == (p, p)
