@@ -141,21 +141,6 @@ def test_a_class_without_words_has_no_share(tmp_path: Path) -> None:
     assert "something else" in found_in(tmp_path / "out")["sheet"]["answers"]
 
 
-def test_what_no_file_of_captions_has_is_refused(tmp_path: Path) -> None:
-    """No human captions are there to choose images by: every file must have what --where and --split name."""
-    path, other = tmp_path / "mine.csv", tmp_path / "other.json"
-    path.write_text("image_id,caption,kind\n1,a man,new\n2,a dog,new\n3,a man,old\n", encoding="utf-8")
-    other.write_text(json.dumps({"1": "a man", "2": "a dog"}), encoding="utf-8")
-    done_well("anonymous", "--captions", path, "--where", "kind=new", "--out", tmp_path / "out")
-    (row,) = found_in(tmp_path / "out")["captioners"]
-    assert (row["share"]["value"], row["share"]["captions"]) == (0.5, 2)
-    asked = ("anonymous", "--captions", path, "--out", tmp_path / "x")
-    assert "mine.csv: no column 'knid' for --where. Did you mean 'kind'?" in refusal(*asked, "--where", "knid=new")
-    both = [*asked, "--captions", other, "--where", "kind=new"]
-    assert "other.json: is no table, so it has no column 'kind'" in refusal(*both)
-    assert not (tmp_path / "x").exists()
-
-
 def test_faults_leave_nothing(tmp_path: Path) -> None:
     out = tmp_path / "out"
     asked = ("anonymous", *write(tmp_path, CAPTIONS), "--out", out)

@@ -6,11 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
-from detector_samples import tiny_yolo
-from helpers import done_well, inputs_of, instead, known, refusal
+from helpers import done_well, inputs_of, known, refusal
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.truth import true_amplification
@@ -19,9 +17,6 @@ from judge.commands import calibrate
 from judge.commands.calibrate import CalibrateConfig
 from judge.config import make_config
 from judge.metrics import amplification
-from judge.statistics.judged import SideValue, Statistic
-from judge.training.features import PictureCache
-from judge.types import FloatArray
 
 SEEN = ("--metrics", "lic,imagecaptioner2")
 QUICK = (
@@ -85,33 +80,6 @@ def test_a_metric_with_a_planted_fault_is_caught(
     assert results(finished)["lic"]["changes"]["A->T"]["right_sign"] > 0.8
 
 
-def test_a_prior_held_fixed_is_caught(files: WorldFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Priors of the whole sample in every split, as if they were known: errors claim too little."""
-
-    def claimed(out: Path) -> float:
-        given = {"human": files.human, "labels": files.labels, "metrics": "dbac-at", "doses": [0.8], "draws": 2}
-        given |= {"changes": "brevity", "nulls": 12, "sample": 300, "workers": 1, "out": out}
-        (found,) = calibrate.calibrate_metrics(make_config(given, CalibrateConfig))
-        return known(found.nulls.claimed)
-
-    anew = claimed(tmp_path / "anew")
-    weights, side, turn = Statistic._weights, Statistic.side, [1]
-
-    def fixed(self: Statistic, every: FloatArray) -> FloatArray:
-        # Each side is measured first of all its captions, then of parts: by turns the human and the generated one.
-        whole = vars(self).setdefault(f"side {turn[0]}", weights(self, every))
-        return np.broadcast_to(whole.reshape(-1, *[1] * (every.ndim - 1)), every.shape)
-
-    def in_turn(self: Statistic, sums: FloatArray) -> SideValue:
-        turn[0] = 1 - turn[0]
-        return side(self, sums)
-
-    monkeypatch.setattr(Statistic, "_weights", fixed)
-    monkeypatch.setattr(Statistic, "side", in_turn)
-    assert anew > 1
-    assert claimed(tmp_path / "fixed") < 0.8
-
-
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -142,51 +110,6 @@ def test_neither_side_is_favoured(files: WorldFiles, tmp_path: Path) -> None:
     done_well("calibrate", *inputs_of(files), *given, "--sample", 300, "--out", tmp_path / "out")
     nulls = results(tmp_path / "out")["dbac-ta"]["nulls"]
     assert abs(nulls["mean"]) < 3 * nulls["sd"] / 8**0.5
-
-
-SCENES, DRAWS, NULLS = 24, 2, 2
-ON_SCENES = (
-    *("--metrics", "imagecaptioner2", "--judge", "sat", "--detectors", "gt,yolo", "--threshold", "0.05"),
-    "--allow-unmasked",
-    *("--changes", "A->T,T->A", "--doses", "0.8", "--scenes", SCENES, "--scene-draws", DRAWS, "--scene-nulls", NULLS),
-    *("--folds", 2, "--epochs", 1, "--backbone", "test_resnet", "--backbone-weights", "random", "--image-size", 96),
-)
-
-
-@pytest.mark.slow
-def test_judges_that_use_images_on_drawn_scenes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No captions are given; features of a draw's images are computed once a detector, which is untrained."""
-    weights = tiny_yolo(tmp_path)
-    out, given = tmp_path / "one", [*ON_SCENES, "--weights", f"yolo={weights}", "--trust-weights", tmp_path]
-    compute, computed = PictureCache.compute, list[str]()
-
-    def counted(cache: PictureCache, names: list[str], **how: Any) -> None:
-        computed.extend(f"{cache.folder.parents[1].name} {cache.keys[name]}" for name in names)
-        compute(cache, names, **how)
-
-    monkeypatch.setattr(PictureCache, "compute", counted)
-    done = done_well("calibrate", *given, "--workers", 1, "--out", out)
-    assert len(computed) == len({*computed}) <= 2 * NULLS * SCENES
-    assert len(computed) > NULLS * SCENES  # Masks by the detector are others.
-    assert {path.name for path in out.iterdir()} == NAMES
-    assert done.stdout.count("Rows with masks: drawn scenes and simulated captioners, not your captions.") == 2
-    assert done.stdout.count("On drawn scenes, ImageCaptioner2 (sat, masks by ") == 2
-    rows = json.loads((out / "calibration.json").read_text(encoding="utf-8"))["results"]
-    assert [(row["judge"], row["masks"], row["worth_from"]) for row in rows] == [
-        ("sat", "gt", "closed form"),
-        ("sat", "yolo", "closed form"),
-    ]
-    truth = true_amplification(captioner=Captioner(stereotype=0.8), score="confidence", uses_images=True)
-    for row in rows:
-        (_, last), (start, guessed) = (row["changes"][name]["points"] for name in ("A->T", "T->A"))
-        assert last["worth"] == pytest.approx(truth)
-        # What captions say of tasks is the same, to the last digit, and is worth as much.
-        assert (guessed["worth"], guessed["mean"]) == (0, start["mean"])
-    assert rows[0]["changes"] != rows[1]["changes"]
-    monkeypatch.undo()
-    done_well("calibrate", *instead(given, "--detectors", "gt"), "--workers", 2, "--out", tmp_path / "two")
-    one, two = (pd.read_parquet(folder / "trials.parquet") for folder in (out, tmp_path / "two"))
-    pd.testing.assert_frame_equal(one[one["masks"] == "gt"].reset_index(drop=True), two, check_exact=True)
 
 
 def test_scenes_beside_captions(files: WorldFiles, tmp_path: Path) -> None:

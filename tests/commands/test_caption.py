@@ -117,22 +117,6 @@ def test_the_size_of_batches_changes_nothing(family: str, checkpoint: Callable[[
     assert len(set(whole)) > 1 or family == "paligemma"
 
 
-@pytest.mark.parametrize("family", ["git", "blip2_t5", "llava"])
-def test_half_precision_halves_weights_and_products(family: str, checkpoint: Callable[[str], Path]) -> None:
-    made: dict[str, set[torch.dtype]] = {}
-    with quiet():
-        for precision in ("no", "bf16"):
-            writing = Writing(max_tokens=WORDS, precision=precision)  # type: ignore[arg-type]
-            writer = Writer(load_captioner(str(checkpoint(family))), writing, torch.device("cpu"))
-            model = writer.captioner.model
-            found = made[precision] = {weight.dtype for weight in model.parameters()}
-            for module in model.modules():
-                if isinstance(module, torch.nn.Linear):
-                    module.register_forward_hook(lambda _, __, out, found=found: found.add(out.dtype))
-            assert len(writer.write([writer.ask(picture(1)), writer.ask(picture(3))])) == 2
-    assert made == {"no": {torch.float32}, "bf16": {torch.bfloat16}}
-
-
 def test_where_memory_is_short_fewer_are_captioned_at_a_time(checkpoint: Callable[[str], Path]) -> None:
     """The model asks for more than any machine has, above so many rows; the error is torch's own."""
     folder, pictures = checkpoint("git"), [picture(3 * number + 1) for number in range(7)]

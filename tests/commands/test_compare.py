@@ -62,33 +62,6 @@ def test_two_checkpoints_of_one_name(files: WorldFiles, runs: dict[str, Path], t
     assert "later/much" in done.stdout
 
 
-def test_runs_without_an_error_still_have_differences(files: WorldFiles, tmp_path: Path) -> None:
-    """Three folds, nothing trained again; one of the runs has more metrics, one of them of one side."""
-    quick = ("--refits", 0, "--folds", 3)
-    plain = run(files, tmp_path / "plain", "none", more=(*quick, "--metrics", "lic"))
-    more = run(files, tmp_path / "more", "much", more=(*quick, "--metrics", "lic,sc,dbac-at"))
-    out = tmp_path / "found.json"
-    done = done_well("compare", plain, more, "--out", out)
-    (row,) = json.loads(out.read_text(encoding="utf-8"))["differences"]
-    assert (row["p_value"], row["ci"]) == (None, None)
-    assert row["value"] < 0
-    assert "Without an interval" in done.stdout
-
-
-def test_splits_are_compared_where_judges_were_not_trained_again(files: WorldFiles, tmp_path: Path) -> None:
-    """Five folds: values of folds, paired."""
-    pair = [run(files, tmp_path / name, name, more=("--refits", 0, "--metrics", "lic")) for name in KNOBS]
-    both = run(files, tmp_path / "both", *KNOBS, more=("--refits", 0, "--metrics", "lic"))
-    out = tmp_path / "found.json"
-    done_well("compare", *pair, "--out", out)
-    (row,) = json.loads(out.read_text(encoding="utf-8"))["differences"]
-    assert [row] == json.loads((both / "metrics.json").read_text(encoding="utf-8"))["differences"]
-    assert row["p_value"] is not None
-
-
-ONLY_LIC = ("--refits", 4, "--metrics", "lic")
-
-
 @pytest.mark.parametrize(
     ("more", "message"),
     [

@@ -174,20 +174,6 @@ def test_pictures_that_are_missing(world: WorldFiles, zhao: Path) -> None:
     assert f"ok val2014 (images, optional) {len(known)} images; {len(known)} of {len(known)} labelled" in text
 
 
-def test_a_table_beside_images_of_ones_own(tmp_path: Path) -> None:
-    (tmp_path / "images").mkdir()
-    (tmp_path / "images" / "001000.png").touch()
-    for text, told in (
-        (
-            "image,yes,raters\n001000.png,3,3\n",
-            "ok kept.csv (records, optional) 1 record with image, yes, raters",
-        ),
-        ("image,yes\n001000.png,3\n", "wrong kept.csv (records, optional) kept.csv: no column 'raters'."),
-    ):
-        (tmp_path / "kept.csv").write_text(text, encoding="utf-8")
-        assert told in " ".join(done_well("data", "check", "anonymousbench", tmp_path).stdout.split())
-
-
 @pytest.mark.parametrize("recipe", read_shipped(), ids=lambda recipe: recipe.name)
 def test_show_says_everything(recipe: Recipe) -> None:
     text = " ".join(done_well("data", "show", recipe.name).stdout.split())

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
-import random
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from helpers import done_well, fault_of, inputs_of, refusal
@@ -117,27 +114,6 @@ def test_what_is_left_out(files: WorldFiles, tmp_path: Path) -> None:
     assert "Left out: 12 images (mostly human captions only), 1 caption (generated captions empty)." in " ".join(
         done.stdout.split()
     )
-
-
-def test_labels_that_nothing_agrees_with(files: WorldFiles, tmp_path: Path) -> None:
-    """Labels that repeat captions are called derived; shuffled ones void every row, counted ones too."""
-    with files.labels.open(encoding="utf-8") as file:
-        rows = list(csv.reader(file))[1:]
-    given = {"human": files.human, "captions": files.captions["much"]}
-    settings: dict[str, Any] = {"metrics": ["ba", "error"], "resamples": 100, "workers": 1}
-    mixed = [name for _, name in rows[1::2]] + [name for _, name in rows[::2]]
-    shuffled = dict(zip([image for image, _ in rows], random.Random(7).sample(mixed, len(mixed)), strict=True))
-    found = evaluate(Corpus.read(**given, labels=shuffled, attribute="gender"), **settings)
-    assert abs(found.run["labels"]["agreement"]["kappa"]) < 0.2
-    assert {one.verdict for one in found.conclusions() if one.p_holm is not None} == {"no verdict"}
-    assert all(
-        "labels of gender do not agree with what human captions name (kappa " in why for why in found.void.values()
-    )
-    table(tmp_path / "votes.csv", ["image_id", "gender"], [(i, of) for i, own in rows for of in (own, "unsure", own)])
-    out = ["--label-rule", "majority", *COUNTED, "--out", tmp_path / "run"]
-    done = done_well("evaluate", *inputs_of(files, "much")[:-1], tmp_path / "votes.csv", *out)
-    classes = Counter(name for _, name in rows)
-    assert f"Images: {classes['female']} female, {classes['male']} male." in done.stdout
 
 
 def test_labels_of_another_attribute(files: WorldFiles) -> None:

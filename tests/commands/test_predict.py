@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 import yaml
 from helpers import done_well, few, refusal, save_captioner
 from safetensors import safe_open
@@ -166,16 +165,6 @@ def test_lora_merged_is_a_checkpoint_that_answers_alike(dtype: str, trained: Tra
     assert "started from: git" in (folder / "README.md").read_text()
 
 
-def test_half_precision_without_a_gpu(trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A judge trained in fp16, which CPUs lack, is asked in float32."""
-    weights, captions = trained.weights(trained.job("lstm")), trained.captions(trained.job("lstm"), tmp_path)
-    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
-    tensors, notes = read_tensors(weights)
-    write_tensors(tmp_path / "fp16.safetensors", tensors, notes | {"precision": "fp16"})
-    found = predicted(trained, tmp_path / "fp16.safetensors", captions, tmp_path / "fp16.csv")
-    assert found.tolist() == trained.answers(trained.job("lstm")).tolist()
-
-
 def tensors_of(path: Path) -> list[str]:
     with safe_open(path, framework="np") as file:
         return [*file.keys()]
@@ -316,20 +305,3 @@ def test_linear_is_explained_without_torch(trained: Trained, tmp_path: Path) -> 
     code = f"from judge.commands.attribute import AttributeConfig, attribute\nattribute(AttributeConfig(**{given!r}))"
     assert not loaded_after(code) & {"torch", "captum", "transformers"}
     assert (tmp_path / "out" / "words.csv").exists()
-
-
-@pytest.mark.parametrize("judge", ["bert-ft", "sentence", "sat", "vl-lic-lstm", "vl-lic", "sat-caption-only", "hf"])
-def test_words_of_judges_of_every_kind_are_explained(judge: str, trained: Trained, tmp_path: Path) -> None:
-    """What is explained is the answer of judge predict."""
-    weights, table = trained.weights(trained.job(judge, "generated")), tmp_path / "new.csv"
-    images = sorted(trained.job(judge).member.split.test[:2])
-    table.write_text("image_id,caption\n" + "".join(f"{image},a dog with a surfboard\n" for image in images))
-    given = ["--judge-weights", weights, "--captions", table, *trained.features, *trained.pictures]
-    done_well("attribute", *given, "--out", tmp_path / "out")
-    found = predicted(trained, weights, table, tmp_path / "answers.csv").max(axis=1)
-    rows = rows_of(tmp_path / "out" / "words.csv")
-    assert {row["method"] for row in rows} == {"occlusion"}
-    assert {row["image_id"] for row in rows} == {*images}
-    for row in rows:
-        p = pytest.approx(found[images.index(row["image_id"])], abs=1e-5)
-        assert (float(row["probability"]), float(row["total"])) == (p, p)
