@@ -12,8 +12,7 @@ from typing import Any, Literal
 import yaml
 from small_world import FEW, MODEL
 
-from judge.commands.ablate_detectors import AblateDetectorsConfig, ablate_detectors
-from judge.commands.ablate_masks import AblateMasksConfig, ablate_masks
+from judge.commands.ablate import AblateDetectorsConfig, AblateMasksConfig, ablate_detectors, ablate_masks
 from judge.commands.align import AlignConfig, align_captions
 from judge.commands.anonymous import AnonymousConfig, measure_anonymous
 from judge.commands.attribute import AttributeConfig, attribute

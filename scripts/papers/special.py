@@ -19,8 +19,7 @@ from verb_sets import NAMES, SUBSETS, candidates, sources, write_sets
 from judge import ba_mals, dpa
 from judge.attribution.people import AttributionScore
 from judge.calibration.world import CLASSES
-from judge.commands.ablate_detectors import AblateDetectorsConfig
-from judge.commands.ablate_masks import AblateMasksConfig
+from judge.commands.ablate import AblateDetectorsConfig, AblateMasksConfig
 from judge.commands.align import AlignConfig
 from judge.commands.anonymous import AnonymousConfig
 from judge.metrics.counted.dpa import Dpa
@@ -274,7 +273,7 @@ def _read_masks(job: Job, results: Results, _: Ours) -> Ours:
 def _attribution(results: Results) -> Iterator[tuple[str, Value]]:
     """Mask, and the attribution score of the images with it, in percent."""
     for mode in MODES:
-        for row in results[f"looks-{mode}"].pictures:
+        for row in results[f"looks-{mode}"].rows:
             score: AttributionScore = row.found
             if score.score is not None:
                 yield mode, Value(score.score, score.interval).times(100)
