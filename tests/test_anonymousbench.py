@@ -1,4 +1,4 @@
-"""``scripts/papers/anonymousbench.py``: prompts, pictures by a real (tiny) diffusers pipeline, sheets, what is kept."""
+"""``scripts/papers/anonymousbench.py``: prompts, images by a real (tiny) diffusers pipeline, sheets, what is kept."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ SETTINGS = ("--steps", 2, "--size", 16, "--per-prompt", 2, "--first", 2)
 @pytest.mark.usefixtures("one_thread")
 def test_pictures_are_the_pipelines_own_in_any_batch(bench: Any, pipeline: Path, tmp_path: Path) -> None:
     five = ("images", "--pipeline", pipeline, "--out", tmp_path / "five", *SETTINGS)
-    assert run(bench, *five).startswith("4 pictures made; all 4 are in ")
+    assert run(bench, *five).startswith("4 images made; all 4 are in ")
     names = ["001000.png", "001001.png", "002000.png", "002001.png"]
     assert sorted(path.name for path in (tmp_path / "five" / "images").iterdir()) == names
     run(bench, "images", "--pipeline", pipeline, "--out", tmp_path / "one", *SETTINGS, "--batch", 1)
@@ -117,9 +117,9 @@ def test_pictures_are_the_pipelines_own_in_any_batch(bench: Any, pipeline: Path,
 
     # Finished images stay; other settings are refused.
     (tmp_path / "five" / "images" / "002001.png").unlink()
-    assert run(bench, *five).startswith("1 pictures made; all 4 are in ")
+    assert run(bench, *five).startswith("1 images made; all 4 are in ")
     line = run(bench, *five, "--steps", 3, code=2)
-    assert "holds pictures made with another settings.yaml" in line
+    assert "holds images made with another settings.yaml" in line
 
 
 # Sheets, and what is kept

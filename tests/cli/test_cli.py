@@ -247,12 +247,6 @@ def test_demo_draws_its_world_and_keeps_the_order_of_the_knob(tmp_path: Path, mo
     found = written(tmp_path / "demo" / "results")
     lic = [row["amplification"] for row in found["results"] if row["metric"] == "lic"]
     assert lic == sorted(lic)
-    # Each metric's evidence is aligned as its row says, and told apart.
-    aligned = found["run"]["captioners"]["much"]["alignment"]
-    assert {name: report["how"] for name, report in aligned.items()} == {"lic": "constant", "imagecaptioner2": "none"}
-    kept = aligned["lic"]["tokens_kept"]
-    assert kept < aligned["imagecaptioner2"]["tokens_kept"] == 1
-    assert any(f"alignment (LIC) keeps {kept:.1%} of human tokens" in line for line in found["notes"]["footnotes"])
     world = tmp_path / "demo" / "world"
     truth = json.loads((world / "truth.json").read_text(encoding="utf-8"))
     assert list(truth) == ["none", "some", "much"]

@@ -78,20 +78,6 @@ def test_runs_that_do_not_compare(
     assert message in line
 
 
-def test_settings_that_no_job_reads_may_differ(files: WorldFiles, runs: dict[str, Path], tmp_path: Path) -> None:
-    """What else was measured, how the work was done, what only networks read; BA alone reads ``--least``."""
-    unread = ("--breakdown", "--batch-size", 8, "--epochs", 3, "--stack", "--dataloader-workers", 1, "--quality")
-    more = ("--refits", 4, *unread, "--metrics", "lic,ba,dba", "--least", 3)
-    other, out = run(files, tmp_path / "other", "none", more=more), tmp_path / "found.json"
-    done = done_well("compare", runs["much"], other, "--out", out)
-    assert "NOTE: BA of much and other do not compare: least is null in one and 3 in the other." in done.stdout
-    (row,) = json.loads(out.read_text(encoding="utf-8"))["differences"]
-    together = json.loads((runs["both"] / "metrics.json").read_text(encoding="utf-8"))["differences"]
-    assert row == {**together[0], "p_holm": row["p_value"]}
-    page = done_well("report", runs["much"], other, "--format", "md").stdout
-    assert "BA of much and other do not compare: least is null" in page
-
-
 def test_images_that_one_captioner_refused_are_left_out_for_both(files: WorldFiles, tmp_path: Path) -> None:
     """The value is that of the images that both describe, added up here from the answers, and the pairing is kept."""
     refusing = tmp_path / "refusing.json"
