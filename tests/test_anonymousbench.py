@@ -30,16 +30,8 @@ def bench() -> Any:
     return import_module("anonymousbench")
 
 
-@pytest.fixture(scope="module")
-def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Stable Diffusion's own parts with random weights: 8 x 8 latents, pictures of 16 x 16."""
-    folder = tmp_path_factory.mktemp("pipeline")
-    with quiet():
-        make_pipeline().save_pretrained(folder)
-    return folder
-
-
 def make_pipeline() -> Any:
+    """Stable Diffusion's own parts with random weights: 8 x 8 latents, images of 16 x 16."""
     import transformers as tf
     from diffusers import AutoencoderKL, DDIMScheduler, StableDiffusionPipeline, UNet2DConditionModel
 
@@ -95,7 +87,10 @@ SETTINGS = ("--steps", 2, "--size", 16, "--per-prompt", 2, "--first", 2)
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_pictures_are_the_pipelines_own_in_any_batch(bench: Any, pipeline: Path, tmp_path: Path) -> None:
+def test_images_are_the_pipelines_own_in_any_batch(bench: Any, tmp_path: Path) -> None:
+    pipeline = tmp_path / "pipeline"
+    with quiet():
+        make_pipeline().save_pretrained(pipeline)
     five = ("images", "--pipeline", pipeline, "--out", tmp_path / "five", *SETTINGS)
     assert run(bench, *five).startswith("4 images made; all 4 are in ")
     names = ["001000.png", "001001.png", "002000.png", "002001.png"]

@@ -10,13 +10,12 @@ import sys
 import time
 from importlib import import_module
 from inspect import signature
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from helpers import done_well, few, inputs_of, judge, refusal
+from helpers import done_well, few, inputs_of, refusal
 from test_layers import loaded_after
 from typer.testing import CliRunner
 
@@ -29,10 +28,8 @@ from judge.commands.evaluate import RunConfig, evaluate
 from judge.commands.options import resolve
 from judge.commands.train import TrainConfig
 from judge.config import PANELS, Settings, flag_of, make_config, shown
-from judge.errors import JudgeError
 from judge.judges import FILES
 from judge.metrics import METRICS, spell_out
-from judge.training.loop import Trainer
 
 FAST = ["--resamples", "100", "--workers", "1", "--folds", "3", "--refits", "0", "--chance", "0"]
 
@@ -66,7 +63,6 @@ def test_labels_are_derived_when_none_are_given(finished_world: WorldFiles, tmp_
     ("arguments", "message"),
     [
         (["--column", "caption"], "'caption' is not KEY=VALUE"),
-        (["--log-with", "tensorbord"], "--log-with: unknown tracker 'tensorbord'. Did you mean 'tensorboard'?"),
         (["--judge", "lstm", "--protocol", "paper", "--seeds", "1", "--learning-rate", "1e38"], "loss is"),
     ],
 )
@@ -167,15 +163,18 @@ def test_captions_in_any_script(finished_world: WorldFiles, tmp_path: Path) -> N
     done_well("evaluate", *given)
 
 
-def test_a_killed_run_goes_on_with_the_same_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SIGKILL amid LSTM judges, 3 and 18 refits, then a fault; the same command then ends as if nothing had been."""
+def test_a_killed_run_goes_on_with_the_same_numbers(tmp_path: Path) -> None:
+    """SIGKILL amid LSTM judges, 3 and 18 refits; the same command then ends as if nothing had happened."""
     files = few(write_world(make_world(60, seed=2), {"much": Captioner(stereotype=0.9)}, tmp_path / "world"), 2)
     arguments = ["evaluate", *inputs_of(files, "much"), "--metrics", "lic", "--judge", "lstm", "--protocol", "paper"]
     arguments += ["--seeds", 1, "--epochs", 2, "--learning-rate", 0.002, "--refits", 2, "--workers", 1]
     arguments += ["--resamples", 100]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     done_well(*arguments, "--out", whole, "--log-with", "tensorboard")
-    check_losses(whole)
+    # The loss of 3 judges in 2 epochs; refits report none.
+    told = [line for line in logged(whole) if line["event"] == "epoch"]
+    assert len({(line["side"], line["index"], line["epoch"]) for line in told}) == len(told) == 6
+    assert list((whole / "tracking").rglob("*tfevents*"))
     command = [sys.executable, "-m", "judge", *map(str, arguments), "--out", str(killed)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     store = killed.with_name("killed.partial") / "members"
@@ -187,21 +186,6 @@ def test_a_killed_run_goes_on_with_the_same_numbers(tmp_path: Path, monkeypatch:
     assert not killed.exists()
     finished = [path for path in store.glob("*.safetensors") if "training" not in path.name]
     assert 3 < len(finished) < 21
-    fit, calls = Trainer.fit, count(1)
-
-    def failing(*given: Any, **more: Any) -> Any:
-        if next(calls) == 3:
-            raise JudgeError("no room", where="training", mend="take less")
-        return fit(*given, **more)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Trainer, "fit", failing)
-        failed = judge(*arguments, "--out", killed)
-    assert failed.exit_code == 2
-    go_on = f"the same command (judge evaluate ... --out {killed}) goes on from what is finished."
-    # On a slow machine lines of progress go before.
-    assert failed.stderr.splitlines()[-1] == f"judge: training: no room. Take less; then {go_on}"
-    assert len([path for path in store.glob("*.safetensors") if "training" not in path.name]) == len(finished) + 2
     done_well(*arguments, "--out", killed)
     for name in ("scores.parquet", "replicates.parquet", "metrics.json"):
         assert (whole / name).read_bytes() == (killed / name).read_bytes(), name
@@ -209,25 +193,7 @@ def test_a_killed_run_goes_on_with_the_same_numbers(tmp_path: Path, monkeypatch:
     assert (row["basis"], row["degrees"]) == ("refits", 2)
     assert row["p_value"] is not None
     events = [line["event"] for line in logged(killed) if "judge" not in line]  # Those of trainings name their judge.
-    assert events == ["started", "resumed", "resumed", "finished"]
-
-
-def check_losses(out: Path) -> None:
-    """Of 3 judges in 2 epochs, the log and TensorBoard say the same; refits tell nothing."""
-    from tensorboardX.proto.event_pb2 import Event
-
-    told = [line for line in logged(out) if line["event"] == "epoch"]
-    assert len({(line["side"], line["index"], line["epoch"]) for line in told}) == len(told) == 6
-    curves = {}
-    for path in (out / "tracking").rglob("*tfevents*"):
-        data = path.read_bytes()
-        while data:  # Records: length, its checksum, event, its checksum.
-            length = int.from_bytes(data[:8], "little")
-            event, data = Event.FromString(data[12 : 12 + length]), data[16 + length :]
-            curves |= {(value.tag, event.step): value.simple_value for value in event.summary.value}
-    for line in told:
-        tag = f"loss/lstm/much/{line['side']}/{line['index']}/0/0"
-        assert curves[tag, line["epoch"]] == pytest.approx(line["loss"], rel=1e-6)
+    assert events == ["started", "resumed", "finished"]
 
 
 def test_help_is_quick_and_light() -> None:

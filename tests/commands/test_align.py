@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import done_well, refusal
+from helpers import done_well
 
 from judge.commands.align import AlignConfig, align_captions
 from judge.commands.evaluate import RunConfig
@@ -67,9 +67,8 @@ def table(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def words_of(path: Path, *, hide: bool = True) -> dict[str, list[tuple[str, ...]]]:
-    lexicon = load_lexicon("gender") if hide else None
-    captions = read_captions(path, side="human").by_image
+def words_of(path: Path) -> dict[str, list[tuple[str, ...]]]:
+    lexicon, captions = load_lexicon("gender"), read_captions(path, side="human").by_image
     return {image: [mask(tokenize(text), lexicon) for text in texts] for image, texts in captions.items()}
 
 
@@ -92,10 +91,8 @@ def test_everything_that_is_written(files: tuple[Path, Path], tmp_path: Path) ->
     written = read_captions(out / "aligned" / "plain.json", side="human").by_image
     assert sorted(written) == both
     assert [text for image in both for text in written[image]] == [" ".join(words) for words in aligned]
-    text = " ".join(caption for captions in written.values() for caption in captions)
-    assert "<gender>" in text
-    assert not {*PEOPLE, "puppy", "kitten", "giraffe"} & {*text.split()}
-    assert "<unk>" in text
+    words = {word for captions in written.values() for caption in captions for word in caption.split()}
+    assert words & {"<gender>", "<unk>", *PEOPLE, "puppy", "kitten", "giraffe"} == {"<gender>", "<unk>"}
 
     summary = json.loads((out / "alignment.json").read_text(encoding="utf-8"))
     (entry,) = summary["results"]
@@ -154,25 +151,3 @@ def test_without_java(files: tuple[Path, Path], tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("PATH", str(tmp_path))
     done = done_well("align", "--human", files[0], "--captions", files[1], "--out", tmp_path / "out")
     assert "NOTE: METEOR skipped: needs Java" in done.output
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["--vectors", "empty.vec"], "empty.vec: file is empty"),
-        (["--delta", "2.5"], "'delta': input should be less than or equal to 2"),
-        (["--captions", "a/b=plain.json"], "a/b=plain.json: no such file"),
-        (["--captions", "other.json"], "no image in common"),
-    ],
-)
-@pytest.mark.usefixtures("files")
-def test_faults_are_one_line_and_leave_nothing(
-    arguments: list[str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("empty.vec").touch()
-    Path("other.json").write_text('{"1000": "a dog"}')
-    before = sorted(tmp_path.rglob("*"))
-    given = ["--human", "human.json", "--captions", "plain.json", "--meteor", "0", "--out", "out"]
-    assert expected in refusal("align", *given, *arguments)
-    assert sorted(tmp_path.rglob("*")) == before

@@ -78,41 +78,25 @@ def test_shares_are_those_of_the_captions(tmp_path: Path) -> None:
         assert (again / name).read_bytes() == (out / name).read_bytes()
 
 
-@pytest.fixture(scope="module")
-def rated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str], list[str]]:
-    """A folder, four captioners as options, and the ratings of three people, who agree on most."""
-    folder = tmp_path_factory.mktemp("rated")
-    options = write(folder, CAPTIONS | {"d": ["a person with a beard"] * 3 + ["a person"] * 7})
-    done_well("anonymous", *options, "--out", folder / "sheet")
+def test_what_people_could_guess(tmp_path: Path) -> None:
+    """By hand: "a man and a woman" is a tie of three answers; the beard is male for two of three raters."""
+    sheet, out = tmp_path / "sheet", tmp_path / "out"
+    options = write(tmp_path, CAPTIONS | {"d": ["a person with a beard"] * 3 + ["a person"] * 7})
+    done_well("anonymous", *options, "--out", sheet)
     anna = {"a man": "male", "a boy": "male", "a woman": "female", "a person with a beard": "male"}
     ben = anna | {"a person with a beard": "cannot tell", "a man and a woman": "female"}
-    cleo = anna | {"a man and a woman": "male"}
-    ratings = []
-    for name, answers in (("anna", anna), ("ben", ben), ("cleo", cleo)):
-        ratings += ["--ratings", str(rate(folder / "sheet", folder / f"{name}.csv", answers, "cannot tell"))]
-    return folder, options, ratings
-
-
-def test_what_people_could_guess(rated: tuple[Path, list[str], list[str]]) -> None:
-    """By hand: "a man and a woman" is a tie of three answers; the beard is male for two of three."""
-    folder, options, ratings = rated
-    out = folder / "out"
-    done = done_well("anonymous", *options, *ratings, "--out", out)
+    for name, answers in (("anna", anna), ("ben", ben), ("cleo", anna | {"a man and a woman": "male"})):
+        options += ["--ratings", str(rate(sheet, tmp_path / f"{name}.csv", answers, "cannot tell"))]
+    done = done_well("anonymous", *options, "--out", out)
     found = found_in(out)["ratings"]
     by_name = {row["captioner"]: row for row in found["captioners"]}
-    assert {name: row["share"]["value"] for name, row in by_name.items()} == {
-        "a": pytest.approx(5 / 9),
-        "b": 0.2,
-        "c": 0,
-        "d": pytest.approx(0.3),
-    }
+    assert [row["share"]["value"] for row in by_name.values()] == pytest.approx([5 / 9, 0.2, 0, 0.3])
     assert [row["ties"] for row in by_name.values()] == [1, 0, 0, 0]
     assert by_name["a"]["classes"]["female"]["value"] == pytest.approx(1 / 9)
     # The lexicon misses the beards; it finds nobody whom people do not.
     assert found["lexicon"] == {"both": 7, "lexicon": 0, "people": 3, "neither": found["lexicon"]["neither"]}
-    assert "it names a class in 0 from which people could not guess, and none in 3 from" in " ".join(
-        done.stdout.split()
-    )
+    line = "it names a class in 0 from which people could not guess, and none in 3 from"
+    assert line in " ".join(done.stdout.split())
     scores = read_human_scores(out / "human_scores.csv", captioners=["a", "b", "c", "d"])
     assert scores == {name: pytest.approx(row["share"]["value"]) for name, row in by_name.items()}
     assert found["alpha"] > 0.5
@@ -124,7 +108,6 @@ def test_what_people_could_guess(rated: tuple[Path, list[str], list[str]]) -> No
     assert row["pearson"] == pytest.approx(np.corrcoef(shares, human)[0, 1])
     assert row["spearman"] == pytest.approx(np.corrcoef([4, 3, 1.5, 1.5], [4, 2, 1, 3])[0, 1])
     assert row["interval"][0] < row["pearson"] < row["interval"][1]
-    assert row["spearman_interval"][0] < row["spearman"] < row["spearman_interval"][1]
 
 
 def test_a_class_without_words_has_no_share(tmp_path: Path) -> None:

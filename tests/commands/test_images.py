@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import fault_of
 
 from judge.commands.images import Correlated, correlated_category, find_images, known_images
-from judge.errors import JudgeError
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.types import Labels
 
@@ -59,18 +59,10 @@ def test_of_two_images_of_one_id_the_first_counts(tmp_path: Path) -> None:
     assert list(named(folder, None, ["7", "5"]).items()) == [("7", "7.jpg"), ("5", "000000000005.jpg")]
 
 
-@pytest.mark.parametrize(
-    ("images", "message"),
-    [
-        (["1", "2", "3", "4"], "no file of image '3' (2 of 4 images have none). Add them, or leave out their"),
-        (["x"], "no file of image 'x' (1 of 1 images have none)"),
-    ],
-)
-def test_images_without_a_picture_are_counted(images: list[str], message: str, tmp_path: Path) -> None:
+def test_images_without_a_file_are_counted(tmp_path: Path) -> None:
     folder = folder_of(tmp_path / "images", "1.jpg", "2.jpg")
-    with pytest.raises(JudgeError) as caught:
-        named(folder, None, images)
-    assert str(caught.value).startswith(f"--images {folder}: {message}")
+    message = "no file of image '3' (2 of 4 images have none). Add them, or leave out their"
+    assert fault_of(named, folder, None, ["1", "2", "3", "4"]).startswith(f"--images {folder}: {message}")
 
 
 def objects_of(folder: Path, objects: Sequence[Sequence[str]]) -> GroundTruth:
@@ -118,15 +110,12 @@ def test_a_rare_category_tells_nothing(tmp_path: Path) -> None:
     assert correlated_category(truth, labels) == Correlated("oven", "f", 0.75, 4)
     assert correlated_category(truth, labels, at_least=3).category == "tie"
     assert correlated_category(truth, labels, at_least=5) == Correlated("dog", "f", 197 / 393, 393)
-    with pytest.raises(JudgeError, match="no category occurs in 394 labelled images"):
-        correlated_category(truth, labels, at_least=394)
 
 
 def test_images_without_label_do_not_count(tmp_path: Path) -> None:
     truth = objects_of(tmp_path, [["tie"], ["tie"], ["oven"], ["tie"]])
     labels = Labels("gender", ("f", "m"), {"0": "f", "1": "m", "2": "m", "77": "f"}, "x.csv")
     assert correlated_category(truth, labels) == Correlated("oven", "m", 1.0, 1)
-    with pytest.raises(JudgeError, match="no image has a label"):
-        correlated_category(truth, replace(labels, by_image={"900": "f"}))
-    with pytest.raises(JudgeError, match="no category occurs in 1 labelled images"):
-        correlated_category(objects_of(tmp_path, [["person"], []]), labels)
+    assert "no image has a label" in fault_of(correlated_category, truth, replace(labels, by_image={"900": "f"}))
+    truth = objects_of(tmp_path, [["person"], []])
+    assert "no category occurs in 1 labelled images" in fault_of(correlated_category, truth, labels)
