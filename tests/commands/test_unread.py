@@ -70,7 +70,7 @@ BY_READERS = "--reader is not used by lstm, but by bert-ft, bert-pre, vl-lic"
         ({"judge": "self", "metrics": "vl-lic", "tuning": "lora"}, []),
         ({"judge": "lstm", "metrics": "error"}, ["--judge is not used by error, but by metrics that ask a judge"]),
         # Settings that a part of the work reads: images, alignment, priors, folds, words that BA counts.
-        (SEEN | {"features": "f", "vectors": "v.txt", "prior": "product"},
+        (SEEN | {"metrics": "lic", "features": "f", "vectors": "v.txt", "prior": "product"},
          ["--features is not used by lic, but by judges of images",
           "--vectors is not used by lic, but by contextual alignment",
           "--prior is not used by lic, but by dbac and dpac",
