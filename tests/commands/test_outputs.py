@@ -107,12 +107,12 @@ def test_an_interrupted_command_resumes(
     """Given again, it makes the same bytes as an undisturbed run. ``attack/kills.py`` sends signals instead."""
     steps, last = [0], [10**9]
 
-    def tell(*_: object) -> None:
+    def count_steps(*_: object) -> None:
         steps[0] += 1
         if steps[0] >= last[0]:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(console._Lines, "tell", tell)
+    monkeypatch.setattr(console._Lines, "show", count_steps)
     parts, more = RESUMED[command]
     given = [*command.split(), *options(finished_world, finished_run, parts), *more.split()]
     ids, out = tmp_path / "ids.json", tmp_path / "out"
