@@ -176,8 +176,8 @@ def test_a_killed_run_goes_on_with_the_same_numbers(tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     done_well(*arguments, "--out", whole, "--log-with", "tensorboard")
     # The loss of 3 judges in 2 epochs; refits report none.
-    told = [line for line in logged(whole) if line["event"] == "epoch"]
-    assert len({(line["side"], line["index"], line["epoch"]) for line in told}) == len(told) == 6
+    epochs = [line for line in logged(whole) if line["event"] == "epoch"]
+    assert len({(line["side"], line["index"], line["epoch"]) for line in epochs}) == len(epochs) == 6
     assert list((whole / "tracking").rglob("*tfevents*"))
     command = [sys.executable, "-m", "judge", *map(str, arguments), "--out", str(killed)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -232,20 +232,20 @@ def test_processes_that_srun_starts_alone_are_refused(monkeypatch: pytest.Monkey
     """One line in all; a batch script itself, and what a launcher starts, go on."""
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "4")
     arguments = ["evaluate", "--human", "no.json", "--captions", "none.json"]
-    for rank, told in (("0", "judge: srun: srun started 4 processes that do not know of each other."), ("1", "")):
+    for rank, message in (("0", "judge: srun: srun started 4 processes that do not know of each other."), ("1", "")):
         monkeypatch.setenv("SLURM_PROCID", rank)
         done = judge(*arguments)
-        assert (done.exit_code, done.stderr[: len(told) or None]) == (2, told)
+        assert (done.exit_code, done.stderr[: len(message) or None]) == (2, message)
     monkeypatch.setenv("RANK", "0")
     assert "none.json: no such file" in judge(*arguments).stderr
 
 
 def test_a_command_of_one_process_is_not_launched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    told = "judge: accelerate launch: this command runs in one process. Give it without a launcher.\n"
+    message = "judge: accelerate launch: this command runs in one process. Give it without a launcher.\n"
     for arguments in (["demo"], ["compare", "a", "b"], ["mask", "--images", "a", "--out", "b"]):
         done = judge(*arguments)
-        assert (done.exit_code, done.stderr) == (2, told)
+        assert (done.exit_code, done.stderr) == (2, message)
 
 
 def test_lines_for_a_scheduler(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -101,9 +101,9 @@ def test_a_scheduler_ends_a_run_in_one_line(begin: Callable[[], Command]) -> Non
     command.until(lambda: command.members() >= 2)
     children = psutil.Process(command.process.pid).children(recursive=True)
     os.killpg(command.process.pid, signal.SIGTERM)
-    _, told = command.process.communicate(timeout=60)
+    _, errors = command.process.communicate(timeout=60)
     # Lines of progress go before.
-    assert (command.process.returncode, told[-len(INTERRUPTED) :]) == (143, INTERRUPTED)
+    assert (command.process.returncode, errors[-len(INTERRUPTED) :]) == (143, INTERRUPTED)
     assert psutil.wait_procs(children, timeout=5)[1] == []
     assert command.members() >= 2
     assert not command.out.exists()
@@ -117,8 +117,8 @@ def test_an_interrupt_at_any_moment_leaves_no_traceback(
     command = begin()
     time.sleep(moment)
     command.process.send_signal(number)
-    _, told = command.process.communicate(timeout=60)
-    assert (command.process.returncode, told) == (128 + number, INTERRUPTED)
+    _, errors = command.process.communicate(timeout=60)
+    assert (command.process.returncode, errors) == (128 + number, INTERRUPTED)
 
 
 def test_an_interrupt_waits_for_the_end_of_an_import(tmp_path: Path) -> None:
@@ -128,9 +128,9 @@ def test_an_interrupt_waits_for_the_end_of_an_import(tmp_path: Path) -> None:
     )
     code = "import judge.utils.terminal as s, time; s.heed_signals()\nimport slow; time.sleep(60)"
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
-    printed, told = start("-c", code, env=os.environ | {"PYTHONPATH": path}).communicate(timeout=50)
+    printed, errors = start("-c", code, env=os.environ | {"PYTHONPATH": path}).communicate(timeout=50)
     assert printed == "whole\n"
-    assert told.endswith("judge.utils.terminal.Interrupted: 2\n")
+    assert errors.endswith("judge.utils.terminal.Interrupted: 2\n")
 
 
 def test_a_second_signal_ends_at_once_and_one_at_the_end_is_silent(tmp_path: Path) -> None:
@@ -165,8 +165,8 @@ main(*sys.argv[2:])
         for wait in waits:
             time.sleep(wait)
             process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=10)
-        assert (process.returncode, told) == expected
+        _, errors = process.communicate(timeout=10)
+        assert (process.returncode, errors) == expected
 
 
 def shell(line: str, *arguments: object) -> subprocess.CompletedProcess[str]:
@@ -181,12 +181,12 @@ def shell(line: str, *arguments: object) -> subprocess.CompletedProcess[str]:
 def test_standard_output_that_takes_nothing(line: str, why: str | None) -> None:
     done = shell(line, "data", "list")
     assert done.returncode == 1
-    told = [line for line in done.stderr.splitlines() if line[:1].isalpha()]
+    errors = [line for line in done.stderr.splitlines() if line[:1].isalpha()]
     what = f"judge: standard output: cannot be written ({why}); what the command leaves in files is complete."
-    assert told == ([what] if why else [])
+    assert errors == ([what] if why else [])
 
 
-def test_too_little_memory_is_told_in_one_line(run_file: Path, tmp_path: Path) -> None:
+def test_too_little_memory_is_one_line(run_file: Path, tmp_path: Path) -> None:
     done = shell("ulimit -v 400000; {}", "evaluate", run_file, "--workers", 1, "--out", tmp_path / "out")
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].startswith("judge: memory has run out. Let fewer work at a time (--workers 1)")

@@ -57,12 +57,12 @@ def greedy(family: str, folder: Path, prompt: str, seen: Image.Image) -> list[in
     """The likeliest token after the prompt, again and again; every step a forward pass of its own."""
     hand = ByHand(family, folder)
     inputs = dict(hand.images(seen, return_tensors="pt"))
-    told = [IDS.get(word, UNK) for word in prompt.lower().replace(".", " .").split()]
+    ids = [IDS.get(word, UNK) for word in prompt.lower().replace(".", " .").split()]
     written: list[int] = []
     # A tiny network may write the token of an image, which a plain forward pass would look up.
     while len(written) < WORDS and not {EOS, PICTURE, PATCH} & set(written):
         with torch.no_grad(), quiet():
-            logits = hand.model(**hand.inputs(told, written, inputs)).logits[0, -1]
+            logits = hand.model(**hand.inputs(ids, written, inputs)).logits[0, -1]
         written.append(int(logits.argmax()))
     return written
 
@@ -70,7 +70,7 @@ def greedy(family: str, folder: Path, prompt: str, seen: Image.Image) -> list[in
 @pytest.mark.parametrize("family", FAMILIES)
 def test_greedy_writes_the_likeliest_token_at_each_step(family: str, checkpoint: Callable[[str], Path]) -> None:
     folder = checkpoint(family)
-    # Florence-2 is told its task beside the image, in words of its own.
+    # Florence-2 gets its task beside the image, in words of its own.
     prompts = [None] if family == "florence2" else [None, "a dog is"]
     tokenizer = load_captioner(str(folder)).tokenizer
     for prompt in prompts:
@@ -198,7 +198,7 @@ class Folder:
 
 
 @pytest.mark.parametrize(
-    ("file", "said", "told"),
+    ("file", "settings", "message"),
     [
         ("config.json", {"model_type": {"a": 1}}, "no checkpoint of transformers is there (config.json)"),
         ("config.json", {"num_hidden_layers": 2**63}, "has over 1,000 layers or images. Set the environment"),
@@ -207,12 +207,12 @@ class Folder:
         ("processor_config.json", {"image_processor": 1}, "its tokenizer or image processor is missing or at fault ("),
     ],
 )
-def test_a_file_at_fault_is_told_in_one_line(
-    file: str, said: dict[str, Any], told: str, checkpoint: Callable[[str], Path], tmp_path: Path
+def test_a_faulty_file_is_one_line(
+    file: str, settings: dict[str, Any], message: str, checkpoint: Callable[[str], Path], tmp_path: Path
 ) -> None:
     folder = shutil.copytree(checkpoint("git"), tmp_path / "own")
-    (folder / file).write_text(json.dumps(json.loads((folder / file).read_text()) | said))
-    assert f": {told}" in fault_of(write, folder, [])
+    (folder / file).write_text(json.dumps(json.loads((folder / file).read_text()) | settings))
+    assert f": {message}" in fault_of(write, folder, [])
 
 
 def test_a_prompt_beyond_the_captioners_positions_is_refused(checkpoint: Callable[[str], Path]) -> None:
@@ -240,7 +240,7 @@ def test_captions_are_coco_results(folder: Folder) -> None:
     assert (settings["model"], settings["beams"], settings["max_tokens"]) == (str(folder.model), 1, WORDS)
 
 
-def test_ids_are_cocos_where_a_file_names_the_pictures(folder: Folder) -> None:
+def test_ids_are_those_of_a_coco_file(folder: Folder) -> None:
     by_name = folder.captions()
     assert list(by_name) == [str(number) for number in range(7)]
     by_id = folder.captions("--instances", folder.instances)
@@ -251,7 +251,7 @@ def test_ids_are_cocos_where_a_file_names_the_pictures(folder: Folder) -> None:
     assert folder.captions("--ids", few, "--instances", folder.instances) == {"3000": by_name["3"]}
 
 
-def test_masked_pictures_are_captioned_as_judge_mask_leaves_them(folder: Folder) -> None:
+def test_masked_images_are_captioned_as_judge_mask_writes_them(folder: Folder) -> None:
     plain, hidden = folder.captions(), folder.captions("--mask", "box", "--instances", folder.instances)
     masked = folder.root / "masked"
     pictures = ["--images", folder.images, "--instances", folder.instances]
@@ -261,7 +261,7 @@ def test_masked_pictures_are_captioned_as_judge_mask_leaves_them(folder: Folder)
     assert list(hidden.values()) != list(plain.values())
 
 
-def test_pictures_at_fault_are_listed_and_the_rest_is_done(folder: Folder) -> None:
+def test_faulty_images_are_listed_and_the_others_captioned(folder: Folder) -> None:
     good = folder.captions()
     for number, data in ((1, b""), (4, b"no image")):
         (folder.images / folder.names[number]).write_bytes(data)
@@ -301,8 +301,8 @@ def test_faults_are_one_line_and_leave_nothing(
     remote = {"model_type": "mine", "auto_map": {"AutoConfig": "mine.Config"}}
     (known["REMOTE"] / "config.json").write_text(json.dumps(remote))
     before = folder.instances.read_bytes()
-    told = refusal(*folder.given(*[known.get(word, word) for word in extra]))
-    assert message in told
+    line = refusal(*folder.given(*[known.get(word, word) for word in extra]))
+    assert message in line
     assert folder.left() == []
     assert folder.instances.read_bytes() == before
 

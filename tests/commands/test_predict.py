@@ -51,7 +51,7 @@ class Trained:
         self.jobs = self.train(metrics=["lic", "dbac-ta", "imagecaptioner2"], judge=judges)
 
     def train(self, **settings: object) -> list[Job]:
-        told: dict[str, object] = {
+        given: dict[str, object] = {
             "human": self.files.human, "captions": [str(self.files.captions["much"])], "labels": self.files.labels,
             "images": self.images[1], "instances": self.pictures[3], "features": self.features[1],
             "backbone": "resnet18", "backbone_weights": "random", "image_size": SIZE, "reader": str(self.reader),
@@ -59,7 +59,7 @@ class Trained:
             "refits": 0, "chance": 0,
             "checkpoints": self.kept,
         }  # fmt: skip
-        return [*train_judges(make_config(told | settings, TrainConfig)).judges]
+        return [*train_judges(make_config(given | settings, TrainConfig)).judges]
 
     def weights(self, job: Job) -> Path:
         return self.kept / f"{job.member.key}.weights.safetensors"
@@ -145,8 +145,8 @@ def test_words_never_seen_are_hidden_and_aligned(trained: Trained, tmp_path: Pat
 @pytest.mark.parametrize("dtype", ["float32", "bf16"])
 def test_lora_merged_is_a_checkpoint_that_answers_alike(dtype: str, trained: Trained, tmp_path: Path) -> None:
     """Adapters beside weights in bf16 are added in float32, where what they change is not rounded away."""
-    told = {"metrics": ["imagecaptioner2"], "judge": [f"hf:{trained.captioner}"], "dtype": dtype}
-    (job,) = [job for job in trained.train(**told, tuning="lora") if job.member.side == "generated"]
+    settings = {"metrics": ["imagecaptioner2"], "judge": [f"hf:{trained.captioner}"], "dtype": dtype}
+    (job,) = [job for job in trained.train(**settings, tuning="lora") if job.member.side == "generated"]
     near = 1e-5 if dtype == "float32" else 0.01
     weights, captions = trained.weights(job), trained.captions(job, tmp_path)
     found = predicted(trained, weights, captions, tmp_path / "lora.csv")
@@ -219,8 +219,8 @@ def test_a_checkpoint_that_has_moved(trained: Trained, tmp_path: Path) -> None:
         given = ["--judge-weights", trained.weights(job), "--captions", captions, *trained.pictures]
         place.rename(gone)
         try:
-            told = refusal("predict", *given, "--out", out)
-            assert str(place) in told
+            line = refusal("predict", *given, "--out", out)
+            assert str(place) in line
             found = predicted(trained, trained.weights(job), captions, out, "--base", gone)
         finally:
             gone.rename(place)

@@ -30,14 +30,14 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     folder = tmp_path_factory.mktemp("train")
     captioners = {"none": Captioner(), "much": Captioner(stereotype=0.9)}
     files = few(write_world(make_world(120, seed=5), captioners, folder / "world", pictures=SIZE), 2)
-    told: dict[str, object] = {"human": str(files.human), "captions": [str(path) for path in files.captions.values()]}
-    told |= {"labels": str(files.labels), "images": str(files.folder / "images")}
-    told |= {"instances": str(files.folder / "instances.json"), "features": str(folder / "features")}
-    told |= {"metrics": ["lic", "imagecaptioner2"], "judge": ["lstm", "linear", "sat"], "protocol": "paper"}
+    paths: dict[str, object] = {"human": str(files.human), "captions": [str(path) for path in files.captions.values()]}
+    paths |= {"labels": str(files.labels), "images": str(files.folder / "images")}
+    paths |= {"instances": str(files.folder / "instances.json"), "features": str(folder / "features")}
+    paths |= {"metrics": ["lic", "imagecaptioner2"], "judge": ["lstm", "linear", "sat"], "protocol": "paper"}
     numbers: dict[str, object] = {"image_size": SIZE, "seeds": 1, "epochs": 2, "learning_rate": 0.002, "resamples": 100}
     # Scores are what is compared; workers would each import what trains.
     numbers |= {"refits": 0, "chance": 0, "workers": 1}
-    return told | {"backbone": "test_resnet", "backbone_weights": "random"} | numbers
+    return paths | {"backbone": "test_resnet", "backbone_weights": "random"} | numbers
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def test_train_then_evaluate_is_evaluate(settings: dict[str, object], expected: 
     again = judge("train", run_file, "--checkpoints", kept)
     assert f"{FILES} judges ({FILES} were there)" in again.stdout
     assert json.loads((kept / "judges.json").read_text()) == rows
-    # A damaged file of weights is made anew, and told.
+    # A damaged file of weights is computed again, with a note.
     damaged = kept / next(row["weights"] for row in rows if row["judge"] == "sat")
     whole = damaged.read_bytes()
     damaged.write_bytes(whole[:-1])
