@@ -86,7 +86,6 @@ class BaseSettings(Settings):
 
     panel = "Judges"
 
-    revision: str | None = option(None, "branch, tag or commit, on the hub", "the newest")
     base: values.Checkpoint | None = option(
         None, "checkpoint or text encoder that the judge started from, if it has moved", "as in training", file=True
     )
