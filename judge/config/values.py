@@ -63,8 +63,8 @@ def _captions(entries: list[str]) -> dict[str, Path]:
 def _checkpoints(entries: list[str]) -> dict[str, str]:
     """Captioner -> checkpoint; the name is the last part of its path, unless ``NAME=CHECKPOINT`` gives one."""
     named: dict[str, str] = {}
-    for name, reference in map(split_name, entries):
-        name = name or Path(reference.strip().removeprefix("hf:")).name or resolved(Path(reference)).name
+    for given, reference in map(split_name, entries):
+        name = given or Path(reference.strip().removeprefix("hf:")).name or resolved(Path(reference)).name
         if name in named:
             raise ValueError(f"two captioners are called '{name}': write OTHER={reference}")
         named[name] = reference
