@@ -14,26 +14,18 @@ from typing import Any
 
 import psutil
 import pytest
-import yaml
+from helpers import inputs_of
 
-from judge.calibration.grammar import make_world, write_world
-from judge.calibration.world import Captioner
+from judge.calibration.grammar import WorldFiles
 
 INTERRUPTED = "judge: interrupted; give the same command again\n"
 
 
-@pytest.fixture(scope="module")
-def run_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a run of about 100 small networks: half a minute."""
-    folder = tmp_path_factory.mktemp("ending")
-    files = write_world(make_world(200, seed=5), {"much": Captioner(stereotype=0.9)}, folder / "world")
-    settings = {
-        "human": str(files.human), "captions": [*map(str, files.captions.values())], "labels": str(files.labels),
-        "judge": ["lstm"], "protocol": "paper", "seeds": 8, "epochs": 3, "resamples": 100, "workers": 2,
-    }  # fmt: skip
-    path = folder / "run.yaml"
-    path.write_text(yaml.safe_dump(settings), encoding="utf-8")
-    return path
+@pytest.fixture
+def run(finished_world: WorldFiles, tmp_path: Path) -> list[object]:
+    """A run of many small networks: half a minute."""
+    asked = ["--metrics", "lic", "--judge", "lstm", "--protocol", "paper", "--seeds", 8, "--epochs", 3, "--workers", 2]
+    return ["evaluate", *inputs_of(finished_world, "much"), *asked, "--out", tmp_path / "out"]
 
 
 def start(*command: object, **how: Any) -> subprocess.Popen[str]:
@@ -50,9 +42,9 @@ def start(*command: object, **how: Any) -> subprocess.Popen[str]:
 class Command:
     """``judge evaluate``, in a process that leads a group of its own."""
 
-    def __init__(self, run_file: Path, out: Path) -> None:
-        self.out, self.kept = out, out.with_name(f"{out.name}.partial") / "members"
-        self.process = start("-m", "judge", "evaluate", run_file, "--out", out, start_new_session=True)
+    def __init__(self, run: list[object], folder: Path) -> None:
+        self.out, self.kept = folder / "out", folder / "out.partial" / "members"
+        self.process = start("-m", "judge", *run, start_new_session=True)
 
     def workers(self) -> list[psutil.Process]:
         found = psutil.Process(self.process.pid).children(recursive=True)
@@ -70,11 +62,11 @@ class Command:
 
 
 @pytest.fixture
-def begin(run_file: Path, tmp_path: Path) -> Iterator[Callable[[], Command]]:
+def begin(run: list[object], tmp_path: Path) -> Iterator[Callable[[], Command]]:
     begun: list[Command] = []
 
     def begin() -> Command:
-        begun.append(Command(run_file, tmp_path / "out"))
+        begun.append(Command(run, tmp_path))
         return begun[-1]
 
     yield begin
@@ -186,8 +178,8 @@ def test_standard_output_that_takes_nothing(line: str, why: str | None) -> None:
     assert errors == ([what] if why else [])
 
 
-def test_too_little_memory_is_one_line(run_file: Path, tmp_path: Path) -> None:
-    done = shell("ulimit -v 400000; {}", "evaluate", run_file, "--workers", 1, "--out", tmp_path / "out")
+def test_too_little_memory_is_one_line(run: list[object], tmp_path: Path) -> None:
+    done = shell("ulimit -v 400000; {}", *run)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].startswith("judge: memory has run out. Let fewer work at a time (--workers 1)")
     assert "Traceback" not in done.stderr

@@ -131,7 +131,6 @@ def faulty(*arguments: object) -> tuple[str, str]:
     ("change", "message"),
     [
         ({"bb_skin": "fitzpatrick"}, "images_val2014.csv: no column 'bb_skin'."),
-        ({"id": "photo"}, "images_val2014.csv: no column of image ids among 'photo'"),
         ({"Light": "Medium"}, "images_val2014.csv, record 1, field 'bb_skin': unknown label 'Medium'. Known classes: "),
         ({"Dark": "Light"}, "images_val2014.csv: no image is 'Dark'. Its classes are Dark, Light; check the column"),
     ],

@@ -15,7 +15,6 @@ import pytest
 import yaml
 from helpers import done_well, few, refusal, save_captioner
 from safetensors import safe_open
-from test_layers import loaded_after
 from tiny_bert import save_bert
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
@@ -311,13 +310,3 @@ def test_words_of_several_judges(trained: Trained, tmp_path: Path) -> None:
     assert set(again["method"]) == {"occlusion"}
     explained = again.drop_duplicates("image_id").set_index("image_id")["explained"].to_dict()
     assert explained == dict(line.split(",") for line in lines[1:11])
-    done_well("attribute", out / "attribute.yaml", "--out", tmp_path / "again")
-    assert (tmp_path / "again" / "words.csv").read_bytes() == (out / "words.csv").read_bytes()
-
-
-def test_linear_is_explained_without_torch(trained: Trained, tmp_path: Path) -> None:
-    given = {"judge_weights": [str(trained.weights(trained.job("linear")))], "out": str(tmp_path / "out")}
-    given["captions"] = str(trained.captions(trained.job("linear"), tmp_path))
-    code = f"from judge.commands.attribute import AttributeConfig, attribute\nattribute(AttributeConfig(**{given!r}))"
-    assert not loaded_after(code) & {"torch", "captum", "transformers"}
-    assert (tmp_path / "out" / "words.csv").exists()
