@@ -146,7 +146,7 @@ def test_bad_images_are_listed_and_the_others_done(world: World) -> None:
         "../secret.png": (out, None),
         "/etc/hostname": (out, None),
         "link.png": ("is a link out of the folder", None),
-        "contact_sheet.png": ("would be written where 'contact_sheet.png' is", whole),
+        "contact_sheet.jpg": ("would be written where 'contact_sheet.png' is", whole),
         "two\nlines.jpg": ("no such image", None),
     }
     for name, (_, data) in faults.items():
