@@ -23,7 +23,7 @@ from judge.corpus.recipes import FOLDER, Recipe, load_recipe, read_recipe, read_
 from judge.report.page import bibliography
 
 IMAGES = 96
-FAST = ["--metrics", "error", "--judge", "linear", "--resamples", "100"]
+FAST = ["--metrics", "ba-objects", "--judge", "linear", "--resamples", "100"]
 
 
 @pytest.fixture(scope="module")
