@@ -69,15 +69,9 @@ def command(  # noqa: PLR0913, PLR0917 - its options
         typer.Option(help="file to write [default: RUN/report.html of one run; md, latex, card: standard output]"),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="replace an earlier file")] = False,
-    no_examples: Annotated[
-        bool, typer.Option("--no-examples", metavar="", help="page without captions and images")
-    ] = False,
-    no_images: Annotated[
-        bool, typer.Option("--no-images", metavar="", help="page with captions, without images")
-    ] = False,
-    show_ids: Annotated[
-        bool, typer.Option("--show-ids", metavar="", help="ids of images, which may be names of files")
-    ] = False,
+    no_examples: Annotated[bool, typer.Option("--no-examples", metavar="", help="no captions and images")] = False,
+    no_images: Annotated[bool, typer.Option("--no-images", metavar="", help="captions without images")] = False,
+    show_ids: Annotated[bool, typer.Option("--show-ids", metavar="", help="ids of images, or names of files")] = False,
     attributions: Annotated[
         Path | None, typer.Option(help="folder of judge attribute, whose results the page shows too")
     ] = None,
