@@ -37,7 +37,7 @@ from judge.report.saved_run import read_run
 from judge.report.table import Table, how_many
 from judge.report.warnings import text_notes
 from judge.statistics.consistency import correlate
-from judge.statistics.naming import HumanScore, compare_lexicon, human_score, measure_naming
+from judge.statistics.naming import HumanScore, human_score, measure_naming
 from judge.statistics.raters import krippendorff_alpha
 from judge.text.lexicon import Lexicon, shipped_lexicons
 from judge.text.masking import mask
@@ -211,9 +211,7 @@ def _rated(config: AnonymousConfig, sheet: Sheet, lexicon: Lexicon, captioners: 
     named = {item.name: bool(lexicon.mentions(words.words(item.text))) for item in sheet.items}
     scores = [human_score(ratings, name, named, level=config.level) for name in captioners]
     people, notes = _beside_people(config, scores)
-    return Rated(
-        ratings.raters, krippendorff_alpha(ratings.votes()), scores, compare_lexicon(ratings, named), people, notes
-    )
+    return Rated(ratings.raters, krippendorff_alpha(ratings.votes()), scores, people, notes)
 
 
 def _beside_people(config: AnonymousConfig, scores: Sequence[HumanScore]) -> tuple[list[PeopleRow], list[str]]:

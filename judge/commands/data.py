@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
@@ -21,7 +20,6 @@ from judge.corpus.recipes import FOLDER, DataFile, LabelNote, Recipe
 from judge.corpus.records import canonical_id, records
 from judge.corpus.tasks import read_tasks
 from judge.errors import JudgeError, nearest
-from judge.masking.archives import SUFFIXES
 from judge.masking.images import list_images
 from judge.report.recipes import DataCheck, FileCheck, ReadyUse, counts
 from judge.report.table import how_many
@@ -46,8 +44,7 @@ def check_data(recipe: Recipe, folder: Path) -> DataCheck:
     order = sorted(range(len(recipe.files)), key=lambda place: recipe.files[place].kind == "images")
     found = {place: _check(recipe, recipe.files[place], folder, seen) for place in order}
     files = tuple(found[place] for place in range(len(order)))
-    strangers = _strangers(folder, files) if any(file.status == "missing" for file in files) else ()
-    return DataCheck(recipe, folder, files, tuple(_uses(recipe, folder, files)), tuple(strangers))
+    return DataCheck(recipe, folder, files, tuple(_uses(recipe, folder, files)))
 
 
 def check_faults(check: DataCheck) -> None:
@@ -275,19 +272,6 @@ def _place(path: str, files: Sequence[FileCheck], attributes: Set[str]) -> Path 
             good = found.status == "ok" or (found.faulty and attributes.isdisjoint(found.faulty))
             return next((place for place in found.paths if place.name == name), None) if good else None
     return None
-
-
-def _strangers(folder: Path, files: Sequence[FileCheck]) -> Iterator[str]:
-    """Files that no part of the recipe reads; of images their folders, which end in "/"."""
-    known = {path for found in files for path in found.paths}
-    for root, below, names in os.walk(folder):
-        at = Path(root)
-        below[:] = sorted(name for name in below if not name.startswith(".") and at / name not in known)
-        pictures = {name for name in names if Path(name).suffix.lower() in SUFFIXES}
-        if pictures and at != folder:
-            yield f"{at.relative_to(folder).as_posix()}/"
-        others = sorted(name for name in names if name not in pictures and not name.startswith("."))
-        yield from ((at / name).relative_to(folder).as_posix() for name in others if at / name not in known)
 
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="a recipe of judge data list, or a YAML file of your own")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
@@ -17,7 +17,6 @@ from judge.commands.run_images import RunImages
 from judge.config import make_config, parse_settings
 from judge.errors import JudgeError
 from judge.masking.masked_images import make_thumbnails
-from judge.report.attribution import SavedAttribution, read_attribution
 from judge.report.cards import captioner_card
 from judge.report.directory import REPORT
 from judge.report.page import Contents, make_page
@@ -59,7 +58,6 @@ class Shown:
         people: the images as they are, from the run's ``images``.
         ids: ids of images.
         figures: folder to make for the figures, as SVG and PNG; None for none.
-        attributions: folder of ``judge attribute`` to show too; None for none.
     """
 
     examples: bool = True
@@ -67,7 +65,6 @@ class Shown:
     people: bool = False
     ids: bool = False
     figures: Path | None = None
-    attributions: Path | None = None
 
 
 EVERYTHING = Shown()
@@ -147,7 +144,6 @@ def _page(saved: SavedRun, shown: Shown, figures: _Figures | None) -> str:
         names=shown.ids,
         pictures=pictures if shown.examples else {},
         people=shown.people,
-        attributed=_attributed(shown),
     )
     if figures is None:
         return make_page(contents)
@@ -156,13 +152,6 @@ def _page(saved: SavedRun, shown: Shown, figures: _Figures | None) -> str:
         page = make_page(contents, figures.partial)
         figures.publish()
     return page
-
-
-def _attributed(shown: Shown) -> SavedAttribution | None:
-    if shown.attributions is None:
-        return None
-    found = read_attribution(shown.attributions)
-    return found if shown.images else replace(found, maps=())
 
 
 def _with_people(saved: SavedRun) -> dict[str, bytes]:
@@ -224,9 +213,6 @@ def command(  # noqa: PLR0913, PLR0917 - its options
         bool, typer.Option("--show-ids", metavar="", help="ids of images, which may be names of files")
     ] = False,
     figures: Annotated[Path | None, typer.Option(help="folder for the page's figures, as SVG and PNG")] = None,
-    attributions: Annotated[
-        Path | None, typer.Option(help="folder of judge attribute, whose findings the page shows too")
-    ] = None,
 ) -> None:
     """Report finished runs: a page, Markdown or LaTeX tables, or a model card section with model-index metadata.
 
@@ -236,7 +222,7 @@ def command(  # noqa: PLR0913, PLR0917 - its options
     Several runs must have a metric that was measured with the same settings, human captions and labels.
     """
     with one_line_errors():
-        shown = Shown(not no_examples, not no_images, show_people, show_ids, figures, attributions)
+        shown = Shown(not no_examples, not no_images, show_people, show_ids, figures)
         found = report(runs, kind=kind.value, out=out, overwrite=overwrite, shown=shown)
         if isinstance(found, Path):
             say(f"The report is in {found}")

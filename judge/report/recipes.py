@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill
@@ -12,7 +12,6 @@ from judge.corpus.recipes import DataFile, LabelNote, Recipe, Use
 from judge.report.table import Table, table_of
 
 Status = Literal["ok", "missing", "wrong"]
-_MOST = 8  # Names of other files that are shown.
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +50,12 @@ class ReadyUse:
 
 @dataclass(frozen=True, slots=True)
 class DataCheck:
-    """The check of a folder against a recipe; ``strangers``: files there that no part of the recipe reads."""
+    """The check of a folder against a recipe."""
 
     recipe: Recipe
     folder: Path
     files: tuple[FileCheck, ...]
     uses: tuple[ReadyUse, ...]
-    strangers: tuple[str, ...] = ()
 
     @property
     def faults(self) -> list[FileCheck]:
@@ -67,10 +65,7 @@ class DataCheck:
 
 def recipe_table(recipes: Sequence[Recipe]) -> Table[tuple[Any, ...]]:
     """A row per recipe: name, title, access, attributes."""
-    rows = [
-        (recipe.name, recipe.title, recipe.access, ", ".join(label.attribute for label in recipe.labels) or None)
-        for recipe in recipes
-    ]
+    rows = [(of.name, of.title, of.access, ", ".join(one.attribute for one in of.labels) or None) for of in recipes]
     return table_of(["name", "data", "access", "attributes"], [], rows)
 
 
@@ -83,9 +78,9 @@ def recipe_lines(recipe: Recipe) -> Iterator[str]:
         "licence": recipe.licence,
         "access": f"{recipe.access}. {recipe.source}".strip(),
         "who may have it": recipe.audience,
+        "passing on": _pass_on(recipe),
     }
     yield from (f"{name}: {text}" for name, text in about.items() if text)
-    yield pass_on_line(recipe)
     yield from _part("files", _files(recipe))
     yield from _part("labels, as perceived", _labels(recipe.labels))
     yield from _part("limits", recipe.limits)
@@ -94,20 +89,17 @@ def recipe_lines(recipe: Recipe) -> Iterator[str]:
     yield from _part("commands", (line for use in recipe.use for line in (f"{use.what}:", f"  {use.command}")))
 
 
-def pass_on_line(recipe: Recipe) -> str:
-    """The line on whether the files may be given to others."""
+def _pass_on(recipe: Recipe) -> str:
+    """Whether the files may be given to others."""
     if recipe.pass_on:
-        return "passing on: under the licence above"
+        return "under the licence above"
     others = "Send others to the owner's page; keep" if recipe.page else "Keep"
-    return f"passing on: NO. {others} the files, and what says the class of single images, to yourself"
+    return f"NO. {others} the files, and what says the class of single images, to yourself"
 
 
-def _part(title: str, lines: Iterator[str] | Sequence[str]) -> Iterator[str]:
-    for number, line in enumerate(lines):
-        if not number:
-            yield ""
-            yield f"{title}:"
-        yield f"  {line}"
+def _part(title: str, lines: Iterable[str]) -> Iterator[str]:
+    if found := list(lines):
+        yield from ("", f"{title}:", *(f"  {line}" for line in found))
 
 
 def wrapped(lines: Iterator[str], width: int) -> Iterator[str]:
@@ -125,12 +117,12 @@ def _files(recipe: Recipe) -> Iterator[str]:
         yield f"{file.path} ({_kind(file)}): {file.what}"
         columns = [*file.columns.values(), *file.fields]
         columns += [note.column for name in file.attributes if (note := recipe.label(name)).column]
-        if columns:
-            yield f"  columns: {', '.join(dict.fromkeys(columns))}"
-        if file.published:
-            yield f"  published: {counts(file.published)}"
-        if file.source:
-            yield f"  from: {file.source}"
+        facts = {
+            "columns": ", ".join(dict.fromkeys(columns)),
+            "published": counts(file.published),
+            "from": file.source,
+        }
+        yield from (f"  {name}: {text}" for name, text in facts.items() if text)
 
 
 def _kind(file: DataFile) -> str:
@@ -142,14 +134,14 @@ def _labels(labels: Sequence[LabelNote]) -> Iterator[str]:
     for note in labels:
         column = f" (column {note.column})" if note.column else ""
         yield f"{note.attribute}{column}: {', '.join(note.classes)}"
-        yield f"  perceived by: {note.perceived_by}"
-        yield f"  how: {note.how}"
-        if note.rule != "one":
-            yield f"  of several of one image: {note.rule}"
-        if note.published:
-            yield f"  published: {counts(note.published)} images"
-        if note.left_out:
-            yield f"  left out: {'; '.join(f'{value}: {what}' for value, what in note.left_out.items())}"
+        facts = {
+            "perceived by": note.perceived_by,
+            "how": note.how,
+            "of several of one image": note.rule if note.rule != "one" else "",
+            "published": f"{counts(note.published)} images" if note.published else "",
+            "left out": "; ".join(f"{value}: {what}" for value, what in note.left_out.items()),
+        }
+        yield from (f"  {name}: {text}" for name, text in facts.items() if text)
 
 
 def counts(found: Mapping[str, int]) -> str:
@@ -168,21 +160,11 @@ def check_lines(check: DataCheck) -> Iterator[str]:
         yield f"{found.status:8}{where}{more} ({_kind(found.file)})"
         yield from (f"        {line}" for line in found.lines)
     yield from _part("to get", _to_get(check))
-    if check.strangers:
-        more = f" and {len(check.strangers) - _MOST} more" if len(check.strangers) > _MOST else ""
-        missing = " or ".join(found.file.path for found in check.files if found.status == "missing")
-        lines = [
-            f"{', '.join(check.strangers[:_MOST])}{more}",
-            f"is one of them {missing}? Rename it so, or give its name in a recipe of your own",
-        ]
-        yield from _part("other files here, which no part of the recipe reads", lines)
     if not recipe.pass_on:
-        yield ""
-        yield pass_on_line(recipe)
-    ready = [line for use in check.uses if not use.lacking for line in (f"{use.use.what}:", f"  {use.command}")]
+        yield from ("", f"passing on: {_pass_on(recipe)}")
+    ready = [line for of in check.uses if not of.lacking for line in (f"{of.use.what}:", f"  {of.command}")]
     yield from _part("ready", ready)
-    lacking = [f"{use.use.what}: needs {', '.join(use.lacking)}" for use in check.uses if use.lacking]
-    yield from _part("not ready", lacking)
+    yield from _part("not ready", (f"{of.use.what}: needs {', '.join(of.lacking)}" for of in check.uses if of.lacking))
 
 
 def _to_get(check: DataCheck) -> Iterator[str]:

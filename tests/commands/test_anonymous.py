@@ -102,7 +102,7 @@ def test_what_people_could_guess(rated: tuple[Path, list[str], list[str]]) -> No
     """By hand: "a man and a woman" is a tie of three answers; the beard is male for two of three."""
     folder, options, ratings = rated
     out = folder / "out"
-    done = done_well("anonymous", *options, *ratings, "--out", out)
+    done_well("anonymous", *options, *ratings, "--out", out)
     found = found_in(out)["ratings"]
     by_name = {row["captioner"]: row for row in found["captioners"]}
     assert {name: row["share"]["value"] for name, row in by_name.items()} == {
@@ -113,11 +113,6 @@ def test_what_people_could_guess(rated: tuple[Path, list[str], list[str]]) -> No
     }
     assert [row["ties"] for row in by_name.values()] == [1, 0, 0, 0]
     assert by_name["a"]["classes"]["female"]["value"] == pytest.approx(1 / 9)
-    # The lexicon misses the beards; it finds nobody whom people do not.
-    assert found["lexicon"] == {"both": 7, "lexicon": 0, "people": 3, "neither": found["lexicon"]["neither"]}
-    assert "it names a class in 0 from which people could not guess, and none in 3 from" in " ".join(
-        done.stdout.split()
-    )
     scores = read_human_scores(out / "human_scores.csv", captioners=["a", "b", "c", "d"])
     assert scores == {name: pytest.approx(row["share"]["value"]) for name, row in by_name.items()}
     assert found["alpha"] > 0.5
