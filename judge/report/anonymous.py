@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from judge.corpus.ratings import Sheet
 from judge.report.detail_tables import correlation_table
@@ -20,14 +20,6 @@ _NOT_FAIRNESS = (
 )
 
 
-class PeopleRow(NamedTuple):
-    """A metric beside human scores, over captioners: its name, which of its values, and how far they agree."""
-
-    metric: str
-    value: str
-    agreement: Correlation
-
-
 @dataclass(frozen=True, slots=True)
 class Rated:
     """The ratings that came back.
@@ -36,15 +28,13 @@ class Rated:
         raters: rater -> items answered.
         alpha: Krippendorff's; None where it is not defined.
         scores: of each captioner.
-        people: the lexicon's share and the metrics of a run, beside human scores.
-        notes: captioners of the run without a score, and of the scores without a row in the run.
+        agreement: of the lexicon's share with human scores, over captioners.
     """
 
     raters: Mapping[str, int]
     alpha: float | None
     scores: Sequence[HumanScore]
-    people: Sequence[PeopleRow]
-    notes: Sequence[str]
+    agreement: Correlation
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,13 +125,10 @@ def score_table(found: Anonymous, rated: Rated) -> Table[HumanScore]:
     return _table("What people could guess", classes, rated.scores, more, notes, share="people could guess")
 
 
-def metric_table(rated: Rated) -> Table[tuple[Any, ...]]:
-    """A row for each metric and value: correlations with human scores over captioners."""
-    note = (
-        "Human scores, and the lexicon's share beside them, are of the captions that were rated and have a "
-        "majority; values of a run are of all its own images."
-    )
-    rows = [(f"{row.metric}, {row.value}", row.agreement) for row in rated.people]
+def agreement_table(rated: Rated) -> Table[tuple[Any, ...]]:
+    """Correlation of the lexicon's share with human scores over captioners."""
+    note = "Human scores, and the lexicon's share beside them, are of the captions that were rated and have a majority."
+    rows = [("lexicon, share that names a class", rated.agreement)]
     return correlation_table(rows, "Agreement of metrics with human scores", note, pearson="Pearson")
 
 
@@ -155,7 +142,7 @@ def anonymous_notes(found: Anonymous) -> list[str]:
     for captioner, reasons in found.left_out.items():
         counts = ", ".join(f"{reason} {count:,}" for reason, count in reasons.items() if count)
         lines += [f"Left out of {captioner}: {counts}."] if counts else []
-    return [*lines, *found.notes, *(found.rated.notes if found.rated else ())]
+    return [*lines, *found.notes]
 
 
 def human_scores_csv(rated: Rated) -> str:
@@ -172,9 +159,6 @@ def human_scores_csv(rated: Rated) -> str:
 def anonymous_json(found: Anonymous) -> str:
     """``anonymous.json``: fractions, absent values null, never NaN."""
     rated = found.rated
-    metrics = [
-        {"metric": row.metric, "value": row.value} | as_json(row.agreement) for row in (rated.people if rated else ())
-    ]
     return json_text(
         {
             "attribute": found.sheet.attribute,
@@ -183,7 +167,12 @@ def anonymous_json(found: Anonymous) -> str:
             "captioners": [as_json(row) | {"left_out": found.left_out[row.captioner]} for row in found.captioners],
             "sheet": {"name": found.sheet.name, "items": len(found.sheet.items), "answers": found.sheet.answers},
             "ratings": rated
-            and {"raters": rated.raters, "alpha": rated.alpha, "captioners": rated.scores, "metrics": metrics},
+            and {
+                "raters": rated.raters,
+                "alpha": rated.alpha,
+                "captioners": rated.scores,
+                "agreement": rated.agreement,
+            },
             "notes": anonymous_notes(found),
         }
     )

@@ -23,14 +23,12 @@ class FileCheck:
         paths: what was found; () where nothing was.
         status: "wrong": it is there, and not what it should be.
         lines: what is in it; of a wrong one what is wrong.
-        faulty: attributes whose labels alone are wrong; () where the whole file is, or nothing.
     """
 
     file: DataFile
     paths: tuple[Path, ...]
     status: Status
     lines: tuple[str, ...] = ()
-    faulty: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +169,7 @@ def _to_get(check: DataCheck) -> Iterator[str]:
     """Each source once, with what it has that is not there; and who may have it."""
     recipe = check.recipe
     wanted: dict[str, list[str]] = {}
-    absent = [found.file for found in check.files if found.status != "ok" and not found.faulty]
+    absent = [found.file for found in check.files if found.status != "ok"]
     for file in absent:
         wanted.setdefault(file.source or recipe.origin, []).append(file.path)
     for source, paths in wanted.items():

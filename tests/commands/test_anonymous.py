@@ -117,7 +117,7 @@ def test_what_people_could_guess(rated: tuple[Path, list[str], list[str]]) -> No
     assert scores == {name: pytest.approx(row["share"]["value"]) for name, row in by_name.items()}
     assert found["alpha"] > 0.5
     # The lexicon's share beside people's, over captioners; of the same captions, without the tie.
-    (row,) = found["metrics"]
+    row = found["agreement"]
     shares, human = [5 / 9, 0.2, 0, 0], [5 / 9, 0.2, 0, 0.3]
     assert [of["named"]["value"] for of in by_name.values()] == pytest.approx(shares)
     assert [of["named"]["captions"] for of in by_name.values()] == [9, 10, 10, 10]
@@ -166,7 +166,6 @@ def test_faults_leave_nothing(tmp_path: Path) -> None:
     out = tmp_path / "out"
     asked = ("anonymous", *options, "--out", out)
     assert "'captions' is missing" in refusal("anonymous", "--out", out)
-    assert "there are no ratings. Add --ratings." in refusal(*asked, "--run", tmp_path)
     assert "no words of 'skin'" in refusal(*asked, "--attribute", "skin")
     told = refusal(*asked, "--attribute", "gender,age")
     assert "--attribute gender,age: one attribute is rated at a time" in told
