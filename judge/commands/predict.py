@@ -20,7 +20,7 @@ from judge.errors import JudgeError, require
 from judge.masking import DetectorName
 from judge.masking.masked_images import MaskedImages
 from judge.metrics.scores import guessed
-from judge.training.judge_file import Saved, ask, read_saved, sample_captions
+from judge.training.judge_file import Saved, answer, read_saved, sample_captions
 from judge.types import Captions, Predictions, Progress, Sample
 from judge.utils.cells import rows_csv
 from judge.utils.files import from_home
@@ -195,7 +195,9 @@ def predict(config: PredictConfig, *, progress: Progress | None = None) -> Predi
     out.check(config.inputs())
     with out.working():
         data = prepare(config, progress)
-        answers, notes = ask(data.saved, data.parts, features=config.features, pictures=data.images, progress=progress)
+        answers, notes = answer(
+            data.saved, data.parts, features=config.features, pictures=data.images, progress=progress
+        )
         out.write(_table(list(chain.from_iterable(data.parts)), answers).encode())
     captions = data.captions
     return Predicted(captions.total, len(captions.by_image), data.saved.judge, [*data.notes, *notes])

@@ -140,7 +140,6 @@ class TrainingSettings(Settings):
     dataloader_workers: int | None = option(
         None, "processes that prepare batches for each judge", "up to 8 for hf: on GPUs, else 0", ge=0, le=1024
     )
-    log_with: Names = option((), "trackers of losses, comma-separated: tensorboard, wandb ... of Accelerate", "none")
 
     def recipe(self) -> dict[str, Any]:
         """What overrides the judges' own recipes."""

@@ -32,7 +32,7 @@ from judge.config import PANELS, Settings, flag_of, make_config, shown
 from judge.errors import JudgeError
 from judge.judges import FILES
 from judge.metrics import METRICS, spell_out
-from judge.training.loop import Trainer
+from judge.training.loop import NetworkJudge
 from judge.utils.outputs import MANIFEST, write_manifest
 
 FAST = ["--resamples", "100", "--workers", "1", "--folds", "3", "--refits", "3", "--chance", "2"]
@@ -121,7 +121,6 @@ def test_faulty_files(files: WorldFiles, tmp_path: Path, name: str, content: str
         (["--seeds", "0"], "'seeds'"),
         (["--lexicon", "gendr"], "no lexicon 'gendr'. Did you mean 'gender'?"),
         (["--column", "caption"], "'caption' is not KEY=VALUE"),
-        (["--log-with", "tensorbord"], "--log-with: unknown tracker 'tensorbord'. Did you mean 'tensorboard'?"),
         (["--human", "nowhere.json"], "nowhere.json"),
         (["--judge", "lstm", "--protocol", "paper", "--seeds", "1", "--learning-rate", "1e38"], "loss is"),
     ],
@@ -248,7 +247,7 @@ def test_a_killed_run_goes_on_with_the_same_numbers(tmp_path: Path, monkeypatch:
     arguments = ["evaluate", *inputs(files), "--judge", "lstm", "--protocol", "paper", "--seeds", "1", "--epochs", "2"]
     arguments += ["--learning-rate", 0.002, "--metrics", "lic", "--refits", 2, "--workers", 1, "--resamples", 100]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    done_well(*arguments, "--out", whole, "--log-with", "tensorboard")
+    done_well(*arguments, "--out", whole)
     check_losses(whole)
     command = [sys.executable, "-m", "judge", *map(str, arguments), "--out", str(killed)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -262,7 +261,7 @@ def test_a_killed_run_goes_on_with_the_same_numbers(tmp_path: Path, monkeypatch:
     finished = [path for path in store.glob("*.safetensors") if "training" not in path.name]
     assert 3 < len(finished) < 21
     with monkeypatch.context() as patched:
-        patched.setattr(Trainer, "fit", failing_at(3))
+        patched.setattr(NetworkJudge, "fit", failing_at(3))
         failed = judge(*arguments, "--out", killed)
     assert failed.exit_code == 2
     go_on = f"the same command (judge evaluate ... --out {killed}) goes on from what is finished."
@@ -279,26 +278,15 @@ def test_a_killed_run_goes_on_with_the_same_numbers(tmp_path: Path, monkeypatch:
 
 
 def check_losses(out: Path) -> None:
-    """Of 3 judges in 2 epochs, the log and TensorBoard say the same; refits tell nothing."""
-    from tensorboardX.proto.event_pb2 import Event
-
+    """The log holds the losses of 3 judges in 2 epochs, and none of refits."""
     told = [line for line in logged(out) if line["event"] == "epoch"]
     assert len({(line["side"], line["index"], line["epoch"]) for line in told}) == len(told) == 6
-    curves = {}
-    for path in (out / "tracking").rglob("*tfevents*"):
-        data = path.read_bytes()
-        while data:  # Records: length, its checksum, event, its checksum.
-            length = int.from_bytes(data[:8], "little")
-            event, data = Event.FromString(data[12 : 12 + length]), data[16 + length :]
-            curves |= {(value.tag, event.step): value.simple_value for value in event.summary.value}
-    for line in told:
-        tag = f"loss/lstm/much/{line['side']}/{line['index']}/0/0"
-        assert curves[tag, line["epoch"]] == pytest.approx(line["loss"], rel=1e-6)
+    assert all(line["loss"] > 0 for line in told)
 
 
 def failing_at(number: int) -> Callable[..., Any]:
-    """``Trainer.fit`` that fails when it is called for the ``number``-th time."""
-    fit, calls = Trainer.fit, iter(range(1, number + 1))
+    """``NetworkJudge.fit`` that fails when it is called for the ``number``-th time."""
+    fit, calls = NetworkJudge.fit, iter(range(1, number + 1))
 
     def failing(*given: Any, **extra: Any) -> Any:
         if next(calls) == number:

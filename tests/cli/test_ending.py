@@ -132,7 +132,7 @@ def test_an_interrupt_waits_for_the_end_of_an_import(tmp_path: Path) -> None:
     )
     # Tests in the background of a shell ignore Ctrl-C.
     code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-    code += "import judge.utils.terminal as s, time; s.heed_signals()\nimport slow; time.sleep(60)"
+    code += "import judge.utils.terminal as s, time; s.handle_signals()\nimport slow; time.sleep(60)"
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
     told = os.environ | {"PYTHONPATH": path}
     run = [sys.executable, "-c", code]

@@ -261,7 +261,7 @@ def test_faults(trained: Trained, tmp_path: Path) -> None:
         (old, new, [], "was written by an older version"),
         (newer, new, [], "has format 4; this version reads 3"),
         (alien, new, [], "is no judge's file of weights"),
-        (own, new, [], "holds a judge's answers, and no weights"),
+        (own, new, [], "holds no judge's weights"),
         (odd, new, [], "lacks what a judge's file must say"),
         (wrong, new, [], "its weights do not fit the judge that it names"),
         (foreign, new, [], "lacks what a judge's file must say (ValueError: it holds pictures)"),
