@@ -99,9 +99,6 @@ def open_checkpoints(folder: Path) -> set[str]:
 
     Returns:
         The names of those that it holds.
-
-    Raises:
-        JudgeError: it cannot be made, or nothing can be written into it.
     """
     if folder.exists() and not folder.is_dir():
         raise JudgeError("is a file", where=f"--checkpoints {folder}", mend="name a folder")
