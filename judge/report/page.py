@@ -43,8 +43,7 @@ class Contents:
         title: heading of the page.
         examples: whether images and captions are shown.
         names: whether ids of images are shown, which may be names of files.
-        pictures: image id -> JPEG; people are hidden in them unless ``people``.
-        people: whether images show people.
+        pictures: image id -> JPEG; people are hidden in them.
         attributed: what ``judge attribute`` left; None for nothing.
     """
 
@@ -54,7 +53,6 @@ class Contents:
     examples: bool = True
     names: bool = False
     pictures: Mapping[str, bytes] = field(default_factory=dict)
-    people: bool = False
     attributed: SavedAttribution | None = None
 
 
@@ -165,9 +163,7 @@ def _examples(examples: Examples, contents: Contents) -> dict[str, Any]:
     notes = []
     if any(examples.values("picture")):
         notes.append(
-            "Images show people, as requested."
-            if contents.people
-            else "People in images are hidden, as far as the run's masks know them; images in which no person was "
+            "People in images are hidden, as far as the run's masks know them; images in which no person was "
             "found are left out."
         )
     if examples.shaded:
@@ -181,14 +177,14 @@ def _examples(examples: Examples, contents: Contents) -> dict[str, Any]:
         "rows": examples.values("title"),
         "classes": sorted(examples.values("class_")),
         "tasks": sorted({task for card in examples.cards for task in card["tasks"]}),
-        "alt": f"the image{'' if contents.people else ', people hidden'}",
+        "alt": "the image, people hidden",
         "note": " ".join(notes),
     }
 
 
 def _attributed(found: SavedAttribution, contents: Contents) -> dict[str, Any]:
-    """The attributions as the template shows them; maps with people only where images may show people."""
-    shown = found.maps if contents.examples and (contents.people or not found.people) else ()
+    """The attributions as the template shows them; maps that show people are left out."""
+    shown = found.maps if contents.examples and not found.people else ()
     return {
         "table": _cells(found.table) if found.table.rows else None,
         "captions": found.captions if contents.examples else (),
