@@ -42,8 +42,7 @@ class Contents:
         title: heading of the page.
         examples: whether images and captions are shown.
         names: whether ids of images are shown, which may be names of files.
-        pictures: image id -> JPEG; people are hidden in them unless ``people``.
-        people: whether images show people.
+        pictures: image id -> JPEG; people are hidden in them.
     """
 
     result: Result
@@ -52,7 +51,6 @@ class Contents:
     examples: bool = True
     names: bool = False
     pictures: Mapping[str, bytes] = field(default_factory=dict)
-    people: bool = False
 
 
 def make_page(contents: Contents, figures: Path | None = None) -> str:
@@ -76,7 +74,7 @@ def make_page(contents: Contents, figures: Path | None = None) -> str:
         "verdict_notes": verdict_notes(result),
         "protocol": summary_lines(result)[0],
         "sections": list(_sections(result, figures)),
-        "examples": examples and _examples(examples, contents),
+        "examples": examples and _examples(examples),
         "settings": contents.settings,
         "versions": ", ".join(f"{name} {number}" for name, number in versions.items()),
         "citations": citations(result),
@@ -133,12 +131,10 @@ def _file_name(name: str, taken: set[str]) -> str:
     return found
 
 
-def _examples(examples: Examples, contents: Contents) -> dict[str, Any]:
+def _examples(examples: Examples) -> dict[str, Any]:
     """The examples as the template shows them."""
     notes = []
-    if examples.pictures and contents.people:
-        notes.append("Images show people, as requested.")
-    elif examples.pictures:
+    if examples.pictures:
         notes.append(
             "People in images are hidden, as far as the run's masks know them; images in which no person was found are "
             "left out."
@@ -154,7 +150,7 @@ def _examples(examples: Examples, contents: Contents) -> dict[str, Any]:
         "rows": examples.values("title"),
         "classes": sorted(examples.values("class_")),
         "tasks": sorted({task for card in examples.cards for task in card["tasks"]}),
-        "alt": f"the image{'' if contents.people else ', people hidden'}",
+        "alt": "the image, people hidden",
         "note": " ".join(notes),
     }
 

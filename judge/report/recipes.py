@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from textwrap import fill
 from typing import Any, Literal
 
-from judge.corpus.recipes import DataFile, LabelNote, Recipe, Use
+from judge.corpus.recipes import FOLDER, DataFile, LabelNote, Recipe, Use
 from judge.report.table import Table, table_of
 
 Status = Literal["ok", "missing", "wrong"]
@@ -32,33 +33,27 @@ class FileCheck:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadyUse:
-    """A command of a recipe for the folder.
-
-    Attributes:
-        use: the recipe's entry.
-        command: as a shell takes it, with the folder filled in.
-        lacking: files that it reads and that are not there, or not what they should be.
-    """
-
-    use: Use
-    command: str
-    lacking: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class DataCheck:
     """The check of a folder against a recipe."""
 
     recipe: Recipe
     folder: Path
     files: tuple[FileCheck, ...]
-    uses: tuple[ReadyUse, ...]
 
     @property
-    def faults(self) -> list[FileCheck]:
+    def faults(self) -> list[DataFile]:
         """Required files that are not there, or not what they should be."""
-        return [found for found in self.files if found.file.required and found.status != "ok"]
+        return [found.file for found in self.files if found.file.required and found.status != "ok"]
+
+    def commands(self) -> Iterator[tuple[Use, str, list[str]]]:
+        """The recipe's commands with the folder filled in, and the files that each lacks."""
+        wrong = {found.file.path for found in self.files if found.status != "ok"}
+        for use in self.recipe.use:
+            words = shlex.split(use.command)
+            read = [word.partition(f"{FOLDER}/")[2] for word in words] + [*use.needs]
+            lacking = [path for path in read if any(PurePosixPath(path or "-").match(file) for file in wrong)]
+            command = shlex.join(word.replace(FOLDER, str(self.folder)) for word in words)
+            yield use, command, list(dict.fromkeys(lacking))
 
 
 def recipe_table(recipes: Sequence[Recipe]) -> Table[tuple[Any, ...]]:
@@ -115,12 +110,12 @@ def _files(recipe: Recipe) -> Iterator[str]:
         yield f"{file.path} ({_kind(file)}): {file.what}"
         columns = [*file.columns.values(), *file.fields]
         columns += [note.column for name in file.attributes if (note := recipe.label(name)).column]
-        facts = {
-            "columns": ", ".join(dict.fromkeys(columns)),
-            "published": counts(file.published),
-            "from": file.source,
-        }
-        yield from (f"  {name}: {text}" for name, text in facts.items() if text)
+        if columns:
+            yield f"  columns: {', '.join(dict.fromkeys(columns))}"
+        if file.published:
+            yield f"  published: {counts(file.published)}"
+        if file.source:
+            yield f"  from: {file.source}"
 
 
 def _kind(file: DataFile) -> str:
@@ -132,14 +127,14 @@ def _labels(labels: Sequence[LabelNote]) -> Iterator[str]:
     for note in labels:
         column = f" (column {note.column})" if note.column else ""
         yield f"{note.attribute}{column}: {', '.join(note.classes)}"
-        facts = {
-            "perceived by": note.perceived_by,
-            "how": note.how,
-            "of several of one image": note.rule if note.rule != "one" else "",
-            "published": f"{counts(note.published)} images" if note.published else "",
-            "left out": "; ".join(f"{value}: {what}" for value, what in note.left_out.items()),
-        }
-        yield from (f"  {name}: {text}" for name, text in facts.items() if text)
+        yield f"  perceived by: {note.perceived_by}"
+        yield f"  how: {note.how}"
+        if note.rule != "one":
+            yield f"  of several of one image: {note.rule}"
+        if note.published:
+            yield f"  published: {counts(note.published)} images"
+        if note.left_out:
+            yield f"  left out: {'; '.join(f'{value}: {what}' for value, what in note.left_out.items())}"
 
 
 def counts(found: Mapping[str, int]) -> str:
@@ -160,9 +155,11 @@ def check_lines(check: DataCheck) -> Iterator[str]:
     yield from _part("to get", _to_get(check))
     if not recipe.pass_on:
         yield from ("", f"passing on: {_pass_on(recipe)}")
-    ready = [line for of in check.uses if not of.lacking for line in (f"{of.use.what}:", f"  {of.command}")]
+    commands = [*check.commands()]
+    ready = [line for use, command, lacking in commands if not lacking for line in (f"{use.what}:", f"  {command}")]
     yield from _part("ready", ready)
-    yield from _part("not ready", (f"{of.use.what}: needs {', '.join(of.lacking)}" for of in check.uses if of.lacking))
+    missing = [f"{use.what}: needs {', '.join(lacking)}" for use, _, lacking in commands if lacking]
+    yield from _part("not ready", missing)
 
 
 def _to_get(check: DataCheck) -> Iterator[str]:

@@ -22,7 +22,7 @@ from judge.masking.folder import Finished, Row
 from judge.masking.instances import LoadedImage, from_mask
 from judge.masking.measured import MaskStatistics
 from judge.utils.outputs import read_manifest, write_manifest
-from judge.utils.tensors import read_cached, write_tensors
+from judge.utils.tensors import read_sound, read_tensors, write_tensors
 
 CAPTIONS = [("a", "man"), ("two", "dogs"), ("犬",)]
 
@@ -59,7 +59,7 @@ def _write_answers(folder: Path) -> None:
 
 
 def _read_answers(folder: Path) -> None:
-    read_cached(folder / "1.safetensors")
+    read_sound(folder / "1.safetensors", read_tensors)
 
 
 def _training(folder: Path) -> tuple[Any, Any, Any]:
@@ -173,7 +173,7 @@ def _caption(folder: Path) -> None:
 
     check_captioner(str(folder), where="--model")
     writer = Writer(load_captioner(str(folder), where="--model"), Writing(max_tokens=3), torch.device("cpu"))
-    writer.write([writer.ask(Image.new("RGB", (40, 30)))])
+    writer.write([writer.prepare(Image.new("RGB", (40, 30)))])
 
 
 def detector_targets() -> dict[str, Target]:
