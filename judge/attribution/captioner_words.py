@@ -60,7 +60,7 @@ class ExplainedCaptioner:
         """The first word of the image's caption that names a class; None where none does."""
         with quiet():
             with processing("picture"):
-                given = self.writer.ask(Image.fromarray(pixels))
+                given = self.writer.prepare(Image.fromarray(pixels))
             written = self.writer.tokens([given])[0].tolist()
         if self.captioner.layout != "causal":
             begun = self.views.begun(pixels)

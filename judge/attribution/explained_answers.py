@@ -11,7 +11,7 @@ import numpy as np
 
 from judge.errors import JudgeError
 from judge.masking.masked_images import MaskedImages
-from judge.training.judge_file import Saved, ask
+from judge.training.judge_file import Saved, answer
 from judge.types import FloatArray, IntArray, Labels, Predictions, Progress, Sample
 
 
@@ -51,7 +51,7 @@ class ExplainedAnswers:
 
     def predict(self, samples: Sequence[Sample], progress: Progress | None = None) -> Predictions:
         """The judge's predictions for other samples of the same images, [M, A]."""
-        return ask(self.saved, [samples], features=self.features, pictures=self.pictures, progress=progress)[0]
+        return answer(self.saved, [samples], features=self.features, pictures=self.pictures, progress=progress)[0]
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def explain_answers(
     if not given:
         where = labels.source if labels else "--captions"
         raise JudgeError("no caption is of an image with a label", where=where, mend="use labels of these images")
-    answers, notes = ask(saved, given, features=features, pictures=pictures, progress=progress)
+    answers, notes = answer(saved, given, features=features, pictures=pictures, progress=progress)
     samples = list(chain.from_iterable(given))
     explained = _labelled(samples, labels.by_image, saved) if labels else answers.probabilities.argmax(axis=1)
     return ExplainedAnswers(saved, samples, answers, explained, features, pictures), notes

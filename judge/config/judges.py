@@ -126,9 +126,6 @@ class TrainingSettings(Settings):
     dataloader_workers: int | None = option(
         None, "processes that prepare batches for each judge", "up to 8 for hf: on GPUs, else 0", ge=0, le=1024
     )
-    log_with: values.Names = option(
-        (), "trackers of losses, comma-separated: tensorboard, wandb ... of Accelerate", "none"
-    )
 
     def recipe(self) -> dict[str, Any]:
         """The settings that override the judges' own recipes."""

@@ -45,7 +45,7 @@ def write(folder: Path, pictures: list[Image.Image], *, size: int = 8, **how: An
     with quiet():
         writing = Writing(**{"max_tokens": WORDS, **how})
         writer = Writer(load_captioner(str(folder)), writing, torch.device("cpu"))
-        asked = [writer.ask(one) for one in pictures]
+        asked = [writer.prepare(one) for one in pictures]
         return [text for start in range(0, len(asked), size) for text in writer.write(asked[start : start + size])]
 
 
@@ -128,7 +128,7 @@ def test_where_memory_is_short_fewer_are_captioned_at_a_time(checkpoint: Callabl
 
     with quiet():
         writer = Writer(load_captioner(str(folder)), Writing(max_tokens=WORDS), torch.device("cpu"))
-        asked = [writer.ask(one) for one in pictures]
+        asked = [writer.prepare(one) for one in pictures]
         seeing = writer.captioner.model.git.image_encoder
         hook = seeing.register_forward_pre_hook(partial(ask_for_room, most=2))
         assert writer.write(asked) == whole
