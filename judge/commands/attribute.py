@@ -11,8 +11,15 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 
-from judge.attribution.explained_answers import ExplainedAnswers, WordAttribution, explain_answers
-from judge.attribution.words import attribute_words, summary_of_words, word_methods, word_table
+from judge.attribution.words import (
+    ExplainedAnswers,
+    WordAttribution,
+    attribute_words,
+    explain_answers,
+    summary_of_words,
+    word_methods,
+    word_table,
+)
 from judge.commands.attribute_images import (
     MAPS,
     ExplainSettings,

@@ -11,12 +11,14 @@ import pytest
 from helpers import GENDER, THREE, fault_of, make_samples
 from hypothesis import strategies as st
 
-from judge.attribution.explained_answers import ExplainedAnswers, WordAttribution, explain_answers
 from judge.attribution.words import (
     LARGEST,
     WORD_METHODS,
+    ExplainedAnswers,
+    WordAttribution,
     attribute_words,
     exact,
+    explain_answers,
     summary_of_words,
     word_methods,
     word_table,
@@ -181,7 +183,7 @@ def test_labels_choose_the_class(lstm: Saved, tmp_path: Path) -> None:
     assert question.classes == [*truth.values()]
     assert question.probabilities.mean() < 0.5
     alien = Labels("skin", ("dark",), dict.fromkeys(truth, "dark"), "skin.csv")
-    message = "judge 'lstm' does not guess class 'dark', only female, male"
+    message = "judge 'lstm' does not predict class 'dark', only female, male"
     assert message in fault_of(explain_answers, lstm, [samples], labels=alien, features=tmp_path)
 
 
