@@ -1,9 +1,9 @@
-"""A linear judge: logistic regression on the words and word pairs of a caption. Deterministic, quick, without torch.
+"""A linear judge: logistic regression on the words and word pairs of a caption. Deterministic, fast, without torch.
 
-Not a published attacker; tables name it "linear". The strength of regularisation changes LIC by more than captioners
-differ, so C is never a hidden constant: it is chosen inside the training images by log loss, from a fixed grid, and
-reported. It is chosen once for both sides of a captioner, from the first captions of each side together: chosen
-separately, its noise made up half of LIC's variance beyond that of the test captions.
+It is not a published attacker; tables name it "linear". The strength of regularisation changes LIC by more than
+captioners differ. Therefore C is chosen within the training images by log loss, from a fixed grid, and reported. It is
+chosen once for both sides of a captioner, from the first captions of each side together: chosen separately, its noise
+made up half of LIC's variance beyond that of the test captions.
 """
 
 from __future__ import annotations
@@ -20,10 +20,8 @@ from judge.metrics.scores import centre
 from judge.types import FloatArray, IntArray, Predictions, Sample, Target, Words
 
 C_GRID = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
-# One in so many of the training images is held out to choose C.
-INNER_FOLDS = 3
-# Problems times answers that are fitted at a time: their coefficients and probabilities are in memory together.
-_COLUMNS = 128
+INNER_FOLDS = 3  # One of them, of the training images, is held out to choose C.
+_COLUMNS = 128  # Problems times answers that are in memory at a time.
 
 
 class LinearJudge:
@@ -38,7 +36,7 @@ class LinearJudge:
         samples: Sequence[Sample],
         *,
         seed: int,
-        validation: Sequence[Sample] = (),  # noqa: ARG002 - the protocol's; there are no epochs to choose among
+        validation: Sequence[Sample] = (),  # noqa: ARG002 - of the protocol; there are no epochs to choose among
     ) -> Self:
         """Choose C by weighted log loss on a third of the images, then fit on all of ``samples``."""
         everything = np.arange(len(samples))
@@ -46,7 +44,7 @@ class LinearJudge:
         alone = Assignment("human", samples, everything, weights, everything[:0], seed)
         captions = _Captions(self.target, samples)
         c = _choose_c([captions], [[alone]])[alone.split]
-        return self._set(captions.terms, captions.terms.features.merge, captions.fit([alone], np.array([c])).only(0), c)
+        return self._set(captions.terms, captions.features.merge, captions.fit([alone], np.array([c])).only(0), c)
 
     def _set(self, terms: _Vocabulary, merge: Any, solved: Solved, c: float) -> Self:
         self._terms, self._merge, self.solved, self.c = terms, merge, solved, c
@@ -59,7 +57,7 @@ class LinearJudge:
     def log_odds(self, samples: Sequence[Sample]) -> FloatArray:
         """[N, A]: log p of a class minus the mean log p of the others; of a task log p / (1 - p). Natural logarithms.
 
-        More exact than from probabilities, which have few digits left near 1.
+        More exact than from probabilities, which lose digits near 1.
         """
         if self.solved.softmax and not self.solved.shown.all():
             return centre(np.log(self.predict(samples).probabilities))
@@ -110,10 +108,9 @@ class LinearJudge:
 
 
 def train_together(target: Target, assignments: Sequence[Assignment], keep: Keep | None = None) -> list[Predictions]:
-    """Train the judges of one captioner's sides and splits side by side: the same captions share their features.
+    """Train the judges of all sides and splits of one captioner; assignments with the same captions share features.
 
-    ``keep`` is called with the place of each assignment, and its judge. C is that of an assignment's ``settings``, or
-    is chosen for each split from the first captions of both sides.
+    C is that of an assignment's ``settings``, or is chosen for each split from the first captions of both sides.
     """
     by_captions: dict[int, list[int]] = {}
     for place, assignment in enumerate(assignments):
@@ -128,7 +125,7 @@ def train_together(target: Target, assignments: Sequence[Assignment], keep: Keep
     found: dict[int, Predictions] = {}
     step = max(1, _COLUMNS // len(target.classes))
     for captions, group, places in zip(each, groups, by_captions.values(), strict=True):
-        features = captions.terms.features
+        features = captions.features
         for start in range(0, len(group), step):
             part = group[start : start + step]
             c = np.array([chosen[one.split] for one in part])
@@ -145,7 +142,7 @@ def train_together(target: Target, assignments: Sequence[Assignment], keep: Keep
 def explain(target: Target, assignments: Sequence[Assignment]) -> Explanation:
     """Weights of words and word pairs in judges of the same captions, whose ``settings`` have C; always the same."""
     captions = _Captions(target, assignments[0].samples)
-    features = captions.terms.features
+    features = captions.features
     model = captions.fit(assignments, np.array([one.settings["C"] for one in assignments]))
     found = model.probabilities(features.rows)
     answers = [Predictions(found[one.asked, p], target, dict(one.settings)) for p, one in enumerate(assignments)]
@@ -168,7 +165,7 @@ class _Vocabulary:
 
     def table(self, samples: Sequence[Sample]) -> Any:
         """[N, F], sparse."""
-        return self._fill(*self._codes([sample.words for sample in samples]), len(samples))
+        return self.fill(*self.codes([sample.words for sample in samples]), len(samples))
 
     def names(self) -> tuple[str, ...]:
         """[F]: "long", "long hair"."""
@@ -176,7 +173,8 @@ class _Vocabulary:
         pairs = (divmod(code - size, size) for code in self.known[self.known >= size].tolist())
         return (*words, *(f"{words[first]} {words[second]}" for first, second in pairs))
 
-    def _fill(self, row: IntArray, code: IntArray, samples: int) -> Any:
+    def fill(self, row: IntArray, code: IntArray, samples: int) -> Any:
+        """[N, F], sparse, from rows and codes; unknown codes are ignored."""
         from scipy.sparse import csr_matrix
 
         column = np.searchsorted(self.known, code)
@@ -185,7 +183,7 @@ class _Vocabulary:
         row, column = np.divmod(np.unique(row[there] * width + column[there]), width)
         return csr_matrix((np.ones(len(row)), (row, column)), shape=(samples, len(self.known)))
 
-    def _codes(self, captions: Sequence[Words]) -> tuple[IntArray, IntArray]:
+    def codes(self, captions: Sequence[Words]) -> tuple[IntArray, IntArray]:
         """Row and code of every word and pair of neighbours whose words are known."""
         size = len(self.words)
         lengths = np.array([len(words) for words in captions], dtype=np.int64)
@@ -198,18 +196,13 @@ class _Vocabulary:
         return np.concatenate([row[known], row[:-1][joined]]), np.concatenate([word[known], pair[joined]])
 
 
-class _Terms(_Vocabulary):
-    """The words and pairs of the captions that it is made with, and these captions' features."""
-
-    def __init__(self, captions: Sequence[Words]) -> None:
-        super().__init__(dict.fromkeys(word for words in captions for word in words), np.zeros(0, dtype=np.int64))
-        row, code = self._codes(captions)
-        self.known = np.unique(code)
-        self.features = Features(self._fill(row, code, len(captions)))
-
-
-# Labels are shuffled over the same captions several times.
-_cached_terms = lru_cache(maxsize=8)(_Terms)
+@lru_cache(maxsize=8)  # Labels are shuffled over the same captions several times.
+def _terms_of(captions: tuple[Words, ...]) -> tuple[_Vocabulary, Features]:
+    """All words and pairs of captions, and the captions' features."""
+    found = _Vocabulary(dict.fromkeys(word for words in captions for word in words), np.zeros(0, dtype=np.int64))
+    row, code = found.codes(captions)
+    found.known = np.unique(code)
+    return found, Features(found.fill(row, code, len(captions)))
 
 
 class _Captions:
@@ -217,21 +210,21 @@ class _Captions:
 
     def __init__(self, target: Target, samples: Sequence[Sample]) -> None:
         self.images = [sample.image_id for sample in samples]
-        self.terms = _cached_terms(tuple(sample.words for sample in samples))
+        self.terms, self.features = _terms_of(tuple(sample.words for sample in samples))
         self.exclusive = target.kind == "attribute"
         self.answers = np.zeros((len(samples), len(target.classes)), dtype=np.int64)
         for row, sample in enumerate(samples):
             self.answers[row, list(sample.answers)] = 1
 
     def fit(self, assignments: Sequence[Assignment], c: FloatArray) -> Logistic:
-        """A problem for each assignment."""
-        model = self.model(self.weights(assignments))
+        """A fitted problem for each assignment."""
+        model = self.problems(self.weights(assignments))
         model.fit(c)
         return model
 
-    def model(self, weights: FloatArray) -> Logistic:
+    def problems(self, weights: FloatArray) -> Logistic:
         """Problems with these sample weights, [N, P]."""
-        return Logistic(self.terms.features, self.answers, weights, exclusive=self.exclusive)
+        return Logistic(self.features, self.answers, weights, exclusive=self.exclusive)
 
     def weights(self, assignments: Sequence[Assignment]) -> FloatArray:
         """The weight of each caption in the training of each assignment, [N, P]."""
@@ -246,7 +239,7 @@ def _choose_c(each: Sequence[_Captions], groups: Sequence[Sequence[Assignment]])
 
     Args:
         each: captions, of one index of each side.
-        groups: the assignments of each, at most one a split.
+        groups: the assignments of each, at most one per split.
     """
     splits = list(dict.fromkeys(assignment.split for group in groups for assignment in group))
     held_out = {split: _held_out(each, groups, split) for split in splits}
@@ -254,7 +247,7 @@ def _choose_c(each: Sequence[_Captions], groups: Sequence[Sequence[Assignment]])
     for captions, group in zip(each, groups, strict=True):
         weights = captions.weights(group)
         out = np.array([np.isin(captions.images, held_out[assignment.split]) for assignment in group]).T
-        models.append(captions.model(weights * ~out))
+        models.append(captions.problems(weights * ~out))
         parts.append(weights * out)
         columns.append([splits.index(assignment.split) for assignment in group])
     best, least = np.full(len(splits), C_GRID[0]), np.full(len(splits), np.inf)
