@@ -235,7 +235,7 @@ class WordViews:
 
     def view(self, pixels: Pixels, before: Sequence[int], token: int) -> View:
         """The score, [N, 1], is the log-probability of a token after those ``before`` it."""
-        with processing("picture"):
+        with processing("image"):
             prompts = lay_out(self.captioner, [Image.fromarray(pixels)], [self.prompt])
         architecture = self.captioner.architecture
         text = {

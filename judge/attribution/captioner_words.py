@@ -1,4 +1,4 @@
-"""Where a captioner looked in an image when it wrote a word of the attribute."""
+"""Attribution maps of the words of the attribute that a captioner writes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class ExplainedCaptioner:
     def write(self, pixels: Pixels) -> AttributeWord | None:
         """The first word of the image's caption that names a class; None where none does."""
         with quiet():
-            with processing("picture"):
+            with processing("image"):
                 given = self.writer.ask(Image.fromarray(pixels))
             written = self.writer.tokens([given])[0].tolist()
         if self.captioner.layout != "causal":

@@ -269,9 +269,7 @@ def computing(what: str, where: str) -> Iterator[None]:
         if device or isinstance(error, JudgeError) or not is_of_library(error):
             raise
         reason = f"one of its files is damaged, or a setting does not suit it ({first_line(error)})"
-        raise JudgeError(
-            f"{what}: {reason}", where=where, mend="download it again, or leave the setting out"
-        ) from error
+        raise JudgeError(f"{what}: {reason}", where=where, mend="get it again, or leave the setting out") from error
 
 
 def _load_model(name: str, where: str, dtype: torch.dtype, attention: str | None, *, empty: bool) -> Any:

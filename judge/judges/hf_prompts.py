@@ -178,7 +178,7 @@ def go_on(architecture: str, name: str, prefix: Tokens) -> list[int]:
     """The values under ``name`` for the tokens of an answer."""
     if name.endswith("input_ids"):
         return list(prefix)
-    # PaliGemma's attention is bidirectional in the prompt (type 0) and causal in the output (1). Elsewhere 0 means text.
+    # PaliGemma's attention is bidirectional in the prompt (type 0), causal in the output (1). Elsewhere 0 means text.
     one = "attention_mask" in name or (name == "token_type_ids" and architecture == "paligemma")
     return [int(one)] * len(prefix)
 

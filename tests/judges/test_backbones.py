@@ -71,7 +71,7 @@ def test_another_process(tmp_path: Path) -> None:
     done = subprocess.run(code, capture_output=True, text=True, check=True, env={**os.environ, **hub, **path})
     same, line = done.stdout.splitlines()
     assert same == digest(backbone)
-    assert line.startswith("--backbone: weights of 'test_resnet.r160_in1k' cannot be had (")
+    assert line.startswith("--backbone: weights of 'test_resnet.r160_in1k' cannot be loaded (")
     assert done.stderr == ""
 
 
@@ -166,7 +166,7 @@ def test_files_that_are_no_weights_of_it(
         (
             Materials(backbone="test_vit", backbone_weights="random", image_size=100),
             "--image-size: ",
-            "'test_vit' does not take pictures of 100 pixels",
+            "'test_vit' does not take images of 100 pixels",
         ),
     ],
 )

@@ -226,7 +226,7 @@ def test_files_at_fault(folder: Path, tmp_path: Path) -> None:
     assert "its weights or tokenizer cannot be loaded safely" in refused(broken)
     torch.save(load_file(folder / "model.safetensors"), broken / "pytorch_model.bin")
     weights.unlink()
-    assert "no weights in safetensors are there. Convert them" in refused(broken)
+    assert "there are no weights in safetensors. Convert them" in refused(broken)
     weights.write_bytes(whole)
     for path in broken.glob("tokenizer*"):
         path.unlink()

@@ -113,7 +113,7 @@ def test_answering_and_blueprint(checkpoint: Checkpoints) -> None:
     assert network.question == "Therefore, the gender is"
     # Without pictures all must be blanked.
     assert torch.isfinite(ask(network, SAMPLES[4:])).all()
-    assert "sample of image '1' has a picture, and the judge was given none" in fault_of(network.collate, SAMPLES)
+    assert "the sample of image '1' needs the image, and the judge has none" in fault_of(network.collate, SAMPLES)
 
 
 # What is trained.
@@ -236,7 +236,7 @@ def test_files_at_fault(checkpoint: Checkpoints, tmp_path: Path) -> None:
     assert "weights are missing or of another shape (vision_model." in refused(folder)
     weights.unlink()
     torch.save(tensors, folder / "pytorch_model.bin")
-    assert "no weights in safetensors are there. Convert them" in refused(folder)
+    assert "there are no weights in safetensors. Convert them" in refused(folder)
     for number, kind in enumerate(("token*", "*processor_config.json")):
         folder = shutil.copytree(checkpoint("git"), tmp_path / str(number), ignore=shutil.ignore_patterns(kind))
         assert "its tokenizer or image processor is missing or at fault" in refused(folder)
@@ -323,4 +323,4 @@ def test_a_picture_that_the_processor_cannot_take_is_named(checkpoint: Checkpoin
     network.pictures = Strip()  # type: ignore[assignment]
     assert torch.isfinite(ask(network, SAMPLES[:2])).all()
     line = fault_of(network.collate, SAMPLES)
-    assert line.startswith("picture of image '3': the captioner's processor fails at it (")
+    assert line.startswith("image '3': the captioner's processor fails at it (")
