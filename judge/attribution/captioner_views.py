@@ -21,7 +21,7 @@ from torch import Tensor
 from judge.attribution.maps import Placement, View, fitted, log_odds, ramps, sum_colours
 from judge.errors import JudgeError
 from judge.judges.hf_models import PIXELS, Captioner
-from judge.judges.hf_prompts import go_on, lay_out, processing, usual_prompt
+from judge.judges.hf_prompts import Prompts, go_on, lay_out, processing, usual_prompt
 from judge.judges.huggingface import AnswerJudge
 from judge.masking.instances import Box, Pixels
 from judge.types import FloatArray, Sample, Target
@@ -46,14 +46,15 @@ class CheckpointViews:
         captioner.model.to(device).eval().requires_grad_(requires_grad=False)
         self._placements: dict[tuple[int, int], Placement] = {}
 
-    def make(self, pixels: Pixels, shared: Mapping[str, Tensor], run: Callable[[Tensor], Tensor]) -> View:
-        """The view of an image, from its processor's tensors and a function from inputs to scores."""
+    def make(self, pixels: Pixels, shared: Mapping[str, Tensor], score: Callable[[Tensor], Tensor]) -> View:
+        """The view of an image, from its processor's tensors and a function from one input to its scores [1, A]."""
         shown = self._input(shared[PIXELS])
         raster = partial(self._raster, pieces=shared.get("image_grid_thw"))
         placement = self._find_placement((pixels.shape[0], pixels.shape[1]), raster)
 
         def scores(inputs: Tensor) -> Tensor:
-            return run(inputs.flatten(0, 1) if inputs.dim() == 3 else inputs)
+            # One at a time, as other inputs of the model would have to be repeated in ways that differ by family.
+            return torch.cat([score(one.flatten(0, 1) if one.dim() == 3 else one) for one in inputs.split(1)])
 
         def grid(answer: int) -> tuple[Tensor, Tensor]:
             return self._grid(lambda: scores(shown)[0, answer], placement.shown)
@@ -67,7 +68,7 @@ class CheckpointViews:
         return self._input(made, len(images))
 
     def _input(self, made: Tensor, images: int = 1) -> Tensor:
-        # Qwen-VL has the patches of all images in one row.
+        # Qwen-VL's processor puts the patches of all images in one row.
         split = made.view(images, -1, made.shape[1]) if made.dim() == 2 else made
         if split.dim() not in {3, 4}:
             raise self._refusal(f"its processor turns an image into {tuple(made.shape)}, which has no map yet")
@@ -80,7 +81,7 @@ class CheckpointViews:
         assert pieces is not None
         patch, merged = self.captioner.images.patch_size, self.captioner.images.merge_size
         _, high, wide = map(int, pieces[0])
-        # Its processor orders them by groups that are merged, and row by row within a group.
+        # Patches are ordered by groups that are merged, and row by row within a group.
         parts = values.reshape(len(values), -1, patch, patch).sum(dim=1)
         parts = parts.view(-1, high // merged, wide // merged, merged, merged, patch, patch).sum(dim=0)
         return sum_colours(parts.permute(0, 2, 4, 1, 3, 5).reshape(1, high * patch, wide * patch))
@@ -153,28 +154,6 @@ def _replaced(output: Any, change: Callable[[Tensor], Tensor]) -> Any:
     return output
 
 
-def _repeated(value: Any, count: int) -> Any:
-    """A batch of one sample repeated ``count`` times, without its pixels."""
-    if isinstance(value, dict):
-        return {
-            name: [] if name == PIXELS else _positions(one, count) if name == "position_ids" else _repeated(one, count)
-            for name, one in value.items()
-        }
-    if isinstance(value, list):
-        return [_repeated(one, count) for one in value]
-    return value.expand(count, *value.shape[1:]) if isinstance(value, Tensor) else value
-
-
-def _positions(value: Tensor, count: int) -> Tensor:
-    """Qwen-VL's are [axes, B, T]."""
-    return value.expand(*value.shape[:-2], count, value.shape[-1])
-
-
-def _count(shown: Tensor, pixels: Tensor) -> int:
-    """Number of inputs; Qwen-VL's patches of all inputs are in one row."""
-    return len(shown) // len(pixels) if shown.dim() == 2 else len(shown)
-
-
 class _OneImage:
     """One image in place of a folder of images."""
 
@@ -200,55 +179,48 @@ class AnswerViews:
 
     def view(self, sample: Sample, pixels: Pixels, boxes: Sequence[Box] = ()) -> View:  # noqa: ARG002 - for others
         """See :class:`~judge.attribution.judge_views.Views`."""
+        from accelerate.utils import send_to_device
+
         self.network.pictures = _OneImage(pixels)  # type: ignore[assignment]
-        batch = self.network.collate([sample])
+        batch = send_to_device(self.network.collate([sample]), self.common.device)
         shared = batch["shared"]
 
-        def run(shown: Tensor) -> Tensor:
-            from accelerate.utils import send_to_device
+        def score(shown: Tensor) -> Tensor:
+            return log_odds(self.network({**batch, "shared": {**shared, PIXELS: shown}}), self.target)
 
-            repeated = send_to_device(_repeated(batch, _count(shown, shared[PIXELS])), self.common.device)
-            found: Tensor = self.network({**repeated, "shared": {**repeated["shared"], PIXELS: shown}})
-            return log_odds(found, self.target)
-
-        return self.common.make(pixels, shared, run)
+        return self.common.make(pixels, shared, score)
 
 
 class WordViews:
     """A captioner that has written some tokens, as a function of an image; the score is a token's log-probability.
 
     Args:
-        captioner: prompted for a caption in its family's usual way.
+        captioner: with its family's usual prompt for a caption.
         device, where: as for :class:`CheckpointViews`.
     """
 
     def __init__(self, captioner: Captioner, device: torch.device, where: str) -> None:
         self.captioner = captioner
         self.common = CheckpointViews(captioner, device, where)
-        # Florence-2's encoder reads the prompt by itself.
+        # Florence-2's prompt goes to its encoder.
         self.prompt = "" if captioner.layout == "decoder" else usual_prompt(captioner)
 
-    def begun(self, pixels: Pixels) -> list[int]:
-        """The tokens before a caption: [CLS] and prompt."""
-        (row,) = lay_out(self.captioner, [Image.fromarray(pixels)], [self.prompt]).rows
-        return next(iter(row.values()))
+    def prompts(self, pixels: Pixels) -> Prompts:
+        """The image and the prompt."""
+        with processing("image"):
+            return lay_out(self.captioner, [Image.fromarray(pixels)], [self.prompt])
 
     def view(self, pixels: Pixels, before: Sequence[int], token: int) -> View:
         """The score, [N, 1], is the log-probability of a token after those ``before`` it."""
-        with processing("image"):
-            prompts = lay_out(self.captioner, [Image.fromarray(pixels)], [self.prompt])
-        architecture = self.captioner.architecture
+        shared, (row,) = self.prompts(pixels)
         text = {
-            name: torch.tensor([[*values, *go_on(architecture, name, tuple(before))]])
-            for name, values in prompts.rows[0].items()
+            name: torch.tensor([[*values, *go_on(self.captioner.architecture, name, tuple(before))]])
+            for name, values in row.items()
         }
-        given = {**prompts.shared, **text}
+        given = {name: value.to(self.common.device) for name, value in {**shared, **text}.items()}
 
-        def run(shown: Tensor) -> Tensor:
-            repeated = _repeated(given, _count(shown, given[PIXELS]))
-            on_device = {name: one.to(self.common.device) for name, one in repeated.items() if len(one)}
-            logits = self.captioner.model(**{**on_device, PIXELS: shown}).logits[:, -1]
-            found: Tensor = logits.float().log_softmax(dim=-1)
-            return found[:, token, None]
+        def score(shown: Tensor) -> Tensor:
+            logits = self.captioner.model(**{**given, PIXELS: shown}).logits[:, -1]
+            return logits.float().log_softmax(dim=-1)[:, token, None]
 
-        return self.common.make(pixels, prompts.shared, run)
+        return self.common.make(pixels, shared, score)

@@ -39,12 +39,10 @@ class LinearJudge:
         validation: Sequence[Sample] = (),  # noqa: ARG002 - of the protocol; there are no epochs to choose among
     ) -> Self:
         """Choose C by weighted log loss on a third of the images, then fit on all of ``samples``."""
-        everything = np.arange(len(samples))
-        weights = np.array([sample.weight for sample in samples])
-        alone = Assignment("human", samples, everything, weights, everything[:0], seed)
-        captions = _Captions(self.target, samples)
-        c = _choose_c([captions], [[alone]])[alone.split]
-        return self._set(captions.terms, captions.features.merge, captions.fit([alone], np.array([c])).only(0), c)
+        places, weights = np.arange(len(samples)), np.array([sample.weight for sample in samples])
+        alone = Assignment("human", samples, places, weights, places[:0], seed)
+        train_together(self.target, [alone], lambda _, judge: vars(self).update(vars(judge)))
+        return self
 
     def _set(self, terms: _Vocabulary, merge: Any, solved: Solved, c: float) -> Self:
         self._terms, self._merge, self.solved, self.c = terms, merge, solved, c

@@ -22,7 +22,6 @@ from judge.commands.train import TrainConfig, train_judges
 from judge.config import make_config
 from judge.judges.grit import GridsAndRegions
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.images import read_image
 from judge.masking.masked_images import find_hidden
 from judge.masking.people import Hiding
 from judge.measure import Job
@@ -176,22 +175,6 @@ def test_a_table_by_masking(trained: Trained, tmp_path: Path) -> None:
     drawn = sorted(path.name for path in (out / "maps").iterdir())
     assert len(drawn) == 8
     assert {name.split("-")[1] for name in drawn} == {"1", "2"}
-
-
-def test_people_are_drawn_on_demand_alone(trained: Trained, tmp_path: Path) -> None:
-    given = ["--judge-weights", trained.weights("sat", "none"), "--captions", trained.captions(tmp_path, 1)]
-    given += [*trained.seen, "--methods", "grad-cam", "--maps", 1]
-    done_well("attribute", *given, "--out", tmp_path / "hidden")
-    done_well("attribute", *given, "--show-people", "--out", tmp_path / "shown")
-    drawn = {}
-    for name in ("hidden", "shown"):
-        (path,) = (tmp_path / name / "maps").iterdir()
-        drawn[name] = read_image(path.parent, path.name).pixels[: 6 * SIZE, : 6 * SIZE : 6][::6]
-    picture = trained.pictures.names["1"]
-    plain = read_image(trained.images, picture).pixels
-    assert np.array_equal(drawn["shown"], plain)
-    assert np.array_equal(drawn["hidden"], trained.pictures.read("1"))
-    assert not np.array_equal(drawn["hidden"], plain)
 
 
 def test_a_captioners_own_words(trained: Trained, tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
-from importlib.util import find_spec
 from itertools import combinations
 from pathlib import Path
 
@@ -298,18 +297,6 @@ for folder in sys.argv[1:]:
     )
     expected = [f": {file} is not a regular file. Remove it." for file in files for _ in range(3)]
     assert all(line.endswith(end) for line, end in zip(done.stdout.splitlines(), expected, strict=True))
-
-
-@pytest.mark.parametrize("package", ["torch", "transformers", "accelerate", "peft"])
-def test_packages_missing(package: str, checkpoint: Checkpoints, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = checkpoint("git")
-    monkeypatch.setattr("importlib.util.find_spec", lambda name, *rest: None if name == package else find_spec(name))
-    message = f"needs the package '{package}'. Install it: pip install 'caption-judge[vision]'"
-    if package == "peft":
-        assert message in fault_of(load, folder, "lora")
-    else:
-        assert all(message in fault_of(find_judge, name) for name in (f"hf:{folder}", "self", "self-image-only"))
-    assert find_judge("linear").name == "linear"
 
 
 def test_a_picture_that_the_processor_cannot_take_is_named(checkpoint: Checkpoints) -> None:

@@ -10,23 +10,22 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import GENDER, THREE, Glimpses, accuracy, enlarge, logits, make_glimpses, make_samples, unmoved
+from helpers import GENDER, Glimpses, accuracy, enlarge, logits, make_glimpses, make_samples, unmoved
 from scipy.special import expit, log_softmax, softmax
 
 from judge.corpus.splits import Split
 from judge.judges import Answering, Materials, Recipe, find_judge
 from judge.judges.encoders import build_vocabulary
 from judge.judges.grit import CODE, GridsAndRegions, Grit, ParallelLayer
-from judge.judges.prompts import Prompt, make_prompt
 from judge.judges.sat import ShowAttendTell, question_words
 from judge.masking.images import encode
 from judge.masking.instances import MAX_BOXES
 from judge.masking.masked_images import MaskedImages
 from judge.training.features import precompute
 from judge.training.launch import make_accelerator
-from judge.training.loop import NetworkJudge, Trainer
+from judge.training.loop import Trainer
 from judge.training.member import Member
-from judge.types import FloatArray, Sample, Target
+from judge.types import FloatArray, Sample
 
 SAMPLES = make_samples(16)
 QUESTION = Sample("", "human", 0, question_words(None), (0,))
@@ -271,20 +270,3 @@ def test_it_is_the_papers_network(answering: Answering) -> None:
     if answering == "vocabulary":
         expected = log_softmax(expected, axis=1)[:, :2]
     assert logits(network, samples) == pytest.approx(expected, abs=1e-4)
-
-
-def judge_of(answering: Answering, prompt: Prompt | None, target: Target = GENDER) -> NetworkJudge:
-    blueprint = find_judge("sat")
-    recipe = replace(blueprint.recipe, epochs=4, learning_rate=2e-3, batch_size=16)  # type: ignore[type-var]
-    glimpses = make_glimpses(make_samples(300, target=target))
-    materials = Materials(features=glimpses, prompt=prompt, answering=answering)
-    return NetworkJudge(blueprint, target, recipe, Trainer(make_accelerator()), materials)
-
-
-def test_out_of_the_whole_vocabulary_it_learns_to_answer_with_answers() -> None:
-    samples = make_samples(300, target=THREE)
-    judge = judge_of("vocabulary", make_prompt("mood"), THREE).fit(samples[:200], seed=0, validation=samples[200:240])
-    found = judge.predict(samples[240:]).probabilities
-    assert (found.sum(axis=1) < 1).all()
-    assert found.sum(axis=1).min() > 0.9
-    assert found.argmax(axis=1).tolist() == [sample.answers[0] for sample in samples[240:]]

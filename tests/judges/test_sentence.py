@@ -7,7 +7,6 @@ import os
 import shutil
 from collections.abc import Sequence
 from importlib.util import find_spec
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,10 @@ import numpy as np
 import pytest
 import torch
 import transformers as tf
-from helpers import EVEN, GENDER, fault_of, keep_predictions, make_samples
+from helpers import fault_of
 
-from judge.corpus.splits import Split
 from judge.judges import NOTHING, find_judge, sentence
 from judge.judges.text_encoders import FrozenEncoder, load_encoder
-from judge.training.member import Member
-from judge.training.options import TrainingSetup
-from judge.training.run_members import train_members
 from judge.utils.hub import quiet
 
 CPU = torch.device("cpu")
@@ -133,32 +128,6 @@ def test_minilm_gives_the_librarys_numbers(minilm: Path) -> None:
     assert found[:, :5] == pytest.approx(np.array(expected), abs=1e-5)
     products = [[1, 0.2262897, 0.0787115], [0.2262897, 1, -0.0248375], [0.0787115, -0.0248375, 1]]
     assert found @ found.T == pytest.approx(np.array(products), abs=1e-5)
-
-
-# Read once.
-
-
-def test_judges_share_what_is_read(plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two heads, seeds, sides and folds: one encoder, each distinct caption once; another run reads nothing."""
-    asked: list[int] = []
-    collate = FrozenEncoder.collate
-    monkeypatch.setattr(
-        FrozenEncoder, "collate", lambda self, captions: asked.append(len(captions)) or collate(self, captions)
-    )
-    sides = [tuple(make_samples(60, seed=side)) for side in range(2)]
-    half = tuple(map(str, range(30))), tuple(map(str, range(30, 60)))
-    splits = [Split(*halves, EVEN, fold=fold) for fold, halves in enumerate((half, half[::-1]))]
-    members = [
-        Member(find_judge(f"sentence:{plain}+mlp{head}"), GENDER, samples, split, seed)
-        for head, samples, split, seed in product((3, 5), sides, splits, range(2))
-    ]
-    setup = TrainingSetup({"epochs": 1}, workers=1, features=tmp_path)
-    first = train_members(members, setup, then=keep_predictions)
-    assert sum(asked) == len({sample.words for samples in sides for sample in samples})
-    asked.clear()
-    again = train_members(members, setup, then=keep_predictions)
-    assert asked == []
-    assert all(np.array_equal(a.probabilities, b.probabilities) for a, b in zip(first, again, strict=True))
 
 
 # What cannot be had.
