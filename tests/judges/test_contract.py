@@ -22,29 +22,12 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 # With an MLP that a metric chooses, and any sentence encoder, too.
 NAMES = [*FILES, "lstm+mlp3", SENTENCE]
 SEEING = [name for name in FILES if "image" in find_judge(name).modalities]
-READING = [name for name in NAMES if name not in SEEING]
 
 
 @pytest.fixture(scope="module")
 def given(tiny_bert_folder: Path) -> Materials:
     """A tiny text encoder; pictures come with the samples."""
     return Materials(reader=str(tiny_bert_folder))
-
-
-TASKS = Target("tasks", ("cup", "dog", "never told"))
-
-
-def make_tasks(images: int, *, seed: int = 0) -> list[Sample]:
-    """Captions of noise; "clue0" and "clue1" stand for the first two labels, each in half of the captions."""
-    rng = np.random.default_rng(seed)
-    samples = []
-    for image in range(images):
-        labels = np.flatnonzero(rng.random(3) < [0.5, 0.5, 0.8])
-        words = [f"noise{n}" for n in rng.integers(8, size=int(rng.integers(5)))]
-        words += [f"clue{n}" for n in labels if n < 2]
-        rng.shuffle(words)
-        samples.append(Sample(str(image), "human", 0, tuple(words), tuple(int(n) for n in labels)))
-    return samples
 
 
 class Readings:
@@ -130,19 +113,3 @@ def test_pictures_are_seen_and_blanked_ones_are_not(name: str, given: Materials)
         left = [find_judge(variant).perceive(sample) for sample in samples]
         found = fit(variant, left[:300], given, clue=1.0).predict(left[300:])
         assert accuracy(found.probabilities, left[300:]) == pytest.approx(expected, abs=0.15)
-
-
-@pytest.mark.parametrize("name", READING)
-def test_tasks(name: str, given: Materials) -> None:
-    """Any number of labels, or none: two are decided by a word each, and the third, of 80 of 100, by nothing."""
-    train, test = make_tasks(400), make_tasks(150, seed=1)
-    found = fit(name, train, given, target=TASKS).predict(test)
-    assert found.target == TASKS
-    assert found.probabilities.shape == (150, 3)
-    assert (found.probabilities > 0).all()
-    assert (found.probabilities < 1).all()
-    truth = np.array([[label in sample.answers for label in range(3)] for sample in test])
-    assert np.mean((found.probabilities > 0.5) == truth, axis=0)[:2].min() > 0.95
-    # Independent of each other: neither sums to 1 nor does the third know of the words.
-    assert found.probabilities[:, 2].mean() == pytest.approx(0.8, abs=0.1)
-    assert found.probabilities[truth[:, 0] & truth[:, 1]].sum(axis=1).mean() > 2
