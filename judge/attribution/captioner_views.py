@@ -154,16 +154,6 @@ def _replaced(output: Any, change: Callable[[Tensor], Tensor]) -> Any:
     return output
 
 
-class _OneImage:
-    """One image in place of a folder of images."""
-
-    def __init__(self, pixels: Pixels) -> None:
-        self.pixels = pixels
-
-    def read(self, _: str) -> Pixels:
-        return self.pixels
-
-
 class AnswerViews:
     """An ``hf:`` judge as a function of an image; scores are the log-odds of its answers.
 
@@ -181,8 +171,7 @@ class AnswerViews:
         """See :class:`~judge.attribution.judge_views.Views`."""
         from accelerate.utils import send_to_device
 
-        self.network.pictures = _OneImage(pixels)  # type: ignore[assignment]
-        batch = send_to_device(self.network.collate([sample]), self.common.device)
+        batch = send_to_device(self.network.collate([sample], [Image.fromarray(pixels)]), self.common.device)
         shared = batch["shared"]
 
         def score(shown: Tensor) -> Tensor:

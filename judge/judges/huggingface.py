@@ -131,15 +131,19 @@ class AnswerJudge(nn.Module):
         """Tie the captioner's shared weights again, after moving them has made copies."""
         self.model.tie_weights()  # type: ignore[operator]  # a method of transformers' models
 
-    def collate(self, samples: Sequence[Sample]) -> Batch:
+    def collate(self, samples: Sequence[Sample], images: Sequence[Image] = ()) -> Batch:
         """The captioner's tensors for these samples, one padded text for each forward pass.
+
+        Args:
+            samples: captions, with the ids of their images.
+            images: RGB, in place of those that the ids name; () for those.
 
         Raises:
             JudgeError: a sample has an image and the judge has none; an image is missing or damaged, or the
                 captioner's processor cannot take it.
         """
         texts = [self._text(sample.words) for sample in samples]
-        images = [self._image(sample) for sample in samples]
+        images = images or [self._image(sample) for sample in samples]
         try:
             prompts = lay_out(self.captioner, images, texts)
         except Exception:

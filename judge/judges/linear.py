@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain, pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -67,15 +68,15 @@ class LinearJudge:
     def weights(self) -> tuple[Words, FloatArray]:
         """Words and word pairs [F], and what each adds to the log-odds [F, A] of a caption that has it."""
         found = self.solved.weights(self._merge)[0]
-        return self._terms.names(), found if self.target.kind == "tasks" else centre(found)
+        return tuple(self._terms.terms), found if self.target.kind == "tasks" else centre(found)
 
     def _rows(self, samples: Sequence[Sample]) -> Any:
-        return widen(self._terms.table(samples), self._merge)
+        return widen(self._terms.table(sample.words for sample in samples), self._merge)
 
     @property
     def vocabulary(self) -> Words:
         """The words to which :meth:`tensors` refer."""
-        return tuple(self._terms.words)
+        return self._terms.words
 
     def tensors(self) -> dict[str, Any]:
         """The state of a trained judge besides its vocabulary, for :meth:`restore`."""
@@ -144,63 +145,47 @@ def explain(target: Target, assignments: Sequence[Assignment]) -> Explanation:
     model = captions.fit(assignments, np.array([one.settings["C"] for one in assignments]))
     found = model.probabilities(features.rows)
     answers = [Predictions(found[one.asked, p], target, dict(one.settings)) for p, one in enumerate(assignments)]
-    table = captions.terms.table(assignments[0].samples)
-    return Explanation(captions.terms.names(), table, model.weights(features.merge), answers)
+    table = captions.terms.table(sample.words for sample in assignments[0].samples)
+    return Explanation(tuple(captions.terms.terms), table, model.weights(features.merge), answers)
 
 
 class _Vocabulary:
-    """Which words and word pairs captions have, [N, F], 0 or 1.
+    """Words and pairs of neighbours, the terms of captions.
 
     Args:
-        words: the known ones.
-        known: codes of the words and pairs that count, rising, [F]: the code of a word is its place among ``words``;
-            that of a pair is the number of words plus the two places, as digits in that base.
+        words: those of the terms.
+        known: codes of the terms, rising, [F]: the code of a word is its place among ``words``; that of a pair is the
+            number of words plus the two places, as digits in that base.
     """
 
-    def __init__(self, words: Iterable[str], known: IntArray) -> None:
-        self.words = {word: place for place, word in enumerate(words)}
-        self.known = known
+    def __init__(self, words: Words, known: IntArray) -> None:
+        self.words, self.known, size = words, known, len(words)
+        pairs = (divmod(code - size, size) for code in known[known >= size].tolist())
+        names = (*(words[code] for code in known[known < size]), *(f"{words[a]} {words[b]}" for a, b in pairs))
+        self.terms = {name: place for place, name in enumerate(names)}
 
-    def table(self, samples: Sequence[Sample]) -> Any:
-        """[N, F], sparse."""
-        return self.fill(*self.codes([sample.words for sample in samples]), len(samples))
-
-    def names(self) -> tuple[str, ...]:
-        """[F]: "long", "long hair"."""
-        words, size = list(self.words), len(self.words)
-        pairs = (divmod(code - size, size) for code in self.known[self.known >= size].tolist())
-        return (*words, *(f"{words[first]} {words[second]}" for first, second in pairs))
-
-    def fill(self, row: IntArray, code: IntArray, samples: int) -> Any:
-        """[N, F], sparse, from rows and codes; unknown codes are ignored."""
+    def table(self, captions: Iterable[Words]) -> Any:
+        """Which terms captions contain, [N, F], sparse, 0 or 1."""
         from scipy.sparse import csr_matrix
 
-        column = np.searchsorted(self.known, code)
-        there = np.append(self.known, -1)[column] == code
-        width = max(1, len(self.known))
-        row, column = np.divmod(np.unique(row[there] * width + column[there]), width)
-        return csr_matrix((np.ones(len(row)), (row, column)), shape=(samples, len(self.known)))
+        rows = [sorted({self.terms[term] for term in _terms(words) if term in self.terms}) for words in captions]
+        starts = np.cumsum([0, *map(len, rows)])
+        columns = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=starts[-1])
+        return csr_matrix((np.ones(len(columns)), columns, starts), shape=(len(rows), len(self.terms)))
 
-    def codes(self, captions: Sequence[Words]) -> tuple[IntArray, IntArray]:
-        """Row and code of every word and pair of neighbours whose words are known."""
-        size = len(self.words)
-        lengths = np.array([len(words) for words in captions], dtype=np.int64)
-        words = (self.words.get(word, -1) for words in captions for word in words)
-        word = np.fromiter(words, dtype=np.int64, count=int(lengths.sum()))
-        row = np.repeat(np.arange(len(captions)), lengths)
-        pair = size + word[:-1] * size + word[1:]
-        joined = (row[:-1] == row[1:]) & (word[:-1] >= 0) & (word[1:] >= 0)
-        known = word >= 0
-        return np.concatenate([row[known], row[:-1][joined]]), np.concatenate([word[known], pair[joined]])
+
+def _terms(words: Words) -> list[str]:
+    return [*words, *map(" ".join, pairwise(words))]
 
 
 @lru_cache(maxsize=8)  # Labels are shuffled over the same captions several times.
 def _terms_of(captions: tuple[Words, ...]) -> tuple[_Vocabulary, Features]:
-    """All words and pairs of captions, and the captions' features."""
-    found = _Vocabulary(dict.fromkeys(word for words in captions for word in words), np.zeros(0, dtype=np.int64))
-    row, code = found.codes(captions)
-    found.known = np.unique(code)
-    return found, Features(found.fill(row, code, len(captions)))
+    """All terms of captions, and the captions' features."""
+    places = {word: place for place, word in enumerate(dict.fromkeys(chain.from_iterable(captions)))}
+    size = len(places)
+    pairs = {size + places[a] * size + places[b] for words in captions for a, b in pairwise(words)}
+    found = _Vocabulary(tuple(places), np.array([*range(size), *sorted(pairs)], dtype=np.int64))
+    return found, Features(found.table(captions))
 
 
 class _Captions:

@@ -60,7 +60,7 @@ def test_tasks_equal_scikit_learn(tolerance: float, bound: float, monkeypatch: p
     train, test = make_captions(500), make_captions(200, seed=1)
     judge = LinearJudge(TASKS).fit(train, seed=0)
     found = judge.predict(test).probabilities
-    features, asked = (judge._terms.table(samples) for samples in (train, test))
+    features, asked = (judge._terms.table(sample.words for sample in samples) for samples in (train, test))
     assert np.abs(found[:, :LABELS] - one_by_one(features, train, asked, judge.c)).max() < bound
 
 
@@ -106,7 +106,8 @@ def test_joint_training_equals_scikit_learn_fold_by_fold(target: Target, monkeyp
     for assignment, found in zip(assignments, linear.train_together(target, assignments), strict=True):
         train, asked = ([assignment.samples[place] for place in of] for of in (assignment.train, assignment.asked))
         terms, answers = linear._Captions(target, train).terms, [sample.answers[0] for sample in train]
-        expected = guess(terms.table(train), answers, assignment.weights, terms.table(asked), 0.3)
+        features, others = (terms.table(sample.words for sample in part) for part in (train, asked))
+        expected = guess(features, answers, assignment.weights, others, 0.3)
         assert found.probabilities == pytest.approx(expected, abs=1e-5)
         assert found.notes == {"C": 0.3}
 
