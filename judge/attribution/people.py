@@ -33,7 +33,7 @@ class AttributionScore:
 
     Attributes:
         images: number of images with a map.
-        without: number of images whose map is zero everywhere; they are left out.
+        without: number of images whose map is zero everywhere; they are excluded.
         score: mean share of positive mass outside people, in [0, 1]; None without images.
         interval: of the score, over images; None for fewer than two images.
         area: mean share of the image outside people, in [0, 1]: the score of uniform maps.
@@ -47,30 +47,21 @@ class AttributionScore:
 
 
 def attribution_score(
-    shares: Sequence[float | None],
-    areas: Sequence[float],
-    *,
-    generator: np.random.Generator,
-    resamples: int = 2000,
-    level: float = 0.95,
+    shares: Sequence[float | None], areas: Sequence[float], *, generator: np.random.Generator
 ) -> AttributionScore:
-    """The score of images, with a percentile bootstrap over them.
+    """The mean score of images, with a 95% percentile bootstrap interval over them (2,000 resamples).
 
     Args:
-        shares: of :func:`share_outside`, one an image.
+        shares: of :func:`share_outside`, one per image.
         areas: shares of these images' area outside people.
         generator: of the resamples.
-        resamples: how many.
-        level: of the interval.
     """
     known = [(share, area) for share, area in zip(shares, areas, strict=True) if share is not None]
     without = len(shares) - len(known)
     if not known:
         return AttributionScore(0, without, None, None, None)
     table = np.array([(share, 1.0) for share, _ in known])
-    (interval,) = bootstrap_pooled(
-        table, lambda sums: sums[:1] / sums[1], generator=generator, resamples=resamples, level=level
-    )
+    (interval,) = bootstrap_pooled(table, lambda sums: sums[:1] / sums[1], generator=generator)
     score, area = (float(value) for value in np.mean(known, axis=0))
     return AttributionScore(len(known), without, score, interval, area)
 

@@ -54,12 +54,12 @@ def keep_network(path: Path, samples: Sequence[Sample], *, name: str = "lstm", e
     return read_saved(path)
 
 
-def ask_about(saved: Saved, samples: Sequence[Sample], tmp_path: Path) -> ExplainedAnswers:
+def explain(saved: Saved, samples: Sequence[Sample], tmp_path: Path) -> ExplainedAnswers:
     return explain_answers(saved, [samples], features=tmp_path / "features")[0]
 
 
 def by_hand() -> LinearJudge:
-    """Intercept 0.5; "a" 1, "b" -2, "a b" 0.8, "b a" 0.4, towards male; "c" is known and says nothing."""
+    """Intercept 0.5; "a" 1, "b" -2, "a b" 0.8, "b a" 0.4, towards male; "c" has weight 0."""
     tensors = {
         "terms": np.array([0, 1, 2, 3 + 1, 3 + 3]), "groups": np.arange(5),
         "learnt": np.array([9]), "C": np.array([1.0]),
@@ -70,7 +70,7 @@ def by_hand() -> LinearJudge:
 
 
 def test_linear_worked_by_hand(tmp_path: Path) -> None:
-    question = ask_about(
+    question = explain(
         keep_linear(by_hand(), tmp_path / "x"), [caption("a b a"), caption("x c"), caption("")], tmp_path
     )
     assert question.explained.tolist() == [1, 1, 1]
@@ -106,15 +106,15 @@ def slow_odds(p: np.ndarray, target: Target, k: int) -> float:
 
 
 @pytest.mark.parametrize("name", [*JUDGES, "unseen"])
-def test_what_is_kept_answers_the_same(name: str, tmp_path: Path) -> None:
-    """To the last digit; and contributions add up even where a class was never shown."""
+def test_a_saved_judge_predicts_the_same(name: str, tmp_path: Path) -> None:
+    """To the last digit; and contributions add up, also with a class without training samples."""
     judge = fitted(THREE, classes=2) if name == "unseen" else JUDGES[name]
     samples = make_samples(40, target=THREE, seed=3)
     saved = keep_linear(judge, tmp_path / "x")
     again = open_self_trained(saved)
     assert np.array_equal(again.predict(samples).probabilities, judge.predict(samples).probabilities)
     assert again.predict(samples).notes == {"C": judge.c}
-    question = ask_about(saved, samples, tmp_path)
+    question = explain(saved, samples, tmp_path)
     found = exact(question)
     assert np.abs(found.base + [amounts.sum() for amounts in found.contributions] - found.total).max() < 1e-9
     slow = [
@@ -127,7 +127,7 @@ def test_what_is_kept_answers_the_same(name: str, tmp_path: Path) -> None:
 
 
 def with_unknown(samples: Sequence[Sample]) -> list[Sample]:
-    """A word in eight is ``<unk>``, as where captions are aligned: its vector is learnt too."""
+    """One word in eight is ``<unk>``, as in aligned captions, so that its vector is trained."""
     return [replace(one, words=tuple(UNKNOWN if word == "noise7" else word for word in one.words)) for one in samples]
 
 
@@ -139,10 +139,10 @@ def lstm(tmp_path_factory: pytest.TempPathFactory) -> Saved:
     return keep_network(tmp_path_factory.mktemp("lstm") / "lstm.safetensors", TRAIN)
 
 
-def test_occlusion_is_what_the_judge_says_without_the_word(lstm: Saved, tmp_path: Path) -> None:
+def test_occlusion_is_the_difference_without_the_word(lstm: Saved, tmp_path: Path) -> None:
     for saved in (lstm, keep_linear(JUDGES["two"], tmp_path / "x")):
         samples = [*make_samples(6, seed=1), caption(f"noise1 {UNKNOWN} never noise1 clue1"), caption("")]
-        question = ask_about(saved, samples, tmp_path)
+        question = explain(saved, samples, tmp_path)
         found = attribute_words(question, "occlusion")
         for n, sample in enumerate(samples):
             for place in range(len(sample.words)):
@@ -170,17 +170,17 @@ def test_labels_choose_the_class(lstm: Saved, tmp_path: Path) -> None:
 
 def test_the_table_and_its_summary(tmp_path: Path) -> None:
     samples = [caption("a b a"), caption("c b", "2")]
-    question = ask_about(keep_linear(by_hand(), tmp_path / "x"), samples, tmp_path)
+    question = explain(keep_linear(by_hand(), tmp_path / "x"), samples, tmp_path)
     found = [attribute_words(question, method) for method in ("exact", "occlusion")]
     table = word_table(question, found)
     assert list(table["word"]) == ["a", "b", "a", "a", "b", "a", "c", "b", "c", "b"]
     assert table[table["method"] == "occlusion"]["base"].isna().all()
-    told = summary_of_words(question, found[0])
-    assert told["gap"] < 1e-9
-    assert (told["captions"], told["words_in_all"]) == (2, 5)
-    assert [word["word"] for word in told["words"]] == ["b", "a", "c"][:LARGEST]
+    summary = summary_of_words(question, found[0])
+    assert summary["gap"] < 1e-9
+    assert (summary["captions"], summary["words_in_all"]) == (2, 5)
+    assert [word["word"] for word in summary["words"]] == ["b", "a", "c"][:LARGEST]
     mean = {"female": pytest.approx(2.0), "male": pytest.approx(-1.4)}
-    assert told["words"][0] == {"word": "b", "captions": 2, "mean": mean}
+    assert summary["words"][0] == {"word": "b", "captions": 2, "mean": mean}
 
 
 def test_methods_of_each_judge() -> None:
