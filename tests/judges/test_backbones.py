@@ -1,4 +1,4 @@
-"""Frozen backbones: timm's own features, weights from a file or drawn alike everywhere, faults in one line."""
+"""Frozen backbones: timm's own features, weights from a file or random, one-line errors."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ SMALL = "test_resnet"
 
 
 def saved(path: Path, name: str = SMALL, *, seed: int = 0) -> torch.nn.Module:
-    """A whole network of timm's, its classifier too, and its weights in ``path``."""
+    """A network of timm with its classifier; its weights are saved in ``path``."""
     torch.manual_seed(seed)
     network = timm.create_model(name).eval()
-    # Scales, shifts and statistics are all alike in a new network, in a trained one never.
+    # Scales, shifts and statistics are equal in a new network, but not in a trained one.
     for tensor in network.state_dict().values():
         if tensor.ndim == 1:
             tensor.uniform_(0.5, 2)
@@ -50,8 +50,8 @@ def test_random_weights_do_not_depend_on_the_global_generator() -> None:
 
 
 @pytest.mark.parametrize("name", [SMALL, "test_vit"])
-def test_features_are_the_networks_last_ones(name: str, tmp_path: Path) -> None:
-    """Weights written by timm and read back: what timm's whole network finds before its classifier."""
+def test_features_are_the_last_ones_of_the_network(name: str, tmp_path: Path) -> None:
+    """With weights from a file: the input of the classifier in timm's whole network."""
     path = tmp_path / "weights.safetensors"
     network = saved(path, name)
     backbone = make_backbone(Materials(backbone_weights=str(path)), name)
@@ -60,7 +60,7 @@ def test_features_are_the_networks_last_ones(name: str, tmp_path: Path) -> None:
         found = backbone(pictures)
         whole = network.forward_features(pictures)
         if name == "test_vit":
-            found = network.norm(found)  # Which a ViT's features have not been through.
+            found = network.norm(found)  # Not part of a ViT's features.
     if name == SMALL:
         expected = torch.stack([whole[:, :, row, column] for row in range(5) for column in range(5)], dim=1)
     else:
@@ -69,7 +69,7 @@ def test_features_are_the_networks_last_ones(name: str, tmp_path: Path) -> None:
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
 
-def test_the_key_is_of_content_and_size(tmp_path: Path) -> None:
+def test_the_key_depends_on_content_and_size(tmp_path: Path) -> None:
     paths = [tmp_path / name for name in ("one.safetensors", "renamed.safetensors", "other.safetensors")]
     for path, seed in zip(paths, (0, 0, 1), strict=True):
         saved(path, seed=seed)
@@ -79,7 +79,7 @@ def test_the_key_is_of_content_and_size(tmp_path: Path) -> None:
     assert len({one, sized, make_backbone(Materials(backbone_weights="random"), SMALL).key}) == 3
 
 
-def test_pictures_are_squeezed_and_normalised() -> None:
+def test_images_are_resized_and_normalised() -> None:
     backbone = make_backbone(Materials(backbone_weights="random", image_size=32), SMALL)
     pixels = np.zeros((20, 50, 3), dtype=np.uint8)
     pixels[:] = (255, 128, 0)
@@ -88,7 +88,7 @@ def test_pictures_are_squeezed_and_normalised() -> None:
     config = timm.get_pretrained_cfg(SMALL)
     expected = (np.array([255, 128, 0]) / 255 - config.mean) / config.std
     assert found[:, 0, 0].numpy() == pytest.approx(expected, abs=1e-6)
-    # No border is lost: what stands at the edge of the longer side is still there.
+    # The edge of the longer side is not cropped.
     pixels[:, -3:] = 255
     assert (backbone.prepare(pixels)[2, :, -1] > found[2, :, -1]).all()
 
@@ -114,11 +114,11 @@ NO_FIT = "its weights do not fit into 'test_resnet' (Error(s) in loading state_d
         (SMALL, SMALL, pickled, NO_FILE),
         ("test_vit", SMALL, bytes, "weights are in it, and"),
         ("test_efficientnet", SMALL, bytes, NO_FIT),
-        # Deeper and shallower sisters: their weights have each other's names and shapes.
+        # A deeper network's weights have all names and shapes of a shallower one's.
         ("resnet34", "resnet18", bytes, "weights"),
     ],
 )
-def test_files_that_are_no_weights_of_it(
+def test_files_with_other_weights(
     given: str, network: str, damage: Callable[[bytes], bytes], message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "weights.pth"

@@ -103,7 +103,7 @@ def test_logits_by_hand(name: str, folder: Path, tmp_path: Path) -> None:
         assert found == pytest.approx(weights["4.weight"] @ x + weights["4.bias"], abs=close)
 
 
-def test_a_batch_of_one_is_normed_by_what_was_seen_so_far() -> None:
+def test_a_batch_of_one_is_normalised_by_running_statistics() -> None:
     torch.manual_seed(0)
     norm, plain = BatchNorm(3), torch.nn.BatchNorm1d(3)
     for _ in range(5):
@@ -139,18 +139,18 @@ def refused(reference: Path | str) -> str:
 
 
 @pytest.mark.usefixtures("offline")
-def test_nothing_to_be_had(tmp_path: Path) -> None:
+def test_missing_checkpoints(tmp_path: Path) -> None:
     line = refused("nobody/nothing-of-the-kind")
     assert line.startswith("--reader nobody/nothing-of-the-kind: cannot be found (")
     assert line.endswith("Name the folder of one with --reader, or use --judge vl-lic-lstm.")
     assert refused(tmp_path / "none") == f"--reader {tmp_path / 'none'}: no such folder. Check the path."
     assert "no checkpoint of transformers is there (config.json)" in refused(tmp_path)
-    # Before any picture is read.
+    # Before features of images are computed.
     given = Materials(reader="nobody/nothing", backbone="resnet18", backbone_weights="random")
     assert "--reader nobody/nothing: cannot be found" in fault_of(find_judge("vl-lic").backbone, given)  # type: ignore[arg-type]
 
 
-def test_files_at_fault(folder: Path, tmp_path: Path) -> None:
+def test_damaged_files(folder: Path, tmp_path: Path) -> None:
     broken = shutil.copytree(folder, tmp_path / "broken")
     weights, config = broken / "model.safetensors", broken / "config.json"
     whole, settings = weights.read_bytes(), json.loads((broken / "config.json").read_text("utf-8"))
