@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from textwrap import fill
 from typing import Any, Literal
 
-from judge.corpus.recipes import DataFile, LabelNote, Recipe, Use
+from judge.corpus.recipes import FOLDER, DataFile, LabelNote, Recipe, Use
 from judge.report.table import Table, table_of
 
 Status = Literal["ok", "missing", "wrong"]
-_MOST = 8  # Names of other files that are shown.
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,45 +24,39 @@ class FileCheck:
         paths: what was found; () where nothing was.
         status: "wrong": it is there, and not what it should be.
         lines: what is in it; of a wrong one what is wrong.
-        faulty: attributes whose labels alone are wrong; () where the whole file is, or nothing.
     """
 
     file: DataFile
     paths: tuple[Path, ...]
     status: Status
     lines: tuple[str, ...] = ()
-    faulty: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ReadyUse:
-    """A command of a recipe for the folder.
-
-    Attributes:
-        use: the recipe's entry.
-        command: as a shell takes it, with the folder filled in.
-        lacking: files that it reads and that are not there, or not what they should be.
-    """
-
-    use: Use
-    command: str
-    lacking: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DataCheck:
-    """The check of a folder against a recipe; ``strangers``: files there that no part of the recipe reads."""
+    """The check of a folder against a recipe."""
 
     recipe: Recipe
     folder: Path
     files: tuple[FileCheck, ...]
-    uses: tuple[ReadyUse, ...]
-    strangers: tuple[str, ...] = ()
 
     @property
-    def faults(self) -> list[FileCheck]:
+    def faults(self) -> list[DataFile]:
         """Required files that are not there, or not what they should be."""
-        return [found for found in self.files if found.file.required and found.status != "ok"]
+        return [found.file for found in self.files if found.file.required and found.status != "ok"]
+
+    def commands(self) -> Iterator[tuple[Use, str, list[str]]]:
+        """The recipe's commands with the folder filled in, and the files that each lacks."""
+        wrong = {found.file.path for found in self.files if found.status != "ok"}
+        for use in self.recipe.use:
+            words = shlex.split(use.command)
+            read = [word.partition(f"{FOLDER}/")[2] for word in words] + [*use.needs]
+            lacking = [path for path in read if any(PurePosixPath(path or "-").match(file) for file in wrong)]
+            yield (
+                use,
+                shlex.join(word.replace(FOLDER, str(self.folder)) for word in words),
+                list(dict.fromkeys(lacking)),
+            )
 
 
 def recipe_table(recipes: Sequence[Recipe]) -> Table[tuple[Any, ...]]:
@@ -168,28 +162,22 @@ def check_lines(check: DataCheck) -> Iterator[str]:
         yield f"{found.status:8}{where}{more} ({_kind(found.file)})"
         yield from (f"        {line}" for line in found.lines)
     yield from _part("to get", _to_get(check))
-    if check.strangers:
-        more = f" and {len(check.strangers) - _MOST} more" if len(check.strangers) > _MOST else ""
-        missing = " or ".join(found.file.path for found in check.files if found.status == "missing")
-        lines = [
-            f"{', '.join(check.strangers[:_MOST])}{more}",
-            f"is one of them {missing}? Rename it so, or give its name in a recipe of your own",
-        ]
-        yield from _part("other files here, which no part of the recipe reads", lines)
     if not recipe.pass_on:
         yield ""
         yield pass_on_line(recipe)
-    ready = [line for use in check.uses if not use.lacking for line in (f"{use.use.what}:", f"  {use.command}")]
+    commands = [*check.commands()]
+    ready = [line for use, command, lacking in commands if not lacking for line in (f"{use.what}:", f"  {command}")]
     yield from _part("ready", ready)
-    lacking = [f"{use.use.what}: needs {', '.join(use.lacking)}" for use in check.uses if use.lacking]
-    yield from _part("not ready", lacking)
+    yield from _part(
+        "not ready", [f"{use.what}: needs {', '.join(lacking)}" for use, _, lacking in commands if lacking]
+    )
 
 
 def _to_get(check: DataCheck) -> Iterator[str]:
     """Each source once, with what it has that is not there; and who may have it."""
     recipe = check.recipe
     wanted: dict[str, list[str]] = {}
-    absent = [found.file for found in check.files if found.status != "ok" and not found.faulty]
+    absent = [found.file for found in check.files if found.status != "ok"]
     for file in absent:
         wanted.setdefault(file.source or recipe.origin, []).append(file.path)
     for source, paths in wanted.items():

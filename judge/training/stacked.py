@@ -283,8 +283,7 @@ class Ensemble:
         for epoch in range(state.load(self.stacked, optimiser, seed=seed), self.recipe.epochs):
             losses = self._epoch(optimiser, captions, epoch)
             if not np.isfinite(losses).all():
-                first = self.judges[0]
-                raise diverged(float(np.sum(losses)), epoch, where=first.trainer.where)
+                raise diverged(float(np.sum(losses)), epoch, where=self.judges[0].where)
             state.history.training.append(float(np.mean(losses)))
             state.save(self.stacked, optimiser, seed=seed)
             if on_epoch:

@@ -17,7 +17,7 @@ from unittest.mock import Mock, patch
 import numpy as np
 import pytest
 import torch
-from helpers import GENDER, THREE, fault_of, make_samples
+from helpers import GENDER, THREE, fault_of, judge_with, make_samples
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
@@ -288,7 +288,7 @@ resource.setrlimit(resource.RLIMIT_AS, (held + (5 << 30), -1))
 samples = t.make_samples(50, clue=0.5)
 t.Plain.greedy = True
 halved = t.make_judge(t.Plain, batch_size=32, micro_batch="auto").fit(samples, seed=0)
-print(halved.trainer.micro_batch)
+print(halved.micro_batch)
 t.Plain.greedy = False
 whole = t.make_judge(t.Plain, batch_size=32).fit(samples, seed=0)
 print(abs(halved.predict(samples).probabilities - whole.predict(samples).probabilities).max() < 1e-5)
@@ -369,9 +369,9 @@ class Certain(nn.Module):
 def test_a_judge_that_is_certain_and_wrong_has_a_finite_loss(kind: TargetKind, whole: bool) -> None:
     target = replace(THREE, kind=kind)
     samples = [Sample(str(n), "human", 0, (), (answer,)) for n, answer in enumerate((1, 2, 2, 0))]
-    trainer = Trainer(make_accelerator())
-    network, recipe = Certain(target, whole=whole), Recipe(epochs=1, learning_rate=1.0)
-    found = trainer.predict(network, samples, target=target, recipe=recipe, whole=whole)
+    judge = judge_with(Certain(target, whole=whole), Recipe(epochs=1, learning_rate=1.0), target=target)
+    judge.whole = whole
+    found = judge.predict(samples).probabilities
     assert ((found > 0) & (found < 1)).all()
     assert found[:3].argmax(axis=1).tolist() == [0, 1, 2]
     losses = judge_answers(samples, Predictions(found, target))["loss"]
@@ -483,7 +483,7 @@ def test_same_weights_as_a_plain_loop() -> None:
     torch.manual_seed(0)
     network = make_lstm(build_vocabulary(samples), 2, embedding=7, hidden=9, dropout=0.0)
     plain = copy.deepcopy(network)
-    Trainer(make_accelerator()).fit(network, samples, target=GENDER, recipe=recipe, seed=5)
+    judge_with(network, recipe).fit(samples, seed=5)
 
     optimiser = torch.optim.Adam(plain.parameters(), lr=1e-3)
     for epoch in range(2):
