@@ -13,13 +13,11 @@ from hypothesis import strategies as st
 
 from judge.attribution.words import (
     LARGEST,
-    WORD_METHODS,
     ExplainedAnswers,
     attribute_words,
     exact,
     explain_answers,
     summary_of_words,
-    word_methods,
     word_table,
 )
 from judge.judges import NOTHING, Recipe, find_judge
@@ -181,14 +179,3 @@ def test_the_table_and_its_summary(tmp_path: Path) -> None:
     assert [word["word"] for word in summary["words"]] == ["b", "a", "c"][:LARGEST]
     mean = {"female": pytest.approx(2.0), "male": pytest.approx(-1.4)}
     assert summary["words"][0] == {"word": "b", "captions": 2, "mean": mean}
-
-
-def test_methods_of_each_judge() -> None:
-    def of(name: str) -> list[str]:
-        faults = word_methods(Saved(Path(), name, GENDER, None if name == "linear" else RECIPE, NOTHING))
-        assert faults.keys() == WORD_METHODS.keys()
-        return [method for method, fault in faults.items() if not fault]
-
-    assert of("linear") == ["exact", "occlusion"]
-    assert of("lstm") == of("sat") == of("sentence:x") == of("hf:x") == ["occlusion"]
-    assert of("sat-image-only") == []
