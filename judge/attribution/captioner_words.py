@@ -60,7 +60,7 @@ class ExplainedCaptioner:
         """The first word of the image's caption that names a class; None if no word does."""
         with quiet():
             with processing("image"):
-                given = self.writer.ask(Image.fromarray(pixels))
+                given = self.writer.prepare(Image.fromarray(pixels))
             written = self.writer.tokens([given])[0].tolist()
         if self.captioner.layout != "causal":
             begun = next(iter(self.views.prompts(pixels).rows[0].values()))

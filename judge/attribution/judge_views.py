@@ -91,7 +91,7 @@ def open_views(saved: Saved, device: torch.device) -> tuple[Views, Any, list[str
         The function, the judge's network, and notes for the user, a line each.
 
     Raises:
-        JudgeError: it uses no images; as :func:`~judge.training.judge_file.ask`.
+        JudgeError: it uses no images; as :func:`~judge.training.judge_file.answer`.
     """
     where = f"--judge-weights {saved.path}"
     if not saved.sees:

@@ -19,7 +19,7 @@ from judge.errors import JudgeError
 from judge.judges.linear import LinearJudge
 from judge.masking.masked_images import MaskedImages
 from judge.text.alignment import UNKNOWN
-from judge.training.judge_file import Saved, ask, open_self_trained
+from judge.training.judge_file import Saved, answer, open_self_trained
 from judge.types import FloatArray, IntArray, Labels, Predictions, Progress, Sample
 
 # Number of words in a summary.
@@ -68,7 +68,7 @@ class ExplainedAnswers:
 
     def predict(self, samples: Sequence[Sample], progress: Progress | None = None) -> Predictions:
         """The judge's predictions for other samples of the same images, [M, A]."""
-        return ask(self.saved, [samples], features=self.features, pictures=self.pictures, progress=progress)[0]
+        return answer(self.saved, [samples], features=self.features, pictures=self.pictures, progress=progress)[0]
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def explain_answers(
 
     Args:
         saved: the judge.
-        parts: captions that are predicted together, as :func:`~judge.training.judge_file.ask` takes them.
+        parts: captions that are predicted together, as :func:`~judge.training.judge_file.answer` takes them.
         features: feature cache folder.
         pictures: the images, for a judge that uses them.
         labels: of the images; images without a label are left out.
@@ -121,7 +121,7 @@ def explain_answers(
     if not given:
         where = labels.source if labels else "--captions"
         raise JudgeError("no caption is of an image with a label", where=where, mend="use labels of these images")
-    answers, notes = ask(saved, given, features=features, pictures=pictures, progress=progress)
+    answers, notes = answer(saved, given, features=features, pictures=pictures, progress=progress)
     samples = list(chain.from_iterable(given))
     explained = answers.probabilities.argmax(axis=1)
     if labels:

@@ -12,7 +12,7 @@ from judge.commands.captioners import add_captions, images_to_caption, models_to
 from judge.commands.console import say, show_progress
 from judge.commands.images import RunImages
 from judge.commands.labels import choose_lexicons, complete_labels
-from judge.commands.setup import make_plan, make_setup, open_checkpoints, read_corpus, training_events, with_precision
+from judge.commands.setup import make_plan, make_setup, open_checkpoints, read_corpus, with_precision
 from judge.commands.unread import unread
 from judge.config import make_config
 from judge.config.inputs import ShownSettings
@@ -206,23 +206,16 @@ def run(
                 images.hidden([])
             images.free()  # The captioner needs the memory.
             corpus = add_captions(config, corpus, models, plain, directory=directory, progress=progress)
-        log = (directory.partial, directory.log) if directory else (None, None)
-        with training_events(config, *log) as (hear, start_trackers):
-
-            def begin() -> None:
-                if directory and not models:  # Captions are written into a folder that has been begun.
-                    directory.begin()
-                start_trackers()
-
-            result = measure(
-                corpus,
-                plan,
-                lexicons=lexicons,
-                setup=replace(setup, hear=hear),
-                open_images=images.hidden if config.images else None,
-                progress=progress,
-                ready=begin,
-            )
+        result = measure(
+            corpus,
+            plan,
+            lexicons=lexicons,
+            setup=replace(setup, log=directory.log if directory else None),
+            open_images=images.hidden if config.images else None,
+            progress=progress,
+            # Captions are written into a folder that has been begun.
+            ready=directory.begin if directory and not models else None,
+        )
         about = describe_images(config, plan, lexicons.attribute) | images.masks | scores
         result = replace(result, run={**result.run, **about, "input_notes": [*notes, *images.notes]})
         if directory and is_main_process():

@@ -302,7 +302,7 @@ class Blueprint:
         """Settings of a run, by their names in YAML, that affect this judge."""
         found = set(self.reads)
         if self.recipe:
-            found |= {part.name for part in fields(Recipe)} | {"precision", "dataloader_workers", "log_with"}
+            found |= {part.name for part in fields(Recipe)} | {"precision", "dataloader_workers"}
         if self.stacked:
             found.add("stack")
         if self.backbone:

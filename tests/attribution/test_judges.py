@@ -25,7 +25,7 @@ from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.masked_images import find_hidden
 from judge.masking.people import Hiding
 from judge.measure import Job
-from judge.training.judge_file import Saved, ask, read_saved
+from judge.training.judge_file import Saved, answer, read_saved
 from judge.types import Sample
 from judge.utils.outputs import MANIFEST
 
@@ -91,7 +91,7 @@ SAMPLES = [
 def test_what_is_explained_is_the_judges_answer(judge: str, trained: Trained, tmp_path: Path) -> None:
     """The log-odds of its probabilities, up to the half precision of cached features; maps by both methods."""
     saved = trained.saved(judge)
-    answers, _ = ask(saved, [SAMPLES], features=tmp_path, pictures=trained.pictures)
+    answers, _ = answer(saved, [SAMPLES], features=tmp_path, pictures=trained.pictures)
     found, notes = explain_guesses(saved, SAMPLES, trained.pictures, MapSettings(samples=2), device=CPU)
     assert notes == []
     explained = list(found)
