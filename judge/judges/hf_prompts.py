@@ -91,7 +91,7 @@ def usual_prompt(captioner: Captioner) -> str:
     return "Describe the image in one sentence." if getattr(captioner.processor, "image_token", None) else ""
 
 
-def ask(captioner: Captioner, image: Image, prompt: str) -> tuple[dict[str, Tensor], list[int]]:
+def generation_inputs(captioner: Captioner, image: Image, prompt: str) -> tuple[dict[str, Tensor], list[int]]:
     """Inputs of the model's ``generate`` for one image, and the tokens of the prompt that its output begins with.
 
     Tensors are [1, ...] (Qwen2-VL's pixels [patches, ...]). Those of equal shapes can be concatenated along the first
@@ -133,14 +133,14 @@ def _process(captioner: Captioner, images: Sequence[Image], texts: Sequence[str]
     """The processor's tensors; for a causal model the text is separate, row by row without padding."""
     processor, bos = captioner.processor, captioner.tokenizer.bos_token
     plain_text = captioner.family.inserts or not getattr(processor, "image_token", None)
-    asked = list(texts) if plain_text else [_with_image_token(captioner, text) for text in texts]
+    with_images = list(texts) if plain_text else [_with_image_token(captioner, text) for text in texts]
     made = processor(
         images=list(images) if plain_text else [[image] for image in images],
-        text=asked,
+        text=with_images,
         padding=True,
         padding_side="right",
         return_tensors="pt",
-        **({"add_special_tokens": False} if bos and asked[0].startswith(bos) else {}),
+        **({"add_special_tokens": False} if bos and with_images[0].startswith(bos) else {}),
     )
     kept = {name: value for name, value in made.items() if name in captioner.arguments and name != "labels"}
     if captioner.layout != "causal":
@@ -183,15 +183,15 @@ def go_on(architecture: str, name: str, prefix: Tokens) -> list[int]:
     return [int(one)] * len(prefix)
 
 
-def spell_answers(tokenizer: Any, asked: Sequence[int], words: Sequence[str]) -> tuple[Tokens, ...]:
-    """The tokens of each answer after a prompt with the token ids ``asked``.
+def spell_answers(tokenizer: Any, prompt: Sequence[int], words: Sequence[str]) -> tuple[Tokens, ...]:
+    """The tokens of each answer after a prompt with these token ids.
 
     Raises:
         JudgeError: a word has no token, or the unknown one; two words have the same tokens.
     """
     found: dict[Tokens, str] = {}
     for word in words:
-        tokens = _spell(tokenizer, asked[-1], word)
+        tokens = _spell(tokenizer, prompt[-1], word)
         if not tokens or tokenizer.unk_token_id in tokens:
             what = f"the tokenizer cannot spell the answer '{word}'"
             raise JudgeError(what, where="--answer", mend="choose a word of the captioner's vocabulary")

@@ -84,11 +84,11 @@ class AnswerJudge(nn.Module):
         what = "its processor takes images and text in an unknown way"
         with loading(what, place(captioner.reference), "choose another captioner"):
             alone = lay_out(captioner, [self._blank], [self.question]).rows[0]
-        asked = next(iter(alone.values()))
-        self.answers = spell_answers(captioner.tokenizer, asked, prompt.words(target.classes))
+        question = next(iter(alone.values()))
+        self.answers = spell_answers(captioner.tokenizer, question, prompt.words(target.classes))
         self.prefixes = _prefixes(self.answers)
         limit = captioner.limit
-        used = len(asked) + max(map(len, self.answers))
+        used = len(question) + max(map(len, self.answers))
         if limit is not None and used > limit:
             what = f"question and answer are {used} tokens long, and the captioner has positions for {limit}"
             raise JudgeError(what, where="--template", mend="shorten it")
