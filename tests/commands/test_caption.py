@@ -203,7 +203,7 @@ class Folder:
         ("config.json", {"model_type": {"a": 1}}, "no checkpoint of transformers is there (config.json)"),
         ("config.json", {"num_hidden_layers": 2**63}, "has over 1,000 layers or images. Set the environment"),
         ("config.json", {"vision_config": {"max_position_embeddings": 2**31}}, "has over 16,777,216 positions. Set"),
-        ("generation_config.json", {"eos_token_id": "x"}, "it cannot caption: one of its files is at fault, or"),
+        ("generation_config.json", {"eos_token_id": "x"}, "it cannot caption: one of its files is damaged, or"),
         ("processor_config.json", {"image_processor": 1}, "its tokenizer or image processor is missing or at fault ("),
     ],
 )
