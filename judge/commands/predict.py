@@ -19,7 +19,7 @@ from judge.errors import JudgeError, require
 from judge.masking import DetectorName
 from judge.masking.masked_images import MaskedImages
 from judge.metrics.scores import guessed
-from judge.training.judge_file import Saved, ask, read_saved, sample_captions
+from judge.training.judge_file import Saved, answer, read_saved, sample_captions
 from judge.types import Captions, Predictions, Progress, Sample
 from judge.utils.cells import rows_csv
 from judge.utils.files import from_home
@@ -168,7 +168,9 @@ def command(config: PredictConfig) -> None:
     out.check(config.inputs())
     with show_progress() as progress, out.working():
         data = prepare(config, progress)
-        answers, notes = ask(data.saved, data.parts, features=config.features, pictures=data.images, progress=progress)
+        answers, notes = answer(
+            data.saved, data.parts, features=config.features, pictures=data.images, progress=progress
+        )
         out.write(_table(list(chain.from_iterable(data.parts)), answers).encode())
     captions = data.captions
     about = f"{captions.total} captions of {len(captions.by_image)} images; the answers are in {config.out}"

@@ -87,11 +87,6 @@ def memory_limit() -> int:
     return min(MEMORY.value() * 2**30, _UNLIMITED)
 
 
-def file_limit() -> int:
-    """Bytes that a text file may have: a quarter of the memory, as its values take several times their text."""
-    return memory_limit() // 4
-
-
 def refuse_large(
     size: float, source: str, *, instead: str = "keep only the columns and records needed", packed: bool = False
 ) -> None:
@@ -171,9 +166,12 @@ def size_of(file: BinaryIO) -> int:
 
 
 def read_bytes(path: Path, limit: int | None = None, instead: str = "give a smaller file") -> bytes:
-    """The bytes of a file, at most ``limit``: :func:`file_limit` by default.
+    """The bytes of a file.
 
-    ``instead``: how to make it smaller.
+    Args:
+        path: of the file.
+        limit: bytes that it may have; None for a quarter of the memory, as values take several times their text.
+        instead: how to make it smaller.
 
     Raises:
         OSError: as :func:`open_regular`.
@@ -181,7 +179,7 @@ def read_bytes(path: Path, limit: int | None = None, instead: str = "give a smal
     """
     with open_regular(path) as file:
         # The message names the memory that the contents would take.
-        refuse_large(size_of(file) * (memory_limit() / (limit or file_limit())), str(path), instead=instead)
+        refuse_large(size_of(file) * (memory_limit() / (limit or memory_limit() // 4)), str(path), instead=instead)
         return file.read()
 
 

@@ -118,7 +118,7 @@ def test_an_interrupt_waits_for_the_end_of_an_import(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(
         "import os\nos.kill(os.getpid(), 2)\nfor _ in range(10**7): pass\nprint('whole')\n"
     )
-    code = "import judge.utils.terminal as s, time; s.heed_signals()\nimport slow; time.sleep(60)"
+    code = "import judge.utils.terminal as s, time; s.handle_signals()\nimport slow; time.sleep(60)"
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
     printed, errors = start("-c", code, env=os.environ | {"PYTHONPATH": path}).communicate(timeout=50)
     assert printed == "whole\n"

@@ -44,7 +44,7 @@ def write(folder: Path, pictures: list[Image.Image], *, size: int = 8, **how: An
     with quiet():
         writing = Writing(**{"max_tokens": WORDS, **how})
         writer = Writer(load_captioner(str(folder)), writing, torch.device("cpu"))
-        asked = [writer.ask(one) for one in pictures]
+        asked = [writer.prepare(one) for one in pictures]
         return [text for start in range(0, len(asked), size) for text in writer.write(asked[start : start + size])]
 
 
@@ -119,7 +119,7 @@ def test_where_memory_is_short_fewer_are_captioned_at_a_time(checkpoint: Callabl
 
     with quiet():
         writer = Writer(load_captioner(str(folder)), Writing(max_tokens=WORDS), torch.device("cpu"))
-        asked = [writer.ask(one) for one in pictures]
+        asked = [writer.prepare(one) for one in pictures]
         seeing = writer.captioner.model.git.image_encoder
         hook = seeing.register_forward_pre_hook(partial(ask_for_room, most=2))
         assert writer.write(asked) == whole
@@ -191,7 +191,7 @@ class Folder:
         ("model.safetensors", {}, "the weights cannot be read"),
         ("config.json", {"num_hidden_layers": 2**63}, "has over 1,000 layers or images. Set the environment"),
         ("config.json", {"vision_config": {"max_position_embeddings": 2**31}}, "has over 16,777,216 positions. Set"),
-        ("generation_config.json", {"eos_token_id": "x"}, "it cannot caption: one of its files is at fault, or"),
+        ("generation_config.json", {"eos_token_id": "x"}, "it cannot caption: one of its files is damaged, or"),
         ("processor_config.json", {"image_processor": 1}, "its tokenizer or image processor is missing or at fault ("),
     ],
 )

@@ -148,10 +148,6 @@ def test_another_mask_content_backbone_or_size_is_another_row(folder: Path, tmp_
         assert len(cache.missing()) == IMAGES - 1
 
 
-def truncate(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-1])
-
-
 def flip(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[-9] ^= 1
@@ -196,7 +192,7 @@ def test_a_read_error_deletes_nothing(folder: Path, tmp_path: Path, monkeypatch:
 class Loud(nn.Module):
     """A backbone beyond half precision."""
 
-    key = "loud"
+    key, regions = "loud", 0
 
     def prepare(self, pixels: np.ndarray) -> Tensor:
         return torch.zeros(3, 4, 4)

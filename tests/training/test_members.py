@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -255,23 +255,23 @@ def test_progress_counts_judges_and_events_tell_their_losses(workers: int) -> No
     heard: list[tuple[str, int, int]] = []
     members = make_members("lstm")
 
-    def hear(event: str, facts: Mapping[str, Any]) -> None:
+    def log(event: str, **facts: Any) -> None:
         heard.append((event, facts["seed"], facts["epoch"]))
 
     how = {"then": keep_predictions, "progress": lambda what, *units: told.append(units)}
-    train_members([*members, members[0]], TrainingSetup(QUICK, workers=workers, hear=hear), **how)
+    train_members([*members, members[0]], TrainingSetup(QUICK, workers=workers, log=log), **how)
     assert told == [*((0, 4) for _ in range(told.count((0, 4)))), (1, 4), (2, 4), (3, 4), (4, 4)]
     assert sorted(heard) == sorted(("epoch", member.seed, epoch) for member in members for epoch in (1, 2))
 
 
 def test_who_cannot_hear_ends_no_training(caplog: pytest.LogCaptureFixture) -> None:
-    """A tracker that fails in the midst of a run, a log on a full disk: each is told, and the numbers are the same."""
+    """A log on a full disk is reported, and the numbers are the same."""
 
-    def deaf(event: str, facts: Mapping[str, Any]) -> None:
+    def full(event: str, **facts: Any) -> None:
         raise OSError(28, "No space left on device")
 
     members, setup = make_members("lstm", seeds=1), TrainingSetup({"epochs": 1}, workers=1)
-    alone, told = (train_members(members, given, then=keep_predictions) for given in (setup, replace(setup, hear=deaf)))
+    alone, told = (train_members(members, given, then=keep_predictions) for given in (setup, replace(setup, log=full)))
     for one, other in zip(alone, told, strict=True):
         assert np.array_equal(one.probabilities, other.probabilities)
     assert "events of trainings cannot be logged ([Errno 28] No space left on device)" in caplog.text
