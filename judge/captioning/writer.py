@@ -13,7 +13,7 @@ from torch import Tensor
 
 from judge.errors import JudgeError
 from judge.judges.hf_models import Captioner, computing, loading
-from judge.judges.hf_prompts import ask, blank, usual_prompt
+from judge.judges.hf_prompts import blank, generation_inputs, usual_prompt
 from judge.training.batches import run_fitting
 from judge.utils.hub import quiet
 
@@ -74,8 +74,8 @@ class Writer:
             self.tokens([prepared], most=2)
 
     def prepare(self, picture: Image.Image) -> Prepared:
-        """See :func:`~judge.judges.hf_prompts.ask`."""
-        return ask(self.captioner, picture, self.prompt)
+        """See :func:`~judge.judges.hf_prompts.generation_inputs`."""
+        return generation_inputs(self.captioner, picture, self.prompt)
 
     @torch.no_grad()
     def write(self, prepared: Sequence[Prepared]) -> list[str]:

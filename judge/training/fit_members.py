@@ -136,8 +136,8 @@ def fit_jointly(members: Sequence[Member], setup: TrainingSetup) -> list[Predict
     judges: dict[int, Judge] = {}
     keeps = any(weights_file(member, setup) for member in members)
     with threads(1):
-        given = members[0].target, assign(members)
-        found = _split_answers(members, joint(*given, judges.__setitem__) if keeps else joint(*given))
+        answers = joint(members[0].target, assign(members), judges.__setitem__ if keeps else None)
+        found = _split_answers(members, answers)
     for place, judge in judges.items():
         _keep_weights(judge, members[place], setup, found[place])
     return found

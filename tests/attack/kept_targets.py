@@ -1,4 +1,4 @@
-"""More that the fuzzer damages: what runs keep for themselves, what networks say of themselves, and attributions."""
+"""More that the fuzzer damages: what runs keep for themselves, and what networks say of themselves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from detector_samples import FakeDetector, tiny_onnx, tiny_yolo
-from report.test_attribution import write as write_attributions
 
 from attack.targets import Target
 from judge.captioning.notes import Notes
@@ -22,7 +21,6 @@ from judge.masking.cache import Cached
 from judge.masking.folder import Finished, Row
 from judge.masking.instances import LoadedImage, from_mask
 from judge.masking.measured import MaskStatistics
-from judge.report.attribution import read_attribution
 from judge.utils.outputs import read_manifest, write_manifest
 from judge.utils.tensors import read_sound, read_tensors, write_tensors
 
@@ -53,7 +51,6 @@ def store_targets() -> dict[str, Target]:
         "masked": Target(_write_masked, kept(_read_masked), "log"),
         "judges": Target(_write_judges, kept(_write_judges)),
         "list": Target(lambda folder: write_manifest(folder, "run"), read_manifest, ".caption-judge"),
-        "attributions": Target(lambda folder: write_attributions(folder, {}), read_attribution, "**/*.*"),
     }
 
 

@@ -149,7 +149,7 @@ def test_bad_images_are_listed_and_the_others_done(world: World) -> None:
         "../secret.png": (out, None),
         "/etc/hostname": (out, None),
         "link.png": ("is a link out of the folder", None),
-        "contact_sheet.png": ("would be written where 'contact_sheet.png' is", whole),
+        "contact_sheet.jpg": ("would be written where 'contact_sheet.png' is", whole),
         "two\nlines.jpg": ("no such image", None),
     }
     for name, (_, data) in faults.items():
@@ -192,7 +192,7 @@ def test_faults_of_the_whole_command(world: World, arguments: list[str], message
     fails(world, message, *arguments, out=world.root / "a/b")
 
 
-def test_all_pictures_fail(world: World) -> None:
+def test_all_images_fail(world: World) -> None:
     for name in world.names:
         (world.images / name).write_bytes(b"")
     done = world.run(out=world.root / "deep" / "out")
@@ -221,8 +221,8 @@ def test_the_object_that_goes_with_the_attribute(world: World) -> None:
     labels.write_text("\n".join(["image_id,gender", *rows]), encoding="utf-8")
     done = world.run("--hide", "object", "--labels", labels)
     assert done.exit_code == 0, done.output
-    told = "Hidden object: tie (100% of 3 images with it are female)\n6 images masked; 3 (50.0%) hold tie"
-    assert done.stdout.startswith(told)
+    printed = "Hidden object: tie (100% of 3 images with it are female)\n6 images masked; 3 (50.0%) hold tie"
+    assert done.stdout.startswith(printed)
     for n, name in enumerate(world.names):
         expected = pixels_of(world.images / name).copy()
         if n % 2:
