@@ -91,7 +91,7 @@ def caption(config: CaptionConfig, *, progress: Progress | None = None) -> Capti
     unfinished = out.path.with_name(f".{out.path.name}.partial")
     in_main_process(lambda: _check_out(config, out, unfinished))
     require("vision", "torch", "transformers", "PIL", "cv2")
-    from judge.captioning import caption_pictures
+    from judge.captioning import caption_images
     from judge.captioning.writer import Writing
     from judge.judges.hf_models import check_captioner
 
@@ -99,7 +99,7 @@ def caption(config: CaptionConfig, *, progress: Progress | None = None) -> Capti
     images, failures = in_main_process(lambda: _open_images(config, progress))
     how = Writing(**{setting.name: getattr(config, setting.name) for setting in fields(Writing)})
     with _working(out, unfinished):
-        done = caption_pictures(config.model, images, how, device=config.device, notes=unfinished, progress=progress)
+        done = caption_images(config.model, images, how, device=config.device, notes=unfinished, progress=progress)
         if done.captions:
             in_main_process(lambda: _write(config, out, done.captions, unfinished))
     empty = sum(not text for text in done.captions.values())
@@ -261,7 +261,7 @@ def add_captions(
     They are written to ``captions/NAME.json`` in the run's folder, if it has one; images at fault have none, and
     ``log.jsonl`` lists them. The processes of a launch caption together; the main one writes.
     """
-    from judge.captioning import caption_pictures, caption_records
+    from judge.captioning import caption_images, caption_records
     from judge.captioning.writer import Writing
 
     if directory:
@@ -271,7 +271,7 @@ def add_captions(
     written = []
     for name, model in models.items():
         notes, source = directory.store / f"{name}.captions" if directory else None, model
-        done = caption_pictures(model, images, how, notes=notes, progress=progress)
+        done = caption_images(model, images, how, notes=notes, progress=progress)
         if not done.captions:
             raise done.failures[0][1]
         if directory and config.out:
