@@ -1,6 +1,6 @@
 """Matplotlib figures in the style of the report, and their files. No display is needed.
 
-Colours are Okabe and Ito's, which colour-blind readers can distinguish; marks of different colours have different shapes too.
+Colours are Okabe and Ito's, which colour-blind readers can distinguish; marks differ in shape as well.
 """
 
 from __future__ import annotations
