@@ -72,7 +72,7 @@ def _value(row: Summary) -> float | None:
     value = row.amplification if row.metric.amplification != "one_side" else row.generated
     if value is None and row.metric.counted:
         value = row.published
-    return value if value is not None and math.isfinite(value) else None
+    return float(value) if value is not None and math.isfinite(value) else None
 
 
 def _evaluation(line: Line, saved: SavedRun) -> Any:
