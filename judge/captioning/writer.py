@@ -13,7 +13,7 @@ from torch import Tensor
 
 from judge.errors import JudgeError
 from judge.judges.hf_models import Captioner, computing, loading
-from judge.judges.hf_prompts import ask, blank, usual_prompt
+from judge.judges.hf_prompts import blank, generation_inputs, usual_prompt
 from judge.training.batches import run_fitting
 from judge.utils.hub import quiet
 
@@ -38,7 +38,7 @@ class Writing:
     caption_batch: int | Literal["auto"] = "auto"
     precision: Literal["no", "bf16"] = "no"
 
-    def pictures_at_a_time(self, device: torch.device) -> int:
+    def images_at_a_time(self, device: torch.device) -> int:
         """``caption_batch``, resolved for ``device``."""
         if self.caption_batch != "auto":
             return self.caption_batch
@@ -67,15 +67,15 @@ class Writer:
         if captioner.limit is not None and len(prepared[1]) > captioner.limit:
             what = f"is {len(prepared[1])} tokens long, and the captioner has positions for {captioner.limit}"
             raise JudgeError(what, where="--prompt", mend="shorten it")
-        self.most = writing.pictures_at_a_time(device)
+        self.most = writing.images_at_a_time(device)
         captioner.model.to(device, self.dtype).eval()
         # Faults of its files appear when it writes; two tokens take no time.
         with computing("it cannot caption", self.where), quiet():
             self.tokens([prepared], most=2)
 
-    def prepare(self, picture: Image.Image) -> Prepared:
-        """See :func:`~judge.judges.hf_prompts.ask`."""
-        return ask(self.captioner, picture, self.prompt)
+    def prepare(self, image: Image.Image) -> Prepared:
+        """See :func:`~judge.judges.hf_prompts.generation_inputs`."""
+        return generation_inputs(self.captioner, image, self.prompt)
 
     @torch.no_grad()
     def write(self, prepared: Sequence[Prepared]) -> list[str]:

@@ -12,9 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 import numpy as np
 import pandas as pd
 
-from judge.attribution.explained_answers import ExplainedAnswers, WordAttribution, explain_answers
 from judge.attribution.people import attribution_score, share_outside, sheet
-from judge.attribution.words import attribute_words, summary_of_words, word_methods, word_table
+from judge.attribution.words import (
+    ExplainedAnswers,
+    WordAttribution,
+    attribute_words,
+    explain_answers,
+    summary_of_words,
+    word_methods,
+    word_table,
+)
 from judge.commands.console import say, say_notes, show_progress
 from judge.commands.images import RunImages, known_images, open_detector
 from judge.commands.labels import choose_lexicon, labels_of

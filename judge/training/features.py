@@ -41,7 +41,7 @@ from judge.utils.tensors import read_notes, read_sound, write_tensors
 
 _FORMAT = 2  # Increased whenever other features are made of an image.
 _NAME = "features"  # Of the tensor in each file.
-_checked: dict[tuple[Path, int], list[str]] = {}  # File and time of writing -> keys, of files that were read whole.
+_checked: dict[tuple[Path, int], list[str]] = {}  # File and time of writing -> keys, of files that were checked.
 Maker = Callable[[Materials], Backbone] | Callable[[Materials], FrozenReader]
 
 
@@ -111,7 +111,6 @@ class FeatureCache(ABC):
     BATCH: ClassVar[int]
     KIND: ClassVar[str]
     OPTION: ClassVar[str]  # Names the network, in messages.
-    WORK: ClassVar[str]
     MEND: ClassVar[str]
     regions = 0
 
@@ -161,7 +160,7 @@ class FeatureCache(ABC):
                     features = np.concatenate(found)
                     self._write([self.keys[name] for name in part[: len(features)]], features)
             if progress:
-                progress(self.WORK, start + len(part), len(names))
+                progress(f"computing features of {self.KIND}s", start + len(part), len(names))
 
     def open(self) -> FeatureStore:
         """The features of all names, which must have been computed.
@@ -244,15 +243,15 @@ class FeatureCache(ABC):
         return []
 
 
-class PictureCache(FeatureCache):
+class ImageCache(FeatureCache):
     """The features of images; ``keys``: image id -> ``pictures.key``."""
 
-    SHARD, BATCH, KIND, WORK = 256, 16, "image", "computing features of images"
+    SHARD, BATCH, KIND = 256, 16, "image"
     OPTION, MEND = "--backbone", "take a smaller one, or a smaller --image-size"
 
     def __init__(self, backbone: Backbone, pictures: MaskedImages, keys: Mapping[str, str], folder: Path) -> None:
         super().__init__(backbone, keys, folder)
-        self.backbone, self.pictures = backbone, pictures
+        self.backbone, self.images = backbone, pictures
         self.regions = backbone.regions
         if self.regions:
             # The key of an image does not include its boxes, which other judges do not see.
@@ -262,16 +261,16 @@ class PictureCache(FeatureCache):
     def _load(self, names: Sequence[str]) -> Iterator[tuple[Tensor, ...]]:
         """Threads read and mask images while the network computes."""
         with ThreadPoolExecutor(2) as pool:
-            ready = pool.map(lambda image: self.backbone.prepare(self.pictures.read(image)), names)
-            for image, picture in zip(names, ready, strict=True):
-                yield (picture, self._boxes(image)) if self.regions else (picture,)
+            ready = pool.map(lambda image: self.backbone.prepare(self.images.read(image)), names)
+            for image, pixels in zip(names, ready, strict=True):
+                yield (pixels, self._boxes(image)) if self.regions else (pixels,)
 
     def _forward(self, loaded: Sequence[tuple[Tensor, ...]], device: torch.device) -> Tensor:
         return self.backbone(*(torch.stack(part).to(device) for part in zip(*loaded, strict=True)))
 
     def _boxes(self, image: str) -> Tensor:
         boxes = torch.zeros(self.regions, 4)
-        for row, box in zip(boxes, self.pictures.boxes(image), strict=False):
+        for row, box in zip(boxes, self.images.boxes(image), strict=False):
             row[:] = torch.tensor(box)
         return boxes
 
@@ -279,7 +278,7 @@ class PictureCache(FeatureCache):
 class CaptionCache(FeatureCache):
     """The vectors of captions, [N, 1, D]; each distinct caption is read once, short ones first."""
 
-    SHARD, BATCH, KIND, WORK = 2048, 64, "caption", "computing features of captions"
+    SHARD, BATCH, KIND = 2048, 64, "caption"
     OPTION, MEND = "--judge", "take a smaller encoder"
 
     def __init__(self, reader: FrozenReader, captions: Iterable[Words], folder: Path) -> None:
@@ -385,7 +384,7 @@ def _cache(
         return CaptionCache(judge.reader(materials), captions[judge.reader], folder)
     assert materials.pictures is not None
     assert judge.backbone is not None
-    return PictureCache(judge.backbone(materials), materials.pictures, keys, folder)
+    return ImageCache(judge.backbone(materials), materials.pictures, keys, folder)
 
 
 def _compute(make: Callable[[], FeatureCache], progress: Progress | None) -> FeatureStore:
