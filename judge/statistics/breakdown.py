@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -341,8 +341,8 @@ def _by_label(row: CountedRow) -> _Division:
 
     def by_task(human: FloatArray, generated: FloatArray) -> FloatArray:
         tables = held.read(human), held.read(generated)
-        parts = counted.freeze(*tables).parts(*tables).sum(axis=-2)
-        return np.moveaxis(np.asarray(parts @ of_label), -1, 0)
+        frozen: Any = counted.freeze(*tables)
+        return np.moveaxis(np.asarray(frozen.parts(*tables).sum(axis=-2) @ of_label), -1, 0)
 
     return _Division(tasks, table, csr_array(table[:, held.label_columns] @ share), by_task)
 

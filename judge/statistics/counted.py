@@ -241,9 +241,7 @@ def counted_rows(rows: pd.DataFrame, counted: CountedMetric) -> CountedRows | No
     terms = counted.terms(truth, predicted)
     image = np.concatenate([truth.image, predicted.image])
     generated = np.repeat([False, True], [len(truth.image), len(predicted.image)])
-    # Rows without any class and any counted label are blank.
-    blank = [~(classes.any(axis=1) | np.asarray(labels.sum(axis=1) > 0)) for classes, labels in terms]
-    table = vstack([added(*side, of) for side, of in zip(terms, blank, strict=True)], format="csr")
+    table = vstack([added(*side) for side in terms], format="csr")
     shape = terms[0][0].shape[1], terms[0][1].shape[1]
     return CountedRows(Rows(table, image, generated), shape, tuple(images), truth, tuple(names))
 

@@ -15,7 +15,7 @@ from judge.commands.ablate import AblateDetectorsConfig
 from judge.commands.align import AlignConfig
 from judge.commands.anonymous import AnonymousConfig
 from judge.report.anonymous import Anonymous
-from judge.statistics import human_alignment
+from judge.statistics import ranking_consistency
 from judge.statistics.consistency import correlate
 
 # ---- LIC, Table 1
@@ -195,7 +195,7 @@ def _alignment() -> Ours:
     table = read_published("imagecaptioner2_table5")
     rows = [row for row in table.rows if row != PEARSON]
     people = table.column("human", rows)
-    return {(PEARSON, key): Value(100 * human_alignment(table.column(key, rows), people)) for key in KEYS.values()}
+    return {(PEARSON, key): Value(100 * ranking_consistency(table.column(key, rows), people)) for key in KEYS.values()}
 
 
 # ---- ImageCaptioner2, Table 6: different detectors hide people
