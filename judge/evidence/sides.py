@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
-from typing import Literal, overload
+from typing import Any, Literal
 
 import numpy as np
 
@@ -294,13 +294,7 @@ class Slot(Sequence[Sample]):
     def __reduce__(self) -> tuple[type[Slot], tuple[Evidence, Side, int]]:
         return Slot, (self.evidence, self.side, self.position)
 
-    @overload
-    def __getitem__(self, place: int) -> Sample: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Sample]: ...
-
-    def __getitem__(self, place: int | slice) -> Sample | Sequence[Sample]:
+    def __getitem__(self, place: Any) -> Any:  # A sample, or several of a slice.
         return self._samples[place]
 
     def __len__(self) -> int:

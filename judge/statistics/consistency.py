@@ -5,8 +5,8 @@ variation and its reduction: Nair et al. 2026 (DBAC), Table 5. Human alignment: 
 defined is NaN; each function says when.
 
 Correlations are Pearson's r with Fisher's interval, and Spearman's with Bonett and Wright's. Intervals suppose that
-captioners are drawn independently, Fisher's also that both lists are normal. Their coverage for 4, 5 and 9 captioners
-is in docs/guides/anonymous.md and in tests/statistics/test_consistency.py.
+captioners are drawn independently, Fisher's also that both lists are normal; `scripts/bench_agreement.py` measures
+their coverage.
 """
 
 from __future__ import annotations
