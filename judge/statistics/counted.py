@@ -30,24 +30,20 @@ from judge.metrics.counted.contingency import ContingencyTable, added
 from judge.metrics.counted.spec import CaptionTable, CountedMetric, single_names
 from judge.statistics.inference import HALVES, from_halves
 from judge.statistics.intervals import Exchange, Rows
-from judge.statistics.summary import Replicates, Summary
+from judge.statistics.summary import DEFAULT, Replicates, Settings, Summary
 from judge.types import BoolArray, FloatArray, IntArray
 
 # Exchanges of captions in each half of the images.
 EXCHANGES = 40
 
 
-def summarise_counts(
-    counts: pd.DataFrame, metrics: Iterable[str], *, resamples: int = 2000, level: float = 0.95, seed: int = 0
-) -> list[Summary]:
+def summarise_counts(counts: pd.DataFrame, metrics: Iterable[str], settings: Settings = DEFAULT) -> list[Summary]:
     """One :class:`Summary` per captioner of ``counts`` and counted row of ``metrics``, captioner by captioner.
 
     Args:
         counts: the columns of ``counts.parquet`` (``judge.evidence.counts``).
         metrics: names of rows; those that ask a judge are passed over.
-        resamples: of the permutation test.
-        level: of the intervals.
-        seed: of the generators; every metric has its own, so that rows do not depend on each other.
+        settings: of the permutation test and intervals.
 
     Raises:
         JudgeError: Multi-> of too many sets of labels.
@@ -59,7 +55,7 @@ def summarise_counts(
         return []
 
     def summarise(rows: pd.DataFrame, metric: Metric) -> Summary:
-        return CountedRow(metric, rows, counts).summary(resamples=resamples, level=level, seed=seed)
+        return CountedRow(metric, rows, counts).summary(settings)
 
     captioners = counts.groupby("captioner", sort=False, observed=True)
     jobs = [delayed(summarise)(rows, metric) for _, rows in captioners for metric in asked]
@@ -96,7 +92,7 @@ class CountedRow:
             images = len(np.unique(self.held.rows.image))
             self.line = replace(self.line, human=human, generated=generated, published=published, images=images)
 
-    def summary(self, *, resamples: int, level: float, seed: int) -> Summary:
+    def summary(self, settings: Settings) -> Summary:
         """The row of the table."""
         line, held = self.line, self.held
         if held is None or line.published is None or not self.metric.exchangeable:
@@ -106,14 +102,14 @@ class CountedRow:
             tables = held.read(before), held.read(after)
             return self.counted.freeze(*tables).compare(*tables).value
 
-        exchange = Exchange(held.rows, anew, generator=self.generator(seed))
-        exchanged = exchange.test(resamples)
+        exchange = Exchange(held.rows, anew, generator=self.generator(settings.seed))
+        exchanged = exchange.test(settings.resamples)
         if exchanged is None:
             return line
         value = line.published - exchanged.mean
         line = replace(line, amplification=value, chance_level=exchanged.mean)
-        excess = exchange.excess(self.halves(seed), exchanges=EXCHANGES).tolist()
-        inference = from_halves(value, excess, exchanged._replace(mean=0.0), level=level)
+        excess = exchange.excess(self.halves(settings.seed), exchanges=EXCHANGES).tolist()
+        inference = from_halves(value, excess, exchanged._replace(mean=0.0), level=settings.level)
         if inference is None:
             return line
         return replace(
