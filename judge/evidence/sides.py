@@ -195,11 +195,8 @@ class Evidence:
     def __init__(self, sides: Sides, resample: Resample | None = None) -> None:
         self.sides, self.resample = sides, resample
 
-    def __getstate__(self) -> tuple[Sides, Resample | None]:
-        return self.sides, self.resample
-
-    def __setstate__(self, state: tuple[Sides, Resample | None]) -> None:
-        self.sides, self.resample = state
+    def __reduce__(self) -> tuple[type[Evidence], tuple[Sides, Resample | None]]:
+        return Evidence, (self.sides, self.resample)
 
     @property
     def captioner(self) -> str:

@@ -1,16 +1,13 @@
-"""counts.parquet -> the table: counted metrics, their intervals and tests. No judge is asked.
+"""Counted metrics from ``counts.parquet``: values, intervals and tests, without judges.
 
-Images count equally on each side, whatever the number of their captions; where all have as many, this is the papers'
-plain count. A metric that chooses its pairs by one side (BA, DBA), or adds up sizes (Multi), is not 0 where nothing is
-amplified: pairs chosen by one side regress. So captions of an image change sides, as many as each has, and pairs are
-chosen anew each time: the mean of these values is the chance level, p is against them, and the headline is the
-excess over their mean. (Exchanging sides whole would not do where people wrote five captions and the captioner one:
-shares of five are steadier, so that less is preferred by chance.) Its interval is from halves of the images, as that of
-judged metrics (``inference.py``), each with its own pairs and its own mean of exchanged captions; a bootstrap of the
-published value holds 0 in no trial where BA is not amplified. Labels that a few images show vanish from halves, which
-then claim too little (0.76 to 0.88 of the sd over trials of 900 images for BA, DBA_G, Multi and DPA T->A): the standard
-error is never less than the sd of exchanged values.
-What is counted at all is chosen before, from captions of both sides (BA's words and objects) or from the annotation.
+Images count equally on each side, whatever the number of their captions; with equal numbers this is the papers' plain
+count. A metric that chooses pairs by one side (BA, DBA) or adds up sizes (Multi) is not 0 without amplification: pairs
+chosen by one side regress to the mean. So the captions of each image are exchanged between the sides, as many as
+each has, and pairs are chosen anew each time. The mean of these values is the chance level, the headline is the excess
+over it, and p tests against it. The interval is from halves of the images, as for judged metrics (``inference.py``),
+each with its own pairs and chance level. Labels that few images show vanish from halves (0.76 to 0.88 of the sd over
+trials of 900 images for BA, DBA_G, Multi and DPA T->A), so the standard error is never less than the sd of exchanged
+values. Which labels are counted is chosen before, by both sides' captions (BA) or the annotation.
 """
 
 from __future__ import annotations
@@ -144,14 +141,9 @@ def _known(value: FloatArray) -> float | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountedRows:
-    """What captions add to the table of the truth (the human side) and to the predicted one (the generated side).
+    """What captions add to the tables of the truth (human side) and of the predictions (generated side), both [A, L].
 
-    Attributes:
-        rows: of both sides; :meth:`read` takes their sums apart.
-        shape: classes A and labels L of the tables.
-        images: the images of ``rows``, by their index there.
-        truth: what rows of the human side say.
-        names: of the labels that it says.
+    ``images`` are those of ``rows``, by their index there; ``names`` are the labels of ``truth``.
     """
 
     rows: Rows
@@ -195,18 +187,7 @@ def choose_classes(counted: CountedMetric, counts: pd.DataFrame) -> CountedMetri
 
 
 def counted_rows(rows: pd.DataFrame, counted: CountedMetric) -> CountedRows | None:
-    """What captions add for a counted metric.
-
-    Args:
-        rows: of ``counts.parquet``, of one captioner.
-        counted: the metric, its classes chosen.
-
-    Returns:
-        None where no caption names a class, or a label, and the metric counts those that do.
-
-    Raises:
-        JudgeError: as its ``terms``.
-    """
+    """What the captions of one captioner add for a counted metric; None if there is nothing to count."""
     known = sorted(rows["class"].unique())
     classes = (*known, *sorted({*counted.classes, *names_of(rows["named"])} - {*known, ""}))
     by_side = dict(iter(rows.groupby("side", observed=True)))
