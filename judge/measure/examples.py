@@ -75,7 +75,8 @@ def choose_examples(
         about["class"] = [work.truth.labels.by_image.get(image, "") for image in images]
         tables.append(part.merge(about, on="image_id").merge(captions, on="image_id"))
     found = pd.concat(tables, ignore_index=True) if tables else picked
-    return found.reindex(columns=COLUMNS).fillna({"read": "", "predicted": ""})
+    texts = {name: found[name].fillna("") if name in found else "" for name in ("read", "predicted")}
+    return found.assign(**texts).reindex(columns=COLUMNS)
 
 
 def with_words(examples: pd.DataFrame, amounts: pd.DataFrame) -> pd.DataFrame:
