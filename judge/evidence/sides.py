@@ -244,7 +244,11 @@ class Evidence:
         generated = frozenset(word for row in drawn.rows["generated"] for word in row.words)
         pairs = zip(drawn.rows["human"], self._aligned[0], strict=True)
         near = {word: new for row, words in pairs for word, new in zip(row.words, words, strict=True) if word != new}
-        return prepared.aligned_with(generated, {word: new for word, new in near.items() if new != UNKNOWN})
+        return replace(
+            prepared,
+            vocabulary=generated,
+            substitutes={word: new for word, new in near.items() if new != UNKNOWN},
+        )
 
     def spell(self, image: str) -> str:
         """The image's answer in files: names joined by "|"."""

@@ -16,7 +16,7 @@ from helpers import first_images, known
 from judge.corpus import Corpus
 from judge.errors import JudgeError
 from judge.quality import SCORES, Quality, measure_quality
-from judge.quality.library import meteor_of, penn_treebank, plain_words
+from judge.quality.library import meteor_of, plain_words
 from judge.types import Captions, Labels
 
 REFERENCES = {
@@ -227,17 +227,3 @@ def test_with_java(capfd: pytest.CaptureFixture[str]) -> None:
     assert found.value("METEOR") == pytest.approx(METEOR_OF_ALL)
     assert capfd.readouterr() == ("", "")
     assert files() == before
-
-
-@pytest.mark.skipif(shutil.which("java") is None, reason="Java is not here")
-def test_penn_treebank_words() -> None:
-    """As the library's tokeniser gives them, brackets too; a caption stays one, whatever breaks its lines."""
-    words = {
-        "A man's dog, it isn't here.": "a man 's dog it is n't here",
-        "Caf\u00e9\u2028na\u00efve\nred": "caf\u00e9 na\u00efve red",
-        "8th ave and 22 3/4 st": "8th ave and 22\u00a03/4 st",
-        "(...)": "-lrb- -rrb-",
-        "...": "",
-        "\u65e5\u672c": "\u65e5\u672c",
-    }
-    assert penn_treebank([*words]) == [*words.values()]
