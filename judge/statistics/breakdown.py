@@ -188,17 +188,25 @@ def _count(shares: csr_array, chosen: BoolArray) -> list[int]:
     return list(map(int, np.bincount(csr_array(shares[chosen] > 0).indices, minlength=shares.shape[1])))
 
 
-def _corrected(parts: Sequence[TaskPart]) -> list[TaskPart]:
-    """With Holm's p, the greatest contribution first, without tasks that have no caption.
+def _parts(
+    row: JudgedRow | CountedRow,
+    names: Sequence[str],
+    values: FloatArray,
+    published: Sequence[float | None],
+    counts: tuple[list[int], list[int]],
+    known: Sequence[Known],
+) -> list[TaskPart]:
+    """The tasks of a row with Holm's p, the largest contribution first, without tasks that have no caption.
 
-    Tasks with few captions lose interval and p: their errors are estimated too small (see the module's docstring).
+    Tasks with few captions have no interval and p: their errors would be too small (see the module's docstring).
     """
-    there = [
-        part if part.human + part.generated >= LEAST else replace(part, interval=None, p_value=None, basis=None)
-        for part in parts
-        if part.human or part.generated
-    ]
-    corrected = [replace(part, p_holm=p) for part, p in zip(there, holm([of.p_value for of in there]), strict=True)]
+    parts = []
+    for name, value, whole, human, generated, of in zip(names, values.tolist(), published, *counts, known, strict=True):
+        if human or generated:
+            inference = of if human + generated >= LEAST else UNKNOWN
+            parts.append(TaskPart(*row.line.key, name, value, whole, human, generated, *inference))
+    p_values = holm([part.p_value for part in parts])
+    corrected = [replace(part, p_holm=p) for part, p in zip(parts, p_values, strict=True)]
     return sorted(corrected, key=lambda part: -abs(part.contribution))
 
 
@@ -258,12 +266,7 @@ def _judged_tasks(row: JudgedRow, said: pd.DataFrame, settings: Settings) -> lis
             strata=row.strata,
         )
         known = [(interval, None, "these judges" if interval else None) for interval in intervals]
-    rows = zip([*tasks, NONE], values, *counts, known, strict=True)
-    parts = [
-        TaskPart(*row.line.key, task, float(value), None, int(human), int(generated), *of)
-        for task, value, human, generated, of in rows
-    ]
-    return _corrected(parts)
+    return _parts(row, [*tasks, NONE], values, [None] * len(values), counts, known)
 
 
 def _from_splits(
@@ -365,12 +368,7 @@ def _counted_tasks(row: CountedRow, said: pd.DataFrame, settings: Settings) -> l
     published = division.by_task(*replace(rows, table=division.table).sums())
     counts = _count(division.holds, ~rows.generated), _count(division.holds, rows.generated)
     values, known = _infer_counted(row, division, published, settings)
-    found = zip(division.tasks, values, published, *counts, known, strict=True)
-    parts = [
-        TaskPart(*row.line.key, task, float(value), float(whole), int(human), int(generated), *of)
-        for task, value, whole, human, generated, of in found
-    ]
-    return _corrected(parts)
+    return _parts(row, division.tasks, values, published.tolist(), counts, known)
 
 
 def _infer_counted(
