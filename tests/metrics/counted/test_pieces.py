@@ -63,7 +63,7 @@ def test_a_ratio_by_hand() -> None:
     """People name 6 men and 3 women, the captioner 8 and 2: 4 over 2. Logs: log(8/6) of men, log(3/2) of women."""
     none = np.array(0.0)
     truth, predicted = (
-        ContingencyTable(np.zeros((1, 1)), np.array([float(men)]), np.array([float(women)]), none, none)
+        ContingencyTable(np.zeros((1, 1)), np.array([float(men)]), np.array([float(women)]), none)
         for men, women in ((6, 3), (8, 2))
     )
     human, generated = Quotients("ratio").pieces(truth, predicted)
