@@ -30,7 +30,7 @@ from judge.judges.hf_models import (
     computing,
     copy_trained,
     load_captioner,
-    load_processors,
+    load_tokenizer,
     loading,
     place,
     spell_exactly,
@@ -243,7 +243,7 @@ def read_for(reference: str, tokens: Sequence[str]) -> dict[str, str]:
     Raises:
         JudgeError: the tokenizer cannot be loaded.
     """
-    tokenizer, _ = load_processors(reference)
+    tokenizer = load_tokenizer(reference)
     return {token: stand_in(tokenizer, token) for token in tokens}
 
 
