@@ -133,7 +133,7 @@ def train_together(target: Target, assignments: Sequence[Assignment], keep: Keep
             model = captions.fit(part, c)
             probabilities = model.probabilities(features.rows)
             for column, (one, place) in enumerate(zip(part, places[start : start + step], strict=True)):
-                found[place] = Predictions(probabilities[one.asked, column], target, {"C": float(c[column])})
+                found[place] = Predictions(probabilities[one.predict, column], target, {"C": float(c[column])})
                 if keep:
                     judge = LinearJudge(target)
                     keep(place, judge._set(captions.terms, features.merge, model.only(column), float(c[column])))
@@ -146,7 +146,7 @@ def explain(target: Target, assignments: Sequence[Assignment]) -> Explanation:
     features = captions.features
     model = captions.fit(assignments, np.array([one.settings["C"] for one in assignments]))
     found = model.probabilities(features.rows)
-    answers = [Predictions(found[one.asked, p], target, dict(one.settings)) for p, one in enumerate(assignments)]
+    answers = [Predictions(found[one.predict, p], target, dict(one.settings)) for p, one in enumerate(assignments)]
     table = captions.terms.table(sample.words for sample in assignments[0].samples)
     return Explanation(tuple(captions.terms.terms), table, model.weights(features.merge), answers)
 
