@@ -27,12 +27,9 @@ from judge.errors import JudgeError
 from judge.masking import DETECTORS
 from judge.masking.detectors import Failures, detect_images
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.folder import SHEET
-from judge.masking.images import SHEET_NAME, encode
 from judge.masking.instances import Instance
 from judge.masking.measured import Counts, DetectorRow, Overlap, average_precision, count, describe_masks, pool
-from judge.masking.people import Hiding, hide
-from judge.masking.sheet import Tile, contact_sheet, tile
+from judge.masking.people import Hiding
 from judge.measure import Result
 from judge.metrics import METRICS, find_metric, spell_out
 from judge.metrics.scores import SCORES
@@ -147,7 +144,7 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
     """Compare detectors with ground truth on the images of ``config.instances``.
 
     Where captions are given, judges are trained and scored with each too (ImageCaptioner2's Table 6). Writes
-    ``detectors.json``, ``contact_sheet.png`` (what each leaves visible) and ``ablate.yaml`` to ``config.out``.
+    ``detectors.json`` and ``ablate.yaml`` to ``config.out``.
 
     Raises:
         JudgeError: what concerns all images; faults of single ones are in the result's ``failures``.
@@ -160,7 +157,7 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
     hiding, _, truth = choose_hiding(config, config.mask, seed=config.seed)
     truth = (truth or read_truth(config, hiding.labels)).only(hiding.labels)
     failures: Failures = []
-    rows, tiles = _compare(config, hiding, truth, failures, progress)
+    rows = _compare(config, hiding, truth, failures, progress)
     if not rows:
         return DetectorAblation((), failures, {}, ())
     with out.working():
@@ -181,7 +178,7 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
             "notes": ablations.variant_notes(results),
             "agreement": [asdict(row) | {"metric": row.metric.name} for row in agree],
         }
-        _write(out, config, FIGURES, entries, {SHEET_NAME: encode(contact_sheet(tiles))})
+        _write(out, config, FIGURES, entries)
     return DetectorAblation(rows, failures, results, agree)
 
 
@@ -221,21 +218,14 @@ def _named(progress: Progress | None, name: str) -> Progress | None:
     return progress and (lambda what, done, total: progress(f"{name}: {what}", done, total))
 
 
-def _write(
-    out: OutputFolder,
-    config: ScoredSettings,
-    name: str,
-    entries: Mapping[str, Any],
-    files: Mapping[str, bytes] | None = None,
-) -> None:
-    """Write ``entries`` as JSON to the file ``name``, ``files``, and the settings as ``ablate.yaml``."""
+def _write(out: OutputFolder, config: ScoredSettings, name: str, entries: Mapping[str, Any]) -> None:
+    """Write ``entries`` as JSON to the file ``name``, and the settings as ``ablate.yaml``."""
     texts = {name: json.dumps(entries, indent=2, allow_nan=False) + "\n", "ablate.yaml": config.to_yaml()}
-    contents = {place: text.encode() for place, text in texts.items()} | dict(files or {})
 
     def write() -> None:
         with out.writing():
-            for place, data in contents.items():
-                (out.partial / place).write_bytes(data)
+            for place, text in texts.items():
+                (out.partial / place).write_text(text, encoding="utf-8")
             out.log("finished")
         out.publish()
 
@@ -316,15 +306,14 @@ Found = dict[str, tuple[Instance, ...]]
 
 def _compare(
     config: AblateDetectorsConfig, hiding: Hiding, truth: GroundTruth, failures: Failures, progress: Progress | None
-) -> tuple[list[DetectorRow], list[Tile]]:
-    """What each detector finds, and tiles of a contact sheet; only images at which no detector fails are counted."""
+) -> list[DetectorRow]:
+    """What each detector finds; only images at which no detector fails are counted."""
     detectors = {
         name: open_detector(name, config, hiding.labels, truth=truth, device=config.device) for name in config.detectors
     }
     known: Found = {}
     found: dict[str, Found] = {name: {} for name in detectors}
     counts: dict[str, list[Counts]] = {name: [] for name in detectors}
-    tiles: list[Tile] = []
     for image, [true, *answers] in detect_images(
         config.images,
         image_names(config.images, truth)[0],
@@ -338,15 +327,10 @@ def _compare(
         for name, instances in zip(detectors, answers, strict=True):
             found[name][image.name] = instances
             counts[name].append(count(true, instances, hiding, image.size))
-        if len(tiles) < SHEET and hiding.chosen(true):
-            regions = [hiding.region(hiding.chosen(instances), image.size) for instances in answers]
-            masked = [hide(image.pixels, region, fill=hiding.fill, seed=hiding.seed) for region in regions]
-            tiles.append(tile(f"{image.name}: {', '.join(detectors)}", [image.pixels, *masked]))
     failures += truth.strays
     if progress:
         progress("intervals", 0, 0)
-    rows = [_detector_row(name, known, found[name], counts[name], hiding, config) for name in detectors if known]
-    return rows, tiles
+    return [_detector_row(name, known, found[name], counts[name], hiding, config) for name in detectors if known]
 
 
 def _detector_row(
@@ -399,7 +383,7 @@ def detectors(config: AblateDetectorsConfig) -> None:
     """Compare detectors with ground truth: what each finds of people and, with captions, what judges then measure.
 
     Takes the settings file and the options of judge evaluate; without --human, only detectors are compared. Leaves
-    detectors.json, contact_sheet.png and ablate.yaml in --out. Exit code 1: some images could not be read.
+    detectors.json and ablate.yaml in --out. Exit code 1: some images could not be read.
     """
     with show_progress() as progress:
         found = ablate_detectors(config, progress=progress)
@@ -413,5 +397,5 @@ def detectors(config: AblateDetectorsConfig) -> None:
         for line in ablations.agreement_lines(found.agreements, next(iter(found.results))):
             say(line)
         say("")
-    say(f"The results are in {config.out}; look at {config.out / SHEET_NAME}")
+    say(f"The results are in {config.out}")
     report_failures(found.failures, len(found.failures) + found.rows[0].images, "read")

@@ -122,21 +122,18 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
     return run(make_config(settings, RunConfig), corpus=corpus, progress=progress)
 
 
-# Settings that say how files are read -> what reads a corpus in Python with them.
-_READERS = {
-    "Corpus.read": ("human", "captions", "labels", "objects"),
-    "Corpus.read(options=ReadOptions(...))": ("columns", "split", "several", "refusals", "where"),
-    "read_labels": ("id_column", "label_column", "label_values", "label_rule", "label_drop"),
-    "read_tasks": ("object_column", "object_id_column"),
-    "choose_own": ("own_captions",),
+# Settings that say how files are read.
+_READING = {
+    *("human", "captions", "labels", "objects", "columns", "split", "several", "refusals", "where", "own_captions"),
+    *("id_column", "label_column", "label_values", "label_rule", "label_drop", "object_column", "object_id_column"),
 }
 
 
 def _check_beside(corpus: Corpus, settings: Mapping[str, Any]) -> None:
     """Refuse settings that say how to read what has been read already, or that name another attribute."""
-    for reader, keys in _READERS.items():
-        for key in settings.keys() & {*keys}:
-            raise JudgeError(f"'{key}' is for files, and a corpus is given", mend=f"give {key} to {reader}")
+    if keys := sorted(settings.keys() & _READING):
+        mend = "give it to Corpus.read or its ReadOptions, read_labels or read_tasks"
+        raise JudgeError(f"'{keys[0]}' is for files, and a corpus is given", mend=mend)
     known = [part.attribute for part in parts_of(corpus.labels)]
     named = settings.get("attribute", known)
     named = [named] if isinstance(named, str) else list(named)

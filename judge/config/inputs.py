@@ -116,7 +116,7 @@ class HumanSettings(LabelSettings, ReadingSettings, TokenSettings):
 
 
 class CaptionerSettings(Settings):
-    """Captioners: their captions, or their checkpoints."""
+    """Captioners, given by their captions or their checkpoints."""
 
     panel = "Input"
 
@@ -132,7 +132,7 @@ class CaptionerSettings(Settings):
 
 
 class BatchSettings(Settings):
-    """How checkpoints caption, in every command that lets them."""
+    """How checkpoints caption images."""
 
     panel = "Captions"
 

@@ -128,7 +128,7 @@ class TrainingSettings(Settings):
     )
 
     def recipe(self) -> dict[str, Any]:
-        """What overrides the judges' own recipes."""
+        """The settings that override the judges' own recipes."""
         overrides = ("epochs", "batch_size", "micro_batch", "learning_rate", "patience", "warmup", "decay", "clip")
         return {name: value for name in overrides if (value := getattr(self, name)) is not None}
 
@@ -160,7 +160,7 @@ class ResamplingSettings(Settings):
 
 # pydantic takes the fields of the last base first.
 class JudgedSettings(RefitSettings, TrainingSettings, MaskSettings, JudgeSettings, MetricSettings, HumanSettings):
-    """What every command that trains judges has: human captions, metrics, judges and their training."""
+    """Options of every command that trains judges: human captions, metrics, judges and their training."""
 
 
 class RunSettings(FeatureSettings, CaptionerSettings, ObjectSettings, JudgedSettings, DetectionSettings):
@@ -182,7 +182,7 @@ class RunSettings(FeatureSettings, CaptionerSettings, ObjectSettings, JudgedSett
 
 
 class ScoredSettings(OutputSettings, ResamplingSettings, BatchSettings, RunSettings):
-    """A run whose judges are scored, too."""
+    """A run that also scores its judges."""
 
     level: float = option(0.95, "confidence level of intervals", panel="Statistics", gt=0.5, lt=1)
     quality: bool = option(

@@ -59,7 +59,6 @@ def test_ground_truth_against_itself_on_real_images(shared: Path, tmp_path: Path
     count = len([annotation for annotation in truth.anns.values() if annotation["category_id"] == 1])
     assert row["people"] == row["people_found"] == count
     assert row["beside"] == pytest.approx((hidden - people) / hidden if mask == "box" else 0)
-    assert (tmp_path / "out" / "contact_sheet.png").exists()
 
 
 def test_from_weights_to_a_table(world: WorldFiles, tmp_path: Path) -> None:
