@@ -111,8 +111,8 @@ def first_word(caption: str, lexicon: Lexicon) -> tuple[int, str, str] | None:
 
 def explain_captions(
     model: str,
-    images: Sequence[str],
-    pictures: MaskedImages,
+    ids: Sequence[str],
+    images: MaskedImages,
     lexicon: Lexicon,
     settings: MapSettings,
     *,
@@ -125,8 +125,8 @@ def explain_captions(
 
     Args:
         model: folder of a checkpoint, or its name on the hub.
-        images: ids of the images.
-        pictures: the images, with nothing hidden.
+        ids: of the images to explain.
+        images: with nothing hidden.
         lexicon: the attribute's words.
         settings: how maps are made.
         device: to compute on.
@@ -137,10 +137,10 @@ def explain_captions(
     """
     where = f"--model {model}"
     explained = ExplainedCaptioner(load_captioner(model, where=where), lexicon, device, where)
-    for number, image in enumerate(images):
+    for number, image in enumerate(ids):
         if progress:
-            progress("explaining words", number, len(images))
-        pixels = pictures.read(image)
+            progress("explaining words", number, len(ids))
+        pixels = images.read(image)
         word = explained.write(pixels)
         if word is None:
             continue

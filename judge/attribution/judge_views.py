@@ -116,7 +116,7 @@ def open_views(saved: Saved, device: torch.device) -> tuple[Views, list[str]]:
 def explain_predictions(
     saved: Saved,
     samples: Sequence[Sample],
-    pictures: MaskedImages,
+    images: MaskedImages,
     settings: MapSettings,
     *,
     device: torch.device,
@@ -128,7 +128,7 @@ def explain_predictions(
     Args:
         saved: the judge.
         samples: captions as the judge reads them, each with its image.
-        pictures: the images, masked as for the judge.
+        images: the images, masked as for the judge.
         settings: how maps are made.
         device: to compute on.
         answers: the class to explain for each sample; None for the predicted one.
@@ -147,8 +147,8 @@ def explain_predictions(
             if progress:
                 progress("explaining predictions", number, len(samples))
             assert sample.image is not None
-            pixels = pictures.read(sample.image)
-            view = views.view(sample, pixels, pictures.boxes(sample.image))
+            pixels = images.read(sample.image)
+            view = views.view(sample, pixels, images.boxes(sample.image))
             with torch.no_grad():
                 odds = view.scores(view.shown)[0]
             answer = int(odds.argmax()) if answers is None else answers[number]

@@ -205,7 +205,7 @@ class Attribution:
             data.saved,
             data.parts,
             features=self.config.features,
-            pictures=data.images,
+            images=data.images,
             labels=self.labels,
             progress=self.progress,
         )

@@ -119,7 +119,7 @@ class Materials:
     """What networks are made from, besides their samples.
 
     Attributes:
-        pictures: the images, for judges that use them.
+        images: for judges that use them.
         prompt: of captioners; None for ``make_prompt("gender")``.
         answering: ImageCaptioner2's softmax over the answers alone, or over the whole vocabulary.
         backbone: timm's name of the image network; None for the judge's own.
@@ -134,7 +134,7 @@ class Materials:
         empty: whether weights may stay on ``meta``, since another process sends its own; set by the trainer.
     """
 
-    pictures: MaskedImages | None = None
+    images: MaskedImages | None = None
     prompt: Prompt | None = None
     answering: Answering = "restricted"
     backbone: str | None = None

@@ -91,7 +91,7 @@ SAMPLES = [
 def test_what_is_explained_is_the_judges_answer(judge: str, trained: Trained, tmp_path: Path) -> None:
     """The log-odds of its probabilities, up to the half precision of cached features; maps by both methods."""
     saved = trained.saved(judge)
-    answers, _ = answer(saved, [SAMPLES], features=tmp_path, pictures=trained.pictures)
+    answers, _ = answer(saved, [SAMPLES], features=tmp_path, images=trained.pictures)
     found, notes = explain_predictions(saved, SAMPLES, trained.pictures, MapSettings(samples=2), device=CPU)
     assert notes == []
     explained = list(found)
