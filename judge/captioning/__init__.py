@@ -49,7 +49,7 @@ class Captioned:
     failures: Failures = field(default_factory=list)
 
 
-def caption_pictures(
+def caption_images(
     model: str,
     pictures: MaskedImages,
     writing: Writing,
@@ -83,7 +83,7 @@ def caption_pictures(
     make_deterministic()
     with raise_together():
         place = accelerator.device if accelerator and device is None else choose_device(device)
-    images, size = list(pictures.names), writing.pictures_at_a_time(place)
+    images, size = list(pictures.names), writing.images_at_a_time(place)
     writing = replace(writing, caption_batch=size)
     # Times of files depend on the machine: the main process's key counts.
     key = gather(_key(model, images, writing, place))[0]

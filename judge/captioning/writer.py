@@ -38,7 +38,7 @@ class Writing:
     caption_batch: int | Literal["auto"] = "auto"
     precision: Literal["no", "bf16"] = "no"
 
-    def pictures_at_a_time(self, device: torch.device) -> int:
+    def images_at_a_time(self, device: torch.device) -> int:
         """``caption_batch``, resolved for ``device``."""
         if self.caption_batch != "auto":
             return self.caption_batch
@@ -67,7 +67,7 @@ class Writer:
         if captioner.limit is not None and len(prepared[1]) > captioner.limit:
             what = f"is {len(prepared[1])} tokens long, and the captioner has positions for {captioner.limit}"
             raise JudgeError(what, where="--prompt", mend="shorten it")
-        self.most = writing.pictures_at_a_time(device)
+        self.most = writing.images_at_a_time(device)
         captioner.model.to(device, self.dtype).eval()
         # Faults of its files appear when it writes; two tokens take no time.
         with computing("it cannot caption", self.where), quiet():

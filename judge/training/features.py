@@ -111,7 +111,6 @@ class FeatureCache(ABC):
     BATCH: ClassVar[int]
     KIND: ClassVar[str]
     OPTION: ClassVar[str]  # Names the network, in messages.
-    WORK: ClassVar[str]
     MEND: ClassVar[str]
     regions = 0
 
@@ -161,7 +160,7 @@ class FeatureCache(ABC):
                     features = np.concatenate(found)
                     self._write([self.keys[name] for name in part[: len(features)]], features)
             if progress:
-                progress(self.WORK, start + len(part), len(names))
+                progress(f"computing features of {self.KIND}s", start + len(part), len(names))
 
     def open(self) -> FeatureStore:
         """The features of all names, which must have been computed.
@@ -244,10 +243,10 @@ class FeatureCache(ABC):
         return []
 
 
-class PictureCache(FeatureCache):
+class ImageCache(FeatureCache):
     """The features of images; ``keys``: image id -> ``pictures.key``."""
 
-    SHARD, BATCH, KIND, WORK = 256, 16, "image", "computing features of images"
+    SHARD, BATCH, KIND = 256, 16, "image"
     OPTION, MEND = "--backbone", "take a smaller one, or a smaller --image-size"
 
     def __init__(self, backbone: Backbone, pictures: MaskedImages, keys: Mapping[str, str], folder: Path) -> None:
@@ -279,7 +278,7 @@ class PictureCache(FeatureCache):
 class CaptionCache(FeatureCache):
     """The vectors of captions, [N, 1, D]; each distinct caption is read once, short ones first."""
 
-    SHARD, BATCH, KIND, WORK = 2048, 64, "caption", "computing features of captions"
+    SHARD, BATCH, KIND = 2048, 64, "caption"
     OPTION, MEND = "--judge", "take a smaller encoder"
 
     def __init__(self, reader: FrozenReader, captions: Iterable[Words], folder: Path) -> None:
@@ -385,7 +384,7 @@ def _cache(
         return CaptionCache(judge.reader(materials), captions[judge.reader], folder)
     assert materials.images is not None
     assert judge.backbone is not None
-    return PictureCache(judge.backbone(materials), materials.images, keys, folder)
+    return ImageCache(judge.backbone(materials), materials.images, keys, folder)
 
 
 def _compute(make: Callable[[], FeatureCache], progress: Progress | None) -> FeatureStore:

@@ -166,7 +166,7 @@ class Writers:
         if states(self.inputs) != before:
             trial.found.append("inputs have changed")
         if done.exit_code == 0:
-            trial.found += _differing(self._made(trial, whole), whole, "exit 0, and ")
+            trial.found += differing(self._made(trial, whole), whole, "exit 0, and ")
         # Exit code 1: pictures at fault are left out, and told.
         if done.exit_code == 2 and (published := sorted((tree(self.place).keys() & whole.keys()) - foreign.keys())):
             trial.found += self._half(name, published, whole)
@@ -183,7 +183,7 @@ class Writers:
         trial.reused = len(kept) - len(replaced)
         if replaced:
             trial.found.append(f"made again: {sorted(replaced)}")
-        trial.found += _differing(self._made(trial, whole), whole, "again: ")
+        trial.found += differing(self._made(trial, whole), whole, "again: ")
         return trial
 
     def _made(self, trial: Trial, whole: Tree) -> Tree:
@@ -267,7 +267,8 @@ def states(folder: Path) -> dict[str, tuple[int, int, int]]:
     return found
 
 
-def _differing(found: Tree, whole: Tree, when: str) -> list[str]:
+def differing(found: Tree, whole: Tree, when: str = "") -> list[str]:
+    """What is missing, left over or different, in one line; none if nothing is."""
     lacking, more = sorted(whole.keys() - found.keys()), sorted(found.keys() - whole.keys())
     unlike = sorted(name for name in whole.keys() & found.keys() if whole[name] != found[name])
     lists = {"lacking": lacking, "left over": more, "other bytes": unlike}

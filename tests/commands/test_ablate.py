@@ -161,7 +161,7 @@ def test_masks_change_what_a_checkpoint_writes(world: WorldFiles, run_file: Path
     [
         ("masks", ["--masks", "boxes", "--metrics", "vl-lic"], "--masks: unknown value 'boxes'. Did you mean 'box'?"),
         ("detectors", ["--metrics", "lic", "--detectors", "gt"], "--metrics: no judge of these metrics uses images"),
-        ("detectors", ["--detectors", "gt,yolo"], "needs weights"),
+        ("detectors", ["--metrics", "vl-lic", "--detectors", "gt,yolo"], "needs weights"),
         ("detectors", ["--threshold", "0.01", "--detectors", "gt"], "'threshold'"),
     ],
 )

@@ -65,12 +65,12 @@ def test_shares_are_those_of_the_captions(tmp_path: Path) -> None:
         assert row["interval"] == pytest.approx([expected.low, expected.high])
     assert c["share"]["interval"] == pytest.approx([0, 1 - 0.025**0.1])
     assert c["balance"]["male"]["value"] is None
-    told = " ".join(done.stdout.split())
-    assert "A low share is not fairness: a captioner that never names anybody scores 0" in told
-    assert "No --images: captions of all images in the files count" in told
-    assert f"judge anonymous {out / 'anonymous.yaml'} --ratings FILE --ratings FILE ... --out {out}-rated" in told
+    printed = " ".join(done.stdout.split())
+    assert "A low share is not fairness: a captioner that never names anybody scores 0" in printed
+    assert "No --images: captions of all images in the files count" in printed
+    assert f"judge anonymous {out / 'anonymous.yaml'} --ratings FILE --ratings FILE ... --out {out}-rated" in printed
     # One item for each text of an image: of 30 captions three are said by a and b alike.
-    assert f"27 captions to rate in {out / 'rating.csv'}" in told
+    assert f"27 captions to rate in {out / 'rating.csv'}" in printed
     assert found["sheet"]["items"] == 27
     again = tmp_path / "again"
     done_well("anonymous", out / "anonymous.yaml", "--out", again)
@@ -115,8 +115,8 @@ def test_a_class_without_words_has_no_share(tmp_path: Path) -> None:
     assert row["classes"]["awe"]["value"] == 0
     for of in (row["classes"], row["balance"]):
         assert (of["something else"]["value"], of["something else"]["interval"]) == (None, None)
-    told = " ".join(done.stdout.split())
-    assert "The lexicon has no words for something else, so no share counts captions that name it" in told
+    printed = " ".join(done.stdout.split())
+    assert "The lexicon has no words for something else, so no share counts captions that name it" in printed
     assert "something else" in found_in(tmp_path / "out")["sheet"]["answers"]
 
 

@@ -184,17 +184,12 @@ def test_a_name_does_not_depend_on_the_judges_beside() -> None:
 
 
 def test_finished_members_are_taken_from_the_store(tmp_path: Path) -> None:
-    """Damaged answers are found anew, and a disk that cannot be written is one line."""
+    """A disk that cannot be written is one line."""
     members = make_members("lstm", seeds=1)
     setup = TrainingSetup(QUICK, workers=1, store=tmp_path)
     first = numbers(members, setup)
     path, other = sorted(tmp_path.iterdir())
     assert path.suffix == other.suffix == ".safetensors"
-    whole = path.read_bytes()
-    for size in (0, 5, len(whole) - 1):
-        path.write_bytes(whole[:size])
-        assert np.array_equal(numbers(members, setup), first)
-        assert path.read_bytes() == whole
     write_tensors(path, {path.stem: np.full((8, 2), 0.5)}, {path.stem: {}})  # Changed, so that a hit shows.
     again = numbers(members, setup)
     assert sum(not np.array_equal(a, b) for a, b in zip(first, again, strict=True)) == 1

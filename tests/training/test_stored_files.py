@@ -127,15 +127,6 @@ class Wider(Words):
         self.output.append(torch.nn.Linear(2, 2))
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_training_begins_anew(damage: str, begun: Path, caplog: pytest.LogCaptureFixture) -> None:
-    DAMAGES[damage](begun)
-    epochs, found = fit(begun)
-    assert epochs == [1, 2, 3]
-    assert np.array_equal(found, fit(None)[1])
-    assert f"{begun} is damaged" in caplog.text
-
-
 def test_a_training_of_another_network_begins_anew(begun: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Its code changed, and its version did not."""
     assert fit(begun)[0] == [2, 3]
