@@ -47,8 +47,8 @@ from judge.judges.prompts import make_prompt
 from judge.masking.masked_images import MaskedImages
 from judge.metrics import find_metric
 from judge.text.lexicon import Lexicons, load_lexicon
-from judge.training.batches import Batches, MicroBatch
-from judge.training.features import PictureCache, precompute
+from judge.training.batches import MicroBatch, load_batches
+from judge.training.features import ImageCache, precompute
 from judge.training.launch import make_accelerator
 from judge.training.loop import NetworkJudge, Trainer
 from judge.training.losses import Truth, make_optimiser, weighted_loss
@@ -60,8 +60,6 @@ PEAKS = {"H100 PCIe": 756e12, "H100 NVL": 835e12, "H100": 989e12, "H200": 989e12
 """Dense products in bf16, FLOP/s, by NVIDIA's data sheets; the first name that the device's name contains."""
 COUNTED = 8
 """Samples of the batch whose work is counted."""
-SMALL = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2}
-"""The widths of a small BLIP."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +89,7 @@ def draw(scenes: int, size: int, folder: Path) -> Drawn:
     return Drawn(samples, evidence.target, images)
 
 
-class Uncached(PictureCache):
+class Uncached(ImageCache):
     """``Features`` that are not cached: computed for every batch as the cache computes them."""
 
     def __init__(self, backbone: Backbone, images: MaskedImages, first: str, folder: Path) -> None:
@@ -250,8 +248,8 @@ def step_alone(
     samples = list(islice(cycle(drawn.samples), batch))
     network: Any = judge.network.train()  # type: ignore[attr-defined]  # a module, as its protocol says
     optimiser = make_optimiser(network, judge.recipe)
-    batches = Batches(judge.network, samples, drawn.target, accelerator.device)
-    (few, _), (ready, truth) = batches.load([MicroBatch(range(COUNTED)), MicroBatch(range(batch))])
+    sizes = [MicroBatch(range(COUNTED)), MicroBatch(range(batch))]
+    (few, _), (ready, truth) = load_batches(judge.network, samples, drawn.target, sizes, device=accelerator.device)
     with accelerator.autocast():
         work = count_flops(network, few, samples[:COUNTED], drawn.target) / COUNTED
 

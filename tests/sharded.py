@@ -23,7 +23,7 @@ from judge.training.launch import in_main_process, is_sharded, make_accelerator
 from judge.training.loop import NetworkJudge, Trainer
 
 TRAINED = [replace(SAMPLES[i % 5], image=str(i), answers=(i % 2,)) for i in range(7)]
-ASKED = Materials(pictures=Pictures(), prompt=PROMPT, tuning="zero-shot")  # type: ignore[arg-type]
+ASKED = Materials(images=Pictures(), prompt=PROMPT, tuning="zero-shot")  # type: ignore[arg-type]
 # A layout each, and shared embeddings: of the other families the layouts are those of one of these, or of git.
 LARGE = {"blip", "blip2_t5", "florence2", "llava", "qwen2_5_vl"}
 RECIPE = Recipe(epochs=1, learning_rate=0.003, batch_size=4, micro_batch=1, keep="best", sharing="data")
@@ -98,7 +98,6 @@ def check_families(root: Path) -> None:
             bound = 2e-6 if materials.dtype == "float32" else 0.02
             assert np.abs(found - expected).max() < bound, (family, materials.tuning)
     _check_precision(folder)
-    _check_loading(folder)
 
 
 def _check_precision(folder: Path) -> None:
@@ -107,11 +106,3 @@ def _check_precision(folder: Path) -> None:
     exact, whole = alone(folder, materials), alone(folder, materials, precision="bf16")
     sharded = answers(fit(folder, "data", materials, precision="bf16"))
     assert np.abs(sharded - exact).max() < 2 * np.abs(whole - exact).max()
-
-
-def _check_loading(folder: Path) -> None:
-    """Weights that are left out are nowhere."""
-    network = find_judge(f"hf:{folder}").network
-    assert network is not None
-    made = network(GENDER, TRAINED, replace(ASKED, tuning="lora", empty=True))
-    assert {weight.device.type for weight in cast(nn.Module, made).parameters()} == {"meta"}

@@ -1,9 +1,8 @@
 """The trials of ``judge calibrate``: corpora whose true amplification is known.
 
-On human captions, those of some people stand for a captioner's (:func:`people_as_captioner`), and one side is changed
-by a known dose. A user's images cannot be changed by a dose, and what a judge should find on them is not known: metrics
-that use images have trials on drawn scenes. Each draw is a world of its own, whose simulated captioner writes what
-people would, but for its dose:
+In trials on human captions, those of some people stand for a captioner's (:func:`people_as_captioner`), and one side is
+changed by a known dose. A user's images cannot be changed by a dose, so metrics that use images have trials on drawn
+scenes. Each draw is a world of its own, whose simulated captioner writes what people would, but for its dose:
 
 | change | a dose is |
 | --- | --- |
@@ -68,9 +67,9 @@ class Design:
 
     Attributes:
         changes: keys of :data:`~judge.calibration.doses.CHANGES`.
-        doses: above 0, of each change.
+        doses: of each change, above 0.
         draws: of each dose.
-        nulls: draws without any change; doses are given to the first ``draws`` of them.
+        nulls: draws without any change; the first ``draws`` of them have doses too.
         images: of a draw.
         seed: of the first draw.
     """
@@ -113,10 +112,8 @@ def people_as_captioner(
     usable = sorted(i for i in labels.by_image.keys() & written.keys() if len(written[i]) >= needed)
     if len(usable) < images:
         what = f"{len(usable)} images have {needed} human captions and a label"
-        mend = "give several people's captions of each image"
-        if usable:
-            mend = f"draw {len(usable)} images or fewer (judge calibrate --sample {len(usable)})"
-        raise JudgeError(what, where=corpus.human.source, mend=mend)
+        mend = f"draw {len(usable)} images or fewer (judge calibrate --sample {len(usable)})"
+        raise JudgeError(what, where=corpus.human.source, mend=mend if usable else "give several captions an image")
     generator = np.random.default_rng(seed)
     chosen = sorted(generator.choice(usable, images, replace=False).tolist())
     orders = {image: generator.permutation(len(written[image])) for image in chosen}
@@ -138,7 +135,7 @@ def people_as_captioner(
 
 
 def caption_trials(corpus: Corpus, labels: Labels, source: DoseSource, design: Design) -> Iterator[Trial]:
-    """All draws of human captions; of each image one caption is human and another, of another person, the captioner's.
+    """All draws of human captions: of each image one person's caption is human and another person's the captioner's.
 
     Raises:
         JudgeError: too few images have two captions and a label; as :func:`~judge.calibration.doses.inject`.
@@ -151,10 +148,10 @@ def caption_trials(corpus: Corpus, labels: Labels, source: DoseSource, design: D
 def whole_trials(
     corpus: Corpus, labels: Labels, source: DoseSource, design: Design, *, reduced: bool
 ) -> Iterator[Trial]:
-    """All images, two captions a side if most have four: what doses of bias move a metric by on all images.
+    """All images, to measure how far doses of bias move a metric; two captions a side if most images have four.
 
-    ``reduced``: only words of the attribute and of tasks are left, which is what these changes touch: a judge of so few
-    words needs few images to come close to the best one.
+    With ``reduced`` only words of the attribute and of tasks are left, which is what these changes touch: a judge of so
+    few words needs few images to come close to the best one.
 
     Raises:
         JudgeError: as of :func:`caption_trials`.
@@ -171,7 +168,9 @@ def whole_trials(
     together = {image: sum((of.by_image[image] for of in others), texts) for image, texts in first.by_image.items()}
     drawn = replace(drawn, generated=(replace(first, by_image=together),))
     for trial in _dosed(drawn, source, design, WHOLE, changes):
-        yield replace(trial, corpus=_reduced(trial.corpus, source)) if reduced else trial
+        human, *generated = (_named_words(of, source) for of in (trial.corpus.human, *trial.corpus.generated))
+        few = replace(trial.corpus, human=human, generated=tuple(generated))
+        yield replace(trial, corpus=few) if reduced else trial
 
 
 def _dosed(drawn: Corpus, source: DoseSource, design: Design, number: int, changes: Sequence[str]) -> Iterator[Trial]:
@@ -189,18 +188,14 @@ def _seed_of(*parts: int) -> int:
     return int(np.random.SeedSequence(parts).generate_state(1)[0])
 
 
-def _reduced(corpus: Corpus, source: DoseSource) -> Corpus:
-    def words(text: str) -> str:
-        found = tokenize(text)
-        kept = source.named_places(found)
-        # An empty caption would be left out: a full stop carries no more.
-        return " ".join(word for place, word in enumerate(found) if place in kept) or "."
+def _named_words(side: Captions, source: DoseSource) -> Captions:
+    """Words of the attribute and of tasks alone; a caption without any is a full stop, as empty ones are left out."""
 
-    human, *generated = (
-        replace(side, by_image={image: tuple(map(words, of)) for image, of in side.by_image.items()})
-        for side in (corpus.human, *corpus.generated)
-    )
-    return replace(corpus, human=human, generated=tuple(generated))
+    def named(text: str) -> str:
+        words = tokenize(text)
+        return " ".join(words[place] for place in sorted(source.named_places(words))) or "."
+
+    return replace(side, by_image={image: tuple(map(named, of)) for image, of in side.by_image.items()})
 
 
 def dosed_captioner(change: str, dose: float) -> tuple[Captioner, Parameters]:

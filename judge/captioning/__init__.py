@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import astuple, dataclass, field, replace
@@ -18,8 +20,7 @@ from pathlib import Path
 import torch
 from PIL import Image
 
-from judge.captioning.notes import About, Notes
-from judge.captioning.writer import Asked, Writer, Writing
+from judge.captioning.writer import Prepared, Writer, Writing
 from judge.errors import JudgeError
 from judge.judges.hf_models import load_captioner
 from judge.judges.hf_prompts import processing
@@ -35,10 +36,13 @@ from judge.training.launch import (
     share_out,
 )
 from judge.types import Progress
-from judge.utils.files import fingerprint_of, write_whole, writing
+from judge.utils.files import fingerprint_of, read_json_lines, write_whole, writing
 from judge.utils.hub import quiet
 from judge.utils.launch import launched
 from judge.utils.parallel import in_order
+
+About = tuple[str, str]
+"""An image's id, and the key of its content and mask."""
 
 
 @dataclass
@@ -49,7 +53,7 @@ class Captioned:
     failures: Failures = field(default_factory=list)
 
 
-def caption_pictures(
+def caption_images(
     model: str,
     pictures: MaskedImages,
     writing: Writing,
@@ -83,36 +87,41 @@ def caption_pictures(
     make_deterministic()
     with raise_together():
         place = accelerator.device if accelerator and device is None else choose_device(device)
-    images, size = list(pictures.names), writing.pictures_at_a_time(place)
+    images, size = list(pictures.names), writing.images_at_a_time(place)
     writing = replace(writing, caption_batch=size)
     # Times of files depend on the machine: the main process's key counts.
     key = gather(_key(model, images, writing, place))[0]
     with raise_together():
-        kept = Notes(notes, key, process=accelerator.process_index if accelerator else 0)
-    noted = kept.entries | in_main_process(lambda: kept.entries)
-    ids = {image for image, _ in noted}
-    batches = [images[start : start + size] for start in range(0, len(images), size)]
+        store = Notes(notes, key, process=accelerator.process_index if accelerator else 0)
+    noted = store.entries | in_main_process(lambda: store.entries)
 
     def caption(share: Sequence[Sequence[str]]) -> Iterator[Captioned]:
-        known = [_find_noted(pictures, noted, batch) if ids.issuperset(batch) else None for batch in share]
-        left = [batch for batch, captions in zip(share, known, strict=True) if captions is None]
-        done, total = sum(map(len, share)) - sum(map(len, left)), sum(map(len, share))
-        yield from (Captioned(captions) for captions in known if captions is not None)
+        done, left = list[Captioned](), list[Sequence[str]]()
+        for batch in share:
+            captions = _find_noted(pictures, noted, batch)
+            if captions is None:
+                left.append(batch)
+            else:
+                done.append(Captioned(captions))
+        yield from done
+        count, total = sum(len(part.captions) for part in done), sum(map(len, share))
         for batch, (found, errors) in zip(left, _caption(model, pictures, writing, place, left), strict=True):
-            kept.add({(image, about): text for image, (about, text) in found.items()})
-            done += len(batch)
+            store.add({(image, about): text for image, (about, text) in found.items()})
+            count += len(batch)
             if progress:
-                progress("captioning", done, total)
+                progress("captioning", count, total)
             yield Captioned({image: text for image, (_, text) in found.items()}, errors)
 
-    parts = share_out(batches, caption)
+    parts = share_out([images[start : start + size] for start in range(0, len(images), size)], caption)
     found = {image: text for part in parts for image, text in part.captions.items()}
     errors = [error for part in parts for error in part.failures]
     return Captioned({image: found[image] for image in images if image in found}, errors)
 
 
 def _find_noted(pictures: MaskedImages, noted: Mapping[About, str], batch: Sequence[str]) -> dict[str, str] | None:
-    """The noted captions of a batch; None if an image has changed."""
+    """The noted captions of a batch; None if any is missing, or an image has changed."""
+    if not noted:
+        return None
     try:
         return {image: noted[image, pictures.key(image)] for image in batch}
     except (KeyError, JudgeError):  # An error of an image is raised again when it is captioned.
@@ -126,11 +135,11 @@ def _caption(
     if not batches:
         return
 
-    def read(image: str) -> tuple[str, Asked] | JudgeError:
+    def read(image: str) -> tuple[str, Prepared] | JudgeError:
         try:
             key, pixels = pictures.key(image), Image.fromarray(pictures.read(image))
             with processing(f"image '{pictures.names[image]}'"):
-                return key, writer.ask(pixels)
+                return key, writer.prepare(pixels)
         except JudgeError as error:
             return error
 
@@ -142,7 +151,7 @@ def _caption(
             for batch in batches:
                 found = dict(zip(batch, islice(ready, len(batch)), strict=True))
                 sound = {image: read for image, read in found.items() if not isinstance(read, JudgeError)}
-                texts = writer.write([asked for _, asked in sound.values()])
+                texts = writer.write([prepared for _, prepared in sound.values()])
                 captions = {image: (sound[image][0], text) for image, text in zip(sound, texts, strict=True)}
                 yield captions, [(pictures.names[image], e) for image, e in found.items() if isinstance(e, JudgeError)]
 
@@ -162,13 +171,83 @@ def caption_records(captions: Mapping[str, str]) -> list[dict[str, object]]:
     ]
 
 
-def write_captions(path: Path, captions: Mapping[str, str]) -> None:
-    """Write :func:`captions_json`."""
-    with writing(path):
-        write_whole(path, captions_json(captions))
-
-
 def captions_json(captions: Mapping[str, str]) -> bytes:
     """:func:`caption_records` as JSON, one record a line."""
     lines = ",\n".join(json.dumps(record, ensure_ascii=False) for record in caption_records(captions))
     return f"[\n{lines}\n]\n".encode()
+
+
+def notes_files(path: Path) -> list[Path]:
+    """The files that the processes of a launch, however many, have left at ``path``."""
+    name = re.compile(re.escape(path.name) + r"(\.[1-9][0-9]*)?")
+    return sorted(file for file in path.parent.glob("*") if name.fullmatch(file.name))
+
+
+def check_notes(path: Path) -> None:
+    """Refuse other files at ``path``.
+
+    Raises:
+        JudgeError: a file is not empty and does not hold notes.
+    """
+    for file in notes_files(path):
+        if not file.is_file() or (file.stat().st_size and not _read(file)):
+            what, mend = "holds no captions of an unfinished run, which would be written there", "move it elsewhere"
+            raise JudgeError(what, where=str(file), mend=mend)
+
+
+def _read(path: Path) -> list[list[str]]:
+    """The sound lines of a file: key, image id, key of the image, caption."""
+    with writing(path):
+        return [line for line in read_json_lines(path) if isinstance(line, list) and len(line) == 4]
+
+
+class Notes:
+    """Captions of an unfinished run: each batch is on the disk before the next begins.
+
+    Args:
+        path: the main process's file; other processes append their numbers to its name. None to keep nothing.
+        key: hash of what captions depend on, except images; notes with another key are not used.
+        process: number in the launch. The main one (0) reads the files of all, the others their own.
+
+    Attributes:
+        entries: (image id, key of its content and mask) -> caption, as read.
+
+    Raises:
+        JudgeError: a file cannot be read or written, or does not hold notes.
+    """
+
+    def __init__(self, path: Path | None, key: str, *, process: int = 0) -> None:
+        self.path = path.with_name(f"{path.name}.{process}") if path and process else path
+        self.key = key
+        self.entries: dict[About, str] = {}
+        self._earlier: list[list[str]] = []  # The lines of the own file, until it is written for the first time.
+        if path is None:
+            return
+        check_notes(path)
+        for file in notes_files(path):
+            if file == self.path or not process:
+                lines = _read(file)
+                self.entries |= {(image, about): caption for of, image, about, caption in lines if of == key}
+                self._earlier += lines if file == self.path else []
+
+    def add(self, entries: Mapping[About, str]) -> None:
+        """Append (image id, key) -> caption.
+
+        Raises:
+            JudgeError: the file cannot be written.
+        """
+        if self.path is None or not entries:
+            return
+        new = [[self.key, *about, caption] for about, caption in entries.items()]
+        with writing(self.path):
+            if self._earlier:  # Without a line that a kill has cut.
+                write_whole(self.path, _lines(self._earlier))
+                self._earlier = []
+            with self.path.open("ab") as file:
+                file.write(_lines(new))
+                file.flush()
+                os.fsync(file.fileno())
+
+
+def _lines(entries: list[list[str]]) -> bytes:
+    return "".join(json.dumps(entry) + "\n" for entry in entries).encode()

@@ -14,7 +14,7 @@ from judge.commands.images import known_images
 from judge.commands.labels import choose_lexicon
 from judge.config import OutputSettings
 from judge.config.inputs import ReadingSettings, TokenSettings, WordSettings
-from judge.config.values import CAPTIONS, IMAGES, RESULTS, SEVERAL, CaptionFiles, Lexicons, Seed, list_or_text, paths
+from judge.config.values import CAPTIONS, IMAGES, RESULTS, SEVERAL, CaptionFiles, Lexicons, Seed, list_or_text
 from judge.corpus import check_owners, refuse_unread
 from judge.corpus.captions import ReadOptions, read_captions
 from judge.corpus.ratings import CAPTION, ITEM, RATER, Sheet, key_csv, rating_sheet, read_ratings, sheet_csv
@@ -22,19 +22,18 @@ from judge.errors import JudgeError, nearest
 from judge.evidence import TextOptions
 from judge.report.anonymous import (
     Anonymous,
-    PeopleRow,
     Rated,
+    agreement_table,
     anonymous_json,
     anonymous_notes,
     human_scores_csv,
-    metric_table,
     naming_table,
     score_table,
 )
 from judge.report.render import open_console, print_table, print_text
 from judge.report.table import Table, how_many
 from judge.statistics.consistency import correlate
-from judge.statistics.naming import compare_lexicon, human_score, krippendorff_alpha, measure_naming
+from judge.statistics.naming import human_score, krippendorff_alpha, measure_naming
 from judge.text.lexicon import Lexicon, shipped_lexicons
 from judge.text.tokens import first_sentence
 from judge.types import Captions, Progress
@@ -60,7 +59,7 @@ class AnonymousConfig(OutputSettings, WordSettings, ReadingSettings, TokenSettin
     images: Path | None = option(
         None, f"{IMAGES}: those of the benchmark; captions of others are left out", essential=True
     )
-    ratings: Annotated[tuple[Path, ...], list_or_text(paths)] = option(
+    ratings: Annotated[tuple[Path, ...], list_or_text(tuple)] = option(
         (), "rating.csv that a rater filled in", repeated="FILE", essential=True
     )
     several: bool = option(False, SEVERAL)
@@ -75,9 +74,6 @@ def measure_anonymous(config: AnonymousConfig, *, progress: Progress | None = No
 
     The folder holds ``anonymous.json``, ``anonymous.yaml``, the sheet as ``rating.csv``, what its items are as
     ``rating_key.csv``, and with ratings ``human_scores.csv``.
-
-    Raises:
-        JudgeError: what the user can mend; nothing is left behind.
     """
     out = OutputFolder(config.out, what="anonymous benchmark", overwrite=config.overwrite)
     out.check(config.inputs())
@@ -188,9 +184,8 @@ def _rate(config: AnonymousConfig, sheet: Sheet, lexicon: Lexicon, captioners: S
     scores = [human_score(ratings, name, named, level=config.level) for name in captioners]
     both = [(row.named.value, row.share.value) for row in scores if row.share.captions]
     agreement = correlate([share for share, _ in both], [score for _, score in both], level=config.level)
-    people = [PeopleRow("lexicon", "share that names a class", agreement)]
     alpha = krippendorff_alpha(ratings.votes())
-    return Rated(ratings.raters, alpha, scores, compare_lexicon(ratings, named), people)
+    return Rated(ratings.raters, alpha, scores, agreement)
 
 
 def command(config: AnonymousConfig) -> None:
@@ -203,7 +198,7 @@ def command(config: AnonymousConfig) -> None:
         found = measure_anonymous(config, progress=progress)
     tables: list[Table[Any]] = [naming_table(found)]
     if found.rated:
-        tables += [score_table(found, found.rated), metric_table(found.rated)]
+        tables += [score_table(found, found.rated), agreement_table(found.rated)]
     for table in tables:
         print_table(table)
         say("")

@@ -12,27 +12,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 import numpy as np
 import pandas as pd
 
-from judge.attribution.explained_answers import ExplainedAnswers, WordAttribution, explain_answers
 from judge.attribution.people import attribution_score, share_outside, sheet
-from judge.attribution.words import attribute_words, summary_of_words, word_methods, word_table
+from judge.attribution.words import (
+    ExplainedAnswers,
+    WordAttribution,
+    attribute_words,
+    explain_answers,
+    summary_of_words,
+    word_methods,
+    word_table,
+)
 from judge.commands.console import say, say_notes, show_progress
 from judge.commands.images import RunImages, known_images, open_detector
 from judge.commands.labels import choose_lexicon, labels_of
 from judge.commands.predict import NewCaptionSettings, PredictConfig, Prepared, open_saved, prepare
-from judge.config import OutputSettings, make_config
+from judge.config import OutputSettings, make_config, values
 from judge.config.inputs import LabelSettings, ShownSettings
 from judge.config.judges import BaseSettings
-from judge.config.values import (
-    JUDGE_FILE,
-    LABELS,
-    RESULTS,
-    Attributes,
-    Checkpoint,
-    LabelFiles,
-    Lexicons,
-    list_or_text,
-    lower_names,
-)
 from judge.errors import JudgeError, require
 from judge.masking.images import encode, read_image
 from judge.masking.instances import PERSON, BoolMask
@@ -65,18 +61,18 @@ class AttributeConfig(OutputSettings, BaseSettings, NewCaptionSettings, LabelSet
     command = "judge attribute"
     panel = "Output"
 
-    attribute: Attributes = option(
+    attribute: values.Attributes = option(
         "gender", "attribute of the labels, and of --model's words", "the first judge's; of --model gender",
         repeated="NAME",
     )  # fmt: skip
-    lexicon: Lexicons = option(
+    lexicon: values.Lexicons = option(
         None, "classes of the labels, and words to look for in --model's captions: a shipped lexicon, a .yaml file, or "
         "none", "the attribute's own", repeated="[NAME=]TEXT",
     )  # fmt: skip
-    judge_weights: Annotated[tuple[str, ...], list_or_text(tuple)] = option(
-        (), f"{JUDGE_FILE}; one after another", repeated="FILE", essential=True, file=True
+    judge_weights: Annotated[tuple[str, ...], values.list_or_text(tuple)] = option(
+        (), f"{values.JUDGE_FILE}; one after another", repeated="FILE", essential=True, file=True
     )
-    model: Checkpoint | None = option(
+    model: values.Checkpoint | None = option(
         None, "captioner (a checkpoint folder, or a name on the Hugging Face hub) whose own words are explained, "
         "in place of a judge", essential=True, file=True, min_length=1,
     )  # fmt: skip
@@ -84,24 +80,20 @@ class AttributeConfig(OutputSettings, BaseSettings, NewCaptionSettings, LabelSet
         None, "new captions, for judges: COCO, Karpathy, CSV, JSONL, Parquet, ... (recognised by content)",
         essential=True,
     )  # fmt: skip
-    labels: LabelFiles = option(
-        None, f"{LABELS}: its probability is explained, else the predicted one's", repeated="[NAME=]FILE",
+    labels: values.LabelFiles = option(
+        None, f"{values.LABELS}: its probability is explained, else the predicted one's", repeated="[NAME=]FILE",
         essential=True,
     )  # fmt: skip
-    methods: Annotated[tuple[Method, ...], list_or_text(lower_names)] = option(
+    methods: Annotated[tuple[Method, ...], values.list_or_text(values.lower_names)] = option(
         (), "comma-separated: for words occlusion, exact (linear); for images grad-cam, gradient-shap",
         "all that the judge allows", essential=True,
     )  # fmt: skip
     show_people: bool = option(False, "draw maps over images in which nobody is hidden", essential=True)
     maps: int = option(24, "images to draw maps of; 0 for none", essential=True, ge=0)
-    out: Path = option(..., RESULTS, "runs/attribute", essential=True)
+    out: Path = option(..., values.RESULTS, "runs/attribute", essential=True)
 
     def of_judge(self, reference: str) -> PredictConfig:
-        """The settings of ``judge predict`` for one of the judges.
-
-        Raises:
-            JudgeError: there are no captions.
-        """
+        """The settings of ``judge predict`` for one of the judges."""
         if self.captions is None:
             raise JudgeError("judges read captions, and there are none", where="--captions", mend="give a file of them")
         given = self.model_fields_set & PredictConfig.model_fields.keys()
@@ -113,9 +105,6 @@ def attribute(config: AttributeConfig, *, progress: Progress | None = None) -> A
 
     Leaves ``attribution.json``; ``words.csv`` for judges that read captions; ``pictures.csv`` and ``maps/`` for judges
     and captioners that see images.
-
-    Raises:
-        JudgeError: anything that the user can mend; nothing is left behind.
     """
     if bool(config.judge_weights) == bool(config.model):
         both = config.model is not None
@@ -155,7 +144,7 @@ def _with_attribute(config: AttributeConfig) -> AttributeConfig:
 class Attribution:
     """What ``judge attribute`` explains, and what it found.
 
-    Attributes:
+    values.Attributes:
         config: the settings.
         folder: to write to.
         labels: whose class is explained; None for the predicted one.
@@ -174,11 +163,7 @@ class Attribution:
     notes: list[str] = field(default_factory=list)
 
     def explain_captioner(self, model: str) -> None:
-        """Explain where a captioner looked in unmasked images when it said a word of the attribute.
-
-        Raises:
-            JudgeError: no images; an attribute without words; as ``explain_captions``.
-        """
+        """Explain where a captioner looked in unmasked images when it said a word of the attribute."""
         config = self.config
         methods = [method for method in config.methods if method in IMAGE_METHODS] if config.methods else IMAGE_METHODS
         if not methods:
@@ -213,18 +198,14 @@ class Attribution:
         self.notes.append(f"{said} of {total} captions say {words}; maps are of these")
 
     def explain_judge(self, reference: str) -> None:
-        """Explain a judge's answers by words, and by the images of the first caption of each.
-
-        Raises:
-            JudgeError: anything that the user can mend.
-        """
+        """Explain a judge's answers by words, and by the images of the first caption of each."""
         data = prepare(self.config.of_judge(reference), self.progress)
         of_words, of_images = _choose_methods(self.config, data.saved)
         answers, notes = explain_answers(
             data.saved,
             data.parts,
             features=self.config.features,
-            pictures=data.images,
+            images=data.images,
             labels=self.labels,
             progress=self.progress,
         )
@@ -237,7 +218,7 @@ class Attribution:
         self.notes += [line for line in [*data.notes, *notes] if line not in self.notes]
 
     def _explain_images(self, reference: str, data: Prepared, answers: ExplainedAnswers, how: MapSettings) -> list[str]:
-        from judge.attribution.judge_views import explain_guesses
+        from judge.attribution.judge_views import explain_predictions
         from judge.masking.detectors.weights import choose_device
 
         saved, images = data.saved, data.images
@@ -249,7 +230,7 @@ class Attribution:
         for sample, answer in zip(answers.samples, answers.explained.tolist(), strict=True):
             first.setdefault(sample.image_id, (sample, answer))
         samples, explained = zip(*first.values(), strict=True)
-        found, notes = explain_guesses(
+        found, notes = explain_predictions(
             saved, samples, images, how, answers=explained, device=choose_device(None), progress=self.progress
         )
         self.maps.add(saved.judge, str(saved.masking.get("mask", "none")), reference, found)
@@ -357,7 +338,7 @@ def _write(path: Path, text: str) -> None:
 class ImageMaps:
     """Maps of several judges over the same people, the first of them drawn.
 
-    Attributes:
+    values.Attributes:
         people: the images with people hidden, and where they are.
         plain: draw maps over images as they are; else only over those in which a person was found, and is hidden.
         most: images that are drawn, of each judge.

@@ -45,7 +45,7 @@ from judge.types import Progress
 from judge.utils.files import fingerprint_of
 from judge.utils.launch import is_main_process, launched
 from judge.utils.options import option
-from judge.utils.outputs import ResumableFolder
+from judge.utils.outputs import OutputFolder
 
 
 class CalibrateConfig(OutputSettings, ResamplingSettings, NetworkSettings, JudgedSettings):
@@ -59,9 +59,7 @@ class CalibrateConfig(OutputSettings, ResamplingSettings, NetworkSettings, Judge
         - {*JudgedSettings.model_fields, *NetworkSettings.model_fields, *ResamplingSettings.model_fields}
     ) - {"mask", "out", "overwrite"}
 
-    human: Files | None = option(
-        None, f"{HUMAN}; not needed for metrics of images alone", repeated="PATH", essential=True
-    )
+    human: Files | None = option(None, f"{HUMAN}; for metrics of captions", repeated="PATH", essential=True)
     metrics: Names = option(
         ("lic", "leakage"),
         "comma-separated: lic, leakage, dbac, dpac; counted: ba, ba-objects, dba, multi, dpa, ratio, error; on drawn "
@@ -71,17 +69,15 @@ class CalibrateConfig(OutputSettings, ResamplingSettings, NetworkSettings, Judge
     judge: Names = option(
         ("linear",),
         "comma-separated: linear, lstm, bert-ft, sentence:NAME ...; of images: sat, grit, vl-lic, vl-lic-lstm, hf:NAME",
-        "linear; for images the metric's own",
-        essential=True, min_length=1,
+        "linear; for images the metric's own", essential=True, min_length=1,
     )  # fmt: skip
     changes: Annotated[tuple[str, ...], list_or_text(names)] = option(
         ("A->T", "T->A", "vocabulary", "silence", "brevity"),
-        "comma-separated changes of human captions: A->T, T->A; without bias: vocabulary, silence, brevity",
-        essential=True, min_length=1,
+        "comma-separated: A->T, T->A; without bias: vocabulary, silence, brevity", essential=True, min_length=1,
     )  # fmt: skip
     doses: Annotated[tuple[Share, ...], list_or_text(names)] = option(
-        (0.1, 0.2, 0.4, 0.8), "comma-separated sizes of each change, from 0 to 1", essential=True, min_length=1,
-    )  # fmt: skip
+        (0.1, 0.2, 0.4, 0.8), "comma-separated sizes of each change, from 0 to 1", essential=True, min_length=1
+    )
     draws: int = option(5, "draws of images for each dose", essential=True, ge=2)
     nulls: int = option(60, "draws of images in which nothing is amplified", essential=True, ge=2)
     sample: int | None = option(None, "images in a draw", "a third of all, 200 at least and 900 at most", ge=20)
@@ -90,9 +86,8 @@ class CalibrateConfig(OutputSettings, ResamplingSettings, NetworkSettings, Judge
     scene_nulls: int = option(6, "draws of scenes in which nothing is amplified", ge=2)
     mask: MaskMode = option("segment", MASK, panel="Images")
     detectors: Names = option(
-        ("gt",), "what finds people in scenes, comma-separated: gt, yolo, maskrcnn",
-        essential=True, min_length=1,
-    )  # fmt: skip
+        ("gt",), "what finds people in scenes, comma-separated: gt, yolo, maskrcnn", essential=True, min_length=1
+    )
     backbone: str | None = option(None, "timm name of the image backbone", "resnet18")
     backbone_weights: str = option("random", "backbone weights: pretrained (from timm), random, or a file")
     image_size: int | None = option(None, "image side in pixels, for the backbone", "160, as scenes are drawn", ge=32)
@@ -113,16 +108,13 @@ def calibrate_metrics(config: CalibrateConfig, *, progress: Progress | None = No
 
     Writes ``calibration.json``, ``calibration.png``, ``calibration.svg``, ``trials.parquet`` and ``calibrate.yaml`` to
     ``config.out``. A command that was killed, or met an error, goes on from the trials that are done.
-
-    Raises:
-        JudgeError: anything that the user can mend.
     """
     config = with_precision(config)
     if len(config.attributes) > 1:
         # A dose moves captions from one class to another, so that products of attributes would need many doses.
         what = f"doses are of one attribute, not of {config.attribute_name}"
         raise JudgeError(what, where="--attribute", mend="calibrate each attribute alone")
-    folder = ResumableFolder(config.out, what="calibration", command=config.command, overwrite=config.overwrite)
+    folder = OutputFolder(config.out, what="calibration", command=config.command, overwrite=config.overwrite)
     in_main_process(lambda: folder.check(config.inputs()))
     for change in config.changes:
         check_change(change)
@@ -282,9 +274,7 @@ def _key(row: Row) -> Key:
     return row["change"], row["dose"], row["metric"], row["judge"], row["masks"]
 
 
-def _finish(
-    found: Sequence[Calibration], rows: Sequence[Row], config: CalibrateConfig, folder: ResumableFolder
-) -> None:
+def _finish(found: Sequence[Calibration], rows: Sequence[Row], config: CalibrateConfig, folder: OutputFolder) -> None:
     """Write the results and give the folder its name."""
     with folder.writing():
         (folder.partial / "calibration.json").write_text(calibration_json(found), encoding="utf-8")

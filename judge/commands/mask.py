@@ -24,7 +24,7 @@ from judge.masking.people import Hiding
 from judge.types import Progress
 from judge.utils.files import LOG, remove_empty, resolved
 from judge.utils.options import option
-from judge.utils.outputs import MANIFEST, ResumableFolder, names_in
+from judge.utils.outputs import MANIFEST, OutputFolder, names_in
 
 
 class MaskConfig(OutputSettings, FolderSettings):
@@ -76,7 +76,7 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolde
         JudgeError: what concerns the whole folder. Faults of single images are in the result's ``failures``; where
             none could be masked, nothing is written.
     """
-    out = ResumableFolder(
+    out = OutputFolder(
         config.out, what="folder of masked images", command=config.command, overwrite=config.overwrite, store=_STORE
     )
     if out.path.is_relative_to(resolved(config.images)):
@@ -110,7 +110,7 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolde
             _write(masked, config, out.partial)
             out.log("finished")
             out.publish()
-        elif not out.holds_work():
+        else:
             out.discard()
     return MaskedFolder(masked, left_out, hiding.labels, correlated, masks, doubts)
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
 from judge.commands.console import say, say_notes, show_progress
 from judge.commands.images import RunImages
@@ -20,18 +19,15 @@ from judge.errors import JudgeError, require
 from judge.masking import DetectorName
 from judge.masking.masked_images import MaskedImages
 from judge.metrics.scores import guessed
-from judge.training.judge_file import Saved, ask, read_saved, sample_captions
+from judge.training.judge_file import Saved, answer, read_saved, sample_captions
 from judge.types import Captions, Predictions, Progress, Sample
 from judge.utils.cells import rows_csv
 from judge.utils.files import from_home
-from judge.utils.hub import first_line, quiet
 from judge.utils.options import option
 from judge.utils.outputs import OutputFile
 from judge.utils.reading import named_alike
 
 WEIGHTS = "judge.safetensors"
-# Only these files of a folder on the hub are fetched.
-_FETCHED = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]
 
 
 class NewCaptionSettings(FeatureSettings, ReadingSettings, DetectorSettings):
@@ -58,11 +54,7 @@ class PredictConfig(OutputSettings, SavedJudgeSettings, NewCaptionSettings):
 
 
 def open_saved(config: SavedJudgeSettings) -> Saved:
-    """A trained judge: a file, a folder of ``judge export``, or such a folder on the hub.
-
-    Raises:
-        JudgeError: no such file, folder or name; as ``read_saved``.
-    """
+    """A trained judge: a file, or a folder of ``judge export``."""
     path = _find(config)
     saved = read_saved(path)
     if not saved.trains_itself:
@@ -77,34 +69,17 @@ def open_saved(config: SavedJudgeSettings) -> Saved:
 
 
 def _find(config: SavedJudgeSettings) -> Path:
-    name, given = config.judge_weights, from_home(config.judge_weights)
-    where = f"--judge-weights {name}"
+    given, where = from_home(config.judge_weights), f"--judge-weights {config.judge_weights}"
     if given.is_file():
         return given
     if not given.is_dir():
-        is_path = given.is_absolute() or given.is_symlink() or name.startswith((".", "~")) or name.count("/") > 1
-        if is_path or given.suffix == ".safetensors":
-            raise JudgeError("no such file or folder", where=where, mend=named_alike(given))
-        given = _fetch(name, config.revision, where)
+        raise JudgeError("no such file or folder", where=where, mend=named_alike(given))
     if not (given / WEIGHTS).is_file():
         mend = "name a NAME.weights.safetensors in it; judges.json says which is whose"
         if not any(given.glob("*.weights.safetensors")):
             mend = "give the folder that judge export made, or a NAME.weights.safetensors of judge train"
         raise JudgeError(f"holds no {WEIGHTS}, as judge export writes it", where=where, mend=mend)
     return given / WEIGHTS
-
-
-def _fetch(name: str, revision: str | None, where: str) -> Path:
-    """The folder of a name on the hub, in the hub's cache."""
-    require("vision", "huggingface_hub")
-    from huggingface_hub import snapshot_download
-
-    try:
-        with quiet():
-            return Path(snapshot_download(name, revision=revision, allow_patterns=_FETCHED))
-    except Exception as error:  # The hub's client, requests and the file system each have their own.
-        mend = "check the name; it needs the network, or the hub's cache"
-        raise JudgeError(f"cannot be fetched ({first_line(error)})", where=where, mend=mend) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +102,7 @@ class Prepared:
 
 
 def prepare(config: PredictConfig, progress: Progress | None = None) -> Prepared:
-    """Open the judge that settings name, and prepare captions and images for it.
-
-    Raises:
-        JudgeError: anything that the user can mend.
-    """
+    """Open the judge that settings name, and prepare captions and images for it."""
     saved = open_saved(config)
     if saved.preparation is None:
         what, mend = "does not say what hid the attribute from its judge", "train the judge again, with judge train"
@@ -173,35 +144,8 @@ def _open_images(config: PredictConfig, saved: Saved, images: Sequence[str], pro
     return RunImages(settings, judges, saved.masking.get("seed", 0), progress).hidden(images)
 
 
-class Predicted(NamedTuple):
-    """What ``judge predict`` did: number of captions and of their images, the judge's name, and notes."""
-
-    captions: int
-    images: int
-    judge: str
-    notes: Sequence[str]
-
-
-def predict(config: PredictConfig, *, progress: Progress | None = None) -> Predicted:
-    """Predict with a trained judge; write its probabilities to ``out``.
-
-    A row per caption, by image and index: image_id, index, caption (as the judge read it, masked), ``p(CLASS)`` for
-    each class, predicted (of tasks all of at least 1/2, joined by "|").
-
-    Raises:
-        JudgeError: anything that the user can mend; nothing is written.
-    """
-    out = OutputFile(config.out, overwrite=config.overwrite)
-    out.check(config.inputs())
-    with out.working():
-        data = prepare(config, progress)
-        answers, notes = ask(data.saved, data.parts, features=config.features, pictures=data.images, progress=progress)
-        out.write(_table(list(chain.from_iterable(data.parts)), answers).encode())
-    captions = data.captions
-    return Predicted(captions.total, len(captions.by_image), data.saved.judge, [*data.notes, *notes])
-
-
 def _table(samples: Sequence[Sample], answers: Predictions) -> str:
+    """A row per caption, by image and index; ``predicted``: of tasks all of at least 1/2, joined by "|"."""
     names = answers.target.classes
     rows = sorted(
         (sample.image_id, sample.index, sample.text, *row, "|".join(names[k] for k, yes in enumerate(true) if yes))
@@ -220,7 +164,13 @@ def command(config: PredictConfig) -> None:
 
     Captions and images are masked as in its training. Leaves a CSV file: a row per caption, as the judge read it.
     """
-    with show_progress() as progress:
-        found = predict(config, progress=progress)
-    say(f"judge '{found.judge}': {found.captions} captions of {found.images} images; the answers are in {config.out}")
-    say_notes(found.notes)
+    out = OutputFile(config.out, overwrite=config.overwrite)
+    out.check(config.inputs())
+    with show_progress() as progress, out.working():
+        data = prepare(config, progress)
+        answers, notes = answer(data.saved, data.parts, features=config.features, images=data.images, progress=progress)
+        out.write(_table(list(chain.from_iterable(data.parts)), answers).encode())
+    captions = data.captions
+    about = f"{captions.total} captions of {len(captions.by_image)} images; the answers are in {config.out}"
+    say(f"judge '{data.saved.judge}': {about}")
+    say_notes([*data.notes, *notes])

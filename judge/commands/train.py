@@ -13,12 +13,12 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator
 
-from judge.commands.captioners import models_to_caption
+from judge.commands.caption import models_to_caption
 from judge.commands.console import say, say_notes, show_progress
 from judge.commands.evaluate import RunConfig
 from judge.commands.images import RunImages
 from judge.commands.labels import choose_lexicons
-from judge.commands.setup import make_plan, make_setup, open_checkpoints, read_corpus, training_events, with_precision
+from judge.commands.setup import make_plan, make_setup, open_checkpoints, read_corpus, with_precision
 from judge.commands.unread import unread
 from judge.config.inputs import ShownSettings
 from judge.config.judges import RunSettings
@@ -85,9 +85,6 @@ def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> Tr
 
     Judges that are there already are reused; a killed command goes on. Each judge leaves its answers and, if it is a
     network, its weights; ``judges.json`` lists the files of each, and its losses.
-
-    Raises:
-        JudgeError: anything that the user can mend.
     """
     started = time.monotonic()
     config = with_precision(config)
@@ -104,16 +101,14 @@ def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> Tr
     _read_index(folder / INDEX)
     plan, setup = make_plan(config), make_setup(config)
     try:
-        with training_events(config, folder, partial(append, folder / LOG)) as (hear, start_trackers):
-            start_trackers()
-            work = train(
-                corpus,
-                plan,
-                lexicons=lexicons,
-                setup=replace(setup, hear=hear),
-                open_images=images.hidden if config.images else None,
-                progress=progress,
-            )
+        work = train(
+            corpus,
+            plan,
+            lexicons=lexicons,
+            setup=replace(setup, log=partial(append, folder / LOG)),
+            open_images=images.hidden if config.images else None,
+            progress=progress,
+        )
     except JudgeError as error:
         if open_checkpoints(folder) == before:
             if new:

@@ -20,7 +20,7 @@ from judge.training.launch import in_main_process
 from judge.types import Progress
 from judge.utils.files import read_json_lines, write_whole
 from judge.utils.launch import is_main_process, launched
-from judge.utils.outputs import ResumableFolder
+from judge.utils.outputs import OutputFolder
 from judge.utils.parallel import threads, unordered
 
 TRIALS = "trials.jsonl"
@@ -64,7 +64,7 @@ class Job:
 
 
 def measure_trials(
-    jobs: Sequence[Job], folder: ResumableFolder, *, workers: int | None, progress: Progress | None
+    jobs: Sequence[Job], folder: OutputFolder, *, workers: int | None, progress: Progress | None
 ) -> list[Row]:
     """A row for each trial and metric, in the order of ``jobs``; trials that a killed command finished are read."""
     path = folder.store / TRIALS

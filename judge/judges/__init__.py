@@ -119,7 +119,7 @@ class Materials:
     """What networks are made from, besides their samples.
 
     Attributes:
-        pictures: the images, for judges that use them.
+        images: for judges that use them.
         prompt: of captioners; None for ``make_prompt("gender")``.
         answering: ImageCaptioner2's softmax over the answers alone, or over the whole vocabulary.
         backbone: timm's name of the image network; None for the judge's own.
@@ -134,7 +134,7 @@ class Materials:
         empty: whether weights may stay on ``meta``, since another process sends its own; set by the trainer.
     """
 
-    pictures: MaskedImages | None = None
+    images: MaskedImages | None = None
     prompt: Prompt | None = None
     answering: Answering = "restricted"
     backbone: str | None = None
@@ -202,7 +202,7 @@ class Assignment:
         samples: of one side and caption index; shared by all assignments that split them.
         train: places of the training samples in ``samples``.
         weights: of the training samples, [N].
-        asked: places of the samples to predict.
+        predict: places of the samples to predict.
         seed: of the split; the same for all assignments with this split.
         split: its name.
         settings: chosen before, e.g. {"C": 0.1}; empty if training chooses them.
@@ -212,7 +212,7 @@ class Assignment:
     samples: Sequence[Sample]
     train: IntArray
     weights: FloatArray
-    asked: IntArray
+    predict: IntArray
     seed: int
     split: Hashable = None
     settings: Mapping[str, float] = field(default_factory=dict)
@@ -235,29 +235,19 @@ Keep = Callable[[int, SelfTrained], None]
 """Called with the place of an assignment, and its trained judge."""
 
 
-class JointTraining(Protocol):
-    """Trains several judges at once."""
-
-    def __call__(
-        self, target: Target, assignments: Sequence[Assignment], keep: Keep | None = None
-    ) -> list[Predictions]:
-        """The predictions of each."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Explanation:
     """The weights of terms in P judges of A classes, trained on the same N captions.
 
     Attributes:
         terms: names, [F]: words, or two neighbours joined by a space.
-        held: which terms each caption contains, [N, F], sparse, 0 or 1.
+        contains: which terms each caption contains, [N, F], sparse, 0 or 1.
         weights: what a term adds to the log-probability of each class, up to a constant for all classes, [P, F, A].
         predictions: of each judge, [P], as from ``joint``.
     """
 
     terms: tuple[str, ...]
-    held: Any
+    contains: Any
     weights: FloatArray
     predictions: list[Predictions]
 
@@ -270,7 +260,7 @@ class Blueprint:
         name: as users type it, and as tables print it.
         reference: paper and place, or what it stands in for.
         judge: makes a judge that trains itself, for a target.
-        joint: trains all judges of a captioner at once, if they share work or choices.
+        joint: trains all judges of a captioner at once, if they share work or choices; returns their predictions.
         explain: trains judges again with the settings that ``joint`` chose, and returns their weights; for judges
             whose log-odds are linear in terms.
         restore: makes a judge that trains itself from its vocabulary and tensors, if it can be saved.
@@ -292,7 +282,7 @@ class Blueprint:
     name: str
     reference: str
     judge: Callable[[Target], Judge] | None = None
-    joint: JointTraining | None = None
+    joint: Callable[[Target, Sequence[Assignment], Keep | None], list[Predictions]] | None = None
     explain: Callable[[Target, Sequence[Assignment]], Explanation] | None = None
     restore: Callable[[Target, Words, Mapping[str, Any]], SelfTrained] | None = None
     network: Callable[[Target, Sequence[Sample], Materials], Network] | None = None
@@ -312,7 +302,7 @@ class Blueprint:
         """Settings of a run, by their names in YAML, that affect this judge."""
         found = set(self.reads)
         if self.recipe:
-            found |= {part.name for part in fields(Recipe)} | {"precision", "dataloader_workers", "log_with"}
+            found |= {part.name for part in fields(Recipe)} | {"precision", "dataloader_workers"}
         if self.stacked:
             found.add("stack")
         if self.backbone:

@@ -178,7 +178,7 @@ def _gather(taken: Sequence[_Explained], metric: Metric) -> _Side:
     captions, terms, weights, count = [], [], [], 0
     for member, number, found in _counting(taken, metric):
         own, odds = centre(found.weights[number]), centre(np.log(found.predictions[number].probabilities))
-        samples, held = member.test(), found.held[member.places(member.split.test)].tocoo()
+        samples, held = member.test(), found.contains[member.places(member.split.test)].tocoo()
         truth = np.array([sample.answers[0] for sample in samples])
         about = [(member.seed, sample.image_id, sample.index, sample.text) for sample in samples]
         table = pd.DataFrame(about, columns=["seed", "image", "index", "words"])

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from judge.report.plots import GENERATED, GREY, HUMAN, new_figure, save
-from judge.report.table import COUNT, NUMBER, Table, table_of
+from judge.report.table import COUNT, NUMBER, Table, json_text, table_of
 from judge.text.alignment import AlignmentReport, Substitution
 from judge.text.vectors import Vectors
 from judge.utils.cells import table_csv
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 # Shares of an alignment, and their headings.
 _SHARES = {
@@ -82,37 +77,25 @@ def curve_csv(found: Sequence[Alignment]) -> str:
 
 def alignment_json(found: Sequence[Alignment], vectors: Vectors, delta: float) -> str:
     """``{"vectors": {...}, "delta": ..., "results": [...]}``: fractions, absent values null, never NaN."""
-    results: list[dict[str, Any]] = []
+    results = []
     for entry in found:
         facts = {"captioner": entry.captioner, "images": entry.images, "captions": entry.captions}
-        meteor = {how: None if math.isnan(value) else value for how, value in entry.meteor.items()}
-        reports = {how: {**asdict(report), "meteor": meteor[how]} for how, report in entry.reports.items()}
-        results.append({**facts, "dropped": dict(entry.dropped), **reports})
+        reports = {how: asdict(report) | {"meteor": entry.meteor[how]} for how, report in entry.reports.items()}
+        results.append({**facts, "dropped": entry.dropped, **reports})
     space = {
         "source": vectors.source,
         "words": len(vectors.rows),
         "dimension": vectors.matrix.shape[1],
         "words_without": vectors.missing,
     }
-    summary = {"vectors": space, "delta": delta, "results": results}
-    return json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text({"vectors": space, "delta": delta, "results": results})
 
 
 def curve_png(found: Sequence[Alignment], delta: float) -> bytes:
-    """:func:`draw_curves` as a PNG."""
-    return save(draw_curves(found, delta), "png")
-
-
-def draw_curves(found: Sequence[Alignment], delta: float) -> Figure:
-    """Shares of words and tokens over delta, a panel per captioner; the delta of the run is dotted."""
-    columns = min(2, len(found))
-    height = math.ceil(len(found) / columns)
-    figure = new_figure(max(6, 4.5 * columns), 0.8 + 3 * height)
-    panels = list(figure.subplots(height, columns, sharex=True, sharey=True, squeeze=False).flat)
-    for place, panel in enumerate(panels):
-        panel.set_visible(place < len(found))
-        panel.tick_params(labelbottom=place >= len(found) - columns)
-    for panel, entry in zip(panels, found, strict=False):
+    """Shares of words and tokens over delta as a PNG, a panel per captioner; the delta of the run is dotted."""
+    figure = new_figure(6, 0.8 + 2.2 * len(found))
+    panels = figure.subplots(len(found), sharex=True, squeeze=False)[:, 0]
+    for panel, entry in zip(panels, found, strict=True):
         deltas = [at for at, _ in entry.curve]
         for name, colour, line in (("substituted", HUMAN, "-"), ("unknown", GENERATED, "--")):
             for what, width in (("tokens", 2.0), ("words", 1.0)):
@@ -126,4 +109,4 @@ def draw_curves(found: Sequence[Alignment], delta: float) -> Figure:
     figure.supylabel("share of human words, of tokens", fontsize=10)
     lines, names = panels[0].get_legend_handles_labels()
     figure.legend(lines, names, loc="outside upper center", ncols=len(names), frameon=False, fontsize=8)
-    return figure
+    return save(figure, "png")

@@ -1,77 +1,25 @@
-"""Data recipes, and what was found in a folder, as text."""
+"""Data recipes as text."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import fill
-from typing import Any, Literal
+from typing import Any
 
-from judge.corpus.recipes import DataFile, LabelNote, Recipe, Use
+from judge.corpus.recipes import FOLDER, DataFile, LabelNote, Recipe
 from judge.report.table import Table, table_of
-
-Status = Literal["ok", "missing", "wrong"]
-
-
-@dataclass(frozen=True, slots=True)
-class FileCheck:
-    """The check of one file of a recipe.
-
-    Attributes:
-        file: the recipe's entry.
-        paths: what was found; () where nothing was.
-        status: "wrong": it is there, and not what it should be.
-        lines: what is in it; of a wrong one what is wrong.
-    """
-
-    file: DataFile
-    paths: tuple[Path, ...]
-    status: Status
-    lines: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ReadyUse:
-    """A command of a recipe for the folder.
-
-    Attributes:
-        use: the recipe's entry.
-        command: as a shell takes it, with the folder filled in.
-        lacking: files that it reads and that are not there, or not what they should be.
-    """
-
-    use: Use
-    command: str
-    lacking: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DataCheck:
-    """The check of a folder against a recipe."""
-
-    recipe: Recipe
-    folder: Path
-    files: tuple[FileCheck, ...]
-    uses: tuple[ReadyUse, ...]
-
-    @property
-    def faults(self) -> list[FileCheck]:
-        """Required files that are not there, or not what they should be."""
-        return [found for found in self.files if found.file.required and found.status != "ok"]
 
 
 def recipe_table(recipes: Sequence[Recipe]) -> Table[tuple[Any, ...]]:
     """A row per recipe: name, title, access, attributes."""
-    rows = [
-        (recipe.name, recipe.title, recipe.access, ", ".join(label.attribute for label in recipe.labels) or None)
-        for recipe in recipes
-    ]
+    rows = [(of.name, of.title, of.access, ", ".join(one.attribute for one in of.labels) or None) for of in recipes]
     return table_of(["name", "data", "access", "attributes"], [], rows)
 
 
-def recipe_lines(recipe: Recipe) -> Iterator[str]:
-    """All of a recipe, a line each; continued parts are indented, and commands stand alone in their lines."""
+def recipe_lines(recipe: Recipe, folder: Path | None = None) -> Iterator[str]:
+    """All of a recipe, a line each, with commands for the files in ``folder``; continued parts are indented."""
     yield f"{recipe.name}: {recipe.title}"
     about = {
         "papers": ", ".join(recipe.papers),
@@ -79,31 +27,36 @@ def recipe_lines(recipe: Recipe) -> Iterator[str]:
         "licence": recipe.licence,
         "access": f"{recipe.access}. {recipe.source}".strip(),
         "who may have it": recipe.audience,
+        "passing on": _pass_on(recipe),
     }
     yield from (f"{name}: {text}" for name, text in about.items() if text)
-    yield pass_on_line(recipe)
     yield from _part("files", _files(recipe))
     yield from _part("labels, as perceived", _labels(recipe.labels))
     yield from _part("limits", recipe.limits)
     yield from _part("not verified", recipe.unverified)
     yield from _part("make your own", recipe.make)
-    yield from _part("commands", (line for use in recipe.use for line in (f"{use.what}:", f"  {use.command}")))
+    yield from _part("commands", _commands(recipe, folder))
 
 
-def pass_on_line(recipe: Recipe) -> str:
-    """The line on whether the files may be given to others."""
+def _commands(recipe: Recipe, folder: Path | None) -> Iterator[str]:
+    for use in recipe.use:
+        needs = f" (needs {', '.join(use.needs)} too)" if use.needs else ""
+        words = [word.replace(FOLDER, str(folder)) for word in shlex.split(use.command)]
+        yield f"{use.what}{needs}:"
+        yield f"  {shlex.join(words) if folder else use.command}"
+
+
+def _pass_on(recipe: Recipe) -> str:
+    """Whether the files may be given to others."""
     if recipe.pass_on:
-        return "passing on: under the licence above"
+        return "under the licence above"
     others = "Send others to the owner's page; keep" if recipe.page else "Keep"
-    return f"passing on: NO. {others} the files, and what says the class of single images, to yourself"
+    return f"NO. {others} the files, and what says the class of single images, to yourself"
 
 
-def _part(title: str, lines: Iterator[str] | Sequence[str]) -> Iterator[str]:
-    for number, line in enumerate(lines):
-        if not number:
-            yield ""
-            yield f"{title}:"
-        yield f"  {line}"
+def _part(title: str, lines: Iterable[str]) -> Iterator[str]:
+    if found := list(lines):
+        yield from ("", f"{title}:", *(f"  {line}" for line in found))
 
 
 def wrapped(lines: Iterator[str], width: int) -> Iterator[str]:
@@ -151,36 +104,3 @@ def _labels(labels: Sequence[LabelNote]) -> Iterator[str]:
 def counts(found: Mapping[str, int]) -> str:
     """Names and numbers: ``female 1,031, male 2,566``."""
     return ", ".join(f"{name or '(empty)'} {count:,}" for name, count in found.items())
-
-
-def check_lines(check: DataCheck) -> Iterator[str]:
-    """The files in the folder, missing files and their sources, and the commands, a line each."""
-    recipe = check.recipe
-    yield f"{recipe.name} in {check.folder}: {recipe.title}"
-    yield ""
-    for found in check.files:
-        where = ", ".join(path.relative_to(check.folder).as_posix() for path in found.paths[:3]) or found.file.path
-        more = f" and {len(found.paths) - 3} more" if len(found.paths) > 3 else ""
-        yield f"{found.status:8}{where}{more} ({_kind(found.file)})"
-        yield from (f"        {line}" for line in found.lines)
-    yield from _part("to get", _to_get(check))
-    if not recipe.pass_on:
-        yield ""
-        yield pass_on_line(recipe)
-    ready = [line for use in check.uses if not use.lacking for line in (f"{use.use.what}:", f"  {use.command}")]
-    yield from _part("ready", ready)
-    lacking = [f"{use.use.what}: needs {', '.join(use.lacking)}" for use in check.uses if use.lacking]
-    yield from _part("not ready", lacking)
-
-
-def _to_get(check: DataCheck) -> Iterator[str]:
-    """Each source once, with what it has that is not there; and who may have it."""
-    recipe = check.recipe
-    wanted: dict[str, list[str]] = {}
-    absent = [found.file for found in check.files if found.status != "ok"]
-    for file in absent:
-        wanted.setdefault(file.source or recipe.origin, []).append(file.path)
-    for source, paths in wanted.items():
-        yield f"{', '.join(paths)}: {source or 'the recipe does not say from where'}"
-    if recipe.audience and not all(file.source for file in absent):
-        yield f"who may have it: {recipe.audience}"

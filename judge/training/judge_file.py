@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from judge.training.loop import NetworkJudge
 
 FORMAT = 3  # Older formats have other metadata.
-_ABSENT = {"pictures", "features", "empty"}  # Materials that no file holds.
+_ABSENT = {"images", "features", "empty"}  # Materials that no file holds.
 _AGAIN = "train the judge again, into another --checkpoints"
 
 
@@ -63,12 +63,12 @@ class Saved:
         judge: its name.
         target: what it guesses.
         recipe: how it was trained; its micro-batch is that which memory held. None of judges that train themselves.
-        materials: what it was given, pictures and features apart.
+        materials: what it was given, except images and features.
         precision: Accelerate's, of training and of its answers.
         vocabulary: its words in the order of their numbers, special ones apart; none for judges without one.
         features: "shape", "regions" and "key" of what a frozen network gave it; empty where none did.
         preparation: from captions to the words that it reads; None where its evidence was not a run's.
-        masking: how pictures were hidden, as settings of ``judge evaluate``; empty for judges that read alone.
+        masking: how images were masked, as settings of ``judge evaluate``; empty for judges that see none.
         data: what it learnt from: captioner, side, index, seed, fold, images by class, sharing, held-out accuracy
             (a mean over classes).
         history: losses, epoch by epoch.
@@ -108,7 +108,7 @@ class Saved:
 
     @property
     def sees(self) -> bool:
-        """Whether it is shown pictures."""
+        """Whether it sees images."""
         return "image" in self.blueprint.modalities - self.blueprint.blanked
 
     @property
@@ -173,7 +173,7 @@ def describe_member(member: Member, masking: Mapping[str, Any], sharing: Sharing
 
     Args:
         member: the judge.
-        masking: how pictures are hidden, as settings.
+        masking: how images are masked, as settings.
         sharing: how processes shared its training.
         found: its answers about its test samples.
     """
@@ -205,11 +205,11 @@ def _accuracy(tests: Sequence[Sample], found: Predictions) -> float:
 
 
 def describe_features(features: Any) -> dict[str, Any]:
-    """The shape of features and the network that they are of; boxes of pictures are no part of that."""
+    """The shape of features and the key of the network that computed them, without the boxes of images."""
     if features is None:
         return {}
-    regions, key = getattr(features, "regions", 0), str(getattr(features, "key", ""))
-    # A network that is told where things are has the pictures' boxes behind its own key.
+    regions, key = features.regions, getattr(features, "key", "")
+    # The key of a network that takes boxes ends in a hash of the images' boxes.
     return {"shape": list(features.shape), "regions": regions, "key": key.rpartition(" ")[0] if regions else key}
 
 
@@ -236,9 +236,7 @@ def read_saved(path: Path) -> Saved:
         raise JudgeError(what, where=where, mend=mend) from error
     if "judge" not in notes:
         mend = "give a NAME.weights.safetensors that judge train left in its --checkpoints"
-        answers = bool(notes) and all(isinstance(entry, dict) for entry in notes.values())
-        what = "holds a judge's answers, and no weights" if answers else "holds no judge's weights"
-        raise JudgeError(what, where=where, mend=mend)
+        raise JudgeError("holds no judge's weights", where=where, mend=mend)
     if notes.get("format") != FORMAT:
         what = f"has format {notes.get('format')}; this version reads {FORMAT}"
         raise JudgeError(what, where=where, mend="use the version of caption-judge that wrote it")
@@ -302,11 +300,6 @@ def sample_captions(captions: Mapping[str, Sequence[str]], saved: Saved) -> list
     return found
 
 
-def concatenate(parts: Sequence[Predictions]) -> Predictions:
-    """Answers about several lists of samples, one after another."""
-    return replace(parts[0], probabilities=np.concatenate([part.probabilities for part in parts]))
-
-
 def save_self_trained(judge: SelfTrained, path: Path, name: str, target: Target, about: Mapping[str, Any]) -> None:
     """Write the file of a judge that is no network; ``about`` is from :func:`describe_member`."""
     saved = Saved(path, name, target, None, NOTHING, vocabulary=judge.vocabulary, **about)
@@ -321,7 +314,7 @@ def save_network(judge: NetworkJudge, path: Path | None, about: Mapping[str, Any
     Args:
         judge: trained.
         path: the file.
-        about: from :func:`describe_member`; without, the judge cannot be asked about new captions.
+        about: from :func:`describe_member`; without it, the judge cannot predict on new captions.
         notes: added to the file.
     """
     accelerator = judge.trainer.accelerator
@@ -329,7 +322,7 @@ def save_network(judge: NetworkJudge, path: Path | None, about: Mapping[str, Any
         path or Path(),
         judge.blueprint.name,
         judge.target,
-        replace(judge.recipe, micro_batch=judge.trainer.micro_batch),  # Its answers came from such batches.
+        replace(judge.recipe, micro_batch=judge.micro_batch),  # Its answers came from such batches.
         judge.materials,
         accelerator.mixed_precision,
         words_of(judge.network),
@@ -341,12 +334,12 @@ def save_network(judge: NetworkJudge, path: Path | None, about: Mapping[str, Any
     save_weights(path, cast("nn.Module", judge.network), {**saved.notes(), **notes, **place})
 
 
-def ask(
+def answer(
     saved: Saved,
     parts: Sequence[Sequence[Sample]],
     *,
     features: Path,
-    pictures: MaskedImages | None = None,
+    images: MaskedImages | None = None,
     progress: Progress | None = None,
 ) -> tuple[Predictions, list[str]]:
     """Answers of a trained judge; equal to those of the run that trained it, if ``parts`` are those of its folds.
@@ -357,14 +350,14 @@ def ask(
         saved: from :func:`read_saved`.
         parts: lists of captions, from :func:`sample_captions`.
         features: feature cache folder.
-        pictures: the images of a judge that sees.
+        images: for a judge that uses them.
         progress: called with the progress.
 
     Returns:
         Its answers, and notes for the user, a line each.
 
     Raises:
-        JudgeError: as :func:`open_network` and :func:`open_self_trained`.
+        JudgeError: weights that do not fit; the network that it started from is not available, or has another shape.
     """
     samples, notes = list(chain.from_iterable(parts)), list[str]()
     with threads(1 if saved.sharing == "members" else None):
@@ -372,13 +365,16 @@ def ask(
         if saved.trains_itself:
             judge = open_self_trained(saved)
         else:
-            judge, notes = open_network(saved, samples, features=features, pictures=pictures, progress=progress)
+            materials = replace(saved.materials, images=images)
+            found, notes = _features(saved, samples, materials, features, progress)
+            judge = restore(saved, replace(materials, features=found))
         answers = []
         for number, part in enumerate(parts):
             if progress:
-                progress("asking the judge", number, len(parts))
+                progress("computing answers", number, len(parts))
             answers.append(judge.predict(part))
-    return concatenate(answers), notes
+    joined = np.concatenate([part.probabilities for part in answers])
+    return replace(answers[0], probabilities=joined), notes
 
 
 def open_self_trained(saved: Saved) -> SelfTrained:
@@ -398,34 +394,6 @@ def open_self_trained(saved: Saved) -> SelfTrained:
         raise JudgeError(what, where=where, mend=mend) from error
 
 
-def open_network(
-    saved: Saved,
-    samples: Sequence[Sample],
-    *,
-    features: Path,
-    pictures: MaskedImages | None = None,
-    progress: Progress | None = None,
-) -> tuple[NetworkJudge, list[str]]:
-    """A trained network, with the features of some samples.
-
-    Args:
-        saved: from :func:`read_saved`.
-        samples: all that it will be asked about.
-        features: feature cache folder.
-        pictures: the images of a judge that sees.
-        progress: called with the progress.
-
-    Returns:
-        The judge, and notes for the user, a line each.
-
-    Raises:
-        JudgeError: weights that do not fit; the network that it started from is not available, or has another shape.
-    """
-    materials = replace(saved.materials, pictures=pictures)
-    found, notes = _features(saved, samples, materials, features, progress)
-    return restore(saved, replace(materials, features=found)), notes
-
-
 def restore(saved: Saved, materials: Materials | None = None) -> NetworkJudge:
     """A trained network.
 
@@ -434,7 +402,7 @@ def restore(saved: Saved, materials: Materials | None = None) -> NetworkJudge:
         materials: with images and features; None for none.
 
     Raises:
-        JudgeError: as :func:`open_network`.
+        JudgeError: weights that do not fit; the network that it started from is not available.
     """
     from judge.training.launch import make_accelerator
     from judge.training.loop import NetworkJudge, Trainer
@@ -488,7 +456,7 @@ def check_features(saved: Saved, now: Mapping[str, Any]) -> list[str]:
 
 
 def merge(saved: Saved, folder: Path, beside: Path) -> None:
-    """Write a Hugging Face judge as a whole checkpoint of transformers, and a file of a zero-shot judge that uses it.
+    """Write a Hugging Face judge as a checkpoint of transformers, and the file of a zero-shot judge that uses it.
 
     Args:
         saved: the judge.
@@ -508,5 +476,5 @@ def merge(saved: Saved, folder: Path, beside: Path) -> None:
     whole = replace(saved, materials=replace(saved.materials, tuning="zero-shot"))
     moved = whole.moved(str(folder))
     assert moved.blueprint.network is not None
-    asked = moved.blueprint.network(moved.target, moved.as_samples(), moved.materials)
-    save_weights(beside, cast("nn.Module", asked), whole.notes())
+    network = moved.blueprint.network(moved.target, moved.as_samples(), moved.materials)
+    save_weights(beside, cast("nn.Module", network), whole.notes())

@@ -17,7 +17,7 @@ from unittest.mock import Mock, patch
 import numpy as np
 import pytest
 import torch
-from helpers import GENDER, THREE, fault_of, make_samples
+from helpers import GENDER, THREE, fault_of, judge_with, make_samples
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
@@ -32,7 +32,6 @@ from judge.training.launch import make_accelerator
 from judge.training.loop import NetworkJudge, Trainer
 from judge.training.losses import make_optimiser, to_probabilities
 from judge.training.member import derive_seed
-from judge.training.stacked import Ensemble
 from judge.types import Predictions, Sample, Target, TargetKind
 
 
@@ -288,7 +287,7 @@ resource.setrlimit(resource.RLIMIT_AS, (held + (5 << 30), -1))
 samples = t.make_samples(50, clue=0.5)
 t.Plain.greedy = True
 halved = t.make_judge(t.Plain, batch_size=32, micro_batch="auto").fit(samples, seed=0)
-print(halved.trainer.micro_batch)
+print(halved.micro_batch)
 t.Plain.greedy = False
 whole = t.make_judge(t.Plain, batch_size=32).fit(samples, seed=0)
 print(abs(halved.predict(samples).probabilities - whole.predict(samples).probabilities).max() < 1e-5)
@@ -296,34 +295,6 @@ print(abs(halved.predict(samples).probabilities - whole.predict(samples).probabi
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["4", "True"]
-
-
-class Asked(Plain):
-    """Not trained; memory holds so many samples a pass, and no more."""
-
-    room = 5
-
-    def __init__(self, target: Target, samples: Sequence[Sample], materials: Materials = NOTHING) -> None:
-        super().__init__(target, samples)
-        self.requires_grad_(requires_grad=False)
-        self.passes: list[int] = []
-
-    def forward(self, batch: Batch) -> Tensor:
-        if len(batch["starts"]) > self.room:
-            torch.empty(1 << 60, dtype=torch.uint8)
-        self.passes.append(len(batch["starts"]))
-        return super().forward(batch)
-
-
-def test_a_judge_that_is_asked_as_it_is_takes_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    samples = make_samples(50)
-    judge = make_judge(Asked, micro_batch="auto").fit(samples, seed=0)
-    found = judge.predict(samples).probabilities
-    assert judge.network.passes == [3] * 16 + [2]  # type: ignore[attr-defined]
-    monkeypatch.setattr(Asked, "room", 50)
-    assert judge.predict(samples).probabilities == pytest.approx(found, abs=1e-6)
-    monkeypatch.setattr(Asked, "room", 0)
-    assert "predicting: memory does not hold a single sample a forward pass" in fault_of(judge.predict, samples)
 
 
 def test_faults_are_one_clear_line() -> None:
@@ -369,9 +340,9 @@ class Certain(nn.Module):
 def test_a_judge_that_is_certain_and_wrong_has_a_finite_loss(kind: TargetKind, whole: bool) -> None:
     target = replace(THREE, kind=kind)
     samples = [Sample(str(n), "human", 0, (), (answer,)) for n, answer in enumerate((1, 2, 2, 0))]
-    trainer = Trainer(make_accelerator())
-    network, recipe = Certain(target, whole=whole), Recipe(epochs=1, learning_rate=1.0)
-    found = trainer.predict(network, samples, target=target, recipe=recipe, whole=whole)
+    judge = judge_with(Certain(target, whole=whole), Recipe(epochs=1, learning_rate=1.0), target=target)
+    judge.whole = whole
+    found = judge.predict(samples).probabilities
     assert ((found > 0) & (found < 1)).all()
     assert found[:3].argmax(axis=1).tolist() == [0, 1, 2]
     losses = judge_answers(samples, Predictions(found, target))["loss"]
@@ -460,7 +431,7 @@ def test_as_many_numbers_as_there_are_make_a_seed() -> None:
 
 @pytest.mark.parametrize("judge", ["lstm", "rnn+mlp3", "transformer-1"])
 def test_bf16_tells_as_many_captions_apart(judge: str) -> None:
-    """Output layers are of float32: bf16's logits would be some 600 for 800 captions. Stacked judges likewise."""
+    """Output layers are of float32: bf16's logits would be some 600 for 800 captions."""
     blueprint, samples = find_judge(judge), make_samples(1000, clue=0.7)
     assert blueprint.recipe
     recipe = replace(blueprint.recipe, epochs=1)
@@ -468,9 +439,6 @@ def test_bf16_tells_as_many_captions_apart(judge: str) -> None:
     made.fit(samples[:100], seed=1)
     captions = len({sample.words for sample in samples})
     assert len(np.unique(made.predict(samples).probabilities[:, 0])) > 0.99 * captions
-    if blueprint.stacked:
-        stack = Ensemble([made], [samples[:100]], [1])
-        assert len(np.unique(stack.predict([samples])[0].probabilities[:, 0])) > 0.99 * captions
 
 
 # The trainer and the fast LSTM against a loop that anybody would write: nn.LSTM, torch's Adam, batch by batch.
@@ -483,7 +451,7 @@ def test_same_weights_as_a_plain_loop() -> None:
     torch.manual_seed(0)
     network = make_lstm(build_vocabulary(samples), 2, embedding=7, hidden=9, dropout=0.0)
     plain = copy.deepcopy(network)
-    Trainer(make_accelerator()).fit(network, samples, target=GENDER, recipe=recipe, seed=5)
+    judge_with(network, recipe).fit(samples, seed=5)
 
     optimiser = torch.optim.Adam(plain.parameters(), lr=1e-3)
     for epoch in range(2):
