@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -19,8 +18,7 @@ _WHITE = 255
 _OUTLINE = (255, 0, 255)
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
+class Tile(NamedTuple):
     """One image of a sheet.
 
     Attributes:
@@ -58,7 +56,9 @@ def contact_sheet(tiles: Sequence[Tile], width: int = 1600) -> Pixels:
     """
     import cv2
 
-    panels = [_row(shown.panels) for shown in tiles]
+    gap = np.full((HEIGHT, 2, 3), _WHITE, dtype=np.uint8)
+    rows = [[part for panel in shown.panels for part in (panel, gap)][:-1] for shown in tiles]
+    panels = [np.concatenate(row, axis=1) for row in rows]
     places, left, top, right = [], _GAP, _GAP, _GAP
     for panel in panels:
         if left + panel.shape[1] > width and left > _GAP:
@@ -73,12 +73,6 @@ def contact_sheet(tiles: Sequence[Tile], width: int = 1600) -> Pixels:
         cv2.putText(sheet, fits, (left, top + 10), cv2.FONT_HERSHEY_SIMPLEX, 0.35, (0, 0, 0), 1, cv2.LINE_AA)
         sheet[top + _CAPTION : top + _CAPTION + HEIGHT, left : left + panel.shape[1]] = panel
     return sheet
-
-
-def _row(panels: Sequence[Pixels]) -> Pixels:
-    gap = np.full((HEIGHT, 2, 3), _WHITE, dtype=np.uint8)
-    parts = [part for panel in panels for part in (panel, gap)]
-    return np.concatenate(parts[:-1], axis=1)
 
 
 def _shrink(pixels: Pixels) -> Pixels:

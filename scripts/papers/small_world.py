@@ -43,7 +43,7 @@ def write_small(folder: Path, *, pictures: bool = True) -> Path:
 
 
 def _write_captioner(folder: Path, words: list[str]) -> None:
-    """A GIT of 32 columns with random weights: what it says means nothing, but depends on the picture."""
+    """A GIT of 32 columns with random weights: its captions mean nothing, but depend on the image."""
     import torch
     import transformers
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
@@ -59,21 +59,10 @@ def _write_captioner(folder: Path, words: list[str]) -> None:
     names: dict[str, Any] = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", **unknown}
     names |= {"cls_token": "<s>", "sep_token": "</s>"}
     tokenizer = tf.PreTrainedTokenizerFast(tokenizer_object=raw, **names)
-    size: dict[str, Any] = {
-        "hidden_size": 32,
-        "intermediate_size": 37,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-    }
-    config = tf.GitConfig(
-        vision_config={**size, "image_size": 32, "patch_size": 16},
-        vocab_size=len(ids),
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
-        max_position_embeddings=64,
-        **size,
-    )
+    size = {"hidden_size": 32, "intermediate_size": 37, "num_hidden_layers": 2, "num_attention_heads": 2}
+    marked = {"vocab_size": len(ids), "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    seeing = {**size, "image_size": 32, "patch_size": 16}
+    config = tf.GitConfig(vision_config=seeing, max_position_embeddings=64, **marked, **size)
     with quiet():
         torch.manual_seed(0)
         model = tf.GitForCausalLM(config)

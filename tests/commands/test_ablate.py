@@ -40,7 +40,6 @@ def real(shared: Path, split: str, out: Path, *more: object) -> tuple[COCO, dict
 def test_ground_truth_against_itself_on_real_pictures(shared: Path, tmp_path: Path, split: str) -> None:
     truth, row = real(shared, split, tmp_path / "out")
     assert (row["recall"], row["iou"], row["visible"], row["beside"]) == (1, 1, 0, 0)
-    assert row["average_precision"] == pytest.approx(1)
     people = [a for a in truth.anns.values() if a["category_id"] == 1]
     assert row["people"] == row["people_found"] == len(people)
     assert read_image(tmp_path / "out", "contact_sheet.png").pixels.size

@@ -177,7 +177,7 @@ def spoil(world: World) -> dict[str, str]:
         "bomb.png": (f"has 50000 x 50000 pixels, over the limit of {MAX_PIXELS:,}", png_header(50_000, 50_000), None),
         "missing.jpg": ("no such image", None, None),
         "size.jpg": (f"is 20 x 20, {says}", jpeg((20, 20)), None),
-        "points.jpg": ("polygon of 2 points", good, two_points),
+        "points.jpg": ("polygon of 4 values", good, two_points),
         **dict.fromkeys(("../secret.png", "/etc/hostname", "..\\secret.png"), (out, None, None)),
         **dict.fromkeys(("link.png", "linked/secret.png"), (link, None, None)),
         "pipe.png": ("cannot be read (it is not a regular file)", None, None),

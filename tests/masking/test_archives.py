@@ -10,17 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands.test_mask import DOG, HEIGHT, SQUARE, WIDTH, tree, write_instances
 from containers import as_table, small_picture, tar_bytes, write_dict, write_parquet, write_saved, write_shards
 from detector_samples import FakeDetector
-from helpers import done_well, fault_of, one_line, refusal
+from helpers import fault_of, one_line
 
 from judge.commands.images import known_images
 from judge.masking.cache import Cached
-from judge.masking.images import encode, has_image, list_images, read_bytes, read_image
+from judge.masking.images import has_image, list_images, read_bytes, read_image
 from judge.masking.instances import LoadedImage, from_mask
 from judge.masking.masked_images import MaskedImages
-from judge.utils.outputs import MANIFEST
 from judge.utils.reading import PICTURE
 
 PUBLISHED = Path(__file__).parents[1] / "corpus" / "published"
@@ -104,33 +102,6 @@ def test_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "record 1, field 'image': holds no image, or only its path" in fault_of(read_bytes, absent, "1")
     null = write_saved(tmp_path / "null", as_table([{"id": None, "image": {"bytes": b"x", "path": ""}}] * 2))
     assert "data-00000-of-00002.arrow, record 1, field 'id': image id is null" in fault_of(list_images, null)
-
-
-@pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Six pictures, a dog in each and a person in some, in every container; and their instances."""
-    place = tmp_path_factory.mktemp("scene")
-    noise = {n: np.random.default_rng(n).integers(1, 256, (HEIGHT, WIDTH, 3), dtype=np.uint8) for n in range(6)}
-    found = containers(place, {n: encode(pixels) for n, pixels in noise.items()})
-    people = [{"image_id": n, "category_id": 1, "segmentation": SQUARE} for n in (0, 2, 4)]
-    dogs = [{"image_id": n, "category_id": 2, "segmentation": DOG} for n in range(6)]
-    names = [f"{n:012d}.png" for n in range(6)]
-    return found | {"instances": write_instances(place / "instances.json", names, [*people, *dogs])}
-
-
-def test_masked_alike(scene: dict[str, Path], tmp_path: Path) -> None:
-    """``judge mask`` writes the same bytes, whatever the pictures lie in."""
-    found = {}
-    for name in ("folder", "shards", "range", "saved", "parquet"):
-        out = tmp_path / name
-        done_well("mask", "--images", scene[name], "--instances", scene["instances"], "--out", out)
-        found[name] = {path: data for path, data in tree(out).items() if path not in {MANIFEST, "mask.yaml"}}
-    assert len(found["folder"]) == 6 + 3
-    assert all(written == found["folder"] for written in found.values())
-    again = refusal(
-        "mask", "--images", tmp_path / "{0..9}.tar", "--instances", scene["instances"], "--out", tmp_path / "x"
-    )
-    assert again.startswith(f"judge: {tmp_path}/0.tar: no such file")
 
 
 MASK = np.zeros((20, 30), dtype=bool)

@@ -113,15 +113,6 @@ def test_what_is_hidden_or_reported(
     assert bool(note) == ("NOTE" in told)
 
 
-def test_what_would_stay_visible_is_refused(images: Path) -> None:
-    """The other image is masked; test_ground_truth.py has the faults."""
-    value = document()
-    first(segmentation=[], bbox=[0, 0, 0, 0])(value)
-    code, left, told = masked(images, write(images.parent / "i.json", value))
-    assert (code, left) == (1, [0])
-    assert "hides nothing: its mask is empty" in told
-
-
 def test_people_by_other_names(images: Path) -> None:
     """OpenImages has Person, Man and Woman; where "person" stands beside them they are named."""
     value = document()

@@ -1,4 +1,4 @@
-"""``yolo``: models of Ultralytics that segment or detect, run by its own ``YOLO.predict``.
+"""``yolo``: models of Ultralytics that segment or detect.
 
 Ultralytics is AGPL-3.0 and is imported only by commands that use this detector. A ``.pt`` file is a pickle, and reading
 a pickle can run code, so it must lie in the folder of ``--trust-weights``. An ONNX file holds numbers only.
@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 
 from judge.errors import JudgeError, require
-from judge.masking.detectors.weights import MIN_SCORE, choose_device, fingerprint, read_weights
+from judge.masking.detectors import MIN_SCORE, fingerprint, read_weights
 from judge.masking.instances import Instance, LoadedImage, Pixels, from_box, from_mask
 from judge.utils.files import resolved
+from judge.utils.parallel import choose_device
 
 _SETTINGS = {
     "YOLO_OFFLINE": "1",
@@ -38,9 +39,9 @@ _NUMBERS = {"imgsz": r"\[?\d{2,4}(, ?\d{2,4})?\]?", "stride": r"[1-9]\d{0,2}", "
 
 
 def import_ultralytics() -> Any:
-    """The package ``ultralytics``, with telemetry, online checks and installation of packages switched off.
+    """The package ``ultralytics``, without telemetry, online checks and installation of packages.
 
-    It writes its settings into a temporary folder, not into the user's; what it replaces in other packages is restored.
+    It writes its settings into a temporary folder; what it replaces in other packages is restored.
 
     Raises:
         JudgeError: it is not installed.
@@ -75,9 +76,8 @@ class Yolo:
 
     Args:
         path: a ``.pt`` or ``.onnx`` file.
-        export: of an ONNX file its ``task`` and, if it has one, its ``imgsz``; a ``.pt`` file has its own.
-        device: "cpu", "cuda", "cuda:1"; None: CUDA if available.
-        mask_threshold: least probability of a mask's pixels, in (0, 1).
+        export: ``task`` and, if it has one, ``imgsz`` of an ONNX file; a ``.pt`` file has its own.
+        device, mask_threshold: see :func:`load_yolo`.
 
     Raises:
         JudgeError: the file is no model that segments or detects; no such device.
@@ -110,14 +110,14 @@ class Yolo:
     def detect(self, image: LoadedImage) -> tuple[Instance, ...]:
         """See :meth:`~judge.masking.detectors.Detector.detect`; at most 300 instances."""
         result = self._predict(image.pixels)
-        masks = None if result.masks is None else result.masks.data.cpu().numpy().astype(np.bool_)
         found = []
         for place, (x, y, right, bottom, confidence, number) in enumerate(result.boxes.data.tolist()):
             box, label, score = (x, y, right - x, bottom - y), self.categories[int(number)], min(1.0, confidence)
-            if masks is None:
+            if result.masks is None:
                 found.append(from_box(box, image.size, label, score=score))
             else:
-                found.append(from_mask(masks[place], label, box=box, score=score))
+                mask = result.masks.data[place].cpu().numpy().astype(np.bool_)
+                found.append(from_mask(mask, label, box=box, score=score))
         return tuple(instance for instance in found if instance.area)
 
     def _predict(self, pixels: Pixels) -> Any:
