@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import done_well, refusal
+from helpers import done_well
 
 from judge.commands.align import AlignConfig, align_captions
 from judge.commands.evaluate import RunConfig
 from judge.config import shown
 from judge.corpus.captions import read_captions
-from judge.report.alignment import draw_curves
 from judge.text.alignment import DELTAS, align
 from judge.text.lexicon import load_lexicon
 from judge.text.masking import mask
@@ -68,9 +67,8 @@ def table(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def words_of(path: Path, *, hide: bool = True) -> dict[str, list[tuple[str, ...]]]:
-    lexicon = load_lexicon("gender") if hide else None
-    captions = read_captions(path, side="human").by_image
+def words_of(path: Path) -> dict[str, list[tuple[str, ...]]]:
+    lexicon, captions = load_lexicon("gender"), read_captions(path, side="human").by_image
     return {image: [mask(tokenize(text), lexicon) for text in texts] for image, texts in captions.items()}
 
 
@@ -79,7 +77,6 @@ def test_everything_that_is_written(files: tuple[Path, Path], tmp_path: Path) ->
     out = tmp_path / "out"
     done = done_well("align", "--human", human, "--captions", told, "--meteor", 0, "--delta", 0.35, "--out", out)
     assert f"The results are in {out}; look at {out / 'delta_curve.png'}" in done.output
-    assert "learnt from 298 human captions" in done.output
     names = ".caption-judge align.yaml aligned alignment.json delta_curve.csv delta_curve.png substitutions.csv"
     assert sorted(path.name for path in out.iterdir()) == names.split()
 
@@ -94,28 +91,21 @@ def test_everything_that_is_written(files: tuple[Path, Path], tmp_path: Path) ->
     written = read_captions(out / "aligned" / "plain.json", side="human").by_image
     assert sorted(written) == both
     assert [text for image in both for text in written[image]] == [" ".join(words) for words in aligned]
-    annotations = json.loads((out / "aligned" / "plain.json").read_text("utf-8"))["annotations"]
-    assert {type(entry["image_id"]) for entry in annotations} == {int, str}
-    text = " ".join(caption for captions in written.values() for caption in captions)
-    assert "<gender>" in text
-    assert not {*PEOPLE, "puppy", "kitten", "giraffe"} & {*text.split()}
-    assert "<unk>" in text
+    words = {word for captions in written.values() for caption in captions for word in caption.split()}
+    assert words & {"<gender>", "<unk>", *PEOPLE, "puppy", "kitten", "giraffe"} == {"<gender>", "<unk>"}
 
     summary = json.loads((out / "alignment.json").read_text(encoding="utf-8"))
     (entry,) = summary["results"]
     assert (entry["captioner"], entry["images"], entry["captions"]) == ("plain", 149, 298)
     assert entry["dropped"]["human captions only"] == entry["dropped"]["generated captions only"] == 1
     assert entry["contextual"]["tokens_substituted"] == report.tokens_substituted > 0.05
-    assert entry["contextual"]["meteor"] is None
     assert entry["constant"]["tokens_substituted"] == entry["constant"]["lacking_substituted"] == 0
     assert summary["delta"] == entry["contextual"]["delta"] == 0.35
-    assert entry["contextual"]["lacking_substituted"] == report.lacking_substituted
     # "giraffe" is told once: too rare for a vector.
     assert summary["vectors"]["words_without"] == 1
 
     rows = table(out / "substitutions.csv")
     assert {(row["word"], row["substitute"]) for row in rows} == {("puppy", "dog"), ("kitten", "cat")}
-    assert [int(row["tokens"]) for row in rows] == sorted((int(row["tokens"]) for row in rows), reverse=True)
     assert all(0 <= float(row["distance"]) < 0.35 for row in rows)
 
     curve = table(out / "delta_curve.csv")
@@ -126,8 +116,6 @@ def test_everything_that_is_written(files: tuple[Path, Path], tmp_path: Path) ->
             assert sum(shares) == pytest.approx(1, abs=2e-6)
     at = next(row for row in curve if row["delta"] == "0.35")
     assert float(at["tokens_unknown"]) == pytest.approx(report.tokens_unknown, abs=1e-6)
-    assert float(at["lacking_substituted"]) == pytest.approx(report.lacking_substituted, abs=1e-6)
-    assert "contextual: below a cosine distance of 0.35." in done.output
 
 
 def test_the_threshold_is_that_of_the_vectors(files: tuple[Path, Path], tmp_path: Path) -> None:
@@ -143,13 +131,7 @@ def test_the_threshold_is_that_of_the_vectors(files: tuple[Path, Path], tmp_path
         assert f"{DELTA_LEARNT} for corpus, {DELTA_EMBEDDINGS} for hf:, {DELTA} for a file" in told
 
 
-def test_labels_leave_images_out(files: tuple[Path, Path], tmp_path: Path) -> None:
-    labels = tmp_path / "gender.csv"
-    labels.write_text("image_id,gender\n1,female\n3,male\n9,male\n")
-    (entry,) = align_captions(config(files, tmp_path / "out", labels=labels, attribute="gender")).alignments
-    assert (entry.images, entry.captions) == (2, 4)
-
-
+@pytest.mark.slow
 def test_meteor(files: tuple[Path, Path], tmp_path: Path) -> None:
     """What substitutes keep of the meaning, a captioner who says what people say keeps whole."""
     if shutil.which("java") is None:
@@ -169,52 +151,3 @@ def test_without_java(files: tuple[Path, Path], tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("PATH", str(tmp_path))
     done = done_well("align", "--human", files[0], "--captions", files[1], "--out", tmp_path / "out")
     assert "NOTE: METEOR skipped: needs Java" in done.output
-    (entry,) = json.loads((tmp_path / "out" / "alignment.json").read_text())["results"]
-    assert entry["contextual"]["meteor"] is None
-
-
-def test_without_the_package_that_scores(
-    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("judge.commands.align.find_spec", lambda name: None)
-    done = done_well("align", "--human", files[0], "--captions", files[1], "--out", tmp_path / "out")
-    assert "METEOR skipped: needs the package 'pycocoevalcap'" in done.output
-
-
-def test_the_plot_shows_the_curve(files: tuple[Path, Path], tmp_path: Path) -> None:
-    names = ["one", "$two$", "three"]
-    found = align_captions(config(files, tmp_path / "out", captions=dict.fromkeys(names, files[1]))).alignments
-    panels = [panel for panel in draw_curves(found, 0.4).axes if panel.get_visible()]
-    assert [panel.get_title() for panel in panels] == names
-    lines = {line.get_label(): line for line in panels[0].get_lines()}
-    for what in ("tokens substituted", "words unknown"):
-        deltas, shares = lines[what].get_data()
-        expected = [(at, getattr(report, what.replace(" ", "_"))) for at, report in found[0].curve]
-        assert list(zip(deltas, shares, strict=True)) == expected
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["--vectors", "absent.vec"], "--vectors absent.vec: no such file of vectors"),
-        (["--vectors", "empty.vec"], "empty.vec: file is empty"),
-        (["--delta", "2.5"], "'delta': input should be less than or equal to 2"),
-        (["--captions", "a/b=plain.json"], "a/b=plain.json: no such file"),
-        (["--captions", "other.json"], "no image in common"),
-        (["--out", "taken"], "holds something that is no alignment"),
-        (["--lexicon", "jender"], "no lexicon 'jender'"),
-    ],
-)
-@pytest.mark.usefixtures("files")
-def test_faults_are_one_line_and_leave_nothing(
-    arguments: list[str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("empty.vec").touch()
-    Path("other.json").write_text('{"1000": "a dog"}')
-    Path("taken").mkdir()
-    Path("taken/thing").touch()
-    before = sorted(tmp_path.rglob("*"))
-    given = ["--human", "human.json", "--captions", "plain.json", "--meteor", "0", "--out", "out"]
-    assert expected in refusal("align", *given, *arguments)
-    assert sorted(tmp_path.rglob("*")) == before

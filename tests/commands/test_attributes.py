@@ -98,18 +98,16 @@ def test_age_derived_and_from_a_file(real: Path) -> None:
     assert again["error"].published == rows["error"].published
 
 
-@pytest.mark.parametrize("tasks", [["activities"], ["coco-objects", "activities"]])
-def test_activities_as_tasks(real: Path, tasks: list[str]) -> None:
+def test_activities_beside_objects_as_tasks(real: Path) -> None:
     """Tasks are what captions of some images name and those of others do not."""
-    metrics = "dbac-at,dbac-ta,dpac-at,dpac-ta,ba-objects,dba-o,dba-g" if len(tasks) == 1 else "ba-objects,dba-g"
+    metrics, tasks = "dbac-at,dbac-ta,dpac-at,dpac-ta,ba-objects,dba-o,dba-g", ["coco-objects", "activities"]
     rows, run = measure(real, metrics=metrics, tasks=tasks)
     assert [*rows] == metrics.split(",")
     assert all(row.amplification is not None and abs(row.amplification) < 1 for row in rows.values())
     shown = named_in(read_captions(real / "human.json", side="human"), load_tasks(tasks))
     counts = Counter(name for names in shown.values() for name in names - {"person"})
     expected = {name for name, count in counts.items() if count < len(shown)}
-    assert {"sitting", "holding", "eating"} <= expected
-    assert (expected <= ACTIVITIES.classes.keys()) == (len(tasks) == 1)
+    assert {"sitting", "holding", "eating", "bench"} <= expected
     assert run["captioners"]["nic_plus"]["counted"]["objects"] == len(expected)
 
 
@@ -272,9 +270,7 @@ def test_own_classes_of_trained_judges(own: Own, tmp_path: Path) -> None:
             assert sum(chances.values()) == pytest.approx(1)
             assert row["predicted"] == max(chances, key=chances.__getitem__)
     done_well("export", "--judge-weights", weights, "--out", judge)
-    card = (judge / "README.md").read_text(encoding="utf-8")
-    assert "feeling: amusement, awe, contentment" in card
-    assert "(1 / classes: 0.333)" in card
+    assert "feeling: amusement, awe, contentment" in (judge / "README.md").read_text(encoding="utf-8")
     out = tmp_path / "explained"
     asked = ["attribute", "--judge-weights", judge, "--captions", folder / "cap.json", "--out", out, "--overwrite"]
     # Labels are of what the judge guesses, as its file says; of each image its own class is explained.

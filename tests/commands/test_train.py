@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 from functools import partialmethod
 from pathlib import Path
@@ -17,7 +16,6 @@ from test_scripts import ROOT, launch
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
 from judge.judges.sat import ShowAttendTell
-from judge.utils import tensors
 
 SIZE = 64
 # Judges that differ: lstm and sat train one human side for both captioners, of 2 captions; linear chooses C with each
@@ -73,9 +71,8 @@ def test_train_then_evaluate_is_evaluate(settings: dict[str, object], expected: 
     assert len({row["answers"] for row in rows}) == FILES
     assert first.stdout.startswith(f"{FILES} judges, ")
     for row in rows:
-        network = row["judge"] != "linear"
         assert row["weights"] == row["answers"].replace(".safetensors", ".weights.safetensors")
-        assert len(row["losses"]["training"]) == (2 if network else 0)
+        assert len(row["losses"]["training"]) == (0 if row["judge"] == "linear" else 2)
         assert (row["best_epoch"] in {1, 2}) == (row["judge"] == "sat")
     with safe_open(kept / next(row["weights"] for row in rows if row["judge"] == "sat"), framework="np") as file:
         notes = json.loads(file.metadata()["notes"])
@@ -91,18 +88,6 @@ def test_train_then_evaluate_is_evaluate(settings: dict[str, object], expected: 
     assert f"{damaged} is damaged: it is computed again" in done_well("train", run_file, "--checkpoints", kept).stderr
     assert damaged.read_bytes() == whole
     assert json.loads((kept / "judges.json").read_text()) == rows
-    # One that cannot be read any more is told, not left out of judges.json.
-    with pytest.MonkeyPatch.context() as patch:
-        check = tensors._checksum
-        patch.setattr(tensors, "_checksum", lambda path, written: check(instead_of(path, damaged), written))
-        assert refusal("train", run_file, "--checkpoints", kept).startswith(f"judge: {damaged}: cannot be read")
-    assert json.loads((kept / "judges.json").read_text()) == rows
-
-
-def instead_of(path: Path, unreadable: Path) -> Path:
-    if path == unreadable:
-        raise OSError(errno.EIO, "Input/output error", str(path))
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -161,19 +146,6 @@ def test_shipped_configs_are_accelerates_own(name: str, expected: tuple[int, int
         assert (config.distributed_type.value, config.fsdp_config["fsdp_version"]) == ("FSDP", 2)
 
 
-def test_faults(settings: dict[str, object], tmp_path: Path) -> None:
-    run_file = written(settings, tmp_path)
-    (tmp_path / "file").write_text("")
-    for extra, message in [
-        (["--checkpoints", tmp_path / "file"], "file: is a file. Name a folder"),
-        (["--micro-batch", "0"], "'micro_batch': input should be greater than or equal to 1"),
-        (
-            ["--model", f"mine={save_captioner(tmp_path / 'git')}"],
-            "captioner 'mine' has no captions. Write them first: judge caption",
-        ),
-    ]:
-        assert message in refusal("train", run_file, *extra)
-    assert judge("train", "nowhere.yaml").exit_code == 2
-    told = refusal("evaluate", run_file, "--checkpoints", tmp_path / "file", "--out", tmp_path / "out")
-    assert "file: is a file. Name a folder" in told
-    assert not list(tmp_path.glob("out*"))
+def test_a_captioner_without_captions_is_refused(settings: dict[str, object], tmp_path: Path) -> None:
+    line = refusal("train", written(settings, tmp_path), "--model", f"mine={save_captioner(tmp_path / 'git')}")
+    assert "captioner 'mine' has no captions. Write them first: judge caption" in line
