@@ -127,9 +127,9 @@ FAULTS: list[tuple[Record, str]] = [
 def test_an_unsound_annotation_costs_its_image_alone(tmp_path: Path, record: Record, message: str) -> None:
     path = coco_file(tmp_path / "i.json", [record])
     truth = GroundTruth.read(path)
-    with one_line(message) as told:
+    with one_line(message) as lines:
         truth.instances("1.jpg", SIZE)
-    assert told[0].startswith(f"{path}, image '1.jpg', annotation 10")
+    assert lines[0].startswith(f"{path}, image '1.jpg', annotation 10")
     assert truth.instances("2.jpg", SIZE)[0].area == 36
 
 

@@ -105,12 +105,7 @@ def detect_images(
 
 
 def make_detector(
-    name: str,
-    *,
-    weights: str | None = None,
-    trust: Path | None = None,
-    device: str | None = None,
-    mask_threshold: float = 0.5,
+    name: str, *, weights: str | None = None, trust: Path | None = None, device: str | None = None
 ) -> Detector:
     """The network called ``name``.
 
@@ -119,7 +114,6 @@ def make_detector(
         weights: a file, or a name that its library downloads.
         trust: the folder whose ``.pt`` files may be unpickled.
         device: None: CUDA if available.
-        mask_threshold: least probability of a mask's pixels, in (0, 1).
 
     Raises:
         JudgeError: unknown name, missing file, an extra that is not installed, weights that cannot be loaded.
@@ -132,10 +126,10 @@ def make_detector(
     if name == "yolo":
         from judge.masking.detectors.yolo import load_yolo
 
-        return load_yolo(weights, trust=trust, device=device, mask_threshold=mask_threshold)
+        return load_yolo(weights, trust=trust, device=device)
     from judge.masking.detectors.maskrcnn import load_maskrcnn
 
-    return load_maskrcnn(weights, device=device, mask_threshold=mask_threshold)
+    return load_maskrcnn(weights, device=device)
 
 
 def read_weights(path: Path) -> bytes:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import atexit
-import math
 import os
 import re
 import sys
@@ -77,7 +76,7 @@ class Yolo:
     Args:
         path: a ``.pt`` or ``.onnx`` file.
         export: ``task`` and, if it has one, ``imgsz`` of an ONNX file; a ``.pt`` file has its own.
-        device, mask_threshold: see :func:`load_yolo`.
+        device: see :func:`load_yolo`.
 
     Raises:
         JudgeError: the file is no model that segments or detects; no such device.
@@ -85,7 +84,7 @@ class Yolo:
 
     name = "yolo"
 
-    def __init__(self, path: Path, export: Mapping[str, Any], *, device: str | None, mask_threshold: float) -> None:
+    def __init__(self, path: Path, export: Mapping[str, Any], *, device: str | None) -> None:
         import torch
 
         ultralytics = import_ultralytics()
@@ -94,8 +93,6 @@ class Yolo:
         self.options |= {"device": choose_device(device), **{key: export[key] for key in export if key == "imgsz"}}
         try:
             self.model = ultralytics.YOLO(str(path), task=export.get("task"))
-            if self.model.task == "segment":
-                self.options["predictor"] = _segmentation_predictor(mask_threshold)
             self._predict(np.zeros((64, 64, 3), dtype=np.uint8))
             names = self.model.predictor.model.names
             self.categories: tuple[str, ...] = tuple(str(names[index]) for index in range(len(names)))
@@ -105,7 +102,7 @@ class Yolo:
             raise JudgeError(what, where=str(path), mend=mend) from error
         _check_task(self.model.task, str(path))
         versions = f"ultralytics {ultralytics.__version__}, torch {torch.__version__}"
-        self.key = fingerprint("yolo", read_weights(path), mask_threshold, versions)
+        self.key = fingerprint("yolo", read_weights(path), versions)
 
     def detect(self, image: LoadedImage) -> tuple[Instance, ...]:
         """See :meth:`~judge.masking.detectors.Detector.detect`; at most 300 instances."""
@@ -125,34 +122,13 @@ class Yolo:
         return result
 
 
-def _segmentation_predictor(mask_threshold: float) -> Any:
-    """Ultralytics' predictor of masks, with a threshold that need not be 0.5."""
-    import torch
-    from ultralytics.models.yolo.segment import SegmentationPredictor
-
-    level = math.log(mask_threshold / (1 - mask_threshold))
-
-    class Predictor(SegmentationPredictor):
-        """One more prototype, constant, lowers the logits of all masks by ``level``; Ultralytics cuts at 0."""
-
-        def construct_results(self, preds: Any, img: Any, orig_imgs: Any, protos: Any = None) -> Any:
-            preds = [torch.cat([pred, torch.ones_like(pred[:, :1])], dim=1) for pred in preds]
-            protos = torch.cat([protos, torch.full_like(protos[:, :1], -level)], dim=1)
-            return super().construct_results(preds, img, orig_imgs, protos)  # type: ignore[no-untyped-call]
-
-    return Predictor
-
-
-def load_yolo(
-    weights: str | Path, *, trust: Path | None = None, device: str | None = None, mask_threshold: float = 0.5
-) -> Yolo:
+def load_yolo(weights: str | Path, *, trust: Path | None = None, device: str | None = None) -> Yolo:
     """A detector from a file, or from a name that Ultralytics downloads.
 
     Args:
         weights: an ``.onnx`` file of ``yolo export``; a ``.pt`` file; or a model's name ("yolo11n-seg").
         trust: the folder of ``--trust-weights``: pickles in it are read, and named models are downloaded into it.
         device: "cpu", "cuda", "cuda:1"; None: CUDA if available.
-        mask_threshold: least probability of a mask's pixels, in (0, 1).
 
     Raises:
         JudgeError: no such file or model; a pickle outside ``trust``; a file that is damaged or of another kind; a
@@ -165,7 +141,7 @@ def load_yolo(
         if trust is None:
             what, mend = "would be downloaded as a pickle", "if you trust Ultralytics, add --trust-weights FOLDER"
             raise JudgeError(f"{what}, and reading one can run code", where=str(weights), mend=mend)
-        return Yolo(trust / f"{path.name.removesuffix('.pt')}.pt", {}, device=device, mask_threshold=mask_threshold)
+        return Yolo(trust / f"{path.name.removesuffix('.pt')}.pt", {}, device=device)
     if path.suffix not in {".onnx", ".pt"}:
         mend = "give an .onnx or .pt file, or a model's name such as yolo11n-seg"
         raise JudgeError("is no file of YOLO weights", where=str(weights), mend=mend)
@@ -175,7 +151,7 @@ def load_yolo(
     elif trust is None or not resolved(path).is_relative_to(resolved(trust)):
         mend = f"export it to ONNX; or, if you trust its author, name its folder: --trust-weights {path.parent}"
         raise JudgeError("is a pickle, and reading one can run code", where=str(path), mend=mend)
-    return Yolo(path, export, device=device, mask_threshold=mask_threshold)
+    return Yolo(path, export, device=device)
 
 
 def _check_task(task: object, where: str) -> None:
