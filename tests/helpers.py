@@ -221,14 +221,14 @@ def refusal(*arguments: object) -> str:
 
 @contextmanager
 def one_line(*parts: str) -> Iterator[list[str]]:
-    """A fault told in one line that holds each of ``parts``; afterwards the line stands in what is yielded."""
-    told: list[str] = []
+    """Expect a fault in one line that holds each of ``parts``; the line is then in what is yielded."""
+    lines: list[str] = []
     with pytest.raises(JudgeError) as caught:
-        yield told
-    told.append(str(caught.value))
-    assert "\n" not in told[0]
+        yield lines
+    lines.append(str(caught.value))
+    assert "\n" not in lines[0]
     for part in parts:
-        assert part in told[0]
+        assert part in lines[0]
 
 
 def table_bytes(frame: pd.DataFrame, kind: str) -> bytes:

@@ -17,7 +17,7 @@ from judge.text.lexicon import load_lexicon
 from judge.text.tokens import tokenize
 from judge.utils.hub import quiet
 
-# What people are described by where gender, age or skin is told, beside the shipped lexicons' words.
+# Words that describe people by gender, age or skin, besides those of the shipped lexicons.
 TELLING = {
     "beard", "bearded", "bikini", "pregnant", "blond", "blonde", "african", "asian", "arab", "caucasian", "european",
     "indian", "latino", "skin", "skinned", "teenager", "granny", "nun", "monk", "priest", "maid", "butler", "mermaid",
@@ -135,8 +135,8 @@ def test_what_most_raters_say_yes_to_twice_is_kept(bench: Any, tmp_path: Path) -
         lines = [f"00100{number}.png,{kinds[kind]}" for number, kind in enumerate(answers.split())]
         (tmp_path / f"{rater}.csv").write_text("\n".join(["image,human,anonymous", *lines]))
         given += ["--answers", tmp_path / f"{rater}.csv"]
-    told = run(bench, "keep", "--images", made, *given, "--out", tmp_path / "kept")
-    assert told.startswith("kept 2, left out 3, not rated 1; see ")
+    printed = run(bench, "keep", "--images", made, *given, "--out", tmp_path / "kept")
+    assert printed.startswith("kept 2, left out 3, not rated 1; see ")
     kept = sorted((tmp_path / "kept" / "images").iterdir())
     assert [path.name for path in kept] == ["001000.png", "001001.png"]
     assert (tmp_path / "kept" / "kept.csv").read_text() == "image,yes,raters\n001000.png,3,3\n001001.png,2,3\n"

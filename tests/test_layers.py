@@ -108,7 +108,7 @@ from judge.calibration.grammar import make_world, simulate
 from judge.calibration.world import Captioner
 from judge.corpus import Corpus
 world = make_world(60, seed=0)
-told = simulate(world, name='a', captioner=Captioner(stereotype=0.5))
-evaluate(Corpus(world.human, (told,), world.labels), folds=2, workers=1, resamples=100)
+captioner = simulate(world, name='a', captioner=Captioner(stereotype=0.5))
+evaluate(Corpus(world.human, (captioner,), world.labels), folds=2, workers=1, resamples=100)
 """
     assert not loaded_after(code) & {"torch", "accelerate"}

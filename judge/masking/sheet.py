@@ -39,12 +39,7 @@ def before_and_after(title: str, before: Pixels, after: Pixels, region: BoolMask
     outlined = before.copy()
     contours, _ = cv2.findContours(region.view(np.uint8), cv2.RETR_CCOMP, cv2.CHAIN_APPROX_NONE)
     cv2.drawContours(outlined, contours, -1, _OUTLINE, max(1, round(before.shape[0] / HEIGHT)))
-    return tile(title, [outlined, after], has_mask=bool(region.any()))
-
-
-def tile(title: str, images: Sequence[Pixels], *, has_mask: bool = True) -> Tile:
-    """A tile of images of any size, [H, W, 3], side by side."""
-    return Tile(title, tuple(map(_shrink, images)), has_mask)
+    return Tile(title, (_shrink(outlined), _shrink(after)), bool(region.any()))
 
 
 def contact_sheet(tiles: Sequence[Tile], width: int = 1600) -> Pixels:

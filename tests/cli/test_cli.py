@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import shutil
 import subprocess
@@ -14,22 +15,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import yaml
-from helpers import done_well, few, inputs_of, refusal
+from helpers import done_well, few, inputs_of, judge, refusal
 from test_layers import loaded_after
 from typer.testing import CliRunner
 
 from judge import commands
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
-from judge.commands import demo
+from judge.commands import console, demo
 from judge.commands.app import app
 from judge.commands.evaluate import RunConfig, evaluate
 from judge.commands.options import resolve
 from judge.commands.train import TrainConfig
 from judge.config import PANELS, Settings, flag_of, make_config, shown
+from judge.errors import JudgeError
 from judge.judges import FILES
 from judge.metrics import METRICS, spell_out
+from judge.utils.files import warn_damaged
 
 FAST = ["--resamples", "100", "--workers", "1", "--folds", "3", "--refits", "0", "--chance", "0"]
 
@@ -170,11 +174,10 @@ def test_a_killed_run_goes_on_with_the_same_numbers(tmp_path: Path) -> None:
     arguments += ["--seeds", 1, "--epochs", 2, "--learning-rate", 0.002, "--refits", 2, "--workers", 1]
     arguments += ["--resamples", 100]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    done_well(*arguments, "--out", whole, "--log-with", "tensorboard")
+    done_well(*arguments, "--out", whole)
     # The loss of 3 judges in 2 epochs; refits report none.
-    told = [line for line in logged(whole) if line["event"] == "epoch"]
-    assert len({(line["side"], line["index"], line["epoch"]) for line in told}) == len(told) == 6
-    assert list((whole / "tracking").rglob("*tfevents*"))
+    epochs = [line for line in logged(whole) if line["event"] == "epoch"]
+    assert len({(line["side"], line["index"], line["epoch"]) for line in epochs}) == len(epochs) == 6
     command = [sys.executable, "-m", "judge", *map(str, arguments), "--out", str(killed)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     store = killed.with_name("killed.partial") / "members"
@@ -222,3 +225,66 @@ def test_demo_draws_its_world_and_keeps_the_order_of_the_knob(tmp_path: Path, mo
     out = tmp_path / "masked"
     done_well("mask", "--images", world / "images", "--instances", world / "instances.json", "--out", out)
     assert len(list(out.glob("0*.png"))) == 200
+
+
+def test_processes_that_srun_starts_alone_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line in all; a batch script itself, and what a launcher starts, go on."""
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "4")
+    arguments = ["evaluate", "--human", "no.json", "--captions", "none.json"]
+    for rank, message in (("0", "judge: srun: srun started 4 processes that do not know of each other."), ("1", "")):
+        monkeypatch.setenv("SLURM_PROCID", rank)
+        done = judge(*arguments)
+        assert (done.exit_code, done.stderr[: len(message) or None]) == (2, message)
+    monkeypatch.setenv("RANK", "0")
+    assert "none.json: no such file" in judge(*arguments).stderr
+
+
+def test_a_command_of_one_process_is_not_launched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    message = "judge: accelerate launch: this command runs in one process. Give it without a launcher.\n"
+    for arguments in (["demo"], ["compare", "a", "b"], ["mask", "--images", "a", "--out", "b"]):
+        done = judge(*arguments)
+        assert (done.exit_code, done.stderr) == (2, message)
+
+
+def test_lines_for_a_scheduler(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """None of short work; then one where work changes, one a minute, with the time left at the speed so far."""
+    now = 0.0
+    monkeypatch.setattr(console.time, "monotonic", lambda: now)
+    monkeypatch.setattr(console.time, "strftime", lambda _: "12:00:00")
+    lines = console._Lines()
+    for second in range(201):
+        now = float(second)
+        if second < 20:
+            lines.show("reading", 0, 0)
+        else:
+            lines.show("training judges", 100 + 2 * (second - 20), 700)
+    assert capsys.readouterr().err.splitlines() == [
+        "12:00:00 reading",
+        "12:00:00 training judges: 100 of 700",
+        "12:00:00 training judges: 220 of 700, 0:04:00 left",
+        "12:00:00 training judges: 340 of 700, 0:03:00 left",
+        "12:00:00 training judges: 460 of 700, 0:02:00 left",
+    ]
+
+
+def test_faults_of_long_names_fit_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    fault = JudgeError("w" * 400, where="x" * 300, mend="m" * 300)
+    with pytest.raises(typer.Exit):
+        console.report_failures([("n" * 99 + str(i), fault) for i in range(6)], 6, "masked")
+    first, last = capsys.readouterr().err.splitlines()
+    assert len(first) <= 500
+    assert " and 1 more: " in first
+    assert last == "judge: 6 of 6 images could not be masked"
+
+
+def test_damaged_files_cost_two_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    with console.show_progress():
+        for number in range(12):
+            warn_damaged(Path(f"{number:0600}"))
+        logging.getLogger("judge").warning("another")
+    first, other, count = capsys.readouterr().err.splitlines()
+    assert first.endswith("0 is damaged: it is computed again")
+    assert len(first) <= 500
+    assert other == "judge: another"
+    assert count == "judge: 11 more cache files are computed again"

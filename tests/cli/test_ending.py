@@ -14,26 +14,18 @@ from typing import Any
 
 import psutil
 import pytest
-import yaml
+from helpers import inputs_of
 
-from judge.calibration.grammar import make_world, write_world
-from judge.calibration.world import Captioner
+from judge.calibration.grammar import WorldFiles
 
 INTERRUPTED = "judge: interrupted; give the same command again\n"
 
 
-@pytest.fixture(scope="module")
-def run_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a run of about 100 small networks: half a minute."""
-    folder = tmp_path_factory.mktemp("ending")
-    files = write_world(make_world(200, seed=5), {"much": Captioner(stereotype=0.9)}, folder / "world")
-    settings = {
-        "human": str(files.human), "captions": [*map(str, files.captions.values())], "labels": str(files.labels),
-        "judge": ["lstm"], "protocol": "paper", "seeds": 8, "epochs": 3, "resamples": 100, "workers": 2,
-    }  # fmt: skip
-    path = folder / "run.yaml"
-    path.write_text(yaml.safe_dump(settings), encoding="utf-8")
-    return path
+@pytest.fixture
+def run(finished_world: WorldFiles, tmp_path: Path) -> list[object]:
+    """A run of many small networks: half a minute."""
+    asked = ["--metrics", "lic", "--judge", "lstm", "--protocol", "paper", "--seeds", 8, "--epochs", 3, "--workers", 2]
+    return ["evaluate", *inputs_of(finished_world, "much"), *asked, "--out", tmp_path / "out"]
 
 
 def start(*command: object, **how: Any) -> subprocess.Popen[str]:
@@ -50,9 +42,9 @@ def start(*command: object, **how: Any) -> subprocess.Popen[str]:
 class Command:
     """``judge evaluate``, in a process that leads a group of its own."""
 
-    def __init__(self, run_file: Path, out: Path) -> None:
-        self.out, self.kept = out, out.with_name(f"{out.name}.partial") / "members"
-        self.process = start("-m", "judge", "evaluate", run_file, "--out", out, start_new_session=True)
+    def __init__(self, run: list[object], folder: Path) -> None:
+        self.out, self.kept = folder / "out", folder / "out.partial" / "members"
+        self.process = start("-m", "judge", *run, start_new_session=True)
 
     def workers(self) -> list[psutil.Process]:
         found = psutil.Process(self.process.pid).children(recursive=True)
@@ -70,11 +62,11 @@ class Command:
 
 
 @pytest.fixture
-def begin(run_file: Path, tmp_path: Path) -> Iterator[Callable[[], Command]]:
+def begin(run: list[object], tmp_path: Path) -> Iterator[Callable[[], Command]]:
     begun: list[Command] = []
 
     def begin() -> Command:
-        begun.append(Command(run_file, tmp_path / "out"))
+        begun.append(Command(run, tmp_path))
         return begun[-1]
 
     yield begin
@@ -101,9 +93,9 @@ def test_a_scheduler_ends_a_run_in_one_line(begin: Callable[[], Command]) -> Non
     command.until(lambda: command.members() >= 2)
     children = psutil.Process(command.process.pid).children(recursive=True)
     os.killpg(command.process.pid, signal.SIGTERM)
-    _, told = command.process.communicate(timeout=60)
+    _, errors = command.process.communicate(timeout=60)
     # Lines of progress go before.
-    assert (command.process.returncode, told[-len(INTERRUPTED) :]) == (143, INTERRUPTED)
+    assert (command.process.returncode, errors[-len(INTERRUPTED) :]) == (143, INTERRUPTED)
     assert psutil.wait_procs(children, timeout=5)[1] == []
     assert command.members() >= 2
     assert not command.out.exists()
@@ -117,8 +109,8 @@ def test_an_interrupt_at_any_moment_leaves_no_traceback(
     command = begin()
     time.sleep(moment)
     command.process.send_signal(number)
-    _, told = command.process.communicate(timeout=60)
-    assert (command.process.returncode, told) == (128 + number, INTERRUPTED)
+    _, errors = command.process.communicate(timeout=60)
+    assert (command.process.returncode, errors) == (128 + number, INTERRUPTED)
 
 
 def test_an_interrupt_waits_for_the_end_of_an_import(tmp_path: Path) -> None:
@@ -126,11 +118,11 @@ def test_an_interrupt_waits_for_the_end_of_an_import(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(
         "import os\nos.kill(os.getpid(), 2)\nfor _ in range(10**7): pass\nprint('whole')\n"
     )
-    code = "import judge.utils.terminal as s, time; s.heed_signals()\nimport slow; time.sleep(60)"
+    code = "import judge.utils.terminal as s, time; s.handle_signals()\nimport slow; time.sleep(60)"
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
-    printed, told = start("-c", code, env=os.environ | {"PYTHONPATH": path}).communicate(timeout=50)
+    printed, errors = start("-c", code, env=os.environ | {"PYTHONPATH": path}).communicate(timeout=50)
     assert printed == "whole\n"
-    assert told.endswith("judge.utils.terminal.Interrupted: 2\n")
+    assert errors.endswith("judge.utils.terminal.Interrupted: 2\n")
 
 
 def test_a_second_signal_ends_at_once_and_one_at_the_end_is_silent(tmp_path: Path) -> None:
@@ -165,8 +157,8 @@ main(*sys.argv[2:])
         for wait in waits:
             time.sleep(wait)
             process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=10)
-        assert (process.returncode, told) == expected
+        _, errors = process.communicate(timeout=10)
+        assert (process.returncode, errors) == expected
 
 
 def shell(line: str, *arguments: object) -> subprocess.CompletedProcess[str]:
@@ -181,13 +173,13 @@ def shell(line: str, *arguments: object) -> subprocess.CompletedProcess[str]:
 def test_standard_output_that_takes_nothing(line: str, why: str | None) -> None:
     done = shell(line, "data", "list")
     assert done.returncode == 1
-    told = [line for line in done.stderr.splitlines() if line[:1].isalpha()]
+    errors = [line for line in done.stderr.splitlines() if line[:1].isalpha()]
     what = f"judge: standard output: cannot be written ({why}); what the command leaves in files is complete."
-    assert told == ([what] if why else [])
+    assert errors == ([what] if why else [])
 
 
-def test_too_little_memory_is_told_in_one_line(run_file: Path, tmp_path: Path) -> None:
-    done = shell("ulimit -v 400000; {}", "evaluate", run_file, "--workers", 1, "--out", tmp_path / "out")
+def test_too_little_memory_is_one_line(run: list[object], tmp_path: Path) -> None:
+    done = shell("ulimit -v 400000; {}", *run)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].startswith("judge: memory has run out. Let fewer work at a time (--workers 1)")
     assert "Traceback" not in done.stderr

@@ -44,22 +44,22 @@ def human_captions(images: int = 150) -> dict[str, list[str]]:
 def files(tmp_path: Path) -> tuple[Path, Path]:
     """Human captions, and a captioner's that knows dogs and cats alone; one image of each is not the other's."""
     human = human_captions()
-    told = {image: f"a woman sees the {'dog' if number % 2 else 'cat'} ." for number, image in enumerate(human)}
+    mine = {image: f"a woman sees the {'dog' if number % 2 else 'cat'} ." for number, image in enumerate(human)}
     for animal in ("dog", "cat"):
         for number, does in enumerate(DOES[animal]):
-            told[str(2 * number + 1)] = f"a man sees the {animal} that {does} ."
-    told["5"], told["7"] = "a man sees the cat that purrs .", "a man sees the cat that climbs ."
-    del told["9"]
-    told["777"] = "a zebra"
+            mine[str(2 * number + 1)] = f"a man sees the {animal} that {does} ."
+    mine["5"], mine["7"] = "a man sees the cat that purrs .", "a man sees the cat that climbs ."
+    del mine["9"]
+    mine["777"] = "a zebra"
     paths = tmp_path / "human.json", tmp_path / "plain.json"
-    for path, captions in zip(paths, (human, told), strict=True):
+    for path, captions in zip(paths, (human, mine), strict=True):
         path.write_text(json.dumps(captions), encoding="utf-8")
     return paths
 
 
 def config(files: tuple[Path, Path], out: Path, **more: Any) -> AlignConfig:
-    told: dict[str, Any] = {"human": files[0], "captions": {"x": files[1]}, "meteor": 0, "out": out}
-    return AlignConfig(**told | more)
+    given: dict[str, Any] = {"human": files[0], "captions": {"x": files[1]}, "meteor": 0, "out": out}
+    return AlignConfig(**given | more)
 
 
 def table(path: Path) -> list[dict[str, str]]:
@@ -73,16 +73,16 @@ def words_of(path: Path) -> dict[str, list[tuple[str, ...]]]:
 
 
 def test_everything_that_is_written(files: tuple[Path, Path], tmp_path: Path) -> None:
-    human, told = files
+    human, mine = files
     out = tmp_path / "out"
-    done = done_well("align", "--human", human, "--captions", told, "--meteor", 0, "--delta", 0.35, "--out", out)
+    done = done_well("align", "--human", human, "--captions", mine, "--meteor", 0, "--delta", 0.35, "--out", out)
     assert f"The results are in {out}; look at {out / 'delta_curve.png'}" in done.output
     names = ".caption-judge align.yaml aligned alignment.json delta_curve.csv delta_curve.png substitutions.csv"
     assert sorted(path.name for path in out.iterdir()) == names.split()
 
     # The aligned captions are those of the two sides, masked, aligned by hand.
-    both = sorted(words_of(human).keys() & words_of(told).keys())
-    masked, generated = words_of(human), words_of(told)
+    both = sorted(words_of(human).keys() & words_of(mine).keys())
+    masked, generated = words_of(human), words_of(mine)
     original = [words for image in both for words in masked[image]]
     used = {word for side in (masked, generated) for image in both for words in side[image] for word in words}
     vectors = load_vectors("corpus", used, captions=original)
@@ -101,7 +101,7 @@ def test_everything_that_is_written(files: tuple[Path, Path], tmp_path: Path) ->
     assert entry["contextual"]["tokens_substituted"] == report.tokens_substituted > 0.05
     assert entry["constant"]["tokens_substituted"] == entry["constant"]["lacking_substituted"] == 0
     assert summary["delta"] == entry["contextual"]["delta"] == 0.35
-    # "giraffe" is told once: too rare for a vector.
+    # "giraffe" is written once: too rare for a vector.
     assert summary["vectors"]["words_without"] == 1
 
     rows = table(out / "substitutions.csv")
@@ -127,8 +127,8 @@ def test_the_threshold_is_that_of_the_vectors(files: tuple[Path, Path], tmp_path
         written = json.loads((tmp_path / "out" / "alignment.json").read_text(encoding="utf-8"))
         assert written["delta"] == delta
     for kind in (AlignConfig, RunConfig):
-        told = shown(kind, "delta")["unset"]
-        assert f"{DELTA_LEARNT} for corpus, {DELTA_EMBEDDINGS} for hf:, {DELTA} for a file" in told
+        unset = shown(kind, "delta")["unset"]
+        assert f"{DELTA_LEARNT} for corpus, {DELTA_EMBEDDINGS} for hf:, {DELTA} for a file" in unset
 
 
 @pytest.mark.slow
@@ -137,9 +137,9 @@ def test_meteor(files: tuple[Path, Path], tmp_path: Path) -> None:
     if shutil.which("java") is None:
         pytest.skip("METEOR needs Java")
     pytest.importorskip("pycocoevalcap")
-    human, told = files
+    human, mine = files
     same = Path(shutil.copy(human, tmp_path / "same.json"))  # One file for both sides is refused.
-    given = {"captions": {"plain": told, "same": same}, "several": True, "meteor": 60}
+    given = {"captions": {"plain": mine, "same": same}, "several": True, "meteor": 60}
     plain, same = align_captions(config(files, tmp_path / "out", **given)).alignments
     assert 0 < plain.meteor["constant"] < plain.meteor["contextual"] < 1
     assert same.meteor == {"constant": pytest.approx(1), "contextual": pytest.approx(1)}

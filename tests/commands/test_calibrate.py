@@ -81,7 +81,7 @@ def test_a_metric_with_a_planted_fault_is_caught(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--doses", "0.5,1.5"], "'doses.1': input should be less than 1"),
         (["--tasks", "TASKS.yaml"], "no task that captions name 10 times goes with"),
@@ -95,12 +95,12 @@ def test_a_metric_with_a_planted_fault_is_caught(
         ([*SEEN, "--judge", "sat,self"], "--judge self: simulated captioners have no checkpoint"),
     ],
 )
-def test_what_cannot_be_calibrated(files: WorldFiles, tmp_path: Path, arguments: list[str], told: str) -> None:
+def test_what_cannot_be_calibrated(files: WorldFiles, tmp_path: Path, arguments: list[str], message: str) -> None:
     words = {"TASKS.yaml": "{flying: [flies]}", "LEXICON.yaml": "{female: [woman], male: [man]}"}
     for name, classes in words.items():
         (tmp_path / name).write_text(f"name: gender\nclasses: {classes}\n", encoding="utf-8")
     given = [tmp_path / argument if argument in words else argument for argument in arguments]
-    assert told in refusal("calibrate", *inputs_of(files), "--metrics", "lic", *given, "--out", tmp_path / "out")
+    assert message in refusal("calibrate", *inputs_of(files), "--metrics", "lic", *given, "--out", tmp_path / "out")
     assert {path.name for path in tmp_path.iterdir()} == {*words}
 
 
@@ -123,5 +123,5 @@ def test_scenes_beside_captions(files: WorldFiles, tmp_path: Path) -> None:
     worth = [found[name]["changes"]["T->A"]["points"][1]["worth"] for name in found]
     assert worth[0] > 0
     assert worth[1] is None
-    told = refusal("calibrate", "--metrics", "lic,imagecaptioner2", "--out", tmp_path / "without")
-    assert "'human' is missing. Give --human" in told
+    line = refusal("calibrate", "--metrics", "lic,imagecaptioner2", "--out", tmp_path / "without")
+    assert "'human' is missing. Give --human" in line

@@ -1,4 +1,4 @@
-"""What a run tells of its inputs, and how ``judge evaluate`` is told which columns and values count."""
+"""Notes of a run on its inputs, and the choice of columns and values in ``judge evaluate``."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def people(files: WorldFiles) -> list[tuple[int, str]]:
 def notes(out: Path) -> list[str]:
     """What the run tells of its inputs: in ``metrics.json``, and among the notes of its page."""
     found = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
-    told: list[str] = found["run"]["input_notes"]
-    assert [line for line in found["notes"]["warnings"] if line in told] == told
-    return told
+    listed: list[str] = found["run"]["input_notes"]
+    assert [line for line in found["notes"]["warnings"] if line in listed] == listed
+    return listed
 
 
 def table(path: Path, header: Sequence[str], rows: Sequence[Sequence[object]]) -> Path:
@@ -47,8 +47,8 @@ def table(path: Path, header: Sequence[str], rows: Sequence[Sequence[object]]) -
     return path
 
 
-def test_captions_that_are_peoples(files: WorldFiles, people: list[tuple[int, str]], tmp_path: Path) -> None:
-    """Copied into another file; of the first of them alone it is told too. A captioner's own several are told apart."""
+def test_captions_that_equal_human_ones(files: WorldFiles, people: list[tuple[int, str]], tmp_path: Path) -> None:
+    """Copied into another file, even the first of each image alone; a captioner with several captions is noted."""
     first = dict(reversed(people))
     (tmp_path / "copy.json").write_text(json.dumps(first), encoding="utf-8")
     own = {image: [f"{caption} today", caption.upper()] for image, caption in people}
@@ -132,12 +132,10 @@ def test_labels_of_another_attribute(files: WorldFiles) -> None:
 def test_faults_of_options(files: WorldFiles) -> None:
     """Each says what is wrong, and how to mend it."""
     given = inputs_of(files, "much")
-    assert "--own-captions with " in (told := refusal("evaluate", *given, "--own-captions"))
-    assert "has no column of labels. Give a table with a label for each caption, or leave it out." in told
-    told = refusal("evaluate", *given[:-2], "--attribute", "agee")
-    assert "--attribute: no labels of agee, and no lexicon to derive them from. Did you mean 'age'? Else give" in told
-    told = refusal("evaluate", *given, "--labels", "other.csv")
-    assert f"'labels': {files.labels} and other.csv are of one attribute: give one." in told
+    line = refusal("evaluate", *given, "--own-captions")
+    assert "has no column of labels. Give a table with a label for each caption, or leave it out." in line
+    line = refusal("evaluate", *given, "--labels", "other.csv")
+    assert f"'labels': {files.labels} and other.csv are of one attribute: give one." in line
 
 
 def test_recognised_columns_are_listed() -> None:
