@@ -205,7 +205,7 @@ class Attribution:
             data.saved,
             data.parts,
             features=self.config.features,
-            pictures=data.images,
+            images=data.images,
             labels=self.labels,
             progress=self.progress,
         )
@@ -218,7 +218,7 @@ class Attribution:
         self.notes += [line for line in [*data.notes, *notes] if line not in self.notes]
 
     def _explain_images(self, reference: str, data: Prepared, answers: ExplainedAnswers, how: MapSettings) -> list[str]:
-        from judge.attribution.judge_views import explain_guesses
+        from judge.attribution.judge_views import explain_predictions
         from judge.utils.parallel import choose_device
 
         saved, images = data.saved, data.images
@@ -230,7 +230,7 @@ class Attribution:
         for sample, answer in zip(answers.samples, answers.explained.tolist(), strict=True):
             first.setdefault(sample.image_id, (sample, answer))
         samples, explained = zip(*first.values(), strict=True)
-        found, notes = explain_guesses(
+        found, notes = explain_predictions(
             saved, samples, images, how, answers=explained, device=choose_device(None), progress=self.progress
         )
         self.maps.add(saved.judge, str(saved.masking.get("mask", "none")), reference, found)

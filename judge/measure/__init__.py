@@ -141,7 +141,7 @@ def _prepare(work: Work, plan: Plan, setup: TrainingSetup, open_images: OpenImag
         images = open_images(sorted({image for one in evidence for image in one.classes}))
         if images.hiding and masking.get("hide", PERSON) != PERSON:
             masking = {**masking, "category": images.hiding.labels[-1]}  # The category that was chosen to be hidden.
-        setup = replace(setup, materials=replace(setup.materials, pictures=images), masking=masking)
+        setup = replace(setup, materials=replace(setup.materials, images=images), masking=masking)
     check_refits(work.jobs, plan, setup)
     return setup
 

@@ -223,7 +223,7 @@ def _gather(taken: Sequence[_Explained], terms: pd.Index[str], metric: Metric) -
     captions, added, weights = [], [], np.zeros((len(terms), len(taken[0][0][0].target.classes)))
     for member, number, found in _counting(taken, metric):
         own, odds = centre(found.weights[number]), centre(np.log(found.predictions[number].probabilities))
-        held, place = found.held[member.places(member.split.test)], terms.get_indexer(pd.Index(found.terms))
+        held, place = found.contains[member.places(member.split.test)], terms.get_indexer(pd.Index(found.terms))
         samples = member.test()
         truth = np.array([sample.answers[0] for sample in samples])
         amounts = own[held.indices, np.repeat(truth, np.diff(held.indptr))]

@@ -350,12 +350,12 @@ def _image_keys(members: Sequence[Member], materials: Materials) -> dict[str, st
     names = {member.judge.name for member in members if "image" in member.judge.modalities}
     if not names:
         return {}
-    if materials.pictures is None:
+    if materials.images is None:
         what = f"there are no images for {', '.join(sorted(names))}"
         raise JudgeError(what, where="--images", mend="give the folder of images")
     slots = {id(member.samples): member.samples for member in members}.values()
     images = {sample.image for samples in slots for sample in samples if sample.image is not None}
-    return {image: materials.pictures.key(image) for image in sorted(images)}
+    return {image: materials.images.key(image) for image in sorted(images)}
 
 
 def _captions(members: Sequence[Member]) -> dict[Maker, dict[Words, None]]:
@@ -381,9 +381,9 @@ def _cache(
     """The cache of a judge's frozen network."""
     if judge.reader is not None:
         return CaptionCache(judge.reader(materials), captions[judge.reader], folder)
-    assert materials.pictures is not None
+    assert materials.images is not None
     assert judge.backbone is not None
-    return ImageCache(judge.backbone(materials), materials.pictures, keys, folder)
+    return ImageCache(judge.backbone(materials), materials.images, keys, folder)
 
 
 def _compute(make: Callable[[], FeatureCache], progress: Progress | None) -> FeatureStore:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
 from helpers import done_well, refusal
-from pages import page_of
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
@@ -30,6 +31,21 @@ HOSTILE = (
     "<svg onload=window.hurt=1> a man on a \u202ehorse\u202c",
 )
 NAME = 'bad<b onclick>"$x$&amp;'
+
+
+@contextmanager
+def page_of(browser: Browser, path: Path, **settings: Any) -> Iterator[Page]:
+    """A page opened from disk: it requests no other file and reports nothing."""
+    context = browser.new_context(**settings)
+    page, events = context.new_page(), list[str]()
+    page.on("console", lambda message: events.append(f"console: {message.text}"))
+    page.on("pageerror", lambda error: events.append(f"error: {error}"))
+    page.on("dialog", lambda dialog: events.append(f"dialog: {dialog.message}"))
+    page.on("request", lambda of: events.append(of.url) if not of.url.startswith(("data:", "blob:")) else None)
+    page.goto(path.as_uri())
+    yield page
+    assert events == [path.as_uri()]
+    context.close()
 
 
 @pytest.fixture(scope="module")
