@@ -185,7 +185,7 @@ def _paintings(job: Job, _: Steps) -> Steps:
 def _write_paintings(job: Job) -> None:
     """A made-up world of paintings, for a run that is not the paper's."""
     if not job.is_paper:
-        write_world(job.out / "paintings", images=200 if job.is_small else 1200, pictures=32)
+        write_world(job.out / "paintings", images=200 if job.is_small else 1200, pixels=32)
 
 
 # ---- DBAC, Table 2
