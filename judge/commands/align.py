@@ -188,7 +188,7 @@ def _align(side: _Sides, vectors: Vectors, delta: float) -> tuple[Alignment, dic
         dropped=side.dropped,
         reports={how: gaps.report(threshold) for how, threshold in kinds.items()},
         meteor={},
-        curve=list(zip(deltas, gaps.curve(deltas), strict=True)),
+        curve=[(delta, gaps.report(delta)) for delta in deltas],
         substitutions=gaps.substitutions(delta),
     )
     return alignment, {how: substitute(side.words, gaps.substitutes(threshold)) for how, threshold in kinds.items()}

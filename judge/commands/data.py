@@ -182,10 +182,8 @@ def _labels(path: Path, note: LabelNote, seen: _Seen) -> str:
         lexicon = load_lexicon(note.attribute)
     else:  # Of words for labels alone: the reader then tells the record of any other.
         lexicon = Lexicon(note.attribute, "", dict.fromkeys(note.classes, frozenset()))
-    options = LabelOptions(note.rule)
-    labels = read_labels(
-        path, attribute=note.attribute, lexicon=lexicon, label_column=note.column or None, options=options
-    )
+    options = LabelOptions(note.rule, label_column=note.column or None)
+    labels = read_labels(path, attribute=note.attribute, lexicon=lexicon, options=options)
     found = dict.fromkeys(labels.classes, 0)
     for label in labels.by_image.values():
         found[label] += 1

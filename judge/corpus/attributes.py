@@ -161,35 +161,26 @@ def by_attribute(value: object, names: Sequence[str], *, shared: bool) -> object
         value = named
     if not isinstance(value, dict):
         return value
-    _check(value, names)
+    check_names(value, names)
     return value if len(names) > 1 else next(iter(value.values()), None)
 
 
-def dropped_by_attribute(value: object, names: Sequence[str]) -> object:
-    """Values that mean "no class"; for several attributes a mapping, from texts ``NAME=VALUE``.
+def check_names(value: Mapping[str, object], names: Sequence[str]) -> None:
+    """Refuse a setting of an attribute that is none of ``names``.
 
     Raises:
-        ValueError: a text, or a key, that is of no attribute.
+        ValueError: there is one.
     """
-    listed = [value] if isinstance(value, str) else value
-    if isinstance(listed, list | tuple):
-        listed = _pairs(listed, "NAME=VALUE") if len(names) > 1 else [str(one) for one in listed]
-    if isinstance(listed, dict):
-        _check(listed, names)
-    return listed
+    if strange := [name for name in value if name not in names]:
+        raise ValueError(f"'{strange[0]}' is none of the attributes {', '.join(names)}: write {names[0]}=VALUE")
 
 
-def spellings_by_attribute(value: Mapping[str, object], names: Sequence[str]) -> dict[str, object]:
-    """Attribute -> class -> spellings; texts ``CLASS=TEXT`` become such a mapping.
+def listed_by_name(entries: Sequence[object], shape: str) -> dict[str, list[str]]:
+    """Name -> its texts, from texts ``NAME=TEXT``.
 
     Raises:
-        ValueError: a key that is no attribute; a text that is not ``CLASS=TEXT``.
+        ValueError: another text; ``shape`` says what to write.
     """
-    _check(value, names)
-    return {name: _pairs(of, "CLASS=TEXT") if isinstance(of, list | tuple) else of for name, of in value.items()}
-
-
-def _pairs(entries: Sequence[object], shape: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for entry in entries:
         name, _, text = str(entry).partition("=")
@@ -197,8 +188,3 @@ def _pairs(entries: Sequence[object], shape: str) -> dict[str, list[str]]:
             raise ValueError(f"'{entry}' is not {shape}")
         found.setdefault(name, []).append(text)
     return found
-
-
-def _check(value: Mapping[str, object], names: Sequence[str]) -> None:
-    if strange := [name for name in value if name not in names]:
-        raise ValueError(f"'{strange[0]}' is none of the attributes {', '.join(names)}: write {names[0]}=VALUE")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from judge.corpus.records import Row, kind_of
 from judge.corpus.shards import find_shards, read_shards
 from judge.corpus.tables import load_csv, load_json, load_xlsx
 from judge.errors import JudgeError
-from judge.utils.reading import NotRegularError, named_alike, read_bytes
+from judge.utils.reading import opening, read_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +59,13 @@ _REFUSED = {
 }
 
 
-def read_document(path: str | os.PathLike[str], *, wanted: Collection[str] | None = None) -> Document:
+def read_document(path: str | os.PathLike[str]) -> Document:
     """Read JSON, JSON lines, CSV, TSV, Parquet, Excel, a pickle of plain values, shards or a data set.
 
     Text is UTF-8, with or without a byte order mark.
 
     Args:
-        path: a file, a folder of shards or of a data set, or a range of shards.
-        wanted: columns of shards and data sets to read, in lower case; None for all.
+        path: a file, or a folder of shards or of a data set.
 
     Raises:
         JudgeError: missing, another folder, not readable, empty, too large, not UTF-8, or damaged.
@@ -78,8 +77,11 @@ def read_document(path: str | os.PathLike[str], *, wanted: Collection[str] | Non
         except OSError:
             break  # Reading it as a file says why it cannot be read.
         if parts:
-            return Document(list(read(Path(path), parts, wanted=wanted)), source)
-    data = _read_bytes(Path(path), source)
+            return Document(list(read(Path(path), parts)), source)
+    folder = "give one file, or a folder of .tar shards, of Parquet files or of a saved data set"
+    with opening(path, folder=folder):
+        # All human captions of COCO are 0.1 GB; their values take some six times that.
+        data = read_bytes(Path(path), instead="keep only ids and captions")
     for start, load in BINARY.items():
         if start.match(data):
             return Document(load(data, source=source), source)
@@ -110,23 +112,6 @@ def table_in_memory(given: Any, source: str) -> Document:
         return Document([dict(row) if isinstance(row, Mapping) else row for row in given], source)
     what = f"is {kind_of(given)}, not a table"
     raise JudgeError(what, where=source, mend="give {image: class}, a list of records, or a table of pandas")
-
-
-def _read_bytes(path: Path, source: str) -> bytes:
-    try:
-        # All human captions of COCO are 0.1 GB; their values take some six times that.
-        return read_bytes(path, instead="keep only ids and captions")
-    except IsADirectoryError:
-        mend = "give one file, or a folder of .tar shards, of Parquet files or of a saved data set"
-        raise JudgeError("is a folder", where=source, mend=mend) from None
-    except NotRegularError:
-        raise JudgeError("is not a regular file", where=source, mend="give a file on disk") from None
-    except FileNotFoundError:
-        raise JudgeError("no such file", where=source, mend=named_alike(path)) from None
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        reason = getattr(error, "strerror", None) or str(error)
-        mend = "check the path and its permissions"
-        raise JudgeError(f"cannot be read ({reason})", where=source, mend=mend) from error
 
 
 def _decode(data: bytes, source: str) -> str:

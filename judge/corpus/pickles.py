@@ -13,12 +13,12 @@ from pickle import _Unpickler
 from typing import Any, NoReturn
 
 from judge.errors import JudgeError
-from judge.utils.reading import DEPTH, VALUES, refuse_large, refuse_long
+from judge.utils.reading import refuse_large
 
 # The C unpickler sizes its memo by a number in the file, so four bytes can claim 64 GB; the Python one
-# has a dict, and its instructions can be listed.
+# has a dict, and its instructions can be listed. DUP and LONG4, which no program writes for such values, are refused.
 _ALLOWED = (
-    "MARK STOP POP POP_MARK DUP NONE NEWTRUE NEWFALSE INT BININT BININT1 BININT2 LONG LONG1 FLOAT BINFLOAT "
+    "MARK STOP POP POP_MARK NONE NEWTRUE NEWFALSE INT BININT BININT1 BININT2 LONG LONG1 FLOAT BINFLOAT "
     "STRING BINSTRING SHORT_BINSTRING UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8 "
     "LIST EMPTY_LIST APPEND APPENDS TUPLE EMPTY_TUPLE TUPLE1 TUPLE2 TUPLE3 DICT EMPTY_DICT SETITEM SETITEMS "
     "EMPTY_SET ADDITEMS FROZENSET GET BINGET LONG_BINGET PUT BINPUT LONG_BINPUT MEMOIZE PROTO FRAME "
@@ -33,12 +33,13 @@ _MEND_TABLE = (
     "a table of pandas is read as CSV: where it was written, table.to_csv('captions.csv', index=False); for ArtEmis's "
     "speakers it is the second of [settings, table, attention]"
 )
-_MEND_VALUE = "write plain lists and dicts of texts and numbers, none in itself"
+_MEND_VALUE = "write plain lists and dicts of texts and numbers, each list on its own"
 # Bytes of memory that short instructions take, at most; any other one takes twelve times its length at most.
 _COSTS = {b"(": 120, b"]": 64, b"}": 72, b"\x85": 64, b"\x86": 64, b"\x87": 64, b"\x8f": 224, b"\x94": 110, b"r": 110}
 _COSTS |= dict.fromkeys((b"X", b"U", b"T", b"\x8c"), 60)
 _COST = 12
-_KEYS = str, bool, float, type(None)
+_CHECKED = ("GET", "BINGET", "LONG_BINGET", "INT", "LONG")
+_BITS = 13_000
 _WORD = 2**63  # Few whole numbers below it share a hash.
 
 
@@ -61,9 +62,27 @@ def _with_keys(code: int, first: int | None = None, step: int = 1) -> Callable[[
     def checked(unpickler: Any) -> None:
         # Those between a mark and here are in a stack of their own.
         for key in unpickler.stack[first : None if first is None else first + 1 : step]:
-            if not isinstance(key, _KEYS) and not (isinstance(key, int) and abs(key) < _WORD):
+            if not isinstance(key, str | float | None) and not (isinstance(key, int) and abs(key) < _WORD):
                 raise _RefusedError("pickle has a key that is no text or number", _MEND_VALUE)
         load(unpickler)
+
+    return checked
+
+
+def _plain(code: int) -> Callable[[Any], None]:
+    """An instruction after which the value on the stack is no list that stands elsewhere, and no endless number.
+
+    A few bytes could repeat a list forever, or put it into itself.
+    """
+    load: Callable[[Any], None] = _Unpickler.dispatch[code]
+
+    def checked(unpickler: Any) -> None:
+        load(unpickler)
+        value = unpickler.stack[-1]
+        if isinstance(value, list | tuple | dict | set | frozenset):
+            raise _RefusedError("pickle repeats a list or dict", _MEND_VALUE)
+        if isinstance(value, int) and value.bit_length() > _BITS:
+            raise _RefusedError("pickle holds a number of over 4,000 digits", _MEND_VALUE)
 
     return checked
 
@@ -79,6 +98,7 @@ class _PlainUnpickler(_Unpickler):
         pickle.DICT[0]: _with_keys(pickle.DICT[0], step=2),
         pickle.ADDITEMS[0]: _with_keys(pickle.ADDITEMS[0]),
         pickle.FROZENSET[0]: _with_keys(pickle.FROZENSET[0]),
+        **{getattr(pickle, name)[0]: _plain(getattr(pickle, name)[0]) for name in _CHECKED},
     }
 
     def find_class(self, module: str, name: str) -> NoReturn:
@@ -96,7 +116,7 @@ def load_pickle(data: bytes, *, source: str) -> object:
 
     Raises:
         JudgeError: it names a class (numpy scalars do), builds an object, is cut off or is no pickle; it has nested
-            keys, more than ``DEPTH`` or ``VALUES`` allow, a long number; too large.
+            keys, or one list in two places; a number is too long; too large.
     """
     size = _COST * len(data) + sum(cost * data.count(code) for code, cost in _COSTS.items())
     refuse_large(size, source, instead="give JSON")
@@ -106,7 +126,6 @@ def load_pickle(data: bytes, *, source: str) -> object:
         value = _PlainUnpickler(file, encoding="utf-8", errors="strict").load()
         if type(value) is int and file.tell() < len(data):
             value = _PlainUnpickler(file, encoding="utf-8", errors="strict").load()
-        _Sizes(source).of(value)
     except JudgeError:
         raise
     except _RefusedError as error:
@@ -116,36 +135,3 @@ def load_pickle(data: bytes, *, source: str) -> object:
         what = f"pickle cannot be read ({type(error).__name__}: {error})"
         raise JudgeError(what, where=source, mend="it may be cut off: copy it again, or give JSON") from error
     return value
-
-
-class _Sizes:
-    """How many values a value has once it is written out, and how deep it is: a few bytes can repeat a list forever."""
-
-    def __init__(self, source: str) -> None:
-        self.source, self.most = source, VALUES.value()
-        self.known: dict[int, tuple[int, int]] = {}  # id of a list or dict -> its values and depth
-        self.distinct = 0
-
-    def of(self, value: object, depth: int = 1) -> tuple[int, int]:
-        """The number of values in ``value``, repeated ones counted again, and its depth.
-
-        Raises:
-            JudgeError: over ``VALUES`` or ``DEPTH`` (as a list that contains itself is); a whole number too long.
-        """
-        if not isinstance(value, list | tuple | dict | set | frozenset):
-            if type(value) is int:
-                refuse_long(value, self.source)
-            return 1, 0
-        values, height = self.known.get(id(value), (0, 1))
-        DEPTH.refuse(depth + height - 1, self.source, instead=_MEND_VALUE)
-        if not values:
-            parts = [*value, *value.values()] if isinstance(value, dict) else value
-            self.distinct += 1 + len(parts)
-            values = 1
-            for part in parts:
-                more, inner = self.of(part, depth + 1)
-                values, height = values + more, max(height, inner + 1)
-            self.known[id(value)] = values, height
-        if values > self.distinct + self.most:
-            VALUES.refuse(values, self.source, instead=_MEND_VALUE)
-        return values, height

@@ -24,9 +24,8 @@ from judge.commands.mask import MaskConfig
 from judge.commands.train import TrainConfig
 from judge.corpus import Corpus
 from judge.corpus.captions import ReadOptions, read_captions
-from judge.corpus.human_scores import read_human_scores
 from judge.corpus.labels import LabelOptions, read_labels
-from judge.corpus.ratings import key_csv, rating_sheet, read_ratings, sheet_csv
+from judge.corpus.ratings import key_csv, rating_sheet, read_human_scores, read_ratings, sheet_csv
 from judge.corpus.recipes import read_recipe, shipped_recipes
 from judge.corpus.tasks import read_tasks
 from judge.masking import archives

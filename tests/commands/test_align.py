@@ -21,7 +21,7 @@ from judge.text.alignment import DELTAS, align
 from judge.text.lexicon import load_lexicon
 from judge.text.masking import mask
 from judge.text.tokens import tokenize
-from judge.text.vectors import DELTA, DELTA_EMBEDDINGS, DELTA_LEARNT, load_vectors
+from judge.text.vectors import DELTA, DELTA_LEARNT, load_vectors
 
 DOES = {"dog": ["barks", "fetches"], "puppy": ["barks", "fetches"], "cat": ["purrs", "climbs"]}
 DOES["kitten"] = DOES["cat"]
@@ -140,7 +140,7 @@ def test_the_threshold_is_that_of_the_vectors(files: tuple[Path, Path], tmp_path
         assert written["delta"] == delta
     for kind in (AlignConfig, RunConfig):
         told = shown(kind, "delta")["unset"]
-        assert f"{DELTA_LEARNT} for corpus, {DELTA_EMBEDDINGS} for hf:, {DELTA} for a file" in told
+        assert f"{DELTA_LEARNT} for corpus, {DELTA} for a file" in told
 
 
 def test_labels_leave_images_out(files: tuple[Path, Path], tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_the_plot_shows_the_curve(files: tuple[Path, Path], tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--vectors", "absent.vec"], "--vectors absent.vec: no such file of vectors"),
+        (["--vectors", "absent.vec"], "--vectors absent.vec: no such file"),
         (["--vectors", "empty.vec"], "empty.vec: file is empty"),
         (["--delta", "2.5"], "'delta': input should be less than or equal to 2"),
         (["--captions", "a/b=plain.json"], "a/b=plain.json: no such file"),

@@ -15,8 +15,15 @@ from helpers import caption_options, fault_of, judge
 
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
-from judge.corpus.human_scores import read_human_scores
-from judge.corpus.ratings import CANNOT_TELL, Sheet, key_csv, rating_sheet, read_ratings, sheet_csv
+from judge.corpus.ratings import (
+    CANNOT_TELL,
+    Sheet,
+    key_csv,
+    rating_sheet,
+    read_human_scores,
+    read_ratings,
+    sheet_csv,
+)
 from judge.errors import JudgeError
 from judge.types import Captions
 
@@ -52,7 +59,7 @@ def test_every_metric_is_compared_with_people(scored: list[str], tmp_path: Path)
     [
         ('{"none": 0.1}', "no score of captioner 'some' (there are: none). Add it."),
         ('{"none": 0.1, "some": "high"}', "record 2 ('some'): score 'high' is no number. Write it like 0.35."),
-        ("model,score\nnone,1\n", "no columns 'captioner' and 'score' among 'model', 'score'. Name the columns so."),
+        ("model,score\nnone,1\n", "no column 'captioner'. Known: model, score."),
         ("captioner,score\nnone,1\nnone,2\n", "record 2: captioner 'none' has two scores. Keep one of them."),
         ("captioner,score\n", "holds no records"),
     ],

@@ -101,7 +101,7 @@ PRINTABLE = st.text(st.characters(exclude_categories=["Cs", "Cc", "Cn", "Co"]), 
 
 
 @pytest.mark.parametrize("form", FORMATS)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_round_trip(write: Write, form: str, data: st.DataObject) -> None:
     captions = data.draw(st.lists(PRINTABLE if form == "xlsx" else TEXTS, min_size=1, max_size=4))

@@ -285,9 +285,8 @@ def test_a_pipe_is_refused_before_anybody_waits_for_it(checkpoint: Checkpoints, 
 import sys
 from judge.judges.hf_models import load_captioner
 from judge.judges.text_encoders import load_encoder
-from judge.text.vectors.pretrained import read_embeddings
 for folder in sys.argv[1:]:
-    for read in (load_captioner, load_encoder, lambda x: read_embeddings(x, set())):
+    for read in (load_captioner, load_encoder):
         try:
             read(folder)
         except Exception as error:
@@ -296,7 +295,7 @@ for folder in sys.argv[1:]:
     done = subprocess.run(
         [sys.executable, "-c", code, *folders], capture_output=True, text=True, timeout=300, check=True
     )
-    expected = [f": {file} is not a regular file. Remove it." for file in files for _ in range(3)]
+    expected = [f": {file} is not a regular file. Remove it." for file in files for _ in range(2)]
     assert all(line.endswith(end) for line, end in zip(done.stdout.splitlines(), expected, strict=True))
 
 

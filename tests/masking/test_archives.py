@@ -38,7 +38,6 @@ def containers(place: Path, pictures: Mapping[int, bytes]) -> dict[str, Path]:
     return {
         "folder": folder,
         "shards": shards,
-        "range": shards / "{00000..00001}.tar",
         "saved": write_saved(place / "saved", as_table(rows)),
         "dict": write_dict(place / "dict", {"a": as_table(rows[:2]), "b": as_table(rows[2:])}),
         "parquet": write_parquet(place / "parquet", {"test": as_table(rows)}),

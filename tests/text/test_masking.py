@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judge.errors import JudgeError
-from judge.text.coverage import measure_coverage
 from judge.text.lexicon import Lexicon, load_lexicon
 from judge.text.masking import mask
+from judge.text.survey import measure_coverage
 from judge.text.tokens import first_sentence, tokenize
 
 GENDER, WIDE = load_lexicon("gender"), load_lexicon("gender-wide")
@@ -58,16 +58,16 @@ AB = "classes: {a: [x], b: [y]}\ncounterparts: "
     [
         *((f"token: '{name}'\nclasses: {{a: [x]}}", "could be a word") for name in ("gender", "[g]", "<unk>", "<a b>")),
         ("classes: {a: [x, y], b: [y]}", "'y' stands in 'a' and in 'b'"),
-        ("klasses: {}", "no 'classes'"),
-        ("classes: {a: [x]}\nhiden_only: [y]", "unknown key 'hiden_only'. Did you mean 'hidden_only'?"),
-        ("a: [", "not YAML that can be read (did not find expected node content on line 2)"),
-        (f"{AB}{{a: x}}", "'counterparts' is no list of rows. Write rows like"),
-        (f"{AB}[{{a: x, b: [y], none: z}}]", "own.yaml, counterparts, row 1: holds something else than words"),
+        ("name: x", "no 'classes'"),
+        ("classes: {a: [x]}\nhiden_only: [y]", "unknown fields: hiden_only"),
         (
-            f"{AB}[{{a: x, none: z}}]",
-            "own.yaml, counterparts, row 1: says words of a, none. Say one of each of a, b, none",
+            "classes: {a: [no, ' ']}",
+            "'classes.a.0': Input should be a valid string; field 'classes.a.1': is empty",
         ),
-        (f"{AB}[{{a: x, b: z, none: z}}]", "own.yaml, counterparts, row 1: 'z' is no word of 'b'"),
+        ("a: [", "not YAML that can be read (did not find expected node content on line 2)"),
+        (f"{AB}{{a: x}}", "field 'counterparts': Input should be a valid tuple"),
+        (f"{AB}[{{a: x, none: z}}]", "own.yaml, counterparts, row 1: is no row of counterparts"),
+        (f"{AB}[{{a: x, b: z, none: z}}]", "Give a word of each of a, b, and as 'none' a word that names no class"),
         ("extends: own.yaml\nclasses: {x: [z]}", "own.yaml: lexicons extend each other (own.yaml by own.yaml)"),
         ("extends: gendre\nclasses: {x: [z]}", f"own.yaml, 'extends': no lexicon 'gendre'. {MEANT}"),
     ],

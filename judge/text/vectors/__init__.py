@@ -1,6 +1,6 @@
-"""Word vectors: read from files, taken from an encoder, or learnt from captions.
+"""Word vectors: read from files, or learnt from captions.
 
-Only the words in use are kept: a file of 5 GB costs the memory of a vocabulary.
+Only the words in use are in memory, however large the file.
 """
 
 from __future__ import annotations
@@ -15,22 +15,12 @@ from judge.text.vectors.learnt import learn
 from judge.types import Words
 
 CORPUS = "corpus"
-HUGGING_FACE = "hf:"
-# The cosine distance below which one word may replace another; vectors of different sources need different ones.
-# DBAC (supplement, A) chose 0.4 for GloVe, the least at which 60% of what a captioner lacks finds a word of its own. By
-# the same rule, in steps of 0.05, on the shared captions: the share of lacking tokens (occurrences of people's words
-# that a captioner never uses) that find one, over the captioners nic_balanced, nic_equalizer, nic_plus, nic_upweight,
-# gender hidden (A->T) and objects hidden (T->A):
-#            delta   0.4       0.5       0.6       0.65      0.7       0.75
-# corpus     A->T    .19-.22   .38-.40   .60-.63   .71-.73   .76-.79   .78-.81
-#            T->A    .15-.17   .30-.34   .53-.56   .64-.66   .73-.76   .76-.79
-# MiniLM     A->T    .20-.23   .29-.34   .44-.47   .56-.59   .71-.73   .87-.89
-#            T->A    .16-.18   .24-.29   .39-.42   .51-.53   .65-.68   .84-.87
-# That is of the 3,597 images with a label. On all 10,301, gender hidden, more words have a vector: corpus .81-.83 at
-# 0.65, MiniLM .74-.75 at 0.7.
+# The cosine distance below which one word may replace another. DBAC (supplement, A) chose 0.4 for GloVe, the least at
+# which 60% of the tokens that a captioner lacks find a word. By the same rule, in steps of 0.05, on the four captioners
+# of the shared captions: with vectors learnt from the corpus, 53 to 56% find one at 0.6 and 64 to 66% at 0.65 (objects
+# hidden; with gender hidden 60 to 63% and 71 to 73%).
 DELTA = 0.4
 DELTA_LEARNT = 0.65
-DELTA_EMBEDDINGS = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,28 +46,19 @@ def load_vectors(reference: str, words: Iterable[str], *, captions: Sequence[Seq
     """Vectors of ``words``, spelt exactly so (our tokeniser's words are lower case).
 
     Args:
-        reference: ``corpus``: learnt from ``captions`` (:func:`judge.text.vectors.learnt.learn`); ``hf:NAME`` or
-            ``hf:FOLDER``: the input embeddings of a Hugging Face encoder
-            (:func:`judge.text.vectors.pretrained.read_embeddings`); else a file
+        reference: ``corpus``: learnt from ``captions`` (:func:`judge.text.vectors.learnt.learn`); else a file
             (:func:`judge.text.vectors.files.read_file`): GloVe text, word2vec text or binary, fastText ``.vec``,
             gzip of each, recognised by content.
         words: the words in use.
         captions: masked human captions as words; needed for ``corpus`` alone.
 
     Raises:
-        JudgeError: no such file or model; a file that is empty, cut off, damaged, of mixed width, not UTF-8, or of
-            no known format; a value of a word in use that is no finite number.
+        JudgeError: as ``read_file``.
     """
     wanted = frozenset(words)
     if reference == CORPUS:
         source = f"{CORPUS}: learnt from {len(captions):,} human captions"
         return make_vectors(learn(captions, wanted), wanted, source, delta=DELTA_LEARNT)
-    if reference.startswith(HUGGING_FACE):
-        from judge.text.vectors.pretrained import read_embeddings
-
-        name = reference.removeprefix(HUGGING_FACE).strip()
-        found = read_embeddings(name, wanted)
-        return make_vectors(found, wanted, f"input embeddings of {name}", delta=DELTA_EMBEDDINGS)
     return make_vectors(read_file(reference, wanted), wanted, reference)
 
 
@@ -99,17 +80,16 @@ class VectorCache:
 
     def __init__(self, reference: str, vocabulary: Callable[[], Iterable[str]]) -> None:
         self.reference, self._vocabulary = reference, vocabulary
-        self._known: dict[object, Vectors] = {}
+        self._known: dict[tuple[Words, ...], Vectors] = {}
 
     def vectors(self, captions: Sequence[Words]) -> Vectors:
-        """The vectors of the reference; for ``corpus``, learnt from these masked human captions, once.
+        """The vectors of the reference; for ``corpus``, learnt from these masked human captions.
 
         Raises:
             JudgeError: as ``load_vectors``.
         """
-        learnt = self.reference == "corpus"
-        key = tuple(captions) if learnt else self.reference
+        key = tuple(captions) if self.reference == CORPUS else ()
         if key not in self._known:
-            words = {word for caption in captions for word in caption} if learnt else set(self._vocabulary())
-            self._known[key] = load_vectors(self.reference, words, captions=captions if learnt else ())
+            words = {word for caption in key for word in caption} if key else self._vocabulary()
+            self._known[key] = load_vectors(self.reference, words, captions=key)
         return self._known[key]

@@ -1,8 +1,8 @@
-"""Word vectors from files: GloVe text, word2vec text and binary, fastText ``.vec``, gzip of each, told by content.
+"""Word vectors from files: GloVe text, word2vec text and binary, fastText ``.vec``, gzip of each.
 
-Formats: https://nlp.stanford.edu/projects/glove, https://code.google.com/archive/p/word2vec (``distance.c``) and
-https://fasttext.cc/docs/en/crawl-vectors.html. A file is read once, from its beginning to its end, and never held in
-memory as a whole.
+The format is recognised by content. Formats: https://nlp.stanford.edu/projects/glove,
+https://code.google.com/archive/p/word2vec (``distance.c``) and https://fasttext.cc/docs/en/crawl-vectors.html. A file
+is read line by line or record by record and is never in memory as a whole.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import io
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Set
-from contextlib import contextmanager
 from typing import cast
 
 import numpy as np
@@ -20,7 +19,7 @@ import numpy.typing as npt
 
 from judge.errors import JudgeError
 from judge.utils.files import from_home
-from judge.utils.reading import WIDTH, WORD, NotRegularError, open_regular
+from judge.utils.reading import WIDTH, WORD, open_regular, opening
 
 FloatArray32 = npt.NDArray[np.float32]
 Rows = Mapping[str, FloatArray32]
@@ -28,12 +27,11 @@ Rows = Mapping[str, FloatArray32]
 
 AGAIN = "fetch the file again, or choose another with --vectors"
 _HEAD = 2**16
-_NUMBER = 40  # Bytes of a number in a text and of the space before it, at most.
+_NUMBER = 40  # Bytes of a number in a text, with the space before it, at most.
 _HEADER = re.compile(rb"([0-9]{1,12}) ([0-9]{1,12})[ \r]*\n")
-# "the 0.418 ...": a word, then a number as people write it.
+# "the 0.418 ...": a word, then a number in decimal notation.
 _TEXT = re.compile(rb"[^\n]*? [-+]?(?:[0-9]+\.?|\.[0-9]|nan|inf)[0-9.eE+-]*(?:[ \r\n]|$)", re.IGNORECASE)
 _DECIMAL = re.compile(rb"[-+]?[0-9]*\.[0-9]+(?:[eE][-+]?[0-9]+)?")
-_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 _BOM = b"\xef\xbb\xbf"
 _KNOWN = "give GloVe text, word2vec text or binary, fastText .vec, or gzip of one"
 _REFUSED = {
@@ -47,139 +45,101 @@ _REFUSED = {
 
 
 def read_file(reference: str, wanted: Set[str]) -> Rows:
-    """Vectors of the words ``wanted``; of a word that stands twice the first vector counts.
+    """Vectors of the words ``wanted``; if a word occurs twice, its first vector counts.
 
     Raises:
         JudgeError: no such file, a folder, empty, no known format, cut off, damaged, of mixed width; a word that is
             not UTF-8; a value of a wanted word that is no finite number. Lines and records count from 1.
     """
-    with _opened(reference) as stream:
-        head = _reading(stream, _HEAD, reference)
-        for mark, (what, mend) in _REFUSED.items():
-            if head.startswith(mark):
-                raise JudgeError(what, where=reference, mend=mend)
+    where = f"--vectors {reference}"
+    with opening(reference, folder="give one file", absent="give corpus, or a file", where=where):
+        file = open_regular(from_home(reference))
+    try:
+        with file:
+            if file.peek(2)[:2] != b"\x1f\x8b":
+                return _read(file, reference, wanted)
+            with gzip.open(file) as unpacked:
+                return _read(io.BufferedReader(cast("io.RawIOBase", unpacked), 2**18), reference, wanted)
+    except (EOFError, zlib.error, OSError) as error:
+        raise JudgeError(f"file is cut off or damaged ({error})", where=reference, mend=AGAIN) from error
+
+
+def _read(stream: io.BufferedReader, source: str, wanted: Set[str]) -> Rows:
+    """See :func:`read_file`."""
+    head = stream.read(_HEAD)
+    for mark, (what, mend) in _REFUSED.items():
+        if head.startswith(mark):
+            raise JudgeError(what, where=source, mend=mend)
+    if not head.strip():
+        raise JudgeError("file is empty", where=source, mend=_KNOWN)
+    stream.seek(len(_BOM) if head.startswith(_BOM) else 0)
+    head = head.removeprefix(_BOM)
+    header = _HEADER.match(head)
+    if not header and not _TEXT.match(head):
+        raise JudgeError("holds no word vectors of a known format", where=source, mend=_KNOWN)
+    count = width = 0
+    if header:
+        count, width = int(header[1]), int(header[2])
+        WIDTH.refuse(width, source, instead=_KNOWN)
+        if not count or not width:
+            what = f"its first line says {count:,} vectors of {width:,} numbers"
+            raise JudgeError(what, where=source, mend=_KNOWN)
+        head = head[header.end() :]
         if not head.strip():
-            raise JudgeError("file is empty", where=reference, mend=_KNOWN)
-        head = head.removeprefix(_BOM)
-        header = _HEADER.match(head)
-        if not header and not _TEXT.match(head):
-            raise JudgeError("holds no word vectors of a known format", where=reference, mend=_KNOWN)
-        size, body = (0, 0), head
-        if header:
-            size, body = (int(header[1]), int(header[2])), head[header.end() :]
-            WIDTH.refuse(size[1], reference, instead=_KNOWN)
-            if not all(size):
-                what = f"its first line says {size[0]:,} vectors of {size[1]:,} numbers"
-                raise JudgeError(what, where=reference, mend=_KNOWN)
-            if not body.strip():
-                raise JudgeError("holds no vectors after its first line", where=reference, mend=AGAIN)
-        is_text = not header or _TEXT.match(body) or _could_be_text(body)
-        records = (_text_records if is_text else _binary_records)(_Stream(stream, head, reference), size)
-        rows: dict[str, FloatArray32] = {}
-        for name, values, where in records:
-            try:
-                word = name.decode("utf-8")
-            except UnicodeDecodeError:
-                raise JudgeError("its word is not UTF-8", where=where, mend="convert the file to UTF-8") from None
-            if word in wanted and word not in rows:
-                rows[word] = finite(_numbers(values, where) if is_text else np.frombuffer(values, "<f4"), word, where)
-        return rows
+            raise JudgeError("holds no vectors after its first line", where=source, mend=AGAIN)
+    is_text = not header or _TEXT.match(head)
+    rows: dict[str, FloatArray32] = {}
+    for name, values, where in (_text_records if is_text else _binary_records)(stream, count, width, source):
+        try:
+            word = name.decode("utf-8")
+        except UnicodeDecodeError:
+            raise JudgeError("its word is not UTF-8", where=where, mend="convert the file to UTF-8") from None
+        if word in wanted and word not in rows:
+            rows[word] = _finite(_numbers(values, where) if is_text else np.frombuffer(values, "<f4"), word, where)
+    return rows
 
 
-def finite(row: FloatArray32, word: str, where: str) -> FloatArray32:
-    """``row``, if all of its values are finite numbers."""
+def _finite(row: FloatArray32, word: str, where: str) -> FloatArray32:
+    """``row``, if all of its values are finite numbers.
+
+    Raises:
+        JudgeError: some are not.
+    """
     if not np.isfinite(row).all():
         what = f"the vector of '{word}' holds a value that is no finite number"
         raise JudgeError(what, where=where, mend=AGAIN)
     return row
 
 
-class _Stream:
-    """A stream of bytes, cut at marks or into records of known sizes.
+def _text_records(
+    stream: io.BufferedReader, stated: int, width: int, source: str
+) -> Iterator[tuple[bytes, bytes, str]]:
+    """Word, numbers and place of each line "word v1 ... vD".
 
-    Args:
-        stream: behind its ``head``.
-        head: the first bytes.
-        source: the file, for messages.
+    ``stated`` and ``width``: the number of vectors and D in the first line, 0 if it holds a vector. A word may contain
+    spaces, as some of GloVe 840B's do: its numbers are the last D fields.
     """
-
-    def __init__(self, stream: io.BufferedReader, head: bytes, source: str) -> None:
-        self.stream, self.source, self.where = stream, source, f"{source}, at its beginning"
-        self._piece, self._at = head, 0
-
-    def take(self, count: int) -> bytes:
-        """The next ``count`` bytes.
-
-        Raises:
-            JudgeError: there are fewer.
-        """
-        while len(self._piece) < self._at + count:
-            if not self._read():
-                raise JudgeError("the file ends in the middle of it", where=self.where, mend=AGAIN)
-        self._at += count
-        return self._piece[self._at - count : self._at]
-
-    def until(self, end: bytes, longest: int, fault: JudgeError, *, last: bool = False) -> bytes:
-        """The bytes before the next ``end`` (one byte), which is skipped; if ``last``, the file may end instead.
-
-        Raises:
-            JudgeError: ``fault``, if there is none within ``longest`` bytes; the file ends.
-        """
-        while (found := self._piece.find(end, self._at, self._at + longest)) < 0:
-            if len(self._piece) >= self._at + longest:
-                raise fault
-            if not self._read():
-                return self.take(len(self._piece) - self._at if last else 1)
-        return self.take(found + 1 - self._at)[:-1]
-
-    def at_end(self, *, blank: bool = False) -> bool:
-        """Whether nothing is left, or if ``blank`` nothing but white space."""
-        while self._at >= len(self._piece) or (blank and not self._piece[self._at :].strip()):
-            if not self._read():
-                return True
-        return False
-
-    def _read(self) -> bytes:
-        # Not ``read``: of an archive that is cut off, all that is whole comes first.
-        piece = _reading(self.stream, 2**20, self.where, part=True)
-        self._piece, self._at = self._piece[self._at :] + piece, 0
-        return piece
-
-
-def _reading(stream: io.BufferedReader, count: int, where: str, *, part: bool = False) -> bytes:
-    """The next bytes: ``count``, or if ``part`` as many as there are at once."""
-    try:
-        return stream.read1(count) if part else stream.read(count)
-    except (EOFError, zlib.error, OSError) as error:
-        raise JudgeError(f"cut off or damaged here ({error})", where=where, mend=AGAIN) from error
-
-
-def _text_records(stream: _Stream, size: tuple[int, int]) -> Iterator[tuple[bytes, bytes, str]]:
-    """Word, numbers and place of each line "word v1 ... vD"; ``size``: lines and D of the first line, 0 without one.
-
-    A word may hold spaces, as some of GloVe 840B's do: its numbers are the last D fields.
-    """
-    width, count, number = size[1], 0, 0
     longest = int(WORD.value() + _NUMBER * WIDTH.value())
-    while not stream.at_end():
+    count = number = 0
+    while line := stream.readline(longest):
         number += 1
-        where = stream.where = f"{stream.source}, line {number}"
-        fault = JudgeError("too long for a vector", where=where, mend=WIDTH.raise_it(AGAIN))
-        body = stream.until(b"\n", longest, fault, last=True).rstrip(b"\r\n ")
-        if not body or (size[0] and number == 1):
+        where = f"{source}, line {number}"
+        if len(line) == longest:
+            raise JudgeError("too long for a vector", where=where, mend=WIDTH.raise_it(AGAIN))
+        body = line.rstrip(b"\r\n ")
+        if not body or (stated and number == 1):
             continue
         width = width or _width(body, where)
         count += 1
         word = _word(body, width, where)
         yield word, body[len(word) + 1 :], where
-        stream.where = f"{stream.source}, line {number + 1}"
-    if size[0] and count != size[0]:
-        what = f"its first line says {size[0]:,} vectors, and it holds {count:,}"
-        raise JudgeError(what, where=f"{stream.source}, line {count + 1}", mend=AGAIN)
+    if stated and count != stated:
+        what = f"its first line says {stated:,} vectors, and it holds {count:,}"
+        raise JudgeError(what, where=f"{source}, line {count + 1}", mend=AGAIN)
 
 
 def _width(body: bytes, where: str) -> int:
-    """How many numbers a line ends with."""
+    """The number of numbers at the end of a line."""
     width = 0
     for field in reversed(body.split(b" ")[1:]):
         try:
@@ -194,18 +154,14 @@ def _width(body: bytes, where: str) -> int:
 
 
 def _word(body: bytes, width: int, where: str) -> bytes:
-    """The word: all before the last ``width`` fields."""
-    fields = body.count(b" ")
-    if fields == width:
-        return body[: body.find(b" ")]
-    if fields > width:
-        word = body.rsplit(b" ", width)[0]
-        # "at name@domain.com" is a word of GloVe's; "cat 0.12" is one number too many.
-        further = sum(1 for part in word.split(b" ")[1:] if _DECIMAL.fullmatch(part))
-        if not further:
-            return word
-        fields = width + further
-    raise JudgeError(f"holds {fields:,} numbers where others hold {width:,}", where=where, mend=AGAIN)
+    """The word: everything before the last ``width`` fields."""
+    word, *numbers = body.rsplit(b" ", width)
+    # GloVe has the word "at name@domain.com"; "cat 0.12" is one number too many.
+    further = sum(1 for part in word.split(b" ")[1:] if _DECIMAL.fullmatch(part))
+    if further or len(numbers) < width:
+        what = f"holds {len(numbers) + further:,} numbers where others hold {width:,}"
+        raise JudgeError(what, where=where, mend=AGAIN)
+    return word
 
 
 def _numbers(body: bytes, where: str) -> FloatArray32:
@@ -217,47 +173,23 @@ def _numbers(body: bytes, where: str) -> FloatArray32:
         return np.array(values, dtype=np.float32)
 
 
-def _binary_records(stream: _Stream, size: tuple[int, int]) -> Iterator[tuple[bytes, bytes, str]]:
+def _binary_records(
+    stream: io.BufferedReader, stated: int, width: int, source: str
+) -> Iterator[tuple[bytes, bytes, str]]:
     r"""From "V D\n", then V times a word, a space and D little-endian 4-byte floats (some writers add a line break)."""
-    stream.until(b"\n", _HEAD, JudgeError("has no first line", where=stream.where, mend=AGAIN))
-    for record in range(1, size[0] + 1):
-        where = stream.where = f"{stream.source}, record {record}"
-        fault = JudgeError("no word begins here, so it is damaged", where=where, mend=WORD.raise_it(AGAIN))
-        word = stream.until(b" ", int(WORD.value()), fault).lstrip(b"\n")
-        yield word, stream.take(4 * size[1]), where
-    if not stream.at_end(blank=True):
-        what = f"its first line says {size[0]:,} vectors of {size[1]:,} numbers, and it holds more"
-        raise JudgeError(what, where=stream.where, mend=AGAIN)
-
-
-@contextmanager
-def _opened(reference: str) -> Iterator[io.BufferedReader]:
-    """The file's bytes; those of a gzip archive unpacked."""
-    try:
-        file = open_regular(from_home(reference))
-    except IsADirectoryError:
-        mend = f"give one file; for a Hugging Face encoder write hf:{reference}"
-        raise JudgeError("is a folder", where=reference, mend=mend) from None
-    except NotRegularError:
-        raise JudgeError("is not a regular file", where=reference, mend="give a file on disk") from None
-    except FileNotFoundError:
-        mend = "give corpus, a file, or hf:NAME"
-        raise JudgeError("no such file of vectors", where=f"--vectors {reference}", mend=mend) from None
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path.
-        raise JudgeError(f"cannot be read ({error})", where=reference, mend="check the path") from error
-    with file:
-        if file.peek(2)[:2] != b"\x1f\x8b":
-            yield file
-            return
-        with gzip.open(file) as unpacked:
-            yield io.BufferedReader(cast("io.RawIOBase", unpacked), 2**18)
-
-
-def _could_be_text(body: bytes) -> bool:
-    """Whether ``body`` could be text at all, so that a damaged text file is reported as such."""
-    whole = body if len(body) < _HEAD // 2 else body[: body.rfind(b" ")]
-    try:
-        whole.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return not _CONTROL.search(whole)
+    stream.readline()
+    where, limit = source, WORD.value()
+    for record in range(1, stated + 1):
+        where, word = f"{source}, record {record}", bytearray()
+        while (byte := stream.read(1)) != b" " and byte:
+            word += byte
+            if len(word) > limit:
+                what = "no word begins here, so the file is damaged"
+                raise JudgeError(what, where=where, mend=WORD.raise_it(AGAIN))
+        values = stream.read(4 * width)
+        if len(values) < 4 * width:
+            raise JudgeError("the file ends in the middle of it", where=where, mend=AGAIN)
+        yield bytes(word).lstrip(b"\n"), values, where
+    if stream.read(_HEAD).strip():
+        what = f"its first line says {stated:,} vectors of {width:,} numbers, and it holds more"
+        raise JudgeError(what, where=where, mend=AGAIN)
