@@ -42,36 +42,27 @@ if TYPE_CHECKING:
     from judge.text.lexicon import load_lexicon as load_lexicon
 
 _HOMES = {
-    "ContingencyTable": "judge.metrics.counted.contingency",
-    "Corpus": "judge.corpus",
-    "JudgeError": "judge.errors",
-    "Lexicon": "judge.text.lexicon",
-    "METRICS": "judge.metrics",
-    "Metric": "judge.metrics",
-    "Plan": "judge.measure",
-    "Result": "judge.measure",
-    "ba_mals": "judge.metrics.counted.pairs",
-    "contingency": "judge.metrics.counted.contingency",
-    "dba": "judge.metrics.counted.pairs",
-    "dbac": "judge.statistics.learned",
-    "dpac": "judge.statistics.learned",
-    "dpa": "judge.metrics.counted.dpa",
-    "error": "judge.metrics.counted.ratio_error",
-    "evaluate": "judge.commands.evaluate",
-    "imagecaptioner2": "judge.statistics.learned",
-    "leakage": "judge.statistics.learned",
-    "lic": "judge.statistics.learned",
-    "load_lexicon": "judge.text.lexicon",
-    "multi": "judge.metrics.counted.multi",
-    "ratio": "judge.metrics.counted.ratio_error",
+    "judge.commands.evaluate": ("evaluate",),
+    "judge.corpus": ("Corpus",),
+    "judge.errors": ("JudgeError",),
+    "judge.measure": ("Plan", "Result"),
+    "judge.metrics": ("METRICS", "Metric"),
+    "judge.metrics.counted.contingency": ("ContingencyTable", "contingency"),
+    "judge.metrics.counted.dpa": ("dpa",),
+    "judge.metrics.counted.multi": ("multi",),
+    "judge.metrics.counted.pairs": ("ba_mals", "dba"),
+    "judge.metrics.counted.ratio_error": ("error", "ratio"),
+    "judge.statistics.learned": ("dbac", "dpac", "imagecaptioner2", "leakage", "lic"),
+    "judge.text.lexicon": ("Lexicon", "load_lexicon"),
 }
-__all__ = list(_HOMES)
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+__all__ = list(_HOME_OF)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _HOME_OF:
         raise AttributeError(f"module 'judge' has no attribute '{name}'")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_HOME_OF[name]), name)
 
 
 def __dir__() -> list[str]:

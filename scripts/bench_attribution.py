@@ -1,22 +1,22 @@
-"""What maps of pictures cost: 100 drawn scenes, by Show, Attend and Tell and by a tiny BLIP, both methods.
+"""What explanation maps cost: 100 drawn scenes, by Show, Attend and Tell and by a tiny BLIP, with both methods.
 
     python scripts/bench_attribution.py
-    python scripts/bench_attribution.py --scenes 20 --size 96
 
-Weights are random: they decide no time. SAT sees through a ResNet-18 at the pictures' own size; BLIP has two layers and
-pictures of 64 pixels. Seconds are of all scenes, reading included. Figures: BENCHMARKS.md.
+Weights are random, which does not change the time. SAT uses a ResNet-18 at the images' own size; BLIP has two layers
+and images of 64 pixels. Seconds are of all scenes, on two threads, reading included. Figures: BENCHMARKS.md.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
-import tempfile
+from functools import partial
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any
 
 import torch
-from bench_judge import SMALL, Drawn, clock, draw, machine, save_blip, threads
+import typer
+from bench_judge import SMALL, Drawn, draw, save_blip
+from timing import machine, seconds, threads
 
 from judge.attribution.captioner_views import AnswerViews
 from judge.attribution.judge_views import BackboneViews, Views
@@ -28,56 +28,43 @@ CPU = torch.device("cpu")
 
 
 def views_of(judge: str, drawn: Drawn, folder: Path, size: int) -> Views:
-    """An untrained judge as a function of the pictures that it is shown."""
-    if judge == "blip":
-        blueprint = save_blip(folder / "blip", drawn, size=64, **SMALL)
-        assert blueprint.network is not None
-        network: Any = blueprint.network(drawn.target, drawn.samples, Materials(drawn.pictures))
-        return AnswerViews(network.eval(), drawn.target, CPU, "--judge hf:blip")
-    blueprint = find_judge(judge)
-    materials = drawn.materials("resnet18", size)
-    assert blueprint.backbone is not None
+    """An untrained judge as a function of the images that it is given."""
+    blueprint = save_blip(folder / "blip", drawn, size=64, **SMALL) if judge == "blip" else find_judge(judge)
     assert blueprint.network is not None
-    backbone: Any = blueprint.backbone(materials)
+    if judge == "blip":
+        network: Any = blueprint.network(drawn.target, drawn.samples, Materials(drawn.images))
+        return AnswerViews(network.eval(), drawn.target, CPU, "--judge hf:blip")
+    assert blueprint.backbone is not None
+    backbone: Any = blueprint.backbone(drawn.materials("resnet18", size))
     with torch.no_grad():
         shape = tuple(backbone(torch.zeros(1, 3, size, size)).shape[1:])
-    made = Materials(drawn.pictures, features=FeatureStore(shape, {}, backbone.key))
+    made = Materials(drawn.images, features=FeatureStore(shape, {}, backbone.key))
     return BackboneViews(blueprint.network(drawn.target, drawn.samples, made), backbone, drawn.target, CPU)
 
 
-def explain(views: Views, drawn: Drawn, how: MapSettings) -> float:
-    """Seconds of all scenes."""
-    start = clock()
+def explain(views: Views, drawn: Drawn, how: MapSettings) -> None:
+    """Maps of all scenes."""
     for sample in drawn.samples:
-        pixels = drawn.pictures.read(str(sample.image))
-        view = views.view(sample, pixels)
-        for _, mass in how.maps(view, pixels, 0, sample.image_id):
+        pixels = drawn.images.read(str(sample.image))
+        for _, mass in how.maps(views.view(sample, pixels), pixels, 0, sample.image_id):
             assert mass.shape == pixels.shape[:2]
-    return clock() - start
 
 
-def main() -> None:
+def main(
+    scenes: Annotated[int, typer.Option(help="images drawn")] = 100,
+    size: Annotated[int, typer.Option(help="pixels along a side")] = 160,
+) -> None:
     """Draw, then measure."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scenes", type=int, default=100, help="pictures drawn [%(default)s]")
-    parser.add_argument("--size", type=int, default=160, help="of drawn pictures [%(default)s]")
-    parser.add_argument("--samples", type=int, default=SAMPLES, help="of GradientShap [%(default)s]")
-    parser.add_argument("--threads", type=int, default=2, help="of arithmetic [%(default)s]")
-    given = parser.parse_args()
-    load = os.getloadavg()[0]
-    print(f"machine: {machine()}\nsettings: {vars(given)}\nload before: {load:.1f}", flush=True)
-    with tempfile.TemporaryDirectory() as place, threads(given.threads):
-        folder = Path(place)
-        drawn = draw(given.scenes, given.size, folder / "world")
+    torch.manual_seed(0)
+    with TemporaryDirectory() as place, threads(2):
+        print(machine(), flush=True)
+        drawn = draw(scenes, size, Path(place) / "world")
         for judge in ("sat", "blip"):
-            views, total = views_of(judge, drawn, folder, given.size), 0.0
+            views = views_of(judge, drawn, Path(place), size)
             for method in METHODS:
-                seconds = explain(views, drawn, MapSettings((method,), given.samples))
-                total += seconds
-                print(f"{judge}, {method}: {seconds:.1f} s", flush=True)
-            print(f"{judge}: {total:.1f} s for {given.scenes} scenes")
+                spent = seconds(partial(explain, views, drawn, MapSettings((method,), SAMPLES)))
+                print(f"{judge}, {method}: {spent:.1f} s", flush=True)
 
 
 if __name__ == "__main__":
-    torch.manual_seed(0)
-    main()
+    typer.run(main)

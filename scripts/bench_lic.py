@@ -1,33 +1,29 @@
-"""LIC with LSTM judges: this package against a plain sequential PyTorch run of the same recipe.
+"""LIC with LSTM judges: this package compared with a plain sequential PyTorch run of the same recipe.
 
-    files="--human H.json --captions A.json --captions B.json --labels L.csv"
-    python scripts/bench_lic.py --plain $files --out p.json
-    python scripts/bench_lic.py --package $files --out q.json
-    python scripts/bench_lic.py --compare p.json q.json
-    python scripts/bench_lic.py --step
-    python scripts/bench_lic.py --stack [--judges 60] [--images 9700] [--epochs 1] [--plain-judges 2]
+    python scripts/bench_lic.py agreement --human H.json --captions A.json --captions B.json --labels L.csv
+    python scripts/bench_lic.py step
+    python scripts/bench_lic.py stack
 
-``--plain`` is the yardstick, for numbers and for speed: ``nn.LSTM``, packed sequences, one classifier after the other
-on one thread; nothing is shared with the package but the masked and aligned words and the images of each split.
-``--package`` is the path of ``judge evaluate``, by default with as many judges at a time as there are cores.
-``--step`` times an epoch of plain, package and package in bf16, in turns, in one process: the ratios on one core, and
-the share of the rate of large products. ``--stack`` times judges of one program,
-on the GPU if there is one, against the same ones and plain ones one by one, on captions of COCO's lengths: by default
-LIC's protocol for one captioner, 60 judges, an epoch of each, from which the recipe's 20 are reckoned. Figures:
-BENCHMARKS.md.
+The plain run is the yardstick, for numbers and for speed: ``nn.LSTM``, packed sequences, one classifier after the other
+on one thread; it shares nothing with the package but the masked and aligned words and the images of each split.
+``agreement`` prints LIC_M and LIC_D of both. ``step`` times an epoch of plain, package and package in bf16 in turns, on
+one core. ``stack`` times judges that train together as one network, on the GPU if there is one, compared with the
+package's and plain ones one by one, on captions of COCO's lengths: by default LIC's protocol for one captioner, 60
+judges, an epoch of each. Figures: BENCHMARKS.md.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import torch
+import typer
+from timing import in_turns, machine, ratios, seconds
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
 
@@ -43,8 +39,8 @@ from judge.training.loop import NetworkJudge, Trainer
 from judge.training.stacked import Ensemble
 from judge.types import FloatArray, Sample, Target
 
-EPOCHS, BATCH, RATE = 20, 64, 5e-5
-Results = dict[str, dict[str, float]]
+BATCH, RATE = 64, 5e-5
+app = typer.Typer(add_completion=False, help=__doc__)
 
 
 class Classifier(nn.Module):
@@ -95,36 +91,40 @@ def train_plain(
         return np.asarray(model(*batch(test)).softmax(dim=1).double().cpu().numpy())
 
 
-def run_plain(corpus: Corpus, *, seeds: int, epochs: int) -> Results:
-    """LIC_M and LIC_D of every captioner, averaged over seeds, one classifier after the other."""
-    torch.set_num_threads(1)
-    assert corpus.labels is not None
-    results: Results = {}
+def plain_scores(corpus: Corpus, *, seeds: int, epochs: int) -> dict[tuple[str, str], float]:
+    """(captioner, side) -> LIC's score, averaged over seeds, one classifier after the other."""
+    found: dict[tuple[str, str], list[float]] = {}
     builder = EvidenceBuilder(corpus, Lexicons(load_lexicon("gender")))
     for captioner in corpus.generated:
         evidence = builder.build(captioner, find_metric("lic"))
-        scores: dict[str, list[float]] = {"human": [], "generated": []}
         for seed in range(seeds):
             split = holdout_split(evidence.classes, seed=seed)
-            kept, held = set(split.train), set(split.test)
             for (side, index), samples in evidence.slots.items():
-                test = [s for s in samples if s.image_id in held]
-                train = [s for s in samples if s.image_id in kept]
+                train, test = ([s for s in samples if s.image_id in {*part}] for part in (split.train, split.test))
                 p = train_plain(train, test, seed=seed * 100 + index, epochs=epochs)
                 truth = np.array([s.answers[0] for s in test])
-                scores[side].append(float(np.mean(p[np.arange(len(p)), truth] * (p.argmax(1) == truth))))
-                print(f"{captioner.name} seed {seed} {side} {index}: {scores[side][-1]:.4f}", flush=True)
-        results[captioner.name] = {side: float(np.mean(values)) for side, values in scores.items()}
-    return results
+                score = float(np.mean(p[np.arange(len(p)), truth] * (p.argmax(1) == truth)))
+                found.setdefault((captioner.name, side), []).append(score)
+    return {key: float(np.mean(values)) for key, values in found.items()}
 
 
-def run_package(corpus: Corpus, *, seeds: int, epochs: int, workers: int | None) -> Results:
-    """The same by ``evaluate``."""
-    table = evaluate(
-        corpus, metrics="lic", judge="lstm", protocol="paper", seeds=seeds, epochs=epochs, workers=workers
-    ).table()
-    sides = ("human", "generated")
-    return {str(row["captioner"]): {side: float(row[side]) for side in sides} for row in table.to_dict("records")}
+@app.command()
+def agreement(
+    human: Annotated[Path, typer.Option()],
+    captions: Annotated[list[Path], typer.Option()],
+    labels: Annotated[Path, typer.Option()],
+    seeds: int = 3,
+    epochs: int = 20,
+) -> None:
+    """LIC_M and LIC_D by the plain run and by the package, which takes all cores."""
+    torch.set_num_threads(1)
+    corpus = Corpus.read(human=human, captions=captions, labels=labels)
+    plain = plain_scores(corpus, seeds=seeds, epochs=epochs)
+    package = evaluate(corpus, metrics="lic", judge="lstm", protocol="paper", seeds=seeds, epochs=epochs)
+    for row in package.table().to_dict("records"):
+        for side in ("generated", "human"):
+            a, b = plain[str(row["captioner"]), side], float(row[side])
+            print(f"{row['captioner']} {side}: plain {a:.4f}, package {b:.4f}, difference {b - a:+.4f}")
 
 
 def draw_captions(count: int, *, seed: int = 0) -> list[Sample]:
@@ -136,140 +136,53 @@ def draw_captions(count: int, *, seed: int = 0) -> list[Sample]:
     ]
 
 
-def product_rate(dtype: torch.dtype, side: int = 1024, repeats: int = 10) -> float:
-    """FLOP/s of a large matrix product, the best of some."""
-    a = torch.randn(side, side).to(dtype)
-    return 2 * side**3 / min(cpu_seconds(lambda: a @ a) for _ in range(repeats))
-
-
-def cpu_seconds(work: Callable[[], object]) -> float:
-    """CPU seconds: what others do on the machine counts little."""
-    start = time.process_time()
-    work()
-    return time.process_time() - start
-
-
-def time_steps(repeats: int = 6) -> None:
-    """32 optimiser steps on 64 captions of COCO's lengths each: plain, package, bf16, ... and the median ratios."""
-    torch.set_num_threads(1)
-    samples = draw_captions(BATCH * 32)
+def make_judge(epochs: int, precision: str = "no") -> NetworkJudge:
+    """LIC's LSTM of the package, with the plain run's recipe."""
     blueprint = find_judge("lstm")
     assert blueprint.recipe
-    recipe = type(blueprint.recipe)(epochs=1, learning_rate=RATE, batch_size=BATCH)
+    recipe = type(blueprint.recipe)(epochs=epochs, learning_rate=RATE, batch_size=BATCH)
+    trainer = Trainer(make_accelerator(mixed_precision=precision))
+    return NetworkJudge(blueprint, Target("attribute", ("a", "b")), recipe, trainer)
 
-    def package(precision: str) -> None:
-        trainer = Trainer(make_accelerator(mixed_precision=precision))
-        NetworkJudge(blueprint, Target("attribute", ("a", "b")), recipe, trainer).fit(samples, seed=0)
 
+@app.command()
+def step(rounds: int = 5) -> None:
+    """32 optimiser steps on 64 captions each, in turns, by CPU time."""
+    torch.set_num_threads(1)
+    print(machine())
+    samples = draw_captions(BATCH * 32)
     ways: dict[str, Callable[[], object]] = {
         "plain": lambda: train_plain(samples, samples[:1], seed=0, epochs=1),
-        "float32": lambda: package("no"),
-        "bf16": lambda: package("bf16"),
+        "float32": lambda: make_judge(1).fit(samples, seed=0),
+        "bf16": lambda: make_judge(1, "bf16").fit(samples, seed=0),
     }
-    rounds = [{name: cpu_seconds(work) for name, work in ways.items()} for _ in range(repeats)][1:]
-    rates = [product_rate(torch.float32), product_rate(torch.bfloat16)]
-    # Forward, and two products backward, of each token: by inputs and states to four gates, two layers, two directions.
-    work = 3 * 2 * 2 * sum(len(s.words) for s in samples) * 4 * 256 * (100 + 256 + 512 + 256)
-    print(f"one core, {len(rounds)} rounds")
-    for name, rate in zip(list(ways)[1:], rates, strict=True):
-        ratios = [each["plain"] / each[name] for each in rounds]
-        speed = work / statistics.median(each[name] for each in rounds)
-        print(
-            f"plain / package, {name}: median {statistics.median(ratios):.2f}, {min(ratios):.2f} to {max(ratios):.2f}; "
-            f"{speed / 1e9:.0f} GFLOP/s, {speed / rate:.2f} of its large products' {rate / 1e9:.0f}"
-        )
+    found = in_turns(ways, rounds, time.process_time)
+    for name in ("float32", "bf16"):
+        print(f"plain / package, {name}: {ratios(found['plain'], found[name])}")
 
 
-def timed(work: Callable[[], object]) -> float:
-    """Seconds, the device's work included."""
-    start = time.perf_counter()
-    work()
-    if torch.accelerator.is_available():
-        torch.accelerator.synchronize()
-    return time.perf_counter() - start
-
-
-def time_stack(*, judges: int, images: int, epochs: int, plain: int) -> None:
-    """Judges of one program; the package's and plain ones one by one, of which ``plain`` each are timed."""
+@app.command()
+def stack(judges: int = 60, images: int = 9700, epochs: int = 1, alone: int = 2) -> None:
+    """Judges together; the package's and plain ones one by one, of which ``alone`` each are timed."""
     torch.set_num_threads(1)
-    accelerator, blueprint = make_accelerator(), find_judge("lstm")
-    assert blueprint.recipe
-    recipe = type(blueprint.recipe)(epochs=epochs, learning_rate=RATE, batch_size=BATCH)
+    print(machine())
+    device = make_accelerator().device.type
     texts = [draw_captions(images, seed=seed % 6) for seed in range(judges)]
 
-    def make() -> NetworkJudge:
-        return NetworkJudge(blueprint, Target("attribute", ("a", "b")), recipe, Trainer(accelerator))
+    def together(texts: Sequence[Sequence[Sample]]) -> None:
+        Ensemble([make_judge(epochs) for _ in texts], texts, range(judges)).fit()
 
-    def together(few: int) -> None:
-        Ensemble([make() for _ in range(judges)], [own[: few or None] for own in texts], range(judges)).fit()
-
-    def alone(seed: int) -> None:
-        make().fit(texts[seed], seed=seed)
-
-    def first(seed: int) -> None:
-        train_plain(texts[seed], texts[seed][:1], seed=seed, epochs=epochs, device=accelerator.device.type)
-
-    together(2 * BATCH)  # Libraries load, and choose their kernels.
-    seconds = timed(lambda: together(0))
-    whole = seconds * EPOCHS / epochs
-    print(f"{accelerator.device}: {judges} judges together {seconds:.1f} s; {EPOCHS} epochs would take {whole:.0f} s")
-    for name, work in (("the package, one by one", alone), ("plain", first)):
-        each = [timed(lambda seed=seed, work=work: work(seed)) for seed in range(plain)]  # type: ignore[misc]
-        found = statistics.median(each)
-        print(f"{name}: {found:.1f} s a judge, {found * judges / seconds:.2f} times as long")
-
-
-def compare(first: Path, second: Path) -> None:
-    """The table of BENCHMARKS.md."""
-    plain, package = (json.loads(path.read_text(encoding="utf-8")) for path in (first, second))
-    for name in plain["results"]:
-        for side in ("generated", "human"):
-            a, b = plain["results"][name][side], package["results"][name][side]
-            print(f"{name} {side}: plain {a:.4f}, package {b:.4f}, difference {b - a:+.4f}")
-    print(f"seconds: plain {plain['seconds']:.0f}, package {package['seconds']:.0f}")
-
-
-def main() -> None:
-    """Parse, run, write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--plain", action="store_true")
-    what.add_argument("--package", action="store_true")
-    what.add_argument("--compare", nargs=2, type=Path, metavar="JSON")
-    what.add_argument("--step", action="store_true")
-    what.add_argument("--stack", action="store_true")
-    parser.add_argument("--human")
-    parser.add_argument("--captions", action="append")
-    parser.add_argument("--labels")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--epochs", type=int)
-    parser.add_argument("--judges", type=int, default=60)
-    parser.add_argument("--images", type=int, default=9700)
-    parser.add_argument("--plain-judges", type=int, default=2)
-    parser.add_argument("--workers", type=int)
-    parser.add_argument("--out", type=Path)
-    given = parser.parse_args()
-    if given.compare:
-        compare(*given.compare)
-        return
-    if given.step:
-        time_steps()
-        return
-    if given.stack:
-        time_stack(judges=given.judges, images=given.images, epochs=given.epochs or 1, plain=given.plain_judges)
-        return
-    given.epochs = given.epochs or EPOCHS
-    if not (given.human and given.captions and given.labels and given.out):
-        parser.error("--human, --captions, --labels and --out are needed")
-    corpus = Corpus.read(human=given.human, captions=given.captions, labels=given.labels)
-    start = time.perf_counter()
-    if given.plain:
-        results = run_plain(corpus, seeds=given.seeds, epochs=given.epochs)
-    else:
-        results = run_package(corpus, seeds=given.seeds, epochs=given.epochs, workers=given.workers)
-    report = {"results": results, "seconds": time.perf_counter() - start, "seeds": given.seeds, "epochs": given.epochs}
-    given.out.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    together([own[: 2 * BATCH] for own in texts])  # Libraries load, and choose their kernels.
+    whole = seconds(lambda: together(texts))
+    print(f"{device}: {judges} judges together {whole:.1f} s")
+    ways: dict[str, Callable[[Sequence[Sample]], object]] = {
+        "the package, one by one": lambda own: make_judge(epochs).fit(own, seed=0),
+        "plain": lambda own: train_plain(own, own[:1], seed=0, epochs=epochs, device=device),
+    }
+    for name, work in ways.items():
+        each = statistics.median(seconds(lambda own=own, work=work: work(own)) for own in texts[:alone])  # type: ignore[misc]
+        print(f"{name}: {each:.1f} s a judge, {each * judges / whole:.2f} times as long")
 
 
 if __name__ == "__main__":
-    main()
+    app()

@@ -1,152 +1,93 @@
-"""``judge mask`` against decoding and encoding alone: CPU time, use of the cores, memory.
+"""``judge mask`` compared with decoding and encoding alone: CPU time, use of the cores, memory.
 
     python scripts/bench_masking.py
-    python scripts/bench_masking.py --pictures 2000 --pairs 3
+    python scripts/bench_masking.py --images 10000 --pairs 1
 
-A folder of JPEGs is made of hard links to real ones (COCO's, with their instances, from ../shared/data).
-The whole of ``judge mask`` (instances read, people found and hidden, PNG written, table, contact sheet) runs in turns
-with the same reading and encoding by the same functions on as many threads, which writes nothing. Figures:
-BENCHMARKS.md.
+A folder of JPEGs is made of hard links to real ones (COCO's, with their instances, from ../shared/data). The whole of
+``judge mask`` (instances read, people found and hidden, PNG written, table, contact sheet) alternates with the same
+decoding and encoding on as many threads, which writes nothing. Figures: BENCHMARKS.md.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
-import statistics
-import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import cv2
 import typer
 from joblib import Parallel, cpu_count, delayed
+from timing import in_turns, machine, ratios
 
 from judge.commands.mask import MaskConfig, mask
 from judge.config import make_config
 from judge.masking.images import encode, list_images, read_image
-from judge.types import Progress
 
 COCO = Path(__file__).parents[2] / "shared" / "data" / "coco-mini"
-MARKS = (1_000, 5_000, 10_000)
 
 
-def coco_mini() -> tuple[list[Path], dict[str, Any]]:
-    """The 159 real pictures, and what is in them."""
-    paths: list[Path] = []
-    whole: dict[str, Any] = {"images": [], "annotations": []}
+def make_folder(folder: Path, images: int) -> None:
+    """``images`` JPEGs in ``folder/images``, links to 159 real ones, and ``folder/instances.json``."""
+    originals: list[Path] = []
+    real: dict[str, Any] = {"images": [], "annotations": []}
     for split in ("val2017", "train2017"):
         document = json.loads((COCO / "annotations" / f"instances_{split}.json").read_text(encoding="utf-8"))
-        paths += [COCO / split / image["file_name"] for image in document["images"]]
-        for name in ("images", "annotations"):
-            whole[name] += document[name]
-        whole["categories"] = document["categories"]
-    return paths, whole
-
-
-def make_folder(folder: Path, pictures: int) -> tuple[Path, Path]:
-    """``pictures`` JPEGs in ``folder``, and the file of their instances."""
-    originals, images = folder / "originals", folder / "images"
-    originals.mkdir()
-    images.mkdir()
-    paths, document = coco_mini()
-    paths = [Path(shutil.copy(path, originals)) for path in paths]
-    held: dict[int, list[dict[str, Any]]] = {image["id"]: [] for image in document["images"]}
-    for annotation in document["annotations"]:
-        held[annotation["image_id"]].append(annotation)
+        originals += [Path(shutil.copy(COCO / split / image["file_name"], folder)) for image in document["images"]]
+        real = {name: real[name] + document[name] for name in ("images", "annotations")}
+        real["categories"] = document["categories"]
+    (folder / "images").mkdir()
     listed, annotations = [], []
-    for number in range(pictures):
-        image = document["images"][number % len(paths)]
+    for number in range(images):
+        image = real["images"][number % len(originals)]
         name = f"{number:06}.jpg"
-        os.link(paths[number % len(paths)], images / name)
+        os.link(originals[number % len(originals)], folder / "images" / name)
         listed.append(image | {"id": number, "file_name": name})
-        annotations += [annotation | {"image_id": number} for annotation in held[image["id"]]]
-    instances = folder / "instances.json"
-    document |= {"images": listed, "annotations": annotations}
-    instances.write_text(json.dumps(document), encoding="utf-8")
-    return images, instances
+        mine = [of for of in real["annotations"] if of["image_id"] == image["id"]]
+        annotations += [annotation | {"image_id": number} for annotation in mine]
+    document = {"images": listed, "annotations": annotations, "categories": real["categories"]}
+    (folder / "instances.json").write_text(json.dumps(document), encoding="utf-8")
 
 
-def decode_and_encode(images: Path, workers: int) -> None:
+def decode_and_encode(images: Path) -> None:
     """The yardstick."""
-
-    def one(name: str) -> int:
-        return len(encode(read_image(images, name).pixels))
-
     threads = cv2.getNumThreads()
     cv2.setNumThreads(1)
-    parallel = Parallel(workers, backend="threading", return_as="generator")
-    for _ in parallel(delayed(one)(name) for name in list_images(images)):
+    parallel = Parallel(cpu_count(), backend="threading", return_as="generator")
+    for _ in parallel(
+        delayed(lambda name: len(encode(read_image(images, name).pixels)))(n) for n in list_images(images)
+    ):
         pass
     cv2.setNumThreads(threads)
 
 
-def run_mask(images: Path, instances: Path, workers: int, progress: Progress | None = None) -> None:
+def run_mask(folder: Path, workers: int) -> None:
     """``judge mask``, its output removed."""
-    out = images.parent / "masked"
-    settings = {"images": images, "instances": instances, "out": out, "workers": workers}
-    mask(make_config(settings, MaskConfig), progress=progress)
-    shutil.rmtree(out)
-
-
-def timed(work: Callable[[], None]) -> tuple[float, float]:
-    """Seconds of CPU, all threads together, and of the clock."""
-    cpu, wall = time.process_time(), time.perf_counter()
-    work()
-    return time.process_time() - cpu, time.perf_counter() - wall
-
-
-def resident() -> float:
-    """Memory of this process in MB."""
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    return int(status.split("VmRSS:")[1].split()[0]) / 1024
-
-
-def compare(folder: Path, pictures: int, pairs: int) -> None:
-    """Ratios of CPU time, and what the cores bring."""
-    images, instances = make_folder(folder, pictures)
-    cores = cpu_count()
-    ratios, gains = [], []
-    for pair in range(pairs + 1):
-        plain, _ = timed(lambda: decode_and_encode(images, cores))
-        ours, together = timed(lambda: run_mask(images, instances, cores))
-        _, alone = timed(lambda: run_mask(images, instances, 1))
-        if pair:  # The first is to warm up.
-            ratios.append(ours / plain)
-            gains.append(alone / together)
-            print(f"pair {pair}: CPU {plain:.1f} s alone, {ours:.1f} s masked: {ratios[-1]:.3f}; ", end="")
-            print(f"clock {alone:.1f} s by 1 worker, {together:.1f} s by {cores}: {gains[-1]:.2f}", flush=True)
-    for what, found in (("CPU time, masked / alone", ratios), (f"clock, 1 worker / {cores}", gains)):
-        print(f"{what}, {pairs} pairs: median {statistics.median(found):.3f}, {min(found):.3f} to {max(found):.3f}")
-
-
-def watch_memory(folder: Path, pictures: int) -> None:
-    """Resident memory while a large folder is masked; the instances file is in it from the start."""
-    images, instances = make_folder(folder, pictures)
-    print(f"resident before: {resident():.0f} MB", flush=True)
-    marks = {mark for mark in MARKS if mark < pictures} | {pictures // 10, pictures}
-
-    def progress(what: str, done: int, total: int) -> None:
-        if done in marks:
-            print(f"resident after {done} pictures: {resident():.0f} MB", flush=True)
-
-    cpu, wall = timed(lambda: run_mask(images, instances, cpu_count(), progress))
-    print(f"{pictures} pictures: {wall:.0f} s, {cpu:.0f} s of CPU")
+    settings = {"images": folder / "images", "instances": folder / "instances.json", "out": folder / "masked"}
+    mask(make_config(settings | {"workers": workers}, MaskConfig))
+    shutil.rmtree(folder / "masked")
 
 
 def main(
-    pictures: Annotated[int, typer.Option(help="for memory; pairs take a tenth")] = 10_000,
-    pairs: Annotated[int, typer.Option(help="of plain and masked runs")] = 7,
-    folder: Annotated[Path | None, typer.Option(help="where pictures are written; 10,000 take 6 GB")] = None,
+    images: Annotated[int, typer.Option(help="10,000 take 6 GB")] = 1_000,
+    pairs: Annotated[int, typer.Option(min=1, help="plain and masked runs")] = 7,
+    folder: Annotated[Path | None, typer.Option(help="where images are written")] = None,
 ) -> None:
-    """Memory first, while the process is fresh; then pairs."""
-    with tempfile.TemporaryDirectory(dir=folder) as place:
-        watch_memory(Path(place), pictures)
-    with tempfile.TemporaryDirectory(dir=folder) as place:
-        compare(Path(place), max(1, pictures // 10), pairs)
+    """Print ratios, and the peak of memory."""
+    print(machine())
+    with TemporaryDirectory(dir=folder) as name:
+        place, cores = Path(name), cpu_count()
+        make_folder(place, images)
+        ways = {"plain": lambda: decode_and_encode(place / "images"), "masked": lambda: run_mask(place, cores)}
+        found = in_turns(ways, pairs, time.process_time)
+        print(f"CPU time, masked / plain: {ratios(found['masked'], found['plain'])}", flush=True)
+        found = in_turns({"one": lambda: run_mask(place, 1), "all": ways["masked"]}, pairs)
+        print(f"clock, 1 worker / {cores}: {ratios(found['one'], found['all'])}")
+        print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10:.0f} MB")
 
 
 if __name__ == "__main__":

@@ -1,31 +1,31 @@
-"""Two processes of one thread against one: captioning, and judges trained.
+"""Two processes of one thread compared with one: captioning, and the training of judges.
 
     python scripts/bench_processes.py
-    python scripts/bench_processes.py --parts captioning --pairs 9
+    python scripts/bench_processes.py captioning --pairs 9
 
-Each figure is of a pair of launches by ``accelerate launch``, of one process and of two, in turns, one thread each,
-timed inside, from the moment when all are ready (a first small piece of work is done) until the last has everybody's
-results: on the clock, and by the CPU seconds of the process that needs most, which other load on the machine changes
-less. ``products`` is what the machine itself gives at that time: matrix products that share nothing. ``captioning``: a
-BLIP of random weights on drawn scenes, notes written. ``members``: all of ``judge evaluate`` of LIC by LSTMs, tables
-and intervals included, which one process makes. Figures: BENCHMARKS.md.
+Each pair is a launch by ``accelerate launch`` of one process and one of two, a thread each, timed inside, from the
+moment when all are ready until the last has the results of all: by the clock, and by the CPU seconds of the busiest
+process, which other load on the machine changes less. ``products`` is what the machine itself gives: matrix products
+that share nothing. ``captioning``: a BLIP of random weights on drawn scenes. ``members``: the whole of ``judge
+evaluate`` of LIC by LSTMs, with tables and intervals, which one process makes. Figures: BENCHMARKS.md.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Annotated
 
 import torch
-from bench_judge import draw, machine, save_blip
+import typer
+from bench_judge import draw, save_blip
+from timing import machine, ratios
 
 from judge.captioning import caption_pictures
 from judge.captioning.writer import Writing
@@ -53,23 +53,20 @@ def products(_: Path, amount: int) -> None:
 
 
 def captioning(folder: Path, amount: int) -> None:
-    """Captions of the first ``amount`` pictures."""
-    pictures = folder / "world" / "images"
-    names = {path.stem: path.name for path in sorted(pictures.iterdir())[:amount]}
-    with tempfile.TemporaryDirectory() as kept:
-        caption_pictures(str(folder / "blip"), MaskedImages(pictures, names), Writing(), notes=Path(kept) / "notes")
+    """Captions of the first ``amount`` images."""
+    images = folder / "world" / "images"
+    names = {path.stem: path.name for path in sorted(images.iterdir())[:amount]}
+    with tempfile.TemporaryDirectory() as place:
+        caption_pictures(str(folder / "blip"), MaskedImages(images, names), Writing(), notes=Path(place) / "notes")
 
 
 def members(folder: Path, amount: int) -> None:
-    """LIC by LSTMs of ``amount`` epochs: 2 seeds, of people and of the captioner, each caption index."""
+    """LIC by LSTMs of ``amount`` epochs: 2 seeds, both sides, each caption index."""
     world = folder / "world"
-    told = {
-        "human": world / "captions_human.json",
-        "captions": str(world / "captions" / "none.json"),
-        "labels": world / "labels.csv",
-    }
-    told |= {"metrics": ["lic"], "judge": ["lstm"], "protocol": "paper", "seeds": 2, "epochs": amount}
-    run(make_config(told | {"resamples": 100, "refits": 0, "workers": 1}, RunConfig))
+    settings = {"human": world / "captions_human.json", "captions": str(world / "captions" / "none.json")}
+    settings |= {"labels": world / "labels.csv", "metrics": ["lic"], "judge": ["lstm"], "protocol": "paper"}
+    settings |= {"seeds": 2, "epochs": amount, "resamples": 100, "refits": 0, "workers": 1}
+    run(make_config(settings, RunConfig))
 
 
 PARTS: dict[str, tuple[Callable[[Path, int], None], int, int]] = {
@@ -77,7 +74,7 @@ PARTS: dict[str, tuple[Callable[[Path, int], None], int, int]] = {
     "captioning": (captioning, 16, 384),
     "members": (members, 1, 2),
 }
-"""What is timed, how much of it is done to begin with, and how much is timed."""
+"""Part -> the work, how much of it is done to warm up, and how much is timed."""
 
 
 def take_time(part: str, folder: Path) -> None:
@@ -100,7 +97,17 @@ def launch(part: str, folder: Path, processes: int) -> tuple[float, float]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", ROOT / "accelerate_config.yaml"]
-    command += ["--num_processes", processes, "--main_process_port", port, __file__, "--timed", part, "--in", folder]
+    command += [
+        "--num_processes",
+        processes,
+        "--main_process_port",
+        port,
+        __file__,
+        "--timed",
+        part,
+        "--inside",
+        folder,
+    ]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(  # noqa: S603 - this very script
         list(map(str, command)), env=environment, stdout=subprocess.PIPE, text=True, check=True
@@ -111,35 +118,32 @@ def launch(part: str, folder: Path, processes: int) -> tuple[float, float]:
 
 def compare(part: str, folder: Path, pairs: int) -> None:
     """Print each pair, and the medians."""
-    ratios = []
+    one, two = [], []
     for _ in range(pairs):
-        one, two = launch(part, folder, 1), launch(part, folder, 2)
-        ratios.append((one[0] / two[0], one[1] / two[1]))
-        clock, busiest = (f"{a:.1f} / {b:.1f} s" for a, b in zip(one, two, strict=True))
-        print(f"{part}: clock {clock}, CPU {busiest}; load average {os.getloadavg()[0]:.1f}", flush=True)
-    for what, found in zip(("clock", "CPU"), zip(*ratios, strict=True), strict=True):
-        low, middle, high = min(found), statistics.median(found), max(found)
-        print(f"{part}: one / two by {what}: median {middle:.2f}, {low:.2f} to {high:.2f}", flush=True)
+        one.append(launch(part, folder, 1))
+        two.append(launch(part, folder, 2))
+        clock, busiest = (f"{a:.1f} / {b:.1f} s" for a, b in zip(one[-1], two[-1], strict=True))
+        print(f"{part}: clock {clock}, CPU {busiest}; load {os.getloadavg()[0]:.1f}", flush=True)
+    for what, first, second in zip(("clock", "CPU"), zip(*one, strict=True), zip(*two, strict=True), strict=True):
+        print(f"{part}: one / two by {what}: {ratios(first, second)}", flush=True)
 
 
-def main() -> None:
+def main(
+    parts: Annotated[list[str] | None, typer.Argument(help=f"of {', '.join(PARTS)}; by default all")] = None,
+    pairs: Annotated[int, typer.Option(help="launches of one process and of two")] = 5,
+    inside: Annotated[Path | None, typer.Option(hidden=True)] = None,
+) -> None:
     """Draw, launch, compare."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", default=",".join(PARTS), help=f"of {', '.join(PARTS)} [%(default)s]")
-    parser.add_argument("--pairs", type=int, default=5, help="launches of one process and of two [%(default)s]")
-    parser.add_argument("--timed", choices=PARTS, help=argparse.SUPPRESS)
-    parser.add_argument("--in", dest="folder", type=Path, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.timed:
-        take_time(given.timed, given.folder)
+    if parts and inside:
+        take_time(parts[0], inside)
         return
     print(machine())
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         save_blip(folder / "blip", draw(600, SIZE, folder / "world"), size=SIZE, **WIDTHS)
-        for part in given.parts.split(","):
-            compare(part, folder, given.pairs)
+        for part in parts or PARTS:
+            compare(part, folder, pairs)
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

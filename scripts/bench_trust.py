@@ -2,16 +2,16 @@
 
     python scripts/bench_trust.py nulls --data ../shared/data/coco-captions --metrics lic,leakage,dbac-at,dpac-at
     python scripts/bench_trust.py nulls --data ... --images 3400 --trials 60 --metrics dbac-ta --folds 3 --refits 4
-    python scripts/bench_trust.py counted --data ... --images 900 --trials 200
+    python scripts/bench_trust.py nulls --data ... --metrics ba,dba,multi:pairs,dpa,ratio,error --exchanged 0.1
     python scripts/bench_trust.py worlds --worlds 200
     python scripts/bench_trust.py seen --worlds 40
 
 ``nulls``: human captions of real images play the captioner, so that nothing is amplified; every trial draws images and
-roles anew. ``counted``: the same for metrics without a judge. ``worlds``: worlds of the grammar, a captioner that
-writes as people do, and captioners of known dose: power beside that of a t-test over worlds. ``seen``: drawn worlds and
-ImageCaptioner2 with Show, Attend and Tell, judges trained again. One line a metric: how often p is below 0.05, how
-often the 95% interval holds 0, the standard deviation over trials, and the mean standard error claimed over it. Trials
-are kept in --out, and a command given again goes on from there. Figures: BENCHMARKS.md.
+roles anew. ``worlds``: worlds of the grammar, a captioner that writes as humans do, and captioners of known dose, whose
+power is compared with that of a t-test over worlds. ``seen``: drawn worlds and ImageCaptioner2 with Show, Attend and
+Tell, judges trained again. One line a metric: how often p is below 0.05, how often the 95% interval contains 0, the
+standard deviation over trials, and the mean standard error claimed over it. Trials are stored in --out, and the same
+command resumes from there. Figures: BENCHMARKS.md.
 """
 
 from __future__ import annotations
@@ -38,36 +38,31 @@ from judge.measure.plan import Plan
 from judge.statistics.summary import Settings, Summary, summarise
 from judge.types import Captions, Interval, Labels
 
-JUDGED = "lic,leakage,dbac,dpac"
-COUNTED = "ba,dba,multi:pairs,dpa,ratio,error"
 # Words of one class and of the other.
 PAIRS = (
     "man woman, men women, boy girl, boys girls, guy lady, guys ladies, male female, males females, gentleman lady, "
     "gentlemen ladies, father mother, son daughter, brother sister, husband wife, he she, him her, his her, "
     "himself herself, boy's girl's, man's woman's"
 )
-# Of words that stand for two ("his", "him"), the first.
+# Words that have two counterparts ("his", "him") are exchanged for the first.
 SWAPS = {
     word: of[1 - place]
     for pair in reversed(PAIRS.split(", "))
     for of in [pair.split()]
     for place, word in enumerate(of)
 }
-# Words of no class in the same order: captions that name it less often, of no matter whom, amplify no more.
+# Words of no class in the same order: captions that name it less often, whoever is in the image, amplify no more.
 NEUTRAL = (
     "person people child children person people person people person people parent child relative spouse they them "
     "their themselves child's person's"
 )
 UNNAMED = {word: to for pair, to in zip(PAIRS.split(", "), NEUTRAL.split(), strict=True) for word in pair.split()}
 
-# People's whole vocabulary (entries of every list of the grammar): exchangeable with people.
-AS_PEOPLE = Captioner(vocabulary=99)
+# The grammar's whole vocabulary: exchangeable with human captions.
+AS_HUMANS = Captioner(vocabulary=99)
 
 app = typer.Typer(add_completion=False, help=__doc__)
-Trials = Annotated[int, typer.Option(help="trials")]
-People = Annotated[int, typer.Option(help="people who play captioners; of two, their difference too")]
-Unnamed = Annotated[float, typer.Option(help="share of the captioner's captions whose words for people name no class")]
-Out = Annotated[Path, typer.Option(help="file that trials are kept in")]
+Out = Annotated[Path, typer.Option(help="file that stores the trials")]
 
 
 @app.command()
@@ -75,74 +70,37 @@ def nulls(  # noqa: PLR0913, PLR0917 - options
     data: Annotated[Path, typer.Option(help="captions_human.json, gender.csv and objects.json")],
     images: int = 900,
     trials: int = 200,
-    metrics: str = JUDGED,
+    metrics: str = "lic,leakage,dbac,dpac",
     folds: int = 10,
     refits: int = 20,
     captions: Annotated[int, typer.Option(help="human captions an image")] = 1,
-    captioners: People = 1,
-    unnamed: Unnamed = 0.0,
+    captioners: Annotated[int, typer.Option(help="humans who play captioners; of two, their difference too")] = 1,
+    unnamed: Annotated[float, typer.Option(help="share of generated captions whose words name no class")] = 0.0,
+    exchanged: Annotated[float, typer.Option(help="share of labels, and of captions, with the other class")] = 0.0,
     protocol: Protocol = "crossfit",
     seeds: int | None = None,
     out: Out = Path("runs/trust/nulls.jsonl"),
     workers: int = 2,
 ) -> None:
-    """People against people, judged by ``linear``."""
+    """Human captions compared with human captions, judged by ``linear`` or counted."""
 
     def trial(seed: int) -> list[dict[str, Any]]:
         corpus, labels = read(data)
-        drawn = people_as_captioner(corpus, labels, images=images, seed=seed, captions=captions, captioners=captioners)
-        told = unname(drawn.generated, share=unnamed, seed=seed)
-        found = evaluate(
-            replace(drawn, generated=told),
-            metrics=metrics.split(","),
-            judge="linear",
-            folds=folds,
-            refits=refits,
-            chance=0,
-            seed=seed,
-            protocol=protocol,
-            seeds=seeds,
-            resamples=200,
-            workers=1,
-        )
+        of = {"images": images, "captions": captions, "captioners": captioners, "mislabelled": exchanged}
+        drawn = people_as_captioner(corpus, labels, seed=seed, **of)  # type: ignore[arg-type]  # a share and counts
+        human = exchange_words(drawn.human, SWAPS, share=exchanged, seed=seed + 10**6)
+        generated = []
+        for place, written in enumerate(drawn.generated):
+            other = exchange_words(written, SWAPS, share=exchanged, seed=seed + place * 2 * 10**6)
+            generated.append(exchange_words(other, UNNAMED, share=unnamed, seed=seed + (9 + place) * 10**6))
+        drawn = replace(drawn, human=human, generated=tuple(generated))
+        settings = {"folds": folds, "refits": refits, "protocol": protocol, "seeds": seeds, "judge": "linear"}
+        found = judged(drawn, metrics, seed, **settings)
         return claims(found) + differences(found)
 
     name = f"{images} images, {metrics}, {folds} folds, {refits} refits, {captions}:1, {protocol}"
-    name += f", {seeds} seeds" if seeds else ""
-    name += f", {captioners} captioners" if captioners > 1 else ""
-    name += f", {unnamed:g} unnamed" if unnamed else ""
-    show(run(trial, trials, out, name, workers))
-
-
-@app.command()
-def counted(  # noqa: PLR0913, PLR0917 - options
-    data: Annotated[Path, typer.Option(help="captions_human.json, gender.csv and objects.json")],
-    images: int = 900,
-    trials: int = 200,
-    metrics: str = COUNTED,
-    captioners: People = 1,
-    unnamed: Unnamed = 0.0,
-    out: Out = Path("runs/trust/counted.jsonl"),
-    workers: int = 2,
-) -> None:
-    """People against people, counted. A tenth of the labels, and of the captions' namings, is exchanged."""
-
-    def trial(seed: int) -> list[dict[str, Any]]:
-        corpus, labels = read(data)
-        drawn = people_as_captioner(corpus, labels, images=images, seed=seed, captioners=captioners, mislabelled=0.1)
-        told = [
-            exchange_words(person, SWAPS, share=0.1, seed=seed + place * 2 * 10**6)
-            for place, person in enumerate(drawn.generated)
-        ]
-        captions = unname(told, share=unnamed, seed=seed)
-        human = exchange_words(drawn.human, SWAPS, share=0.1, seed=seed + 10**6)
-        found = evaluate(
-            replace(drawn, human=human, generated=captions), metrics=metrics.split(","), resamples=500, workers=1
-        )
-        return claims(found) + differences(found)
-
-    name = f"{images} images, {metrics}" + (f", {captioners} captioners" if captioners > 1 else "")
-    name += f", {unnamed:g} unnamed" if unnamed else ""
+    more = {"seeds": seeds, "captioners": captioners - 1, "unnamed": unnamed, "exchanged": exchanged}
+    name += "".join(f", {value:g} {key}" for key, value in more.items() if value)
     show(run(trial, trials, out, name, workers))
 
 
@@ -155,28 +113,23 @@ def worlds(
     out: Out = Path("runs/trust/worlds.jsonl"),
     workers: int = 2,
 ) -> None:
-    """Worlds of the grammar: a captioner that writes as people do, and small doses of A->T.
+    """Worlds of the grammar: a captioner that writes as humans do, and small doses of A->T.
 
-    "few words" amplifies nothing either, but words things in fewer ways than people: easier to learn from few images.
+    "few words" amplifies nothing either, but has fewer wordings, which are easier to learn from few images.
     """
-    captioners = {f"dose {dose:g}": replace(AS_PEOPLE, stereotype=dose) for dose in (0, 0.03, 0.06, 0.1, 0.15)}
+    captioners = {f"dose {dose:g}": replace(AS_HUMANS, stereotype=dose) for dose in (0, 0.03, 0.06, 0.1, 0.15)}
     captioners["few words"] = CAPTIONERS["none"]
 
     def trial(seed: int) -> list[dict[str, Any]]:
         world = make_world(images, seed=seed)
-        told = [simulate(world, name=name, captioner=captioner) for name, captioner in captioners.items()]
-        corpus = Corpus(world.human, tuple(told), world.labels)
-        found = evaluate(
-            corpus, metrics=metrics.split(","), refits=refits, chance=0, seed=seed, resamples=200, workers=1
-        )
-        return claims(found)
+        generated = [simulate(world, name=name, captioner=captioner) for name, captioner in captioners.items()]
+        corpus = Corpus(world.human, tuple(generated), world.labels)
+        return claims(judged(corpus, metrics, seed, refits=refits))
 
     trials = run(trial, count, out, f"{images} images, {metrics}, {refits} refits", workers)
     show(trials)
-    print(
-        "\npower: share of worlds with p < 0.05; of a t-test of one world against as many that amplify nothing as there"
-    )
-    print("are refits; of a z-test that knows the sd over worlds")
+    print("\npower: share of worlds with p < 0.05; of a t-test of one world against as many without amplification as")
+    print("there are refits; of a z-test that knows the sd over worlds")
     from scipy import stats
 
     for key, rows in grouped(trials).items():
@@ -200,94 +153,34 @@ def seen(  # noqa: PLR0913, PLR0917 - options
     out: Out = Path("runs/trust/seen.jsonl"),
     workers: int = 2,
 ) -> None:
-    """Drawn worlds, a captioner that writes as people do, ImageCaptioner2 with Show, Attend and Tell and refits.
+    """Drawn worlds, a captioner that writes as humans do, ImageCaptioner2 with Show, Attend and Tell and refits.
 
-    Tasks go strongly with the attribute, so that judges learn from few images, if not much.
+    Tasks depend strongly on the attribute, so that judges learn something from few images.
     """
     from judge.calibration.grammar import write_world
 
     def trial(seed: int) -> list[dict[str, Any]]:
         world = make_world(images, seed=seed, parameters=Parameters(association=association, mention=0.9))
-        # One caption of people's an image: judges of each further one would cost as much as all of the captioner's.
+        # One human caption an image: the judges of each further one would cost as much as all of the captioner's.
         first = {image: texts[:1] for image, texts in world.human.by_image.items()}
         world = replace(world, human=replace(world.human, by_image=first))
         with TemporaryDirectory() as folder:
-            files = write_world(world, {"null": AS_PEOPLE}, Path(folder) / "world", pictures=pixels)
-            found = evaluate(
-                human=files.human,
-                captions={"null": files.captions["null"]},
-                labels=files.labels,
-                images=files.folder / "images",
-                instances=files.folder / "instances.json",
-                features=Path(folder) / "features",
-                metrics=["imagecaptioner2"],
-                template="is [Answer]",
-                judge="sat",
-                backbone="test_resnet",
-                backbone_weights="random",
-                image_size=pixels,
-                protocol="paper",
-                seeds=1,
-                epochs=epochs,
-                learning_rate=2e-3,
-                batch_size=8,
-                refits=refits,
-                chance=0,
-                seed=seed,
-                workers=1,
-                resamples=200,
-            )
-        return claims(found)
+            files = write_world(world, {"null": AS_HUMANS}, Path(folder) / "world", pictures=pixels)
+            inputs = {"human": files.human, "captions": {"null": files.captions["null"]}, "labels": files.labels}
+            inputs |= {"images": files.folder / "images", "instances": files.folder / "instances.json"}
+            seeing = {"judge": "sat", "backbone": "test_resnet", "backbone_weights": "random", "image_size": pixels}
+            training = {"protocol": "paper", "seeds": 1, "epochs": epochs, "learning_rate": 2e-3, "batch_size": 8}
+            more = {"template": "is [Answer]", "features": Path(folder) / "features", "refits": refits}
+            return claims(judged(None, "imagecaptioner2", seed, **inputs, **seeing, **training, **more))
 
-    show(
-        run(
-            trial,
-            count,
-            out,
-            f"{images} images, association {association:g}, one hold-out, {epochs} epochs, {refits} refits",
-            workers,
-        )
-    )
+    name = f"{images} images, association {association:g}, one hold-out, {epochs} epochs, {refits} refits"
+    show(run(trial, count, out, name, workers))
 
 
-def read_rows(out: Path) -> list[dict[str, Any]]:
-    """Rows of a file with a trial in each line, of which a kill may have cut the last."""
-    whole = out.read_text(encoding="utf-8").rpartition("\n")[0] if out.exists() else ""
-    if out.exists():
-        out.write_text(whole + "\n" if whole else "", encoding="utf-8")
-    return [row for line in whole.splitlines() for row in json.loads(line)]
-
-
-@cache
-def read(data: Path) -> tuple[Corpus, Labels]:
-    """The real captions, and the labels."""
-    corpus = Corpus.read(
-        human=data / "captions_human.json", captions=[], labels=data / "gender.csv", objects=data / "objects.json"
-    )
-    assert corpus.labels is not None
-    return corpus, corpus.labels
-
-
-def exchange_words(captions: Captions, words: Mapping[str, str], *, share: float, seed: int) -> Captions:
-    """Captions of which a share has the words exchanged."""
-    generator = np.random.default_rng(seed)
-
-    def swap(text: str) -> str:
-        return " ".join(words.get(word, word) for word in text.lower().replace(".", " .").split())
-
-    changed = {
-        image: tuple(swap(text) if generator.random() < share else text for text in texts)
-        for image, texts in captions.by_image.items()
-    }
-    return replace(captions, by_image=changed)
-
-
-def unname(captioners: Sequence[Captions], *, share: float, seed: int) -> tuple[Captions, ...]:
-    """Captioners of which a share of the captions names no class any more."""
-    return tuple(
-        exchange_words(captions, UNNAMED, share=share, seed=seed + (9 + place) * 10**6)
-        for place, captions in enumerate(captioners)
-    )
+def judged(corpus: Corpus | None, metrics: str, seed: int, **settings: Any) -> Result:
+    """``judge evaluate``, without chance levels."""
+    quick: dict[str, Any] = {"chance": 0, "resamples": 200, "workers": 1, "seed": seed}
+    return evaluate(corpus, metrics=metrics.split(","), **quick | settings)
 
 
 def claims(found: Result) -> list[dict[str, Any]]:
@@ -309,8 +202,40 @@ def differences(found: Result) -> list[dict[str, Any]]:
     ]
 
 
+def read_rows(out: Path) -> list[dict[str, Any]]:
+    """Rows of a file with a trial in each line, the last of which a kill may have cut."""
+    whole = out.read_text(encoding="utf-8").rpartition("\n")[0] if out.exists() else ""
+    if out.exists():
+        out.write_text(whole + "\n" if whole else "", encoding="utf-8")
+    return [row for line in whole.splitlines() for row in json.loads(line)]
+
+
+@cache
+def read(data: Path) -> tuple[Corpus, Labels]:
+    """The real captions, and the labels."""
+    corpus = Corpus.read(
+        human=data / "captions_human.json", captions=[], labels=data / "gender.csv", objects=data / "objects.json"
+    )
+    assert corpus.labels is not None
+    return corpus, corpus.labels
+
+
+def exchange_words(captions: Captions, words: Mapping[str, str], *, share: float, seed: int) -> Captions:
+    """Captions, in a share of which the words are exchanged."""
+    generator = np.random.default_rng(seed)
+
+    def swap(text: str) -> str:
+        return " ".join(words.get(word, word) for word in text.lower().replace(".", " .").split())
+
+    changed = {
+        image: tuple(swap(text) if generator.random() < share else text for text in texts)
+        for image, texts in captions.by_image.items()
+    }
+    return replace(captions, by_image=changed)
+
+
 def entries(row: Summary, found: Result) -> list[dict[str, Any]]:
-    """What a row claims, by its own basis and, of judged metrics, by the others."""
+    """What a row claims, by its own basis and, for judged metrics, by the others."""
     name, value = f"{row.captioner}: {row.metric.name} ({row.judge})", row.amplification
     given = {"error": row.standard_error, "p": row.p_value, "chance": row.chance_level}
     said = [_entry(f"{name}, {row.basis}", value, row.interval, **given)]
@@ -345,7 +270,7 @@ def _entry(
 def run(
     trial: Callable[[int], list[dict[str, Any]]], trials: int, out: Path, name: str, workers: int
 ) -> list[dict[str, Any]]:
-    """Trials that are not in the file yet, and all that are."""
+    """Run the trials that are not in the file yet; return the rows of all."""
     from joblib import Parallel, delayed
 
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -23,7 +23,9 @@ from judge.commands.app import app
 from judge.corpus import Corpus
 from judge.corpus.captions import ReadOptions, read_captions
 from judge.errors import JudgeError
-from judge.judges import NOTHING, Materials, find_judge
+from judge.judges import NOTHING, Blueprint, Materials, Recipe, find_judge
+from judge.training.launch import make_accelerator
+from judge.training.loop import NetworkJudge, Trainer
 from judge.training.member import Member
 from judge.types import Captions, FloatArray, Predictions, Sample, Side, Target
 
@@ -51,6 +53,16 @@ def make_samples(images: int, *, target: Target = GENDER, clue: float = 1.0, see
 def keep_predictions(member: Member, predictions: Predictions) -> Predictions:
     """Of a trained member, what it answers."""
     return predictions
+
+
+def judge_with(
+    network: Any, recipe: Recipe, trainer: Trainer | None = None, *, target: Target = GENDER
+) -> NetworkJudge:
+    """A judge that trains ``network`` as it is."""
+    blueprint = Blueprint("test", "this test", network=lambda *_: network, recipe=recipe)
+    judge = NetworkJudge(blueprint, target, recipe, trainer or Trainer(make_accelerator()))
+    judge.network = network
+    return judge
 
 
 class Glimpses:

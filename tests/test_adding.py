@@ -29,7 +29,7 @@ TEXT = '''"""A text judge: the mean of word vectors."""
 from torch import nn
 
 from judge.judges import Blueprint, Recipe
-from judge.judges.recurrent import build_vocabulary, number_words
+from judge.judges.encoders import build_vocabulary, number_words
 
 
 class Bag(nn.Module):

@@ -52,7 +52,7 @@ class BackboneViews:
         """See :class:`Views`."""
         shown = self._show(pixels)
         captions = replace(sample, image=None)
-        corners = torch.zeros(1, getattr(self.backbone, "regions", 0), 4, device=self.device)
+        corners = torch.zeros(1, self.backbone.regions, 4, device=self.device)
         for row, box in zip(corners[0], boxes, strict=False):
             row[:] = torch.tensor(box)
 
@@ -107,7 +107,7 @@ def open_views(saved: Saved, device: torch.device) -> tuple[Views, Any, list[str
     size = getattr(backbone, "backbone", backbone).size
     with torch.no_grad():
         shape = tuple(backbone(torch.zeros(1, 3, size, size)).shape[1:])
-    features = FeatureStore(shape, {}, backbone.key, getattr(backbone, "regions", 0))
+    features = FeatureStore(shape, {}, backbone.key, backbone.regions)
     notes = check_features(saved, describe_features(features) | {"key": backbone.key})
     made = restore(saved, replace(materials, features=features)).network
     return BackboneViews(made, backbone, saved.target, device), made, notes

@@ -35,7 +35,7 @@ from judge.training.launch import (
     share_out,
 )
 from judge.types import Progress
-from judge.utils.files import fingerprint_of, write_whole, writing
+from judge.utils.files import fingerprint_of
 from judge.utils.hub import quiet
 from judge.utils.launch import launched
 from judge.utils.parallel import in_order
@@ -90,29 +90,34 @@ def caption_pictures(
     with raise_together():
         kept = Notes(notes, key, process=accelerator.process_index if accelerator else 0)
     noted = kept.entries | in_main_process(lambda: kept.entries)
-    ids = {image for image, _ in noted}
-    batches = [images[start : start + size] for start in range(0, len(images), size)]
 
     def caption(share: Sequence[Sequence[str]]) -> Iterator[Captioned]:
-        known = [_find_noted(pictures, noted, batch) if ids.issuperset(batch) else None for batch in share]
-        left = [batch for batch, captions in zip(share, known, strict=True) if captions is None]
-        done, total = sum(map(len, share)) - sum(map(len, left)), sum(map(len, share))
-        yield from (Captioned(captions) for captions in known if captions is not None)
+        done, left = list[Captioned](), list[Sequence[str]]()
+        for batch in share:
+            captions = _find_noted(pictures, noted, batch)
+            if captions is None:
+                left.append(batch)
+            else:
+                done.append(Captioned(captions))
+        yield from done
+        count, total = sum(len(part.captions) for part in done), sum(map(len, share))
         for batch, (found, errors) in zip(left, _caption(model, pictures, writing, place, left), strict=True):
             kept.add({(image, about): text for image, (about, text) in found.items()})
-            done += len(batch)
+            count += len(batch)
             if progress:
-                progress("captioning", done, total)
+                progress("captioning", count, total)
             yield Captioned({image: text for image, (_, text) in found.items()}, errors)
 
-    parts = share_out(batches, caption)
+    parts = share_out([images[start : start + size] for start in range(0, len(images), size)], caption)
     found = {image: text for part in parts for image, text in part.captions.items()}
     errors = [error for part in parts for error in part.failures]
     return Captioned({image: found[image] for image in images if image in found}, errors)
 
 
 def _find_noted(pictures: MaskedImages, noted: Mapping[About, str], batch: Sequence[str]) -> dict[str, str] | None:
-    """The noted captions of a batch; None if an image has changed."""
+    """The noted captions of a batch; None if any is missing, or an image has changed."""
+    if not noted:
+        return None
     try:
         return {image: noted[image, pictures.key(image)] for image in batch}
     except (KeyError, JudgeError):  # An error of an image is raised again when it is captioned.
@@ -160,12 +165,6 @@ def caption_records(captions: Mapping[str, str]) -> list[dict[str, object]]:
         {"image_id": int(image) if image.isascii() and image.isdigit() else image, "caption": caption}
         for image, caption in captions.items()
     ]
-
-
-def write_captions(path: Path, captions: Mapping[str, str]) -> None:
-    """Write :func:`captions_json`."""
-    with writing(path):
-        write_whole(path, captions_json(captions))
 
 
 def captions_json(captions: Mapping[str, str]) -> bytes:

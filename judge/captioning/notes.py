@@ -7,10 +7,9 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from judge.errors import FAULTS, JudgeError
-from judge.utils.files import writing
+from judge.errors import JudgeError
+from judge.utils.files import read_json_lines, write_whole, writing
 
 About = tuple[str, str]
 """An image's id, and the key of its content and mask."""
@@ -26,58 +25,48 @@ def check_notes(path: Path) -> None:
     """Refuse other files at ``path``.
 
     Raises:
-        JudgeError: a file is not empty and does not begin as notes do.
+        JudgeError: a file is not empty and does not hold notes.
     """
     for file in notes_files(path):
-        with writing(file):
-            lines = _read_lines(file) if file.is_file() else []
-            if not file.is_file() or (file.stat().st_size and not (lines and isinstance(lines[0], dict))):
-                what, mend = "holds no captions of an unfinished run, where they would be kept", "move it elsewhere"
-                raise JudgeError(what, where=str(file), mend=mend)
+        if not file.is_file() or (file.stat().st_size and not _read(file)):
+            what, mend = "holds no captions of an unfinished run, where they would be kept", "move it elsewhere"
+            raise JudgeError(what, where=str(file), mend=mend)
 
 
-def _read_lines(path: Path) -> list[Any]:
-    """The values of a file of JSON lines up to the first that is cut or damaged."""
-    found = []
-    for line in path.read_bytes().split(b"\n")[:-1]:
-        try:
-            found.append(json.loads(line))
-        except FAULTS:
-            break
-    return found
+def _read(path: Path) -> list[list[str]]:
+    """The sound lines of a file: key, image id, key of the image, caption."""
+    with writing(path):
+        return [line for line in read_json_lines(path) if isinstance(line, list) and len(line) == 4]
 
 
 class Notes:
     """Captions of an unfinished run: each batch is on the disk before the next begins.
 
-    The first line holds a key of what the captions depend on; a file with another key is replaced.
-
     Args:
         path: the main process's file; other processes append their numbers to its name. None to keep nothing.
-        key: what the captions depend on.
-        process: of a launch. The main one (0) reads the files of all, the others their own.
+        key: hash of what captions depend on, except images; notes with another key are not used.
+        process: number in the launch. The main one (0) reads the files of all, the others their own.
 
     Attributes:
         entries: (image id, key of its content and mask) -> caption, as read.
 
     Raises:
-        JudgeError: a file cannot be read or written, or is not of this kind.
+        JudgeError: a file cannot be read or written, or does not hold notes.
     """
 
     def __init__(self, path: Path | None, key: str, *, process: int = 0) -> None:
         self.path = path.with_name(f"{path.name}.{process}") if path and process else path
+        self.key = key
         self.entries: dict[About, str] = {}
-        self._lines: list[Any] = [{"key": key}]
+        self._earlier: list[list[str]] = []  # The lines of the own file, until it is written for the first time.
         if path is None:
             return
         check_notes(path)
         for file in notes_files(path):
             if file == self.path or not process:
-                with writing(file):
-                    head, *lines = _read_lines(file) or [None]
-                lines = [line for line in lines if head == self._lines[0] and isinstance(line, list) and len(line) == 3]
-                self.entries |= {(image, about): caption for image, about, caption in lines}
-                self._lines += lines if file == self.path else []
+                lines = _read(file)
+                self.entries |= {(image, about): caption for of, image, about, caption in lines if of == key}
+                self._earlier += lines if file == self.path else []
 
     def add(self, entries: Mapping[About, str]) -> None:
         """Append (image id, key) -> caption.
@@ -87,11 +76,16 @@ class Notes:
         """
         if self.path is None or not entries:
             return
-        new = [[*about, caption] for about, caption in entries.items()]
-        with writing(self.path), self.path.open("ab") as file:
-            if self._lines:  # The first time: the sound lines alone.
-                file.truncate(0)
-            file.write("".join(json.dumps(line) + "\n" for line in [*self._lines, *new]).encode())
-            file.flush()
-            os.fsync(file.fileno())
-        self._lines = []
+        new = [[self.key, *about, caption] for about, caption in entries.items()]
+        with writing(self.path):
+            if self._earlier:  # Without a line that a kill has cut.
+                write_whole(self.path, _lines(self._earlier))
+                self._earlier = []
+            with self.path.open("ab") as file:
+                file.write(_lines(new))
+                file.flush()
+                os.fsync(file.fileno())
+
+
+def _lines(entries: list[list[str]]) -> bytes:
+    return "".join(json.dumps(entry) + "\n" for entry in entries).encode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
@@ -78,7 +79,7 @@ class Writer:
 
     @torch.no_grad()
     def write(self, asked: Sequence[Asked]) -> list[str]:
-        """A caption for each image, in one line.
+        """A caption for each image, in one line; as many at a time as memory holds.
 
         Images whose tensors differ in shape (Qwen2-VL) are captioned apart: nothing is ever padded, as models with
         absolute positions would give other captions.
@@ -89,22 +90,21 @@ class Writer:
         by_shape: dict[object, list[int]] = {}
         for row, (inputs, _) in enumerate(asked):
             by_shape.setdefault(tuple((name, value.shape) for name, value in inputs.items()), []).append(row)
-        found: dict[int, str] = {}
-        for rows in by_shape.values():
-            found |= dict(zip(rows, self._write_equal([asked[row] for row in rows]), strict=True))
-        return [found[row] for row in range(len(asked))]
+        captions = [""] * len(asked)
 
-    def _write_equal(self, asked: Sequence[Asked]) -> list[str]:
-        """Captions of images whose tensors have one shape, as many at a time as memory holds."""
-
-        def write(size: int) -> list[str]:
+        def write(size: int, rows: Sequence[int]) -> None:
             self.most = size
-            parts = [self.tokens(asked[start : start + size]) for start in range(0, len(asked), size)]
-            decode = self.captioner.tokenizer.batch_decode
-            texts = [text for tokens in parts for text in decode(tokens, skip_special_tokens=True)]
-            return [" ".join(text.split()) for text in texts]
+            for start in range(0, len(rows), size):
+                part = rows[start : start + size]
+                tokens = self.tokens([asked[row] for row in part])
+                texts = self.captioner.tokenizer.batch_decode(tokens, skip_special_tokens=True)
+                for row, text in zip(part, texts, strict=True):
+                    captions[row] = " ".join(text.split())
 
-        return run_fitting(write, self.most, where=self.where, mend="choose --precision bf16, or a larger device")
+        for rows in by_shape.values():
+            mend = "choose --precision bf16, or a larger device"
+            run_fitting(partial(write, rows=rows), self.most, where=self.where, mend=mend)
+        return captions
 
     @torch.no_grad()
     def tokens(self, asked: Sequence[Asked], *, most: int | None = None) -> Tensor:
@@ -117,10 +117,12 @@ class Writer:
             name: value.to(self.device, self.dtype if value.is_floating_point() else None)
             for name, value in joined.items()
         }
-        begun = asked[0][1]
+        begun, room = asked[0][1], self.writing.max_tokens
+        if self.captioner.limit is not None:  # It has no positions for more.
+            room = max(1, min(room, self.captioner.limit - len(begun)))
         written: Tensor = self.captioner.model.generate(
             **given,
-            max_new_tokens=min(self._room(len(begun)), most or self.writing.max_tokens),
+            max_new_tokens=min(room, most or room),
             num_beams=self.writing.beams,
             # A checkpoint's own settings may sample (Qwen2-VL), or return more.
             do_sample=False,
@@ -133,8 +135,3 @@ class Writer:
         if begun and written[:, : len(begun)].tolist() == [list(prompt) for _, prompt in asked]:
             written = written[:, len(begun) :]
         return written
-
-    def _room(self, used: int) -> int:
-        """``max_tokens``, or as many as the model has positions for."""
-        room = self.captioner.limit
-        return self.writing.max_tokens if room is None else max(1, min(self.writing.max_tokens, room - used))

@@ -1,19 +1,19 @@
-"""``judge align``: human captions in each captioner's words, and what that costs at every threshold."""
+"""``judge align``: human captions in each captioner's words, and how many words that changes at every threshold."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import AfterValidator
 
-from judge.commands.console import say, show_progress
+from judge.commands.console import say, say_notes, show_progress
 from judge.commands.labels import choose_lexicon, labels_of
 from judge.config import OutputSettings
 from judge.config.inputs import LabelSettings, ReadingSettings, TokenSettings
@@ -34,12 +34,13 @@ from judge.corpus.captions import ReadOptions
 from judge.evidence import EvidenceBuilder, TextOptions
 from judge.metrics.options import VectorOptions
 from judge.quality.library import JavaFault, meteor
-from judge.report.alignment import Alignment, alignment_json, curve_csv, curve_png, substitutions_csv
+from judge.report.alignment import Alignment, alignment_json, alignment_table, curve_csv, curve_png, substitutions_csv
+from judge.report.render import print_table
 from judge.text.alignment import DELTAS, UNKNOWN, find_gaps, hardly_contextual, is_special, substitute
 from judge.text.combined import AND
 from judge.text.lexicon import Lexicons
 from judge.text.vectors import Vectors, load_vectors
-from judge.types import Captions, Labels, Progress, Words
+from judge.types import Labels, Progress, Words
 from judge.utils.options import option
 from judge.utils.outputs import OutputFolder
 
@@ -62,19 +63,13 @@ class AlignConfig(OutputSettings, VectorOptions, LabelSettings, ReadingSettings,
     out: Path = option(..., RESULTS, "runs/aligned", essential=True)
 
 
-SUMMARY, CURVE, SUBSTITUTIONS, PLOT, SETTINGS = (
-    "alignment.json",
-    "delta_curve.csv",
-    "substitutions.csv",
-    "delta_curve.png",
-    "align.yaml",
-)
+SUMMARY, SETTINGS, SUBSTITUTIONS = "alignment.json", "align.yaml", "substitutions.csv"
+CURVE, PLOT = "delta_curve.csv", "delta_curve.png"
 KINDS = ("constant", "contextual")
 
 
-@dataclass(frozen=True, slots=True)
-class AlignedFolder:
-    """What ``judge align`` made: per captioner, by which vectors and delta, and in a line each what was not done."""
+class AlignedFolder(NamedTuple):
+    """What ``judge align`` made: per captioner, by which vectors and delta, and notes, a line each."""
 
     alignments: Sequence[Alignment]
     vectors: str
@@ -82,20 +77,14 @@ class AlignedFolder:
     notes: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Sides:
-    """Both sides of one captioner as masked words: (image, words), images sorted."""
+class _Sides(NamedTuple):
+    """Both sides of one captioner as masked words, images sorted; ``images``: the image of each human caption."""
 
     captioner: str
-    human: Sequence[tuple[str, Words]]
+    images: Sequence[str]
+    human: Sequence[Words]
     generated: Sequence[Words]
-    images: int
     dropped: Mapping[str, int]
-
-    @property
-    def words(self) -> list[Words]:
-        """Of human captions."""
-        return [words for _, words in self.human]
 
 
 def align_captions(config: AlignConfig, *, progress: Progress | None = None) -> AlignedFolder:
@@ -111,7 +100,7 @@ def align_captions(config: AlignConfig, *, progress: Progress | None = None) -> 
     out = OutputFolder(config.out, what="alignment", overwrite=config.overwrite)
     out.check(config.inputs())
     sides = _read(config)
-    vectors = _vectors(config.vectors, sides, progress)
+    vectors = _load_vectors(config.vectors, sides, progress)
     delta = vectors.delta if config.delta is None else config.delta
     out.begin()
     with out.working(), out.writing():
@@ -123,75 +112,81 @@ def align_captions(config: AlignConfig, *, progress: Progress | None = None) -> 
                 progress("aligning", number, len(sides))
             alignment, aligned = _align(side, vectors, delta)
             found.append(alignment)
-            pairs += [(side.words, captions) for captions in aligned.values()]
-            texts = _coco([image for image, _ in side.human], aligned["contextual"])
-            (folder / f"{side.captioner}.json").write_text(texts, encoding="utf-8")
+            pairs += [(side.human, captions) for captions in aligned]
+            (folder / f"{side.captioner}.json").write_text(_coco(side.images, aligned[-1]), encoding="utf-8")
         if progress:
             progress("METEOR", 0, 0)
         scores, notes = _meteor(pairs, config.meteor)
-        of_each = zip(*[iter(scores)] * len(KINDS), strict=True)
-        found = [replace(a, meteor=dict(zip(KINDS, row, strict=True))) for a, row in zip(found, of_each, strict=True)]
+        found = [
+            replace(one, meteor=dict(zip(KINDS, scores[2 * n : 2 * n + 2], strict=True))) for n, one in enumerate(found)
+        ]
         shares = {entry.captioner: entry.reports["contextual"].lacking_substituted for entry in found}
-        notes += hardly_contextual(shares, delta)
-        _write(found, vectors, delta, config.to_yaml(), out.partial)
+        texts = {
+            SUBSTITUTIONS: substitutions_csv(found),
+            CURVE: curve_csv(found),
+            SUMMARY: alignment_json(found, vectors, delta),
+            SETTINGS: config.to_yaml(),
+        }
+        for name, text in texts.items():
+            (out.partial / name).write_text(text, encoding="utf-8")
+        (out.partial / PLOT).write_bytes(curve_png(found, delta))
         out.publish()
-    return AlignedFolder(found, vectors.source, delta, notes)
+    return AlignedFolder(found, vectors.source, delta, [*notes, *hardly_contextual(shares, delta)])
 
 
 def _read(config: AlignConfig) -> list[_Sides]:
     lexicon, labels = choose_lexicon(config), labels_of(config)
     reading = ReadOptions(split=config.split, columns=config.columns, several=config.several, where=config.where)
     corpus = Corpus.read(human=listed(config.human), captions=config.captions, labels=labels, options=reading)
-    # Without labels all images count.
-    nobody = AND.join("" for _ in config.attributes)
-    every = Labels(config.attribute_name, (nobody,), dict.fromkeys(corpus.human.by_image, nobody), "none given")
-    labels = labels or every
+    if labels is None:  # All images count.
+        no_class = AND.join("" for _ in config.attributes)
+        by_image = dict.fromkeys(corpus.human.by_image, no_class)
+        labels = Labels(config.attribute_name, (no_class,), by_image, "none given")
     options = TextOptions(config.contractions, config.text)
     builder = EvidenceBuilder(replace(corpus, labels=labels), Lexicons(lexicon), options=options)
-    return [_sides(builder, captioner) for captioner in corpus.generated]
+    sides = []
+    for captioner in corpus.generated:
+        joined, _ = builder.join(captioner, judged=False)
+        masked = {
+            side: [builder.mask(words, "attribute") for _, _, words in joined.rows[side]]
+            for side in ("human", "generated")
+        }
+        images = [image for image, _, _ in joined.rows["human"]]
+        sides.append(_Sides(captioner.name, images, masked["human"], masked["generated"], joined.dropped))
+    return sides
 
 
-def _sides(builder: EvidenceBuilder, captioner: Captions) -> _Sides:
-    joined, _ = builder.join(captioner, judged=False)
-    human, generated = (
-        [(image, builder.mask(words, "attribute")) for image, _, words in joined.rows[side]]
-        for side in ("human", "generated")
-    )
-    return _Sides(captioner.name, human, [words for _, words in generated], len(joined.classes), joined.dropped)
-
-
-def _vectors(reference: str, sides: Sequence[_Sides], progress: Progress | None) -> Vectors:
-    """Of all words in use; learnt from every caption of people's that is aligned to any captioner."""
+def _load_vectors(reference: str, sides: Sequence[_Sides], progress: Progress | None) -> Vectors:
+    """Vectors of all words in use; those of the corpus are learnt from all human captions that are aligned."""
     if progress:
         progress("word vectors", 0, 0)
-    human = {image: list[Words]() for side in sides for image, _ in side.human}
+    human: dict[str, list[Words]] = {}
     for side in sides:
-        new = {image for image, _ in side.human if not human[image]}
-        for image, words in side.human:
-            if image in new:
-                human[image].append(words)
+        new = dict[str, list[Words]]()
+        for image, words in zip(side.images, side.human, strict=True):
+            new.setdefault(image, []).append(words)
+        human = new | human
     captions = [words for image in sorted(human) for words in human[image]]
-    used = {word for words in captions for word in words}
-    used |= {word for side in sides for words in side.generated for word in words}
+    used = {word for texts in (captions, *(side.generated for side in sides)) for words in texts for word in words}
     return load_vectors(reference, (word for word in used if not is_special(word)), captions=captions)
 
 
-def _align(side: _Sides, vectors: Vectors, delta: float) -> tuple[Alignment, dict[str, list[Words]]]:
-    """What alignment does, METEOR apart; and human captions under each kind."""
-    gaps = find_gaps(side.words, side.generated, vectors)
-    kinds = dict(zip(KINDS, (0.0, delta), strict=True))
+def _align(side: _Sides, vectors: Vectors, delta: float) -> tuple[Alignment, list[list[Words]]]:
+    """How alignment changes the words, METEOR apart; and human captions under each kind."""
+    gaps = find_gaps(side.human, side.generated, vectors)
+    thresholds = 0.0, delta
     deltas = sorted({*DELTAS, delta})
     alignment = Alignment(
         captioner=side.captioner,
-        images=side.images,
+        images=len({*side.images}),
         captions=len(side.human),
         dropped=side.dropped,
-        reports={how: gaps.report(threshold) for how, threshold in kinds.items()},
+        reports={kind: gaps.report(threshold) for kind, threshold in zip(KINDS, thresholds, strict=True)},
         meteor={},
         curve=[(delta, gaps.report(delta)) for delta in deltas],
         substitutions=gaps.substitutions(delta),
     )
-    return alignment, {how: substitute(side.words, gaps.substitutes(threshold)) for how, threshold in kinds.items()}
+    return alignment, [substitute(side.human, gaps.substitutes(threshold)) for threshold in thresholds]
 
 
 def _coco(images: Sequence[str], captions: Sequence[Words]) -> str:
@@ -206,10 +201,7 @@ def _coco(images: Sequence[str], captions: Sequence[Words]) -> str:
 
 
 def _meteor(pairs: Sequence[tuple[Sequence[Words], Sequence[Words]]], captions: int) -> tuple[list[float], list[str]]:
-    """METEOR of each pair (original captions, aligned ones), over ``captions`` of them at equal steps, all of few.
-
-    Java is started once. NaN for all, and a note why, where it cannot be taken.
-    """
+    """METEOR of each pair (original captions, aligned ones), over ``captions`` of them at equal steps, all of few."""
     none = [math.nan] * len(pairs)
     if not captions:
         return none, []
@@ -234,35 +226,18 @@ def _plain(words: Words) -> str:
     return " ".join(word[1:-1] if is_special(word) else word for word in words) or UNKNOWN[1:-1]
 
 
-def _write(found: Sequence[Alignment], vectors: Vectors, delta: float, settings: str, folder: Path) -> None:
-    """All but captions."""
-    texts = {
-        SUBSTITUTIONS: substitutions_csv(found),
-        CURVE: curve_csv(found),
-        SUMMARY: alignment_json(found, vectors, delta),
-        SETTINGS: settings,
-    }
-    for name, text in texts.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    (folder / PLOT).write_bytes(curve_png(found, delta))
-
-
 def command(config: AlignConfig) -> None:
-    """Align human captions with each captioner's vocabulary, and see what that leaves of them.
+    """Align human captions with each captioner's vocabulary, and measure how many words that changes.
 
     Leaves the aligned captions (aligned/NAME.json, COCO's format), substitutions.csv, delta_curve.csv and .png,
     alignment.json and align.yaml in --out.
     """
-    from judge.report.alignment import alignment_table
-    from judge.report.render import print_table
-
     with show_progress() as progress:
         found = align_captions(config, progress=progress)
     print_table(alignment_table(found.alignments))
     say("")
     say(f"Shares of human words and tokens; contextual: below a cosine distance of {found.delta:g}.")
-    say("Of lacking: of human tokens that the captioner never uses, the share that finds a word that it does.")
+    say("Of lacking: share of the human tokens that the captioner never uses for which a word of its own is found.")
     say(f"METEOR: aligned against original captions, both masked. Vectors: {found.vectors}.")
-    for line in found.notes:
-        say(f"NOTE: {line}")
+    say_notes(found.notes)
     say(f"The results are in {config.out}; look at {config.out / PLOT}")

@@ -1,10 +1,9 @@
-"""``judge anonymous``: how often captions name an attribute that cannot be seen, by a lexicon and by people."""
+"""``judge anonymous``: how often captions name an attribute that cannot be seen, by a lexicon and by human raters."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,19 +32,18 @@ from judge.report.anonymous import (
     score_table,
 )
 from judge.report.render import open_console, print_table, print_text
-from judge.report.saved_run import read_run
 from judge.report.table import Table, how_many
-from judge.report.warnings import text_notes
 from judge.statistics.consistency import correlate
-from judge.statistics.naming import HumanScore, compare_lexicon, human_score, measure_naming
+from judge.statistics.naming import compare_lexicon, human_score, measure_naming
 from judge.statistics.raters import krippendorff_alpha
 from judge.text.lexicon import Lexicon, shipped_lexicons
-from judge.text.masking import mask
-from judge.text.survey import SideWords
 from judge.text.tokens import first_sentence
 from judge.types import Captions, Progress
 from judge.utils.options import option
 from judge.utils.outputs import OutputFolder
+
+SUMMARY, SETTINGS, SHEET, KEY = "anonymous.json", "anonymous.yaml", "rating.csv", "rating_key.csv"
+SCORES = "human_scores.csv"
 
 
 class AnonymousConfig(OutputSettings, WordSettings, ReadingSettings, TokenSettings):
@@ -67,22 +65,10 @@ class AnonymousConfig(OutputSettings, WordSettings, ReadingSettings, TokenSettin
         (), "rating.csv that a rater filled in", repeated="FILE", essential=True
     )
     several: bool = option(False, SEVERAL)
-    run: Path | None = option(
-        None, "folder of a finished judge evaluate, whose metrics are compared with the ratings", essential=True
-    )
     sample: int | None = option(None, "images on the rating sheet, drawn at random", "all", essential=True, ge=1)
     seed: Seed = option(0, "seed of the sheet's sample and order")
     level: float = option(0.95, "confidence level of intervals", gt=0.5, lt=1)
     out: Path = option(..., RESULTS, "runs/anonymous", essential=True)
-
-
-SUMMARY, SETTINGS, SHEET, KEY, SCORES = (
-    "anonymous.json",
-    "anonymous.yaml",
-    "rating.csv",
-    "rating_key.csv",
-    "human_scores.csv",
-)
 
 
 def measure_anonymous(config: AnonymousConfig, *, progress: Progress | None = None) -> Anonymous:
@@ -96,37 +82,34 @@ def measure_anonymous(config: AnonymousConfig, *, progress: Progress | None = No
     """
     out = OutputFolder(config.out, what="anonymous benchmark", overwrite=config.overwrite)
     out.check(config.inputs())
-    if config.run and not config.ratings:
-        what = "metrics are compared with people, and there are no ratings"
-        raise JudgeError(what, where="--run", mend="add --ratings")
-    lexicon = _lexicon(config)
+    lexicon = _choose_lexicon(config)
     captioners, left_out = _read(config)
     if progress:
         progress("counting", 0, len(captioners))
     words, classes = TextOptions(config.contractions, config.text), tuple(lexicon.classes)
-    silent = tuple(lexicon.without_words_for(classes))
+    without_words = tuple(lexicon.without_words_for(classes))
     rows = []
     for captions in captioners:
         found = {image: [lexicon.mentions(words.words(text)) for text in of] for image, of in captions.by_image.items()}
-        rows.append(measure_naming(captions.name, found, classes, silent=silent, level=config.level))
+        rows.append(measure_naming(captions.name, found, classes, silent=without_words, level=config.level))
+    sheet = _make_sheet(config, classes, captioners)
     result = Anonymous(
         lexicon=(lexicon.name if config.lexicon is None else str(config.lexicon), lexicon.source),
         captioners=rows,
         left_out=left_out,
-        sheet=_sheet(config, classes, captioners),
-        silent=silent,
-        notes=[*_notes(config, lexicon, captioners)],
+        sheet=sheet,
+        silent=without_words,
+        notes=[*_notes(config, captioners)],
+        rated=_rate(config, sheet, lexicon, [captions.name for captions in captioners]) if config.ratings else None,
     )
-    if config.ratings:
-        result = replace(result, rated=_rated(config, result.sheet, lexicon, [of.name for of in captioners]))
     out.begin()
     with out.working(), out.writing():
         texts = {
             SUMMARY: anonymous_json(result),
             SETTINGS: config.to_yaml(),
             # Excel needs the mark to read a table as UTF-8.
-            SHEET: "\ufeff" + sheet_csv(result.sheet),
-            KEY: key_csv(result.sheet),
+            SHEET: "\ufeff" + sheet_csv(sheet),
+            KEY: key_csv(sheet),
         }
         if result.rated:
             texts[SCORES] = human_scores_csv(result.rated)
@@ -136,7 +119,7 @@ def measure_anonymous(config: AnonymousConfig, *, progress: Progress | None = No
     return result
 
 
-def _lexicon(config: AnonymousConfig) -> Lexicon:
+def _choose_lexicon(config: AnonymousConfig) -> Lexicon:
     if config.attribute in {ITEM, RATER, CAPTION}:
         what = f"'{config.attribute}' is a column of the rating sheet already"
         raise JudgeError(what, where="--attribute", mend="call it otherwise")
@@ -161,35 +144,28 @@ def _read(config: AnonymousConfig) -> tuple[list[Captions], dict[str, dict[str, 
         found = read_captions(path, options, side="generated", name=name)
         left_out[name] = {"empty captions": found.empty, "refusals": found.refused}
         if known is not None:
-            mine = {image: texts for image, texts in found.by_image.items() if image in known}
-            if not mine:
+            of_images = {image: texts for image, texts in found.by_image.items() if image in known}
+            if not of_images:
                 other = next(iter(found.by_image))
                 what = f"no caption of the {how_many(len(known), 'image')} in --images (there is one of '{other}')"
                 raise JudgeError(what, where=str(path), mend="give the captions of these images")
-            left_out[name]["captioned images that are not in --images"] = len(found.by_image) - len(mine)
-            left_out[name]["images without a caption"] = len(known - mine.keys())
-            found = replace(found, by_image=mine)
+            left_out[name]["captioned images that are not in --images"] = len(found.by_image) - len(of_images)
+            left_out[name]["images without a caption"] = len(known - of_images.keys())
+            found = replace(found, by_image=of_images)
         captioners.append(found)
     refuse_unread(config.columns, captioners)
     return captioners, left_out
 
 
-def _notes(config: AnonymousConfig, lexicon: Lexicon, captioners: Sequence[Captions]) -> Iterator[str]:
-    """On what is counted, on what cleaning changed in captions, and on words that the lexicon may miss."""
+def _notes(config: AnonymousConfig, captioners: Sequence[Captions]) -> Iterator[str]:
     if config.images is None:
         yield "No --images: captions of all images in the files count, and images without a caption are not known."
     if len({frozenset(captions.by_image) for captions in captioners}) > 1:
         yield "Captioners have captions of different images: the rating sheet has those in common."
-    options = TextOptions(config.contractions, config.text)
-    for captions in captioners:
-        raw = [options.words(text) for texts in captions.by_image.values() for text in texts]
-        words = SideWords(raw, [mask(of, lexicon) for of in raw], [""] * len(raw))
-        for note in text_notes(asdict(words.survey(words, lexicon, captions)), config.attribute_name):
-            yield f"Captions of {captions.name} {note}."
 
 
-def _sheet(config: AnonymousConfig, classes: Sequence[str], captioners: Sequence[Captions]) -> Sheet:
-    """Of the images that every captioner has captions of, or a sample of them."""
+def _make_sheet(config: AnonymousConfig, classes: Sequence[str], captioners: Sequence[Captions]) -> Sheet:
+    """The rating sheet of the images that all captioners have captions of, or of a sample of these."""
     images = sorted(set.intersection(*(set(captions.by_image) for captions in captioners)))
     if not images:
         raise JudgeError("the captioners have no image in common", where="--captions", mend="give captions of the same")
@@ -201,49 +177,24 @@ def _sheet(config: AnonymousConfig, classes: Sequence[str], captioners: Sequence
         replace(captions, by_image={image: tuple(map(shorten, captions.by_image[image])) for image in images})
         for captions in captioners
     ]
-    return rating_sheet(kept, config.attribute_name, classes, seed=config.seed)
+    return rating_sheet(kept, config.attribute, classes, seed=config.seed)
 
 
-def _rated(config: AnonymousConfig, sheet: Sheet, lexicon: Lexicon, captioners: Sequence[str]) -> Rated:
+def _rate(config: AnonymousConfig, sheet: Sheet, lexicon: Lexicon, captioners: Sequence[str]) -> Rated:
+    """Human scores from the filled-in sheets, and the lexicon's share of the same captions beside them."""
     ratings = read_ratings(config.ratings, sheet)
     words = TextOptions(config.contractions, config.text)
     named = {item.name: bool(lexicon.mentions(words.words(item.text))) for item in sheet.items}
     scores = [human_score(ratings, name, named, level=config.level) for name in captioners]
-    people, notes = _beside_people(config, scores)
-    return Rated(
-        ratings.raters, krippendorff_alpha(ratings.votes()), scores, compare_lexicon(ratings, named), people, notes
-    )
-
-
-def _beside_people(config: AnonymousConfig, scores: Sequence[HumanScore]) -> tuple[list[PeopleRow], list[str]]:
-    """The lexicon's share and every metric of the run beside people's scores; and captioners that one of them lacks."""
-    human = {row.captioner: row.share.value for row in scores if row.share.captions}
-    shares = {row.captioner: row.named.value for row in scores}
-    values: dict[tuple[str, str], Mapping[str, float]] = {("lexicon", "share that names a class"): shares}
-    notes = []
-    if config.run is not None:
-        summaries = read_run(config.run).result.summaries
-        for row in summaries:
-            for name in ("amplification", "generated"):
-                value = getattr(row, name)
-                if value is not None and math.isfinite(value):
-                    values[row.title, name] = {**values.get((row.title, name), {}), row.captioner: value}
-        measured = {row.captioner for row in summaries}
-        if not measured & human.keys():
-            what = f"none of its captioners ({', '.join(sorted(measured))}) was rated ({', '.join(human)})"
-            raise JudgeError(what, where=f"--run {config.run}", mend="name captioners as the run does: NAME=FILE")
-        if measured != human.keys():
-            notes.append(f"Captioners not in both run and ratings: {', '.join(sorted(measured ^ human.keys()))}.")
-    found = []
-    for (metric, value), of in values.items():
-        both = [name for name in of if name in human]
-        pairs = [of[name] for name in both], [human[name] for name in both]
-        found.append(PeopleRow(metric, value, correlate(*pairs, level=config.level)))
-    return found, notes
+    both = [(row.named.value, row.share.value) for row in scores if row.share.captions]
+    agreement = correlate([share for share, _ in both], [score for _, score in both], level=config.level)
+    people = [PeopleRow("lexicon", "share that names a class", agreement)]
+    alpha = krippendorff_alpha(ratings.votes())
+    return Rated(ratings.raters, alpha, scores, compare_lexicon(ratings, named), people)
 
 
 def command(config: AnonymousConfig) -> None:
-    """How often captions name an attribute that cannot be seen, and a sheet for people to rate them.
+    """Count captions that name an attribute which cannot be seen, and make a sheet for people to rate them.
 
     The protocol of AnonymousBench: captions of images in which nobody can tell the attribute. Leaves anonymous.json,
     anonymous.yaml, rating.csv and rating_key.csv in --out; and human_scores.csv with --ratings.
@@ -259,7 +210,7 @@ def command(config: AnonymousConfig) -> None:
     for line in anonymous_notes(found):
         print_text(f"NOTE: {line}", open_console())
     if found.rated:
-        say(f"People's scores, for judge evaluate --human-scores: {config.out / SCORES}")
+        say(f"Human scores, for judge evaluate --human-scores: {config.out / SCORES}")
     else:
         *answers, last = found.sheet.answers
         say(f"{how_many(len(found.sheet.items), 'caption')} to rate in {config.out / SHEET}: raters fill in the column")

@@ -2,70 +2,27 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
-from judge.commands.console import told_in_one_line
+from judge.commands.console import one_line_faults
 from judge.commands.options import add_command
-from judge.errors import JudgeError
 from judge.utils.files import check_names
-from judge.utils.launch import is_main_process, tells_fault
-
-# A misspelt option, and the like: Typer has a class of its own for it, and no name.
-_USAGE: Any = typer.BadParameter.__base__
-
-
-@contextmanager
-def _misuse_in_one_line() -> Iterator[None]:
-    """A misspelt option or command is told as other faults are; a command without any still shows its help."""
-    try:
-        yield
-    except _USAGE as error:
-        if type(error).show is _USAGE.show:
-            fault = _misuse(error)
-            error.show = lambda file=None: typer.echo(f"judge: {fault}", err=True, file=file)
-        raise
-
-
-def _misuse(error: Any) -> JudgeError:
-    command, what = error.ctx.command_path if error.ctx else "judge", error.format_message()
-    extra = "repeat the option before each value, as in --captions A --captions B; "
-    mend = f"{extra if 'extra argument' in what else ''}see {command} --help"
-    return JudgeError(what[0].lower() + what[1:], where=command if " " in command else "", mend=mend)
 
 
 class _Judge(TyperGroup):
-    """Help in panels, errors in plain lines."""
-
-    def main(self, *args: Any, **extra: Any) -> Any:
-        self.rich_markup_mode = None
-        if is_main_process():
-            return super().main(*args, **extra)
-        try:
-            found = super().main(*args, **extra | {"standalone_mode": False})
-        except _USAGE as error:
-            if tells_fault():
-                error.show()
-            sys.exit(error.exit_code)
-        sys.exit(found if isinstance(found, int) else 0)
+    """Reports faults, misspelt options among them, in one line."""
 
     def make_context(self, info_name: Any, args: list[str], *others: Any, **extra: Any) -> Any:
-        with told_in_one_line(), _misuse_in_one_line():
+        with one_line_faults():
             check_names(args)
             return super().make_context(info_name, args, *others, **extra)
 
     def invoke(self, ctx: Any) -> Any:
-        with told_in_one_line(), _misuse_in_one_line():
+        with one_line_faults():
             return super().invoke(ctx)
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        self.rich_markup_mode = "rich"
-        super().format_help(ctx, formatter)
 
 
 app = typer.Typer(
@@ -88,14 +45,14 @@ add_command(app, "report", "report", "Report finished runs: a page, Markdown or 
 add_command(app, "train", "train", "Train the judges of a run; judge evaluate then scores them.")
 add_command(app, "predict", "predict", "Apply a trained judge to new captions: the probability of each class.")
 add_command(app, "attribute", "attribute", "Explain a trained judge's answers by words and by parts of images.")
-add_command(app, "export", "export", "Make a folder to share of a trained judge: weights, settings, a model card.")
+add_command(app, "export", "export", "Export a trained judge to a folder to share: weights, settings, a model card.")
 add_command(app, "caption", "caption", "Caption a folder of images with any checkpoint that transformers loads.")
 add_command(app, "calibrate", "calibrate", "Measure metrics on your own captions, changed by known doses.")
 add_command(app, "mask", "mask", "Hide people or objects in a folder of images.")
 add_command(app, "align", "align", "Align human captions with each captioner's vocabulary.")
 add_command(app, "anonymous", "anonymous", "Count captions that name an attribute which cannot be seen.")
-add_command(ablates, "detectors", "ablate_detectors", "Compare detectors with ground truth.")
-add_command(ablates, "masks", "ablate_masks", "Vary what is hidden in the images, and measure each time.")
+add_command(ablates, "detectors", "ablate:detectors", "Compare detectors with ground truth.")
+add_command(ablates, "masks", "ablate:masks", "Vary what is hidden in the images, and measure each time.")
 add_command(recipes, "list", "data:data_list", "List the recipes: data sets, who may get them, and their attributes.")
 add_command(recipes, "show", "data:data_show", "Show a recipe: files, licence, access, labels and commands.")
 add_command(recipes, "check", "data:data_check", "Check the files in a folder against a recipe.")

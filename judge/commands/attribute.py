@@ -1,77 +1,103 @@
-"""``judge attribute``: which words, and which pixels, trained judges' answers come from."""
+"""``judge attribute``: which words of captions, and which parts of images, answers come from."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
 
 from judge.attribution.explained_answers import ExplainedAnswers, WordAttribution, explain_answers
+from judge.attribution.people import attribution_score, share_outside, sheet
 from judge.attribution.words import attribute_words, summary_of_words, word_methods, word_table
-from judge.commands.attribute_images import (
-    MAPS,
-    ExplainSettings,
-    ImageMaps,
-    ImageMethod,
-    chosen_methods,
-    explain_captioner,
-    explain_judge,
-    find_people,
-    image_methods,
-    make_map_settings,
-)
-from judge.commands.console import say, show_progress
-from judge.commands.labels import labels_of
-from judge.commands.predict import Asked, PredictConfig, read_asked
-from judge.commands.saved_judges import open_saved
+from judge.commands.console import say, say_notes, show_progress
+from judge.commands.images import RunImages, known_images, open_detector
+from judge.commands.labels import choose_lexicon, labels_of
+from judge.commands.predict import NewCaptionSettings, PredictConfig, Prepared, open_saved, prepare
 from judge.config import OutputSettings, make_config
+from judge.config.inputs import LabelSettings, ShownSettings
 from judge.config.judges import BaseSettings
 from judge.config.values import (
     JUDGE_FILE,
     LABELS,
     RESULTS,
+    Attributes,
+    Checkpoint,
     LabelFiles,
+    Lexicons,
     list_or_text,
+    lower_names,
 )
-from judge.errors import JudgeError
-from judge.report.attribution import MapRow
+from judge.errors import JudgeError, require
+from judge.masking.images import encode, read_image
+from judge.masking.instances import PERSON, BoolMask
+from judge.masking.masked_images import MaskedImages, find_hidden
+from judge.masking.people import Hiding
+from judge.report.attribution import MAPS, SETTINGS, SUMMARY, WORDS, MapRow, map_table, print_shaded
+from judge.report.render import open_console, print_table
 from judge.text.combined import AND
 from judge.training.judge_file import Saved
-from judge.types import Labels, Progress, Words
+from judge.types import Labels, Progress, Sample, Words
 from judge.utils.cells import table_csv
 from judge.utils.options import option
 from judge.utils.outputs import OutputFolder
 
+if TYPE_CHECKING:
+    from judge.attribution.maps import ImageExplanation, MapSettings
 
-class AttributeConfig(OutputSettings, BaseSettings, ExplainSettings):
+PICTURES = "pictures.csv"
+COLUMNS = ["judge", "masking", "weights", "image_id", "caption", "answer", "value", "method", "score", "area_outside"]
+SHOWN = 5  # Captions that are printed, of each judge.
+ImageMethod = Literal["grad-cam", "gradient-shap"]
+IMAGE_METHODS: tuple[ImageMethod, ...] = get_args(ImageMethod)
+Method = Literal["occlusion", "exact", "grad-cam", "gradient-shap"]
+_UNSAFE = re.compile(r"[^\w.-]+")  # In names of files.
+
+
+class AttributeConfig(OutputSettings, BaseSettings, NewCaptionSettings, LabelSettings):
     """Options of ``judge attribute``: those of ``judge predict``, and what is explained how."""
 
     command = "judge attribute"
     panel = "Output"
 
+    attribute: Attributes = option(
+        "gender", "attribute of the labels, and of --model's words", "the first judge's; of --model gender",
+        repeated="NAME",
+    )  # fmt: skip
+    lexicon: Lexicons = option(
+        None, "classes of the labels, and words to look for in --model's captions: a shipped lexicon, a .yaml file, or "
+        "none", "the attribute's own", repeated="[NAME=]TEXT",
+    )  # fmt: skip
     judge_weights: Annotated[tuple[str, ...], list_or_text(tuple)] = option(
         (), f"{JUDGE_FILE}; one after another", repeated="FILE", essential=True, file=True
     )
+    model: Checkpoint | None = option(
+        None, "captioner (a checkpoint folder, or a name on the Hugging Face hub) whose own words are explained, "
+        "in place of a judge", essential=True, file=True, min_length=1,
+    )  # fmt: skip
     captions: Path | None = option(
-        None,
-        "new captions, for judges: COCO, Karpathy, CSV, JSONL, Parquet, ... (recognised by content)",
+        None, "new captions, for judges: COCO, Karpathy, CSV, JSONL, Parquet, ... (recognised by content)",
         essential=True,
-    )
+    )  # fmt: skip
     labels: LabelFiles = option(
-        None,
-        f"{LABELS}: its probability is explained, else the predicted one's",
-        repeated="[NAME=]FILE",
+        None, f"{LABELS}: its probability is explained, else the predicted one's", repeated="[NAME=]FILE",
         essential=True,
-    )
+    )  # fmt: skip
+    methods: Annotated[tuple[Method, ...], list_or_text(lower_names)] = option(
+        (), "comma-separated: for words occlusion, exact (linear); for images grad-cam, gradient-shap",
+        "all that the judge allows", essential=True,
+    )  # fmt: skip
+    show_people: bool = option(False, "draw maps over images in which nobody is hidden", essential=True)
+    maps: int = option(24, "images to draw maps of; 0 for none", essential=True, ge=0)
     out: Path = option(..., RESULTS, "runs/attribute", essential=True)
 
     def of_judge(self, reference: str) -> PredictConfig:
-        """What ``judge predict`` would ask one of the judges by.
+        """The settings of ``judge predict`` for one of the judges.
 
         Raises:
             JudgeError: there are no captions.
@@ -82,75 +108,11 @@ class AttributeConfig(OutputSettings, BaseSettings, ExplainSettings):
         return PredictConfig.model_validate({n: getattr(self, n) for n in given} | {"judge_weights": reference})
 
 
-WORDS, SUMMARY, SETTINGS = "words.csv", "attribution.json", "attribute.yaml"
-# Captions that are printed.
-SHOWN = 5
+def attribute(config: AttributeConfig, *, progress: Progress | None = None) -> Attribution:
+    """Explain the answers of trained judges, or the words of a captioner; write the results to ``out``.
 
-
-@dataclass(frozen=True, slots=True)
-class ShadedCaption:
-    """A caption whose words contribute much: whose answer, by which method, and how much each word adds to it."""
-
-    judge: str
-    method: str
-    image: str
-    explained: str
-    probability: float
-    words: Words
-    contributions: Sequence[float]
-
-
-@dataclass(frozen=True, slots=True)
-class Attributed:
-    """What ``judge attribute`` did.
-
-    Attributes:
-        judges: those asked.
-        captions, images: that were explained, of the judge with most.
-        examples: captions of the largest contributions, those first.
-        images: how much of maps lies outside people, a row per judge and method; none where none sees images.
-        notes: what a user must know, a line each.
-    """
-
-    judges: Sequence[str]
-    captions: int
-    images: int
-    examples: Sequence[ShadedCaption]
-    pictures: Sequence[MapRow]
-    notes: Sequence[str]
-
-
-@dataclass(frozen=True)
-class _Explained:
-    """What one judge's answers come from."""
-
-    weights: str
-    answers: ExplainedAnswers
-    words: Sequence[WordAttribution]
-
-    @property
-    def images(self) -> int:
-        return len({sample.image_id for sample in self.answers.samples})
-
-    def to_json(self) -> dict[str, Any]:
-        saved = self.answers.saved
-        return {
-            "judge": saved.judge,
-            "weights": self.weights,
-            "target": saved.target.kind,
-            "classes": list(saved.target.classes),
-            "learnt_from": {name: saved.data.get(name) for name in ("captioner", "side", "index", "seed", "fold")},
-            "captions": len(self.answers.samples),
-            "images": self.images,
-            "words": {one.method: summary_of_words(self.answers, one) for one in self.words},
-        }
-
-
-def attribute(config: AttributeConfig, *, progress: Progress | None = None) -> Attributed:
-    """Explain the answers of trained judges, or the words of a captioner; write what is found to ``out``.
-
-    Leaves ``attribution.json``, and of judges that read captions ``words.csv``, of what sees images ``pictures.csv``
-    and ``maps/``.
+    Leaves ``attribution.json``; ``words.csv`` for judges that read captions; ``pictures.csv`` and ``maps/`` for judges
+    and captioners that see images.
 
     Raises:
         JudgeError: anything that the user can mend; nothing is left behind.
@@ -166,153 +128,293 @@ def attribute(config: AttributeConfig, *, progress: Progress | None = None) -> A
 
         check_captioner(config.model, where=f"--model {config.model}")
     config = _with_attribute(config)
-    labels = labels_of(config) if config.judge_weights else None
+    found = Attribution(config, out.partial, labels_of(config) if config.judge_weights else None, progress)
     out.begin()
-    with out.working():
-        run = _Run(config, out.partial, labels, progress)
-        with out.writing():
-            run.explain()
-            run.write()
-            out.publish()
-    return run.attributed()
+    with out.working(), out.writing():
+        if config.model:
+            found.explain_captioner(config.model)
+        for reference in config.judge_weights:
+            found.explain_judge(reference)
+        found.write()
+        out.publish()
+    return found
 
 
 def _with_attribute(config: AttributeConfig) -> AttributeConfig:
-    """``config`` with the attribute of the first judge, where it names none.
-
-    Raises:
-        JudgeError: as ``open_saved``; labels or words of other attributes.
-    """
+    """``config`` with the attribute of the first judge, where it names none."""
     if not config.judge_weights or "attribute" in config.model_fields_set:
         return config
-    learnt = open_saved(config.of_judge(config.judge_weights[0])).preparation
-    if learnt is None:
+    trained = open_saved(config.of_judge(config.judge_weights[0])).preparation
+    if trained is None:
         return config
     given = {name: getattr(config, name) for name in config.model_fields_set}
-    return make_config(given | {"attribute": learnt.attribute.split(AND)}, AttributeConfig, where=config.command)
+    return make_config(given | {"attribute": trained.attribute.split(AND)}, AttributeConfig, where=config.command)
 
 
-class _Run:
-    """What is explained, judge by judge."""
+@dataclass
+class Attribution:
+    """What ``judge attribute`` explains, and what it found.
 
-    def __init__(self, config: AttributeConfig, folder: Path, labels: Labels | None, progress: Progress | None) -> None:
-        self.config, self.folder, self.labels, self.progress = config, folder, labels, progress
-        self.found, self.notes = list[_Explained](), list[str]()
-        self.maps: ImageMaps | None = None
+    Attributes:
+        config: the settings.
+        folder: to write to.
+        labels: whose class is explained; None for the predicted one.
+        progress: called with the progress.
+        judges: (file, answers, what words contribute) of each judge.
+        maps: of images; None where nothing sees images.
+        notes: what a user must know, a line each.
+    """
 
-    def explain(self) -> None:
-        """Explain the captioner, or all judges."""
+    config: AttributeConfig
+    folder: Path
+    labels: Labels | None
+    progress: Progress | None
+    judges: list[tuple[str, ExplainedAnswers, Sequence[WordAttribution]]] = field(default_factory=list)
+    maps: ImageMaps | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def explain_captioner(self, model: str) -> None:
+        """Explain where a captioner looked in unmasked images when it said a word of the attribute.
+
+        Raises:
+            JudgeError: no images; an attribute without words; as ``explain_captions``.
+        """
         config = self.config
-        if config.model:
-            methods = chosen_methods(config)
-            if not methods:
-                mend = "choose grad-cam or gradient-shap"
-                raise JudgeError("a captioner is explained in images", where="--methods", mend=mend)
-            self.maps, self.notes = explain_captioner(config, methods, self.folder / MAPS, self.progress)
-        for reference in config.judge_weights:
-            self._judge(reference)
+        methods = [method for method in config.methods if method in IMAGE_METHODS] if config.methods else IMAGE_METHODS
+        if not methods:
+            mend = "choose grad-cam or gradient-shap"
+            raise JudgeError("a captioner is explained in images", where="--methods", mend=mend)
+        how = _map_settings(methods)
+        lexicon = choose_lexicon(config)
+        if lexicon is None:
+            what = f"attribute '{config.attribute_name}' has no words to look for"
+            raise JudgeError(what, where="--attribute", mend="give its words: --lexicon FILE")
+        if config.images is None:
+            raise JudgeError("a captioner sees images, and there are none", where="--images", mend="give their folder")
+        from judge.attribution.captioner_words import explain_captions
+        from judge.masking.detectors.weights import choose_device
 
-    def _judge(self, reference: str) -> None:
-        config, own = self.config, self.config.of_judge(reference)
-        asked = read_asked(own, self.progress)
-        of_words, of_pictures = _methods(config, asked.saved)
+        given = {name: getattr(config, name) for name in ("images", "instances", "person_categories", "class_names")}
+        truth = RunImages(make_config(given, ShownSettings, where="--images")).truth
+        names = known_images(config.images, truth)
+        if truth is not None:
+            names = {image: name for image, name in names.items() if name in set(truth.images)}
+        self.maps = ImageMaps(self._find_people(None, names), config.show_people, config.maps, self.folder / MAPS)
+        plain = MaskedImages(config.images, self.maps.people.names, max_pixels=config.max_pixels)
+        found = explain_captions(
+            model, list(plain.names), plain, lexicon, how, device=choose_device(None), progress=self.progress
+        )
+        self.maps.add(model, "none", "", found)
+        said = len({line["image_id"] for line in self.maps.lines})
+        total, words = len(plain.names), f"a word of '{config.attribute_name}'"
+        if not said:
+            what = f"none of its {total} captions says {words}"
+            raise JudgeError(what, where=f"--model {model}", mend="give other images, or another captioner")
+        self.notes.append(f"{said} of {total} captions say {words}; maps are of these")
+
+    def explain_judge(self, reference: str) -> None:
+        """Explain a judge's answers by words, and by the images of the first caption of each.
+
+        Raises:
+            JudgeError: anything that the user can mend.
+        """
+        data = prepare(self.config.of_judge(reference), self.progress)
+        of_words, of_images = _choose_methods(self.config, data.saved)
         answers, notes = explain_answers(
-            asked.saved,
-            asked.parts,
-            features=config.features,
-            pictures=asked.pictures,
+            data.saved,
+            data.parts,
+            features=self.config.features,
+            pictures=data.images,
             labels=self.labels,
             progress=self.progress,
         )
-        if left := sum(map(len, asked.parts)) - len(answers.samples):
+        if left := sum(map(len, data.parts)) - len(answers.samples):
             notes.append(f"{left} captions are of images without a label; they are left out")
         words = [attribute_words(answers, method, self.progress) for method in of_words]
-        self.found.append(_Explained(reference, answers, words))
-        if of_pictures:
-            notes += self._pictures(reference, asked, answers, of_pictures)
-        self.notes += [line for line in [*asked.notes(own), *notes] if line not in self.notes]
+        self.judges.append((reference, answers, words))
+        if of_images:
+            notes += self._explain_images(reference, data, answers, _map_settings(of_images))
+        self.notes += [line for line in [*data.notes, *notes] if line not in self.notes]
 
-    def _pictures(
-        self, reference: str, asked: Asked, answers: ExplainedAnswers, methods: Sequence[ImageMethod]
-    ) -> list[str]:
-        assert asked.pictures is not None
-        how = make_map_settings(methods)
+    def _explain_images(self, reference: str, data: Prepared, answers: ExplainedAnswers, how: MapSettings) -> list[str]:
+        from judge.attribution.judge_views import explain_guesses
+        from judge.masking.detectors.weights import choose_device
+
+        saved, images = data.saved, data.images
+        assert images is not None
         if self.maps is None:
-            people = find_people(self.config, asked.saved.masking.get("detector"), asked.pictures.names, self.progress)
-            self.maps = ImageMaps(people, self.config.show_people, self.config.maps)
-        return explain_judge(
-            self.maps,
-            asked.saved,
-            reference,
-            answers.samples,
-            answers.explained.tolist(),
-            asked.pictures,
-            how,
-            folder=self.folder / MAPS,
-            progress=self.progress,
+            people = self._find_people(saved.masking.get("detector"), images.names)
+            self.maps = ImageMaps(people, self.config.show_people, self.config.maps, self.folder / MAPS)
+        first: dict[str, tuple[Sample, int]] = {}
+        for sample, answer in zip(answers.samples, answers.explained.tolist(), strict=True):
+            first.setdefault(sample.image_id, (sample, answer))
+        samples, explained = zip(*first.values(), strict=True)
+        found, notes = explain_guesses(
+            saved, samples, images, how, answers=explained, device=choose_device(None), progress=self.progress
         )
+        self.maps.add(saved.judge, str(saved.masking.get("mask", "none")), reference, found)
+        return notes
+
+    def _find_people(self, detector: str | None, names: Mapping[str, str]) -> MaskedImages:
+        """Where people are in images, pixel by pixel, whatever was hidden from judges."""
+        config, hiding = self.config, Hiding((PERSON,))
+        assert config.images is not None
+        name = config.detector if "detector" in config.model_fields_set or not detector else detector
+        found, most = open_detector(name, config, (PERSON,)), config.max_pixels
+        return find_hidden(config.images, names, detector=found, hiding=hiding, max_pixels=most, progress=self.progress)
 
     def write(self) -> None:
         """Write the tables, the summary and the settings."""
-        tables = [word_table(one.answers, one.words) for one in self.found if one.words]
+        tables = [word_table(answers, words) for _, answers, words in self.judges if words]
         if tables:
-            (self.folder / WORDS).write_text(
-                table_csv(pd.concat(tables, ignore_index=True)), encoding="utf-8", newline=""
-            )
-        rows = self.maps.rows if self.maps else []
+            _write(self.folder / WORDS, table_csv(pd.concat(tables, ignore_index=True)))
         if self.maps:
-            self.maps.write(self.folder)
-        told = {"judges": [one.to_json() for one in self.found], "pictures": [row.to_json() for row in rows]}
-        (self.folder / SUMMARY).write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        (self.folder / SETTINGS).write_text(self.config.to_yaml(), encoding="utf-8")
+            _write(self.folder / PICTURES, table_csv(pd.DataFrame(self.maps.lines, columns=COLUMNS)))
+        summary = {
+            "judges": [_summary(*judge) for judge in self.judges],
+            "pictures": [row.to_json() for row in self.rows],
+        }
+        _write(self.folder / SUMMARY, json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
+        _write(self.folder / SETTINGS, self.config.to_yaml())
 
-    def attributed(self) -> Attributed:
-        """What was done."""
-        rows, found = self.maps.rows if self.maps else [], self.found
-        if not found:
-            images = max((row.found.images + row.found.without for row in rows), default=0)
-            return Attributed([str(self.config.model)], images, images, [], rows, self.notes)
-        largest = max(found, key=lambda one: len(one.answers.samples))
-        names = [one.answers.saved.judge for one in found]
-        captions = len(largest.answers.samples)
-        return Attributed(names, captions, largest.images, _examples(found), rows, self.notes)
+    @property
+    def rows(self) -> list[MapRow]:
+        """The table of maps, a row per judge and method."""
+        return self.maps.rows if self.maps else []
+
+    def describe(self) -> str:
+        """What was explained, in a line: of several judges the captions of the one with most."""
+        if not self.judges:
+            images = max((row.found.images + row.found.without for row in self.rows), default=0)
+            return f"{images} captions of {images} images, by {self.config.model}"
+        samples = max((answers.samples for _, answers, _ in self.judges), key=len)
+        names = ", ".join(dict.fromkeys(answers.saved.judge for _, answers, _ in self.judges))
+        return f"{len(samples)} captions of {_images(samples)} images, by {names}"
+
+    def examples(self) -> Iterator[tuple[str, Words, Sequence[float]]]:
+        """Heading, words and contributions of captions in which a word contributes most, by each judge's first method.
+
+        No two captions of a judge have the same words.
+        """
+        for _, answers, words in self.judges:
+            for found in words[:1]:
+                sizes = [np.abs(amounts).max(initial=0.0) for amounts in found.contributions]
+                seen = set[Words]()
+                for n in np.argsort(sizes, kind="stable")[::-1].tolist():
+                    sample, p = answers.samples[n], float(answers.probabilities[n])
+                    if len(seen) < SHOWN and sizes[n] and sample.words not in seen:
+                        seen.add(sample.words)
+                        about = f"image {sample.image_id}, p({answers.classes[n]}) = {p:.3f}"
+                        heading = f"{answers.saved.judge}, {found.method}: {about}"
+                        yield heading, sample.words, found.contributions[n].tolist()
 
 
-def _methods(config: AttributeConfig, saved: Saved) -> tuple[list[str], list[ImageMethod]]:
-    """Those asked for, else all that the judge allows: of words, of images.
-
-    Raises:
-        JudgeError: the judge allows none of them.
-    """
-    seeing = image_methods(saved)
-    faults = word_methods(saved) | {str(method): fault for method, fault in seeing.items()}
+def _choose_methods(config: AttributeConfig, saved: Saved) -> tuple[list[str], list[ImageMethod]]:
+    """The methods that the settings name, else all that the judge allows: of words, of images."""
+    faults = word_methods(saved) | dict.fromkeys(IMAGE_METHODS, "" if saved.sees else "it sees no images")
     allowed = [method for method, fault in faults.items() if not fault]
     chosen = [method for method in config.methods or allowed if method in allowed]
     if not chosen:
-        asked = config.methods[0] if config.methods else next(iter(faults))
-        what = f"judge '{saved.judge}' cannot be explained by {asked}"
-        what += f": {faults[asked]}" if faults.get(asked) else ""
+        first = config.methods[0] if config.methods else next(iter(faults))
+        what = f"judge '{saved.judge}' cannot be explained by {first}"
+        what += f": {faults[first]}" if faults.get(first) else ""
         mend = f"choose of {', '.join(allowed)}" if allowed else "choose another judge"
         raise JudgeError(what, where="--methods", mend=mend)
-    return [method for method in chosen if method not in seeing], [method for method in seeing if method in chosen]
+    return [name for name in chosen if name not in IMAGE_METHODS], [name for name in IMAGE_METHODS if name in chosen]
 
 
-def _examples(found: Sequence[_Explained]) -> list[ShadedCaption]:
-    """The captions of the largest contribution of a word, no two of the same words, of each judge's first method."""
-    made = []
-    for one in found:
-        for attributed in one.words[:1]:
-            sizes = [np.abs(amounts).max(initial=0.0) for amounts in attributed.contributions]
-            seen = set[Words]()
-            for n in np.argsort(sizes, kind="stable")[::-1].tolist():
-                sample = one.answers.samples[n]
-                if len(seen) < SHOWN and sizes[n] and sample.words not in seen:
-                    seen.add(sample.words)
-                    about = one.answers.classes[n], float(one.answers.probabilities[n])
-                    amounts = attributed.contributions[n].tolist()
-                    name = one.answers.saved.judge
-                    made.append(ShadedCaption(name, attributed.method, sample.image_id, *about, sample.words, amounts))
-    return made
+def _map_settings(methods: Sequence[ImageMethod]) -> MapSettings:
+    require("vision", "captum")
+    from judge.attribution.maps import MapSettings
+
+    return MapSettings(tuple(methods))
+
+
+def _summary(weights: str, answers: ExplainedAnswers, words: Sequence[WordAttribution]) -> dict[str, Any]:
+    """The entry of a judge in ``attribution.json``."""
+    saved = answers.saved
+    return {
+        "judge": saved.judge,
+        "weights": weights,
+        "target": saved.target.kind,
+        "classes": list(saved.target.classes),
+        "learnt_from": {name: saved.data.get(name) for name in ("captioner", "side", "index", "seed", "fold")},
+        "captions": len(answers.samples),
+        "images": _images(answers.samples),
+        "words": {found.method: summary_of_words(answers, found) for found in words},
+    }
+
+
+def _images(samples: Sequence[Sample]) -> int:
+    return len({sample.image_id for sample in samples})
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", newline="")
+
+
+@dataclass
+class ImageMaps:
+    """Maps of several judges over the same people, the first of them drawn.
+
+    Attributes:
+        people: the images with people hidden, and where they are.
+        plain: draw maps over images as they are; else only over those in which a person was found, and is hidden.
+        most: images that are drawn, of each judge.
+        folder: for the drawings.
+        lines: the rows of ``pictures.csv``, one per image, judge and method.
+        rows: the scores of each judge and method.
+        drawn: image id -> its number among the drawings.
+    """
+
+    people: MaskedImages
+    plain: bool
+    most: int
+    folder: Path
+    lines: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[MapRow] = field(default_factory=list)
+    drawn: dict[str, int] = field(default_factory=dict)
+
+    def add(self, name: str, masking: str, weights: str, found: Iterable[ImageExplanation]) -> None:
+        """Score a judge's maps, and draw some of them."""
+        by_method: dict[str, list[tuple[float | None, float]]] = {}
+        number = len({row.weights for row in self.rows}) + 1
+        for one in found:
+            where = self._people(one.image_id, one.mass.shape)
+            area, share = float((~where).mean()), share_outside(one.mass, where)
+            by_method.setdefault(one.method, []).append((share, area))
+            about = [name, masking, weights, one.image_id, one.caption, one.answer, one.value, one.method, share, area]
+            self.lines.append(dict(zip(COLUMNS, about, strict=True)))
+            # Where no person was found there may be one whom the detector does not know.
+            if len(self.drawn) < self.most and (self.plain or where.any()):
+                self.drawn.setdefault(one.image_id, len(self.drawn) + 1)
+            if one.image_id in self.drawn:
+                self._draw(one, where, share, f"{number}-{name}-{masking}")
+        for method, found_of in by_method.items():
+            shares, areas = [share for share, _ in found_of], [area for _, area in found_of]
+            score = attribution_score(shares, areas, generator=np.random.default_rng(0))
+            self.rows.append(MapRow(name, weights, masking, method, score))
+
+    def _people(self, image: str, size: tuple[int, ...]) -> BoolMask:
+        assert self.people.hiding is not None
+        return self.people.hiding.region(self.people.hidden[self.people.names[image]], (size[0], size[1]))
+
+    def _draw(self, one: ImageExplanation, where: BoolMask, share: float | None, name: str) -> None:
+        people = self.people
+        if self.plain:
+            pixels = read_image(people.folder, people.names[one.image_id], max_pixels=people.max_pixels).pixels
+        else:
+            pixels = people.read(one.image_id)
+        outside = "-" if share is None else f"{share:.2f}"
+        lines = [
+            f"'{one.answer}' ({one.value:+.2f}), {one.method}",
+            f"{outside} of the mass lies outside people, {(~where).mean():.2f} of the image does",
+            one.caption,
+        ]
+        self.folder.mkdir(exist_ok=True)
+        stem = "-".join(_UNSAFE.sub("_", part)[-60:] for part in (one.image_id, name, one.method))
+        path = self.folder / f"{self.drawn[one.image_id]:03d}-{stem}.png"
+        path.write_bytes(encode(sheet(pixels, one.mass, where, lines)))
 
 
 def command(config: AttributeConfig) -> None:
@@ -321,20 +423,16 @@ def command(config: AttributeConfig) -> None:
     Captions and images are masked as in its training. With --model, where a captioner looked when it said a word of
     the attribute. Leaves attribution.json, words.csv, pictures.csv, attribute.yaml and maps/ in --out.
     """
-    from judge.report.attribution import map_table, print_shaded
-    from judge.report.render import open_console, print_table
-
     with show_progress() as progress:
         found = attribute(config, progress=progress)
     console = open_console()
-    for one in found.examples:
-        heading = f"{one.judge}, {one.method}: image {one.image}, p({one.explained}) = {one.probability:.3f}"
-        print_shaded(heading, one.words, one.contributions, console)
-    if found.examples:
+    examples = list(found.examples())
+    for example in examples:
+        print_shaded(*example, console)
+    if examples:
         say("Orange, +: the word speaks for the class; blue, -: against it.")
-    if found.pictures:
-        print_table(map_table(found.pictures), console)
-    say(f"{found.captions} captions of {found.images} images, by {', '.join(dict.fromkeys(found.judges))}")
-    for line in found.notes:
-        say(f"NOTE: {line}")
+    if found.rows:
+        print_table(map_table(found.rows), console)
+    say(found.describe())
+    say_notes(found.notes)
     say(f"The results are in {config.out}")

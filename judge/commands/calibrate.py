@@ -1,4 +1,4 @@
-"""``judge calibrate``: how metrics answer to known doses of bias, and to none.
+"""``judge calibrate``: how metrics respond to known doses of bias, and to none.
 
 Metrics of captions are measured on a user's own captions; those that use images on drawn scenes.
 """
@@ -24,7 +24,7 @@ from judge.commands.images import load_detector
 from judge.commands.labels import choose_lexicon
 from judge.commands.setup import make_setup, read_corpus, with_precision
 from judge.commands.trials import COUNTED, Job, Row, measure_trials
-from judge.commands.unread import tell_unread
+from judge.commands.unread import log_unread
 from judge.config import OutputSettings, make_config, shared_settings
 from judge.config.inputs import NetworkSettings
 from judge.config.judges import JudgedSettings, ResamplingSettings
@@ -36,7 +36,8 @@ from judge.judges import SELF, find_judge
 from judge.masking.instances import PERSON
 from judge.measure.jobs import choose_judges
 from judge.metrics import find_metric, spell_out
-from judge.report.calibration import calibration_json, draw_calibration, title
+from judge.report.calibration import calibration_json, calibration_tables, draw_calibration, title, verdict
+from judge.report.render import open_console, print_table, print_text
 from judge.text.combined import load_tasks
 from judge.text.lexicon import Lexicons
 from judge.training.launch import in_main_process
@@ -44,7 +45,7 @@ from judge.types import Progress
 from judge.utils.files import fingerprint_of
 from judge.utils.launch import is_main_process, launched
 from judge.utils.options import option
-from judge.utils.outputs import ResumableFolder
+from judge.utils.outputs import OutputFolder
 
 
 class CalibrateConfig(OutputSettings, ResamplingSettings, NetworkSettings, JudgedSettings):
@@ -103,7 +104,6 @@ class CalibrateConfig(OutputSettings, ResamplingSettings, NetworkSettings, Judge
     out: Path = option(..., RESULTS, "runs/calibration", essential=True)
 
 
-SUMMARY = "calibration.json"
 Group = tuple[tuple[str, ...], str]
 """(metrics, judge): metrics that share their judges, by judge; all counted ones."""
 
@@ -119,21 +119,21 @@ def calibrate_metrics(config: CalibrateConfig, *, progress: Progress | None = No
     """
     config = with_precision(config)
     if len(config.attributes) > 1:
-        # A dose moves captions from one class to another: of one attribute, or there would be as many kinds of bias.
+        # A dose moves captions from one class to another, so that products of attributes would need many doses.
         what = f"doses are of one attribute, not of {config.attribute_name}"
         raise JudgeError(what, where="--attribute", mend="calibrate each attribute alone")
-    folder = ResumableFolder(config.out, what="calibration", command=config.command, overwrite=config.overwrite)
+    folder = OutputFolder(config.out, what="calibration", command=config.command, overwrite=config.overwrite)
     in_main_process(lambda: folder.check(config.inputs()))
     for change in config.changes:
         check_change(change)
-    read, seen = _groups(config)
-    # What is quickly refused first.
-    on_scenes = _of_scenes(config, seen, folder.store) if seen else []
-    work = [*(_of_captions(config, read, folder.store) if read else ()), *on_scenes]
-    tell_unread(config)
+    of_captions, of_images = _groups(config)
+    # Scenes first, as their faults are found quickly.
+    on_scenes = _scene_jobs(config, of_images, folder.store) if of_images else []
+    jobs = [*(_caption_jobs(config, of_captions, folder.store) if of_captions else ()), *on_scenes]
+    log_unread(config)
     in_main_process(folder.begin)
     with folder.working():
-        rows = measure_trials(work, folder, workers=config.workers, progress=progress)
+        rows = measure_trials(jobs, folder, workers=config.workers, progress=progress)
         found = calibrate(*_tables(rows, config))
         if is_main_process():
             _finish(found, rows, config, folder)
@@ -143,26 +143,26 @@ def calibrate_metrics(config: CalibrateConfig, *, progress: Progress | None = No
 def _groups(config: CalibrateConfig) -> tuple[list[Group], list[Group]]:
     """What is measured on captions, and what on drawn scenes."""
     rows = [find_metric(name) for name in spell_out(config.metrics)]
-    for row in rows:
-        if row.amplification == "one_side":
-            what = f"{row.title} has one side, so no amplification"
-            others = ",".join(other.name for other in rows if other.amplification != "one_side")
-            mend = f"calibrate the others: --metrics {others}" if others else "choose metrics that compare two sides"
-            raise JudgeError(what, where="--metrics", mend=mend)
+    one_sided = [row for row in rows if row.amplification == "one_side"]
+    if one_sided:
+        others = ",".join(row.name for row in rows if row not in one_sided)
+        mend = f"calibrate the others: --metrics {others}" if others else "choose metrics that compare two sides"
+        what = f"{one_sided[0].title} has one side, so no amplification"
+        raise JudgeError(what, where="--metrics", mend=mend)
     shared: dict[tuple[object, ...], list[str]] = {}
     for row in rows:
         if not row.counted:
             shared.setdefault(row.training, []).append(row.name)
-    read, seen = list[Group](), list[Group]()
-    for same in shared.values():
-        row = find_metric(same[0])
-        side = seen if row.uses_images else read
-        side += [(tuple(same), judge) for judge in choose_judges(row, config.judge)]
+    of_captions, of_images = list[Group](), list[Group]()
+    for names_of in shared.values():
+        row = find_metric(names_of[0])
+        groups = of_images if row.uses_images else of_captions
+        groups += [(tuple(names_of), judge) for judge in choose_judges(row, config.judge)]
     counted = tuple(row.name for row in rows if row.counted)
-    return [*read, *([(counted, COUNTED)] if counted else [])], seen
+    return [*of_captions, *([(counted, COUNTED)] if counted else [])], of_images
 
 
-def _of_captions(config: CalibrateConfig, groups: Sequence[Group], store: Path) -> Iterator[Job]:
+def _caption_jobs(config: CalibrateConfig, groups: Sequence[Group], store: Path) -> Iterator[Job]:
     """Trials on the captions that are given."""
     corpus, words, source = _read(config)
     for change in config.changes:
@@ -183,10 +183,7 @@ def _of_captions(config: CalibrateConfig, groups: Sequence[Group], store: Path) 
 
 
 def _read(config: CalibrateConfig) -> tuple[Corpus, Lexicons, DoseSource]:
-    """Human captions with labels and tasks, words, and what changes are made of.
-
-    Labels and tasks that are not given are taken from all captions: those of one side alone would favour it.
-    """
+    """Human captions with labels and tasks, words, and what changes are made of."""
     words = Lexicons(choose_lexicon(config), load_tasks(config.tasks))
     given = {name: value for name, value in shared_settings(config, RunConfig).items() if value is not None}
     corpus = read_corpus(make_config(given, RunConfig, where=config.command))
@@ -200,15 +197,20 @@ def _read(config: CalibrateConfig) -> tuple[Corpus, Lexicons, DoseSource]:
     return replace(corpus, labels=labels, tasks=tasks), words, source
 
 
-def _of_scenes(config: CalibrateConfig, groups: Sequence[Group], store: Path) -> list[Job]:
-    """Trials on drawn scenes: first those that train the judges of human captions for all doses of a draw.
-
-    Raises:
-        JudgeError: a detector, a judge or its backbone cannot be used.
-    """
+def _scene_jobs(config: CalibrateConfig, groups: Sequence[Group], store: Path) -> list[Job]:
+    """Trials on drawn scenes; first those that train the judges of human captions for all doses of a draw."""
     require("images", "cv2", "PIL", "pycocotools")
-    settings = _settings(config) | _ABOUT_SCENES
-    settings |= {name: value for name, value in QUICK.items() if name in _HASTE and getattr(config, name) is None}
+    settings = _settings(config) | {
+        # What users say of their own captions is not true of scenes; people alone are hidden in them.
+        "human": Path("drawn scenes"),
+        "attribute": "gender",
+        "hide": PERSON,
+        "foreground": "all",
+        **dict.fromkeys(("lexicon", "labels", "objects", "category")),
+    }
+    # The demo's settings, where none are given.
+    quick = {"backbone", "image_size", "epochs", "learning_rate", "batch_size"}
+    settings |= {name: value for name, value in QUICK.items() if name in quick and getattr(config, name) is None}
     detectors = {"none": ""}
     if config.mask != "none":
         detectors = {
@@ -241,32 +243,14 @@ def _check_judges(config: RunConfig, groups: Sequence[Group]) -> None:
 
 
 def _settings(config: CalibrateConfig) -> dict[str, Any]:
-    """Of the run that measures a trial."""
-    settings = {n: value for n, value in shared_settings(config, RunConfig).items() if n not in _OF_THE_COMMAND}
+    """The settings of the run that measures a trial, without those that say which trials there are, or where."""
+    given = shared_settings(config, RunConfig)
+    settings = {name: value for name, value in given.items() if name not in {"metrics", "judge", "out", "overwrite"}}
     return settings | {"chance": 0, "level": 0.95, "workers": None if launched() else 1}
 
 
-# Settings that say which trials there are, or where things are.
-_OF_THE_COMMAND = {
-    *("captions", "models", "metrics", "judge", "out", "overwrite", "verbose", "quality", "human_scores", "breakdown"),
-}
-# What users say of their own captions is not true of scenes; people alone are hidden in them.
-_ABOUT_SCENES = {
-    "human": Path("drawn scenes"),
-    "attribute": "gender",
-    "lexicon": None,
-    "labels": None,
-    "objects": None,
-    "hide": PERSON,
-    "category": None,
-    "foreground": "all",
-}
-# Settings of the demo's judges, where none are given.
-_HASTE = {"backbone", "image_size", "epochs", "learning_rate", "batch_size"}
-
-
 def _digest(settings: Mapping[str, Any], *parts: object) -> str:
-    """Of everything that all trials depend on: settings, the files that they name, and ``parts``."""
+    """A digest of what all trials depend on: settings, the files that they name, and ``parts``."""
     files = []
     for name in ("vectors", "backbone_weights", "reader"):
         path = Path(str(settings[name] or "").removeprefix("hf:"))
@@ -298,12 +282,10 @@ def _key(row: Row) -> Key:
     return row["change"], row["dose"], row["metric"], row["judge"], row["masks"]
 
 
-def _finish(
-    found: Sequence[Calibration], rows: Sequence[Row], config: CalibrateConfig, folder: ResumableFolder
-) -> None:
+def _finish(found: Sequence[Calibration], rows: Sequence[Row], config: CalibrateConfig, folder: OutputFolder) -> None:
     """Write the results and give the folder its name."""
     with folder.writing():
-        (folder.partial / SUMMARY).write_text(calibration_json(found), encoding="utf-8")
+        (folder.partial / "calibration.json").write_text(calibration_json(found), encoding="utf-8")
         (folder.partial / "calibrate.yaml").write_text(config.to_yaml(), encoding="utf-8")
         for kind in ("png", "svg"):
             (folder.partial / f"calibration.{kind}").write_bytes(draw_calibration(found, kind))
@@ -316,15 +298,11 @@ def _finish(
 def command(config: CalibrateConfig) -> None:
     """Measure metrics on data whose amplification is known: your own human captions, changed by known doses.
 
-    Human captions are measured against other people's, with nothing amplified, and with doses of stereotypes (A->T,
-    T->A) or of changes that are no bias. Metrics that use images are measured on drawn scenes, whose simulated
-    captioners have such doses: a trial takes 90 seconds of one core or more, and each detector has trials of its own.
+    Human captions are compared with other human captions of the same images, with nothing amplified, and with doses of
+    stereotypes (A->T, T->A) or of changes that are no bias. Metrics that use images are measured on drawn scenes, whose
+    simulated captioners have such doses: a trial takes 90 seconds of one core or more, and each detector has its own.
     Leaves a table, a figure of response curves and calibration.json in --out.
     """
-    from judge.report.calibration import calibration_tables, verdict
-    from judge.report.render import open_console, print_table, print_text
-    from judge.utils.launch import is_main_process
-
     # A trial of a large judge takes minutes.
     with show_progress(period=3600) as progress:
         found = calibrate_metrics(config, progress=progress)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
-from judge.commands.console import say, show_progress, tell_failures
-from judge.commands.images import prepare_masking, refuse_unmasked
+from judge.commands.console import report_failures, say, say_notes, show_progress
+from judge.commands.images import open_masking, refuse_unmasked
 from judge.config import OutputSettings
 from judge.config.inputs import BatchSettings, FolderSettings, ShownSettings
 from judge.config.values import MASK, Checkpoint, MaskMode, NoIsAWord, listed
@@ -24,6 +24,7 @@ from judge.masking.measured import describe_masks
 from judge.training.launch import in_main_process
 from judge.types import Progress
 from judge.utils.files import resolved, writing
+from judge.utils.launch import is_main_process
 from judge.utils.options import option
 from judge.utils.outputs import OutputFile
 
@@ -36,12 +37,9 @@ class CaptionConfig(BatchSettings, OutputSettings, FolderSettings, ShownSettings
     panel = "Captions"
 
     model: Checkpoint = option(
-        ...,
-        "captioner: a checkpoint folder, or a name on the Hugging Face hub",
-        essential=True,
-        file=True,
+        ..., "captioner: a checkpoint folder, or a name on the Hugging Face hub", essential=True, file=True,
         min_length=1,
-    )
+    )  # fmt: skip
     ids: Path | None = option(None, "COCO file that lists images and their ids", "--instances, else the file names")
     prompt: str | None = option(
         None, "prompt, or the beginning of captions", "that of the model's family", essential=True
@@ -53,16 +51,12 @@ class CaptionConfig(BatchSettings, OutputSettings, FolderSettings, ShownSettings
     out: Path = option(..., "file for the captions", "runs/captions.json", essential=True)
 
 
-_NOTES = ".partial"  # Ends the name of the file in which finished captions are kept until all are.
-
-
 def settings_beside(path: Path) -> Path:
     """The file of settings beside a file of captions: ``mine.json`` -> ``mine.caption.yaml``."""
     return path.with_name(f"{path.stem}.caption.yaml")
 
 
-@dataclass(frozen=True, slots=True)
-class CaptionedFolder:
+class CaptionedFolder(NamedTuple):
     """The result of ``judge caption``: counts of written and of empty captions, failures by image, and notes."""
 
     captions: int
@@ -81,61 +75,52 @@ def caption(config: CaptionConfig, *, progress: Progress | None = None) -> Capti
             ``failures``; where none could be captioned, nothing is written either.
     """
     out = OutputFile(config.out, overwrite=config.overwrite)
-    in_main_process(lambda: _check_out(config, out))
+    unfinished = out.path.with_name(f".{out.path.name}.partial")
+    in_main_process(lambda: _check_out(config, out, unfinished))
     require("vision", "torch", "transformers", "PIL", "cv2")
     from judge.captioning import caption_pictures
     from judge.captioning.writer import Writing
     from judge.judges.hf_models import check_captioner
 
     check_captioner(config.model, where=f"--model {config.model}")
-    pictures, failures = in_main_process(lambda: _pictures(config, progress))
+    images, failures = in_main_process(lambda: _open_images(config, progress))
     how = Writing(**{setting.name: getattr(config, setting.name) for setting in fields(Writing)})
-    with _place(out) as kept:
-        done = caption_pictures(config.model, pictures, how, device=config.device, notes=kept, progress=progress)
+    with _working(out, unfinished):
+        done = caption_pictures(config.model, images, how, device=config.device, notes=unfinished, progress=progress)
         if done.captions:
-            in_main_process(lambda: _finish(config, out, done.captions, kept))
+            in_main_process(lambda: _write(config, out, done.captions, unfinished))
     empty = sum(not text for text in done.captions.values())
-    notes = [describe_masks(pictures.masks), *pictures.doubts] if pictures.masks else []
+    notes = [describe_masks(images.masks), *images.doubts] if images.masks else []
     return CaptionedFolder(len(done.captions), empty, failures + done.failures, notes)
 
 
 @contextmanager
-def _place(out: OutputFile) -> Iterator[Path]:
-    """The file of notes beside ``out``, where nobody else works meanwhile; it stays if captions are in it.
+def _working(out: OutputFile, unfinished: Path) -> Iterator[None]:
+    """Lock the output in the main process; afterwards ``unfinished`` stays if finished captions are in it."""
 
-    The main process sees to it.
-    """
-    notes = _notes(out.path)
+    def remove_empty() -> None:
+        with suppress(OSError):
+            if not unfinished.stat().st_size:
+                unfinished.unlink()
 
     def begin() -> None:
         stack.enter_context(out.working())
         with writing(out.where):
-            notes.touch()
-            stack.callback(_remove_blank, notes)
+            unfinished.touch()
+            stack.callback(remove_empty)
 
     with ExitStack() as stack:
         in_main_process(begin)
-        yield notes
+        yield
 
 
-def _remove_blank(notes: Path) -> None:
-    with suppress(OSError):
-        if not notes.stat().st_size:
-            notes.unlink()
-
-
-def _notes(out: Path) -> Path:
-    return out.with_name(f".{out.name}{_NOTES}")
-
-
-def _check_out(config: CaptionConfig, out: OutputFile) -> None:
+def _check_out(config: CaptionConfig, out: OutputFile, unfinished: Path) -> None:
     """Refuse an output path that cannot be used, before any work."""
     from judge.captioning.notes import check_notes
 
     if out.path.is_dir():
         out.refuse()
-    out.lock.check()
-    check_notes(_notes(out.path))
+    check_notes(unfinished)
     out.check(config.inputs())
     settings = settings_beside(out.path)
     # Settings are written before captions: alone, they may be those of this very command, killed in between.
@@ -146,11 +131,12 @@ def _check_out(config: CaptionConfig, out: OutputFile) -> None:
         raise JudgeError(f"{settings.name} is read", where=out.where, mend="name another file")
 
 
-def _name_all(config: CaptionConfig) -> tuple[dict[str, str], Failures]:
-    """Image id -> name of each image to caption, and the images without a usable id.
+def _is_written(settings: Path, config: CaptionConfig) -> bool:
+    return settings.is_file() and settings.read_bytes() == config.to_yaml().encode()
 
-    Those that COCO files list, by their ids; else all of the folder, by their names.
-    """
+
+def _name_images(config: CaptionConfig) -> tuple[dict[str, str], Failures]:
+    """Image id -> name of each image to caption, and the images without a usable id."""
     sources, failures = [config.ids] if config.ids else listed(config.instances), list[tuple[str, JudgeError]]()
     if not sources:
         found: list[tuple[str | None, str]] = [(name, name) for name in list_images(config.images)]
@@ -158,7 +144,7 @@ def _name_all(config: CaptionConfig) -> tuple[dict[str, str], Failures]:
         truth = GroundTruth.read(sources, labels=(), names=read_names(config.class_names), images=config.images)
         found, failures = [(truth.image_id(name), name) for name in truth.images], [*truth.strays]
         if not any(has_image(config.images, name) for name in truth.images):
-            list_images(config.images)  # Where there is nothing at all, it says so in one line.
+            list_images(config.images)  # Where there is no image at all, it says so in one line.
             what = f"none of the images that {truth.source} lists is there"
             raise JudgeError(what, where=f"--images {config.images}", mend="give the folder that they lie in")
     names: dict[str, str] = {}
@@ -174,34 +160,29 @@ def _name_all(config: CaptionConfig) -> tuple[dict[str, str], Failures]:
     return names, failures
 
 
-def _pictures(config: CaptionConfig, progress: Progress | None) -> tuple[MaskedImages, Failures]:
-    """The images as the captioner gets them, masked or not, without those at fault; and those."""
-    names, failures = _name_all(config)
+def _open_images(config: CaptionConfig, progress: Progress | None) -> tuple[MaskedImages, Failures]:
+    """The images as the captioner gets them, masked or not, and the failures of others."""
+    names, failures = _name_images(config)
     if config.mask == "none":
         return MaskedImages(config.images, names, max_pixels=config.max_pixels), failures
-    hiding, _, detector, truth = prepare_masking(config, config.mask)
-    failures += detector.strays if isinstance(detector, GroundTruth) else ()
-    pictures = find_hidden(
+    masking = open_masking(config, config.mask, seed=config.seed, device=config.device)
+    failures += masking.detector.strays if isinstance(masking.detector, GroundTruth) else ()
+    images = find_hidden(
         config.images,
         names,
-        detector=detector,
-        hiding=hiding,
-        truth=truth,
+        detector=masking.detector,
+        hiding=masking.hiding,
+        truth=masking.truth,
         max_pixels=config.max_pixels,
         failures=failures,
         progress=progress,
     )
-    refuse_unmasked(config, pictures.masks, pictures.doubts)
-    return pictures, failures
+    refuse_unmasked(config, images.masks, images.doubts)
+    return images, failures
 
 
-def _is_written(settings: Path, config: CaptionConfig) -> bool:
-    """Whether they lie there already, as a command leaves them that was killed before it wrote the captions."""
-    return settings.is_file() and settings.read_bytes() == config.to_yaml().encode()
-
-
-def _finish(config: CaptionConfig, out: OutputFile, captions: Mapping[str, str], notes: Path) -> None:
-    """Write the captions; the notes of them may go."""
+def _write(config: CaptionConfig, out: OutputFile, captions: Mapping[str, str], unfinished: Path) -> None:
+    """Write the settings and the captions; then delete the files of unfinished captions."""
     from judge.captioning import captions_json
     from judge.captioning.notes import notes_files
 
@@ -209,8 +190,8 @@ def _finish(config: CaptionConfig, out: OutputFile, captions: Mapping[str, str],
     if not _is_written(settings := settings_beside(config.out), config):
         OutputFile(settings, overwrite=config.overwrite, where=out.where).write(config.to_yaml().encode())
     out.write(captions_json(captions))
-    with suppress(OSError):  # The captions are there: notes that may not go do no harm.
-        for file in notes_files(notes):
+    with suppress(OSError):
+        for file in notes_files(unfinished):
             file.unlink()
 
 
@@ -220,16 +201,13 @@ def command(config: CaptionConfig) -> None:
     Leaves COCO results in --out and the settings beside it. A killed run goes on where it was. Exit code 1: some
     images could not be captioned; five are named for each fault.
     """
-    from judge.utils.launch import is_main_process
-
     with show_progress() as progress:
         found = caption(config, progress=progress)
     if not is_main_process():
         return
     if found.captions:
         say(f"{found.captions} images captioned; the captions are in {config.out}")
-    for line in found.notes:
-        say(f"NOTE: {line}")
+    say_notes(found.notes)
     if found.empty:
         say(f"NOTE: {found.empty} captions are empty")
-    tell_failures(found.failures, found.captions + len(found.failures), "captioned")
+    report_failures(found.failures, found.captions + len(found.failures), "captioned")

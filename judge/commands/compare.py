@@ -9,11 +9,15 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from judge.commands.console import one_line_errors, say
+from judge.commands.console import say
+from judge.errors import JudgeError
 from judge.measure.comparing import Pairing
 from judge.report.ablations import variant_notes
 from judge.report.directory import difference_row
+from judge.report.notes import pair_notes
+from judge.report.render import open_console, print_table, print_text
 from judge.report.several_runs import name_apart, put_together, read_runs
+from judge.report.tables import difference_table
 from judge.statistics.comparisons import Difference, Pair, differences
 from judge.statistics.summary import Summary
 from judge.utils.outputs import OutputFile
@@ -60,8 +64,7 @@ def compare_runs(folders: Sequence[Path], *, level: float = 0.95, out: Path | No
     found = differences(result.summaries, pair, level=level, reasons=result.void)
     of_runs = variant_notes({run.name: run.result for run in runs})
     if output:
-        rows = list(map(difference_row, found))
-        names = [run.name for run in runs]
+        rows, names = list(map(difference_row, found)), [run.name for run in runs]
         text = json.dumps({"runs": names, "differences": rows, "notes": [*notes, *of_runs]}, indent=2)
         with output.working():
             output.write((text + "\n").encode())
@@ -78,22 +81,14 @@ def command(
     A metric is compared where both runs measured it with the same settings, against the same human captions and labels;
     two checkpoints of one model, for example. Images that one captioner lacks are left out for both.
     """
-    with one_line_errors():
-        from judge.errors import JudgeError
-        from judge.report.notes import pair_notes
-        from judge.report.render import open_console, print_table, print_text
-        from judge.report.tables import difference_table
-
-        if len(runs) < 2:
-            raise JudgeError(
-                "one run alone has nothing to compare with", where="judge compare", mend="give two folders"
-            )
-        found, others, of_runs = compare_runs(runs, level=level, out=out)
-        console = open_console()
-        print_table(difference_table(found), console)
-        console.print()
-        for line in [*(f"NOTE: {note}" for note in [*pair_notes(found), *others]), *of_runs]:
-            print_text(line, console)
-        if out:
-            say("")
-            say(f"The differences are in {out}")
+    if len(runs) < 2:
+        raise JudgeError("one run alone has nothing to compare with", where="judge compare", mend="give two folders")
+    found, others, of_runs = compare_runs(runs, level=level, out=out)
+    console = open_console()
+    print_table(difference_table(found), console)
+    console.print()
+    for line in [*(f"NOTE: {note}" for note in [*pair_notes(found), *others]), *of_runs]:
+        print_text(line, console)
+    if out:
+        say("")
+        say(f"The differences are in {out}")

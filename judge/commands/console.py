@@ -1,4 +1,4 @@
-"""What commands share: progress, errors in one line."""
+"""What commands print: progress, notes, and faults in one line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -21,19 +21,20 @@ from judge.utils.terminal import interrupted_by, output_fault, tell_interrupt
 if TYPE_CHECKING:
     from judge.types import Progress
 
-
-# Seconds between lines of one kind of work, and before the first of another.
+_USAGE: Any = typer.BadParameter.__base__  # Typer's own class for a misspelt option and the like has no public name.
+# Seconds between lines about one kind of work, and before the first line about another.
 _A_MINUTE, _SOON = 60.0, 10.0
 _LONGEST = 490  # Characters of a line; with what stands before it 500 at most.
 
 
 @contextmanager
 def one_line_errors(*, shared: bool = False) -> Iterator[None]:
-    """Around a command: a mendable fault is one line on standard error and exit code 2; see :func:`told_in_one_line`.
+    """Around a command: see :func:`one_line_faults`; check the launch before, and standard output after the work.
 
-    ``shared``: whether the processes of a launch share the command's work.
+    Args:
+        shared: whether the processes of a launch share the command's work.
     """
-    with told_in_one_line():
+    with one_line_faults():
         check_launch(shared=shared)
         yield
         if shared_store() is not None:
@@ -47,20 +48,24 @@ def one_line_errors(*, shared: bool = False) -> Iterator[None]:
 
 
 @contextmanager
-def told_in_one_line() -> Iterator[None]:
-    """Mendable faults, lack of memory and interrupts end in one line, without a traceback; of a launch, one in all.
+def one_line_faults() -> Iterator[None]:
+    """Report mendable faults, lack of memory and interrupts in one line, without a traceback; once for a launch.
 
     Exit code 2 for a fault; 128 and the signal's number for an interrupt: 130 for Ctrl-C, 143 for SIGTERM.
     """
     try:
         yield
     except (Exception, KeyboardInterrupt) as error:
-        if isinstance(error, typer.Exit):
+        # A command without any argument shows its help.
+        if isinstance(error, typer.Exit) or (isinstance(error, _USAGE) and type(error).show is not _USAGE.show):
             raise
         if number := interrupted_by(error):
             tell_interrupt(number)
             raise typer.Exit(128 + number) from None
-        fault = as_mendable(error, str(getattr(error, "filename", None) or "")) or left_alone(error)
+        if isinstance(error, _USAGE):
+            fault: JudgeError | None = _misuse(error)
+        else:
+            fault = as_mendable(error, str(getattr(error, "filename", None) or "")) or left_alone(error)
         if fault is None:
             raise
         if tells_fault():
@@ -69,11 +74,20 @@ def told_in_one_line() -> Iterator[None]:
         raise typer.Exit(2) from None
 
 
+def _misuse(error: Any) -> JudgeError:
+    """A misspelt option or command as a fault like others."""
+    command, what = error.ctx.command_path if error.ctx else "judge", error.format_message()
+    extra = "repeat the option before each value, as in --captions A --captions B; "
+    mend = f"{extra if 'extra argument' in what else ''}see {command} --help"
+    return JudgeError(what[0].lower() + what[1:], where=command if " " in command else "", mend=mend)
+
+
 @contextmanager
 def show_progress(*, period: float = 30) -> Iterator[Progress]:
-    """A bar with the time left, on standard error, in the main process; lines where that is no terminal.
+    """A bar with the time left, on standard error of the main process; lines where that is no terminal.
 
-    ``period``: seconds over which the speed is taken; it must be known of some units in that time.
+    Args:
+        period: seconds over which the speed is averaged; some units must be done in that time.
     """
     from rich.console import Console
     from rich.markup import escape
@@ -82,18 +96,18 @@ def show_progress(*, period: float = 30) -> Iterator[Progress]:
     columns = (*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn())
     console = Console(stderr=True)
     shown = is_main_process() and console.is_terminal
+    lines = _Lines() if is_main_process() and not shown else None
     with Progress(*columns, console=console, disable=not shown, transient=True, speed_estimate_period=period) as bar:
         task = bar.add_task("reading", total=None)
-        lines = _Lines() if is_main_process() and not shown else None
 
-        def tell(what: str, done: int, total: int) -> None:
+        def show(what: str, done: int, total: int) -> None:
             what = printable(what)
             bar.update(task, description=escape(what), completed=done, total=total or None)
             if lines:
-                lines.tell(what, done, total)
+                lines.show(what, done, total)
 
-        with _logged():
-            yield tell
+        with _show_log():
+            yield show
 
 
 class _Lines:
@@ -101,16 +115,16 @@ class _Lines:
 
     def __init__(self) -> None:
         self.what = self.shown = ""
-        self.begun = self.told = time.monotonic()
+        self.begun = self.last = time.monotonic()
         self.before = 0
 
-    def tell(self, what: str, done: int, total: int) -> None:
+    def show(self, what: str, done: int, total: int) -> None:
         now = time.monotonic()
         if what != self.what:
             self.what, self.begun, self.before = what, now, done
-        if now - self.told < (_A_MINUTE if what == self.shown else _SOON):
+        if now - self.last < (_A_MINUTE if what == self.shown else _SOON):
             return
-        self.shown, self.told = what, now
+        self.shown, self.last = what, now
         line = f"{time.strftime('%H:%M:%S')} {what}"
         if total:
             line += f": {done} of {total}"
@@ -120,55 +134,61 @@ class _Lines:
         typer.echo(line, err=True)
 
 
-class _Printable(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        return shortened(printable(super().format(record)), _LONGEST)
-
-
-class _Counted(logging.Filter):
-    """Of complaints that share an extra ``more`` the first is shown; :meth:`end` tells how many more there were."""
+class _Printer(logging.Handler):
+    """Prints log records, a line each; of those that share an extra ``more`` the first, and the number of others."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.count = Counter[str]()
+        self.repeated = Counter[str]()
 
-    def filter(self, record: logging.LogRecord) -> bool:
-        more: str | None = getattr(record, "more", None)
-        self.count.update([more] if more else [])
-        return more is None or self.count[more] == 1
+    def emit(self, record: logging.LogRecord) -> None:
+        more = getattr(record, "more", "")
+        if not self.repeated[more]:
+            typer.echo(shortened(printable(f"judge: {record.getMessage()}"), _LONGEST), err=True)
+        self.repeated.update([more] if more else [])
 
-    def end(self) -> None:
-        for more, count in self.count.items():
+    def close(self) -> None:
+        for more, count in self.repeated.items():
             if count > 1:
                 typer.echo(f"judge: {count - 1} {more}", err=True)
+        super().close()
 
 
 @contextmanager
-def _logged() -> Iterator[None]:
-    """What the package logs goes to standard error, in the main process."""
-    logger, handler, counted = logging.getLogger("judge"), logging.StreamHandler(), _Counted()
-    handler.addFilter(counted)
-    handler.setFormatter(_Printable("judge: %(message)s"))
+def _show_log() -> Iterator[None]:
+    """Print what the package logs on standard error; in the main process notes too."""
+    logger, printer = logging.getLogger("judge"), _Printer()
     before = logger.level
     logger.setLevel(logging.INFO if is_main_process() else logging.WARNING)
-    logger.addHandler(handler)
+    logger.addHandler(printer)
     try:
         yield
     finally:
-        logger.removeHandler(handler)
+        logger.removeHandler(printer)
         logger.setLevel(before)
-        counted.end()
+        printer.close()
 
 
 def say(line: str) -> None:
-    """One line on standard output."""
+    """Print one line on standard output."""
     typer.echo(printable(line))
 
 
-def tell_failures(failures: Sequence[tuple[str, JudgeError]], pictures: int, what: str) -> None:
-    """Faults in lines on standard error, one that many share once, with five names; exit code 1 if there are any.
+def say_notes(notes: Sequence[str]) -> None:
+    """Print notes, a line each."""
+    for line in notes:
+        say(f"NOTE: {line}")
 
-    Faults that differ in numbers alone (of a size, of a record) are one: the first stands for them.
+
+def report_failures(failures: Sequence[tuple[str, JudgeError]], images: int, what: str) -> None:
+    """Print the faults of single images on standard error, and exit with code 1 if there are any.
+
+    Faults that differ in numbers alone (a size, a record) share one line: the first one, with the names of five images.
+
+    Args:
+        failures: (name of the image, fault).
+        images: number of all images.
+        what: what could not be done: "masked".
     """
     alike: dict[str, list[tuple[str, str]]] = {}
     for name, fault in [(printable(name), str(fault)) for name, fault in failures]:
@@ -179,6 +199,6 @@ def tell_failures(failures: Sequence[tuple[str, JudgeError]], pictures: int, wha
         fault = shortened(group[0][1], _LONGEST - len(names + first))
         typer.echo(f"judge: {names}{first}: {fault}", err=True)
     if failures:
-        typer.echo(f"judge: {len(failures)} of {pictures} images could not be {what}", err=True)
+        typer.echo(f"judge: {len(failures)} of {images} images could not be {what}", err=True)
         fault_told()  # The launcher ends the other processes of a launch, which need not report that.
         raise typer.Exit(1)

@@ -9,23 +9,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from judge.calibration.grammar import WorldFiles, make_world, world_files, write_world
 from judge.calibration.truth import bayes_score
 from judge.calibration.world import CAPTIONERS, FAITHFUL
-from judge.commands.console import one_line_errors, say, show_progress
+from judge.commands.console import say, show_progress
 from judge.commands.evaluate import RunConfig, run
 from judge.config import make_config
 from judge.errors import require
 from judge.measure import Result
 from judge.metrics import find_metric
-from judge.report.directory import RunDirectory
+from judge.report.directory import REPORT, RunDirectory
+from judge.report.printing import print_result
 from judge.types import Progress
 
 PIXELS = 160
@@ -44,8 +44,7 @@ QUICK: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Demo:
+class Demo(NamedTuple):
     """The results of the demo.
 
     Attributes:
@@ -61,13 +60,7 @@ class Demo:
     results: Path
 
 
-def run_demo(
-    out: Path,
-    *,
-    seed: int = 0,
-    images: int = 1200,
-    progress: Progress | None = None,
-) -> Demo:
+def run_demo(out: Path, *, seed: int = 0, images: int = 1200, progress: Progress | None = None) -> Demo:
     """Draw a world into ``out/world`` and evaluate its three captioners into ``out/results``.
 
     An earlier demo in ``out`` is replaced.
@@ -84,11 +77,10 @@ def run_demo(
     write_world(world, CAPTIONERS, files.folder, pictures=PIXELS, overwrite=again, progress=progress)
     result = run(config, progress=progress)
     known = {
-        "optimal, caption": _optima(config.metrics, looks=False),
-        "optimal, image too": _optima(config.metrics, looks=True),
+        "optimal, caption": _optima(config.metrics, uses_images=False),
+        "optimal, image too": _optima(config.metrics, uses_images=True),
     }
-    expected = read_expected(images)
-    if expected:
+    if expected := read_expected(images):
         known[EXPECTED] = expected
     return Demo(result, known, files.folder, out / "results")
 
@@ -109,14 +101,15 @@ def demo_settings(files: WorldFiles, out: Path) -> dict[str, Any]:
     }
 
 
-def _optima(metrics: Sequence[str], *, looks: bool) -> dict[str, str]:
+def _optima(metrics: Sequence[str], *, uses_images: bool) -> dict[str, str]:
     """Scores of the human and the generated side for an optimal judge with unlimited data."""
     found = {}
     for name, captioner in CAPTIONERS.items():
         for metric in map(find_metric, metrics):
-            if metric.uses_images or not looks:
+            if metric.uses_images or not uses_images:
                 human, generated = (
-                    bayes_score(captioner=of, score=metric.score, uses_images=looks) for of in (FAITHFUL, captioner)
+                    bayes_score(captioner=of, score=metric.score, uses_images=uses_images)
+                    for of in (FAITHFUL, captioner)
                 )
                 found[f"{name} {metric.name}"] = f"{human:.3f} / {generated:.3f} ({generated - human:+.3f})"
     return found
@@ -137,19 +130,15 @@ def command(
     images: Annotated[int, typer.Option(min=200, help="images in the world")] = 1200,
     verbose: Annotated[bool, typer.Option("--verbose", help="print all notes too")] = False,
 ) -> None:
-    """The whole story on a small world whose true amplification is known. Needs no download."""
-    with one_line_errors():
-        from judge.report.directory import REPORT
-        from judge.report.printing import print_result
-
-        with show_progress() as progress:
-            found = run_demo(out, seed=seed, images=images, progress=progress)
-        print_result(found.result, folder=found.results, verbose=verbose, extra=found.known)
-        say("")
-        say("optimal: scores of both sides, and their difference, for an optimal judge with unlimited data that")
-        say("reads the caption alone, or sees the image too.")
-        if EXPECTED in found.known:
-            say(f"{EXPECTED}: amplification that this judge finds in worlds of this size, a mean over several; the")
-            say("interval is to be compared with that.")
-        say("")
-        say(f"The world is in {found.world}; the results are in {found.results}; look at {found.results / REPORT}")
+    """Measure a small drawn world whose true amplification is known. Needs no download."""
+    with show_progress() as progress:
+        found = run_demo(out, seed=seed, images=images, progress=progress)
+    print_result(found.result, folder=found.results, verbose=verbose, extra=found.known)
+    say("")
+    say("optimal: scores of both sides, and their difference, for an optimal judge with unlimited data that")
+    say("reads the caption alone, or sees the image too.")
+    if EXPECTED in found.known:
+        say(f"{EXPECTED}: amplification that this judge finds in worlds of this size, a mean over several; the")
+        say("interval is to be compared with that.")
+    say("")
+    say(f"The world is in {found.world}; the results are in {found.results}; look at {found.results / REPORT}")

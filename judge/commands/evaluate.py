@@ -1,4 +1,4 @@
-"""One run from files to a folder of results: what ``judge evaluate``, YAML and Python all call."""
+"""``judge evaluate``: one run from files to a folder of results; YAML and Python call the same."""
 
 from __future__ import annotations
 
@@ -8,16 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from judge.commands.captioner_checkpoints import (
-    add_captions,
-    images_to_caption,
-    models_to_caption,
-    stand_ins,
-)
+from judge.commands.captioners import add_captions, images_to_caption, models_to_caption, with_placeholders
 from judge.commands.console import say, show_progress
+from judge.commands.images import RunImages
 from judge.commands.labels import choose_lexicons, complete_labels
-from judge.commands.run_images import RunImages
-from judge.commands.setup import make_plan, make_setup, open_checkpoints, read_corpus, told, with_precision
+from judge.commands.setup import make_plan, make_setup, open_checkpoints, read_corpus, training_events, with_precision
 from judge.commands.unread import unread
 from judge.config import make_config
 from judge.config.inputs import ShownSettings
@@ -33,10 +28,11 @@ from judge.judges.prompts import make_prompt
 from judge.measure import Plan, Result, measure
 from judge.measure.jobs import lay_out
 from judge.metrics import find_metric, spell_out
-from judge.report.directory import RunDirectory
+from judge.report.directory import REPORT, RunDirectory
+from judge.report.printing import print_result
 from judge.text.alignment import UNKNOWN
 from judge.text.combined import AND
-from judge.text.lexicon import Lexicon, Lexicons
+from judge.text.lexicon import Lexicon
 from judge.training.launch import in_main_process
 from judge.types import Doubt, Progress
 from judge.utils.launch import is_main_process
@@ -50,7 +46,9 @@ class RunConfig(ScoredSettings, ShownSettings):
     panel = "Output"
 
     human: Files = option(..., HUMAN, repeated="PATH", essential=True)
-    breakdown: bool = option(False, "tell which tasks, images and words carry each metric", panel="Metrics")
+    breakdown: bool = option(
+        False, "compute how much tasks, images and words contribute to each metric", panel="Metrics"
+    )
     verbose: bool = option(False, "print all columns, tables, notes and warnings", exclude=True)
 
 
@@ -122,36 +120,36 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
     named = locals()
     settings |= {name: named[name] for name in RunConfig.model_fields.keys() & named if named[name] is not None}
     if corpus is not None:
-        settings = _of_corpus(corpus) | _beside_corpus(corpus, settings)
+        _check_beside(corpus, settings)
+        settings = _of_corpus(corpus) | settings
     return run(make_config(settings, RunConfig), corpus=corpus, progress=progress)
 
 
 # Settings that say how files are read -> what reads a corpus in Python with them.
-_READING = {
-    **dict.fromkeys(("human", "captions", "labels", "objects"), "Corpus.read"),
-    **dict.fromkeys(("columns", "split", "several", "refusals", "where"), "Corpus.read(options=ReadOptions(...))"),
-    **dict.fromkeys(("id_column", "label_column", "label_values", "label_rule", "label_drop"), "read_labels"),
-    **dict.fromkeys(("object_column", "object_id_column"), "read_tasks"),
-    "own_captions": "choose_own",
+_READERS = {
+    "Corpus.read": ("human", "captions", "labels", "objects"),
+    "Corpus.read(options=ReadOptions(...))": ("columns", "split", "several", "refusals", "where"),
+    "read_labels": ("id_column", "label_column", "label_values", "label_rule", "label_drop"),
+    "read_tasks": ("object_column", "object_id_column"),
+    "choose_own": ("own_captions",),
 }
 
 
-def _beside_corpus(corpus: Corpus, settings: dict[str, Any]) -> dict[str, Any]:
-    """``settings``, refused where one says how to read what has been read already."""
-    for key in settings:
-        if key in _READING:
-            raise JudgeError(f"'{key}' is for files, and a corpus is given", mend=f"give {key} to {_READING[key]}")
+def _check_beside(corpus: Corpus, settings: Mapping[str, Any]) -> None:
+    """Refuse settings that say how to read what has been read already, or that name another attribute."""
+    for reader, keys in _READERS.items():
+        for key in settings.keys() & {*keys}:
+            raise JudgeError(f"'{key}' is for files, and a corpus is given", mend=f"give {key} to {reader}")
     known = [part.attribute for part in parts_of(corpus.labels)]
-    asked = settings.get("attribute", known)
-    asked = [asked] if isinstance(asked, str) else list(asked)
-    # Labels of one of several attributes will do: those of others may be derived.
-    if known and asked != known and (len(asked) == 1 or not {*known} < {*asked}):
-        what = f"labels are of '{AND.join(known)}', not of '{AND.join(asked)}'"
-        mend = f"read the labels of '{asked[0]}': Corpus.read(..., labels=..., attribute='{asked[0]}')"
-        if len(asked) > 1:
+    named = settings.get("attribute", known)
+    named = [named] if isinstance(named, str) else list(named)
+    # Labels of some of several attributes are enough: those of others may be derived.
+    if known and named != known and (len(named) == 1 or not {*known} < {*named}):
+        what = f"labels are of '{AND.join(known)}', not of '{AND.join(named)}'"
+        mend = f"read the labels of '{named[0]}': Corpus.read(..., labels=..., attribute='{named[0]}')"
+        if len(named) > 1:
             mend = "read the labels of each with read_labels, and give multiply_labels of them to Corpus.read"
         raise JudgeError(what, mend=mend)
-    return settings
 
 
 def _of_corpus(corpus: Corpus) -> dict[str, Any]:
@@ -190,27 +188,32 @@ def run(
     directory = RunDirectory(config.out, overwrite=config.overwrite) if config.out else None
     if directory:
         in_main_process(lambda: directory.check(config.inputs()))
-    silent = models_to_caption(config, corpus)
+    models = models_to_caption(config, corpus)
     lexicons = choose_lexicons(config)
     corpus = complete_labels(corpus, {}, config) if corpus else read_corpus(config)
-    people, unknown = describe_people(config, corpus)
-    notes = [*corpus.notes, *unknown, *map(Doubt, unread(config))]
+    scores, notes = _read_human_scores(config, corpus)
+    notes = [*corpus.notes, *notes, *map(Doubt, unread(config))]
     plan, setup = replace(make_plan(config), examples=examples), make_setup(config)
-    if store:
-        setup = replace(setup, store=store)
     if config.checkpoints:
         open_checkpoints(config.checkpoints)
-    pictures = RunImages(config, config.judge, config.seed, progress)
     if directory:
-        setup = replace(setup, store=config.checkpoints or directory.store)
+        store = config.checkpoints or directory.store
+    setup = replace(setup, store=store or setup.store)
+    images = RunImages(config, config.judge, config.seed, progress)
     with directory.working() if directory else nullcontext():
-        if silent:
-            corpus = _captioned(config, corpus, plan, lexicons, pictures, silent=silent, directory=directory)
-        heard = told(config, directory.partial if directory else None, directory.log if directory else None)
-        with heard as (hear, start_trackers):
+        if models:
+            # First all checks that could fail after hours of captioning.
+            plain = images_to_caption(images, corpus)
+            lay_out(with_placeholders(corpus, models, plain.names), plan, lexicons)
+            if _uses_images(plan):
+                images.hidden([])
+            images.free()  # The captioner needs the memory.
+            corpus = add_captions(config, corpus, models, plain, directory=directory, progress=progress)
+        log = (directory.partial, directory.log) if directory else (None, None)
+        with training_events(config, *log) as (hear, start_trackers):
 
             def begin() -> None:
-                if directory and not silent:  # Where captions have been written, the folder has been begun.
+                if directory and not models:  # Captions are written into a folder that has been begun.
                     directory.begin()
                 start_trackers()
 
@@ -219,32 +222,30 @@ def run(
                 plan,
                 lexicons=lexicons,
                 setup=replace(setup, hear=hear),
-                open_images=pictures.hidden if config.images else None,
+                open_images=images.hidden if config.images else None,
                 progress=progress,
                 ready=begin,
             )
-        sight = describe_images(config, plan, lexicons.attribute) | pictures.masks
-        result = replace(result, run={**result.run, **sight, **people, "input_notes": [*notes, *pictures.notes]})
+        about = describe_images(config, plan, lexicons.attribute) | images.masks | scores
+        result = replace(result, run={**result.run, **about, "input_notes": [*notes, *images.notes]})
         if directory and is_main_process():
-            directory.finish(config.to_yaml(), result, pictures.of_examples(result.examples))
+            directory.finish(config.to_yaml(), result, images.of_examples(result.examples))
     return result
 
 
-def describe_people(config: RunConfig, corpus: Corpus) -> tuple[dict[str, Any], list[str]]:
-    """People's scores of the captioners, if they are given; and a note on those of others."""
+def _read_human_scores(config: RunConfig, corpus: Corpus) -> tuple[dict[str, Any], list[str]]:
+    """Human scores of the run's captioners, if they are given; and a note on those of others."""
     if config.human_scores is None:
         return {}, []
     names = list(dict.fromkeys([*(captions.name for captions in corpus.generated), *config.models]))
     scores = read_human_scores(config.human_scores, captioners=names)
-    others = [name for name in scores if name not in names]
-    told = (
-        f"{shortened(str(config.human_scores), 150)} has scores of captioners that are not in this run: {some(others)}"
-    )
-    return {"human_scores": {name: scores[name] for name in names}}, [told] if others else []
+    others, file = [name for name in scores if name not in names], shortened(str(config.human_scores), 150)
+    notes = [f"{file} has scores of captioners that are not in this run: {some(others)}"] if others else []
+    return {"human_scores": {name: scores[name] for name in names}}, notes
 
 
 def describe_images(config: RunConfig, plan: Plan, lexicon: Lexicon | None) -> dict[str, Any]:
-    """What numbers of judges that see images depend on beside captions, for ``metrics.json`` and the notes."""
+    """Settings that the numbers of judges that see images depend on, for ``metrics.json`` and the notes."""
     if not _uses_images(plan):
         return {}
     names = ["mask", "answer_softmax"]
@@ -265,7 +266,7 @@ def _uses_images(plan: Plan) -> bool:
 
 
 def _words_read(config: RunConfig, models: Mapping[str, str], lexicon: Lexicon | None) -> dict[str, Any]:
-    """``{"read_for": {judge: {our token: what it reads}}}``, of Hugging Face's captioners that read captions."""
+    """``{"read_for": {judge: {our token: what it reads}}}``, for Hugging Face captioners that read captions."""
     tokens = [*([lexicon.token] if lexicon else []), UNKNOWN]
     captioners = {**config.captions, **config.models}
     names = {name_self(judge, captioner, models): None for judge in config.judge for captioner in captioners}
@@ -280,25 +281,6 @@ def _words_read(config: RunConfig, models: Mapping[str, str], lexicon: Lexicon |
     return {"read_for": found} if found else {}
 
 
-def _captioned(
-    config: RunConfig,
-    corpus: Corpus,
-    plan: Plan,
-    lexicons: Lexicons,
-    pictures: RunImages,
-    *,
-    silent: Mapping[str, str],
-    directory: RunDirectory | None,
-) -> Corpus:
-    """``corpus`` with captions by the models ``silent``, after all checks that could fail hours later."""
-    plain = images_to_caption(pictures, corpus)
-    lay_out(stand_ins(corpus, list(silent), plain.names), plan, lexicons)
-    if _uses_images(plan):
-        pictures.hidden([])
-    pictures.free()  # The captioner needs the memory, for hours.
-    return add_captions(config, corpus, silent, plain, directory=directory, progress=pictures.progress)
-
-
 def command(config: RunConfig) -> None:
     """Measure how much captioners amplify the bias of human captions.
 
@@ -306,10 +288,6 @@ def command(config: RunConfig) -> None:
     scores.parquet (judges' answers), counts.parquet (counts of captions), replicates.parquet (values on parts of the
     data, for intervals and tests) and examples.parquet.
     """
-    from judge.report.directory import REPORT
-    from judge.report.printing import print_result
-    from judge.utils.launch import is_main_process
-
     with show_progress() as progress:
         result = run(config, progress=progress)
     if is_main_process():

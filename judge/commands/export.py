@@ -1,22 +1,20 @@
-"""``judge export``: a trained judge as a folder to share, with a card; and its upload."""
+"""``judge export``: a trained judge as a folder to share, with a model card."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 from judge.commands.console import say
-from judge.commands.saved_judges import WEIGHTS, open_saved
+from judge.commands.predict import WEIGHTS, open_saved
 from judge.config import OutputSettings
 from judge.config.judges import SavedJudgeSettings
-from judge.errors import JudgeError, require
+from judge.errors import JudgeError
 from judge.judges import HUGGING_FACE
 from judge.report.cards import judge_card
-from judge.training.judge_file import Saved
-from judge.utils.hub import first_line, quiet
+from judge.training.judge_file import merge
 from judge.utils.options import option
-from judge.utils.outputs import MANIFEST, OutputFolder
+from judge.utils.outputs import OutputFolder
 
 
 class ExportConfig(OutputSettings, SavedJudgeSettings):
@@ -28,32 +26,20 @@ class ExportConfig(OutputSettings, SavedJudgeSettings):
     merge: bool = option(
         False, "hf: judges: a whole checkpoint of transformers, with LoRA adapters merged", essential=True
     )
-    push_to_hub: str | None = option(
-        None, "name on the Hugging Face hub to upload the folder to, as NAME/JUDGE", essential=True
-    )
-    public: bool = option(False, "let everybody see a repository that --push-to-hub makes")
     out: Path = option(..., "folder for the judge", "runs/judge", essential=True)
 
 
 SETTINGS = "judge.json"
 
 
-@dataclass(frozen=True, slots=True)
-class Exported:
-    """What ``judge export`` made: the judge's name, and the address that it was uploaded to, if it was."""
+def export(config: ExportConfig) -> str:
+    """Write a judge's weights, ``judge.json`` (its settings) and ``README.md`` (a model card); return its name.
 
-    judge: str
-    address: str | None
-
-
-def export(config: ExportConfig) -> Exported:
-    """Write a judge's weights, ``judge.json`` (what they say) and ``README.md`` (a model card) to a folder.
-
-    ``merge``: the folder is a checkpoint of transformers too, which ``hf:FOLDER`` loads: whatever the judge learnt is
+    With ``merge`` the folder is a checkpoint of transformers too, which ``hf:FOLDER`` loads: all that was trained is
     in its weights, adapters included.
 
     Raises:
-        JudgeError: anything that the user can mend. Where the upload failed, the folder stays.
+        JudgeError: anything that the user can mend.
     """
     out = OutputFolder(config.out, what="exported judge", overwrite=config.overwrite)
     out.check(config.inputs())
@@ -64,60 +50,19 @@ def export(config: ExportConfig) -> Exported:
     out.begin()
     with out.working(), out.writing():
         if config.merge:
-            _merge(saved, out.partial)
+            merge(saved, out.partial, out.partial / WEIGHTS)
         else:
             (out.partial / WEIGHTS).write_bytes(saved.path.read_bytes())
-        (out.partial / SETTINGS).write_text(_as_json(saved, merged=config.merge), encoding="utf-8")
+        notes = json.dumps({**saved.notes(), "merged": config.merge}, indent=1, ensure_ascii=False)
+        (out.partial / SETTINGS).write_text(f"{notes}\n", encoding="utf-8")
         (out.partial / "README.md").write_text(judge_card(saved, merged=config.merge), encoding="utf-8")
         out.publish()
-    return Exported(saved.judge, _push(config) if config.push_to_hub else None)
-
-
-def _as_json(saved: Saved, *, merged: bool) -> str:
-    """The notes of the file of weights, for readers."""
-    return json.dumps({**saved.notes(), "merged": merged}, indent=1, ensure_ascii=False) + "\n"
-
-
-def _merge(saved: Saved, folder: Path) -> None:
-    """The whole checkpoint, and beside it a judge that asks it as it is."""
-    from judge.training.judge_file import merge
-
-    merge(saved, folder, folder / WEIGHTS)
-
-
-def _push(config: ExportConfig) -> str:
-    """Upload the folder; a repository that is made for it is private unless told otherwise.
-
-    Raises:
-        JudgeError: no right to write there, or no network.
-    """
-    require("vision", "huggingface_hub")
-    from huggingface_hub import HfApi
-
-    name = str(config.push_to_hub)
-    try:
-        with quiet():
-            hub = HfApi()
-            repository = hub.create_repo(name, private=not config.public, exist_ok=True)
-            hub.upload_folder(
-                repo_id=repository.repo_id,
-                folder_path=config.out,
-                commit_message="A trained judge",
-                ignore_patterns=[MANIFEST],
-            )
-    except Exception as error:  # The hub's client, requests and the file system each have their own.
-        what = f"cannot be uploaded ({first_line(error)})"
-        mend = f"log in (hf auth login), and upload {config.out}, which is whole: hf upload {name} {config.out}"
-        raise JudgeError(what, where=f"--push-to-hub {name}", mend=mend) from error
-    return str(repository)
+    return saved.judge
 
 
 def command(config: ExportConfig) -> None:
-    """Make a folder to share of a judge that judge train left: weights, what they say, a model card.
+    """Export a judge that judge train left to a folder to share: weights, settings, a model card.
 
     judge predict takes the folder, or its name on the Hugging Face hub, for --judge-weights.
     """
-    found = export(config)
-    say(f"judge '{found.judge}' is in {config.out}; README.md leaves the license to you")
-    if found.address:
-        say(f"uploaded to {found.address}")
+    say(f"judge '{export(config)}' is in {config.out}; README.md leaves the license to you")

@@ -1,43 +1,48 @@
-"""From settings to images with people hidden: what is hidden, and which detector finds it."""
+"""From settings to images as judges and captioners see them: what is hidden, and which detector finds it."""
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
+import pandas as pd
 
 from judge.commands.labels import labels_of
 from judge.config.inputs import (
     DetectionSettings,
-    FolderSettings,
     HidingSettings,
     ImageSettings,
+    MaskedSettings,
     MaskSettings,
     NetworkSettings,
+    ShownSettings,
 )
 from judge.config.values import listed
 from judge.corpus.records import canonical_id
 from judge.errors import JudgeError, require
+from judge.judges import find_judge
 from judge.masking.cache import Cached
 from judge.masking.categories import check_categories, names_people, people_among, read_names, stays_visible
 from judge.masking.detectors import Detector, make_detector
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.images import has_image, list_images
 from judge.masking.instances import PERSON
+from judge.masking.masked_images import MaskedImages, find_hidden, hides_people, make_thumbnails
 from judge.masking.measured import hide_nobody
 from judge.masking.people import Hiding, Mode
-from judge.types import Labels
+from judge.types import Labels, Progress
 
-# LIC's BA asks that a word occurs with every class at least 100 times; small sets must do with a hundredth.
+# LIC's BA asks that a word occurs with every class at least 100 times; for small sets 1% of the images is enough.
 _OFTEN, _SHARE = 100, 0.01
 
 
-@dataclass(frozen=True, slots=True)
-class Correlated:
+class Correlated(NamedTuple):
     """The category most correlated with the attribute.
 
     Attributes:
@@ -54,10 +59,10 @@ class Correlated:
 
 
 def correlated_category(truth: GroundTruth, labels: Labels, *, at_least: int | None = None) -> Correlated:
-    """The category, people apart, whose b_al (BA, Zhao et al. 2017) is highest over classes, as in LIC 5.4.
+    """The category other than people whose b_al (BA, Zhao et al. 2017) is highest over classes, as in LIC 5.4.
 
-    b_al is a share of images as they are: where one class has most of them (COCO: men), it is mostly that class.
-    At a tie the first class, then the first category of the file.
+    b_al does not correct for the size of classes: where one class has most images (COCO: men), it is mostly that class.
+    At a tie the first class counts, then the first category of the file.
 
     Args:
         truth: the objects of the images.
@@ -68,35 +73,65 @@ def correlated_category(truth: GroundTruth, labels: Labels, *, at_least: int | N
         JudgeError: no labelled image holds such a category.
     """
     where = f"{truth.source} with {labels.source}"
-    pairs = [(name, label_of(name, truth, labels)) for name in truth.images]
-    known = [(name, label) for name, label in pairs if label is not None]
-    if not known:
+    classes = {name: label for name in truth.images if (label := _label_of(name, truth, labels)) is not None}
+    if not classes:
         raise JudgeError("no image has a label", where=where, mend="use labels of these images")
+    counts = Counter((label, category) for image, label in classes.items() for category in truth.categories_in(image))
     categories = [category for category in truth.categories if category != PERSON]
-    present = np.zeros((len(known), len(categories)), dtype=np.bool_)
-    for row, (name, _) in enumerate(known):
-        held = truth.categories_in(name)
-        present[row] = [category in held for category in categories]
-    attribute = np.array([labels.classes.index(label) for _, label in known], dtype=np.int64)
-    table = (attribute == np.arange(len(labels.classes))[:, None]).astype(np.int64) @ present
-    least = max(1, min(_OFTEN, round(_SHARE * len(known)))) if at_least is None else at_least
-    total = table.sum(axis=0)
-    shares = np.divide(table, total, out=np.full(table.shape, np.nan), where=total >= least)
-    if not np.isfinite(shares).any():
+    columns = {category: [counts[label, category] for label in labels.classes] for category in categories}
+    table = pd.DataFrame(columns, index=list(labels.classes))
+    least = max(1, min(_OFTEN, round(_SHARE * len(classes)))) if at_least is None else at_least
+    total = table.sum()
+    common = total.index[total >= least]
+    if common.empty:
         mend = "name the object with --category"
         raise JudgeError(f"no category occurs in {least} labelled images", where=where, mend=mend)
-    class_, category = np.unravel_index(np.nanargmax(shares), shares.shape)
-    share, images = float(shares[class_, category]), int(total[category])
-    return Correlated(categories[category], labels.classes[class_], share, images)
+    shares = table[common] / total[common]
+    class_ = str(shares.max(axis=1).idxmax())
+    category = str(shares.loc[class_].idxmax())
+    return Correlated(category, class_, float(shares.loc[class_, category]), int(total[category]))
 
 
-def label_of(name: str, truth: GroundTruth, labels: Labels) -> str | None:
+def _label_of(name: str, truth: GroundTruth, labels: Labels) -> str | None:
     """The class of the image ``name``: by its "id" in the instances file, else by its name."""
     for key in (truth.image_id(name), name):
-        with suppress(ValueError):  # Names nothing that an image can be called.
+        with suppress(ValueError):  # Not every name is an id.
             if (label := labels.by_image.get(canonical_id(key))) is not None:
                 return label
     return None
+
+
+class Masking(NamedTuple):
+    """What is hidden and what finds it; ground truth to measure a network by, and how BA chose the object, if so."""
+
+    hiding: Hiding
+    detector: Detector
+    truth: GroundTruth | None
+    correlated: Correlated | None
+
+
+def open_masking(
+    config: MaskedSettings, mode: Mode, *, seed: int, device: str | None = None, truth: GroundTruth | None = None
+) -> Masking:
+    """What settings with one detector hide, and the detector.
+
+    Args:
+        config: the settings.
+        mode: how much is hidden.
+        seed: of fill noise.
+        device: of a network.
+        truth: the instances, where they have been read.
+
+    Raises:
+        JudgeError: as ``choose_hiding`` and ``open_detector``.
+    """
+    hiding, correlated, truth = choose_hiding(config, mode, seed=seed, truth=truth)
+    detector = open_detector(config.detector, config, hiding.labels, truth=truth, device=device)
+    beside = None
+    if detector.name != "gt" and config.instances:
+        truth = truth or read_truth(config)
+        beside = truth.only(hiding.labels) if {*hiding.labels} <= {*truth.categories} else None
+    return Masking(hiding, detector, beside, correlated)
 
 
 def choose_hiding(
@@ -134,19 +169,9 @@ def read_truth(config: ImageSettings, labels: Collection[str] | None = None) -> 
         raise JudgeError("detector 'gt' needs the instances", where="--instances", mend="give their COCO file")
     names, people = read_names(config.class_names), config.person_categories
     truth = GroundTruth.read(listed(config.instances), labels=labels, people=people, names=names, images=config.images)
-    if config.finders == ("gt",):  # Of several detectors each may have categories of its own.
+    if config.finders == ("gt",):  # Each of several detectors may have categories of its own.
         check_categories(people, truth.renamed, truth.source)
     return truth
-
-
-def truth_beside(
-    config: ImageSettings, detector: Detector, labels: Collection[str], truth: GroundTruth | None = None
-) -> GroundTruth | None:
-    """Ground truth to measure a network by, read unless it is given; None where there is none of these categories."""
-    if detector.name == "gt" or not config.instances:
-        return None
-    truth = truth or read_truth(config)
-    return truth.only(labels) if {*labels} <= {*truth.categories} else None
 
 
 def open_detector(
@@ -170,11 +195,7 @@ def open_detector(
 
 
 def load_detector(
-    name: str,
-    config: NetworkSettings,
-    labels: tuple[str, ...],
-    *,
-    device: str | None = None,
+    name: str, config: NetworkSettings, labels: tuple[str, ...], *, device: str | None = None
 ) -> tuple[Detector, dict[str, str], list[str]]:
     """The network called ``name``; category -> its name here, "person" for people; what a user must know of these.
 
@@ -217,27 +238,10 @@ def refuse_unmasked(config: HidingSettings, masks: Mapping[str, Any] | None, dou
         raise JudgeError(what, where=f"--detector {config.finders[0]}", mend=mend)
 
 
-def prepare_masking(
-    config: FolderSettings, mode: Mode
-) -> tuple[Hiding, Correlated | None, Detector, GroundTruth | None]:
-    """What a command on a folder hides, how BA chose the object, the detector, and ground truth beside a network.
-
-    Args:
-        config: of the command.
-        mode: how much is hidden.
-
-    Raises:
-        JudgeError: as ``choose_hiding`` and ``open_detector``.
-    """
-    hiding, correlated, truth = choose_hiding(config, mode, seed=config.seed)
-    detector = open_detector(config.detector, config, hiding.labels, truth=truth, device=config.device)
-    return hiding, correlated, detector, truth_beside(config, detector, hiding.labels)
-
-
 def image_names(folder: Path, truth: GroundTruth | None) -> tuple[list[str], int]:
     """The images to mask, and how many of the folder are left out.
 
-    With ground truth those that its file lists: of others nobody knows where the people are. Else the whole folder.
+    With ground truth those that its file lists, as people in other images are not known; else the whole folder.
 
     Raises:
         JudgeError: no folder, no image in it, none in the file.
@@ -246,25 +250,24 @@ def image_names(folder: Path, truth: GroundTruth | None) -> tuple[list[str], int
         return list_images(folder), 0
     if not truth.images:
         raise JudgeError("lists no image", where=truth.source, mend="give the file of these images")
-    listed, others = set(truth.images), list[str]()
+    others = 0
     if not any(has_image(folder, name) for name in truth.images):
-        list_images(folder)  # Where there is nothing at all, it says so in one line.
-    with suppress(JudgeError):  # The file says where its images lie: others are a matter of courtesy.
-        others = [name for name in list_images(folder) if name not in listed]
-    return list(truth.images), len(others)
+        list_images(folder)  # Where there is no image at all, it says so in one line.
+    with suppress(JudgeError):  # The file says where its images are; others are only counted.
+        others = len({*list_images(folder)} - {*truth.images})
+    return list(truth.images), others
 
 
 def known_images(folder: Path, truth: GroundTruth | None) -> dict[str, str]:
-    """Image id -> the name of its image: by the "id" in the instances file, else by its name.
+    """Image id -> the name of its image: by the "id" in the instances file, else by its name; the first one counts.
 
     Raises:
         JudgeError: no folder, no image in it.
     """
     known: dict[str, str] = {}
     listed = [(truth.image_id(name), name) for name in truth.images] if truth else []
-    # What stands first counts; a name that can be no image's is passed over.
     for key, name in [*listed, *((name, name) for name in list_images(folder))]:
-        with suppress(ValueError):
+        with suppress(ValueError):  # Not every name is an id.
             known.setdefault(canonical_id(key), name)
     return known
 
@@ -280,3 +283,109 @@ def find_images(known: Mapping[str, str], image_ids: Sequence[str], folder: Path
         what = f"no file of image '{missing[0]}' ({len(missing)} of {len(image_ids)} images have none)"
         raise JudgeError(what, where=f"--images {folder}", mend="add them, or leave out their captions")
     return {image: known[image] for image in image_ids}
+
+
+@dataclass(eq=False)
+class RunImages:
+    """The images of a run; instances, names and weights are read once, when first needed.
+
+    Raises:
+        JudgeError: the folder does not exist, whether or not a judge sees images.
+    """
+
+    config: ShownSettings
+    judges: Sequence[str] = ()
+    seed: int = 0
+    progress: Progress | None = None
+    _shown: MaskedImages | None = None
+
+    def __post_init__(self) -> None:
+        if self.config.images and not self.config.images.exists():
+            list_images(self.config.images)  # Raises; but shards may be named by a pattern.
+
+    @cached_property
+    def truth(self) -> GroundTruth | None:
+        """The instances, of all categories, where the run names their file."""
+        require("images", "cv2", "PIL", "pycocotools")
+        return read_truth(self.config) if self.config.instances else None
+
+    @cached_property
+    def plain(self) -> MaskedImages:
+        """All images with a usable id; nothing is hidden."""
+        assert self.config.images is not None
+        known = known_images(self.config.images, self.truth)
+        return MaskedImages(self.config.images, known, max_pixels=self.config.max_pixels)
+
+    def hidden(self, image_ids: Sequence[str]) -> MaskedImages:
+        """The images of ``image_ids`` as judges see them, and where things are, if a judge asks for regions.
+
+        Regions come from the detector; where nothing is hidden it does not run, and the instances file has them.
+
+        Raises:
+            JudgeError: an image without a file; as ``open_masking`` and ``find_hidden``.
+        """
+        from judge.training.launch import in_main_process
+
+        found = in_main_process(lambda: self._hidden(image_ids))
+        if image_ids:
+            self._shown = found
+            self.free()
+        return found
+
+    def of_examples(self, examples: pd.DataFrame) -> dict[str, bytes]:
+        """Image id -> small image, people hidden, of a report's examples; none where the run hides nobody whole.
+
+        None either where no judge asked for images and they cannot be read, which is logged: numbers do not depend on
+        them.
+        """
+        if self.config.images is None or not len(examples) or self.config.mask in {"none", "partial"}:
+            return {}
+        wanted = list(dict.fromkeys(examples["image_id"]))
+        try:
+            shown = self._shown or self._hidden([image for image in wanted if image in self.plain.names])
+            return make_thumbnails(shown, wanted) if hides_people(shown) else {}
+        except JudgeError as error:
+            logging.getLogger(__name__).info("NOTE: examples are shown without images: %s", error)
+            return {}
+
+    @property
+    def masks(self) -> dict[str, Any]:
+        """Measures of what masks hide from judges: ``{"masks": ...}``, or {} if nothing is hidden."""
+        return {"masks": self._shown.masks} if self._shown and self._shown.masks else {}
+
+    @property
+    def notes(self) -> list[str]:
+        """What a user must know of the masks that judges saw, a sentence each."""
+        return list(self._shown.doubts) if self._shown else []
+
+    def free(self) -> None:
+        """Free the memory of instances (a gigabyte of COCO's) and the detector, which are read again when needed."""
+        for name in ("truth", "_masking"):
+            self.__dict__.pop(name, None)
+
+    @cached_property
+    def _masking(self) -> Masking | None:
+        mode = self.config.mask
+        return None if mode == "none" else open_masking(self.config, mode, seed=self.seed, truth=self.truth)
+
+    def _hidden(self, image_ids: Sequence[str]) -> MaskedImages:
+        names = find_images(self.plain.names, image_ids, self.plain.folder)
+        regions = any(find_judge(name).regions for name in self.judges)
+        masking = self._masking
+        detector = masking and masking.detector
+        if self.truth and regions and (detector is None or detector.name == "gt"):
+            detector = self.truth  # Things of all categories, which no other judge needs.
+        if detector is None:
+            return replace(self.plain, names=names)
+        found = find_hidden(
+            self.plain.folder,
+            names,
+            detector=detector,
+            hiding=masking and masking.hiding,
+            truth=masking and masking.truth,
+            max_pixels=self.plain.max_pixels,
+            regions=regions,
+            progress=self.progress,
+        )
+        refuse_unmasked(self.config, found.masks, found.doubts)
+        return found

@@ -26,43 +26,39 @@ T = TypeVar("T")
 def choose_lexicon(config: WordSettings) -> Lexicon | None:
     """The lexicon named, or the shipped one of the attribute; None where the attribute has no words to hide.
 
-    Of several attributes the words of all.
+    For several attributes the words of all.
     """
     found = {name: _lexicon_of(config, name) for name in config.attributes}
     return multiply_lexicons(found) if len(found) > 1 else found[config.attributes[0]]
 
 
 def _lexicon_of(config: WordSettings, attribute: str) -> Lexicon | None:
-    named = _of(config.lexicon, attribute)
-    if named == "none":
-        return None
-    if named is None:
-        return load_lexicon(attribute) if attribute in shipped_lexicons() else None
-    return load_lexicon(named)
+    named = _of(config.lexicon, attribute) or (attribute if attribute in shipped_lexicons() else "none")
+    return None if named == "none" else load_lexicon(named)
 
 
 def _of(setting: T | dict[str, T] | None, attribute: str) -> T | None:
-    """What a setting says of one attribute."""
+    """The value of a setting for one attribute."""
     return setting.get(attribute) if isinstance(setting, dict) else setting
 
 
 def choose_lexicons(config: JudgedSettings) -> Lexicons:
-    """The lexicons of a run: of the attribute, and of tasks where a metric asks for them."""
+    """The lexicons of a run: of the attribute, and of tasks where a metric reads them."""
     return Lexicons(choose_lexicon(config), load_tasks(config.tasks) if reads_tasks(config) else None)
 
 
 def reads_tasks(config: JudgedSettings) -> bool:
-    """Whether anything of a run asks what captions say beside the attribute."""
+    """Whether a metric or the breakdown of a run reads what captions say beside the attribute."""
     return getattr(config, "breakdown", False) or any(
         row.reads_tasks for row in map(find_metric, spell_out(config.metrics))
     )
 
 
 def labels_of(config: LabelSettings) -> Labels | None:
-    """The labels that ``config`` names, if it names any; of several attributes those of their product.
+    """The labels that ``config`` names, if it names any; for several attributes those of their product.
 
     Raises:
-        JudgeError: as ``read_labels`` and ``multiply_labels``; of several attributes one has labels, and another none.
+        JudgeError: as ``read_labels`` and ``multiply_labels``; one of several attributes has labels, and another none.
     """
     found = read_given(config)
     missing = [name for name in config.attributes if name not in found]
@@ -75,7 +71,7 @@ def labels_of(config: LabelSettings) -> Labels | None:
 
 
 def read_given(config: LabelSettings) -> dict[str, Labels]:
-    """Attribute -> its labels, of those that ``config`` names a file of."""
+    """Attribute -> its labels, for those whose file ``config`` names."""
     files = {name: path for name in config.attributes if (path := _of(config.labels, name)) is not None}
     values = config.label_values if len(config.attributes) > 1 else {config.attributes[0]: config.label_values}
     return {
@@ -98,7 +94,7 @@ def read_given(config: LabelSettings) -> dict[str, Labels]:
 
 
 def unused(corpus: Corpus, given: Mapping[str, Labels], config: LabelSettings) -> Iterator[str]:
-    """What was given and is not used: columns of labels in the table of human captions."""
+    """Notes on columns of labels in the table of human captions that are not used."""
     human = corpus.human
     for name in config.attributes:
         if name not in given and (found := detect(human.columns, label_columns(name, alone=False))):
@@ -106,7 +102,7 @@ def unused(corpus: Corpus, given: Mapping[str, Labels], config: LabelSettings) -
 
 
 def keep_own(config: HumanSettings, options: ReadOptions, labels: Labels | None) -> tuple[ReadOptions, Labels]:
-    """``options`` by which human captions whose own label is not their image's are left out, and labels that say so.
+    """``options`` that leave out human captions whose own label is not their image's, and labels that note it.
 
     Raises:
         JudgeError: several attributes; no labels; as ``choose_own``.
@@ -132,9 +128,9 @@ def keep_own(config: HumanSettings, options: ReadOptions, labels: Labels | None)
 
 
 def complete_labels(corpus: Corpus, given: Mapping[str, Labels], config: HumanSettings) -> Corpus:
-    """``corpus`` with labels of all of several attributes: its own, those ``given``, and others derived.
+    """``corpus`` with labels of all attributes, if they are several: its own, those ``given``, and others derived.
 
-    (Of one attribute labels are derived from human captions where evidence is made.)
+    (Labels of a single attribute are derived from human captions where evidence is made.)
 
     Raises:
         JudgeError: an attribute has neither labels nor words; as ``multiply_labels``.

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from judge.commands.console import say, show_progress, tell_failures
-from judge.commands.images import Correlated, image_names, prepare_masking, refuse_unmasked
+from judge.commands.console import report_failures, say, say_notes, show_progress
+from judge.commands.images import Correlated, image_names, open_masking, refuse_unmasked
 from judge.config import OutputSettings
 from judge.config.inputs import FolderSettings
 from judge.config.values import Mode, listed
@@ -20,12 +19,12 @@ from judge.masking.folder import Finished, Masked, MaskFolder
 from judge.masking.images import SHEET_NAME, TABLE_NAME, encode
 from judge.masking.instances import PERSON
 from judge.masking.masked_images import doubts_of
-from judge.masking.measured import MaskStatistics, measure_masks
+from judge.masking.measured import MaskStatistics, describe_masks, measure_masks
 from judge.masking.people import Hiding
 from judge.types import Progress
 from judge.utils.files import LOG, remove_empty, resolved
 from judge.utils.options import option
-from judge.utils.outputs import MANIFEST, ResumableFolder, names_in
+from judge.utils.outputs import MANIFEST, OutputFolder, names_in
 
 
 class MaskConfig(OutputSettings, FolderSettings):
@@ -46,17 +45,16 @@ SETTINGS = "mask.yaml"
 _STORE, _FINISHED = ".finished", "images.jsonl"  # Hidden: no folder of images is called so.
 
 
-@dataclass(frozen=True, slots=True)
-class MaskedFolder:
+class MaskedFolder(NamedTuple):
     """The output of ``judge mask``.
 
     Attributes:
         masked: the rows of ``masks.parquet``, and the failures.
         left_out: images of the folder that the instances file does not list.
         hidden: the categories hidden.
+        correlated: how the object was chosen, where BA chose it.
         masks: what is hidden, measured: see :func:`judge.masking.measured.measure_masks`.
         doubts: what a user must know of the masks, a sentence each.
-        correlated: how the object was chosen, where BA chose it.
     """
 
     masked: Masked
@@ -78,22 +76,17 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolde
         JudgeError: what concerns the whole folder. Faults of single images are in the result's ``failures``; where
             none could be masked, nothing is written.
     """
-    out = ResumableFolder(
-        config.out,
-        what="folder of masked images",
-        command=config.command,
-        overwrite=config.overwrite,
-        store=_STORE,
+    out = OutputFolder(
+        config.out, what="folder of masked images", command=config.command, overwrite=config.overwrite, store=_STORE
     )
     if out.path.is_relative_to(resolved(config.images)):
         raise JudgeError("lies in the folder of images", where=out.where, mend="name another folder")
     out.check(config.inputs())
-    hiding, correlated, detector, beside = prepare_masking(config, config.mode)
+    hiding, detector, beside, correlated = open_masking(config, config.mode, seed=config.seed, device=config.device)
     truth = detector if isinstance(detector, GroundTruth) else None
     names, left_out = image_names(config.images, truth)
     out.begin()
     with out.working(), out.writing():
-        finished = Finished(out.store / _FINISHED, out.partial, _key(config, hiding, detector))
         reserved = {TABLE_NAME, SHEET_NAME, SETTINGS, LOG, MANIFEST, _STORE}
         job = MaskFolder(
             config.images,
@@ -103,7 +96,7 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolde
             config.format,
             config.max_pixels,
             reserved,
-            finished,
+            Finished(out.store / _FINISHED, out.partial, _key(config, hiding, detector)),
             beside,
         )
         masked = job.run(names, workers=config.workers, progress=progress)
@@ -117,7 +110,7 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolde
             _write(masked, config, out.partial)
             out.log("finished")
             out.publish()
-        elif not out.holds_work():
+        else:
             out.discard()
     return MaskedFolder(masked, left_out, hiding.labels, correlated, masks, doubts)
 
@@ -130,9 +123,8 @@ def _key(config: MaskConfig, hiding: Hiding, detector: Detector) -> str:
     below = [file for path in listed(config.instances) for file in (path, *sorted(path.rglob("*")))]
     truth = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in below]
     named = config.person_categories, config.class_names and config.class_names.read_bytes()
-    return repr(
-        (packages, MaskStatistics.__slots__, hiding, detector.key, truth, named, config.format, config.max_pixels)
-    )
+    settings = hiding, detector.key, truth, named, config.format, config.max_pixels
+    return repr((packages, MaskStatistics.__slots__, *settings))
 
 
 def _remove_others(folder: Path, wanted: Collection[str]) -> None:
@@ -161,14 +153,11 @@ def command(config: MaskConfig) -> None:
     Leaves the masked images, masks.parquet, contact_sheet.png, mask.yaml and log.jsonl in --out. Exit code 1: some
     images could not be masked; five are named for each fault.
     """
-    from judge.masking.images import SHEET_NAME
-    from judge.masking.measured import describe_masks
-
     with show_progress() as progress:
         found = mask(config, progress=progress)
     rows, failures = found.masked.rows, found.masked.failures
     if not rows:
-        tell_failures(failures, len(failures), "masked")
+        report_failures(failures, len(failures), "masked")
     if correlated := found.correlated:
         say(
             f"Hidden object: {correlated.category} ({correlated.share:.0%} of {correlated.images} images with it are "
@@ -179,10 +168,10 @@ def command(config: MaskConfig) -> None:
         f"{len(rows)} images masked; {with_any} ({with_any / len(rows):.1%}) hold {' or '.join(found.hidden)}; "
         f"{sum(row.statistics.instances for row in rows)} instances, {found.masks['pixels']:.1%} of the pixels hidden"
     )
-    measured = [describe_masks(found.masks)] if found.masks["recall"] is not None else []
-    for line in (*measured, *found.doubts):
-        say(f"NOTE: {line}")
+    notes = [describe_masks(found.masks)] if found.masks["recall"] is not None else []
+    notes += found.doubts
     if found.left_out:
-        say(f"NOTE: {found.left_out} images of the folder are not in the instances file; they were left out")
+        notes.append(f"{found.left_out} images of the folder are not in the instances file; they were left out")
+    say_notes(notes)
     say(f"They are in {config.out}; look at {config.out / SHEET_NAME}")
-    tell_failures(failures, len(rows) + len(failures), "masked")
+    report_failures(failures, len(rows) + len(failures), "masked")

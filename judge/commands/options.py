@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from functools import wraps
 from importlib import import_module
 from inspect import Parameter, Signature, getdoc
 from pathlib import Path
@@ -43,10 +44,9 @@ def add_command(app: typer.Typer, name: str, place: str, summary: str) -> None:
                 module, _, function = place.partition(":")
                 body = getattr(import_module(f"judge.commands.{module}"), function or "command")
                 # Rich would keep the docstring's line breaks.
-                paragraphs = [" ".join(paragraph.split()) for paragraph in str(getdoc(body)).split("\n\n")]
-                self.help = "\n\n".join(paragraphs)
+                self.help = "\n\n".join(" ".join(part.split()) for part in str(getdoc(body)).split("\n\n"))
                 made = typer.Typer(add_completion=False)
-                made.command()(_with_options(body) if "config" in body.__annotations__ else body)
+                made.command()(_with_settings(body) if "config" in body.__annotations__ else _plain(body))
                 command = get_command(made)
                 self.params, self.callback, self.loaded = command.params, command.callback, True
             params: list[Any] = super().get_params(ctx)
@@ -61,7 +61,16 @@ def add_command(app: typer.Typer, name: str, place: str, summary: str) -> None:
     app.command(name, cls=Command, help=summary)(lambda: None)
 
 
-def _with_options(body: Callable[[Any], None]) -> Callable[..., None]:
+def _plain(body: Callable[..., None]) -> Callable[..., None]:
+    @wraps(body)
+    def command(**given: Any) -> None:
+        with one_line_errors():
+            body(**given)
+
+    return command
+
+
+def _with_settings(body: Callable[[Any], None]) -> Callable[..., None]:
     from judge.config import PANELS, shown
 
     kind: type[Settings] = getattr(sys.modules[body.__module__], body.__annotations__["config"])
@@ -100,24 +109,24 @@ def _option(kind: type[Settings], name: str) -> Any:
     """A field for Typer. Values stay texts: they are checked by the settings, as those of YAML files are."""
     from judge.config import flag_of, shown
 
-    field, repeated = kind.model_fields[name], shown(kind, name)["repeated"]
+    field, about, flag = kind.model_fields[name], shown(kind, name), flag_of(kind, name)
     types = _parts(field.annotation)
     listed, choices = Ellipsis in types, [part for part in types if isinstance(part, str)]
-    text = str(field.description) + ("; repeatable" if repeated else "")
+    text = str(field.description) + ("; repeatable" if about["repeated"] else "")
     if listed and not all(choice in text for choice in choices):
         text += f" ({', '.join(choices[:-1])} or {choices[-1]})"
-    default = shown(kind, name)["unset"] or ("" if field.is_required() else _as_text(field.default))
+    default = about["unset"] or ("" if field.is_required() else _as_text(field.default))
     text += f" [default: {default}]" if default else ""
     settings: dict[str, Any] = {"help": text.replace("[", "\\["), "rich_help_panel": kind.panel_of(name)}
-    settings["hidden"] = not shown(kind, name)["essential"]
+    settings["hidden"] = not about["essential"]
     if bool in types:
-        flag = flag_of(kind, name)
         # What is on by default somewhere can be switched off.
         flag += f"/--no-{flag.removeprefix('--')}" if field.default is None else ""
         return Annotated[bool | None, typer.Option(flag, metavar="", **settings)]
     one = "|".join([*choices, *(METAVARS[part] for part in types if part in METAVARS)])
-    made = typer.Option(flag_of(kind, name), metavar=repeated or ("TEXT" if listed else one or "TEXT"), **settings)
-    return Annotated[list[str] | None, made] if repeated or listed else Annotated[str | None, made]
+    made = typer.Option(flag, metavar=about["repeated"] or ("TEXT" if listed else one or "TEXT"), **settings)
+    several = bool(about["repeated"]) or listed
+    return Annotated[list[str] | None, made] if several else Annotated[str | None, made]
 
 
 def _parts(annotation: Any) -> list[Any]:
@@ -141,6 +150,9 @@ def resolve(file: Path | None, given: Mapping[str, Any], kind: type[S]) -> S:
         file: YAML, or None.
         given: options by names of fields; None or empty where not given.
         kind: the command's settings.
+
+    Raises:
+        JudgeError: as ``make_config``; a text that is not KEY=VALUE.
     """
     from judge.config import make_config, read_settings, shown
 
@@ -152,30 +164,18 @@ def resolve(file: Path | None, given: Mapping[str, Any], kind: type[S]) -> S:
 
 
 def _parse(kind: type[Settings], name: str, value: Any) -> Any:
-    """Of ``KEY=VALUE``s a mapping; of label values all spellings of a class; of lists what is given each time.
-
-    What else is given stays as it is.
-
-    Raises:
-        JudgeError: not KEY=VALUE; two values of a key.
-    """
+    """A mapping from texts ``KEY=VALUE`` (label values: all texts of a class); a list as one text with commas."""
     from judge.config import flag_of, shown
 
-    repeated = shown(kind, name)["repeated"]
+    repeated, flag = shown(kind, name)["repeated"], flag_of(kind, name)
     if not repeated and isinstance(value, list):
         return ",".join(value)
     if "=" not in repeated or repeated.startswith("["):
         return value
     found: dict[str, list[str]] = {}
     for entry in value:
-        key, equals, text = entry.partition("=")
-        if not (equals and key and text):
-            flag = flag_of(kind, name)
+        key, _, text = entry.partition("=")
+        if not (key and text):
             raise JudgeError(f"'{entry}' is not KEY=VALUE", where=flag, mend=f"write it as {flag} {repeated}")
         found.setdefault(key, []).append(text)
-    if name == "label_values":
-        return found
-    for key, texts in found.items():
-        if len(texts) > 1:
-            raise JudgeError(f"'{key}' twice", where=flag_of(kind, name), mend=f"keep one of {', '.join(texts)}")
-    return {key: texts[0] for key, texts in found.items()}
+    return found if name == "label_values" else {key: texts[-1] for key, texts in found.items()}

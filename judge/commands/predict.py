@@ -1,30 +1,37 @@
-"""``judge predict``: what a trained judge says of new captions."""
+"""``judge predict``: the answers of a trained judge about new captions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
-from judge.commands.console import say, show_progress
-from judge.commands.run_images import RunImages
-from judge.commands.saved_judges import open_saved
+from judge.commands.console import say, say_notes, show_progress
+from judge.commands.images import RunImages
 from judge.config import OutputSettings, make_config
 from judge.config.inputs import MASKING, DetectorSettings, ReadingSettings, ShownSettings
 from judge.config.judges import FeatureSettings, SavedJudgeSettings
 from judge.config.values import IMAGES
 from judge.corpus import refuse_unread
 from judge.corpus.captions import ReadOptions, read_captions
-from judge.errors import JudgeError
+from judge.errors import JudgeError, require
 from judge.masking import DetectorName
 from judge.masking.masked_images import MaskedImages
 from judge.metrics.scores import guessed
-from judge.training.judge_file import Saved, ask, sample_captions
+from judge.training.judge_file import Saved, ask, read_saved, sample_captions
 from judge.types import Captions, Predictions, Progress, Sample
 from judge.utils.cells import rows_csv
+from judge.utils.files import from_home
+from judge.utils.hub import first_line, quiet
 from judge.utils.options import option
 from judge.utils.outputs import OutputFile
+from judge.utils.reading import named_alike
+
+WEIGHTS = "judge.safetensors"
+# Only these files of a folder on the hub are fetched.
+_FETCHED = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]
 
 
 class NewCaptionSettings(FeatureSettings, ReadingSettings, DetectorSettings):
@@ -50,38 +57,77 @@ class PredictConfig(OutputSettings, SavedJudgeSettings, NewCaptionSettings):
     out: Path = option(..., "CSV file for the answers", "runs/predictions.csv", essential=True)
 
 
+def open_saved(config: SavedJudgeSettings) -> Saved:
+    """A trained judge: a file, a folder of ``judge export``, or such a folder on the hub.
+
+    Raises:
+        JudgeError: no such file, folder or name; as ``read_saved``.
+    """
+    path = _find(config)
+    saved = read_saved(path)
+    if not saved.trains_itself:
+        require("vision", "torch", "accelerate")
+    # The base of a merged judge is the checkpoint that lies beside it.
+    merged = path.name == WEIGHTS and (path.parent / "config.json").is_file()
+    base = config.base or (str(path.parent) if merged else None)
+    saved = saved.moved(base) if base else saved
+    if config.backbone_weights is None:
+        return saved
+    return replace(saved, materials=replace(saved.materials, backbone_weights=config.backbone_weights))
+
+
+def _find(config: SavedJudgeSettings) -> Path:
+    name, given = config.judge_weights, from_home(config.judge_weights)
+    where = f"--judge-weights {name}"
+    if given.is_file():
+        return given
+    if not given.is_dir():
+        is_path = given.is_absolute() or given.is_symlink() or name.startswith((".", "~")) or name.count("/") > 1
+        if is_path or given.suffix == ".safetensors":
+            raise JudgeError("no such file or folder", where=where, mend=named_alike(given))
+        given = _fetch(name, config.revision, where)
+    if not (given / WEIGHTS).is_file():
+        mend = "name a NAME.weights.safetensors in it; judges.json says which is whose"
+        if not any(given.glob("*.weights.safetensors")):
+            mend = "give the folder that judge export made, or a NAME.weights.safetensors of judge train"
+        raise JudgeError(f"holds no {WEIGHTS}, as judge export writes it", where=where, mend=mend)
+    return given / WEIGHTS
+
+
+def _fetch(name: str, revision: str | None, where: str) -> Path:
+    """The folder of a name on the hub, in the hub's cache."""
+    require("vision", "huggingface_hub")
+    from huggingface_hub import snapshot_download
+
+    try:
+        with quiet():
+            return Path(snapshot_download(name, revision=revision, allow_patterns=_FETCHED))
+    except Exception as error:  # The hub's client, requests and the file system each have their own.
+        mend = "check the name; it needs the network, or the hub's cache"
+        raise JudgeError(f"cannot be fetched ({first_line(error)})", where=where, mend=mend) from error
+
+
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A trained judge, and what it is asked about.
+class Prepared:
+    """A trained judge, and captions and images prepared as in its training.
 
     Attributes:
-        saved: what its file says.
+        saved: the judge.
         captions: as they were read.
-        parts: what it reads, a list for each caption index, by image.
-        images: what it sees, hidden as in training; None for a judge that sees none.
+        parts: what the judge reads, a list for each caption index, by image.
+        images: what the judge sees; None for a judge that sees none.
+        notes: what a user must know, a line each.
     """
 
     saved: Saved
     captions: Captions
     parts: Sequence[Sequence[Sample]]
-    pictures: MaskedImages | None
-
-    def notes(self, config: PredictConfig) -> list[str]:
-        """What a user must know, a line each."""
-        found = []
-        if left_out := self.captions.empty + self.captions.refused:
-            found.append(f"{left_out} captions are empty or refuse to describe; they are left out")
-        if cleaned := self.captions.cleaned:
-            found.append("captions were cleaned: " + ", ".join(f"{what} in {n:,}" for what, n in cleaned.items()))
-        trained = self.saved.masking.get("detector")
-        if self.saved.sees and trained and "detector" in config.model_fields_set and config.detector != trained:
-            found.append(f"the judge learnt from images that detector '{trained}' masked, not '{config.detector}'")
-        found.append("these are guesses from stereotypes, to study captions with: no judgement of the people in images")
-        return found
+    images: MaskedImages | None
+    notes: Sequence[str]
 
 
-def read_asked(config: PredictConfig, progress: Progress | None = None) -> Asked:
-    """The judge that settings name, and what they ask it about.
+def prepare(config: PredictConfig, progress: Progress | None = None) -> Prepared:
+    """Open the judge that settings name, and prepare captions and images for it.
 
     Raises:
         JudgeError: anything that the user can mend.
@@ -94,15 +140,24 @@ def read_asked(config: PredictConfig, progress: Progress | None = None) -> Asked
     captions = read_captions(config.captions, reading, side="generated")
     refuse_unread(config.columns, [captions])
     parts = sample_captions(captions.by_image, saved)
-    return Asked(saved, captions, parts, _pictures(config, saved, sorted(captions.by_image), progress))
+    images = _open_images(config, saved, sorted(captions.by_image), progress) if saved.sees else None
+    return Prepared(saved, captions, parts, images, _notes(config, saved, captions))
 
 
-def _pictures(
-    config: PredictConfig, saved: Saved, images: Sequence[str], progress: Progress | None
-) -> MaskedImages | None:
-    """The images, hidden as in training; None for a judge that sees none."""
-    if not saved.sees:
-        return None
+def _notes(config: PredictConfig, saved: Saved, captions: Captions) -> list[str]:
+    found = []
+    if left_out := captions.empty + captions.refused:
+        found.append(f"{left_out} captions are empty or refuse to describe; they are left out")
+    if captions.cleaned:
+        found.append("captions were cleaned: " + ", ".join(f"{what} in {n:,}" for what, n in captions.cleaned.items()))
+    trained = saved.masking.get("detector")
+    if saved.sees and trained and "detector" in config.model_fields_set and config.detector != trained:
+        found.append(f"the judge learnt from images that detector '{trained}' masked, not '{config.detector}'")
+    return [*found, "these are guesses from stereotypes, to study captions with: no judgement of the people in images"]
+
+
+def _open_images(config: PredictConfig, saved: Saved, images: Sequence[str], progress: Progress | None) -> MaskedImages:
+    """The images, masked as in training."""
     if config.images is None:
         what, mend = f"judge '{saved.judge}' sees images, and there are none", "give the folder of images"
         raise JudgeError(what, where="--images", mend=mend)
@@ -118,9 +173,8 @@ def _pictures(
     return RunImages(settings, judges, saved.masking.get("seed", 0), progress).hidden(images)
 
 
-@dataclass(frozen=True, slots=True)
-class Predicted:
-    """What ``judge predict`` did: captions asked about, of how many images, by which judge, and notes."""
+class Predicted(NamedTuple):
+    """What ``judge predict`` did: number of captions and of their images, the judge's name, and notes."""
 
     captions: int
     images: int
@@ -129,7 +183,7 @@ class Predicted:
 
 
 def predict(config: PredictConfig, *, progress: Progress | None = None) -> Predicted:
-    """Ask a trained judge about captions; write its probabilities to ``out``.
+    """Predict with a trained judge; write its probabilities to ``out``.
 
     A row per caption, by image and index: image_id, index, caption (as the judge read it, masked), ``p(CLASS)`` for
     each class, predicted (of tasks all of at least 1/2, joined by "|").
@@ -140,12 +194,11 @@ def predict(config: PredictConfig, *, progress: Progress | None = None) -> Predi
     out = OutputFile(config.out, overwrite=config.overwrite)
     out.check(config.inputs())
     with out.working():
-        asked = read_asked(config, progress)
-        saved, captions, parts = asked.saved, asked.captions, asked.parts
-        answers, notes = ask(saved, parts, features=config.features, pictures=asked.pictures, progress=progress)
-        out.write(_table(list(chain.from_iterable(parts)), answers).encode())
-    notes = [*asked.notes(config), *notes]
-    return Predicted(captions.total, len(captions.by_image), saved.judge, notes)
+        data = prepare(config, progress)
+        answers, notes = ask(data.saved, data.parts, features=config.features, pictures=data.images, progress=progress)
+        out.write(_table(list(chain.from_iterable(data.parts)), answers).encode())
+    captions = data.captions
+    return Predicted(captions.total, len(captions.by_image), data.saved.judge, [*data.notes, *notes])
 
 
 def _table(samples: Sequence[Sample], answers: Predictions) -> str:
@@ -163,12 +216,11 @@ def _table(samples: Sequence[Sample], answers: Predictions) -> str:
 
 
 def command(config: PredictConfig) -> None:
-    """Ask a judge that judge train left about captions it never saw: the probability of each class.
+    """Apply a judge that judge train left to captions it never saw: the probability of each class.
 
     Captions and images are masked as in its training. Leaves a CSV file: a row per caption, as the judge read it.
     """
     with show_progress() as progress:
         found = predict(config, progress=progress)
     say(f"judge '{found.judge}': {found.captions} captions of {found.images} images; the answers are in {config.out}")
-    for line in found.notes:
-        say(f"NOTE: {line}")
+    say_notes(found.notes)

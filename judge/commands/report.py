@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from judge.commands.console import one_line_errors, say
+from judge.commands.console import say
 from judge.commands.evaluate import RunConfig
-from judge.commands.run_images import RunImages
+from judge.commands.images import RunImages
 from judge.config import make_config, parse_settings
 from judge.errors import JudgeError
 from judge.masking.masked_images import make_thumbnails
@@ -25,9 +23,8 @@ from judge.report.printing import latex_report, markdown_report
 from judge.report.saved_run import SavedRun
 from judge.report.several_runs import join_runs, read_runs
 from judge.utils.files import resolved
-from judge.utils.outputs import OutputFile, OutputFolder
+from judge.utils.outputs import OutputFile
 
-AGAIN = "make the report again on the machine that has them, or leave --show-people out"
 Format = Literal["html", "md", "latex", "card"]
 _TEXTS: dict[Format, Callable[[SavedRun], str]] = {
     "md": lambda saved: markdown_report(saved.result),
@@ -58,7 +55,6 @@ class Shown:
         images: their images, people hidden.
         people: the images as they are, from the run's ``images``.
         ids: ids of images.
-        figures: folder to make for the figures, as SVG and PNG; None for none.
         attributions: folder of ``judge attribute`` to show too; None for none.
     """
 
@@ -66,7 +62,6 @@ class Shown:
     images: bool = True
     people: bool = False
     ids: bool = False
-    figures: Path | None = None
     attributions: Path | None = None
 
 
@@ -87,11 +82,11 @@ def report(
         folders: of finished runs, one or more.
         kind: a page, or text to paste: tables as Markdown or LaTeX, or a model card section.
         out: a file to write; None to return the text, or for the page of one run the run's own.
-        overwrite: replace the file that is there.
+        overwrite: replace an earlier file.
         shown: what a page shows.
 
     Returns:
-        The text, or where it lies.
+        The text, or the file's path.
 
     Raises:
         JudgeError: as of :func:`open_runs`; ``out`` is there already, or cannot be written.
@@ -99,63 +94,35 @@ def report(
     if kind != "html" and shown != EVERYTHING:
         raise JudgeError("these options are of pages", where=f"--format {kind}", mend="leave them out")
     if kind == "html" and out is None:
-        out = _own_page(folders)
+        if len(folders) > 1:
+            what, mend = "several runs have no page of their own", "name a file with --out"
+            raise JudgeError(what, where="judge report", mend=mend)
+        out = folders[0] / REPORT
     output = OutputFile(out, overwrite=overwrite) if out is not None else None
     if output:
         _check_out(output, folders)
-    # A command that was killed before it wrote the page has left figures, which the same command makes again.
-    figures = _Figures(shown.figures, what="folder of figures", overwrite=True) if shown.figures else None
-    if figures:
-        figures.check(folders)
     saved = open_runs(folders)
-    if kind != "html":
-        text = _TEXTS[kind](saved)
-        if output is None:
-            return text
-    with output.working() if output else nullcontext():
-        if kind == "html":
-            text = _page(saved, shown, figures)
-        assert output
-        output.write(text.encode())
+    if output is None:
+        return _TEXTS[kind](saved)
+    with output.working():
+        output.write((_page(saved, shown) if kind == "html" else _TEXTS[kind](saved)).encode())
     return output.path
 
 
-class _Figures(OutputFolder):
-    """The folder of a page's figures."""
-
-    @property
-    def where(self) -> str:
-        """The option and its value, for messages."""
-        return f"--figures {self.path}"
-
-
-def _own_page(folders: Sequence[Path]) -> Path:
-    if len(folders) > 1:
-        raise JudgeError("several runs have no page of their own", where="judge report", mend="name a file with --out")
-    return folders[0] / REPORT
-
-
-def _page(saved: SavedRun, shown: Shown, figures: _Figures | None) -> str:
-    """The page; its figures too, into a folder that is named."""
-    pictures: Mapping[str, bytes] = saved.pictures if shown.images else {}
+def _page(saved: SavedRun, shown: Shown) -> str:
+    images = saved.pictures if shown.images and shown.examples else {}
     if shown.people and shown.images and shown.examples:
-        pictures = _with_people(saved)
+        images = _with_people(saved)
     contents = Contents(
         saved.result,
         saved.texts if len(saved.texts) > 1 else [("", text) for _, text in saved.texts],
         examples=shown.examples,
         names=shown.ids,
-        pictures=pictures if shown.examples else {},
+        pictures=images,
         people=shown.people,
         attributed=_attributed(shown),
     )
-    if figures is None:
-        return make_page(contents)
-    figures.begin()
-    with figures.working(), figures.writing():
-        page = make_page(contents, figures.partial)
-        figures.publish()
-    return page
+    return make_page(contents)
 
 
 def _attributed(shown: Shown) -> SavedAttribution | None:
@@ -175,36 +142,27 @@ def _with_people(saved: SavedRun) -> dict[str, bytes]:
             plain = RunImages(config).plain
             found |= make_thumbnails(plain, [image for image in wanted if image in plain.names])
     if wanted and not found:
-        raise JudgeError("the run has no images, or none of its examples", where="--show-people", mend=AGAIN)
+        mend = "make the report again on the machine that has them, or leave --show-people out"
+        raise JudgeError("the run has no images, or none of its examples", where="--show-people", mend=mend)
     return found
 
 
 def _check_out(output: OutputFile, folders: Sequence[Path]) -> None:
     out, where = output.path, output.where
-    # Of a run's folder that is not there, what opens it says so.
+    # A run's folder that does not exist is reported when it is opened.
     if not out.parent.is_dir() and out.parent not in folders:
         raise JudgeError("its folder is not there", where=where, mend="make it, or name another file")
     output.check()
-    if not out.exists():
-        return
-    if any(resolved(out).is_relative_to(resolved(folder)) for folder in folders) and out.suffix != ".html":
+    of_run = any(resolved(out).is_relative_to(resolved(folder)) for folder in folders)
+    if of_run and out.exists() and out.suffix != ".html":
         raise JudgeError("is a file of the run, which is read", where=where, mend="name another file")
-
-
-class Kind(StrEnum):
-    """What a report is written as."""
-
-    html = "html"
-    md = "md"
-    latex = "latex"
-    card = "card"
 
 
 def command(  # noqa: PLR0913, PLR0917 - its options
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="folders of finished runs, one or more")],
     kind: Annotated[
-        Kind, typer.Option("--format", help="a page, tables to paste, or a section of the captioner's model card")
-    ] = Kind.html,
+        Format, typer.Option("--format", help="a page, tables to paste, or a section of the captioner's model card")
+    ] = "html",
     out: Annotated[
         Path | None,
         typer.Option(help="file to write [default: RUN/report.html of one run; md, latex, card: standard output]"),
@@ -223,9 +181,8 @@ def command(  # noqa: PLR0913, PLR0917 - its options
     show_ids: Annotated[
         bool, typer.Option("--show-ids", metavar="", help="ids of images, which may be names of files")
     ] = False,
-    figures: Annotated[Path | None, typer.Option(help="folder for the page's figures, as SVG and PNG")] = None,
     attributions: Annotated[
-        Path | None, typer.Option(help="folder of judge attribute, whose findings the page shows too")
+        Path | None, typer.Option(help="folder of judge attribute, whose results the page shows too")
     ] = None,
 ) -> None:
     """Report finished runs: a page, Markdown or LaTeX tables, or a model card section with model-index metadata.
@@ -235,10 +192,9 @@ def command(  # noqa: PLR0913, PLR0917 - its options
 
     Several runs must have a metric that was measured with the same settings, human captions and labels.
     """
-    with one_line_errors():
-        shown = Shown(not no_examples, not no_images, show_people, show_ids, figures, attributions)
-        found = report(runs, kind=kind.value, out=out, overwrite=overwrite, shown=shown)
-        if isinstance(found, Path):
-            say(f"The report is in {found}")
-        else:
-            typer.echo(found, nl=False)
+    shown = Shown(not no_examples, not no_images, show_people, show_ids, attributions)
+    found = report(runs, kind=kind, out=out, overwrite=overwrite, shown=shown)
+    if isinstance(found, Path):
+        say(f"The report is in {found}")
+    else:
+        typer.echo(found, nl=False)

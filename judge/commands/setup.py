@@ -1,4 +1,4 @@
-"""What commands that train judges make of their settings: corpus, plan, training, logs."""
+"""From the settings of commands that train judges to the corpus, the plan, the training and its log."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from judge.commands.captioner_checkpoints import (
-    known_models,
-)
+from judge.commands.captioners import known_models
 from judge.commands.labels import complete_labels, keep_own, read_given, unused
 from judge.config.inputs import MASKING
 from judge.config.judges import RunSettings, TrainingSettings
@@ -116,38 +114,32 @@ def open_checkpoints(folder: Path) -> set[str]:
 
 
 @contextmanager
-def told(
+def training_events(
     config: RunSettings, folder: Path | None, log: Callable[..., None] | None
 ) -> Iterator[tuple[Hear, Callable[[], None]]]:
-    """Who hears of trainings, the log and the trackers that were asked for; and what starts these.
+    """What receives the events of trainings (the log, and trackers), and a function that starts the trackers.
 
     Args:
         config: the settings.
         folder: for what trackers write; None for ``runs``.
-        log: takes an event and its facts, as of :meth:`~judge.utils.outputs.ResumableFolder.log`; None for no log.
+        log: takes an event and its facts, as of :meth:`~judge.utils.outputs.OutputFolder.log`; None for no log.
 
     Raises:
         JudgeError: a tracker that cannot start.
     """
     with ExitStack() as stack:
-        hearing: list[Hear] = []
-        starting: list[Callable[[], None]] = []
-        if log is not None:
-            hearing.append(lambda event, facts: log(event, **facts))
+        receivers: list[Hear] = [lambda event, facts: log(event, **facts)] if log else []
+        start: Callable[[], None] = lambda: None  # noqa: E731
         if config.log_with:
             from judge.training.tracking import tracking
 
-            place, settings = (folder or Path("runs")) / TRACKING, config.model_dump(mode="json")
-            heard, start_trackers = stack.enter_context(tracking(config.log_with, place, settings))
-            hearing.append(heard)
-            starting.append(start_trackers)
+            settings = config.model_dump(mode="json")
+            trackers = tracking(config.log_with, (folder or Path("runs")) / TRACKING, settings)
+            receive, start = stack.enter_context(trackers)
+            receivers.append(receive)
 
-        def hear(event: str, facts: Mapping[str, Any]) -> None:
-            for one in hearing:
-                one(event, facts)
+        def receive_all(event: str, facts: Mapping[str, Any]) -> None:
+            for receive in receivers:
+                receive(event, facts)
 
-        def start() -> None:
-            for one in starting:
-                one()
-
-        yield hear, start
+        yield receive_all, start

@@ -1,4 +1,4 @@
-"""``judge train``: the judges of a run, trained and kept, for ``judge evaluate`` to score."""
+"""``judge train``: train the judges of a run, for ``judge evaluate`` to score."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import json
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator
 
-from judge.commands.captioner_checkpoints import models_to_caption
-from judge.commands.console import say, show_progress
+from judge.commands.captioners import models_to_caption
+from judge.commands.console import say, say_notes, show_progress
 from judge.commands.evaluate import RunConfig
+from judge.commands.images import RunImages
 from judge.commands.labels import choose_lexicons
-from judge.commands.run_images import RunImages
-from judge.commands.setup import make_plan, make_setup, open_checkpoints, read_corpus, told, with_precision
+from judge.commands.setup import make_plan, make_setup, open_checkpoints, read_corpus, training_events, with_precision
 from judge.commands.unread import unread
 from judge.config.inputs import ShownSettings
 from judge.config.judges import RunSettings
@@ -50,7 +50,7 @@ class TrainConfig(RunSettings, ShownSettings):
     )
 
     human: Files = option(..., HUMAN, repeated="PATH", essential=True)
-    # `checkpoints: null` stands in a file that judge evaluate wrote.
+    # Files that judge evaluate wrote have `checkpoints: null`.
     checkpoints: Annotated[Path, BeforeValidator(lambda value: JUDGES if value is None else value)] = option(
         JUDGES, "folder for the trained judges", essential=True, panel="Output"
     )
@@ -59,77 +59,78 @@ class TrainConfig(RunSettings, ShownSettings):
 INDEX = "judges.json"
 _OWN = {"captioner", "judge", "side", "answers"}
 _MOVE = "move it elsewhere; the judges beside it are whole"
-_PATIENCE = 20  # Seconds: others add to the file for a moment only.
+_PATIENCE = 20  # Seconds to wait for another command that adds to the file.
 
 
-@dataclass(frozen=True, slots=True)
-class Training:
+class Training(NamedTuple):
     """What ``judge train`` did.
 
     Attributes:
         judges: every judge that the run needs; several may be one and the same.
-        taken_over: how many of the files were there before.
+        files: number of judges that differ.
+        reused: how many of these were there before.
         seconds: of this command.
         notes: what a user must know, a line each.
     """
 
-    judges: tuple[Job, ...]
-    taken_over: int
+    judges: Sequence[Job]
+    files: int
+    reused: int
     seconds: float
-    notes: Sequence[str] = ()
-
-    @property
-    def files(self) -> int:
-        """Judges that differ."""
-        return len({job.member.key for job in self.judges})
+    notes: Sequence[str]
 
 
 def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> Training:
     """Train every judge that ``judge evaluate`` would, with the same settings, into ``config.checkpoints``.
 
-    What lies there from before is taken over; what was killed goes on. Each judge leaves its answers and, if it is a
-    network, its weights; ``judges.json`` says which is which, and how its losses went.
+    Judges that are there already are reused; a killed command goes on. Each judge leaves its answers and, if it is a
+    network, its weights; ``judges.json`` lists the files of each, and its losses.
 
     Raises:
         JudgeError: anything that the user can mend.
     """
     started = time.monotonic()
     config = with_precision(config)
-    pictures = RunImages(config, config.judge, config.seed, progress)
+    images = RunImages(config, config.judge, config.seed, progress)
     lexicons = choose_lexicons(config)
     corpus = read_corpus(config)
-    if silent := models_to_caption(config, corpus):
-        name, model = next(iter(silent.items()))
+    if missing := models_to_caption(config, corpus):
+        name, model = next(iter(missing.items()))
         mend = f"write them first: judge caption --model {model} --images DIR --out {name}.json"
         raise JudgeError(f"captioner '{name}' has no captions", where=f"--model {model}", mend=mend)
-    new = not config.checkpoints.exists()
-    before = open_checkpoints(config.checkpoints)
-    _read_index(config.checkpoints / INDEX)
-    looking = pictures.hidden if config.images else None
+    folder = config.checkpoints
+    new = not folder.exists()
+    before = open_checkpoints(folder)
+    _read_index(folder / INDEX)
     plan, setup = make_plan(config), make_setup(config)
     try:
-        log = partial(append, config.checkpoints / LOG)
-        with told(config, config.checkpoints, log) as (hear, start):
-            start()
-            setup = replace(setup, hear=hear)
-            work = train(corpus, plan, lexicons=lexicons, setup=setup, open_images=looking, progress=progress)
+        with training_events(config, folder, partial(append, folder / LOG)) as (hear, start_trackers):
+            start_trackers()
+            work = train(
+                corpus,
+                plan,
+                lexicons=lexicons,
+                setup=replace(setup, hear=hear),
+                open_images=images.hidden if config.images else None,
+                progress=progress,
+            )
     except JudgeError as error:
-        if open_checkpoints(config.checkpoints) == before:
+        if open_checkpoints(folder) == before:
             if new:
                 with suppress(OSError):  # It holds something, such as a log.
-                    config.checkpoints.rmdir()
+                    folder.rmdir()
             raise
-        raise with_way_on(error, config.command, f"--checkpoints {config.checkpoints}") from error
+        raise with_way_on(error, config.command, f"--checkpoints {folder}") from error
     if is_main_process():
-        _write_index(config.checkpoints, work.jobs)
-    kept = {job.member.key for job in work.jobs} & before
-    masks = [describe_masks(pictures.masks["masks"]), *pictures.notes] if pictures.masks else []
+        _write_index(folder, work.jobs)
+    files = {job.member.key for job in work.jobs}
+    masks = [describe_masks(images.masks["masks"]), *images.notes] if images.masks else []
     notes = [*class_notes(describe_labels(work.truth.labels)), *corpus.notes, *unread(config), *masks]
-    return Training(work.jobs, len(kept), time.monotonic() - started, notes)
+    return Training(work.jobs, len(files), len(files & before), time.monotonic() - started, notes)
 
 
 def _write_index(folder: Path, judges: Sequence[Job]) -> None:
-    """Add to what earlier runs left in ``judges.json``; rows by captioner, judge, side, index, seed and fold."""
+    """Add a row for each judge to ``judges.json``."""
     path = folder / INDEX
     rows = [_entry(folder, job) for job in judges]
     with writing(path, _MOVE), Lock(path, f"--checkpoints {folder}").holding(_PATIENCE):
@@ -138,11 +139,7 @@ def _write_index(folder: Path, judges: Sequence[Job]) -> None:
 
 
 def _read_index(path: Path) -> list[dict[str, Any]]:
-    """What earlier runs left in ``judges.json``.
-
-    Raises:
-        JudgeError: it cannot be read, is somebody else's, or damaged.
-    """
+    """The rows of ``judges.json``."""
     try:
         rows = json.loads(read_bytes(path))
     except FileNotFoundError:
@@ -180,14 +177,11 @@ def command(config: TrainConfig) -> None:
     Takes the settings file and the options of judge evaluate. Leaves each judge's answers and weights, and
     judges.json, in --checkpoints. Judges that are there already are reused; a killed run goes on where it was.
     """
-    from judge.utils.launch import is_main_process
-
     with show_progress() as progress:
         found = train_judges(config, progress=progress)
     if is_main_process():
-        before = f" ({found.taken_over} were there)" if found.taken_over else ""
+        before = f" ({found.reused} were there)" if found.reused else ""
         say(f"{found.files} judges{before}, {found.seconds:.0f} s; they are in {config.checkpoints}")
         say(f"{config.checkpoints / INDEX} says whose judge each file is")
-        for line in found.notes:
-            say(f"NOTE: {line}")
+        say_notes(found.notes)
         say(f"Score them with judge evaluate, the same file and options, and --checkpoints {config.checkpoints}")

@@ -1,13 +1,12 @@
-"""Measure the trials of ``judge calibrate`` on all cores, and keep their results as they come."""
+"""Measure the trials of ``judge calibrate`` on all cores; each result is written as soon as it is there."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,10 +16,11 @@ from judge.calibration.trials import Trial, write_scenes
 from judge.commands.evaluate import RunConfig, run
 from judge.config import make_config
 from judge.report.notes import left_out_of
+from judge.training.launch import in_main_process
 from judge.types import Progress
 from judge.utils.files import read_json_lines, write_whole
 from judge.utils.launch import is_main_process, launched
-from judge.utils.outputs import ResumableFolder
+from judge.utils.outputs import OutputFolder
 from judge.utils.parallel import threads, unordered
 
 TRIALS = "trials.jsonl"
@@ -37,7 +37,7 @@ class Job:
         metrics, judge: the metrics, and the judge's name or :data:`COUNTED`.
         settings: of the run that measures it.
         digest: of everything but the trial that decides its numbers.
-        store: what the trials of a draw share, as long as one of them is not done.
+        store: folder of images, features and answers that the trials of a draw share.
         masks: see :mod:`judge.calibration.response`.
     """
 
@@ -64,7 +64,7 @@ class Job:
 
 
 def measure_trials(
-    jobs: Sequence[Job], folder: ResumableFolder, *, workers: int | None, progress: Progress | None
+    jobs: Sequence[Job], folder: OutputFolder, *, workers: int | None, progress: Progress | None
 ) -> list[Row]:
     """A row for each trial and metric, in the order of ``jobs``; trials that a killed command finished are read."""
     path = folder.store / TRIALS
@@ -73,18 +73,13 @@ def measure_trials(
         with folder.writing():  # A kill may have cut the last line.
             write_whole(path, b"".join(_line(key, of) for key, of in known.items()))
     missing = {job.key: job for job in jobs if job.key not in known}
-    waiting = Counter(job.store for job in missing.values())
     for done, (key, rows) in enumerate(_measured(list(missing.values()), workers), len(jobs) - len(missing)):
         if progress:
             progress("trials", done, len(jobs))
         known[key] = rows
-        store = missing[key].store
-        waiting[store] -= 1
         if is_main_process():
             with folder.writing(), path.open("ab") as file:
                 file.write(_line(key, rows))
-            if not waiting[store]:
-                shutil.rmtree(store, ignore_errors=True)
     if progress:
         progress("trials", len(jobs), len(jobs))
     return [row for job in jobs for row in known[job.key]]
@@ -106,25 +101,22 @@ def _measured(jobs: Sequence[Job], workers: int | None) -> Iterator[tuple[str, l
 
 def measure_trial(job: Job) -> tuple[str, list[Row]]:
     """The key of a trial, and a row for each metric."""
-    from judge.training.launch import in_main_process
-
     trial = job.trial
     (captioner,) = trial.corpus.generated
     settings = {**job.settings, "captions": {captioner.name: "in memory"}, "metrics": job.metrics}
     if job.judge != COUNTED:
         settings["judge"] = [job.judge]
         job.store.mkdir(parents=True, exist_ok=True)
-    world, scenes = trial.world, job.store / "scenes"
     began = time.perf_counter()
-    if world is None:
-        found = run(make_config(settings, RunConfig), corpus=trial.corpus, store=job.store, examples=False)
-    else:
+    if world := trial.world:
         # The images of a draw, and what is computed from them, are shared by its trials.
+        scenes = job.store / "scenes"
         in_main_process(lambda: write_scenes(world, scenes))
         settings |= {"images": scenes / "images", "instances": scenes / "instances.json"}
         settings |= {"features": job.store / "features", "cache": job.store / "detections"}
-        with threads(1):  # Image features, too, are the same on any number of cores.
-            found = run(make_config(settings, RunConfig), corpus=trial.corpus, store=job.store, examples=False)
+    # Features of images are the same on any number of cores only if one computes them.
+    with threads(1) if world else nullcontext():
+        found = run(make_config(settings, RunConfig), corpus=trial.corpus, store=job.store, examples=False)
     (entry,) = found.run["captioners"].values()
     shared = {
         "change": trial.change,

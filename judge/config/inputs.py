@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from judge.config.base import Settings
+from judge.config import Settings
 from judge.config.values import (
     CAPTIONS,
     DEVICE,
@@ -45,9 +45,8 @@ class WordSettings(Settings):
         "gender", "protected attribute; several: the classes are their products", repeated="NAME", essential=True
     )
     lexicon: Lexicons = option(
-        None, "words to hide: a shipped lexicon, a .yaml file, or none", "the attribute's own", repeated="[NAME=]TEXT",
-        file=True,
-    )  # fmt: skip
+        None, "words to hide: a lexicon, a .yaml file, or none", "the attribute's", repeated="[NAME=]TEXT", file=True
+    )
 
     @property
     def attributes(self) -> tuple[str, ...]:
@@ -104,24 +103,18 @@ class LabelSettings(WordSettings, WhereSettings):
 
     labels: LabelFiles = option(None, LABELS, repeated="[NAME=]FILE", essential=True)
     id_column: str | None = option(None, "image column of the label table")
-    label_column: str | dict[str, str] | None = option(
-        None, "class column of the label table", repeated="[NAME=]COLUMN"
-    )
+    label_column: str | dict[str, str] | None = option(None, "class column of the labels", repeated="[NAME=]COLUMN")
     label_values: dict[str, tuple[str, ...]] | dict[str, dict[str, tuple[str, ...]]] = option(
         {}, "how the label table spells a class, e.g. female=1; with several attributes skin=darker=1",
         flag="--label-value", repeated="CLASS=TEXT",
     )  # fmt: skip
     label_rule: Literal["one", "majority"] = option(
-        "one", "class of an image with several labels: one, they must be the same; majority, the most frequent one "
-        "(images without one are left out)",
-    )  # fmt: skip
-    label_drop: tuple[str, ...] | dict[str, tuple[str, ...]] = option(
-        (), "value of the label table that means no class, beside empty, Both, Unsure, unknown and the like",
-        repeated="[NAME=]VALUE",
-    )  # fmt: skip
-    label_least: int = option(
-        1, "without --labels: how many human captions must name a class for the image to have it", ge=1
+        "one", "class of an image with several labels: one (they must be equal), or majority (ties are left out)"
     )
+    label_drop: tuple[str, ...] | dict[str, tuple[str, ...]] = option(
+        (), "label that means no class, beside empty, Both, Unsure, unknown and the like", repeated="[NAME=]VALUE"
+    )
+    label_least: int = option(1, "without --labels: number of human captions that must name an image's class", ge=1)
 
 
 class ReadingSettings(WhereSettings):
@@ -131,9 +124,7 @@ class ReadingSettings(WhereSettings):
         {}, "column of caption tables; for one side human.caption=NAME or captions.caption=NAME", flag="--column",
         repeated="{image_id,caption}=NAME",
     )  # fmt: skip
-    split: Splits = option(
-        None, "splits of a Karpathy file or a data set, e.g. test, or train,restval", repeated="NAME"
-    )
+    split: Splits = option(None, "splits of a Karpathy file or a data set, e.g. train,restval", repeated="NAME")
 
 
 class TokenSettings(Settings):
@@ -150,13 +141,11 @@ class HumanSettings(LabelSettings, ReadingSettings, TokenSettings):
 
     human: Files | None = option(None, HUMAN, repeated="PATH", essential=True)
     objects: Path | None = option(
-        None, "objects in each image: COCO instances, {image: [objects]}, or a table", "those that human captions name"
+        None, "objects in each image: COCO instances, {image: [objects]}, or a table", "those in human captions"
     )
     object_column: str | None = option(None, "column of object names, in a table of objects")
     object_id_column: str | None = option(None, "image column of a table of objects")
-    own_captions: bool = option(
-        False, "where each human caption has a label of its own, keep those whose label is their image's"
-    )
+    own_captions: bool = option(False, "keep human captions whose own label in the table is their image's")
 
 
 class CaptionerSettings(Settings):
@@ -171,7 +160,7 @@ class CaptionerSettings(Settings):
     )  # fmt: skip
     several: bool = option(False, SEVERAL)
     refusals: tuple[str, ...] | None = option(
-        None, "regular expression of refusals to caption, in place of ours", flag="--refusal", repeated="REGEX"
+        None, "pattern of refusals to caption, in place of the usual ones", flag="--refusal", repeated="REGEX"
     )
 
 
@@ -195,9 +184,8 @@ class CategorySettings(Settings):
         flag="--person-category", repeated="NAME",
     )  # fmt: skip
     class_names: Path | None = option(
-        None, "names of a detector's or a label file's classes: one per line, or YAML or JSON id: name",
-        "as the file or the detector has them",
-    )  # fmt: skip
+        None, "names of a detector's or a label file's classes: one per line, or YAML or JSON id: name", "its own"
+    )
 
     @property
     def finders(self) -> tuple[str, ...]:
@@ -209,9 +197,8 @@ class NetworkSettings(CategorySettings):
     """Detectors that are networks."""
 
     weights: Weights = option(
-        {}, "weights of a detector: a file, or a name that its library knows", repeated="[DETECTOR=]FILE", file=True,
-        essential=True,
-    )  # fmt: skip
+        {}, "weights of a detector: file, or name in its library", repeated="[DETECTOR=]FILE", file=True, essential=True
+    )
     trust_weights: Path | None = option(None, "folder whose .pt files may be unpickled, which can run any code in them")
 
 
@@ -219,13 +206,9 @@ class ImageSettings(CategorySettings):
     """Images, and the instances in them."""
 
     images: Path | None = option(None, IMAGES, essential=True)
-    instances: Files | None = option(
-        None, f"{INSTANCES} (ground truth, for detector gt)", repeated="PATH", essential=True
-    )
+    instances: Files | None = option(None, f"{INSTANCES}, for detector gt", repeated="PATH", essential=True)
     cache: Path = option(Path("runs/detections"), "cache folder for detections")
-    max_pixels: int = option(
-        MAX_PIXELS, "largest image (width x height) to open, against decompression bombs", ge=1, le=2**40
-    )
+    max_pixels: int = option(MAX_PIXELS, "most pixels of an image, against decompression bombs", ge=1, le=2**40)
 
     def inputs(self) -> list[Path]:
         """See :meth:`Settings.inputs`; ground truth alone writes nothing into the cache."""
@@ -277,7 +260,11 @@ class HidingSettings(ObjectSettings, MaskSettings, LabelSettings, DetectionSetti
     hide: Hide = option("person", "what is hidden: person, object (most correlated with the attribute, by BA), or both")
 
 
-class ShownSettings(HidingSettings, DetectorSettings):
+class MaskedSettings(HidingSettings, DetectorSettings):
+    """Images, what is hidden in them, and the one detector that finds it."""
+
+
+class ShownSettings(MaskedSettings):
     """Images as judges see them, masked or as they are."""
 
     command = "judge evaluate"
@@ -297,7 +284,7 @@ MASKING = {
 """What decides which pixels of an image a judge sees, the detector's weights apart."""
 
 
-class FolderSettings(HidingSettings, DetectorSettings):
+class FolderSettings(MaskedSettings):
     """A folder of images that a command masks or captions one by one."""
 
     images: Path = option(..., IMAGES, essential=True)

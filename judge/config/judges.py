@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from judge.config.base import OutputSettings, Settings
+from judge.config import OutputSettings, Settings
 from judge.config.inputs import (
     BatchSettings,
     CaptionerSettings,
@@ -45,10 +45,8 @@ class MetricSettings(VocabularyOptions, PriorOptions, AlignmentOptions, Settings
         essential=True, min_length=1,
     )  # fmt: skip
     tasks: Annotated[tuple[str, ...], list_or_text(names)] = option(
-        ("coco-objects",),
-        "comma-separated: words of objects or other tasks: coco-objects, activities, or a .yaml file",
-        file=True, min_length=1,
-    )  # fmt: skip
+        ("coco-objects",), "words of tasks: coco-objects, activities, or a .yaml file", file=True, min_length=1
+    )
 
 
 class JudgeSettings(Settings):
@@ -64,9 +62,8 @@ class JudgeSettings(Settings):
         "linear; for images the metric's own", essential=True, min_length=1,
     )  # fmt: skip
     protocol: Literal["crossfit", "paper"] = option(
-        "crossfit", "crossfit: every image is scored by a judge not trained on it; paper: the hold-out of its paper",
-        essential=True,
-    )  # fmt: skip
+        "crossfit", "crossfit: every image is scored by a judge not trained on it; paper: its hold-out", essential=True
+    )
     seeds: int | None = option(None, "repetitions", "1 under crossfit, 10 under paper", essential=True, ge=1, le=1000)
     seed: Seed = option(0, "first seed")
     folds: int = option(10, "folds of crossfit", ge=2, le=10_000)
@@ -76,18 +73,14 @@ class JudgeSettings(Settings):
     )
     answer_softmax: Literal["restricted", "vocabulary"] = option("restricted", "softmax over the answers or all words")
     backbone: str | None = option(None, "timm name of the image backbone", "the judge's own")
-    backbone_weights: str = option(
-        "pretrained", "backbone weights: pretrained (from timm), random, or a file", file=True
-    )
+    backbone_weights: str = option("pretrained", "weights: pretrained (from timm), random, or a file", file=True)
     image_size: int | None = option(None, "image side in pixels, for the backbone", "the backbone's own", ge=32)
     reader: str | None = option(None, "text encoder of vl-lic, bert-ft and bert-pre", "bert-base-uncased", file=True)
     tuning: Literal["full", "frozen", "lora", "zero-shot"] = option("full", "fine-tuning of a Hugging Face captioner")
     dtype: Literal["float32", "bf16"] = option(
         "float32", "type of those weights of a Hugging Face captioner that are not trained; bf16 halves their memory"
     )
-    checkpointing: bool = option(
-        False, "compute a Hugging Face captioner's layers twice, for less memory; equal up to rounding"
-    )
+    checkpointing: bool = option(False, "compute a Hugging Face captioner's layers twice, for less memory")
     attn_implementation: str | None = option(
         None, "attention of a Hugging Face captioner: eager, sdpa, flash_attention_2 ...", "transformers' choice"
     )
@@ -110,9 +103,7 @@ class BaseSettings(Settings):
     base: Checkpoint | None = option(
         None, "checkpoint or text encoder that the judge started from, if it has moved", "as in training", file=True
     )
-    backbone_weights: str | None = option(
-        None, "backbone weights: pretrained, random, or a file", "as in training", file=True
-    )
+    backbone_weights: str | None = option(None, "pretrained, random, or a file", "as in training", file=True)
 
 
 class SavedJudgeSettings(BaseSettings):
@@ -132,13 +123,10 @@ class TrainingSettings(Settings):
         None, "samples per forward pass, with gradients accumulated; auto: as many as fit in memory", "the judge's own"
     )
     learning_rate: float | None = option(None, "learning rate", "the judge's own", gt=0)
-    patience: int | None = option(
-        None, "epochs without a better validation loss that end training, for judges that have one", "all epochs", ge=1
-    )
+    patience: int | None = option(None, "epochs without a better validation loss that end training", "all", ge=1)
     warmup: float | None = option(
-        None, "share of all steps in which the learning rate rises from 0; usual for fine-tuning: 0.03 to 0.1", "0",
-        ge=0, lt=1,
-    )  # fmt: skip
+        None, "share of steps in which the learning rate rises from 0; for fine-tuning 0.03 to 0.1", "0", ge=0, lt=1
+    )
     decay: bool | None = option(None, "let the learning rate fall to 0 by the last step; usual for fine-tuning", "off")
     clip: float | None = option(None, "longest gradient of a step, as a norm; usual for fine-tuning: 1", "none", gt=0)
     precision: Annotated[Literal["no", "bf16", "fp16"] | None, NoIsAWord] = option(
@@ -148,16 +136,11 @@ class TrainingSettings(Settings):
         None, "several processes: each trains whole judges (members), or all train one (data)", "the judge's own"
     )
     workers: int | None = option(None, "judges trained in parallel", "one per core", ge=1, le=1024)
-    stack: bool | None = option(
-        None, "train lstm, rnn and their kin together, many judges as one program, or one by one", "on GPUs"
-    )
+    stack: bool | None = option(None, "train recurrent judges together, many as one program, or one by one", "on GPUs")
     dataloader_workers: int | None = option(
-        None, "processes that prepare batches for each judge", "on GPUs up to 8 for Hugging Face judges; else 0",
-        ge=0, le=1024,
-    )  # fmt: skip
-    log_with: Names = option(
-        (), "trackers for losses, comma-separated: tensorboard, wandb or another of Accelerate's", "none"
+        None, "processes that prepare batches for each judge", "up to 8 for hf: on GPUs, else 0", ge=0, le=1024
     )
+    log_with: Names = option((), "trackers of losses, comma-separated: tensorboard, wandb ... of Accelerate", "none")
 
     def recipe(self) -> dict[str, Any]:
         """What overrides the judges' own recipes."""
@@ -171,9 +154,8 @@ class RefitSettings(Settings):
     panel = "Statistics"
 
     refits: int | None = option(
-        None, "refits of each judge for tests and intervals; 0 for none",
-        "20 for linear (8 on tasks), else 0", essential=True, ge=0, le=1000,
-    )  # fmt: skip
+        None, "refits of each judge, for tests", "20 for linear (8 on tasks), else 0", essential=True, ge=0, le=1000
+    )
 
     @field_validator("refits")
     @classmethod
@@ -217,9 +199,7 @@ class ScoredSettings(OutputSettings, ResamplingSettings, BatchSettings, RunSetti
 
     level: float = option(0.95, "confidence level of intervals", panel="Statistics", gt=0.5, lt=1)
     quality: bool = option(
-        False, "score captions too, by class: BLEU, CIDEr, ROUGE-L and, with Java, METEOR", panel="Metrics"
+        False, "score captions by class: BLEU, CIDEr, ROUGE-L and, with Java, METEOR", panel="Metrics"
     )
-    human_scores: Path | None = option(
-        None, "table (captioner, score) of perceived bias, to compare metrics with", panel="Metrics"
-    )
+    human_scores: Path | None = option(None, "table (captioner, score) to compare metrics with", panel="Metrics")
     out: Path | None = option(None, RESULTS, "runs/evaluate", essential=True)

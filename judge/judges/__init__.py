@@ -1,9 +1,8 @@
-"""Judges: models that guess an attribute (or tasks) from evidence in which it is hidden.
+"""Judges: models that predict an attribute, or tasks, from captions and images in which it is hidden.
 
-A judge is one file here. It offers ``BLUEPRINTS``: name -> :class:`Blueprint`. A blueprint makes either a
-whole :class:`Judge` (numpy in, numpy out, as ``linear``), or a :class:`Network` that the one trainer
-(``judge.training``) fits: a text classifier, a classifier on image and text, or a captioner whose
-logits are the log-probabilities of the answers after the prompt.
+Each file of judges defines ``BLUEPRINTS``: name -> :class:`Blueprint`. A blueprint makes either a whole :class:`Judge`
+(numpy in, numpy out, like ``linear``), or a :class:`Network` that ``judge.training`` fits: a text classifier, a
+classifier on image and text, or a captioner whose logits are the log-probabilities of the answers after the prompt.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 from judge.errors import JudgeError, nearest, require
 from judge.judges.prompts import Prompt
@@ -35,7 +34,7 @@ class Judge(Protocol):
     """A judge as ``judge.measure`` uses it: numpy in, numpy out."""
 
     def fit(self, samples: Sequence[Sample], *, seed: int, validation: Sequence[Sample] = ()) -> Self:
-        """Learn from ``samples``; a function of them, their weights and ``seed`` alone."""
+        """Train on ``samples``; the result depends only on them, their weights and ``seed``."""
         ...
 
     def predict(self, samples: Sequence[Sample]) -> Predictions:
@@ -44,12 +43,12 @@ class Judge(Protocol):
 
 
 class Network(Protocol):
-    """A torch judge's network; it is a ``torch.nn.Module`` too."""
+    """The network of a judge; also a ``torch.nn.Module``."""
 
     def collate(self, samples: Sequence[Sample]) -> Batch:
         """Tensors for these samples, on the CPU, with any keys; the trainer moves them to the device.
 
-        Numbers that ``__call__`` reads (lengths, for example) are ints beside the tensors, so no GPU is waited for.
+        Numbers that ``__call__`` reads on the host (lengths, for example) are ints, so that it never waits for a GPU.
         """
         ...
 
@@ -59,14 +58,16 @@ class Network(Protocol):
 
 
 class Features(Protocol):
-    """Features of images by a frozen backbone, or of captions by a frozen encoder.
-
-    Features of a :class:`RegionBackbone` have ``regions`` too: how many of the positions, the last ones, are of boxes.
-    """
+    """Features of images from a frozen backbone, or of captions from a frozen encoder."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Positions of an image, and features of each, (P, D); a caption has one position."""
+        """(P, D): positions of an image (1 for a caption), and features of each."""
+        ...
+
+    @property
+    def regions(self) -> int:
+        """How many of the positions, the last ones, are boxes."""
         ...
 
     def rows(self, samples: Sequence[Sample]) -> Tensor:
@@ -75,38 +76,29 @@ class Features(Protocol):
 
 
 class Backbone(Protocol):
-    """A frozen network that turns images into features; it is a ``torch.nn.Module`` too."""
+    """A frozen network that turns images into features; also a ``torch.nn.Module``."""
 
     @property
     def key(self) -> str:
         """What its features depend on: architecture, weights by content, size, library version."""
         ...
 
-    def prepare(self, pixels: Pixels) -> Tensor:
-        """An image [H, W, 3] uint8 as the network takes it, [3, S, S] float32."""
-        ...
-
-    def __call__(self, images: Tensor) -> Tensor:
-        """[B, 3, S, S] -> [B, P, D]."""
-        ...
-
-
-@runtime_checkable
-class RegionBackbone(Protocol):
-    """A backbone that also takes R boxes an image; the last R of its positions are theirs."""
-
     @property
     def regions(self) -> int:
-        """R."""
+        """R, the number of boxes that it takes beside an image; the last R positions are theirs. Usually 0."""
         ...
 
-    def __call__(self, images: Tensor, boxes: Tensor) -> Tensor:
-        """[B, 3, S, S] and [B, R, 4] (left, top, right, bottom in [0, 1]; zeros for no box) -> [B, P, D]."""
+    def prepare(self, pixels: Pixels) -> Tensor:
+        """An image [H, W, 3] uint8 as the network's input, [3, S, S] float32."""
+        ...
+
+    def __call__(self, images: Tensor, /, *boxes: Tensor) -> Tensor:
+        """[B, 3, S, S] -> [B, P, D]; with regions also [B, R, 4] (left, top, right, bottom in [0, 1]; 0 for no box)."""
         ...
 
 
 class FrozenReader(Protocol):
-    """A frozen network that turns captions into vectors; it is a ``torch.nn.Module`` too."""
+    """A frozen network that turns captions into vectors; also a ``torch.nn.Module``."""
 
     @property
     def key(self) -> str:
@@ -124,19 +116,18 @@ class FrozenReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Materials:
-    """What judges are given besides their samples.
+    """What networks are made from, besides their samples.
 
     Attributes:
         pictures: the images, for judges that use them.
         prompt: of captioners; None for ``make_prompt("gender")``.
         answering: ImageCaptioner2's softmax over the answers alone, or over the whole vocabulary.
         backbone: timm's name of the image network; None for the judge's own.
-        backbone_weights: "pretrained" (timm fetches them), "random", or a file of them.
-        image_size: pixels along an image's side; None for the backbone's own.
-        tuning: what part of a Hugging Face captioner is trained.
+        backbone_weights: "pretrained" (downloaded by timm), "random", or a file.
+        image_size: side of the backbone's input in pixels; None for its own.
+        tuning: which part of a Hugging Face captioner is trained.
         dtype: type of its matrices that are not trained; all other weights are float32.
-        checkpointing: whether its layers are computed again in the backward pass, instead of keeping their activations.
-            The numbers are the same, up to rounding.
+        checkpointing: recompute its activations in the backward pass. The numbers are the same, up to rounding.
         attention: transformers' name of the attention implementation; None for the model's own choice.
         reader: name or folder of the text encoder of "vl-lic", "bert-ft" and "bert-pre"; None for bert-base-uncased.
         features: of the images by the blueprint's backbone, or of the captions by its reader; set by the trainer.
@@ -158,40 +149,36 @@ class Materials:
     empty: bool = False
 
     @property
-    def captioner(self) -> tuple[object, ...]:
-        """Settings of how a Hugging Face captioner is loaded and trained."""
-        return self.tuning, self.dtype, self.checkpointing, self.attention
-
-    @property
     def settings(self) -> tuple[object, ...]:
-        """Everything that decides a judge's numbers, except images and backbone."""
-        return self.prompt, self.answering, self.image_size, *self.captioner, self.reader
+        """Everything that determines a judge's numbers, except images and backbone."""
+        captioner = self.tuning, self.dtype, self.checkpointing, self.attention
+        return self.prompt, self.answering, self.image_size, *captioner, self.reader
 
 
 NOTHING = Materials()
 #: Settings of judges that take a prompt.
 PROMPTED = frozenset({"template", "answer_softmax"})
-#: Settings of a run -> their names in materials, where these differ.
+#: Settings of a run -> their names in :class:`Materials`, where these differ.
 OPTIONS = {"answer_softmax": "answering", "attn_implementation": "attention"}
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a network is trained. The target picks the loss.
+    """How a network is trained. The loss depends on the target.
 
     Attributes:
         epochs: passes over the training samples.
         learning_rate: of Adam.
-        batch_size: samples an optimiser step, over all processes.
-        micro_batch: samples a forward pass, per process; None for the whole share of a batch, "auto" for as many
-            as fit into memory, "usual" for that on a GPU and 8 elsewhere. Gradients add up to those of the batch.
-        keep: "last" epoch's weights, or those of the epoch with the "best" validation loss.
+        batch_size: samples per optimiser step, over all processes.
+        micro_batch: samples per forward pass and process; gradients add up to those of the batch. None for the
+            process's whole share, "auto" for as many as fit into memory, "usual" for that on a GPU and 8 elsewhere.
+        keep: weights of the "last" epoch, or of the one with the "best" validation loss.
         patience: epochs without a better validation loss after which training ends; None for all epochs.
-        sharing: how several processes are used by default: whole "members" (many small judges) or one
-            judge on all of them, "data"-parallel (large ones).
-        warmup: share of all steps in which the learning rate rises from 0, linearly.
-        decay: whether it then falls to 0, linearly.
-        clip: longest gradient of a step, as a norm over all weights; longer ones are scaled down. None for any.
+        sharing: default use of several processes: each trains whole "members" (many small judges), or all train one
+            judge, "data"-parallel (large ones).
+        warmup: share of all steps in which the learning rate rises linearly from 0.
+        decay: whether it then falls linearly to 0.
+        clip: largest norm of a step's gradient, over all weights; longer gradients are scaled down. None for no limit.
     """
 
     epochs: int
@@ -216,9 +203,9 @@ class Assignment:
         train: places of the training samples in ``samples``.
         weights: of the training samples, [N].
         asked: places of the samples to predict.
-        seed: of the split; the same for all assignments that have it.
+        seed: of the split; the same for all assignments with this split.
         split: its name.
-        settings: chosen before, e.g. {"C": 0.1}; empty where training chooses.
+        settings: chosen before, e.g. {"C": 0.1}; empty if training chooses them.
     """
 
     side: Side
@@ -232,11 +219,11 @@ class Assignment:
 
 
 class SelfTrained(Judge, Protocol):
-    """A judge that trains itself and can be saved, as its vocabulary and tensors."""
+    """A judge that is not trained by ``judge.training``, and can be saved as a vocabulary and tensors."""
 
     @property
     def vocabulary(self) -> Words:
-        """The words to which the tensors refer."""
+        """The words that the tensors refer to."""
         ...
 
     def tensors(self) -> dict[str, Any]:
@@ -245,7 +232,7 @@ class SelfTrained(Judge, Protocol):
 
 
 Keep = Callable[[int, SelfTrained], None]
-Restoring = Callable[[Target, Words, Mapping[str, Any]], SelfTrained]
+"""Called with the place of an assignment, and its trained judge."""
 
 
 class JointTraining(Protocol):
@@ -254,7 +241,7 @@ class JointTraining(Protocol):
     def __call__(
         self, target: Target, assignments: Sequence[Assignment], keep: Keep | None = None
     ) -> list[Predictions]:
-        """The predictions of each; ``keep`` is called with the place of each assignment, and its judge."""
+        """The predictions of each."""
         ...
 
 
@@ -264,7 +251,7 @@ class Explanation:
 
     Attributes:
         terms: names, [F]: words, or two neighbours joined by a space.
-        held: which terms each caption has, [N, F], sparse, 0 or 1.
+        held: which terms each caption contains, [N, F], sparse, 0 or 1.
         weights: what a term adds to the log-probability of each class, up to a constant for all classes, [P, F, A].
         predictions: of each judge, [P], as from ``joint``.
     """
@@ -275,33 +262,30 @@ class Explanation:
     predictions: list[Predictions]
 
 
-Explaining = Callable[[Target, Sequence[Assignment]], Explanation]
-
-
 @dataclass(frozen=True, slots=True)
 class Blueprint:
-    """What a judge's file offers under one name.
+    """How the judge of one name is made.
 
     Attributes:
-        name: as users type it, and as every row of a table says.
+        name: as users type it, and as tables print it.
         reference: paper and place, or what it stands in for.
         judge: makes a judge that trains itself, for a target.
-        joint: trains all judges of a captioner at once, where they share work or choices.
-        explain: trains judges again with the settings that ``joint`` chose, and returns their weights, where log-odds
-            are linear in terms.
-        restore: makes a judge that trains itself from its vocabulary and tensors, where it can be saved.
-        network: makes an untrained network for a target, its training samples (vocabulary) and materials. The global
-            torch generator is seeded before.
+        joint: trains all judges of a captioner at once, if they share work or choices.
+        explain: trains judges again with the settings that ``joint`` chose, and returns their weights; for judges
+            whose log-odds are linear in terms.
+        restore: makes a judge that trains itself from its vocabulary and tensors, if it can be saved.
+        network: makes an untrained network for a target, from its training samples (vocabulary) and materials. The
+            global torch generator is seeded before.
         recipe: how to train the network.
         stacked: whether several networks, which have ``parts()``, can be trained as one program on a GPU.
         modalities: its inputs; metrics that hide people in images need a judge that uses images.
-        backbone: makes the frozen network that computes the features of images among the network's materials.
-        regions: whether that is a :class:`RegionBackbone`.
+        backbone: makes the frozen network that computes features of images.
+        regions: whether that takes boxes.
         reader: makes the frozen network that computes vectors of captions, for a judge without a backbone. Judges with
-            equal makers share them.
-        fingerprint: of the weights that the network starts from, which decide its numbers too.
+            equal makers share the vectors.
+        fingerprint: of the pretrained weights that training starts from.
         tuned: recipes for other ways of tuning.
-        blanked: modalities that are blanked, to find where bias enters ("sat-image-only").
+        blanked: modalities that are removed, to find where bias enters ("sat-image-only").
         reads: settings of a run that its network reads through :class:`Materials`, besides those of a backbone.
     """
 
@@ -309,8 +293,8 @@ class Blueprint:
     reference: str
     judge: Callable[[Target], Judge] | None = None
     joint: JointTraining | None = None
-    explain: Explaining | None = None
-    restore: Restoring | None = None
+    explain: Callable[[Target, Sequence[Assignment]], Explanation] | None = None
+    restore: Callable[[Target, Words, Mapping[str, Any]], SelfTrained] | None = None
     network: Callable[[Target, Sequence[Sample], Materials], Network] | None = None
     recipe: Recipe | None = None
     stacked: bool = False
@@ -343,10 +327,10 @@ class Blueprint:
         return replace(sample, words=words, image=None if "image" in self.blanked else sample.image)
 
 
-# The one registry: name -> the file that offers it. Files load on first use, torch with them.
+# The registry: name -> module with its blueprint, imported on first use.
 FILES: dict[str, str] = {
     "linear": "linear",
-    "lstm": "recurrent",
+    "lstm": "encoders",
     "lstm-bidirectional": "encoders",
     "rnn": "encoders",
     "rnn-bidirectional": "encoders",
@@ -356,29 +340,29 @@ FILES: dict[str, str] = {
     "bert-pre": "bert",
     "sat": "sat",
     "grit": "grit",
-    "vl-lic": "classifier",
-    "vl-lic-lstm": "classifier",
+    "vl-lic": "bert",
+    "vl-lic-lstm": "bert",
 }
 HUGGING_FACE = "hf:"
-# A frozen encoder of sentences, by name or folder.
+# A frozen sentence encoder, by name or folder.
 SENTENCE = "sentence:"
-# Judges that are a name on the hub, or a folder: prefix -> the file whose ``make_blueprint`` takes what follows it.
+# Judges named by a checkpoint, on the hub or in a folder: prefix -> module whose ``make_blueprint`` takes the rest.
 PREFIXES = {HUGGING_FACE: "huggingface", SENTENCE: "sentence"}
-# Judges that an MLP can be put on, which a metric's paper chooses: "rnn+mlp3", "sentence:all-MiniLM-L6-v2+mlp5".
-HEADED = frozenset({"lstm", *(name for name, file in FILES.items() if file == "encoders")})
+# Judges that accept an MLP, which a metric's paper chooses: "rnn+mlp3", "sentence:all-MiniLM-L6-v2+mlp5".
+HEADED = frozenset(name for name, file in FILES.items() if file == "encoders")
 HEADS = (3, 5)
 # Stands for the checkpoint that wrote the captions: ImageCaptioner2's self-assessment.
 SELF = "self"
-# A suffix of a judge's name, and the modality that is then blanked.
+# Suffix of a judge's name -> the modality that is blanked.
 BLANKED: dict[str, Modality] = {"-image-only": "caption", "-caption-only": "image"}
 
 
 def find_judge(name: str) -> Blueprint:
     """The blueprint called ``name``.
 
-    A suffix blanks a modality ("sat-image-only"); "hf:NAME" is any Hugging Face captioner, by name or folder, and
-    "sentence:NAME" any sentence encoder. "+mlp3" and "+mlp5" put an MLP of so many layers on an encoder; without,
-    those that have no output layer of their own have 3. "self" has a name alone; :func:`name_self` finds which.
+    A suffix blanks a modality ("sat-image-only"). "hf:NAME" is any Hugging Face captioner, by name or folder, and
+    "sentence:NAME" any sentence encoder. "+mlp3" and "+mlp5" put an MLP of so many layers on an encoder; the default is
+    3 for encoders without an output layer of their own. "self" has a name only; see :func:`name_self`.
 
     Raises:
         JudgeError: no such judge (the nearest name is suggested), or its extra is not installed.
@@ -390,7 +374,7 @@ def find_judge(name: str) -> Blueprint:
             whole = find_judge(name[: -len(suffix)])
             left = whole.modalities - whole.blanked
             if len(left) < 2:
-                what = f"judge '{whole.name}' takes in the {next(iter(left))} alone"
+                what = f"judge '{whole.name}' reads the {next(iter(left))} alone"
                 raise JudgeError(what, where="--judge", mend=f"use '{whole.name}'")
             return replace(whole, name=whole.name + suffix, blanked=frozenset({blanked}))
     prefix = key.partition(":")[0] + ":"
@@ -401,36 +385,28 @@ def find_judge(name: str) -> Blueprint:
     if prefix in PREFIXES:
         made: Blueprint = _load(PREFIXES[prefix]).make_blueprint(name[len(prefix) :])
         return made
-    return _find_registered(name)
-
-
-def _find_registered(name: str) -> Blueprint:
-    """A judge of ``FILES``, or one of them with an MLP on it."""
-    key = name.lower()
     base, head = split_head(key)
     if base not in FILES or (head and base not in HEADED):
         known = [f"{encoder}+mlp{layers}" for encoder in sorted(HEADED) for layers in HEADS] if head else list(FILES)
         raise JudgeError(f"unknown judge '{name}'", where="--judge", mend=nearest(key, known))
     try:
-        module = _load("encoders" if head else FILES[base])
+        blueprint: Blueprint = _load(FILES[base]).BLUEPRINTS[key]
     except ModuleNotFoundError as error:
         what = f"judge '{key}' needs the package '{error.name}'"
         raise JudgeError(what, where="--judge", mend="install it: pip install 'caption-judge[all]'") from error
-    blueprint: Blueprint = module.BLUEPRINTS[key]
     return blueprint
 
 
-def _load(file: str) -> Any:
-    """A judge's file, by name: none is imported before it is asked for."""
-    return import_module(f"judge.judges.{file}")
+def _load(module: str) -> Any:
+    return import_module(f"judge.judges.{module}")
 
 
 def with_head(name: str, head: int | None) -> str:
     """The full name of a judge under a metric whose paper puts an MLP of ``head`` layers on encoders.
 
     Args:
-        name: as users type it. An MLP that they wrote themselves stays, and so do judges that none can be put on.
-        head: one of ``HEADS``; None for metrics that leave a judge as it is.
+        name: as users type it. Names with an MLP, and judges that accept none, are returned unchanged.
+        head: one of ``HEADS``; None for metrics that put none on judges.
     """
     base, own = split_head(name.strip())
     headed = base.lower() in HEADED or base.lower().startswith(SENTENCE)
@@ -438,7 +414,7 @@ def with_head(name: str, head: int | None) -> str:
 
 
 def split_head(name: str) -> tuple[str, int | None]:
-    """The encoder's name and the MLP's layers, ("rnn", 3) of "rnn+mlp3"; None where no MLP is written."""
+    """The encoder's name and the MLP's layers: ("rnn", 3) for "rnn+mlp3"; None if the name has no MLP."""
     for layers in HEADS:
         if name.lower().endswith(f"+mlp{layers}"):
             return name[: -len(f"+mlp{layers}")], layers
@@ -446,19 +422,19 @@ def split_head(name: str) -> tuple[str, int | None]:
 
 
 def name_self(judge: str, captioner: str, models: Mapping[str, str]) -> str:
-    """The name under which ``judge`` is found: of "self", the checkpoint that wrote the captions of ``captioner``.
+    """Resolve "self" to the checkpoint that wrote the captions of ``captioner``; other names are returned unchanged.
 
     Args:
-        judge: "self", it with a modality blanked ("self-image-only"), or any other.
+        judge: "self", "self" with a modality blanked ("self-image-only"), or any other.
         captioner: whose captions are judged.
         models: captioner -> its checkpoint.
 
     Raises:
-        JudgeError: nothing says which checkpoint that is.
+        JudgeError: the captioner's checkpoint is unknown.
     """
     if judge != SELF and judge.removeprefix(SELF) not in BLANKED:
         return judge
     if captioner not in models:
-        what = f"nothing says which checkpoint wrote the captions of '{captioner}'"
+        what = f"the checkpoint that wrote the captions of '{captioner}' is unknown"
         raise JudgeError(what, where=f"--judge {judge}", mend=f"add --model {captioner}=CHECKPOINT")
     return f"{HUGGING_FACE}{models[captioner]}{judge.removeprefix(SELF)}"

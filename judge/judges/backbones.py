@@ -44,6 +44,8 @@ class TimmBackbone(nn.Module):
         mean, std: of the colours that it was trained with, in [0, 1].
     """
 
+    regions = 0
+
     def __init__(self, network: Any, key: str, *, size: int, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
         super().__init__()
         self.network, self.size = network.eval().requires_grad_(requires_grad=False), size

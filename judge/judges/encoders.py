@@ -1,55 +1,132 @@
-"""DBAC's and DPAC's attackers from scratch: an encoder of words and an MLP, trained on the captions that they judge.
+"""Text classifiers trained from scratch: an encoder of words and a head, LIC's LSTM among them.
 
-Source: DBAC (section 5.3 and supplement: LSTM and RNN in one and two directions, a Transformer encoder
-with 1 or 5 heads, each with a 3-layer MLP; the LSTM in one direction is its default) and DPAC (a 5-layer MLP). All
-sizes and the training are **ours**, as neither paper publishes them: chosen for held-out accuracy on COCO captions
-with gender words hidden, and small enough for one core. All begin with embeddings of one width, to be comparable.
+Sources: LIC's LSTM (Hirota et al., CVPR 2022, section 5 and supplement A.1; sizes, dropout and batch as in the released
+code): two bidirectional layers, embedding 100, hidden 256, one linear layer on the final states of the last layer,
+dropout 0.5 on embeddings, between the layers and before the output.
 
-No pre-computed word vectors; words that the training captions never use are ``<unk>``.
+DBAC's attackers (section 5.3 and supplement: LSTM and RNN in one and two directions, a Transformer encoder with 1 or 5
+heads, each with a 3-layer MLP; the LSTM in one direction is its default) and DPAC's (a 5-layer MLP). Neither paper
+publishes sizes or training. **Ours** were chosen for held-out accuracy on COCO captions with gender words hidden, and
+are small enough for one core. All embeddings have the same width, so that the encoders are comparable.
+
+No pre-computed word vectors, as they carry bias of their own; words that the training captions never use are ``<unk>``.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import chain, pairwise
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from judge.judges import HEADS, Batch, Blueprint, Materials, Recipe
-from judge.judges.output import OutputLayer
-from judge.judges.recurrent import Parts, build_vocabulary, number_words, pack
-from judge.types import Sample, Target
+from judge.text.alignment import UNKNOWN
+from judge.types import Sample, Target, Words
 
-# Layers of the MLP -> whose they are: DBAC's 3, DPAC's 5.
+# Number of layers of the MLP -> the paper that has it.
 SOURCES = {3: "nair2026dbac, section 5.3", 5: "nair2025dpac"}
-EMBEDDING = 100  # As LIC's; 5 heads divide it.
+EMBEDDING = 100  # As LIC's; divisible by 5 heads.
 STATE = 128
 HIDDEN = 128
 DROPOUT = 0.3
+_PADDING = "<pad>"
+
+
+class OutputLayer(nn.Linear):
+    """A linear layer that computes in float32, whatever the precision of the layers before it.
+
+    A logit in bf16 has 8 significant bits: different captions would have the same probability.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., D] -> [..., A] float32."""
+        bias = None if self.bias is None else self.bias.float()
+        with without_autocast(x.device.type):
+            return nn.functional.linear(x.float(), self.weight.float(), bias)
+
+
+def without_autocast(kind: str) -> AbstractContextManager[object]:
+    """Products on devices of this kind have the type of their operands."""
+    return torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext()
+
+
+def build_vocabulary(samples: Sequence[Sample]) -> dict[str, int]:
+    """Padding, ``<unk>``, then the words of ``samples`` in alphabetical order."""
+    words = {word for sample in samples for word in sample.words} - {UNKNOWN}
+    return {word: index for index, word in enumerate([_PADDING, UNKNOWN, *sorted(words)])}
+
+
+def number_words(samples: Sequence[Sample], vocabulary: Mapping[str, int], question: Words = ()) -> Batch:
+    """The words of captions as numbers; an empty caption becomes one ``<unk>``.
+
+    Args:
+        samples: with the captions.
+        vocabulary: word -> id.
+        question: words that follow every caption.
+
+    Returns:
+        ``tokens`` [B, T] int64, padded on the right with 0; ``lengths`` [B] int64 >= 1; ``host_lengths``, the same as a
+        list of ints. The list stays on the host when the tensors are moved, so that reading it waits for no device.
+    """
+    unknown = vocabulary[UNKNOWN]
+    lines = [[vocabulary.get(word, unknown) for word in (*sample.words, *question)] or [unknown] for sample in samples]
+    lengths = list(map(len, lines))
+    tokens = np.zeros((len(lines), max(lengths)), dtype=np.int64)
+    # One array for all captions: a tensor for each would be slow.
+    tokens[np.arange(tokens.shape[1]) < np.array(lengths)[:, None]] = list(chain.from_iterable(lines))
+    return {"tokens": torch.from_numpy(tokens), "lengths": torch.tensor(lengths), "host_lengths": lengths}
+
+
+def pack(embedded: Tensor, batch: Batch) -> PackedSequence:
+    """The real tokens of ``embedded`` [B, T, E], as by ``pack_padded_sequence``, without waiting for the device.
+
+    Args:
+        embedded: padded on the right.
+        batch: with the lengths that :func:`number_words` returns.
+    """
+    order = batch["lengths"].sort(descending=True).indices
+    lengths = sorted(batch["host_lengths"], reverse=True)
+    packed = pack_padded_sequence(embedded.index_select(0, order), lengths, batch_first=True)
+    return PackedSequence(packed.data, packed.batch_sizes, order)
 
 
 class Recurrent(nn.Module):
-    """One layer of an LSTM or a plain (tanh) RNN; a caption's vector is its final state, of each direction."""
+    """An LSTM or a plain (tanh) RNN; a caption's vector is the final state of the last layer, of each direction."""
 
-    def __init__(self, kind: type[nn.LSTM | nn.RNN], *, bidirectional: bool) -> None:
+    def __init__(
+        self,
+        kind: type[nn.LSTM | nn.RNN],
+        embedding: int = EMBEDDING,
+        state: int = STATE,
+        *,
+        bidirectional: bool,
+        layers: int = 1,
+        dropout: float = 0.0,
+    ) -> None:
         super().__init__()
-        self.layer = kind(EMBEDDING, STATE, batch_first=True, bidirectional=bidirectional)
-        self.width = STATE * (1 + bidirectional)
+        self.layer = kind(embedding, state, layers, dropout=dropout, bidirectional=bidirectional, batch_first=True)
+        self.directions = 1 + bidirectional
+        self.width = state * self.directions
 
     def forward(self, embedded: Tensor, batch: Batch) -> Tensor:
-        """[B, T, E], padded on the right, and the batch with its lengths -> [B, D]; padding never enters."""
+        """[B, T, E], padded on the right, and the batch with its lengths -> [B, D]; padding has no influence."""
         _, state = self.layer(pack(embedded, batch))
         final: Tensor = state[0] if isinstance(state, tuple) else state
-        return torch.cat(list(final), dim=1)
+        return torch.cat(list(final[-self.directions :]), dim=1)
 
 
 class Transformer(nn.Module):
     """One Transformer encoder layer with sinusoidal positions; a caption's vector is the mean over its real tokens.
 
-    Embeddings are not scaled by the root of their width, as they begin with a variance of 1: positions would drown.
+    Embeddings are not multiplied by the root of their width: they start with variance 1, and positions would be
+    negligible beside them.
     """
 
     def __init__(self, heads: int) -> None:
@@ -63,8 +140,8 @@ class Transformer(nn.Module):
         padding = torch.arange(embedded.shape[1], device=embedded.device) >= batch["lengths"][:, None]
         placed = embedded + positions(embedded.shape[1], device=embedded.device)
         states = self.layers(placed, src_key_padding_mask=padding).masked_fill(padding[..., None], 0.0)
-        found: Tensor = states.sum(dim=1) / (~padding).sum(dim=1, keepdim=True)
-        return found
+        mean: Tensor = states.sum(dim=1) / (~padding).sum(dim=1, keepdim=True)
+        return mean
 
 
 def positions(steps: int, width: int = EMBEDDING, *, device: torch.device | None = None) -> Tensor:
@@ -81,21 +158,41 @@ def make_mlp(inputs: int, classes: int, layers: int) -> nn.Sequential:
     return nn.Sequential(*chain.from_iterable(inner), OutputLayer(widths[-1], classes))
 
 
-class EncoderClassifier(nn.Module):
-    """Embedding -> encoder -> MLP.
+class Parts(NamedTuple):
+    """The layers of a recurrent judge, in order; dropout follows the embedding and the encoder."""
 
-    ``forward`` takes what :func:`~judge.judges.recurrent.number_words` makes, and returns logits [B, A].
+    embedding: nn.Embedding
+    encoder: nn.LSTM | nn.RNN
+    dropout: float
+    head: Sequence[nn.Module]
+
+
+class EncoderClassifier(nn.Module):
+    """Embedding -> encoder -> head.
+
+    ``forward`` takes what :func:`number_words` makes, and returns logits [B, A].
+
+    Args:
+        vocabulary: word -> row of the embedding.
+        embedding: of the words, [V, E].
+        encoder: [B, T, E] -> [B, D].
+        head: [B, D] -> [B, A].
+        dropout: on embeddings and before the head.
     """
 
     def __init__(
-        self, vocabulary: Mapping[str, int], encoder: Recurrent | Transformer, classes: int, *, head: int
+        self,
+        vocabulary: Mapping[str, int],
+        embedding: nn.Embedding,
+        encoder: Recurrent | Transformer,
+        head: nn.Sequential,
+        *,
+        dropout: float = DROPOUT,
     ) -> None:
         super().__init__()
         self.vocabulary = vocabulary
-        self.embedding = nn.Embedding(len(vocabulary), EMBEDDING, padding_idx=0)
-        self.encoder = encoder
-        self.dropout = nn.Dropout(DROPOUT)
-        self.head = make_mlp(encoder.width, classes, head)
+        self.embedding, self.encoder, self.head = embedding, encoder, head
+        self.dropout = nn.Dropout(dropout)
 
     def collate(self, samples: Sequence[Sample]) -> Batch:
         """Word ids, padded."""
@@ -108,9 +205,19 @@ class EncoderClassifier(nn.Module):
         return logits
 
     def parts(self) -> Parts:
-        """For :mod:`judge.training.stacked`, of recurrent encoders."""
+        """For :mod:`judge.training.stacked`; recurrent encoders only."""
         assert isinstance(self.encoder, Recurrent)
         return Parts(self.embedding, self.encoder.layer, self.dropout.p, list(self.head))
+
+
+def make_lstm(
+    vocabulary: Mapping[str, int], classes: int, *, embedding: int = 100, hidden: int = 256, dropout: float = 0.5
+) -> EncoderClassifier:
+    """LIC's LSTM."""
+    words = nn.Embedding(len(vocabulary), embedding, padding_idx=0)
+    encoder = Recurrent(nn.LSTM, embedding, hidden, bidirectional=True, layers=2, dropout=dropout)
+    head = nn.Sequential(OutputLayer(encoder.width, classes))
+    return EncoderClassifier(vocabulary, words, encoder, head, dropout=dropout)
 
 
 _ENCODERS: dict[str, Callable[[], Recurrent | Transformer]] = {
@@ -123,15 +230,21 @@ _ENCODERS: dict[str, Callable[[], Recurrent | Transformer]] = {
 }
 
 
+def _lstm(target: Target, samples: Sequence[Sample], materials: Materials) -> EncoderClassifier:
+    return make_lstm(build_vocabulary(samples), len(target.classes))
+
+
 def _network(
     name: str, head: int, target: Target, samples: Sequence[Sample], materials: Materials
 ) -> EncoderClassifier:
-    return EncoderClassifier(build_vocabulary(samples), _ENCODERS[name](), len(target.classes), head=head)
+    vocabulary, encoder = build_vocabulary(samples), _ENCODERS[name]()
+    words = nn.Embedding(len(vocabulary), EMBEDDING, padding_idx=0)
+    return EncoderClassifier(vocabulary, words, encoder, make_mlp(encoder.width, len(target.classes), head))
 
 
-def _blueprint(encoder: str, head: int, *, full: bool) -> Blueprint:
+def _blueprint(encoder: str, name: str, head: int) -> Blueprint:
     return Blueprint(
-        f"{encoder}+mlp{head}" if full else encoder,
+        name,
         f"{SOURCES[head]}; sizes and training are this project's",
         network=partial(_network, encoder, head),
         stacked=not encoder.startswith("transformer"),
@@ -139,10 +252,15 @@ def _blueprint(encoder: str, head: int, *, full: bool) -> Blueprint:
     )
 
 
-# A metric's paper chooses the head; without one it is DBAC's. "lstm" alone is LIC's own (``recurrent.py``).
+# A metric's paper chooses the head ("+mlp5"); the default is DBAC's, except that "lstm" alone is LIC's.
 BLUEPRINTS = {
-    made.name: made
-    for encoder in _ENCODERS
-    for made in (_blueprint(encoder, HEADS[0], full=False), *(_blueprint(encoder, head, full=True) for head in HEADS))
-    if made.name != "lstm"
+    **{encoder: _blueprint(encoder, encoder, HEADS[0]) for encoder in _ENCODERS},
+    **{f"{name}+mlp{head}": _blueprint(name, f"{name}+mlp{head}", head) for name in _ENCODERS for head in HEADS},
+    "lstm": Blueprint(
+        "lstm",
+        "hirota2022quantifying, supplement A.1",
+        network=_lstm,
+        stacked=True,
+        recipe=Recipe(epochs=20, learning_rate=5e-5, batch_size=64),
+    ),
 }

@@ -19,7 +19,7 @@ from torch import nn
 
 from judge.errors import JudgeError, require
 from judge.judges import Tuning
-from judge.judges.output import OutputLayer
+from judge.judges.encoders import OutputLayer
 from judge.utils.hub import first_line, is_of_library, knows_words, locate, quiet, read_config
 
 Layout = Literal["causal", "decoder", "encoder"]

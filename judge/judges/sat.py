@@ -1,37 +1,84 @@
-"""Show, Attend and Tell as a judge: reads the masked caption and the question while it attends to the picture.
+"""Show, Attend and Tell as a judge, and what it shares with GRIT: a caption and a cloze question beside image features.
 
 Source: Xu et al., ICML 2015 (soft attention, section 4.2, and the deep output of equation 7), as ImageCaptioner2's
-judge (Abdelrahman et al., AAAI 2024, section 4.2): caption and template are fed word by word as they are given, never
-generated, and the answer is read from the last step. Trained from nothing but the frozen backbone, by cross-entropy on
-the answer alone; so of the output layer the answers' rows are all that is needed.
+judge (Abdelrahman et al., AAAI 2024, section 4.2): caption and template are given word by word, nothing is generated,
+and the answer is read from the last step. Everything but the frozen backbone is trained from scratch, by cross-entropy
+on the answer alone; therefore the output layer needs rows for the answers only.
 
-It departs from Xu et al. in this:
+Differences from Xu et al.:
 
-- the gate on the attended features (section 4.2.1) is a value for each feature; theirs is one number, beta;
+- the gate on the attended features (section 4.2.1) has a value for each feature; theirs is one number, beta;
 - the deep output passes through tanh before the output layer, which equation 7 does not have;
-- features are first narrowed, by LayerNorm and a linear layer; theirs are used as they are;
+- features are first projected to fewer dimensions, by LayerNorm and a linear layer; theirs are used as they are;
 - the forget gate's bias starts at 1;
-- dropout is in one place, before the output layer;
-- attention is not drawn to all positions alike (their "doubly stochastic" penalty).
+- dropout is applied once, before the output layer;
+- there is no penalty for unequal attention to positions (their "doubly stochastic" attention).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from judge.judges import PROMPTED, Answering, Batch, Blueprint, Features, Recipe
+from judge.judges import PROMPTED, Answering, Batch, Blueprint, Features, Materials, Network, Recipe
 from judge.judges.backbones import RESNET101, make_backbone
-from judge.judges.cloze import ClozeReader, maker
-from judge.judges.output import OutputLayer
-from judge.types import Sample, Words
+from judge.judges.encoders import OutputLayer, build_vocabulary, number_words
+from judge.judges.prompts import Prompt, make_prompt
+from judge.text.tokens import tokenize
+from judge.types import Sample, Target, Words
 
 
-class ShowAttendTell(ClozeReader):
-    """Embedding -> LSTM that attends to the picture -> answers.
+class ClozeJudge(nn.Module):
+    """Base of networks that read a caption, a cloze question and image features.
+
+    Their ``forward`` takes what :func:`~judge.judges.encoders.number_words` makes and ``features`` [B, P, D], and
+    returns logits [B, A]. Padding has no influence.
+
+    Args:
+        vocabulary: word -> row of the embedding, padding and ``<unk>`` included.
+        question: the template's words, which follow every caption.
+        classes: A.
+        features: of images.
+        answering: with "vocabulary" the output has a row for every word too, and probabilities are shares of all rows.
+    """
+
+    def __init__(
+        self, vocabulary: dict[str, int], question: Words, classes: int, features: Features, answering: Answering
+    ) -> None:
+        super().__init__()
+        self.vocabulary, self.question, self.features = vocabulary, question, features
+        self.classes = classes
+        self.outputs = classes + (len(vocabulary) if answering == "vocabulary" else 0)
+
+    def collate(self, samples: Sequence[Sample]) -> Batch:
+        """Word ids of captions and question, padded; features of the images."""
+        return {**number_words(samples, self.vocabulary, self.question), "features": self.features.rows(samples)}
+
+    def answers(self, logits: Tensor) -> Tensor:
+        """[B, outputs] -> [B, A]: the logits, or log-probabilities where every word has a row."""
+        return logits if logits.shape[1] == self.classes else logits.log_softmax(dim=1)[:, : self.classes]
+
+
+def question_words(prompt: Prompt | None) -> Words:
+    """The words of the question."""
+    return tokenize((prompt or make_prompt("gender")).question)
+
+
+def make_cloze_judge(
+    kind: Callable[..., Network], target: Target, samples: Sequence[Sample], materials: Materials
+) -> Network:
+    """A network of this ``kind``, a :class:`ClozeJudge`; for ``Blueprint.network``."""
+    assert materials.features is not None
+    question = question_words(materials.prompt)
+    vocabulary = build_vocabulary([*samples, Sample("", "human", 0, question, (0,))])
+    return kind(vocabulary, question, len(target.classes), materials.features, answering=materials.answering)
+
+
+class ShowAttendTell(ClozeJudge):
+    """Embedding -> LSTM with attention to the image -> answers.
 
     Args:
         embedding, hidden, attention: widths.
@@ -52,25 +99,25 @@ class ShowAttendTell(ClozeReader):
         answering: Answering = "restricted",
     ) -> None:
         super().__init__(vocabulary, question, classes, features, answering)
-        # Narrower at once: the network attends to it at every word.
-        self.sight = nn.Sequential(nn.LayerNorm(features.shape[1]), nn.Linear(features.shape[1], hidden))
+        # Projected first, since the network attends to them at every word.
+        self.project = nn.Sequential(nn.LayerNorm(features.shape[1]), nn.Linear(features.shape[1], hidden))
         self.embedding = nn.Embedding(len(vocabulary), embedding, padding_idx=0)
-        self.start = nn.Linear(hidden, 2 * hidden)
-        self.look, self.ask = nn.Linear(hidden, attention), nn.Linear(hidden, attention)
+        self.initial = nn.Linear(hidden, 2 * hidden)
+        self.key, self.query = nn.Linear(hidden, attention), nn.Linear(hidden, attention)
         self.energy = nn.Linear(attention, 1)
         self.gate = nn.Linear(hidden, hidden)
-        self.words, self.sights = nn.Linear(embedding, 4 * hidden), nn.Linear(hidden, 4 * hidden, bias=False)
-        self.memory = nn.Linear(hidden, 4 * hidden, bias=False)
-        # Remember at first (Jozefowicz et al., ICML 2015): between a clue and the answer lies the whole question.
-        nn.init.ones_(self.words.bias.data[hidden : 2 * hidden])
+        self.from_word, self.from_image = nn.Linear(embedding, 4 * hidden), nn.Linear(hidden, 4 * hidden, bias=False)
+        self.from_hidden = nn.Linear(hidden, 4 * hidden, bias=False)
+        # Remember at first (Jozefowicz et al., ICML 2015): the question lies between a clue and the answer.
+        nn.init.ones_(self.from_word.bias.data[hidden : 2 * hidden])
         self.dropout = nn.Dropout(dropout)
-        self.from_memory, self.from_sight = nn.Linear(hidden, embedding), nn.Linear(hidden, embedding)
+        self.hidden_output, self.image_output = nn.Linear(hidden, embedding), nn.Linear(hidden, embedding)
         self.output = OutputLayer(embedding, self.outputs)
 
     def collate(self, samples: Sequence[Sample]) -> Batch:
-        """As of any; longest first, and ``places``, [B] int64: the row of each sample."""
-        # At every step those that still have a word to read are the first rows. Sorted here, features need not be
-        # copied for it: they are most of what a batch holds.
+        """As the base class, longest first; ``places`` [B] int64 is the row of each sample."""
+        # At every step the captions that continue are the first rows. Sorting here avoids a copy of the features,
+        # which are most of a batch.
         order = sorted(range(len(samples)), key=lambda place: len(samples[place].words), reverse=True)
         places = torch.tensor(order).argsort()
         return {**super().collate([samples[place] for place in order]), "places": places}
@@ -78,45 +125,39 @@ class ShowAttendTell(ClozeReader):
     def forward(self, batch: Batch) -> Tensor:
         """Logits [B, A]."""
         lengths = batch["lengths"]
-        sights = self.sight(batch["features"].float())
         embedded = self.embedding(batch["tokens"])
-        memory, sight = self._read(embedded, batch["host_lengths"], sights)
+        hidden, attended = self._read(embedded, batch["host_lengths"], self.project(batch["features"].float()))
         last = embedded[torch.arange(len(lengths), device=lengths.device), lengths - 1]
-        deep = self.from_memory(memory) + self.from_sight(sight) + last
+        deep = self.hidden_output(hidden) + self.image_output(attended) + last
         return self.answers(self.output(self.dropout(deep.tanh())))[batch["places"]]
 
-    def _read(self, embedded: Tensor, lengths: list[int], sights: Tensor) -> tuple[Tensor, Tensor]:
-        """Memory and attended features at each row's last word, [B, H] each; rows from the longest on."""
-        # All that does not depend on the step before is done at once. (Taken apart at once too: the gradient of a
-        # slice is as large as the whole, and would be filled anew for each step.)
-        inputs = self.words(embedded).unbind(dim=1)
-        keys = self.look(sights)
-        hidden, cell = self.start(sights.mean(dim=1)).tanh().chunk(2, dim=-1)
+    def _read(self, embedded: Tensor, lengths: list[int], image: Tensor) -> tuple[Tensor, Tensor]:
+        """Hidden states and attended features at each row's last word, [B, H] each; rows are sorted, longest first."""
+        # Computed and split for all steps at once: the gradient of a slice is as large as the whole tensor.
+        inputs = self.from_word(embedded).unbind(dim=1)
+        keys = self.key(image)
+        hidden, cell = self.initial(image.mean(dim=1)).tanh().chunk(2, dim=-1)
         ends = []
         for step, word in enumerate(inputs):
-            weights = self.energy(torch.tanh(keys + self.ask(hidden)[:, None])).softmax(dim=1)
-            sight = self.gate(hidden).sigmoid() * torch.bmm(weights.transpose(1, 2), sights)[:, 0]
-            hidden, cell = _remember(word[: len(hidden)] + self.sights(sight) + self.memory(hidden), cell)
+            weights = self.energy(torch.tanh(keys + self.query(hidden)[:, None])).softmax(dim=1)
+            attended = self.gate(hidden).sigmoid() * torch.bmm(weights.transpose(1, 2), image)[:, 0]
+            gates = word[: len(hidden)] + self.from_image(attended) + self.from_hidden(hidden)
+            enter, forget, new, leave = gates.chunk(4, dim=-1)
+            cell = forget.sigmoid() * cell + enter.sigmoid() * new.tanh()
+            hidden = leave.sigmoid() * cell.tanh()
             going = sum(length > step + 1 for length in lengths)
             if going < len(hidden):
-                ends.append((hidden[going:], sight[going:]))
-                hidden, cell, keys, sights = hidden[:going], cell[:going], keys[:going], sights[:going]
-        memories, attended = zip(*reversed(ends), strict=True)
-        return torch.cat(memories), torch.cat(attended)
-
-
-def _remember(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-    """One step of an LSTM: (hidden, cell) from the sum of what reaches its gates, [B, 4H]."""
-    enter, forget, new, leave = gates.chunk(4, dim=-1)
-    cell = forget.sigmoid() * cell + enter.sigmoid() * new.tanh()
-    return leave.sigmoid() * cell.tanh(), cell
+                ends.append((hidden[going:], attended[going:]))
+                hidden, cell, keys, image = hidden[:going], cell[:going], keys[:going], image[:going]
+        states, images = zip(*reversed(ends), strict=True)
+        return torch.cat(states), torch.cat(images)
 
 
 BLUEPRINTS = {
     "sat": Blueprint(
         "sat",
         "xu2015show; abdelrahman2024imagecaptioner2, section 4.2",
-        network=maker(ShowAttendTell),
+        network=partial(make_cloze_judge, ShowAttendTell),
         recipe=Recipe(epochs=40, learning_rate=4e-4, batch_size=128, keep="best"),
         modalities=frozenset({"caption", "image"}),
         reads=PROMPTED,

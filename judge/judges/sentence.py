@@ -3,60 +3,114 @@
 Source: DBAC, section 5.3 (all-MiniLM-L6-v2, all-mpnet-base-v2, all-distilroberta-v1 and DistilBERT, each with a 3-layer
 MLP); DPAC for 5 layers. Width, dropout and training of the MLP are **ours**: neither paper publishes them.
 
-A checkpoint of sentence-transformers pools and normalises as its files say; the tokens of one of transformers are
-averaged. Each caption is read once (``judge.training.features``).
+A checkpoint of sentence-transformers pools and normalises as its files say; the tokens of a checkpoint of transformers
+are averaged. Each caption is encoded once (``judge.training.features``).
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from typing import Any
 
-from judge.errors import JudgeError
+from torch import nn
+
+from judge.errors import JudgeError, require
 from judge.judges import HEADS, SENTENCE, Blueprint, Materials, Recipe, split_head
 from judge.judges.encoders import SOURCES, make_mlp
-from judge.judges.text_encoders import FrozenEncoder, PretrainedClassifier, load_sentence_encoder
+from judge.judges.hf_models import loading
+from judge.judges.text_encoders import FrozenEncoder, PretrainedClassifier, load_encoder
 from judge.types import Sample, Target
 from judge.utils.files import from_home
+from judge.utils.hub import quiet
+from judge.utils.reading import read_text
 
 _HUB = "sentence-transformers"
 SHORT_NAMES = {name: f"{_HUB}/{name}" for name in ("all-MiniLM-L6-v2", "all-mpnet-base-v2", "all-distilroberta-v1")} | {
     "distilbert-base-uncased": "distilbert/distilbert-base-uncased"
 }
+_INSTEAD = "name the folder of one, or use --judge linear"
 
 
 @dataclass(frozen=True, slots=True)
-class SentenceReader:
-    """Loads the encoder of a reference; a value, so that all judges with the same one share its vectors."""
+class SentenceEncoderLoader:
+    """Loads a frozen sentence encoder; equal loaders share its vectors."""
 
     reference: str
 
-    def __call__(self, materials: Materials) -> FrozenEncoder:  # noqa: ARG002 - every maker is given them
+    def __call__(self, materials: Materials) -> FrozenEncoder:  # noqa: ARG002 - required by Blueprint.reader
         """Load it.
 
         Raises:
-            JudgeError: as :func:`~judge.judges.text_encoders.load_sentence_encoder`.
+            JudgeError: as :func:`~judge.judges.text_encoders.load_encoder`; a pooling module that is not supported;
+                sentence-transformers is not installed.
         """
+        require("vision", "sentence_transformers")
+        from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
+
         folder = from_home(self.reference)
         name = str(folder) if folder.is_dir() else SHORT_NAMES.get(self.reference, self.reference)
-        # The hub's cache may hold an encoder's weights without its pooling: the mean would be another encoder.
-        return load_sentence_encoder(
-            name,
-            where=f"--judge {SENTENCE}{self.reference}",
-            mend="name the folder of one, or use --judge linear",
-            needs_pooling=name.startswith(f"{_HUB}/"),
-        )
+        where = f"--judge {SENTENCE}{self.reference}"
+        modules = _read_modules(name, where)
+        own = "" if modules is None else modules["Transformer"]
+        encoder = load_encoder(f"{name}/{own}" if own else name, where=where, mend=_INSTEAD)
+        if modules is None:
+            # The hub's cache may hold weights without modules.json; averaging could then be another encoder.
+            if name.startswith(f"{_HUB}/"):
+                what = "its modules.json is missing, which says how it pools"
+                raise JudgeError(what, where=where, mend=_INSTEAD)
+            return FrozenEncoder(encoder, Pooling(encoder.width, "mean"))
+        settings = _read_json(name, f"{own}/sentence_bert_config.json".lstrip("/"), where)
+        limit = settings.get("max_seq_length") if isinstance(settings, dict) else None
+        if isinstance(limit, int):
+            encoder.tokenizer.model_max_length = min(encoder.tokenizer.model_max_length, max(limit, 8))
+        with quiet(), loading("its pooling cannot be loaded", where, _INSTEAD):
+            pooling = Pooling.load(name, subfolder=modules["Pooling"])
+        return FrozenEncoder(encoder, nn.Sequential(pooling, *([Normalize()] if "Normalize" in modules else [])))
+
+
+def _read_modules(name: str, where: str) -> dict[str, str] | None:
+    """Class -> folder of each module of sentence-transformers; None for a checkpoint of transformers."""
+    listed = _read_json(name, "modules.json", where)
+    if listed is None:
+        return None
+    try:
+        folders = {one["type"].rpartition(".")[2]: str(one["path"]) for one in listed}
+    except (TypeError, KeyError, AttributeError) as error:
+        raise JudgeError("its modules.json is damaged", where=where, mend=_INSTEAD) from error
+    if unknown := folders.keys() - {"Transformer", "Pooling", "Normalize"}:
+        raise JudgeError(f"its module '{min(unknown)}' is not supported", where=where, mend=_INSTEAD)
+    if not {"Transformer", "Pooling"} <= folders.keys():
+        raise JudgeError("its modules.json lists no transformer, or no pooling", where=where, mend=_INSTEAD)
+    return folders
+
+
+def _read_json(name: str, file: str, where: str) -> Any:
+    """The content of a JSON file of a checkpoint; None where it has none."""
+    from transformers.utils.hub import cached_file
+
+    try:
+        with quiet():
+            path = cached_file(name, file, _raise_exceptions_for_missing_entries=False)
+    except OSError:  # Unknown name, or the hub cannot be reached.
+        return None
+    try:
+        return None if path is None else json.loads(read_text(Path(path)))
+    except (OSError, ValueError, RecursionError) as error:
+        raise JudgeError(f"its {file} cannot be read", where=where, mend=_INSTEAD) from error
 
 
 def make_blueprint(name: str) -> Blueprint:
     """The judge of an encoder.
 
     Args:
-        name: a name on the hub or a folder, and "+mlp3" or "+mlp5"; an MLP of 3 layers without.
+        name: a name on the hub or a folder, and "+mlp3" or "+mlp5"; without either, an MLP of 3 layers.
 
     Raises:
-        JudgeError: nothing is named.
+        JudgeError: the name is empty.
     """
     reference, head = split_head(name)
     if not reference.strip():
@@ -68,7 +122,7 @@ def make_blueprint(name: str) -> Blueprint:
         f"{SOURCES[layers]}; the MLP's sizes and training are this project's",
         network=partial(_network, layers),
         recipe=Recipe(epochs=8, learning_rate=1e-3, batch_size=64),
-        reader=SentenceReader(reference),
+        reader=SentenceEncoderLoader(reference),
     )
 
 

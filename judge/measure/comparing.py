@@ -23,7 +23,7 @@ from typing import Any
 import pandas as pd
 
 from judge.statistics.comparisons import Pair
-from judge.statistics.counted import choose_classes, count_row, counted_rows
+from judge.statistics.counted import CountedRow
 from judge.statistics.summary import JudgedRow, Settings, Summary
 
 # The share of images that both captioners need; with fewer, errors are treated as independent.
@@ -97,8 +97,7 @@ class Pairing:
     def _again(self, row: Summary, table: pd.DataFrame) -> Summary:
         """A row computed again from the answers, or counts, of some of its images."""
         if row.metric.counted:
-            counted = choose_classes(row.metric.counted, self.counts)
-            value = count_row(row.captioner, row.metric, counted, counted_rows(table, counted)).published
+            value = CountedRow(row.metric, table, self.counts).line.published
             known = None if value is None or row.chance_level is None else value - row.chance_level
             return replace(row, amplification=known)
         reads = self.run["captioners"][row.captioner]["reads"][row.metric.name][row.judge]

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from itertools import islice
 
 import numpy as np
@@ -20,16 +19,14 @@ from judge.errors import JudgeError
 from judge.evidence import Evidence, Resample
 from judge.measure.jobs import Job, compares, jobs_of
 from judge.measure.plan import Plan
-from judge.measure.table import COLUMNS, Sums, answer_sums
+from judge.measure.table import COLUMNS, answer_sums
 from judge.metrics import Metric
-from judge.metrics.scores import SCORES, PriorForm
-from judge.statistics.judged import CELL, Cell, Statistic
+from judge.statistics.judged import CELL, Statistic
 from judge.training.options import TrainingSetup
 from judge.training.run_members import train_members
 from judge.types import Progress, Side
 
 _SIDES: tuple[Side, Side] = ("human", "generated")
-_PLACES = {name: place for place, name in enumerate(SCORES, start=1)}
 
 Jobs = tuple[Job, ...]
 """One captioner's judges of some metrics, all trained again on the same data."""
@@ -126,49 +123,37 @@ def seeds_that_count(metric: Metric, losses: Sequence[tuple[int, float]]) -> set
     return set(by_seed)
 
 
-def _values(jobs: Jobs, found: Sequence[tuple[Sums, float]], plan: Plan) -> Iterator[list[object]]:
+def _values(jobs: Jobs, found: Sequence[tuple[pd.DataFrame, float]], plan: Plan) -> Iterator[list[object]]:
     """The row of each metric of one refit, from the sums of its judges."""
-    evidence = jobs[0].evidence
+    evidence, first = jobs[0].evidence, jobs[0].metrics[0]
     assert evidence.resample is not None
+    sides = [_sum(jobs, found, side) for side in _SIDES]
+    if first.prior:
+        sides = [of.add(_count_written(evidence, side), fill_value=0) for of, side in zip(sides, _SIDES, strict=True)]
+    cells = sides[0].index.union(sides[1].index).to_frame(index=False)
     for metric in jobs[0].metrics:
-        scored = {side: _sum(jobs, found, metric, side) for side in _SIDES}
-        written = {side: _count_written(evidence, side) if metric.prior else {} for side in _SIDES}
-        cells = tuple(sorted({cell for side in _SIDES for cell in (*scored[side], *written[side])}))
-        statistic = _statistic(metric, cells, plan.prior)
-        place = _PLACES[metric.score]
-        value = statistic(*(
-            statistic.sums({cell: (row[0], row[place]) for cell, row in scored[side].items()}, written[side])
-            for side in _SIDES
-        ))  # fmt: skip
-        sides = value.human, value.generated
-        numbers = *(float(side.value) for side in sides), float(value.value), *(float(side.quality) for side in sides)
+        statistic = Statistic(metric, cells, prior=plan.prior)
+        columns = ["n", metric.score, "every"]
+        sums = [of.reindex(index=statistic.cells, columns=columns).fillna(0.0).to_numpy().T.ravel() for of in sides]
+        value = statistic(*sums)
+        numbers = value.human.value, value.generated.value, value.value, value.human.quality, value.generated.quality
         resample = evidence.resample.kind, evidence.resample.number
-        yield [evidence.captioner, metric.name, jobs[0].judge, *resample, *numbers]
+        yield [evidence.captioner, metric.name, jobs[0].judge, *resample, *map(float, numbers)]
 
 
-@lru_cache(maxsize=64)
-def _statistic(metric: Metric, cells: tuple[Cell, ...], prior: PriorForm) -> Statistic:
-    """Cached: most refits have the same cells."""
-    return Statistic(metric, pd.DataFrame(cells, columns=CELL), prior=prior)
-
-
-def _sum(jobs: Jobs, found: Sequence[tuple[Sums, float]], metric: Metric, side: Side) -> Sums:
-    """The sums of a side over its members, of the seeds that count."""
+def _sum(jobs: Jobs, found: Sequence[tuple[pd.DataFrame, float]], side: Side) -> pd.DataFrame:
+    """The sums of a side over its members, of the seeds that count, by cell."""
     mine = [
         (job.member.seed, sums, loss) for job, (sums, loss) in zip(jobs, found, strict=True) if job.member.side == side
     ]
-    counting = seeds_that_count(metric, [(seed, loss) for seed, _, loss in mine])
-    total: Sums = {}
-    for sums in (sums for seed, sums, _ in mine if seed in counting):
-        for cell, row in sums.items():
-            total[cell] = total[cell] + row if cell in total else row
-    return total
+    counting = seeds_that_count(jobs[0].metrics[0], [(seed, loss) for seed, _, loss in mine])
+    parts = [sums for seed, sums, _ in mine if seed in counting]
+    return pd.concat(parts or [found[0][0][:0]]).groupby(CELL).sum()
 
 
-def _count_written(evidence: Evidence, side: Side) -> dict[Cell, float]:
-    """The side's captions by cell; those of an image count 1 together."""
-    counts: dict[Cell, float] = {}
-    for row in evidence.drawn.rows[side]:
-        cell = row.named, row.tasks, evidence.spell(row.image)
-        counts[cell] = counts.get(cell, 0.0) + 1 / evidence.written[side][row.image]
-    return counts
+def _count_written(evidence: Evidence, side: Side) -> pd.DataFrame:
+    """The side's captions by cell (every); those of an image count 1 together."""
+    rows = evidence.drawn.rows[side]
+    cells = pd.DataFrame([(row.named, row.tasks, evidence.spell(row.image)) for row in rows], columns=CELL)
+    cells["every"] = [1 / evidence.written[side][row.image] for row in rows]
+    return cells.groupby(CELL).sum()

@@ -13,18 +13,16 @@ from judge.evidence import Slot
 from judge.measure.jobs import Job
 from judge.metrics.scores import SCORES, VALIDATION_LOSS, Judged, guessed, shown
 from judge.statistics.counted import summarise_counts
+from judge.statistics.judged import CELL
 from judge.statistics.summary import Settings, Summary, summarise
 from judge.training.member import Member
-from judge.types import FloatArray, Predictions, Sample
+from judge.types import Predictions, Sample, Side
 
 COLUMNS = [
     *("captioner", "metric", "judge", "kind", "number", "human", "generated", "amplification"),
     *("human_quality", "generated_quality"),
 ]
 """The columns of ``replicates.parquet``."""
-
-Sums = dict[tuple[str, str, str], FloatArray]
-"""Cell (named, tasks, answer) -> number of captions, and the sum of every score over them."""
 
 Answers = tuple[pd.DataFrame, Mapping[str, float]]
 """Rows of ``scores.parquet``, and the notes of a judge, e.g. {"C": 0.1}."""
@@ -43,24 +41,22 @@ def answer_rows(member: Member, predictions: Predictions) -> Answers:
     return pd.DataFrame(columns), {name: of for name, of in predictions.notes.items() if name != VALIDATION_LOSS}
 
 
-def answer_sums(member: Member, predictions: Predictions) -> tuple[Sums, float]:
-    """A refit member's part of its side: sums over captions by cell; and its validation loss, or NaN.
+def answer_sums(member: Member, predictions: Predictions) -> tuple[pd.DataFrame, float]:
+    """A refit member's part of its side: the number of captions (n), and every score's sum, by cell; validation loss.
 
-    Each image weighs the same on a side, whatever the number of its captions there.
+    Each image weighs the same on a side, whatever the number of its captions there. The loss is NaN without any.
     """
     slot = member.samples
     assert isinstance(slot, Slot)
     places = member.places(member.split.test)
     samples = [slot[place] for place in places]
     written = slot.evidence.written[slot.side]
-    weights = np.array([1 / written[sample.image_id] for sample in samples])
+    table = pd.DataFrame([slot.cell(place) for place in places], columns=CELL)
+    table["n"] = [1 / written[sample.image_id] for sample in samples]
     judged = Judged.of(samples, predictions)
-    columns = np.stack([weights, *(weights * score.quantity(judged) for score in SCORES.values())], axis=1)
-    sums: Sums = {}
-    for place, row in zip(places, columns, strict=True):
-        cell = slot.cell(place)
-        sums[cell] = sums[cell] + row if cell in sums else row
-    return sums, float(predictions.notes.get(VALIDATION_LOSS, np.nan))
+    for name, score in SCORES.items():
+        table[name] = table["n"] * score.quantity(judged)
+    return table.groupby(CELL).sum(), float(predictions.notes.get(VALIDATION_LOSS, np.nan))
 
 
 def score_table(jobs: Sequence[Job], found: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -69,18 +65,16 @@ def score_table(jobs: Sequence[Job], found: Sequence[pd.DataFrame]) -> pd.DataFr
     Metrics with priors also have rows of captions that no judge scores (seed and fold -1, no probability).
     """
     parts = []
-    asked: dict[tuple[int, str, str], dict[int, tuple[Job, set[str]]]] = {}
+    asked: dict[tuple[int, str, str], tuple[Job, set[tuple[Side, int, str]]]] = {}
     for job, rows in zip(jobs, found, strict=True):
         for metric in job.metrics:
             parts.append(_named(rows, job, metric.name))
             if metric.prior:
-                slots = asked.setdefault((id(job.evidence), metric.name, job.judge), {})
-                slots.setdefault(id(job.member.samples), (job, set()))[1].update(rows["image_id"])
-    for (_, metric_name, _), slots in asked.items():
-        for job, images in slots.values():
-            assert isinstance(job.member.samples, Slot)
-            slot = job.member.samples
-            places = [place for place, sample in enumerate(slot) if sample.image_id not in images]
+                _, captions = asked.setdefault((id(job.evidence), metric.name, job.judge), (job, set()))
+                captions.update((job.member.side, job.member.index, image) for image in rows["image_id"])
+    for (_, metric_name, _), (job, captions) in asked.items():
+        for (side, index), slot in job.evidence.slots.items():
+            places = [place for place, row in enumerate(slot.captions) if (side, index, row.image) not in captions]
             if places:
                 parts.append(_named(_unasked(slot, places), job, metric_name))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()

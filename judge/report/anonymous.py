@@ -39,8 +39,7 @@ class Rated:
         alpha: Krippendorff's; None where it is not defined.
         scores: of each captioner.
         lexicon: in how many texts a class is found by both, the lexicon alone, people alone, neither.
-        people: the lexicon's share and the metrics of a run, beside human scores.
-        notes: captioners of the run without a score, and of the scores without a row in the run.
+        people: the lexicon's share beside human scores.
     """
 
     raters: Mapping[str, int]
@@ -48,7 +47,6 @@ class Rated:
     scores: Sequence[HumanScore]
     lexicon: Mapping[str, int]
     people: Sequence[PeopleRow]
-    notes: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +149,7 @@ def metric_table(rated: Rated) -> Table[tuple[Any, ...]]:
         for of in [row.agreement]
     )
     numbers = [("captioners", COUNT), ("Pearson", SIGNED), ("interval", SIGNED), ("Spearman", SIGNED)]
-    note = (
-        "Human scores, and the lexicon's share beside them, are of the captions that were rated and have a "
-        "majority; values of a run are of all its own images."
-    )
+    note = "Human scores, and the lexicon's share beside them, are of the captions that were rated and have a majority."
     title = "Agreement of metrics with human scores"
     return table_of(["metric (judge)"], [*numbers, ("interval", SIGNED)], rows, title, (note, INTERVAL_NOTE))
 
@@ -169,7 +164,7 @@ def anonymous_notes(found: Anonymous) -> list[str]:
     for captioner, reasons in found.left_out.items():
         counts = ", ".join(f"{reason} {count:,}" for reason, count in reasons.items() if count)
         lines += [f"Left out of {captioner}: {counts}."] if counts else []
-    return [*lines, *found.notes, *(found.rated.notes if found.rated else ())]
+    return [*lines, *found.notes]
 
 
 def human_scores_csv(rated: Rated) -> str:

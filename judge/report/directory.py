@@ -24,7 +24,7 @@ from judge.statistics.consistency import measure_consistency
 from judge.statistics.summary import ROW
 from judge.utils.cells import table_csv
 from judge.utils.files import write_whole
-from judge.utils.outputs import ResumableFolder
+from judge.utils.outputs import OutputFolder
 
 FIGURES, BREAKDOWN, QUALITY = "figures", "breakdown", "quality.csv"
 REPLICATES, EXAMPLES, PICTURES = "replicates", "examples", "pictures"
@@ -35,7 +35,7 @@ SCORING = "tokenizer", "skipped", "vocabulary", "mean_length", "further", "unsco
 _IMAGES = 25
 
 
-class RunDirectory(ResumableFolder):
+class RunDirectory(OutputFolder):
     """``run.yaml``, ``metrics.json``, ``log.jsonl``, and what they are made of, of one run.
 
     That is ``scores.parquet`` (answers of judges), ``counts.parquet`` (what captions mention) and

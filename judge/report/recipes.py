@@ -12,7 +12,6 @@ from judge.corpus.recipes import DataFile, LabelNote, Recipe, Use
 from judge.report.table import Table, table_of
 
 Status = Literal["ok", "missing", "wrong"]
-_MOST = 8  # Names of other files that are shown.
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +23,12 @@ class FileCheck:
         paths: what was found; () where nothing was.
         status: "wrong": it is there, and not what it should be.
         lines: what is in it; of a wrong one what is wrong.
-        faulty: attributes whose labels alone are wrong; () where the whole file is, or nothing.
     """
 
     file: DataFile
     paths: tuple[Path, ...]
     status: Status
     lines: tuple[str, ...] = ()
-    faulty: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +48,12 @@ class ReadyUse:
 
 @dataclass(frozen=True, slots=True)
 class DataCheck:
-    """The check of a folder against a recipe; ``strangers``: files there that no part of the recipe reads."""
+    """The check of a folder against a recipe."""
 
     recipe: Recipe
     folder: Path
     files: tuple[FileCheck, ...]
     uses: tuple[ReadyUse, ...]
-    strangers: tuple[str, ...] = ()
 
     @property
     def faults(self) -> list[FileCheck]:
@@ -168,14 +164,6 @@ def check_lines(check: DataCheck) -> Iterator[str]:
         yield f"{found.status:8}{where}{more} ({_kind(found.file)})"
         yield from (f"        {line}" for line in found.lines)
     yield from _part("to get", _to_get(check))
-    if check.strangers:
-        more = f" and {len(check.strangers) - _MOST} more" if len(check.strangers) > _MOST else ""
-        missing = " or ".join(found.file.path for found in check.files if found.status == "missing")
-        lines = [
-            f"{', '.join(check.strangers[:_MOST])}{more}",
-            f"is one of them {missing}? Rename it so, or give its name in a recipe of your own",
-        ]
-        yield from _part("other files here, which no part of the recipe reads", lines)
     if not recipe.pass_on:
         yield ""
         yield pass_on_line(recipe)
@@ -189,7 +177,7 @@ def _to_get(check: DataCheck) -> Iterator[str]:
     """Each source once, with what it has that is not there; and who may have it."""
     recipe = check.recipe
     wanted: dict[str, list[str]] = {}
-    absent = [found.file for found in check.files if found.status != "ok" and not found.faulty]
+    absent = [found.file for found in check.files if found.status != "ok"]
     for file in absent:
         wanted.setdefault(file.source or recipe.origin, []).append(file.path)
     for source, paths in wanted.items():

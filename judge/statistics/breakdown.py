@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -28,23 +28,16 @@ from scipy.sparse import csr_array, hstack
 
 from judge.errors import JudgeError
 from judge.evidence import mention_table
-from judge.metrics import Metric, find_metric
-from judge.metrics.counted.spec import CountedMetric, Quotients
-from judge.statistics.comparisons import Key, holm
-from judge.statistics.counted import (
-    EXCHANGES,
-    CountedRows,
-    choose_classes,
-    counted_rows,
-    draw_halves,
-    generator_of,
-    names_of,
-)
+from judge.metrics import find_metric
+from judge.metrics.counted.contingency import ContingencyTable
+from judge.metrics.counted.spec import Quotients
+from judge.statistics.comparisons import holm
+from judge.statistics.counted import EXCHANGES, CountedRow, CountedRows, names_of
 from judge.statistics.inference import Exchanged, from_halves, from_splits
-from judge.statistics.intervals import bootstrap_pooled, excess_of_parts, exchanged_values, permutation_p
+from judge.statistics.intervals import Exchange, bootstrap_pooled
 from judge.statistics.judged import CAPTION
 from judge.statistics.summary import ROW, Basis, JudgedRow, Settings
-from judge.types import FloatArray, Interval
+from judge.types import BoolArray, FloatArray, Interval
 
 _COLUMNS = [*ROW, "image_id", "contribution"]
 
@@ -101,6 +94,11 @@ class Breakdown:
     words: pd.DataFrame = field(default_factory=pd.DataFrame)
 
 
+Known = tuple[Interval | None, float | None, Basis | None]
+"""Interval, p, and their basis."""
+UNKNOWN: Known = (None, None, None)
+
+
 def break_down(
     scores: pd.DataFrame, counts: pd.DataFrame, said: pd.DataFrame, names: Sequence[str], settings: Settings
 ) -> Breakdown:
@@ -120,14 +118,16 @@ def break_down(
     own = dict(iter(said.groupby("captioner", observed=True)))
     tasks: list[TaskPart] = []
     images: list[pd.DataFrame] = []
-    for row in judged_rows(scores, settings):
-        tasks += _corrected(_judged_tasks(row, own[row.line.captioner], settings))
-        images.append(_judged_images(row))
-    for line in _counted_lines(counts, names):
-        if line.pieces is None:
-            raise JudgeError(f"{line.metric.title} does not say what captions add to it", mend="leave --breakdown out")
-        tasks += _corrected(_counted_tasks(line, own[line.captioner], settings))
-        images.append(_image_table(line.key, line.held.images, _of_images(line.held, *line.pieces)))
+    rows: list[JudgedRow | CountedRow] = [*judged_rows(scores, settings), *_counted_rows(counts, names)]
+    for row in rows:
+        if isinstance(row, CountedRow):
+            if not _has_pieces(row):
+                what = f"{row.metric.title} does not say what captions add to it"
+                raise JudgeError(what, mend="leave --breakdown out")
+            tasks += _counted_tasks(row, own[row.line.captioner], settings)
+        else:
+            tasks += _judged_tasks(row, own[row.line.captioner], settings)
+        images.append(_image_table(row))
     tasks.sort(key=lambda part: (captioners.index(part.captioner), names.index(part.metric)))
     return Breakdown(tuple(tasks), _stack(images), said)
 
@@ -150,48 +150,45 @@ def image_contributions(
     Args:
         scores: the rows of ``scores.parquet``.
         counts: the rows of ``counts.parquet``.
-        names: of the metrics.
+        names: of the metrics; counted ones without ``pieces`` are left out.
         settings: as of :func:`~judge.statistics.summary.summarise`.
 
     Returns:
         captioner, metric, judge, image_id, contribution; of counted metrics to the published value.
     """
-    judged = [_judged_images(row) for row in judged_rows(scores, settings)]
-    counted = [
-        _image_table(line.key, line.held.images, _of_images(line.held, *line.pieces))
-        for line in _counted_lines(counts, names)
-        if line.pieces
-    ]
-    return _stack([*judged, *counted])
+    judged = [_image_table(row) for row in judged_rows(scores, settings)]
+    return _stack([*judged, *(_image_table(row) for row in _counted_rows(counts, names) if _has_pieces(row))])
 
 
-def _judged_images(row: JudgedRow) -> pd.DataFrame:
-    amounts = np.bincount(row.table.image, _of_captions(row, row.captions)).astype(np.float64, copy=False)
-    return _image_table(row.line.key, row.images, amounts)
-
-
-def _of_images(held: CountedRows, of_human: FloatArray, of_generated: FloatArray) -> FloatArray:
-    """The contribution of each image, [N], from what each unit of the sums adds."""
-    human, generated = held.rows.by_image()
-    return np.asarray(generated @ of_generated - human @ of_human)
-
-
-def _image_table(key: Key, images: Any, contributions: FloatArray) -> pd.DataFrame:
-    table = pd.DataFrame({"image_id": images, "contribution": contributions})
-    return table.assign(**dict(zip(ROW, key, strict=True)))[_COLUMNS]
+def _image_table(row: JudgedRow | CountedRow) -> pd.DataFrame:
+    """The contribution of each image to a row."""
+    if isinstance(row, JudgedRow):
+        images, amounts = row.images, np.bincount(row.table.image, _of_captions(row, row.captions))
+    else:
+        held = _held(row)
+        human, generated = held.rows.by_image()
+        before, after = _pieces(row, *held.tables())
+        images, amounts = pd.Series(held.images), generated @ after.sums() - human @ before.sums()
+    table = pd.DataFrame({"image_id": images, "contribution": np.asarray(amounts, dtype=np.float64)})
+    return table.assign(**dict(zip(ROW, row.line.key, strict=True)))[_COLUMNS]
 
 
 def _stack(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=_COLUMNS)
 
 
-def share_out(column: pd.Series[str], tasks: Sequence[str]) -> csr_array:
+def _share_out(column: pd.Series[str], tasks: Sequence[str]) -> csr_array:
     """The share of each row, whose tasks are joined by "|", in each of ``tasks`` and in none of them, [N, T + 1]."""
     codes, texts = pd.factorize(column)
     table = mention_table([text.split("|") for text in texts], tasks).astype(np.float64)
     count = table.sum(axis=1, keepdims=True)
     table = np.hstack([table / np.maximum(count, 1), count == 0])
     return csr_array(table)[codes]
+
+
+def _count(shares: csr_array, chosen: BoolArray) -> list[int]:
+    """How many of the chosen rows, [C], have a share in each task, of [C, T]."""
+    return list(map(int, np.bincount(csr_array(shares[chosen] > 0).indices, minlength=shares.shape[1])))
 
 
 def _corrected(parts: Sequence[TaskPart]) -> list[TaskPart]:
@@ -206,10 +203,6 @@ def _corrected(parts: Sequence[TaskPart]) -> list[TaskPart]:
     ]
     corrected = [replace(part, p_holm=p) for part, p in zip(there, holm([of.p_value for of in there]), strict=True)]
     return sorted(corrected, key=lambda part: -abs(part.contribution))
-
-
-Known = tuple[Interval | None, float | None, Basis | None]
-"""Interval, p, and their basis."""
 
 
 # ---- Judged metrics --------------------------------------------------------------------------------------------------
@@ -231,11 +224,11 @@ def _of_captions(row: JudgedRow, captions: pd.DataFrame) -> FloatArray:
 
     Args:
         row: of the table.
-        captions: its captions, or those of one of its splits; the index is that of ``row.captions``.
+        captions: its captions, or those of one of its splits.
     """
-    statistic, rows = row.statistic, row.adds(captions)
-    sums = [np.asarray(side.sum(axis=0), dtype=np.float64) for side in rows.by_image()]
-    if not np.isfinite(statistic(sums[0], sums[1]).value):  # A split without captions of a class.
+    statistic, rows = row.statistic, row.statistic.rows(captions)
+    sums = rows.sums()
+    if not np.isfinite(statistic(*sums).value):  # A split without captions of a class.
         return np.full(len(rows.image), np.nan)
     human, generated = (
         weight * (rows.table @ piece) for weight, piece in zip(rows.weights(), statistic.pieces(*sums), strict=True)
@@ -253,15 +246,12 @@ def _judged_tasks(row: JudgedRow, said: pd.DataFrame, settings: Settings) -> lis
 
     def shares(captions: pd.DataFrame) -> csr_array:
         wanted = pd.MultiIndex.from_frame(captions[keys]) if len(keys) > 1 else captions[keys[0]]
-        return share_out(objects.reindex(wanted).fillna(""), tasks)
+        return _share_out(objects.reindex(wanted).fillna(""), tasks)
 
     of_caption, share = _of_captions(row, row.captions), shares(row.captions)
     values = np.asarray(share.T @ of_caption)
-    asked = row.captions["n"].to_numpy() > 0
-    counts = [
-        np.asarray((share[asked & (row.captions["side"] == side).to_numpy()] > 0).sum(axis=0)).ravel()
-        for side in ("human", "generated")
-    ]
+    scored, generated = row.captions["n"].to_numpy() > 0, row.table.generated
+    counts = _count(share, scored & ~generated), _count(share, scored & generated)
     known = _from_splits(row, values, shares, settings)
     if known is None:
         # Nothing but the images varies.
@@ -277,10 +267,11 @@ def _judged_tasks(row: JudgedRow, said: pd.DataFrame, settings: Settings) -> lis
         )
         known = [(interval, None, "these judges" if interval else None) for interval in intervals]
     rows = zip([*tasks, NONE], values, *counts, known, strict=True)
-    return [
+    parts = [
         TaskPart(*row.line.key, task, float(value), None, int(human), int(generated), *of)
         for task, value, human, generated, of in rows
     ]
+    return _corrected(parts)
 
 
 def _from_splits(
@@ -299,48 +290,29 @@ def _from_splits(
 # ---- Counted metrics -------------------------------------------------------------------------------------------------
 
 
-class _CountedLine(NamedTuple):
-    """A captioner and counted metric that has a value.
-
-    Attributes:
-        captioner, metric: of the row.
-        counted: the metric with its classes chosen.
-        held: the captions as sums.
-        counts: their rows of ``counts.parquet``.
-        pieces: what each unit of the sums of either side adds; None of a metric, such as a user's own, that has none.
-        divides: whether the metric divides sums over captions.
-    """
-
-    captioner: str
-    metric: Metric
-    counted: CountedMetric
-    held: CountedRows
-    counts: pd.DataFrame
-    pieces: tuple[FloatArray, FloatArray] | None
-    divides: bool
-
-    @property
-    def key(self) -> Key:
-        """The names of captioner, metric and judge."""
-        return self.captioner, self.metric.name, self.metric.judge
-
-
-def _counted_lines(counts: pd.DataFrame, names: Sequence[str]) -> Iterator[_CountedLine]:
+def _counted_rows(counts: pd.DataFrame, names: Sequence[str]) -> Iterator[CountedRow]:
     """The counted rows of the table that have a value."""
-    metrics = [(metric, metric.counted) for metric in map(find_metric, names) if metric.counted]
-    for captioner, rows in counts.groupby("captioner", sort=False, observed=True) if metrics else ():
-        for metric, chosen in metrics:
-            counted = choose_classes(chosen, counts)
-            held = counted_rows(rows, counted)
-            if held is None:
-                continue
-            tables = [held.read(np.asarray(side.sum(axis=0), dtype=np.float64)) for side in held.rows.by_image()]
-            frozen: Any = counted.freeze(*tables)
-            if np.isfinite(frozen.compare(*tables).value):
-                known = hasattr(frozen, "pieces")
-                pieces: Any = tuple(of.sums() for of in frozen.pieces(*tables)) if known else None
-                divides = isinstance(frozen, Quotients)
-                yield _CountedLine(str(captioner), metric, counted, held, rows, pieces, divides)
+    metrics = [metric for metric in map(find_metric, names) if metric.counted]
+    for _, rows in counts.groupby("captioner", sort=False, observed=True) if metrics else ():
+        for metric in metrics:
+            row = CountedRow(metric, rows, counts)
+            if row.line.published is not None:
+                yield row
+
+
+def _held(row: CountedRow) -> CountedRows:
+    assert row.held is not None  # Otherwise the row has no value.
+    return row.held
+
+
+def _has_pieces(row: CountedRow) -> bool:
+    """Whether the metric says what captions add to it; a user's own may not."""
+    return hasattr(row.counted.freeze(*_held(row).tables()), "pieces")
+
+
+def _pieces(row: CountedRow, *tables: ContingencyTable) -> tuple[ContingencyTable, ContingencyTable]:
+    """The coefficients of the counts of both sides."""
+    return row.counted.freeze(*tables).pieces(*tables)
 
 
 class _Division(NamedTuple):
@@ -349,22 +321,22 @@ class _Division(NamedTuple):
     Attributes:
         tasks: their names, [T].
         table: what each caption adds to sums, [C, S].
-        counts: whether a caption counts for a task, [C, T].
+        holds: which captions count for a task, [C, T].
         by_task: sums of both sides, [S, ...] each -> what each task adds to the value, [T, ...].
     """
 
     tasks: list[str]
     table: csr_array
-    counts: csr_array
+    holds: csr_array
     by_task: Callable[[FloatArray, FloatArray], FloatArray]
 
 
-def _by_label(row: _CountedLine) -> _Division:
+def _by_label(row: CountedRow) -> _Division:
     """Division of a metric that adds up labels: each label belongs to the tasks of its name."""
-    counted, held = row.counted, row.held
+    counted, held = row.counted, _held(row)
     columns = pd.Series(["|".join(of) for of in counted.columns(held.truth, held.names)])
     tasks = names_of(columns)
-    share = share_out(columns, tasks)[:, : len(tasks)]
+    share = _share_out(columns, tasks)[:, : len(tasks)]
     of_label, table = share.toarray(), csr_array(held.rows.table)
 
     def by_task(human: FloatArray, generated: FloatArray) -> FloatArray:
@@ -372,66 +344,66 @@ def _by_label(row: _CountedLine) -> _Division:
         parts = counted.freeze(*tables).parts(*tables).sum(axis=-2)
         return np.moveaxis(np.asarray(parts @ of_label), -1, 0)
 
-    return _Division(tasks, table, csr_array((table[:, held.label_columns] @ share) > 0), by_task)
+    return _Division(tasks, table, csr_array(table[:, held.label_columns] @ share), by_task)
 
 
-def _by_image(row: _CountedLine, said: pd.DataFrame) -> _Division:
+def _by_image(row: CountedRow, said: pd.DataFrame) -> _Division:
     """Division of a metric that divides sums over captions: a caption belongs to the tasks that its image shows."""
-    counted, held = row.counted, row.held
+    held = _held(row)
     shown = said[said["side"] == "annotated"].set_index("image_id")["objects"]
     tasks = [*names_of(shown), NONE]
     images = np.array(held.images, dtype=object)[held.rows.image]
-    share = share_out(shown.reindex(images).fillna(""), tasks[:-1])
+    share = _share_out(shown.reindex(images).fillna(""), tasks[:-1])
     table = csr_array(held.rows.table)
     wide = csr_array(hstack([csr_array(table.multiply(column[:, None])) for column in share.toarray().T]))
 
     def by_task(human: FloatArray, generated: FloatArray) -> FloatArray:
         sides = [sums.reshape(len(tasks), -1, *sums.shape[1:]) for sums in (human, generated)]
-        tables = held.read(sides[0].sum(axis=0)), held.read(sides[1].sum(axis=0))
-        pieces = (table.sums() for table in counted.freeze(*tables).pieces(*tables))
-        before, after = (np.einsum("s...,ts...->t...", piece, side) for piece, side in zip(pieces, sides, strict=True))
+        pieces = _pieces(row, held.read(sides[0].sum(axis=0)), held.read(sides[1].sum(axis=0)))
+        before, after = (
+            np.einsum("s...,ts...->t...", piece.sums(), side) for piece, side in zip(pieces, sides, strict=True)
+        )
         return np.asarray(after - before)
 
-    return _Division(tasks, wide, csr_array(share > 0), by_task)
+    return _Division(tasks, wide, share, by_task)
 
 
-def _counted_tasks(row: _CountedLine, said: pd.DataFrame, settings: Settings) -> list[TaskPart]:
+def _counted_tasks(row: CountedRow, said: pd.DataFrame, settings: Settings) -> list[TaskPart]:
     """The tasks of a counted row."""
-    division = _by_image(row, said) if row.divides else _by_label(row)
-    rows = row.held.rows
-    sides = ~rows.generated, rows.generated
-    sums = [np.asarray(division.table.T @ (weight * of)) for weight, of in zip(rows.weights(), sides, strict=True)]
-    published = division.by_task(sums[0], sums[1])
-    counts = [np.asarray(division.counts[of].sum(axis=0)).ravel() for of in sides]
+    rows = _held(row).rows
+    divides = isinstance(row.counted.freeze(*_held(row).tables()), Quotients)
+    division = _by_image(row, said) if divides else _by_label(row)
+    published = division.by_task(*replace(rows, table=division.table).sums())
+    counts = _count(division.holds, ~rows.generated), _count(division.holds, rows.generated)
     values, known = _infer_counted(row, division, published, settings)
-    return [
-        TaskPart(*row.key, task, float(value), float(whole), int(human), int(generated), *of)
-        for task, value, whole, human, generated, of in zip(
-            division.tasks, values, published, *counts, known, strict=True
-        )
+    found = zip(division.tasks, values, published, *counts, known, strict=True)
+    parts = [
+        TaskPart(*row.line.key, task, float(value), float(whole), int(human), int(generated), *of)
+        for task, value, whole, human, generated, of in found
     ]
+    return _corrected(parts)
 
 
 def _infer_counted(
-    row: _CountedLine, division: _Division, published: FloatArray, settings: Settings
+    row: CountedRow, division: _Division, published: FloatArray, settings: Settings
 ) -> tuple[FloatArray, list[Known]]:
     """What each task adds to the excess over the chance level, and its interval and p."""
-    unknown: list[Known] = [(None, None, None)] * len(published)
+    unknown = [UNKNOWN] * len(published)
     if not row.metric.exchangeable:
         return published, unknown
-    rows, by_task, table = row.held.rows, division.by_task, division.table
-    generator = generator_of(row.metric, settings.seed)
-    exchanged = exchanged_values(rows, by_task, generator=generator, resamples=settings.resamples, table=table)
+    generator = row.generator(settings.seed)
+    exchange = Exchange(_held(row).rows, division.by_task, generator=generator, table=division.table)
+    exchanged = exchange.values(settings.resamples)
     if not np.isfinite(exchanged).all():
         return published, unknown
-    values = published - exchanged.mean(axis=-1)
+    mean = exchanged.mean(axis=-1, keepdims=True)
+    values = published - mean[:, 0]
     if row.counted.verdicts[0] == "changes":  # Multi->: see the module's docstring.
         return values, unknown
-    halves = draw_halves(row.counts, row.held, settings.seed)
-    excess = excess_of_parts(rows, by_task, halves, generator=generator, exchanges=EXCHANGES, table=table)
+    excess = exchange.excess(row.halves(settings.seed), exchanges=EXCHANGES)
     known: list[Known] = []
-    for value, of, drawn in zip(values, excess, exchanged - exchanged.mean(axis=-1, keepdims=True), strict=True):
-        chance = Exchanged(0.0, float(drawn.std(ddof=1)), len(drawn), permutation_p(float(value), drawn))
-        found = from_halves(float(value), of.tolist(), chance, level=settings.level)
-        known.append((found.interval, found.p_value, "images") if found else (None, None, None))
+    for value, of, drawn in zip(values, excess, exchanged - mean, strict=True):
+        chance = Exchanged.of(drawn, float(value))
+        found = from_halves(float(value), of.tolist(), chance and chance._replace(mean=0.0), level=settings.level)
+        known.append((found.interval, found.p_value, "images") if found else UNKNOWN)
     return values, known

@@ -21,16 +21,15 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from scipy.sparse import vstack
 
 from judge.evidence import Resample, mention_table
 from judge.metrics import Metric, find_metric, spell_out
-from judge.metrics.counted.contingency import ContingencyTable, Sparse, added
-from judge.metrics.counted.spec import CaptionTable, Compared, CountedMetric, single_names
+from judge.metrics.counted.contingency import ContingencyTable, added
+from judge.metrics.counted.spec import CaptionTable, CountedMetric, single_names
 from judge.statistics.inference import HALVES, from_halves
-from judge.statistics.intervals import Rows, excess_of_parts, permutation_pooled
+from judge.statistics.intervals import Exchange, Rows
 from judge.statistics.summary import Replicates, Summary
 from judge.types import BoolArray, FloatArray, IntArray
 
@@ -55,96 +54,91 @@ def summarise_counts(
     """
     from joblib import Parallel, cpu_count, delayed
 
-    asked = [(metric, metric.counted) for metric in map(find_metric, spell_out(metrics)) if metric.counted]
+    asked = [metric for metric in map(find_metric, spell_out(metrics)) if metric.counted]
     if not asked:
         return []
-    how = {"resamples": resamples, "level": level, "seed": seed}
-    jobs = [
-        delayed(_summarise)(str(captioner), metric, choose_classes(counted, counts), rows, **how)
-        for captioner, rows in counts.groupby("captioner", sort=False, observed=True)
-        for metric, counted in asked
-    ]
+
+    def summarise(rows: pd.DataFrame, metric: Metric) -> Summary:
+        return CountedRow(metric, rows, counts).summary(resamples=resamples, level=level, seed=seed)
+
+    captioners = counts.groupby("captioner", sort=False, observed=True)
+    jobs = [delayed(summarise)(rows, metric) for _, rows in captioners for metric in asked]
     # Threads: sparse products, which take most of the time, leave others free to go on.
     return list(Parallel(n_jobs=min(len(jobs), cpu_count()), prefer="threads")(jobs))
 
 
-def _summarise(
-    captioner: str,
-    metric: Metric,
-    counted: CountedMetric,
-    counts: pd.DataFrame,
-    *,
-    resamples: int,
-    level: float,
-    seed: int,
-) -> Summary:
-    held = counted_rows(counts, counted)
-    line = count_row(captioner, metric, counted, held)
-    published = line.published
-    if held is None or published is None or not metric.exchangeable:
-        return line
-    read = held.read
-    generator = generator_of(metric, seed)
-
-    def anew(before: FloatArray, after: FloatArray) -> FloatArray:
-        return _compare(counted, read(before), read(after)).value
-
-    exchanged = permutation_pooled(held.rows, anew, generator=generator, resamples=resamples)
-    if exchanged is None:
-        return line
-    value = published - exchanged.mean
-    line = replace(line, amplification=value, chance_level=exchanged.mean)
-    chosen = draw_halves(counts, held, seed)
-    excess = excess_of_parts(held.rows, anew, chosen, generator=generator, exchanges=EXCHANGES).tolist()
-    inference = from_halves(value, excess, exchanged._replace(mean=0.0), level=level)
-    if inference is None:
-        return line
-    return replace(
-        line,
-        **inference._asdict() | {"chance_level": exchanged.mean},
-        basis="images",
-        replicates=Replicates("half", tuple(excess)).claiming(inference.standard_error),
-    )
-
-
-def count_row(captioner: str, metric: Metric, counted: CountedMetric, held: CountedRows | None) -> Summary:
-    """The line of the table as its paper has it, without chance level, interval and p.
+class CountedRow:
+    """One captioner and counted metric.
 
     Args:
-        captioner: its name.
         metric: a counted row.
-        counted: how it counts, its classes chosen.
+        rows: of ``counts.parquet``, of one captioner.
+        counts: of all captioners, by which classes are chosen.
+
+    Attributes:
+        counted: how the metric counts, its classes chosen.
         held: what captions add; None where there is nothing to count.
+        line: the row of the table as its paper has it, without chance level, interval and p.
+
+    Raises:
+        JudgeError: Multi-> of too many sets of labels.
     """
-    line = Summary(captioner, metric, metric.judge)
-    if held is None:
-        return line
-    images = held.rows.by_image()
-    found = _compare(counted, *(held.read(np.asarray(side.sum(axis=0), dtype=np.float64)) for side in images))
-    human, generated, published = map(_known, (found.truth, found.predicted, found.value))
-    return replace(line, human=human, generated=generated, published=published, images=images[0].shape[0])
 
+    def __init__(self, metric: Metric, rows: pd.DataFrame, counts: pd.DataFrame) -> None:
+        assert metric.counted is not None
+        self.metric, self.counted, self._rows = metric, choose_classes(metric.counted, counts), rows
+        self.line = Summary(str(rows["captioner"].iloc[0]), metric, metric.judge)
+        self.held = counted_rows(rows, self.counted)
+        if self.held:
+            tables = self.held.tables()
+            found = self.counted.freeze(*tables).compare(*tables)
+            human, generated, published = map(_known, (found.truth, found.predicted, found.value))
+            images = len(np.unique(self.held.rows.image))
+            self.line = replace(self.line, human=human, generated=generated, published=published, images=images)
 
-def _compare(counted: CountedMetric, truth: ContingencyTable, predicted: ContingencyTable) -> Compared:
-    return counted.freeze(truth, predicted).compare(truth, predicted)
+    def summary(self, *, resamples: int, level: float, seed: int) -> Summary:
+        """The row of the table."""
+        line, held = self.line, self.held
+        if held is None or line.published is None or not self.metric.exchangeable:
+            return line
 
+        def anew(before: FloatArray, after: FloatArray) -> FloatArray:
+            tables = held.read(before), held.read(after)
+            return self.counted.freeze(*tables).compare(*tables).value
 
-def draw_halves(counts: pd.DataFrame, held: CountedRows, seed: int) -> npt.NDArray[np.bool_]:
-    """Which images each half holds, [P, N]."""
-    classes = dict(zip(counts["image_id"].tolist(), counts["class"].tolist(), strict=True))
-    return _halves(tuple((image, classes[image]) for image in held.images), seed)
+        exchange = Exchange(held.rows, anew, generator=self.generator(seed))
+        exchanged = exchange.test(resamples)
+        if exchanged is None:
+            return line
+        value = line.published - exchanged.mean
+        line = replace(line, amplification=value, chance_level=exchanged.mean)
+        excess = exchange.excess(self.halves(seed), exchanges=EXCHANGES).tolist()
+        inference = from_halves(value, excess, exchanged._replace(mean=0.0), level=level)
+        if inference is None:
+            return line
+        return replace(
+            line,
+            **inference._asdict() | {"chance_level": exchanged.mean},
+            basis="images",
+            replicates=Replicates("half", tuple(excess)).claiming(inference.standard_error),
+        )
+
+    def halves(self, seed: int) -> BoolArray:
+        """Which images each half holds, [P, N]."""
+        assert self.held is not None
+        classes = dict(zip(self._rows["image_id"].tolist(), self._rows["class"].tolist(), strict=True))
+        return _halves(tuple((image, classes[image]) for image in self.held.images), seed)
+
+    def generator(self, seed: int) -> np.random.Generator:
+        """The same draws for every captioner: differences between them have no noise of draws."""
+        return np.random.default_rng([seed, *map(ord, self.metric.name)])
 
 
 # Metrics and captioners mostly have the same images.
 @lru_cache(maxsize=4)
-def _halves(images: tuple[tuple[str, str], ...], seed: int) -> npt.NDArray[np.bool_]:
+def _halves(images: tuple[tuple[str, str], ...], seed: int) -> BoolArray:
     draws = [Resample("half", number, seed).classes(dict(images)) for number in range(HALVES)]
     return np.array([[image in draw for image, _ in images] for draw in draws])
-
-
-def generator_of(metric: Metric, seed: int) -> np.random.Generator:
-    """The same draws for every captioner: differences between them have no noise of draws."""
-    return np.random.default_rng([seed, *map(ord, metric.name)])
 
 
 def _known(value: FloatArray) -> float | None:
@@ -174,6 +168,11 @@ class CountedRows:
         """Sums of ``rows``, [S, ...], as tables with the leading axes [...]."""
         return ContingencyTable.of_sums(sums, self.shape)
 
+    def tables(self) -> tuple[ContingencyTable, ContingencyTable]:
+        """The tables of both sides."""
+        human, generated = self.rows.sums()
+        return self.read(human), self.read(generated)
+
     @property
     def label_columns(self) -> slice:
         """Where a row's labels stand among its sums."""
@@ -183,11 +182,9 @@ class CountedRows:
 
 def compared_classes(counts: pd.DataFrame, metrics: Iterable[Metric]) -> dict[str, list[str]]:
     """The classes that metrics name or choose (Ratio), by the metrics' names."""
-    chosen = {metric.name: metric.counted for metric in metrics if metric.counted}
-    if not chosen:
-        return {}
-    classes = {name: choose_classes(counted, counts).classes for name, counted in chosen.items()}
-    return {name: list(found) for name, found in classes.items() if found}
+    rows = [(metric.name, metric.counted) for metric in metrics if metric.counted]
+    classes = {name: list(choose_classes(counted, counts).classes) for name, counted in rows}
+    return {name: found for name, found in classes.items() if found}
 
 
 def choose_classes(counted: CountedMetric, counts: pd.DataFrame) -> CountedMetric:
@@ -241,17 +238,14 @@ def counted_rows(rows: pd.DataFrame, counted: CountedMetric) -> CountedRows | No
         truth, predicted = (replace(side, named=side.annotated) for side in (truth, predicted))
     if not len(truth.image):
         return None
-    tables = counted.terms(truth, predicted)
+    terms = counted.terms(truth, predicted)
     image = np.concatenate([truth.image, predicted.image])
     generated = np.repeat([False, True], [len(truth.image), len(predicted.image)])
-    shape = tables[0][0].shape[1], tables[0][1].shape[1]
-    return CountedRows(
-        Rows(vstack([_added(*terms) for terms in tables], format="csr"), image, generated),
-        shape,
-        tuple(images),
-        truth,
-        tuple(names),
-    )
+    # Rows without any class and any counted label are blank.
+    blank = [~(classes.any(axis=1) | np.asarray(labels.sum(axis=1) > 0)) for classes, labels in terms]
+    table = vstack([added(*side, of) for side, of in zip(terms, blank, strict=True)], format="csr")
+    shape = terms[0][0].shape[1], terms[0][1].shape[1]
+    return CountedRows(Rows(table, image, generated), shape, tuple(images), truth, tuple(names))
 
 
 def names_of(column: pd.Series[str]) -> list[str]:
@@ -287,8 +281,3 @@ def _complete(
 def _take(side: CaptionTable, rows: IntArray, image: IntArray) -> CaptionTable:
     """Some rows, with the indices of their images."""
     return replace(side, image=image, annotated=side.annotated[rows], named=side.named[rows], labels=side.labels[rows])
-
-
-def _added(named: BoolArray | FloatArray, labels: BoolArray | FloatArray | Sparse) -> Sparse:
-    """What each row adds to a table; rows without any class and any counted label are blank."""
-    return added(named, labels, ~(named.any(axis=1) | np.asarray(labels.sum(axis=1) > 0)))

@@ -114,169 +114,89 @@ class Rows:
         ]
         return sides[0], sides[1]
 
+    def sums(self) -> tuple[FloatArray, FloatArray]:
+        """Sums of the human and of the generated side, [S] each."""
+        human, generated = (np.asarray(side.sum(axis=0), dtype=np.float64) for side in self.by_image())
+        return human, generated
 
-def permutation_pooled(
-    rows: Rows,
-    statistic: Callable[[FloatArray, FloatArray], FloatArray],
-    *,
-    generator: np.random.Generator,
-    resamples: int = 2000,
-) -> Exchanged | None:
-    """Test of "an image's captions are exchangeable between the sides".
 
-    In each permutation every image has as many captions on either side as before, drawn from all that it has.
+class Exchange:
+    """Values of a statistic where an image's captions change sides, as many on each side as before.
 
     Args:
         rows: the captions of both sides.
         statistic: sums of both sides, [S, ...] each -> values, [...]. What it chooses from the human side (pairs and
-            their signs) it chooses anew in every permutation: chosen once, they would favour the data as they are.
-        generator: of the permutations.
-        resamples: how many.
-
-    Returns:
-        p is at least 2 / (resamples + 1), and 1 for identical sides; None where a permutation has no value.
-    """
-    null = exchanged_values(rows, statistic, generator=generator, resamples=resamples)
-    if not np.isfinite(null).all():
-        return None
-    value = float(_by_roles(rows, rows.table, statistic)(rows.generated.astype(np.float64)[:, None])[0])
-    return Exchanged(float(null.mean()), float(null.std(ddof=1)), len(null), permutation_p(value, null))
-
-
-def exchanged_values(
-    rows: Rows,
-    statistic: Callable[[FloatArray, FloatArray], FloatArray],
-    *,
-    generator: np.random.Generator,
-    resamples: int,
-    table: csr_array | None = None,
-) -> FloatArray:
-    """Values where an image's captions have changed sides, [..., R].
-
-    Args:
-        rows: as of :func:`permutation_pooled`.
-        statistic: as there, of one value or of several.
-        generator: in the same state it gives the same draws as there.
-        resamples: as there.
+            their signs) it must choose anew in every call: chosen once, they would favour the data as they are.
+        generator: of the draws.
         table: what each row adds to the statistic's sums, [C, S]; None for that of ``rows``.
     """
-    adds = rows.table if table is None else table
-    value = _by_roles(rows, adds, statistic)
-    sides = rows.by_image()
-    if not (sides[0] - sides[1]).data.any():
-        alike = value(rows.generated.astype(np.float64)[:, None])
-        return np.broadcast_to(alike, (*alike.shape[:-1], resamples))
-    draw, batch = _Roles(rows, generator), max(8, int(_CELLS // max(rows.table.shape)))
-    sizes = [min(batch, resamples - start) for start in range(0, resamples, batch)]
-    return np.concatenate([value(draw(size=(size, len(rows.image))).T) for size in sizes], axis=-1)
 
+    def __init__(
+        self,
+        rows: Rows,
+        statistic: Callable[[FloatArray, FloatArray], FloatArray],
+        *,
+        generator: np.random.Generator,
+        table: csr_array | None = None,
+    ) -> None:
+        self.rows, self.statistic, self.generator = rows, statistic, generator
+        columns = _columns(rows.table if table is None else table)
+        self._sides = [columns.multiply(weight[None]).tocsr() for weight in rows.weights()]
+        self._order = np.argsort(rows.image, kind="stable")
+        self._sizes = np.bincount(rows.image)
+        self._written = np.bincount(rows.image[rows.generated])
+        self._starts = np.cumsum(self._sizes) - self._sizes
 
-def _by_roles(
-    rows: Rows, table: FloatArray | csr_array, statistic: Callable[[FloatArray, FloatArray], FloatArray]
-) -> Callable[[FloatArray], FloatArray]:
-    """The statistic as a function of which rows play the generated side, [C, B] -> [..., B]."""
-    human, generated = rows.weights()
-    columns = _columns(table)
-    if len(np.unique(human)) == len(np.unique(generated)) == 1 and not (columns.data % 1).any():
-        # Products of whole numbers are exact: one is enough.
-        shares = float(human[0]), float(generated[0])
-        total = np.asarray(columns.sum(axis=1), dtype=np.float64)[:, None]
+    def values(self, resamples: int) -> FloatArray:
+        """Values of ``resamples`` draws, [..., R]; those of the data themselves where both sides are identical."""
+        human, generated = self.rows.by_image()
+        if not (human - generated).data.any():
+            alike = self._value(self.rows.generated.astype(np.float64)[:, None])
+            return np.broadcast_to(alike, (*alike.shape[:-1], resamples))
+        batch = max(8, _CELLS // max(self.rows.table.shape))
+        sizes = [min(batch, resamples - start) for start in range(0, resamples, batch)]
+        return np.concatenate([self._value(self._draw(size).T) for size in sizes], axis=-1)
 
-        def of_sums(chosen: FloatArray) -> FloatArray:
-            drawn = columns @ chosen
-            return statistic(shares[0] * (total - drawn), shares[1] * drawn)
+    def test(self, resamples: int) -> Exchanged | None:
+        """Permutation test of "an image's captions are exchangeable"; None where a permutation has no value.
 
-        return of_sums
-    as_human, as_generated = columns.multiply(human[None]).tocsr(), columns.multiply(generated[None]).tocsr()
-    whole = np.asarray(as_human.sum(axis=1), dtype=np.float64)[:, None]
-    return lambda chosen: statistic(whole - as_human @ chosen, as_generated @ chosen)
+        p is at least 2 / (resamples + 1), and 1 for identical sides.
+        """
+        null = self.values(resamples)
+        return Exchanged.of(null, float(self._value(self.rows.generated.astype(np.float64)[:, None])[0]))
 
+    def excess(self, parts: npt.NDArray[np.bool_], *, exchanges: int) -> FloatArray:
+        """Values of parts of the images, [P, N], less their means over the same ``exchanges`` draws, [..., P]."""
+        held = parts.T.astype(np.float64)
+        mean = np.mean([self._of_parts(self._draw(1)[0], held) for _ in range(exchanges)], axis=0)
+        return np.asarray(self._of_parts(self.rows.generated.astype(np.float64), held) - mean)
 
-def permutation_p(value: float, draws: FloatArray) -> float:
-    """Two-sided p of a permutation test whose values have been drawn (scipy)."""
-    from scipy import stats
+    def _value(self, generated: FloatArray) -> FloatArray:
+        """Values [..., B], by which rows are generated, [C, B]."""
+        return self.statistic(self._sides[0] @ (1 - generated), self._sides[1] @ generated)
 
-    # Sums of the same parts in another order are the same value, and what they leave of nothing is nothing.
-    scale = float(np.abs(draws).max(initial=max(abs(value), 1e-6)))
-    *drawn, observed = np.round(np.append(draws, value) / scale, 9)
-    found = stats.monte_carlo_test(
-        [observed],
-        rvs=lambda size: np.reshape(drawn, size),
-        statistic=lambda sample, axis: np.take(sample, 0, axis=axis),
-        vectorized=True,
-        n_resamples=len(draws),
-    )
-    return float(found.pvalue)
+    def _of_parts(self, generated: FloatArray, held: FloatArray) -> FloatArray:
+        """Values [..., P], by which rows are generated, [C], and which images each part holds, [N, P]."""
+        from scipy.sparse import csr_array
 
+        place = np.arange(len(generated)), self.rows.image
+        roles = [csr_array((of, place)) for of in (1 - generated, generated)]
+        return self.statistic(*(side @ role @ held for side, role in zip(self._sides, roles, strict=True)))
 
-def excess_of_parts(
-    rows: Rows,
-    statistic: Callable[[FloatArray, FloatArray], FloatArray],
-    parts: npt.NDArray[np.bool_],
-    *,
-    generator: np.random.Generator,
-    exchanges: int,
-    table: csr_array | None = None,
-) -> FloatArray:
-    """The value(s) of each part of the images less their mean over captions that changed sides, [..., P].
-
-    Args:
-        rows: the captions of both sides.
-        statistic: as of :func:`permutation_pooled`, of one value or of several, [...].
-        parts: which images each part holds, [P, N].
-        generator: of the exchanges, which are the same for all parts.
-        exchanges: how many.
-        table: what each row adds to the statistic's sums; None for that of ``rows``.
-    """
-    from scipy.sparse import csr_array, diags_array
-
-    held = parts.T.astype(np.float64)
-    places = csr_array((np.ones(len(rows.image)), (rows.image, np.arange(len(rows.image)))))
-    adds = csr_array(rows.table if table is None else table)
-
-    human, generated = rows.weights()
-
-    def values(roles: FloatArray) -> FloatArray:
-        sides = [
-            places @ (diags_array(weight * played) @ adds)
-            for weight, played in ((human, 1 - roles), (generated, roles))
-        ]
-        columns = [csr_array(side.T) for side in sides]
-        batch = max(1, _CELLS // max(columns[0].shape))
-        found = [
-            statistic(*(np.asarray(side @ held[:, start : start + batch]) for side in columns))
-            for start in range(0, held.shape[1], batch)
-        ]
-        return np.concatenate(found, axis=-1)
-
-    draw = _Roles(rows, generator)
-    chance_level = np.mean([values(draw(size=(1, len(rows.image)))[0]) for _ in range(exchanges)], axis=0)
-    return np.asarray(values(rows.generated.astype(np.float64)) - chance_level)
-
-
-class _Roles:
-    """Draws which of an image's rows play the generated side, as many as do."""
-
-    def __init__(self, rows: Rows, generator: np.random.Generator) -> None:
-        self.generator = generator
-        self.order = np.argsort(rows.image, kind="stable")
-        self.sizes = np.bincount(rows.image)
-        self.chosen = np.bincount(rows.image[rows.generated])
-        self.starts = np.cumsum(self.sizes) - self.sizes
-
-    def __call__(self, *, size: tuple[int, ...]) -> npt.NDArray[np.float64]:
-        """[B, C]: 1 for rows of the generated side, else 0."""
+    def _draw(self, count: int) -> FloatArray:
+        """Draw which rows are generated, [count, C]."""
+        size = count, len(self.rows.image)
         roles = np.zeros(size[::-1], dtype=np.float64).T  # In the layout of the product, which would copy it otherwise.
-        lines = np.arange(size[0])[:, None]
-        if (self.chosen == 1).all():
-            drawn = self.generator.integers(0, self.sizes, size=(size[0], len(self.sizes)))
-            roles[lines, self.order[self.starts + drawn]] = 1
+        lines = np.arange(count)[:, None]
+        if (self._written == 1).all():
+            drawn = self.generator.integers(0, self._sizes, size=(count, len(self._sizes)))
+            roles[lines, self._order[self._starts + drawn]] = 1
             return roles
-        # Shuffled within images: the first of each play.
-        image = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        # Shuffled within images: the first of each are generated.
+        image = np.repeat(np.arange(len(self._sizes)), self._sizes)
         shuffled = np.argsort(image + self.generator.random(size), axis=1)
-        first = np.arange(size[1]) - self.starts[image] < self.chosen[image]
-        roles[lines, self.order[shuffled[:, first]]] = 1
+        first = np.arange(size[1]) - self._starts[image] < self._written[image]
+        roles[lines, self._order[shuffled[:, first]]] = 1
         return roles
 
 

@@ -7,7 +7,6 @@ are frequencies of what captions say, and are estimated anew wherever sums are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -19,11 +18,10 @@ from judge.metrics.amplification import AMPLIFICATIONS, log_mean
 from judge.metrics.counted.contingency import divide
 from judge.metrics.scores import SCORES, Judged, PriorForm, frequency, set_frequency
 from judge.statistics.intervals import Rows
-from judge.types import BoolArray, FloatArray, IntArray
+from judge.types import BoolArray, FloatArray
 
 CELL = ["named", "tasks", "answer"]
 CAPTION = ["side", "image_id", "index"]
-Cell = tuple[str, str, str]
 
 
 class SideValue(NamedTuple):
@@ -42,63 +40,25 @@ class Measured(NamedTuple):
     value: FloatArray
 
 
-def judged(rows: pd.DataFrame) -> Judged:
-    """The columns of ``scores.parquet`` as what scores are made of."""
-    correct = (rows["predicted"] == rows["answer"]).to_numpy()
-    return Judged(rows["probability"].to_numpy(dtype=np.float64), correct, rows["loss"].to_numpy(dtype=np.float64))
-
-
-def caption_table(rows: pd.DataFrame, score: str) -> pd.DataFrame:
+def caption_table(rows: pd.DataFrame, score: str, asked: BoolArray | None = None) -> pd.DataFrame:
     """One row per caption, sorted: its cell, how many judges scored it (n), and the sum of its scores over them (q).
-
-    Columns: side, image_id, index, named, tasks, answer, n, q.
-    """
-    return Answered(rows, score).captions
-
-
-class Answered:
-    """Answers of judges, by caption, so that any part of them can be summed quickly.
 
     Args:
         rows: columns of ``scores.parquet``.
         score: a name in SCORES.
+        asked: answers that count, [R]; None for all. Captions without any have n = q = 0.
 
-    Attributes:
-        captions: :func:`caption_table` of all rows.
-        asked: rows that a judge was asked about, [R].
+    Returns:
+        The columns side, image_id, index, named, tasks, answer, n, q.
     """
-
-    def __init__(self, rows: pd.DataFrame, score: str) -> None:
-        self.asked = rows["probability"].notna().to_numpy()
-        self._q = np.where(self.asked, SCORES[score].quantity(judged(rows)), 0.0)
-        self._caption = rows.groupby(CAPTION, observed=True, sort=True).ngroup().to_numpy()
-        _, first = np.unique(self._caption, return_index=True)
-        self._cells = rows[[*CAPTION, *CELL]].iloc[first].reset_index(drop=True)
-        self.captions = self.of(np.arange(len(rows)))
-
-    def of(self, part: IntArray, *, every: bool = False) -> pd.DataFrame:
-        """Captions of the rows ``part`` [P], or every one, with n and q of these rows, indexed as ``captions``."""
-        caption, count = self._caption[part], len(self._cells)
-        n, q = (np.bincount(caption, of[part], count) for of in (self.asked, self._q))
-        there = np.arange(count) if every else np.unique(caption)
-        return self._cells.iloc[there].assign(n=n[there], q=q[there])
-
-
-class Places(NamedTuple):
-    """Cell, number of the image, and whether it is generated, of each caption, [C] each."""
-
-    cell: IntArray
-    image: IntArray
-    generated: BoolArray
-
-    def sides(self) -> tuple[BoolArray, BoolArray]:
-        """Which captions are human, and which are generated."""
-        return ~self.generated, self.generated
-
-    def of(self, captions: IntArray) -> Places:
-        """The places ``captions`` [P] alone; images are renumbered, without those that have none of them."""
-        image = np.unique(self.image[captions], return_inverse=True)[1]
-        return Places(self.cell[captions], image, self.generated[captions])
+    asked = rows["probability"].notna().to_numpy() if asked is None else asked
+    correct = (rows["predicted"] == rows["answer"]).to_numpy()
+    judged = Judged(rows["probability"].to_numpy(dtype=np.float64), correct, rows["loss"].to_numpy(dtype=np.float64))
+    scores = np.where(asked, SCORES[score].quantity(judged), 0.0)
+    caption = rows.groupby(CAPTION, observed=True, sort=True).ngroup().to_numpy()
+    _, first = np.unique(caption, return_index=True)
+    table = rows[[*CAPTION, *CELL]].iloc[first].reset_index(drop=True)
+    return table.assign(n=np.bincount(caption, asked), q=np.bincount(caption, scores))
 
 
 class Statistic:
@@ -227,28 +187,16 @@ class Statistic:
         each = 1 / (len(counts) * counts[groups])
         return np.concatenate([-self.score.chance(len(self.belows)) * each, each, np.zeros_like(each)])
 
-    def places(self, captions: pd.DataFrame) -> Places:
-        """The places of the captions of :func:`caption_table`."""
+    def rows(self, captions: pd.DataFrame) -> Rows:
+        """What each caption of :func:`caption_table` adds; images are numbered in the order of their ids."""
         cell = self.cells.get_indexer(pd.MultiIndex.from_frame(captions[CELL]))
-        image = pd.factorize(captions["image_id"], sort=True)[0]
-        return Places(cell, image, (captions["side"] == "generated").to_numpy())
-
-    def rows(self, captions: pd.DataFrame, places: Places | None = None) -> Rows:
-        """What each caption of :func:`caption_table` adds; ``places``: theirs, where they are known."""
-        cell, image, generated = places or self.places(captions)
         place = np.arange(len(captions))
         parts = [
             csr_array((values, (place, cell)), shape=(len(captions), len(self.cells)))
             for values in (captions["n"].to_numpy(), captions["q"].to_numpy(), np.ones(len(captions)))
         ]
-        return Rows(csr_array(hstack(parts)), image, generated)
-
-    def sums(self, scored: Mapping[Cell, tuple[float, float]], every: Mapping[Cell, float]) -> FloatArray:
-        """A side's sums [width] out of its scored captions' (count, score), and counts of all its captions."""
-        found = np.zeros((3, len(self.cells)))
-        for place, cell in enumerate(self.cells):
-            found[:, place] = (*scored.get(cell, (0.0, 0.0)), every.get(cell, 0.0))
-        return found.ravel()
+        image = pd.factorize(captions["image_id"], sort=True)[0]
+        return Rows(csr_array(hstack(parts)), image, (captions["side"] == "generated").to_numpy())
 
 
 def _sets(names: pd.Index[str]) -> np.ndarray:

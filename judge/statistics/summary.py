@@ -14,7 +14,7 @@ judges as they were trained, as ``these_judges`` always is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import NormalDist
 from typing import Literal, NamedTuple, NoReturn
@@ -28,15 +28,15 @@ from judge.metrics import Metric, find_metric
 from judge.metrics.scores import PriorForm
 from judge.statistics.inference import (
     HALVES,
+    Exchanged,
     Inference,
     from_halves,
-    from_refits,
     from_splits,
     half_error,
     split_error,
 )
-from judge.statistics.intervals import Rows, bootstrap_pooled, permutation_pooled
-from judge.statistics.judged import Answered, Measured, Statistic
+from judge.statistics.intervals import Exchange, bootstrap_pooled
+from judge.statistics.judged import Measured, Statistic, caption_table
 from judge.types import FloatArray, Interval
 
 ROW = ["captioner", "metric", "judge"]
@@ -217,7 +217,7 @@ class JudgedRow:
         seeds: of the judges that were asked, before the best is chosen.
         asked: how many images judges were asked about.
         statistic: the metric, as a function of sums.
-        captions: :func:`~judge.statistics.judged.caption_table` of its judges; the index is the caption's place.
+        captions: :func:`~judge.statistics.judged.caption_table` of its judges.
         table: what each caption adds, in that order.
         images: ids of all images, sorted; ``table.image`` holds each caption's place among them.
         strata: of images, where classes count equally.
@@ -240,17 +240,17 @@ class JudgedRow:
         if not self.compared:  # The generated side is read twice.
             alone = rows[rows["side"] == "generated"]
             rows = pd.concat([alone, alone.assign(side="human")])
-        self._parts = rows[["seed", "fold"]]
-        self._answered = Answered(rows, metric.score)
-        self.captions = captions = self._answered.captions
+        self._answers = rows
+        self.captions = captions = caption_table(rows, metric.score)
         self.statistic = Statistic(metric, captions, prior=settings.prior)
-        self._places = places = self.statistic.places(captions)
-        human, generated = (np.unique(places.image[(captions["n"] > 0) & of]) for of in places.sides())
+        self.table = self.statistic.rows(captions)
+        scored = captions["n"].to_numpy() > 0
+        sides = ~self.table.generated, self.table.generated
+        human, generated = (np.unique(self.table.image[scored & side]) for side in sides)
         if not len(generated) or not np.array_equal(human, generated):
             self._refuse()
         self.asked = len(generated)
-        self.table = self.statistic.rows(captions, places)
-        first = np.unique(places.image, return_index=True)[1]
+        first = np.unique(self.table.image, return_index=True)[1]
         self.images = captions["image_id"].iloc[first].reset_index(drop=True)
         self.strata = pd.factorize(captions["answer"].iloc[first])[0] if metric.balanced else None
 
@@ -258,80 +258,83 @@ class JudgedRow:
         what = f"NaN, or images scored on one side only, for '{self.line.captioner}'"
         raise JudgeError(what, where="scores", mend="recompute the scores")
 
-    def adds(self, captions: pd.DataFrame) -> Rows:
-        """What some of ``captions`` add, with n and q of their own; the index is that of ``captions``."""
-        return self.statistic.rows(captions, self._places.of(captions.index.to_numpy()))
-
     def value(self, captions: pd.DataFrame | None = None) -> Measured:
-        """The value of all captions, or of some, with the index of ``captions``."""
-        human, generated = (self.table if captions is None else self.adds(captions)).by_image()
-        return self.statistic(*(np.asarray(side.sum(axis=0), dtype=np.float64) for side in (human, generated)))
+        """The value of all captions, or of those of another ``caption_table``."""
+        return self.statistic(*(self.table if captions is None else self.statistic.rows(captions)).sums())
+
+    def splits(self) -> list[pd.DataFrame]:
+        """The ``caption_table`` of each split: of the captions that its judges scored."""
+        answers = self._answers[self._answers["probability"].notna()]
+        return [caption_table(part, self.metric.score) for _, part in answers.groupby(["seed", "fold"])]
 
     def summary(self, refits: pd.DataFrame) -> Summary:
         """The line of the table."""
-        line = self.plain(refits)
-        value = line.amplification
+        line = self._plain(refits)
         # Judges that are right and certain everywhere have an infinite Q: there is no value to be uncertain of.
-        return self._infer(line, value, refits) if value is not None and np.isfinite(value) else line
+        return self._infer(line, refits) if line.amplification is not None and np.isfinite(line.amplification) else line
 
-    def plain(self, refits: pd.DataFrame) -> Summary:
+    def _plain(self, refits: pd.DataFrame) -> Summary:
         """The line without interval and p."""
-        found = self.value()
-        line = replace(
+        found, prior = self.value(), self.metric.prior
+        return replace(
             self.line,
             human=_known(found.human.value) if self.compared else None,
             generated=_known(found.generated.value),
             amplification=_known(found.value),
+            sd=self._seed_sd() if self.compared else None,
             images=self.asked,
             seeds=self.seeds,
-            qualities=(float(found.human.quality), float(found.generated.quality)) if self.metric.prior else None,
-            priors=(float(found.human.prior), float(found.generated.prior)) if self.metric.prior else None,
+            qualities=(float(found.human.quality), float(found.generated.quality)) if prior else None,
+            priors=(float(found.human.prior), float(found.generated.prior)) if prior else None,
             chance=_chance(refits),
         )
-        if not self.compared or self._parts["seed"][self._answered.asked].nunique() < 2:
-            return line
-        by_seed = [float(self.value(part).value) for part in self._by("seed", every=self.metric.prior is not None)]
-        return replace(line, sd=float(np.std(by_seed, ddof=1)))
 
-    def _infer(self, line: Summary, value: float, refits: pd.DataFrame) -> Summary:
+    def _seed_sd(self) -> float | None:
+        """Standard deviation over seeds, whose priors are of all captions; None for one seed."""
+        asked = self._answers["probability"].notna().to_numpy()
+        of_seed = [asked & (self._answers["seed"] == seed).to_numpy() for seed in self._answers["seed"][asked].unique()]
+        tables = [caption_table(self._answers, self.metric.score, of) for of in of_seed if of.any()]
+        return float(np.std([float(self.value(of).value) for of in tables], ddof=1)) if len(tables) > 1 else None
+
+    def _infer(self, line: Summary, refits: pd.DataFrame) -> Summary:
         """With interval and p."""
         generator = np.random.default_rng([self.settings.seed, *map(ord, "/".join(line.key))])
         alone, human = self._bootstrap(generator)
         line = replace(line, these_judges=alone, human_error=_finite(human))
         if line.judge in self.settings.untrained:
             # The bootstrap is the interval: there is no noise of training.
-            found = self._asked(line, value, generator) or replace(line, basis="images" if alone else None)
+            found = self._from_answers(line, generator) or replace(line, basis="images" if alone else None)
             return replace(found, interval=alone, human_error=line.human_error)
-        return self.trained(line, value, refits) or replace(
-            line, interval=alone, basis="these judges" if alone else None
+        plain = replace(line, interval=alone, basis="these judges" if alone else None)
+        return self._from_refits(line, refits) or self._from_splits(line) or plain
+
+    def _from_refits(self, line: Summary, refits: pd.DataFrame) -> Summary | None:
+        """With interval and p from judges trained again."""
+        if refits.empty:
+            return None
+        half, exchanged = (refits[refits["kind"] == kind].sort_values("number") for kind in ("half", "exchanged"))
+        drawn, level = self._with_quality(exchanged), self.settings.level
+        return self._tested(
+            replace(line, basis="refits"),
+            half,
+            lambda value, parts, name: from_halves(value, parts, Exchanged.of(drawn[name]), level=level),
+            chance=_chance(refits, "_quality"),
         )
 
-    def trained(self, line: Summary, value: float, refits: pd.DataFrame) -> Summary | None:
-        """With interval and p from judges trained again, or from splits; None where there are too few of both."""
-        level, neutral, ratio = self.settings.level, self.metric.neutral, self.settings.ratios.get(self.metric.name)
-        found = None
-        if len(refits):
-            half, exchanged = (refits[refits["kind"] == kind].sort_values("number") for kind in ("half", "exchanged"))
-            again = {name: self._column(exchanged, name) for name in ("amplification", "quality")}
-            found = self._tested(
-                replace(line, basis="refits"),
-                value,
-                half,
-                lambda value, parts, name: from_refits(value, parts, again[name], level=level),
-                chance=_chance(refits, "_quality"),
-            )
-        if found is None and ratio is not None:
-            # Priors of a split are of its own captions: what they vary is part of the error.
-            found = self._tested(
-                replace(line, basis="splits"),
-                value,
-                _frame([self.value(part) for part in self.splits()]),
-                lambda value, parts, _: from_splits(value, parts, ratio=ratio, neutral=neutral, level=level),
-                ratio=ratio,
-            )
-        return found
+    def _from_splits(self, line: Summary) -> Summary | None:
+        """With interval and p from splits; their priors are of their own captions, and vary as part of the error."""
+        ratio = self.settings.ratios.get(self.metric.name)
+        if ratio is None:
+            return None
+        how = {"ratio": ratio, "neutral": self.metric.neutral, "level": self.settings.level}
+        return self._tested(
+            replace(line, basis="splits"),
+            _frame([self.value(part) for part in self.splits()]),
+            lambda value, parts, _: from_splits(value, parts, **how),
+            ratio=ratio,
+        )
 
-    def _asked(self, line: Summary, value: float, generator: np.random.Generator) -> Summary | None:
+    def _from_answers(self, line: Summary, generator: np.random.Generator) -> Summary | None:
         """Inference for an untrained judge: halves of the images, and captions that change sides after it answered."""
         classes = dict(sorted(zip(self.captions["image_id"], self.captions["answer"], strict=True)))
         draws = [Resample("half", number, self.settings.seed).classes(classes).keys() for number in range(HALVES)]
@@ -342,16 +345,14 @@ class JudgedRow:
                 of = self.statistic(human, generated)
                 return of.value if name == "amplification" else self._amplify(of.human.quality, of.generated.quality)
 
-            resamples = self.settings.resamples
-            exchanged = permutation_pooled(self.table, statistic, generator=generator, resamples=resamples)
-            return from_halves(value, parts, exchanged)
+            exchange = Exchange(self.table, statistic, generator=generator)
+            return from_halves(value, parts, exchange.test(self.settings.resamples))
 
-        return self._tested(replace(line, basis="images"), value, _frame(halves), infer)
+        return self._tested(replace(line, basis="images"), _frame(halves), infer)
 
     def _tested(
         self,
         line: Summary,
-        value: float,
         parts: pd.DataFrame,
         infer: Callable[[float, Sequence[float], _Tested], Inference | None],
         *,
@@ -362,14 +363,15 @@ class JudgedRow:
 
         Args:
             line: with the basis.
-            value: of the metric.
-            parts: its values on parts of the data, a row each: amplification, human, human_quality, generated_quality.
+            parts: values on parts of the data, a row each: amplification, human, human_quality, generated_quality.
             infer: value, its values on the parts, what is tested -> inference; None where too little is known.
             ratio: of splits, tested / trained images.
             chance: Q of both sides where labels are shuffled.
         """
-        values = self._column(parts, "amplification")
-        found = infer(value, values, "amplification")
+        assert line.amplification is not None
+        parts = self._with_quality(parts)
+        values = parts["amplification"].tolist()
+        found = infer(line.amplification, values, "amplification")
         if found is None:
             return None
         replicates = Replicates("split" if line.basis == "splits" else "half", tuple(values), ratio)
@@ -379,39 +381,23 @@ class JudgedRow:
             human_error=_finite(replicates.error(parts["human"].tolist())),
             replicates=replicates if line.basis == "splits" else replicates.claiming(found.standard_error),
         )
-        if not self.metric.prior:
+        if not line.qualities:
             return line
-        whole = self.value()
-        own = float(self._amplify(whole.human.quality, whole.generated.quality))
-        tested = infer(own, self._column(parts, "quality"), "quality")
+        own = float(self._amplify(*map(np.asarray, line.qualities)))
+        tested = infer(own, parts["quality"].tolist(), "quality")
         if tested is None:
             return line
         mean = self.metric.neutral if tested.chance_level is None else tested.chance_level
         error = replicates.error(parts["human_quality"].tolist())
         return replace(line, guessing=Guessing(own, tested.p_value, mean, error, chance))
 
-    def _column(self, parts: pd.DataFrame, name: _Tested) -> list[float]:
-        """The amplification of the metric, or of Q, on each part."""
-        if name == "amplification":
-            return [float(value) for value in parts["amplification"]]
+    def _with_quality(self, parts: pd.DataFrame) -> pd.DataFrame:
+        """``parts`` with the amplification of Q."""
         human, generated = (parts[f"{side}_quality"].to_numpy(dtype=np.float64) for side in _SIDES)
-        return list(map(float, self._amplify(human, generated)))
+        return parts.assign(quality=self._amplify(human, generated))
 
     def _amplify(self, human: FloatArray, generated: FloatArray) -> FloatArray:
         return self.statistic.amplify(human, generated)
-
-    def splits(self) -> list[pd.DataFrame]:
-        """The captions that judges of each split answered about, as of ``caption_table``."""
-        return list(self._by("seed", "fold"))
-
-    def _by(self, *columns: str, every: bool = False) -> Iterator[pd.DataFrame]:
-        """The captions that judges answered about, by seed, or by seed and fold.
-
-        With the others, too, where ``every``: they count in priors.
-        """
-        asked = np.flatnonzero(self._answered.asked)
-        for _, part in self._parts.iloc[asked].reset_index(drop=True).groupby(list(columns)):
-            yield self._answered.of(asked[part.index], every=every)
 
     def _bootstrap(self, generator: np.random.Generator) -> tuple[Interval | None, float | None]:
         """Over images, for the judges as trained, priors estimated anew: interval, and error of the human side."""
@@ -459,8 +445,9 @@ def _best(rows: pd.DataFrame) -> pd.DataFrame:
 def _chance(refits: pd.DataFrame, of: Literal["", "_quality"] = "") -> tuple[float, float] | None:
     """Mean scores (or Q) of both sides where labels are shuffled."""
     shuffled = refits[refits["kind"] == "shuffled"] if len(refits) else refits
-    human, generated = (float(shuffled[side + of].mean()) if len(shuffled) else 0.0 for side in _SIDES)
-    return (human, generated) if len(shuffled) else None
+    if shuffled.empty:
+        return None
+    return float(shuffled["human" + of].mean()), float(shuffled["generated" + of].mean())
 
 
 def _known(value: FloatArray) -> float | None:

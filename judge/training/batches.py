@@ -46,44 +46,36 @@ class _Collated(Dataset[Any]):
             return error
 
 
-class Batches:
-    """Batches of samples on a device.
+def load_batches(
+    network: Network,
+    samples: Sequence[Sample],
+    target: Target,
+    micro_batches: Sequence[MicroBatch],
+    *,
+    device: torch.device,
+    workers: int = 0,
+) -> Iterator[tuple[Batch, Truth]]:
+    """Micro-batches of ``samples`` on a device, in order, as ``network`` collates them.
 
-    Args:
-        network: collates.
-        samples: all samples.
-        target: what is guessed.
-        device: where batches go; pinned memory is copied to a GPU while it computes.
-        workers: processes that collate ahead; 0 for this one.
+    ``workers``: processes that collate ahead; 0 for this one.
+
+    Raises:
+        JudgeError: an image that cannot be used.
     """
-
-    def __init__(
-        self, network: Network, samples: Sequence[Sample], target: Target, device: torch.device, *, workers: int = 0
-    ) -> None:
-        self.samples, self.target, self.device, self.workers = samples, target, device, workers
-        self._collated = _Collated(network, samples, target)
-
-    def load(self, micro_batches: Sequence[MicroBatch]) -> Iterator[tuple[Batch, Truth]]:
-        """The micro-batches, in order.
-
-        Raises:
-            JudgeError: an image that cannot be used.
-        """
-        loader = DataLoader(
-            self._collated,
-            sampler=micro_batches,
-            batch_size=None,
-            collate_fn=_identity,
-            num_workers=self.workers,
-            multiprocessing_context="fork" if self.workers else None,
-            pin_memory=self.device.type == "cuda",
-            # Its own: dropout draws from the global one.
-            generator=torch.Generator(),
-        )
-        for found in loader:
-            if isinstance(found, JudgeError):
-                raise found
-            yield send_to_device(found, self.device, non_blocking=True)
+    loader = DataLoader(
+        _Collated(network, samples, target),
+        sampler=micro_batches,
+        batch_size=None,
+        collate_fn=_identity,
+        num_workers=workers,
+        multiprocessing_context="fork" if workers else None,
+        pin_memory=device.type == "cuda",  # Such memory is copied while the GPU computes.
+        generator=torch.Generator(),  # Its own: dropout draws from the global one.
+    )
+    for found in loader:
+        if isinstance(found, JudgeError):
+            raise found
+        yield send_to_device(found, device, non_blocking=True)
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from judge.errors import JudgeError
-from judge.judges import Backbone, Blueprint, FrozenReader, Materials, RegionBackbone
+from judge.judges import Backbone, Blueprint, FrozenReader, Materials
 from judge.masking.detectors.weights import choose_device
 from judge.masking.masked_images import MaskedImages
 from judge.training.batches import run_fitting
@@ -267,8 +267,8 @@ class PictureCache(FeatureCache):
     def __init__(self, backbone: Backbone, pictures: MaskedImages, keys: Mapping[str, str], folder: Path) -> None:
         super().__init__(backbone, keys, folder)
         self.backbone, self.pictures = backbone, pictures
-        if isinstance(backbone, RegionBackbone):
-            self.regions = backbone.regions
+        self.regions = backbone.regions
+        if self.regions:
             # The key of an image does not include its boxes, which other judges do not see.
             self.keys = {image: digest((key, pictures.boxes(image))) for image, key in keys.items()}
             self.key = f"{backbone.key} {digest(self.keys)}"

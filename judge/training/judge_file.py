@@ -329,7 +329,7 @@ def save_network(judge: NetworkJudge, path: Path | None, about: Mapping[str, Any
         path or Path(),
         judge.blueprint.name,
         judge.target,
-        replace(judge.recipe, micro_batch=judge.trainer.micro_batch),  # Its answers came from such batches.
+        replace(judge.recipe, micro_batch=judge.micro_batch),  # Its answers came from such batches.
         judge.materials,
         accelerator.mixed_precision,
         words_of(judge.network),

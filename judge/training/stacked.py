@@ -18,8 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from judge.judges import Network
-from judge.judges.output import OutputLayer, without_autocast
-from judge.judges.recurrent import Parts
+from judge.judges.encoders import OutputLayer, Parts, without_autocast
 from judge.training.batches import cut_up, run_fitting
 from judge.training.checkpoint import Checkpoint, History
 from judge.training.fit_members import (
@@ -284,8 +283,7 @@ class Ensemble:
         for epoch in range(state.load(self.stacked, optimiser, seed=seed), self.recipe.epochs):
             losses = self._epoch(optimiser, captions, epoch)
             if not np.isfinite(losses).all():
-                first = self.judges[0]
-                raise diverged(float(np.sum(losses)), epoch, where=first.trainer.where)
+                raise diverged(float(np.sum(losses)), epoch, where=self.judges[0].where)
             state.history.training.append(float(np.mean(losses)))
             state.save(self.stacked, optimiser, seed=seed)
             if on_epoch:

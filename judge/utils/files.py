@@ -159,49 +159,41 @@ def warn_damaged(path: Path, what: str = "damaged") -> None:
     _logger.warning("%s is %s: it is computed again", path, what, extra={"more": more})
 
 
-def read_cache(path: Path) -> bytes | None:
-    """The bytes of a cache file; None if there is none, or no regular file.
+def read_json_cache(path: Path) -> list[Any] | None:
+    """The list in a JSON cache file; None if there is none, or if it is damaged, of which the user is warned.
 
     Raises:
         JudgeError: it cannot be read at the moment. It may be whole, so it is not computed again.
     """
+    found = None
     try:
-        return read_bytes(path, _ANY_SIZE)
+        found = json.loads(read_bytes(path, _ANY_SIZE))
     except FileNotFoundError:
         return None
-    except (NotRegularError, IsADirectoryError):
-        warn_damaged(path, "no file")
-        return None
+    except (NotRegularError, IsADirectoryError, *FAULTS):
+        pass
     except OSError as error:
         raise as_mendable(error, str(path)) or error from error
-
-
-def read_json_cache(path: Path) -> list[Any] | None:
-    """The list in a JSON cache file; None if there is none or it is damaged. Raises as :func:`read_cache`."""
-    if (data := read_cache(path)) is None:
-        return None
-    with suppress(*FAULTS):
-        if isinstance(found := json.loads(data), list):
-            return found
+    if isinstance(found, list):
+        return found
     warn_damaged(path)
     return None
 
 
 def read_json_lines(path: Path) -> list[Any]:
-    """The values of a file of JSON lines; lines that a killed command has cut are left out.
+    """The values of a file of JSON lines, none if it is absent; lines that a killed command has cut are left out.
 
     Raises:
-        JudgeError: as :func:`read_cache`.
+        OSError: it cannot be read, or is no regular file.
     """
-    found, damaged = list[Any](), 0
-    *lines, _ = (read_cache(path) or b"").split(b"\n")  # The last line ends in no line break: it was cut.
-    for line in filter(None, lines):
-        try:
+    lines, found = list[bytes](), list[Any]()
+    with suppress(FileNotFoundError):
+        lines = read_bytes(path, _ANY_SIZE).split(b"\n")[:-1]  # The last one ends in no line break: it was cut.
+    for line in lines:
+        with suppress(*FAULTS):
             found.append(json.loads(line))
-        except FAULTS:
-            damaged += 1
-    if damaged:
-        warn_damaged(path, f"damaged in {damaged} of {len(lines)} lines")
+    if len(found) < len(lines):
+        warn_damaged(path, f"damaged in {len(lines) - len(found)} of {len(lines)} lines")
     return found
 
 

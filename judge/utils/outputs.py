@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -35,10 +34,6 @@ MANIFEST = ".caption-judge"
 _WAIT = 2.0  # Seconds: a killed command's workers may hold its lock a moment longer.
 
 
-class AtWorkError(JudgeError):
-    """Another process makes the same output."""
-
-
 class Lock:
     """A file beside an output that one process at a time holds; the system frees it when the process ends.
 
@@ -52,11 +47,7 @@ class Lock:
         self._lock = FileLock(self.path, thread_local=False)
 
     def check(self) -> None:
-        """Refuse an output that another process makes.
-
-        Raises:
-            AtWorkError: it does.
-        """
+        """Refuse an output that another process makes; raises as :meth:`acquire`."""
         if self.path.exists():
             with self.holding():
                 pass
@@ -65,7 +56,7 @@ class Lock:
         """Take the lock; wait at most ``seconds`` for its holder.
 
         Raises:
-            AtWorkError: another process holds it.
+            JudgeError: another process holds it.
             OSError: the file cannot be made, or locked.
         """
         try:
@@ -73,7 +64,7 @@ class Lock:
         except Timeout:
             option = self.where.partition(" ")[0] or "place"
             what, mend = "another command is at work there", f"wait for it, or name another {option}"
-            raise AtWorkError(what, where=self.where, mend=mend) from None
+            raise JudgeError(what, where=self.where, mend=mend) from None
 
     def release(self) -> None:
         """Free the lock, if it is held, and remove its file."""
@@ -109,34 +100,36 @@ def read_manifest(folder: Path, kind: str | None = None) -> set[str] | None:
 
 def names_in(folder: Path) -> list[str]:
     """All that lies in ``folder`` except its manifest and temporary files, sorted; names of folders end in "/"."""
-    found = set[str]()
-    for base, folders, files in os.walk(folder, onerror=_raise):
-        folders[:] = [name for name in folders if not name.startswith(TEMPORARY)]
-        paths = [Path(base, name) for name in (*folders, *files) if not name.startswith(TEMPORARY)]
-        found |= {p.relative_to(folder).as_posix() + "/" * (p.is_dir() and not p.is_symlink()) for p in paths}
-    return sorted(found - {MANIFEST})
-
-
-def _raise(error: OSError) -> None:
-    raise error
+    found = list[str]()
+    for path in folder.rglob("*"):
+        place = path.relative_to(folder)
+        if not any(part.startswith(TEMPORARY) for part in place.parts):
+            found.append(place.as_posix() + "/" * (path.is_dir() and not path.is_symlink()))
+    return sorted(name for name in found if name != MANIFEST)
 
 
 class OutputFolder:
     """A folder that a command makes: written as ``NAME.partial`` beside it, and renamed in the last step.
 
     While a command works on it, no other does. Its manifest lists what it holds: nothing else is ever replaced.
-    What a user puts into ``NAME.partial`` is taken for the command's.
+    Files that a user puts into ``NAME.partial`` are treated as the command's.
 
     Args:
         path: the folder to make.
         what: what it is, in messages and in its manifest: "run".
-        overwrite: replace the one that lies there, once the new one is complete. Never anything else.
+        overwrite: replace the output at ``path``, once the new one is complete. Never anything else.
+        command: "judge evaluate": ``NAME.partial`` survives a kill or an error, and this command resumes from it. Of
+            the processes of a launch only the main one makes and removes it. "" for a command that starts anew.
+        store: name of the folder in it for finished work, which is removed when all is done.
     """
 
-    def __init__(self, path: Path, *, what: str, overwrite: bool = False) -> None:
+    def __init__(
+        self, path: Path, *, what: str, overwrite: bool = False, command: str = "", store: str = "members"
+    ) -> None:
         self.given, self.path = Path(path), resolved(Path(path))
-        self.what, self.overwrite = what, overwrite
+        self.what, self.overwrite, self.command = what, overwrite, command
         self.partial = self.path.parent / f"{self.path.name or what}.partial"
+        self.store = self.partial / store
         self.lock = Lock(self.path, self.where)
         self._replaced = self.path.parent / f"{TEMPORARY}{self.path.name}.replaced"
         self._made: list[Path] = []
@@ -164,7 +157,7 @@ class OutputFolder:
         with self.writing():
             if is_main_process():
                 self.lock.check()
-                if self._needs_recovery():
+                if self._replaced.exists():
                     with self.lock.holding():
                         self._recover()
                 self._check_partial()
@@ -196,7 +189,7 @@ class OutputFolder:
             raise JudgeError(f"holds another {self.what}", where=self.where, mend=mend)
 
     def _check_partial(self) -> None:
-        """Refuse a folder of somebody else's at the place of the working folder."""
+        """Refuse to work in a folder that no such command made."""
         if not self.partial.exists() or read_manifest(self.partial, self.what) is not None:
             return
         if not self.partial.is_dir() or (held := names_in(self.partial)):
@@ -205,11 +198,13 @@ class OutputFolder:
             raise JudgeError(what, where=self.where, mend="move it elsewhere, or name another folder")
 
     def begin(self) -> None:
-        """Make the working folder; called when everything that can be checked beforehand has been.
+        """Make the working folder, or take up the one that was left; called when all that can be checked has been.
 
         Raises:
             JudgeError: as :meth:`check`, as things are by now.
         """
+        if self.command and not is_main_process():
+            return
         with self.writing():
             self._made = [folder for folder in self.partial.parents if not folder.exists()]
             self.partial.parent.mkdir(parents=True, exist_ok=True)
@@ -219,22 +214,18 @@ class OutputFolder:
                 self._check_replaced()
                 self._check_partial()
                 self._begun = True
-                self._open()
+                if not self.command:
+                    remove(self.partial)  # What a killed command left.
+                resumed = read_manifest(self.partial, self.what) is not None
+                self.partial.mkdir(exist_ok=True)
+                if not resumed:
+                    write_manifest(self.partial, self.what)
+                if self.command:
+                    self.log("resumed" if resumed else "started")
+                    self.store.mkdir(exist_ok=True)
             except BaseException:
-                self._abandon()
+                self.discard()
                 raise
-
-    def _open(self) -> None:
-        remove(self.partial)  # What a killed command left.
-        self.partial.mkdir()
-        write_manifest(self.partial, self.what)
-
-    def _abandon(self) -> None:
-        """Tidy up after an error."""
-        self.discard()
-
-    def _needs_recovery(self) -> bool:
-        return self._replaced.exists()
 
     def _recover(self) -> None:
         """Put back the output that a killed command had moved away to replace it, or remove it if it is replaced."""
@@ -244,18 +235,43 @@ class OutputFolder:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Leave nothing behind if anything goes wrong."""
+        """If anything goes wrong, keep finished work of a command that resumes; else leave nothing behind.
+
+        Raises:
+            JudgeError: with the command that goes on, if there is anything to go on from.
+        """
         try:
             yield
-        except BaseException:
-            self._abandon()
-            raise
+        except BaseException as error:
+            begun = self._begun or not is_main_process()
+            fault = as_mendable(error, self.where) if self.command else None
+            if not (begun and self.holds_work()):
+                self.discard()
+            elif fault:
+                raise with_way_on(fault, self.command, self.where) from error
+            else:
+                error.add_note(f"Finished work is in {self.partial}.")
+            if fault is None or fault is error:
+                raise
+            raise fault from error
         finally:
             self._close()
 
+    def holds_work(self) -> bool:
+        """Whether a command can resume: the working folder holds more than logs and empty files, or is unreadable."""
+        if not self.command:
+            return False
+        try:
+            names = [name for name in names_in(self.partial) if not name.startswith((LOG, TRACKING))]
+            return any(not name.endswith("/") and (self.partial / name).stat().st_size for name in names)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+
     def discard(self) -> None:
         """Remove the working folder, if this process has begun it, and the parents that :meth:`begin` made."""
-        if self._begun:
+        if self._begun and not self.holds_work():
             remove(self.partial)
         self._close()
 
@@ -265,7 +281,7 @@ class OutputFolder:
         remove_empty(self._made)
 
     def publish(self) -> None:
-        """Give the working folder its name.
+        """Give the working folder its name, and remove its store.
 
         Raises:
             JudgeError: something lies there by now that may not be replaced; it stays.
@@ -273,7 +289,7 @@ class OutputFolder:
         with self.writing():
             for path in self.partial.rglob(f"{TEMPORARY}*"):
                 remove(path)
-            write_manifest(self.partial, self.what)
+            write_manifest(self.partial, self.what)  # Lists the store too: a kill may leave it.
             self._check_replaced()
             try:
                 if self.path.exists():
@@ -282,84 +298,12 @@ class OutputFolder:
             except BaseException:
                 self._recover()
                 raise
-            with suppress(OSError):  # The output is whole: leftovers are removed by the next command.
+            with suppress(OSError):  # The output is whole: the next command removes what stays.
                 self._recover()
+                if self.command:
+                    remove(self.path / self.store.name)
+                    write_manifest(self.path, self.what)
         self._close()
-
-
-class ResumableFolder(OutputFolder):
-    """An output folder whose working folder survives a kill or an error: the same command goes on from it.
-
-    Under several processes only the main one makes and removes it.
-
-    Args:
-        path, what, overwrite: as for :class:`OutputFolder`.
-        command: the command that makes it and goes on, in messages.
-        store: name of the folder in it for finished work, which is removed when all is done.
-    """
-
-    def __init__(self, path: Path, *, what: str, command: str, overwrite: bool = False, store: str = "members") -> None:
-        super().__init__(path, what=what, overwrite=overwrite)
-        self.command, self.store = command, self.partial / store
-
-    def begin(self) -> None:
-        """Make the working folder, or take up the one that was left; see :meth:`OutputFolder.begin`."""
-        if is_main_process():
-            super().begin()
-
-    def _open(self) -> None:
-        resumed = read_manifest(self.partial, self.what) is not None
-        self.partial.mkdir(exist_ok=True)
-        if not resumed:
-            write_manifest(self.partial, self.what)
-        self.log("resumed" if resumed else "started")
-        self.store.mkdir(exist_ok=True)
-
-    def _abandon(self) -> None:
-        self._close() if self.holds_work() else self.discard()
-
-    @contextmanager
-    def working(self) -> Iterator[None]:
-        """Keep finished work if anything goes wrong; if there is none, leave nothing behind.
-
-        Raises:
-            JudgeError: with the command that goes on, if there is anything to go on from.
-        """
-        try:
-            with super().working():
-                yield
-        except AtWorkError:
-            raise
-        except BaseException as error:
-            fault = as_mendable(error, self.where)
-            if self.holds_work() and fault:
-                raise with_way_on(fault, self.command, self.where) from error
-            if self.holds_work():
-                error.add_note(f"Finished work is in {self.partial}.")
-            if fault is None or fault is error:
-                raise
-            raise fault from error
-
-    def holds_work(self) -> bool:
-        """Whether the working folder holds anything except logs and empty files; also if that cannot be told."""
-        try:
-            names = [name for name in names_in(self.partial) if not name.startswith((LOG, TRACKING))]
-            return any(not name.endswith("/") and (self.partial / name).stat().st_size for name in names)
-        except FileNotFoundError:
-            return False
-        except OSError:
-            return True
-
-    def _needs_recovery(self) -> bool:
-        store = self.path / self.store.name
-        return super()._needs_recovery() or (store.is_dir() and read_manifest(self.path, self.what) is not None)
-
-    def _recover(self) -> None:
-        """Also remove the store, if a killed command left it in a finished folder."""
-        super()._recover()
-        if self._needs_recovery():
-            remove(self.path / self.store.name)
-            write_manifest(self.path, self.what)
 
     def log(self, event: str, **facts: Any) -> None:
         """Append one line to ``log.jsonl``; see :func:`judge.utils.files.append`."""
@@ -405,29 +349,26 @@ class OutputFile:
 
     def refuse(self) -> None:
         """Refuse what is there, if it may not be replaced."""
-        with suppress(FileNotFoundError, NotADirectoryError):
-            mode = self.path.lstat().st_mode
-            with suppress(FileNotFoundError):  # A link that leads nowhere.
-                mode = self.path.stat().st_mode
-            if stat.S_ISDIR(mode):
-                raise JudgeError("is a folder", where=self.where, mend="name a file")
-            if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
-                raise JudgeError("is no file but a device or a pipe", where=self.where, mend="name a file")
-            if not self.overwrite:
-                raise JudgeError("is there already", where=self.where, mend=self.mend)
+        if self.path.is_dir():
+            raise JudgeError("is a folder", where=self.where, mend="name a file")
+        if self.path.exists() and not self.path.is_file():
+            raise JudgeError("is no file but a device or a pipe", where=self.where, mend="name a file")
+        if os.path.lexists(self.path) and not self.overwrite:
+            raise JudgeError("is there already", where=self.where, mend=self.mend)
 
     @contextmanager
     def working(self) -> Iterator[None]:
         """No other command makes the file meanwhile; its folder is made, and removed if nothing is put into it."""
         made = [folder for folder in self.path.absolute().parents if not folder.exists()]
-        with ExitStack() as stack:
+        try:
             with writing(self.where):
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                stack.callback(remove_empty, made)
                 self.lock.acquire()
-                stack.callback(self.lock.release)
             self.refuse()
             yield
+        finally:
+            self.lock.release()
+            remove_empty(made)
 
     def write(self, data: bytes) -> None:
         """Write the file.

@@ -6,9 +6,7 @@ import io
 import os
 import signal
 import sys
-import threading
 import time
-from contextlib import suppress
 from types import FrameType
 from typing import Any, TextIO
 
@@ -17,9 +15,7 @@ from judge.utils.launch import fault_told, is_main_process, launched, shared_sto
 _ENDING = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 _AGAIN = 1.0  # Seconds. A second signal that comes sooner is ignored: a terminal and a launcher both send one.
 _SOON, _IMPORT = 0.1, 10.0  # Seconds between looks whether an import is over, and the longest wait for it.
-_first: tuple[int, float] | None = None
-_reminding = False
-_reminder: threading.Timer | None = None
+_first: tuple[int, float] | None = None  # The signal that came first, and when.
 
 
 class Interrupted(KeyboardInterrupt):
@@ -32,7 +28,8 @@ def heed_signals() -> None:
     The first signal waits while the main thread imports, 10 s at most. Signals that the process was started to ignore
     (``nohup``, the background of a shell) stay ignored.
     """
-    sys.unraisablehook = _unraised
+    sys.unraisablehook = _report_unraised
+    signal.signal(signal.SIGALRM, _heed)
     for number in _ENDING:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _heed)
@@ -40,8 +37,7 @@ def heed_signals() -> None:
 
 def leave_signals() -> None:
     """Let a signal end this process at once: it has nothing more to do."""
-    if _reminder is not None:
-        _reminder.cancel()
+    signal.setitimer(signal.ITIMER_REAL, 0)
     for number in _ENDING:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
@@ -77,43 +73,30 @@ def tell_interrupt(number: int) -> None:
 
 
 def _heed(number: int, frame: FrameType | None) -> None:
-    """Raise, but never within an import: C++ code that calls Python there (torch has some) would abort the process."""
-    global _first, _reminding  # noqa: PLW0603 - signals are the process's
-    if _first is None or _reminding:
-        known, _reminding = _first is not None, False
-        _first = _first or (number, time.monotonic())
-        if known and _is_ending():
-            return
-        importing = _is_importing(frame) and time.monotonic() - _first[1] < _IMPORT
-        _remind(number, _SOON if importing else _AGAIN)
-        if not importing:
-            raise Interrupted(number)
+    """Raise the first signal, and raise it again at each alarm: some libraries drop exceptions of what they call.
+
+    Never within an import: C++ code that calls Python there (torch has some) would abort the process.
+    """
+    global _first  # noqa: PLW0603 - signals are the process's
+    if _first is None:
+        _first = number, time.monotonic()
+    elif number != signal.SIGALRM:
+        # In a launch the launcher ends processes that do not end by themselves.
+        if time.monotonic() - _first[1] > _AGAIN and not launched():
+            os._exit(128 + number)
         return
-    # In a launch the launcher ends processes that do not end by themselves.
-    if time.monotonic() - _first[1] > _AGAIN and not launched():
-        os._exit(128 + number)
+    elif _is_ending():
+        return
+    importing = _is_importing(frame) and time.monotonic() - _first[1] < _IMPORT
+    signal.setitimer(signal.ITIMER_REAL, _SOON if importing else _AGAIN)
+    if not importing:
+        raise Interrupted(_first[0])
 
 
 def _is_importing(frame: FrameType | None) -> bool:
     while frame is not None and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
         frame = frame.f_back
     return frame is not None
-
-
-def _remind(number: int, seconds: float = _AGAIN) -> None:
-    """Raise the interrupt again a little later: some libraries drop exceptions of the functions that they call."""
-    global _reminder  # noqa: PLW0603
-
-    def again() -> None:
-        global _reminding  # noqa: PLW0603
-        _reminding = True
-        # Wakes the main thread wherever it waits.
-        signal.pthread_kill(threading.main_thread().ident or 0, number)
-
-    _reminder = timer = threading.Timer(seconds, again)
-    timer.daemon = True
-    with suppress(RuntimeError):  # The interpreter is ending, and with it this process.
-        timer.start()
 
 
 def _is_ending() -> bool:
@@ -124,14 +107,10 @@ def _is_ending() -> bool:
     return error is not None
 
 
-def _unraised(unraisable: Any) -> None:
-    """Raise the interrupt again if Python dropped it, as it does in an object's ``__del__``."""
-    global _first  # noqa: PLW0603
+def _report_unraised(unraisable: Any) -> None:
+    """Report what Python drops, as errors in ``__del__``; an interrupt is raised again by the next alarm."""
     if not isinstance(unraisable.exc_value, Interrupted):
         sys.__unraisablehook__(unraisable)
-        return
-    _first = None
-    _remind(unraisable.exc_value.args[0])
 
 
 class _Tolerant(io.FileIO):

@@ -254,7 +254,7 @@ def _mask_for_blip(job: Job) -> list[Step]:
 
 def _ablation(job: Job, attribute: str) -> Step:
     """Skin tones are not named: T->A has nothing to count, and LIC alone is left."""
-    from judge.commands.ablate_masks import AblateMasksConfig
+    from judge.commands.ablate import AblateMasksConfig
 
     three = attribute == "skin"
     inputs = {**job.inputs(("NIC",), attribute, three=three), "captions": {}}
@@ -278,7 +278,7 @@ def _read_masks(job: Job, results: Results) -> Ours:
                 ours = Value(value, None if line.metric.counted else line.interval)
                 found[(name, row.mask), BLIP_METRICS[line.metric.name]] = ours.times(100)
     for mode in MODES:
-        if score := score_of(results[f"looks-{mode}"].pictures):
+        if score := score_of(results[f"looks-{mode}"].rows):
             found[("gender", mode), "attribution"] = score
     return found
 

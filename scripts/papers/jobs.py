@@ -280,8 +280,8 @@ def _body(kind: type[Settings]) -> Callable[..., Any]:
 
 _BODIES = {
     "RunConfig": ("evaluate", "run"),
-    "AblateMasksConfig": ("ablate_masks", "ablate_masks"),
-    "AblateDetectorsConfig": ("ablate_detectors", "ablate_detectors"),
+    "AblateMasksConfig": ("ablate", "ablate_masks"),
+    "AblateDetectorsConfig": ("ablate", "ablate_detectors"),
     "AlignConfig": ("align", "align_captions"),
     "AnonymousConfig": ("anonymous", "measure_anonymous"),
     "AttributeConfig": ("attribute", "attribute"),

@@ -11,7 +11,7 @@ from masked import MODES, attribute_step, caption_step, mask_step, model_of, sco
 from paintings import write_world
 from tables import Code, Results, evaluate_step
 
-from judge.commands.ablate_detectors import AblateDetectorsConfig
+from judge.commands.ablate import AblateDetectorsConfig
 from judge.commands.align import AlignConfig
 from judge.commands.anonymous import AnonymousConfig
 from judge.report.anonymous import Anonymous
@@ -381,7 +381,7 @@ def _read_retrained(job: Job, results: Results) -> Ours:
         if side := value_of(results["run"], line, "generated"):
             found[(line.captioner,), RETRAINED_METRICS[line.metric.name]] = side.times(SCALES[line.metric.name])
     for mode in MODES:
-        if score := score_of(results[f"looks-{mode}"].pictures):
+        if score := score_of(results[f"looks-{mode}"].rows):
             found[(mode,), "attribution"] = score
     return found
 

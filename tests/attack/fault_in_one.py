@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from judge.commands.app import app
 from judge.errors import JudgeError
 from judge.judges import Batch
-from judge.judges.recurrent import RecurrentClassifier
+from judge.judges.encoders import EncoderClassifier
 from judge.types import Sample
 
-collate = RecurrentClassifier.collate
+collate = EncoderClassifier.collate
 calls = 0
 
 
-def fail(self: RecurrentClassifier, samples: Sequence[Sample]) -> Batch:
+def fail(self: EncoderClassifier, samples: Sequence[Sample]) -> Batch:
     global calls  # noqa: PLW0603 - batches of this process
     calls += 1
     if calls == 3 and sys.argv[1] in {os.environ["RANK"], "all"}:
@@ -27,7 +27,7 @@ def fail(self: RecurrentClassifier, samples: Sequence[Sample]) -> Batch:
     return collate(self, samples)
 
 
-RecurrentClassifier.collate = fail  # type: ignore[method-assign]
+EncoderClassifier.collate = fail  # type: ignore[method-assign]
 
 if __name__ == "__main__":
     app(["evaluate", *sys.argv[2:]])

@@ -82,7 +82,7 @@ CASES = {
     "align": Case(f"align {_TEXT} --meteor 20 --out out"),
     "demo": Case("demo --images 200 --out out", costly=True),
     "calibrate": Case(f"calibrate {_MANY} --metrics lic,error{_DOSES} --workers 2 --out out"),
-    "report": Case("report ../inputs/run --out out.html --figures figures"),
+    "report": Case("report ../inputs/run --out out.html"),
     "page": Case("report out --no-examples --overwrite", starts={"out": "run"}),
 }
 

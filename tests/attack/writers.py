@@ -97,7 +97,7 @@ class Writers:
                           "--metrics", "lic", *dose, "--workers", 1,
                           "--resamples", 100, "--out", place / "calibration"],
             "anonymous": ["anonymous", "--captions", files.captions["much"], "--out", place / "rated"],
-            "report": ["report", run, "--out", place / "page.html", "--figures", place / "figures"],
+            "report": ["report", run, "--out", place / "page.html"],
             "compare": ["compare", run, again, "--out", place / "compared.md"],
             "predict": ["predict", "--judge-weights", kept / self._trained(), *both[2:4], "--out",
                         place / "predicted.csv"],

@@ -43,9 +43,9 @@ def test_lines_for_a_scheduler(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     for second in range(201):
         now = float(second)
         if second < 20:
-            lines.tell("reading", 0, 0)
+            lines.show("reading", 0, 0)
         else:
-            lines.tell("training judges", 100 + 2 * (second - 20), 700)
+            lines.show("training judges", 100 + 2 * (second - 20), 700)
     assert capsys.readouterr().err.splitlines() == [
         "12:00:00 reading",
         "12:00:00 training judges: 100 of 700",
@@ -58,7 +58,7 @@ def test_lines_for_a_scheduler(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 def test_faults_of_long_names_fit_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     fault = JudgeError("w" * 400, where="x" * 300, mend="m" * 300)
     with pytest.raises(typer.Exit):
-        shared.tell_failures([("n" * 99 + str(i), fault) for i in range(6)], 6, "masked")
+        shared.report_failures([("n" * 99 + str(i), fault) for i in range(6)], 6, "masked")
     first, last = capsys.readouterr().err.splitlines()
     assert len(first) <= 500
     assert " and 1 more: " in first

@@ -13,7 +13,7 @@ from helpers import done_well, judge, refusal, save_captioner
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
-from judge.commands import ablate_masks
+from judge.commands import ablate
 from judge.commands.caption import CaptionConfig, caption
 from judge.errors import JudgeError
 from judge.utils.outputs import MANIFEST
@@ -122,7 +122,7 @@ def test_masks_change_what_a_checkpoint_writes(
             raise JudgeError("no room", where="--model git")
         return caption(config, **extra)
 
-    monkeypatch.setattr(ablate_masks, "caption", captioned)
+    monkeypatch.setattr(ablate, "caption", captioned)
     told = f"no room. The same command (judge ablate masks ... --out {out}) goes on from what is finished."
     stopped = judge(*ablation)
     assert stopped.exit_code == 2

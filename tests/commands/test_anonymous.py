@@ -171,7 +171,6 @@ def test_faults_leave_nothing(tmp_path: Path) -> None:
     out = tmp_path / "out"
     asked = ("anonymous", *options, "--out", out)
     assert "'captions' is missing" in refusal("anonymous", "--out", out)
-    assert "there are no ratings. Add --ratings." in refusal(*asked, "--run", tmp_path)
     assert "no words of 'skin'" in refusal(*asked, "--attribute", "skin")
     told = refusal(*asked, "--attribute", "gender,age")
     assert "--attribute gender,age: one attribute is rated at a time" in told

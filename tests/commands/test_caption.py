@@ -23,8 +23,6 @@ from typer.testing import Result
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import FAITHFUL
 from judge.captioning.writer import Writer, Writing
-from judge.commands.caption import CaptionConfig, caption
-from judge.config import make_config
 from judge.corpus.captions import read_captions
 from judge.errors import JudgeError
 from judge.judges.hf_models import load_captioner
@@ -109,11 +107,8 @@ def test_greedy_writes_the_likeliest_token_at_each_step(family: str, checkpoint:
                 assert found == expected
 
 
-@pytest.mark.parametrize("family", ["blip", "git", "vit_gpt2", "llava"])
-@pytest.mark.parametrize("beams", [1, 3])
-def test_equals_generate_as_transformers_documents_it(
-    family: str, beams: int, checkpoint: Callable[[str], Path]
-) -> None:
+@pytest.mark.parametrize("family", ["blip", "git", "llava"])
+def test_beams_equal_generate_as_transformers_documents_it(family: str, checkpoint: Callable[[str], Path]) -> None:
     folder, seen = checkpoint(family), picture(4)
     with quiet():
         model = type(FAMILIES[family]()[0]).from_pretrained(folder).eval()
@@ -125,11 +120,11 @@ def test_equals_generate_as_transformers_documents_it(
             inputs = processor(images=seen, text=text, return_tensors="pt")
         else:
             inputs = tf.AutoImageProcessor.from_pretrained(folder)(seen, return_tensors="pt")
-        found = model.generate(**inputs, do_sample=False, num_beams=beams, max_new_tokens=WORDS)[0]
+        found = model.generate(**inputs, do_sample=False, num_beams=3, max_new_tokens=WORDS)[0]
     # BLIP's output begins with its start, which this tokenizer does not hold for special.
     begun = inputs["input_ids"].shape[1] if "input_ids" in inputs else int(family == "blip")
     expected = " ".join(tokenizer.decode(found[begun:], skip_special_tokens=True).split())
-    assert write(folder, [seen], beams=beams) == [expected]
+    assert write(folder, [seen], beams=3) == [expected]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -138,12 +133,11 @@ def test_the_size_of_batches_changes_nothing(family: str, checkpoint: Callable[[
     pictures = [picture(number) for number in range(7)]
     for beams in (1, 2):
         whole = write(checkpoint(family), pictures, beams=beams)
-        assert write(checkpoint(family), pictures, size=1, beams=beams) == whole
         assert write(checkpoint(family), pictures, size=3, beams=beams) == whole
     assert len(set(whole)) > 1 or family == "paligemma"
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ["git", "blip2_t5", "llava"])
 def test_half_precision_halves_weights_and_products(family: str, checkpoint: Callable[[str], Path]) -> None:
     made: dict[str, set[torch.dtype]] = {}
     with quiet():
@@ -220,39 +214,14 @@ class Folder:
     def run(self, *more: object) -> Result:
         return judge(*self.given(*more))
 
-    def config(self, **more: Any) -> CaptionConfig:
-        told = {"model": str(self.model), "images": self.images, "out": self.out, "max_tokens": WORDS}
-        told["caption_batch"] = 2
-        return make_config(told | more, CaptionConfig)
-
     def captions(self, *more: object) -> dict[str, str]:
-        """By file stem or COCO's id; ``out`` is there no more afterwards."""
-        done_well(*self.given(*more))
-        found = {str(row["image_id"]): row["caption"] for row in self.rows()}
-        self.clear()
-        return found
+        """Image id -> caption."""
+        done_well(*self.given(*more), "--overwrite")
+        return {str(row["image_id"]): row["caption"] for row in self.rows()}
 
     def rows(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = json.loads(self.out.read_text(encoding="utf-8"))
         return found
-
-    def interrupted(self, pictures: int) -> None:
-        """A run of the command that is broken off after so many images."""
-        with pytest.raises(KeyboardInterrupt):
-            caption(self.config(), progress=stop_after(pictures))
-
-    def resumed(self, **more: Any) -> list[int]:
-        """How many images were done at each step of a run that is not broken off."""
-        told: list[int] = []
-        caption(self.config(**more), progress=lambda what, done, total: told.append(done))
-        return told
-
-    def clear(self) -> bytes:
-        """What ``out`` held; it and its settings are there no more."""
-        data = self.out.read_bytes()
-        self.out.unlink()
-        self.out.with_name("out.caption.yaml").unlink()
-        return data
 
     def left(self) -> list[str]:
         """What lies beside the inputs."""
@@ -263,15 +232,9 @@ class Folder:
     ("file", "said", "told"),
     [
         ("config.json", {"model_type": {"a": 1}}, "no checkpoint of transformers is there (config.json)"),
-        (
-            "config.json",
-            {"num_hidden_layers": 2**63},
-            "has over 1,000 layers or images. Set the environment",
-        ),
-        ("config.json", {"num_image_with_embedding": 2**63}, "has over 1,000 layers or images. Set the environment"),
+        ("config.json", {"num_hidden_layers": 2**63}, "has over 1,000 layers or images. Set the environment"),
         ("config.json", {"vision_config": {"max_position_embeddings": 2**31}}, "has over 16,777,216 positions. Set"),
         ("generation_config.json", {"eos_token_id": "x"}, "it cannot caption: one of its files is at fault, or"),
-        ("generation_config.json", {"bos_token_id": 1e999}, "it cannot caption: one of its files is at fault, or"),
         ("processor_config.json", {"image_processor": 1}, "its tokenizer or image processor is missing or at fault ("),
     ],
 )
@@ -283,16 +246,10 @@ def test_a_file_at_fault_is_told_in_one_line(
     assert f": {told}" in fault_of(write, folder, [])
 
 
-@pytest.mark.parametrize(("words", "told"), [(62, ""), (84, "--prompt: is 85 tokens long, and the captioner has")])
-def test_a_prompt_beyond_the_captioners_positions_is_told(
-    words: int, told: str, checkpoint: Callable[[str], Path], tmp_path: Path
-) -> None:
-    folder = checkpoint("git")
-    prompt = " ".join(["dog"] * words)
-    if told:
-        assert told in fault_of(write, folder, [], prompt=prompt)
-    else:
-        assert write(folder, [], prompt=prompt) == []
+def test_a_prompt_beyond_the_captioners_positions_is_refused(checkpoint: Callable[[str], Path]) -> None:
+    assert write(checkpoint("git"), [], prompt=" ".join(["dog"] * 62)) == []
+    line = fault_of(write, checkpoint("git"), [], prompt=" ".join(["dog"] * 84))
+    assert "--prompt: is 85 tokens long, and the captioner has" in line
 
 
 @pytest.fixture
@@ -341,80 +298,30 @@ def test_masked_pictures_are_captioned_as_judge_mask_leaves_them(folder: Folder)
     assert list(hidden.values()) != list(plain.values())
 
 
-def stop_after(pictures: int, kind: type[BaseException] = KeyboardInterrupt) -> Callable[[str, int, int], None]:
-    def progress(what: str, done: int, total: int) -> None:
-        if done >= pictures:
-            raise kind
-
-    return progress
-
-
-def test_an_interrupted_run_goes_on_to_the_same_bytes(folder: Folder) -> None:
-    assert folder.run().exit_code == 0
-    whole = folder.clear()
-    notes = folder.root / ".out.json.partial"
-    folder.interrupted(4)
-    assert folder.left() == [".out.json.partial"]
-    # The head, and two batches of two; a third was cut in half by a failing machine.
-    assert notes.read_bytes().count(b"\n") == 5
-    with notes.open("ab") as file:
-        file.write(b'["4", "abc", "a dog')
-    assert folder.resumed() == [6, 7]
-    assert folder.out.read_bytes() == whole
-    assert folder.left() == ["out.caption.yaml", "out.json"]
-
-
-KILLED = """
-import os, signal, sys, yaml
-from judge.commands.caption import caption
-from judge.commands.caption import CaptionConfig
-from judge.config import make_config
-kill = lambda what, done, total: os.kill(os.getpid(), signal.SIGKILL) if done == 4 else None
-caption(make_config(yaml.safe_load(sys.argv[1]), CaptionConfig), progress=kill)
-"""
-
-
 def test_pictures_at_fault_are_listed_and_the_rest_is_done(folder: Folder) -> None:
     good = folder.captions()
     for number, data in ((1, b""), (4, b"no image")):
         (folder.images / folder.names[number]).write_bytes(data)
-    folder.interrupted(4)
-    done = folder.run()
+    done = folder.run("--overwrite")
     assert done.exit_code == 1
     first, second, last, *_ = done.stderr.splitlines()
     assert first.startswith(f"judge: {folder.names[1]}: ")
     assert second.startswith(f"judge: {folder.names[4]}: ")
     assert last == "judge: 2 of 7 images could not be captioned"
     assert folder.rows() == [{"image_id": n, "caption": good[str(n)]} for n in (0, 2, 3, 5, 6)]
-    masked = folder.run("--mask", "segment", "--instances", folder.instances, "--overwrite")
-    assert (masked.exit_code, masked.stderr.count("\n")) == (1, 3)
-    assert len(folder.rows()) == 5
-
-
-def test_two_pictures_of_one_id(folder: Folder) -> None:
-    shutil.copy(folder.images / folder.names[1], folder.images / "1.png")
-    done = folder.run()
-    assert done.exit_code == 1
-    assert "1.png: image '1.png': has the id of '000000000001.png', '1'. Rename one" in done.stderr
-    assert len(folder.rows()) == 7
 
 
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
-        (["--model", "./nowhere"], "--model ./nowhere: no such folder"),
         (["--model", "TEXT"], "'gpt2' does not caption images"),
         (["--model", "TRUNCATED"], "the weights cannot be read"),
         (["--model", "REMOTE"], "needs code of its own, which would run with your rights; it is refused"),
-        (["--images", "nowhere"], "--images nowhere: is no folder"),
         (["--ids", "LIST"], "holds neither instances nor results"),
         (["--mask", "segment"], "--instances"),
         (["--device", "toaster"], "--device toaster: cannot be used here"),
-        (["--precision", "fp16"], "--precision: unknown value 'fp16'"),
-        (["--beams", "0"], "'beams': "),
         (["--out", "."], "--out .: is a folder"),
         (["--out", "INSTANCES", "--ids", "INSTANCES", "--overwrite"], "instances.json is read"),
-        (["--out", "INSTANCES"], "is there already. Name another file, or add --overwrite"),
     ],
 )
 def test_faults_are_one_line_and_leave_nothing(
@@ -502,16 +409,11 @@ def test_one_command_captions_and_assesses_a_checkpoint(
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
-        ([], "'captions' is missing. Give --captions"),
-        (["--captions", "PLAIN", "--judge", "self"], "'plain'. Add --model plain=CHECKPOINT."),
         (["--captions", "PLAIN", "--judge", "self-caption-only"], "--judge self-caption-only: nothing says which"),
-        (["--model", "./nowhere"], "--model ./nowhere: no such folder"),
         (["--model", "a/x", "--model", "b/x"], "two captioners are called 'x': write OTHER=b/x"),
         (["--model", "..=x"], "'..' cannot be a file's name"),
-        (["--model", "GIT", "--judge", "selv"], "unknown judge 'selv'"),
         # Before any image is captioned.
         (["--model", "GIT", "--folds", "90"], "90 folds, and only"),
-        (["--model", "GIT", "--detector", "yolo"], "--weights: detector 'yolo' needs weights"),
     ],
 )
 def test_faults_of_models(
@@ -523,13 +425,7 @@ def test_faults_of_models(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_models_need_pictures(world: WorldFiles, tmp_path: Path) -> None:
-    """Of a checkpoint that could caption; that there is none is told first."""
-    asked = ("evaluate", "--human", world.human, "--model", tmp_path / "mine", "--out", tmp_path / "out")
-    assert refusal(*asked) == f"judge: --model {tmp_path / 'mine'}: no such folder. Check the path.\n"
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "config.json").write_text('{"model_type": "blip"}', encoding="utf-8")
-    assert f"--model {tmp_path / 'mine'}: no weights in safetensors are there. Convert them" in refusal(*asked)
-    (tmp_path / "mine" / "model.safetensors").touch()
-    missing = "no captions of 'mine', and no images to caption. Give --images, or --captions mine=FILE."
-    assert refusal(*asked) == f"judge: --model {tmp_path / 'mine'}: {missing}\n"
+def test_models_need_images(world: WorldFiles, checkpoint: Callable[[str], Path], tmp_path: Path) -> None:
+    given = ("evaluate", "--human", world.human, "--model", checkpoint("git"), "--out", tmp_path / "out")
+    missing = "no captions of 'git', and no images to caption. Give --images, or --captions git=FILE."
+    assert refusal(*given) == f"judge: --model {checkpoint('git')}: {missing}\n"

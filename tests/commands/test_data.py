@@ -249,20 +249,6 @@ def test_labels_that_are_not_what_they_should_be(zhao: Path, change: dict[str, s
     assert "(not what it should be: images_val2014.csv)" in line
 
 
-def test_a_fault_of_one_attribute_leaves_the_others_commands_ready(world: WorldFiles, zhao: Path) -> None:
-    """Of a table with two attributes: commands of skin tone wait, commands of gender do not."""
-    path = zhao / "images_val2014.csv"
-    path.write_text(path.read_text(encoding="utf-8").replace("Light", "Medium"), encoding="utf-8")
-    done = judge("data", "check", "coco-gender-skin", zhao)
-    assert done.exit_code == 2
-    assert [*commands_of(done.stdout)] == ["gender", "gender, as LIC's paper measures it"]
-    assert "images_val2014.csv: https" not in done.stdout  # It is there, to be mended.
-    lacking = done.stdout.partition("\nnot ready:\n")[2]
-    assert lacking.count("needs images_val2014.csv") == 3
-    gender = Counter(row["bb_gender"] for row in labels_of(world))
-    assert f"gender: female {gender['Female']}, male {gender['Male']} (pub" in " ".join(done.stdout.split())
-
-
 def test_pictures_that_are_missing(world: WorldFiles, zhao: Path) -> None:
     """Of the images that have a class, of gender or of skin tone; others are nobody's loss."""
     rows = labels_of(world)

@@ -1,8 +1,7 @@
-"""``judge export --push-to-hub``, and ``judge predict`` of what lies there: the hub's own client, a small server."""
+"""``judge predict`` with an exported judge on the hub: the hub's own client, a small server."""
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import threading
@@ -30,7 +29,6 @@ class Hub(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.files: dict[str, bytes] = {}
-        self.made: dict[str, object] = {}
 
     @property
     def address(self) -> str:
@@ -39,22 +37,6 @@ class Hub(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     server: Hub
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        told: dict[str, object] = {}
-        if self.path == "/api/repos/create":
-            self.server.made = json.loads(body)
-            told = {"url": f"{self.server.address}/me/judge"}
-        elif "/preupload/" in self.path:
-            files = json.loads(body)["files"]
-            told = {"files": [{"path": f["path"], "uploadMode": "regular", "shouldIgnore": False} for f in files]}
-        elif "/commit/" in self.path:
-            for line in map(json.loads, body.splitlines()):
-                if line["key"] == "file":
-                    self.server.files[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
-            told = {"commitUrl": f"{self.server.address}/me/judge/commit/{COMMIT}", "commitOid": COMMIT}
-        self._answer(json.dumps(told).encode())
 
     def do_GET(self) -> None:
         self._answer(self._found())
@@ -122,10 +104,8 @@ def test_there_and_back(hub: Hub, weights: Path, tmp_path: Path) -> None:
     new = tmp_path / "new.json"
     new.write_text('{"1": "noise1 clue0", "2": "a woman, clue1"}')
     out = tmp_path / "judge"
-    done = done_well("export", "--judge-weights", weights, "--out", out, "--push-to-hub", "me/judge")
-    assert f"uploaded to {hub.address}/me/judge" in done.stdout
-    assert hub.made["visibility"] == "private"
-    assert hub.files == {path.name: path.read_bytes() for path in out.iterdir() if path.name != MANIFEST}
+    done_well("export", "--judge-weights", weights, "--out", out)
+    hub.files = {path.name: path.read_bytes() for path in out.iterdir() if path.name != MANIFEST}
     answers = []
     for name in ("me/judge", weights):
         path = tmp_path / f"{len(answers)}.csv"
@@ -133,18 +113,11 @@ def test_there_and_back(hub: Hub, weights: Path, tmp_path: Path) -> None:
         answers.append(path.read_text())
     assert answers[0] == answers[1]
     assert "<gender>" in answers[0]
-    extra = ["--out", tmp_path / "more", "--push-to-hub", "me/judge", "--public"]
-    done_well("export", "--judge-weights", weights, *extra)
-    assert hub.made["visibility"] == "public"
 
 
-def test_what_is_not_there(hub: Hub, weights: Path, tmp_path: Path) -> None:
-    new, out = tmp_path / "new.json", tmp_path / "judge"
+@pytest.mark.usefixtures("hub")
+def test_what_is_not_there(tmp_path: Path) -> None:
+    new = tmp_path / "new.json"
     new.write_text('{"1": "noise1"}')
     told = refusal("predict", "--judge-weights", "you/judge", "--captions", new, "--out", tmp_path / "a.csv")
     assert "--judge-weights you/judge: cannot be fetched" in told
-    hub.shutdown()
-    hub.server_close()
-    told = refusal("export", "--judge-weights", weights, "--out", out, "--push-to-hub", "me/judge")
-    assert "--push-to-hub me/judge: cannot be uploaded" in told
-    assert (out / "judge.safetensors").read_bytes() == weights.read_bytes()

@@ -1,13 +1,16 @@
-"""Every command leaves alone what is not its own, and replaces its own output only with ``--overwrite``."""
+"""Outputs of every command: nothing foreign is replaced, and an interrupted command resumes."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers import inputs_of, pictures_of, refusal
+from helpers import done_well, inputs_of, judge, pictures_of, refusal
 
 from judge.calibration.grammar import WorldFiles
+from judge.commands import console
 
 FOLDERS = {
     "evaluate": "captions labels",
@@ -73,3 +76,57 @@ def test_an_earlier_run_needs_overwrite(finished_world: WorldFiles, finished_run
     told = refusal("evaluate", *inputs_of(finished_world, "much"), "--out", finished_run)
     assert told == f"judge: --out {finished_run}: holds another run. Name another folder, or add --overwrite.\n"
     assert (finished_run / "metrics.json").read_bytes() == before
+
+
+RESUMED = {
+    "evaluate": ("captions labels", "--metrics lic --resamples 100 --refits 0 --chance 0 --folds 3 --workers 1"),
+    "calibrate": (
+        "human labels",
+        "--metrics error --changes A->T --doses 0.8 --draws 2 --nulls 2 --workers 1 --sample 60",
+    ),
+    "mask": ("images", "--workers 1"),
+    "caption": ("model images", "--max-tokens 4 --caption-batch 8 --ids IDS"),
+}
+
+
+def tree(path: Path) -> dict[str, bytes]:
+    """Files of an output, but for the log, which states times."""
+    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+    return {file.name: file.read_bytes() for file in files if file.name != "log.jsonl"}
+
+
+@pytest.mark.parametrize("command", RESUMED)
+def test_an_interrupted_command_resumes(
+    command: str,
+    checkpoint: Callable[[str], Path],
+    finished_world: WorldFiles,
+    finished_run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Given again, it makes the same bytes as an undisturbed run. ``attack/kills.py`` sends signals instead."""
+    steps, last = [0], [10**9]
+
+    def tell(*_: object) -> None:
+        steps[0] += 1
+        if steps[0] >= last[0]:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(console._Lines, "tell", tell)
+    parts, more = RESUMED[command]
+    given = [*command.split(), *options(finished_world, finished_run, parts), *more.split()]
+    ids, out = tmp_path / "ids.json", tmp_path / "out"
+    few = [{"id": number, "file_name": f"{number:012d}.png"} for number in range(1, 25)]
+    ids.write_text(json.dumps({"images": few, "annotations": []}), encoding="utf-8")
+    places = {finished_world.folder: checkpoint("git"), "IDS": ids}
+    given = [places.get(part, part) for part in given]
+    done_well(*given, "--out", out)
+    whole, undisturbed = tree(out), steps[0]
+    out.rename(tmp_path / "whole")
+    steps[0], last[0] = 0, undisturbed * 2 // 3
+    assert judge(*given, "--out", out).exit_code == 130
+    assert not out.exists()
+    steps[0], last[0] = 0, 10**9
+    done_well(*given, "--out", out)
+    assert tree(out) == whole
+    assert steps[0] < undisturbed or '"resumed"' in (out / "log.jsonl").read_text(encoding="utf-8")

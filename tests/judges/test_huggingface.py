@@ -30,7 +30,7 @@ from captioners import (
     load,
     make_tokenizer,
 )
-from helpers import GENDER, fault_of, network_of
+from helpers import fault_of, judge_with, network_of
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from tokenizers import decoders as token_decoders
@@ -169,12 +169,12 @@ def test_training_learns(family: str, tuning: Tuning, precision: str, checkpoint
     trainer = Trainer(accelerator, on_epoch=lambda _, history: losses.append(history.training[-1]))
     before = {name: parameter.detach().clone() for name, parameter in network.named_parameters()}
     recipe = Recipe(epochs=5, learning_rate=5e-3, batch_size=8, micro_batch=4, keep="best")
-    trainer.fit(network, TOLD, target=GENDER, recipe=recipe, seed=0, validation=TOLD[:8])
+    judge = judge_with(network, recipe, trainer).fit(TOLD, seed=0, validation=TOLD[:8])
     assert losses[-1] < 0.75 * losses[0]
     for name, parameter in network.named_parameters():
         if not parameter.requires_grad:
             assert torch.equal(parameter, before[name]), name
-    found = trainer.predict(network, TOLD, target=GENDER, recipe=recipe)
+    found = judge.predict(TOLD).probabilities
     assert found.shape == (24, 2)
     assert found.sum(axis=1) == pytest.approx(1)
 

@@ -10,16 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import GENDER, THREE, Glimpses, accuracy, enlarge, logits, make_glimpses, make_samples, unmoved
+from helpers import GENDER, THREE, Glimpses, accuracy, enlarge, judge_with, logits, make_glimpses, make_samples, unmoved
 from scipy.special import expit, log_softmax, softmax
 
 from judge.corpus.splits import Split
-from judge.judges import Answering, Materials, Recipe, RegionBackbone, find_judge
-from judge.judges.cloze import question_of
+from judge.judges import Answering, Materials, Recipe, find_judge
+from judge.judges.encoders import build_vocabulary
 from judge.judges.grit import CODE, GridsAndRegions, Grit, ParallelLayer
 from judge.judges.prompts import Prompt, make_prompt
-from judge.judges.recurrent import build_vocabulary
-from judge.judges.sat import ShowAttendTell
+from judge.judges.sat import ShowAttendTell, question_words
 from judge.masking.images import encode
 from judge.masking.instances import MAX_BOXES
 from judge.masking.masked_images import MaskedImages
@@ -30,7 +29,7 @@ from judge.training.member import Member
 from judge.types import FloatArray, Sample, Target
 
 SAMPLES = make_samples(16)
-QUESTION = Sample("", "human", 0, question_of(None), (0,))
+QUESTION = Sample("", "human", 0, question_words(None), (0,))
 CELLS, REGIONS, COLUMNS = 4, 3, 6
 SMALL = {"width": 16, "heads": 2, "layers": 2}
 
@@ -63,7 +62,7 @@ class Things(Glimpses):
 def make_grit(features: Any, answering: Answering = "restricted") -> Grit:
     torch.manual_seed(1)
     vocabulary = build_vocabulary([*SAMPLES, QUESTION])
-    network = Grit(vocabulary, question_of(None), 2, features, answering=answering, **SMALL)  # type: ignore[arg-type]
+    network = Grit(vocabulary, question_words(None), 2, features, answering=answering, **SMALL)  # type: ignore[arg-type]
     return enlarge(network, 0.3)
 
 
@@ -81,8 +80,8 @@ def by_hand(layer: ParallelLayer, words: FloatArray, cells: FloatArray, things: 
         return (x - x.mean()) / np.sqrt(x.var() + 1e-5) * weights[f"{name}.weight"] + weights[f"{name}.bias"]
 
     def attend(name: str, asking: FloatArray, attended: Sequence[FloatArray]) -> FloatArray:
-        query, width = linear(f"{name}.ask", asking), len(asking)
-        keys, values = zip(*(np.split(linear(f"{name}.tell", one), 2) for one in attended), strict=True)
+        query, width = linear(f"{name}.query", asking), len(asking)
+        keys, values = zip(*(np.split(linear(f"{name}.key_value", one), 2) for one in attended), strict=True)
         found = []
         for head in np.split(np.arange(width), SMALL["heads"]):
             scores = np.array([query[head] @ key[head] for key in keys]) / np.sqrt(len(head))
@@ -96,12 +95,14 @@ def by_hand(layer: ParallelLayer, words: FloatArray, cells: FloatArray, things: 
 
     rows = []
     for step, word in enumerate(words):
-        earlier = [norm("before", one) for one in words[: step + 1]]
-        known = word + attend("among", earlier[-1], earlier)
-        asking = norm("between", known)
-        grids, regions = attend("to_cells", asking, cells), attend("to_things", asking, things)
-        known += (gated("gate_of_cells", asking, grids) + gated("gate_of_things", asking, regions)) / np.sqrt(2)
-        rows.append(known + linear("feed.3", np.maximum(linear("feed.1", norm("feed.0", known)), 0)))
+        earlier = [norm("norm_words", one) for one in words[: step + 1]]
+        known = word + attend("to_words", earlier[-1], earlier)
+        asking = norm("norm_attended", known)
+        grids, regions = attend("to_cells", asking, cells), attend("to_regions", asking, things)
+        known += (gated("cell_gate", asking, grids) + gated("region_gate", asking, regions)) / np.sqrt(2)
+        rows.append(
+            known + linear("feed_forward.3", np.maximum(linear("feed_forward.1", norm("feed_forward.0", known)), 0))
+        )
     return np.array(rows)
 
 
@@ -145,12 +146,11 @@ def test_regions_count_whatever_their_order_and_those_that_are_not_there_do_not(
 def learnt(features: Glimpses, samples: Sequence[Sample]) -> float:
     """Accuracy on pictures that the judge never saw."""
     torch.manual_seed(0)
-    network = Grit(build_vocabulary([QUESTION]), question_of(None), 2, features, width=32, heads=4, layers=1)
-    how: dict[str, Any] = {"target": GENDER, "recipe": Recipe(8, 2e-3, 32, keep="best")}
-    trainer, fifth = Trainer(make_accelerator()), len(samples) // 5
+    network = Grit(build_vocabulary([QUESTION]), question_words(None), 2, features, width=32, heads=4, layers=1)
+    fifth = len(samples) // 5
     train, validation, rest = samples[: 3 * fifth], samples[3 * fifth : 4 * fifth], samples[4 * fifth :]
-    trainer.fit(network, train, **how, seed=0, validation=validation)
-    return accuracy(trainer.predict(network, rest, **how), rest)
+    judge = judge_with(network, Recipe(8, 2e-3, 32, keep="best")).fit(train, seed=0, validation=validation)
+    return accuracy(judge.predict(rest).probabilities, rest)
 
 
 def test_what_only_a_thing_tells_is_learnt() -> None:
@@ -176,7 +176,6 @@ EYES = Materials(backbone="resnet18", backbone_weights="random", image_size=64)
 def test_a_region_is_the_mean_of_the_cells_under_it() -> None:
     backbone = find_judge("grit").backbone(EYES)  # type: ignore[misc]
     assert isinstance(backbone, GridsAndRegions)
-    assert isinstance(backbone, RegionBackbone)
     pictures = torch.randn(2, 3, 64, 64)
     cells = backbone.backbone(pictures)
     boxes = torch.zeros(2, MAX_BOXES, 4)
@@ -212,11 +211,11 @@ def test_features_follow_the_boxes_of_judges_that_read_them_and_of_no_other(tmp_
     assert all(run.keys == runs[0].keys for run in runs)
     for run, cell in zip(runs[1:3], (0, 1), strict=True):
         store = run.features["grit"]
-        assert getattr(store, "regions", 0) == MAX_BOXES
+        assert store.regions == MAX_BOXES
         rows = store.rows(both)
         assert torch.equal(rows[0, 4, :512], rows[0, cell, :512])
         assert not rows[1, 4:].any()
-        assert getattr(run.features["sat"], "regions", 0) == 0
+        assert run.features["sat"].regions == 0
         assert torch.equal(run.features["sat"].rows(both), rows[:, :4, :512])
     # One file for sat, and for grit one with both pictures and two with that whose boxes changed.
     assert len(list((tmp_path / "kept").rglob("*.safetensors"))) == 4
@@ -225,10 +224,10 @@ def test_features_follow_the_boxes_of_judges_that_read_them_and_of_no_other(tmp_
 def make_sat(answering: Answering = "restricted") -> ShowAttendTell:
     """A small one, with weights large enough that nothing is nearly linear."""
     torch.manual_seed(1)
-    vocabulary = build_vocabulary([*SAMPLES, Sample("", "human", 0, question_of(None), (0,))])
+    vocabulary = build_vocabulary([*SAMPLES, Sample("", "human", 0, question_words(None), (0,))])
     widths = {"embedding": 6, "hidden": 8, "attention": 5}
     return enlarge(
-        ShowAttendTell(vocabulary, question_of(None), 2, make_glimpses(SAMPLES), **widths, answering=answering), 0.7
+        ShowAttendTell(vocabulary, question_words(None), 2, make_glimpses(SAMPLES), **widths, answering=answering), 0.7
     )
 
 
@@ -242,23 +241,24 @@ def sat_by_hand(network: ShowAttendTell, sample: Sample) -> FloatArray:
 
     picture = network.features.rows([sample])[0].double().numpy()
     normed = [
-        (a - a.mean()) / np.sqrt(a.var() + 1e-5) * weights["sight.0.weight"] + weights["sight.0.bias"] for a in picture
+        (a - a.mean()) / np.sqrt(a.var() + 1e-5) * weights["project.0.weight"] + weights["project.0.bias"]
+        for a in picture
     ]
-    annotations = [linear("sight.1")(a) for a in normed]
-    begin = np.tanh(linear("start")(sum(annotations) / len(annotations)))
+    annotations = [linear("project.1")(a) for a in normed]
+    begin = np.tanh(linear("initial")(sum(annotations) / len(annotations)))
     h, c = begin[:8], begin[8:]
     for word in (*sample.words, *network.question):
         embedded = weights["embedding.weight"][network.vocabulary.get(word, 1)]
-        energies = [linear("energy")(np.tanh(linear("look")(a) + linear("ask")(h)))[0] for a in annotations]
+        energies = [linear("energy")(np.tanh(linear("key")(a) + linear("query")(h)))[0] for a in annotations]
         alpha = softmax(energies)
         beta = expit(linear("gate")(h))
         z = beta * sum(share * a for share, a in zip(alpha, annotations, strict=True))
-        gates = linear("words")(embedded) + linear("sights")(z) + linear("memory")(h)
+        gates = linear("from_word")(embedded) + linear("from_image")(z) + linear("from_hidden")(h)
         i, f, g, o = expit(gates[:8]), expit(gates[8:16]), np.tanh(gates[16:24]), expit(gates[24:])
         c = f * c + i * g
         h = o * np.tanh(c)
     # Deep output: from the word that was read last, the memory and what was looked at.
-    return linear("output")(np.tanh(embedded + linear("from_memory")(h) + linear("from_sight")(z)))
+    return linear("output")(np.tanh(embedded + linear("hidden_output")(h) + linear("image_output")(z)))
 
 
 @pytest.mark.parametrize("answering", ["restricted", "vocabulary"])

@@ -18,7 +18,7 @@ import transformers as tf
 from helpers import EVEN, GENDER, fault_of, keep_predictions, make_samples
 
 from judge.corpus.splits import Split
-from judge.judges import NOTHING, find_judge, text_encoders
+from judge.judges import NOTHING, find_judge, sentence
 from judge.judges.text_encoders import FrozenEncoder, load_encoder
 from judge.training.member import Member
 from judge.training.options import TrainingSetup
@@ -190,7 +190,7 @@ def test_a_name_that_cannot_be_fetched(plain: Path, tmp_path: Path, monkeypatch:
     assert "cannot be found (" in refused("all-MiniLM-L6-v2")
     assert "cannot be found (" in refused("distilbert-base-uncased")
     # Weights in the hub's cache without what says how they are pooled: of its own checkpoints that is no choice.
-    monkeypatch.setattr(text_encoders, "load_encoder", lambda *_, **__: load_encoder(str(plain)))
+    monkeypatch.setattr(sentence, "load_encoder", lambda *_, **__: load_encoder(str(plain)))
     assert "its modules.json is missing" in refused("all-MiniLM-L6-v2")
     assert "'mean'" in str(load("distilbert-base-uncased").pooling)
     # Unless it lies in a folder of its name.

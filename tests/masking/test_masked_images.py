@@ -14,7 +14,7 @@ from detector_samples import FakeDetector
 from PIL import Image
 
 from judge.commands.evaluate import RunConfig
-from judge.commands.run_images import RunImages
+from judge.commands.images import RunImages
 from judge.config import make_config
 from judge.errors import JudgeError
 from judge.masking.detectors.ground_truth import GroundTruth

@@ -106,7 +106,7 @@ def test_masks_decide_what_is_seen_and_features_are_kept(arguments: list[object]
         (["--backbone", "resnet1818"], "--backbone: timm has no network 'resnet1818'"),
         (["--backbone-weights", "nowhere.safetensors"], "nowhere.safetensors: cannot be read"),
         (["--judge", "sat-blind"], "unknown judge 'sat-blind'"),
-        (["--judge", "linear-image-only"], "judge 'linear' takes in the caption alone"),
+        (["--judge", "linear-image-only"], "judge 'linear' reads the caption alone"),
         (["--detector", "yolo"], "--weights: detector 'yolo' needs weights"),
         (["--images", "nowhere"], "--images nowhere: is no folder"),
     ],

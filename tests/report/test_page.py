@@ -17,7 +17,6 @@ from judge.calibration.world import Captioner
 from judge.report.table import SIGNED, digits_of, write
 from judge.text.cleaning import clean
 from judge.types import Interval
-from judge.utils.outputs import MANIFEST
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -186,9 +185,6 @@ def test_what_is_left_out(run: Path, tmp_path: Path) -> None:
         *re.findall(r"jpeg;base64,([^)]+)", pages["--overwrite"])
     }
     assert "is there already" in refusal("report", run)
-    done_well("report", run, "--out", tmp_path / "drawn.html", "--figures", tmp_path / "drawn")
-    drawn = {path.name for path in (tmp_path / "drawn").iterdir()} - {MANIFEST}
-    assert drawn == {path.name for path in (run / "figures").iterdir()}
     assert "Name a file with --out" in refusal("report", run, run)
 
 

@@ -11,7 +11,7 @@ from scipy import stats
 
 from judge.metrics import METRICS
 from judge.statistics.comparisons import Pair, conclude, difference, differences, holm
-from judge.statistics.inference import Exchanged, from_halves, from_refits, from_splits, half_error
+from judge.statistics.inference import Exchanged, from_halves, from_splits, half_error
 from judge.statistics.summary import Replicates, Summary
 from judge.types import Interval
 
@@ -105,7 +105,7 @@ def test_halves_and_exchanges_of_a_mean_are_what_they_should_be() -> None:
         values = rng.normal(size=200)
         pairs = [rng.permutation(values).reshape(2, 100).mean(axis=1) for _ in range(20)]
         exchanged = [float((values * rng.choice([-1, 1], 200)).mean()) for _ in range(20)]
-        found = known(from_refits(float(values.mean()), np.concatenate(pairs).tolist(), exchanged))
+        found = known(from_halves(float(values.mean()), np.concatenate(pairs).tolist(), Exchanged.of(exchanged)))
         held += found.interval.low <= 0 <= found.interval.high
         rejected += known(found.p_value) < 0.05
         errors.append(found.standard_error)
@@ -133,11 +133,11 @@ def test_where_exchanged_captions_vary_too_little_the_test_is_by_halves() -> Non
     Four pairs of halves and four exchanges: F = 100, above that of (4, 3) at 1%, 28.7. An sd of 0.02 gives F = 25.
     """
     halves = [0.1, -0.1] * 4
-    found = known(from_refits(0.25, halves, [-0.01, 0.0, 0.01, 0.0]))
+    found = known(from_halves(0.25, halves, Exchanged.of([-0.01, 0.0, 0.01, 0.0])))
     sd = (2e-4 / 3) ** 0.5
     assert found.p_value == pytest.approx(2 * stats.t.sf(0.25 / (0.1**2 + sd**2 / 4) ** 0.5, 4))
     assert found.critical == pytest.approx(stats.t.isf(0.025, 4) * (0.1**2 + sd**2 / 4) ** 0.5)
-    near = known(from_refits(0.25, halves, [-0.0245, 0.0, 0.0245, 0.0]))
+    near = known(from_halves(0.25, halves, Exchanged.of([-0.0245, 0.0, 0.0245, 0.0])))
     sd = (2 * 0.0245**2 / 3) ** 0.5
     assert near.p_value == pytest.approx(2 * stats.t.sf(0.25 / (sd * 1.25**0.5), 3))
 
@@ -155,7 +155,8 @@ def test_p_below_the_resolution_of_permutations_is_that_of_t() -> None:
 
 
 def test_too_few_refits_give_no_inference() -> None:
-    assert from_refits(0.1, [0.1, 0.2]) is None
-    assert from_refits(0.1, [0.1, 0.2, np.inf, 0.1]) is None
-    assert known(from_refits(0.1, [0.1, 0.2, 0.1, 0.3], [0.1])).p_value is None
+    assert from_halves(0.1, [0.1, 0.2]) is None
+    assert from_halves(0.1, [0.1, 0.2, np.inf, 0.1]) is None
+    assert known(from_halves(0.1, [0.1, 0.2, 0.1, 0.3], Exchanged.of([0.1]))).p_value is None
+    assert Exchanged.of([0.1, np.nan]) is None
     assert half_error([0.1, 0.2, 0.1, 0.3]) == pytest.approx(((0.01 + 0.04) / 2 / 4) ** 0.5)

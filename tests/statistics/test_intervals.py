@@ -9,7 +9,8 @@ import pytest
 from helpers import known
 from scipy.linalg import block_diag
 
-from judge.statistics.intervals import Rows, bootstrap_pooled, excess_of_parts, permutation_p, permutation_pooled
+from judge.statistics.inference import permutation_p
+from judge.statistics.intervals import Exchange, Rows, bootstrap_pooled
 from judge.types import FloatArray, Interval
 
 
@@ -71,16 +72,16 @@ def gap(before: FloatArray, after: FloatArray) -> FloatArray:
     return after[0] - before[0]
 
 
-def p_value(before: np.ndarray, after: np.ndarray, **how: object) -> float:
-    return known(permutation_pooled(paired(before, after), gap, **how)).p_value  # type: ignore[arg-type]
+def p_value(before: np.ndarray, after: np.ndarray) -> float:
+    exchange = Exchange(paired(before, after), gap, generator=np.random.default_rng(0))
+    return known(known(exchange.test(2000)).p_value)
 
 
 def test_permutation_by_hand() -> None:
     """All three gaps are +1: of the 8 swaps, 1 is as high and 1 as low, so p = 2/8. Of identical sides it is 1."""
-    found = p_value(np.zeros(3), np.ones(3), generator=np.random.default_rng(0))
-    assert found == pytest.approx(2 / 8, abs=0.02)
+    assert p_value(np.zeros(3), np.ones(3)) == pytest.approx(2 / 8, abs=0.02)
     base = np.random.default_rng(5).random(30)
-    assert p_value(base, base, generator=np.random.default_rng(0)) == 1.0
+    assert p_value(base, base) == 1.0
 
 
 def test_excess_of_parts_of_the_images() -> None:
@@ -93,7 +94,7 @@ def test_excess_of_parts_of_the_images() -> None:
 
     rows = paired(before, after)
     counted = Rows(np.c_[np.ones(80), np.concatenate([before, after])], rows.image, rows.generated)
-    found = excess_of_parts(counted, mean_gap, parts, generator=np.random.default_rng(0), exchanges=2000)
+    found = Exchange(counted, mean_gap, generator=np.random.default_rng(0)).excess(parts, exchanges=2000)
     assert found == pytest.approx([1, 2], abs=0.03)
 
 
@@ -123,7 +124,7 @@ def test_captions_change_sides_as_often_as_all_ways_to_do_so(written: list[int])
     every = np.array([by_hand({row for of in way for row in of}) for way in ways])
     seen = by_hand(set(np.flatnonzero(generated).tolist()))
     rows, draws = Rows(values, image, generated), np.random.default_rng(1)
-    found = known(permutation_pooled(rows, ratio, generator=draws, resamples=40_000))
+    found = known(Exchange(rows, ratio, generator=draws).test(40_000))
     assert found.mean == pytest.approx(every.mean(), abs=4 * every.std() / 200)
     tails = (every >= seen - 1e-12).mean(), (every <= seen + 1e-12).mean()
     assert found.p_value == pytest.approx(min(1, 2 * min(tails)), abs=0.02)
@@ -136,7 +137,7 @@ def test_a_permutation_without_a_value_has_no_p() -> None:
     def share(before: FloatArray, after: FloatArray) -> FloatArray:
         return np.where(before[0] > 0, after[0] / np.maximum(before[0], 1), np.nan)
 
-    assert permutation_pooled(rows, share, generator=np.random.default_rng(0)) is None
+    assert Exchange(rows, share, generator=np.random.default_rng(0)).test(2000) is None
 
 
 def test_p_of_drawn_permutations() -> None:

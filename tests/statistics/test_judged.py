@@ -25,8 +25,7 @@ def measure(metric: str, rows: list[Row], **how: object) -> Measured:
     row = find_metric(metric)
     table = frame(rows)
     statistic = Statistic(row, table, **how)  # type: ignore[arg-type]
-    human, generated = statistic.rows(caption_table(table, row.score)).by_image()
-    return statistic(*(np.asarray(side.sum(axis=0), dtype=np.float64) for side in (human, generated)))
+    return statistic(*statistic.rows(caption_table(table, row.score)).sums())
 
 
 # P(cup) = 1/2, P(dog) = P(nothing) = 1/4; P(f) = P(m) = 1/2: w is 1, 1, 1/2, 1/2.
@@ -139,8 +138,7 @@ def test_a_side_of_value_0_is_taken_apart_without_its_logarithm(metric: str, rig
     ]
     row, table = find_metric(metric), frame(rows)
     statistic = Statistic(row, table)
-    sides = statistic.rows(caption_table(table, row.score)).by_image()
-    human, generated = (np.asarray(side.sum(axis=0), dtype=np.float64) for side in sides)
+    human, generated = statistic.rows(caption_table(table, row.score)).sums()
     expected = {"human": -1, "generated": 1, "none": 0}[right] * (0.9 if metric == "lic" else 1)
     assert statistic(human, generated).value == pytest.approx(expected)
     pieces = statistic.pieces(human, generated)

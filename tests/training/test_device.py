@@ -23,9 +23,8 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from judge.judges import SENTENCE, Blueprint, Materials, Tuning, find_judge
 from judge.judges.backbones import make_backbone
-from judge.judges.encoders import EncoderClassifier
+from judge.judges.encoders import EncoderClassifier, build_vocabulary, make_lstm
 from judge.judges.grit import GridsAndRegions
-from judge.judges.recurrent import RecurrentClassifier, build_vocabulary
 from judge.judges.text_encoders import FrozenEncoder, load_encoder
 from judge.training.launch import make_accelerator
 from judge.training.loop import NetworkJudge, Trainer
@@ -168,7 +167,7 @@ class Copying(Forgetful):
 def blueprint_of(kind: type[Forgetful]) -> Blueprint:
     def network(target: Target, samples: Sequence[Sample], materials: Materials) -> Forgetful:
         whole = find_judge("rnn").network(target, samples, materials)  # type: ignore[misc]
-        return kind(whole.vocabulary, whole.encoder, len(target.classes), head=3)  # type: ignore[attr-defined]
+        return kind(whole.vocabulary, whole.embedding, whole.encoder, whole.head)  # type: ignore[attr-defined]
 
     return replace(find_judge("rnn"), network=network)
 
@@ -249,5 +248,5 @@ def test_nothing_is_left_behind() -> None:
 def test_lengths_are_those_of_the_tokens() -> None:
     """On the host and on the device, the same."""
     samples = make_samples(9)
-    batch = RecurrentClassifier(build_vocabulary(samples), 2).collate(samples)
+    batch = make_lstm(build_vocabulary(samples), 2).collate(samples)
     assert batch["host_lengths"] == batch["lengths"].tolist() == (batch["tokens"] > 0).sum(dim=1).tolist()

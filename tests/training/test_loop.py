@@ -17,13 +17,13 @@ from unittest.mock import Mock, patch
 import numpy as np
 import pytest
 import torch
-from helpers import GENDER, THREE, fault_of, make_samples
+from helpers import GENDER, THREE, fault_of, judge_with, make_samples
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from judge.errors import JudgeError
 from judge.judges import NOTHING, Batch, Blueprint, Materials, Recipe, find_judge
-from judge.judges.recurrent import RecurrentClassifier, build_vocabulary
+from judge.judges.encoders import build_vocabulary, make_lstm
 from judge.measure.table import judge_answers
 from judge.training import loop
 from judge.training.checkpoint import Checkpoint, History, read_history
@@ -288,7 +288,7 @@ resource.setrlimit(resource.RLIMIT_AS, (held + (5 << 30), -1))
 samples = t.make_samples(50, clue=0.5)
 t.Plain.greedy = True
 halved = t.make_judge(t.Plain, batch_size=32, micro_batch="auto").fit(samples, seed=0)
-print(halved.trainer.micro_batch)
+print(halved.micro_batch)
 t.Plain.greedy = False
 whole = t.make_judge(t.Plain, batch_size=32).fit(samples, seed=0)
 print(abs(halved.predict(samples).probabilities - whole.predict(samples).probabilities).max() < 1e-5)
@@ -369,9 +369,9 @@ class Certain(nn.Module):
 def test_a_judge_that_is_certain_and_wrong_has_a_finite_loss(kind: TargetKind, whole: bool) -> None:
     target = replace(THREE, kind=kind)
     samples = [Sample(str(n), "human", 0, (), (answer,)) for n, answer in enumerate((1, 2, 2, 0))]
-    trainer = Trainer(make_accelerator())
-    network, recipe = Certain(target, whole=whole), Recipe(epochs=1, learning_rate=1.0)
-    found = trainer.predict(network, samples, target=target, recipe=recipe, whole=whole)
+    judge = judge_with(Certain(target, whole=whole), Recipe(epochs=1, learning_rate=1.0), target=target)
+    judge.whole = whole
+    found = judge.predict(samples).probabilities
     assert ((found > 0) & (found < 1)).all()
     assert found[:3].argmax(axis=1).tolist() == [0, 1, 2]
     losses = judge_answers(samples, Predictions(found, target))["loss"]
@@ -481,9 +481,9 @@ def test_same_weights_as_a_plain_loop() -> None:
     samples = make_samples(100, clue=0.6)
     recipe = Recipe(epochs=2, learning_rate=1e-3, batch_size=16)
     torch.manual_seed(0)
-    network = RecurrentClassifier(build_vocabulary(samples), 2, embedding=7, hidden=9, dropout=0.0)
+    network = make_lstm(build_vocabulary(samples), 2, embedding=7, hidden=9, dropout=0.0)
     plain = copy.deepcopy(network)
-    Trainer(make_accelerator()).fit(network, samples, target=GENDER, recipe=recipe, seed=5)
+    judge_with(network, recipe).fit(samples, seed=5)
 
     optimiser = torch.optim.Adam(plain.parameters(), lr=1e-3)
     for epoch in range(2):
@@ -494,8 +494,8 @@ def test_same_weights_as_a_plain_loop() -> None:
             packed = pack_padded_sequence(
                 plain.embedding(batch["tokens"]), batch["lengths"], batch_first=True, enforce_sorted=False
             )
-            _, (state, _) = plain.encoder(packed)
-            logits = plain.output(torch.cat([state[-2], state[-1]], dim=1))
+            _, (state, _) = plain.encoder.layer(packed)
+            logits = plain.head(torch.cat([state[-2], state[-1]], dim=1))
             optimiser.zero_grad()
             nn.functional.cross_entropy(logits, torch.tensor([s.answers[0] for s in chosen])).backward()
             optimiser.step()
@@ -507,7 +507,7 @@ def test_same_weights_as_a_plain_loop() -> None:
 def test_lstm_is_the_papers() -> None:
     """CVPR 2022, A.1: two bidirectional layers, 100 and 256; the count of weights follows."""
     samples = make_samples(10)
-    network = RecurrentClassifier(build_vocabulary(samples), 2)
+    network = make_lstm(build_vocabulary(samples), 2)
     words = len(build_vocabulary(samples))
     first, second = (4 * 256 * (inputs + 256 + 2) * 2 for inputs in (100, 512))
     assert sum(p.numel() for p in network.parameters()) == words * 100 + first + second + 512 * 2 + 2

@@ -59,11 +59,11 @@ def test_a_damaged_cache_file_counts_as_missing(tmp_path: Path, caplog: pytest.L
     assert files.read_json_lines(path) == [[2]]
     assert files.read_json_cache(path) is None
     assert files.read_json_cache(tmp_path) is None
-    told = [f"{path} is damaged in 1 of 2 lines", f"{path} is damaged", f"{tmp_path} is no file"]
+    told = [f"{path} is damaged in 1 of 2 lines", f"{path} is damaged", f"{tmp_path} is damaged"]
     assert caplog.messages == [f"{line}: it is computed again" for line in told]
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     with pytest.raises(JudgeError, match="Too many levels of symbolic links"):
-        files.read_cache(tmp_path / "loop")
+        files.read_json_cache(tmp_path / "loop")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from helpers import judge, refusal
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
 from judge.errors import JudgeError
-from judge.utils.outputs import MANIFEST, AtWorkError, OutputFile, OutputFolder, ResumableFolder
+from judge.utils.outputs import MANIFEST, OutputFile, OutputFolder
 
 FAST = [
     *("--metrics", "lic", "--judge", "linear", "--resamples", "100"),
@@ -24,8 +24,8 @@ FAST = [
 ]
 
 
-def run_of(path: Path, *, overwrite: bool = False) -> ResumableFolder:
-    return ResumableFolder(path, what="run", command="judge evaluate", overwrite=overwrite)
+def run_of(path: Path, *, overwrite: bool = False) -> OutputFolder:
+    return OutputFolder(path, what="run", command="judge evaluate", overwrite=overwrite)
 
 
 def make(path: Path, text: str = "first", *, overwrite: bool = False) -> None:
@@ -114,8 +114,8 @@ def test_a_command_killed_while_it_replaces_loses_nothing(tmp_path: Path, killed
     make(tmp_path / "out")
     code = f"""if True:
         import os, pathlib
-        from judge.utils.outputs import ResumableFolder
-        folder = ResumableFolder(pathlib.Path("out"), what="run", command="judge evaluate", overwrite=True)
+        from judge.utils.outputs import OutputFolder
+        folder = OutputFolder(pathlib.Path("out"), what="run", command="judge evaluate", overwrite=True)
         rename = pathlib.Path.rename
         def killed(path, to):
             rename(path, to)
@@ -135,15 +135,6 @@ def test_a_command_killed_while_it_replaces_loses_nothing(tmp_path: Path, killed
     assert tree(tmp_path) == {"out/figures/one.svg": "first", "out.partial/members/finished": "hours"}
     make(tmp_path / "out", "second", overwrite=True)
     assert tree(tmp_path) == {"out/figures/one.svg": "second"}
-
-
-def test_the_store_of_a_command_killed_when_it_had_published_goes(tmp_path: Path) -> None:
-    make(tmp_path / "out")
-    (tmp_path / "out" / "members").mkdir()
-    (tmp_path / "out" / "members" / "finished").write_text("hours", encoding="utf-8")
-    with pytest.raises(JudgeError, match="holds another run"):
-        run_of(tmp_path / "out").check()
-    assert tree(tmp_path) == {"out/figures/one.svg": "first"}
 
 
 @pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), MemoryError(), ValueError("a bug")])
@@ -235,7 +226,7 @@ def test_two_runs_on_one_folder(options: list[str], tmp_path: Path) -> None:
 def test_a_file_is_made_by_one_command_at_a_time_and_never_replaced(tmp_path: Path) -> None:
     """Its folder is removed if nothing was written."""
     first, second = OutputFile(tmp_path / "new" / "out.csv"), OutputFile(tmp_path / "new" / "out.csv")
-    with first.working(), pytest.raises(AtWorkError):
+    with first.working(), pytest.raises(JudgeError, match="another command is at work"):
         second.check()
     assert list(tmp_path.iterdir()) == []
     with first.working():

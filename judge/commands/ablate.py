@@ -1,0 +1,446 @@
+"""``judge ablate masks`` and ``detectors``: vary what is hidden, or what finds it, and measure each time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, astuple
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, get_args
+
+import numpy as np
+
+from judge.commands.caption import CaptionConfig, caption
+from judge.commands.console import report_failures, say, show_progress
+from judge.commands.evaluate import RunConfig, run
+from judge.commands.images import choose_hiding, image_names, open_detector, read_truth
+from judge.commands.setup import with_precision
+from judge.commands.unread import log_unread
+from judge.config import make_config, shared_settings
+from judge.config.inputs import DetectorSettings, HidingSettings
+from judge.config.judges import ScoredSettings
+from judge.config.values import (
+    DEVICE,
+    HUMAN,
+    IMAGES,
+    INSTANCES,
+    MASK,
+    RESULTS,
+    Files,
+    Hide,
+    MaskMode,
+    Mode,
+    Names,
+    list_or_text,
+    listed,
+    lower_names,
+)
+from judge.errors import JudgeError
+from judge.masking import DETECTORS
+from judge.masking.detectors import Failures, detect_images
+from judge.masking.detectors.ground_truth import GroundTruth
+from judge.masking.folder import SHEET
+from judge.masking.images import SHEET_NAME, encode
+from judge.masking.instances import Instance
+from judge.masking.measured import (
+    Counts,
+    DetectorRow,
+    Overlap,
+    average_precision,
+    count,
+    describe_masks,
+    pool,
+)
+from judge.masking.people import Hiding, hide
+from judge.masking.sheet import Tile, contact_sheet, tile
+from judge.measure import Result
+from judge.metrics import METRICS, find_metric, spell_out
+from judge.metrics.scores import SCORES
+from judge.report.ablations import (
+    MaskRow,
+    agreement_lines,
+    detector_scores,
+    detector_table,
+    mask_table,
+    variant_notes,
+)
+from judge.report.directory import line_row
+from judge.report.render import print_table
+from judge.report.tables import lines_of
+from judge.statistics.consistency import Agreement, agreements
+from judge.statistics.intervals import bootstrap_pooled
+from judge.training.launch import in_main_process
+from judge.types import Progress
+from judge.utils.files import fingerprint_of
+from judge.utils.launch import is_main_process
+from judge.utils.options import option
+from judge.utils.outputs import OutputFolder
+
+MASKS, FIGURES = "masks.json", "detectors.json"
+
+
+class AblateMasksConfig(ScoredSettings, DetectorSettings):
+    """Options of ``judge ablate masks``; it reads the file of ``judge evaluate`` too."""
+
+    command = "judge ablate masks"
+    panel = "Images"
+    ignores = frozenset({"mask", "hide", "verbose", "breakdown"})
+
+    human: Files = option(..., HUMAN, repeated="PATH", essential=True)
+    images: Path = option(..., IMAGES, essential=True)
+    masks: Annotated[tuple[MaskMode, ...], list_or_text(lower_names)] = option(
+        get_args(MaskMode), f"{MASK}, comma-separated: one run each", essential=True
+    )
+    hides: Annotated[tuple[Hide, ...], list_or_text(lower_names)] = option(
+        get_args(Hide), "what is hidden, comma-separated: one run each", essential=True
+    )
+    out: Path = option(..., RESULTS, "runs/masks", essential=True)
+
+
+class AblateDetectorsConfig(ScoredSettings, HidingSettings):
+    """Options of ``judge ablate detectors``; it reads the file of ``judge evaluate`` too."""
+
+    command = "judge ablate detectors"
+    panel = "Images"
+    ignores = frozenset({"detector", "verbose", "breakdown"})
+
+    images: Path = option(..., IMAGES, essential=True)
+    instances: Files = option(..., f"{INSTANCES}: the ground truth", repeated="PATH", essential=True)
+    mask: Mode = option("segment", MASK, essential=True)
+    metrics: Names = option(("imagecaptioner2",), "metrics of images, comma-separated", essential=True, min_length=1)
+    detectors: Names = option(DETECTORS, "detectors to compare, comma-separated", essential=True, min_length=1)
+    device: str | None = option(None, *DEVICE)
+    out: Path = option(..., RESULTS, "runs/detectors", essential=True)
+
+    @property
+    def finders(self) -> tuple[str, ...]:
+        """The detectors that will run."""
+        return self.detectors
+
+
+def ablate_masks(
+    config: AblateMasksConfig, *, progress: Progress | None = None
+) -> tuple[list[MaskRow], dict[str, Result]]:
+    """Vary what is hidden in images, from captioners (``--model``) and from judges, and measure each time.
+
+    A captioner that is given as a checkpoint captions the masked images anew (Hirota et al., CVPR 2022, Table 4;
+    DBAC's Table 4); of one that is given by its captions only the judges see less (ImageCaptioner2).
+    Writes ``masks.json`` and ``ablate.yaml`` to ``config.out``. A command that was killed, or met an error, goes on.
+
+    Returns:
+        The rows of the table, and the result of each mask.
+
+    Raises:
+        JudgeError: anything that the user can mend; no metric depends on images.
+    """
+    config = with_precision(config)
+    out = _open_folder(config, "masks")
+    if not config.models:
+        _metrics_with_images(config.metrics)
+    log_unread(config)
+    with out.working():
+        out.begin()
+        variants = {
+            name: {**changes, **_write_captions(config, name, changes, out.store, progress)}
+            for name, changes in _variants(config).items()
+        }
+        results = _run_each(config, variants, out.store, progress)
+        plain = results.get("none")
+        rows = [row for name, result in results.items() for row in _mask_rows(variants[name], result, plain)]
+        entries = [_mask_entry(row, config.attribute_name) for row in rows]
+        _write(out, config, MASKS, {"results": entries, "notes": variant_notes(results)})
+    return rows, results
+
+
+class DetectorAblation(NamedTuple):
+    """Detectors compared.
+
+    Attributes:
+        rows: one per detector: what it finds.
+        failures: the images that could not be read, or at which a detector failed.
+        results: detector -> what judges measure where it hides people; empty where no captions were given.
+        agreements: of amplifications with those of the first detector.
+    """
+
+    rows: Sequence[DetectorRow]
+    failures: Failures
+    results: Mapping[str, Result]
+    agreements: Sequence[Agreement]
+
+
+def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None = None) -> DetectorAblation:
+    """Compare detectors with ground truth on the images of ``config.instances``.
+
+    Where captions are given, judges are trained and scored with each too (ImageCaptioner2's Table 6). Writes
+    ``detectors.json``, ``contact_sheet.png`` (what each leaves visible) and ``ablate.yaml`` to ``config.out``.
+
+    Raises:
+        JudgeError: what concerns all images; faults of single ones are in the result's ``failures``.
+    """
+    config = with_precision(config)
+    out = _open_folder(config, "detectors")
+    if config.human:
+        _metrics_with_images(config.metrics)
+        log_unread(config)
+    hiding, _, truth = choose_hiding(config, config.mask, seed=config.seed)
+    truth = (truth or read_truth(config, hiding.labels)).only(hiding.labels)
+    failures: Failures = []
+    rows, tiles = _compare(config, hiding, truth, failures, progress)
+    if not rows:
+        return DetectorAblation((), failures, {}, ())
+    with out.working():
+        out.begin()
+        results: dict[str, Result] = {}
+        agree: Sequence[Agreement] = ()
+        if config.human:
+            metrics = _metrics_with_images(config.metrics)
+            variants = {name: {"detector": name, "metrics": metrics} for name in config.detectors}
+            results = _run_each(config, variants, out.store, progress)
+            agree = agreements({name: found.summaries for name, found in results.items()}, level=config.level)
+        entries = {
+            "results": [_detector_entry(row) for row in rows],
+            "judges": {
+                name: [line_row(line, config.attribute_name) for line in lines_of(result)]
+                for name, result in results.items()
+            },
+            "notes": variant_notes(results),
+            "agreement": [asdict(row) | {"metric": row.metric.name} for row in agree],
+        }
+        _write(out, config, FIGURES, entries, {SHEET_NAME: encode(contact_sheet(tiles))})
+    return DetectorAblation(rows, failures, results, agree)
+
+
+def _open_folder(config: ScoredSettings, varied: str) -> OutputFolder:
+    assert config.out is not None
+    what = f"ablation of {varied}"
+    out = OutputFolder(config.out, what=what, command=config.command, overwrite=config.overwrite)
+    in_main_process(lambda: out.check(config.inputs()))
+    return out
+
+
+def _metrics_with_images(metrics: Sequence[str]) -> tuple[str, ...]:
+    """Those of ``metrics`` whose judges use images."""
+    found = tuple(name for name in spell_out(metrics) if find_metric(name).uses_images)
+    if not found:
+        mend = f"add one of {', '.join(name for name, row in METRICS.items() if row.uses_images)}"
+        raise JudgeError("no judge of these metrics uses images", where="--metrics", mend=mend)
+    return found
+
+
+def _run_each(
+    config: ScoredSettings, variants: Mapping[str, Mapping[str, Any]], store: Path, progress: Progress | None
+) -> dict[str, Result]:
+    """The results of ``config`` with each variant's settings."""
+    results = {}
+    for name, changes in variants.items():
+        settings = shared_settings(config, RunConfig) | dict(changes) | {"out": None}
+        one = make_config(settings, RunConfig, where=f"{config.command} ({name})")
+        own = None if config.checkpoints else store
+        results[name] = run(one, store=own, progress=_named(progress, name), examples=False)
+        if masks := results[name].run.get("masks"):
+            logging.getLogger(__name__).info("NOTE: %s: %s", name, describe_masks(masks))
+    return results
+
+
+def _named(progress: Progress | None, name: str) -> Progress | None:
+    return progress and (lambda what, done, total: progress(f"{name}: {what}", done, total))
+
+
+def _write(
+    out: OutputFolder,
+    config: ScoredSettings,
+    name: str,
+    entries: Mapping[str, Any],
+    files: Mapping[str, bytes] | None = None,
+) -> None:
+    """Write ``entries`` as JSON to the file ``name``, ``files``, and the settings as ``ablate.yaml``."""
+    texts = {name: json.dumps(entries, indent=2, allow_nan=False) + "\n", "ablate.yaml": config.to_yaml()}
+    contents = {place: text.encode() for place, text in texts.items()} | dict(files or {})
+
+    def write() -> None:
+        with out.writing():
+            for place, data in contents.items():
+                (out.partial / place).write_bytes(data)
+            out.log("finished")
+        out.publish()
+
+    in_main_process(write)
+
+
+def _variants(config: AblateMasksConfig) -> dict[str, dict[str, Any]]:
+    """Name -> settings; unmasked images once, first."""
+    found: dict[str, dict[str, Any]] = {}
+    if "none" in config.masks:
+        found["none"] = {"mask": "none", "hide": "person", "category": None}
+    for mask in config.masks:
+        for hides in config.hides if mask != "none" else ():
+            # A category is the name of an object.
+            category = None if hides == "person" else config.category
+            found[f"{mask} {hides}"] = {"mask": mask, "hide": hides, "category": category}
+    return found
+
+
+def _write_captions(
+    config: AblateMasksConfig, name: str, changes: Mapping[str, Any], folder: Path, progress: Progress | None
+) -> dict[str, Any]:
+    """Captions of the variant's masked images, by every checkpoint whose captions are not given."""
+    written: dict[str, Path] = {}
+    for captioner, model in config.models.items():
+        if captioner in config.captions:
+            continue
+        precision = "bf16" if config.precision == "bf16" else "no"
+        settings = {"model": model, "precision": precision, "ids": None}
+        settings = shared_settings(config, CaptionConfig) | dict(changes) | settings
+        path = folder / _key(config, settings) / f"{captioner}.json"
+        if not in_main_process(path.exists):
+            one = make_config(settings | {"out": path, "overwrite": True}, CaptionConfig)
+            done = caption(one, progress=_named(progress, name))
+            if not done.captions:
+                raise done.failures[0][1]
+        written[captioner] = path
+    return {"captions": {**config.captions, **written}}
+
+
+def _key(config: AblateMasksConfig, settings: Mapping[str, Any]) -> str:
+    """A checksum of what captions depend on: settings, the checkpoint, and the size and time of all files."""
+    given = [config.images, *listed(config.instances), *settings.get("weights", {}).values()]
+    below = [path for place in given if place for path in (place, *Path(place).rglob("*")) if Path(path).is_file()]
+    stamps = sorted((str(path), Path(path).stat().st_size, Path(path).stat().st_mtime_ns) for path in below)
+    versions = [version(name) for name in ("caption-judge", "torch", "transformers")]
+    content = sorted(settings.items(), key=str), fingerprint_of(str(settings["model"])), stamps, versions
+    return hashlib.blake2b(repr(content).encode(), digest_size=8).hexdigest()
+
+
+def _mask_rows(changes: Mapping[str, Any], result: Result, plain: Result | None) -> list[MaskRow]:
+    known = {row.key: row.generated for row in plain.summaries} if plain else {}
+    rows = []
+    for line in lines_of(result):
+        summary, metric = line.summary, line.summary.metric
+        classes = len(result.run["captioners"][summary.captioner]["images"])
+        chance = None if metric.prior or metric.counted else SCORES[metric.score].chance(classes)
+        if summary.chance:
+            chance = summary.chance[1]
+        shifts = (
+            None if summary.generated is None or other is None else summary.generated - other
+            for other in (chance, known.get(summary.key))
+        )
+        rows.append(MaskRow(changes["mask"], changes["hide"], line, *shifts))
+    return rows
+
+
+def _mask_entry(row: MaskRow, attribute: str) -> dict[str, Any]:
+    """A row of ``masks.json``."""
+    changes = {"mask": row.mask, "hide": None if row.mask == "none" else row.hide}
+    shifts = {"over_chance": row.over_chance, "over_original": row.over_original}
+    return changes | line_row(row.line, attribute) | shifts
+
+
+Found = dict[str, tuple[Instance, ...]]
+"""Image -> instances."""
+
+
+def _compare(
+    config: AblateDetectorsConfig, hiding: Hiding, truth: GroundTruth, failures: Failures, progress: Progress | None
+) -> tuple[list[DetectorRow], list[Tile]]:
+    """What each detector finds, and tiles of a contact sheet; only images at which no detector fails are counted."""
+    detectors = {
+        name: open_detector(name, config, hiding.labels, truth=truth, device=config.device) for name in config.detectors
+    }
+    known: Found = {}
+    found: dict[str, Found] = {name: {} for name in detectors}
+    counts: dict[str, list[Counts]] = {name: [] for name in detectors}
+    tiles: list[Tile] = []
+    for image, [true, *answers] in detect_images(
+        config.images,
+        image_names(config.images, truth)[0],
+        truth,
+        *detectors.values(),
+        failures=failures,
+        max_pixels=config.max_pixels,
+        progress=progress,
+    ):
+        known[image.name] = true
+        for name, instances in zip(detectors, answers, strict=True):
+            found[name][image.name] = instances
+            counts[name].append(count(true, instances, hiding, image.size))
+        if len(tiles) < SHEET and hiding.chosen(true):
+            regions = [hiding.region(hiding.chosen(instances), image.size) for instances in answers]
+            masked = [hide(image.pixels, region, fill=hiding.fill, seed=hiding.seed) for region in regions]
+            tiles.append(tile(f"{image.name}: {', '.join(detectors)}", [image.pixels, *masked]))
+    failures += truth.strays
+    if progress:
+        progress("intervals", 0, 0)
+    rows = [_detector_row(name, known, found[name], counts[name], hiding, config) for name in detectors if known]
+    return rows, tiles
+
+
+def _detector_row(
+    name: str, truth: Found, found: Found, counts: Sequence[Counts], hiding: Hiding, config: AblateDetectorsConfig
+) -> DetectorRow:
+    table = np.array([astuple(row) for row in counts], dtype=np.float64)
+    generator = np.random.default_rng(config.seed)
+    intervals = bootstrap_pooled(table, pool, generator=generator, resamples=config.resamples, level=config.level)
+    precisions = [average_precision(truth, found, label) for label in hiding.labels]
+    # Categories that the images do not hold are left out of the mean, as COCO does.
+    finite = [both for both in precisions if np.isfinite(both).all()] or [(np.nan, np.nan)]
+    precision, at_half = map(float, np.mean(finite, axis=0))
+    return DetectorRow(
+        detector=name,
+        overlap=Overlap(*map(float, pool(table.sum(axis=0)))),
+        intervals=dict(zip(("recall", "iou", "visible", "beside"), intervals, strict=True)),
+        precision=precision,
+        precision_50=at_half,
+        people=sum(len(hiding.chosen(instances)) for instances in found.values()),
+        of=sum(len(hiding.chosen(instances)) for instances in truth.values()),
+        images=len(table),
+    )
+
+
+def _detector_entry(row: DetectorRow) -> dict[str, object]:
+    """A row of ``detectors.json``: fractions, absent values null."""
+    shares = {name: getattr(row.overlap, name) for name in row.intervals}
+    intervals = {f"{name}_ci": ends and [ends.low, ends.high] for name, ends in row.intervals.items()}
+    numbers = {**shares, "average_precision": row.precision, "average_precision_50": row.precision_50}
+    finite = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
+    counted = {"people_found": row.people, "people": row.of, "images": row.images}
+    return {"detector": row.detector, **finite, **intervals, **counted}
+
+
+def masks(config: AblateMasksConfig) -> None:
+    """Vary what is hidden in the images, from captioners and from judges, and measure each time.
+
+    Takes the settings file and the options of judge evaluate. A captioner given with --model captions the masked
+    images anew; for one given with --captions, only the judges see less. Leaves masks.json and ablate.yaml in --out.
+    """
+    with show_progress() as progress:
+        found = ablate_masks(config, progress=progress)
+    if is_main_process():
+        print_table(mask_table(*found))
+        say("")
+        say(f"The results are in {config.out}")
+
+
+def detectors(config: AblateDetectorsConfig) -> None:
+    """Compare detectors with ground truth: what each finds of people and, with captions, what judges then measure.
+
+    Takes the settings file and the options of judge evaluate; without --human, only detectors are compared. Leaves
+    detectors.json, contact_sheet.png and ablate.yaml in --out. Exit code 1: some images could not be read.
+    """
+    with show_progress() as progress:
+        found = ablate_detectors(config, progress=progress)
+    if not is_main_process():
+        return
+    if not found.rows:
+        report_failures(found.failures, len(found.failures), "read")
+    print_table(detector_table(found.rows))
+    if found.results:
+        print_table(detector_scores(found.results))
+        for line in agreement_lines(found.agreements, next(iter(found.results))):
+            say(line)
+        say("")
+    say(f"The results are in {config.out}; look at {config.out / SHEET_NAME}")
+    report_failures(found.failures, len(found.failures) + found.rows[0].images, "read")
