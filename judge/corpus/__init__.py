@@ -117,13 +117,15 @@ def _doubts(people: Captions, captioner: Captions, labels: Labels | None, *, sev
         note = f"captions of {name} equal the human ones for {equal:,} of {len(both):,} images"
         yield Doubt(f"{note}: see that {captioner.source or 'they'} holds what the captioner wrote")
     elif many and not several:
-        note = f"{name} has several captions (up to {max(many)}) of {len(many):,} of {len(captions):,} images"
+        note = f"{name} has several captions (up to {max(many)}) for {len(many):,} of {len(captions):,} images"
         if len(many) > len(captions) / 2 and people.total == len(people.by_image) > 0:
             right = f"--human {captioner.source} --captions {people.source}"
-            note += f", and people one of each: the sides look swapped. Give {right}, or --several if they are not"
+            note += (
+                f", and the human captions one each: the sides look swapped. Give {right}, or --several if they are not"
+            )
             yield Doubt(note)
         else:
-            yield f"{note}, as people have: all count. Give --several if the captioner wrote them all"
+            yield f"{note}, as the human captions do: all count. Give --several if the captioner wrote them all"
     images = [people.by_image, captions, *([labels.by_image] if labels else [])]
     common = len(set.intersection(*map(set, images)))
     if 0 < common < _COMMON * min(map(len, images)):
@@ -134,9 +136,7 @@ def _doubts(people: Captions, captioner: Captions, labels: Labels | None, *, sev
 def overlap(human: Captions, generated: Captions, labels: Labels | None) -> str:
     """How many images each side and the labels have, and how many are in all of them, in words."""
     common = human.by_image.keys() & generated.by_image.keys()
-    counts = (
-        f"people's captions are of {len(human.by_image):,} images, {generated.name}'s of {len(generated.by_image):,}"
-    )
+    counts = f"human captions are of {len(human.by_image):,} images, {generated.name}'s of {len(generated.by_image):,}"
     if labels is None:
         return f"{counts}; {len(common):,} are in both"
     common &= labels.by_image.keys()

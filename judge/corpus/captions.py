@@ -49,7 +49,7 @@ class ReadOptions:
         split: keep this split only (Karpathy's "test", "val", ...; any table with a column ``split``), or several
             separated by commas ("train,restval"); None for all.
         refusals: regular expressions of captions that refuse to describe; () to keep such captions.
-        columns: columns of a table whose names do not say what they hold: ``{"image_id": "img", "caption": "text"}``;
+        columns: columns of a table that are not recognised by name: ``{"image_id": "img", "caption": "text"}``;
             for one side ``{"human.caption": "utterance", "captions.caption": "text"}``, for a captioner
             ``{"mine.caption": "text"}``.
         several: take several records of an image as several captions, on the generated side too.

@@ -39,7 +39,7 @@ class Part:
     Attributes:
         path: the file.
         name: relative to the folder, for messages.
-        split: the split that it belongs to; None if nothing says it.
+        split: the split that it belongs to; None if unknown.
     """
 
     path: Path
@@ -152,9 +152,10 @@ def _parquet_rows(file: Any, source: str) -> Iterator[Row]:
         # A few bytes may claim any number of rows without a value. The sizes that the file states of its columns are
         # not looked at: damaged ones make pyarrow end the process.
         refuse_large(opened.metadata.num_rows * (ROW + CELL), source, packed=True)
-        columns = _Columns.of(opened.schema_arrow, source)
-        names = [*columns.names, *(f"{name}.{PATH}" for name in columns.images)]
-        yield from columns.rows(opened.iter_batches(_BATCH, columns=names, use_threads=False), source)
+        names, images = _columns(opened.schema_arrow, source)
+        read = [*names, *(f"{name}.{PATH}" for name in images)]
+        batches = opened.iter_batches(_BATCH, columns=read, use_threads=False)
+        yield from _rows(batches, names, images, opened.schema_arrow.metadata, source)
 
 
 def _arrow_rows(path: Path, source: str) -> Iterator[Row]:
@@ -162,8 +163,9 @@ def _arrow_rows(path: Path, source: str) -> Iterator[Row]:
     import pyarrow as pa
 
     with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as reader:
-        columns = _Columns.of(reader.schema, source)
-        yield from columns.rows((batch.select([*columns.names, *columns.images]) for batch in reader), source)
+        names, images = _columns(reader.schema, source)
+        batches = (batch.select([*names, *images]) for batch in reader)
+        yield from _rows(batches, names, images, reader.schema.metadata, source)
 
 
 @contextmanager
@@ -183,55 +185,39 @@ def faults(kind: str, source: str) -> Iterator[None]:
         raise JudgeError(f"{kind} cannot be read ({reason})", where=source, mend=mend) from error
 
 
-@dataclass(frozen=True, slots=True)
-class _Columns:
-    """What is read of a table.
+def _columns(schema: Any, source: str) -> tuple[list[str], list[str]]:
+    """The columns of texts, numbers and lists of them; and those of images, of which only the file name is read."""
+    header_of(schema.names, source)
+    names = [field.name for field in schema if _PLAIN.fullmatch(str(_value_type(field.type)))]
+    return names, [field.name for field in schema if is_image(field.type)]
 
-    Attributes:
-        names: columns of texts, numbers and lists of them.
-        images: columns of images, of which only the file name is read, as a column "image.path".
-        classes: column of numbers -> the classes that they stand for, as `datasets` describes its ClassLabel.
+
+def _rows(
+    batches: Iterable[Any], names: list[str], images: list[str], metadata: Mapping[bytes, bytes] | None, source: str
+) -> Iterator[Row]:
+    """The rows of pyarrow batches; the file name of an image is a column "image.path".
+
+    Raises:
+        JudgeError: too large; a number of no class.
     """
+    from pyarrow import compute
 
-    names: list[str]
-    images: list[str]
-    classes: Mapping[str, Sequence[str]]
-
-    @classmethod
-    def of(cls, schema: Any, source: str) -> _Columns:
-        """From a pyarrow schema.
-
-        Raises:
-            JudgeError: two columns of one name.
-        """
-        header_of(schema.names, source)
-        images = [field.name for field in schema if is_image(field.type)]
-        names = [field.name for field in schema if _PLAIN.fullmatch(str(_value_type(field.type)))]
-        return cls(names, images, _classes(schema.metadata))
-
-    def rows(self, batches: Iterable[Any], source: str) -> Iterator[Row]:
-        """The rows of pyarrow batches that hold these columns.
-
-        Raises:
-            JudgeError: too large; a number that stands for no class.
-        """
-        from pyarrow import compute
-
-        size = number = 0
-        for batch in batches:
-            batch.validate(full=True)  # Damaged offsets would lead out of the file.
-            refuse_large(size + TEXT * batch.nbytes, source, packed=True)
-            cells = {name: _values(batch.column(name)) for name in self.names}
-            size += batch.num_rows * ROW + sum(_size(cell) for column in cells.values() for cell in column)
-            refuse_large(size, source, packed=True)
-            paths = {name: compute.struct_field(batch.column(name), [PATH]).to_pylist() for name in self.images}
-            for place in range(batch.num_rows):
-                number += 1
-                row: Row = {name: column[place] for name, column in cells.items()}
-                for name in self.classes.keys() & cells.keys():
-                    row[name] = _class(row[name], self.classes[name], f"{source}, record {number}, field '{name}'")
-                row.update({f"{name}.{PATH}": held[place] for name, held in paths.items() if held[place]})
-                yield row
+    classes = _classes(metadata)
+    size = number = 0
+    for batch in batches:
+        batch.validate(full=True)  # Damaged offsets would lead out of the file.
+        refuse_large(size + TEXT * batch.nbytes, source, packed=True)
+        cells = {name: _values(batch.column(name)) for name in names}
+        size += batch.num_rows * ROW + sum(_size(cell) for column in cells.values() for cell in column)
+        refuse_large(size, source, packed=True)
+        paths = {name: compute.struct_field(batch.column(name), [PATH]).to_pylist() for name in images}
+        for place in range(batch.num_rows):
+            number += 1
+            row: Row = {name: column[place] for name, column in cells.items()}
+            for name in classes.keys() & cells.keys():
+                row[name] = _class(row[name], classes[name], f"{source}, record {number}, field '{name}'")
+            row.update({f"{name}.{PATH}": held[place] for name, held in paths.items() if held[place]})
+            yield row
 
 
 def _value_type(kind: Any) -> Any:
@@ -268,7 +254,7 @@ def is_image(kind: Any) -> bool:
 
 
 def _classes(metadata: Mapping[bytes, bytes] | None) -> dict[str, Sequence[str]]:
-    """Column -> class names, as `datasets` describes its ClassLabel; any other description says nothing."""
+    """Column -> class names, as `datasets` describes its ClassLabel; none for any other description."""
     try:
         features = json.loads((metadata or {})[b"huggingface"])["info"]["features"]
         names = {name: feature["names"] for name, feature in features.items() if feature.get("_type") == "ClassLabel"}

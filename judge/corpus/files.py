@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from judge.corpus.datasets import find_parts, load_parquet, read_parts
-from judge.corpus.pickles import load_pickle
 from judge.corpus.records import Row, kind_of
 from judge.corpus.shards import find_shards, read_shards
-from judge.corpus.tables import load_csv, load_json, load_xlsx
+from judge.corpus.tables import load_csv, load_json, load_pickle, load_xlsx
 from judge.errors import JudgeError
 from judge.utils.reading import opening, read_bytes
 
@@ -36,7 +35,7 @@ CONTAINERS: tuple[tuple[Callable[[Path], list[Any]], Callable[..., Iterable[Row]
     (find_shards, read_shards),
     (find_parts, read_parts),
 )
-# Protocol 2 and later say so in two bytes; earlier ones begin with the list or dict they hold
+# Protocols 2 and later begin with two fixed bytes, earlier ones with the list or dict
 # (or, where somebody hides a call, with a class).
 _PICKLE = rb"\x80[\x02-\x05]|\([ld](?:p[0-9]+\n|[q(.])|[\]}][q(.]|c[\w.]+\n[\w.]+\n(?:\(|p[0-9]+\n|q)"
 # How a file's bytes begin -> what parses them; other files are JSON or tables of text.
@@ -75,7 +74,7 @@ def read_document(path: str | os.PathLike[str]) -> Document:
         try:
             parts = find(Path(path))
         except OSError:
-            break  # Reading it as a file says why it cannot be read.
+            break  # Reading it as a file then reports the reason.
         if parts:
             return Document(list(read(Path(path), parts)), source)
     folder = "give one file, or a folder of .tar shards, of Parquet files or of a saved data set"
@@ -93,8 +92,8 @@ def read_document(path: str | os.PathLike[str]) -> Document:
     return Document(load_csv(text.lstrip("\r\n"), source=source), source)
 
 
-def table_in_memory(given: Any, source: str) -> Document:
-    """A mapping, a list of records, or a series or frame of pandas as a document; ``source`` stands for its path.
+def table_in_memory(given: Any, source: str = "labels in memory") -> Document:
+    """A mapping, a list of records, or a series or frame of pandas as a document; ``source`` is for messages.
 
     The index of a series holds the images, as does a named index of a frame.
 

@@ -52,7 +52,7 @@ class LabelOptions:
         where: keep the records of a table whose columns hold these texts; a table without such a column is read whole.
         drop: further values that mean "no class", compared without case.
         alone: whether the file has labels of this attribute only; else a column "label" could be of any.
-        id_column: the column of image ids, if its name does not say it.
+        id_column: the column of image ids, if it is not recognised by name.
         label_column: the column of labels, likewise.
         spellings: class -> further spellings in this table (``{"male": ["0"]}``); they win over "Both" and the like.
     """
@@ -90,8 +90,8 @@ def read_labels(
     With a lexicon, values are its class names or their spellings ("Female", "F", "woman"), compared without case.
     Without one (skin tone, emotion), the classes are the values as first spelled. Empty values, "Both", "Unsure" and
     the like mean "no class" and leave the image out. If ``options.spellings`` names all classes (of the lexicon;
-    without one two or more), every other value means "no class" too. Numbers are refused unless the spellings say which
-    class they mean: published tables disagree on whether 0 is male.
+    without one two or more), every other value means "no class" too. Numbers are refused unless they are spellings:
+    published tables disagree on whether 0 is male.
 
     Args:
         path: CSV, TSV, JSON, JSON lines, Parquet, Excel, one of LIC's pickles, or a table in memory.
@@ -103,8 +103,7 @@ def read_labels(
         JudgeError: columns absent or ambiguous; a missing or odd image id; a number or an unknown value for a label;
             one image with two labels, unless they vote; no image left. Few images of a class are no error here.
     """
-    in_memory = not isinstance(path, str | os.PathLike)
-    document = table_in_memory(path, "labels in memory") if in_memory else read_document(path)
+    document = read_document(path) if isinstance(path, str | os.PathLike) else table_in_memory(path)
     source = document.source
     labels = list(_labels(document, attribute, lexicon, options))
     found, votes = _most_frequent(labels) if options.rule == "majority" else (_agreed(labels, source), {})
@@ -192,7 +191,7 @@ def _entries(document: Document, attribute: str, options: LabelOptions) -> tuple
     value, source, alone = document.value, document.source, options.alone
     if isinstance(value, dict):
         if not alone:
-            what = f"{{image: label}} says one attribute, and {attribute} is not the only one"
+            what = f"{{image: label}} holds one attribute, and there are others beside {attribute}"
             raise JudgeError(what, where=source, mend=f"give a table, or a file of each: --labels {attribute}=FILE")
         # If only a few values are lists or objects, each of them is a fault of its own.
         if 2 * sum(isinstance(held, dict | list) for held in value.values()) >= len(value):
@@ -220,7 +219,7 @@ def _text(value: object, where: str) -> str:
 
 
 def _spellings(lexicon: Lexicon | None, options: LabelOptions, source: str) -> dict[str, str | None]:
-    """Value in lower case -> its class, or None for no class: what the lexicon and the user say.
+    """Value in lower case -> its class, or None for no class, from the lexicon and the user's spellings.
 
     Raises:
         JudgeError: a class that the lexicon lacks; a spelling of two classes.
@@ -252,11 +251,13 @@ def _new_class(value: str, lexicon: Lexicon | None, where: str) -> str:
     if _CODE.fullmatch(value):
         what = f"label is the number {value[:60]}, and published tables disagree on what numbers mean"
         of = f" (CLASS: {' or '.join(known)})" if known else ""
-        mend = f"look up what the table's numbers mean, and say it of each: --label-value CLASS={value[:60]}{of}"
+        mend = (
+            f"look up what the table's numbers mean, and name the class of each: --label-value CLASS={value[:60]}{of}"
+        )
         raise JudgeError(what, where=where, mend=mend)
     if known:
-        mend = f"known classes: {', '.join(known)}; mend it, or say which it is: --label-value CLASS={value[:60]}"
-        mend += f", or that it is none: --label-drop {value[:60]}"
+        mend = f"known classes: {', '.join(known)}; correct it, or name its class: --label-value CLASS={value[:60]}"
+        mend += f", or drop it: --label-drop {value[:60]}"
         raise JudgeError(f"unknown label '{value[:60]}'", where=where, mend=mend)
     return value
 

@@ -1,4 +1,4 @@
-"""Captions in a parsed document, whichever layout it has: :data:`LAYOUTS` says how to recognise and read each.
+"""Captions in a parsed document, in any of the known layouts: :data:`LAYOUTS` lists how to recognise and read each.
 
 Every layout is turned into rows, of which :func:`find_captions` then takes the split, the columns and the captions. If
 a file identifies an image only by a row number ("index", "doc_id"), its id is "index:5" or "doc_id:5", because a bare
@@ -53,7 +53,7 @@ class Request:
         side: whose captions, if a document holds both sides.
         source: the file, for messages.
         splits: the splits to keep; () for all.
-        columns: role ("image_id", "caption") -> column of a table, if column names do not say it.
+        columns: role ("image_id", "caption") -> column of a table, if column names do not tell.
         where: column -> text: keep the rows whose columns hold these texts.
         needed: whether a document without such splits or columns is refused, instead of being read whole.
     """

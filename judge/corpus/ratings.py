@@ -1,4 +1,4 @@
-"""What people say of captioners: rating sheets, and scores of bias that metrics are compared with.
+"""Human judgements: rating sheets, and scores of captioners that metrics are compared with.
 
 A rating sheet is a CSV file of captions that people fill in. Raters see neither captioner nor image id: captions are
 shuffled and numbered, and the key maps each number back. The question is AnonymousBench's (Abdelrahman et al., AAAI
@@ -14,6 +14,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -193,7 +194,7 @@ def _cells(path: str | os.PathLike[str], sheet: Sheet) -> Iterator[list[str]]:
 
 
 def read_human_scores(path: str | os.PathLike[str], *, captioners: Sequence[str]) -> dict[str, float]:
-    """Captioner -> people's score, for the captioners of a run and others in the file.
+    """Captioner -> human score, for the captioners of a run and others in the file.
 
     The file holds ``{captioner: score}``, or a table with columns "captioner" and "score". ImageCaptioner2's Table 5
     compares metrics with such scores (Abdelrahman et al., AAAI 2024).
@@ -208,14 +209,13 @@ def read_human_scores(path: str | os.PathLike[str], *, captioners: Sequence[str]
     for captioner, score, at in mapping_entries(value) if isinstance(value, dict) else _rows(value, source):
         where = f"{source}, {at}"
         # Programs write a name of digits as a number.
-        if isinstance(captioner, bool) or not isinstance(captioner, str | int | float) or not str(captioner).strip():
-            kind = "missing" if captioner is MISSING else "empty" if isinstance(captioner, str) else kind_of(captioner)
-            raise JudgeError(f"captioner is {kind}", where=where, mend="write its name")
+        if not isinstance(captioner, str | int | float) or not str(captioner).strip():
+            raise JudgeError("names no captioner", where=where, mend="write its name")
         name = str(captioner)
         name = name if name in captioners else unguard(name)  # Our own tables guard names that look like formulas.
         if name in scores:
             raise JudgeError(f"captioner '{name}' has two scores", where=where, mend="keep one of them")
-        scores[name] = _number("" if score is MISSING else score, where)
+        scores[name] = _number(score, where)
     if missing := [name for name in captioners if name not in scores]:
         known = ", ".join(scores) or "none"
         raise JudgeError(f"no score of captioner '{missing[0]}' (there are: {known})", where=source, mend="add it")
@@ -230,11 +230,8 @@ def _rows(value: object, source: str) -> list[Entry]:
 
 
 def _number(value: object, where: str) -> float:
-    try:
-        number = float(value) if isinstance(value, str | int | float) else math.nan
-    except (ValueError, OverflowError):
-        number = math.nan
-    if not math.isfinite(number):
-        shown = f"'{value}'" if isinstance(value, str) else kind_of(value)
-        raise JudgeError(f"score {shown} is no number", where=where, mend="write it like 0.35")
-    return number
+    with suppress(ValueError, OverflowError):
+        if isinstance(value, str | int | float) and math.isfinite(number := float(value)):
+            return number
+    shown = f"'{value}'" if isinstance(value, str) else "that is missing" if value is MISSING else kind_of(value)
+    raise JudgeError(f"score {shown} is no number", where=where, mend="write it like 0.35")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -14,7 +14,7 @@ from judge.types import Side
 from judge.utils.reading import read_yaml, validated
 
 FOLDER = "{folder}"
-"""Stands for the user's folder in commands."""
+"""The user's folder, in commands."""
 
 _MEND = "see the recipes that come with the package; quote words that YAML reads otherwise, like 'yes'"
 
@@ -26,7 +26,7 @@ class _Part(BaseModel):
 class DataFile(_Part):
     """A file of a data set, or several of one kind (``*`` in the path); docs/guides/data.md describes the fields."""
 
-    path: str = Field(min_length=1)
+    path: str = Field(pattern=r"^[^/.]")
     what: str
     kind: Literal["labels", "captions", "objects", "instances", "images", "records"]
     required: bool = True
@@ -36,14 +36,6 @@ class DataFile(_Part):
     attributes: tuple[str, ...] = ()
     published: dict[str, int] = {}
     source: str = ""
-
-    @field_validator("path")
-    @classmethod
-    def _within(cls, value: str) -> str:
-        path = PurePosixPath(value)
-        if path.is_absolute() or ".." in path.parts or not path.name:
-            raise ValueError("is no path within the folder")
-        return value
 
 
 class LabelNote(_Part):
@@ -115,7 +107,7 @@ class Recipe(_Part):
 
     @property
     def origin(self) -> str:
-        """Where it comes from, and how; "" if the recipe does not say."""
+        """The source of the data; "" if the recipe has none."""
         return f"{self.page} ({self.source})" if self.page and self.source else self.page or self.source
 
 

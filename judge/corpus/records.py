@@ -14,7 +14,7 @@ from judge.utils.files import is_encodable
 
 Row = dict[str, object]
 MISSING = object()
-"""Stands for a value that a record lacks; ``None`` stands for null."""
+"""The value of a field that a record lacks; ``None`` is the value null."""
 
 PAINTING = "art_style/painting"
 """The id column that tables of ArtEmis get: "Impressionism/claude-monet_haystacks", as in WikiArt's folders."""

@@ -124,7 +124,7 @@ def read_members(path: Path, shards: Sequence[Path]) -> Iterator[tuple[Path, Mem
                 raise JudgeError(what, where=source, mend="give each sample a name of its own")
             if (member.key, member.kind) in seen:
                 where = f"{source}, {member.name[:100]}"
-                raise JudgeError("stands twice in the shard", where=where, mend="keep one of the two")
+                raise JudgeError("occurs twice in the shard", where=where, mend="keep one of the two")
             seen.add((member.key, member.kind))
             yield shard, member
 
@@ -179,7 +179,7 @@ def _is_tar(path: Path) -> bool:
         with open_regular(path) as file:
             return file.read(_BLOCK)[_MAGIC_AT:].startswith(_MAGIC)
     except OSError:
-        return False  # Reading it as a file says why it cannot be read.
+        return False  # Reading it as a file then reports the reason.
 
 
 class _Headers:

@@ -105,7 +105,7 @@ def read_tasks(
 
     Args:
         path: the file.
-        id_column: the column of image ids of a table, if its name does not say it.
+        id_column: the column of image ids of a table, if it is not recognised by name.
         task_column: the column of names, likewise ("objects", "tasks", "object", "category" ... are known).
 
     Raises:
@@ -149,7 +149,7 @@ def _instances(value: Mapping[str, object], source: str) -> tuple[list[str], lis
     for number, row in enumerate(rows["categories"], start=1):
         where, category, name = f"{source}, categories, record {number}", row.get("id"), row.get("name")
         if not isinstance(category, int) or category in names:
-            what = f"category id is {kind_of(category)}, or stands twice"
+            what = f"category id is {kind_of(category)}, or occurs twice"
             raise JudgeError(what, where=where, mend="give each a number of its own")
         if not isinstance(name, str) or not name.strip():
             kind = "empty" if isinstance(name, str) else kind_of(name)
@@ -190,7 +190,7 @@ def _indexed(value: Mapping[str, object], source: str) -> tuple[list[str], list[
         where = f"{source}, categories, record {number}"
         name = _name(category, where)
         if not name or name in names:
-            what = f"category '{name}' stands twice" if name else "a category is empty"
+            what = f"category '{name}' occurs twice" if name else "a category is empty"
             raise JudgeError(what, where=where, mend="give each a name of its own")
         names.append(name)
     entries = []
@@ -226,7 +226,7 @@ def _table(value: object, source: str, id_name: str | None, task_name: str | Non
 
 
 def _name(value: object, where: str) -> str:
-    """A task's name in lower case; "" where the value says that there is none."""
+    """A task's name in lower case; "" for a value that means none."""
     if value is None or value is MISSING or (isinstance(value, float) and math.isnan(value)):
         return ""
     if not isinstance(value, str):

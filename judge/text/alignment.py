@@ -1,9 +1,9 @@
 """Align human captions with the generated side's vocabulary.
 
-A captioner's vocabulary is smaller than people's, which alone would tell a judge the sides apart. LIC (CVPR 2022,
-section 4) removes words that the captioner never uses from the human side. DPAC and DBAC replace them by the nearest
-word of the captioner, if there is a near one. Here, unlike there, function words replace function words only, and
-content words content words: learnt vectors have "during" next to "tennis".
+A captioner's vocabulary is smaller than that of human captions, which alone would let a judge tell the sides apart.
+LIC (CVPR 2022, section 4) removes words that the captioner never uses from the human side. DPAC and DBAC replace them
+by the nearest word of the captioner, if one is near. Here, unlike there, function words replace function words only,
+and content words content words: learnt vectors have "during" next to "tennis".
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ENOUGH = 0.6
 DELTAS = tuple(step / 20 for step in range(21))
 
 _BLOCK = 2**23  # Cosines in memory at a time: 64 MB.
-_TIE = 1e-9  # Distances that differ by less are equal: the last bits of a product depend on where a column stands.
+_TIE = 1e-9  # Distances that differ by less are equal: the last bits of a product depend on the position of a column.
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ def align(
         delta: in [0, 2]; None for the vectors' own.
 
     Returns:
-        The aligned captions, in order and of unchanged lengths, and what was kept.
+        The aligned captions, in order and of unchanged lengths, and the report.
 
     Raises:
         ValueError: ``contextual`` without vectors; ``delta`` out of range.

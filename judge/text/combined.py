@@ -105,7 +105,7 @@ def unite_lexicons(lexicons: Sequence[Lexicon]) -> TaskUnion:
         if name in classes:
             raise JudgeError(f"two lexicons have a task '{name}'", where="--tasks", mend="rename it in one of them")
         for word in sorted(words & owner.keys()):
-            what = f"'{word}' stands for '{owner[word]}' and for '{name}'"
+            what = f"'{word}' names '{owner[word]}' and '{name}'"
             raise JudgeError(what, where="--tasks", mend="keep it in one of the lexicons")
         classes[name] = words
         owner |= dict.fromkeys(words, name)

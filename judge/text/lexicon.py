@@ -32,8 +32,8 @@ class Lexicon:
         classes: class -> its words, lower case; an entry may be several words ("hot dog").
         hidden_only: words that are hidden too but name no class.
         spellings: class -> its spellings in label tables, lower case.
-        counterparts: rows of words that say the same of each class, and of none: {"female": "woman", "male": "man",
-            "none": "person"}; in the first row that holds it a word finds its counterparts.
+        counterparts: rows of words with one meaning, for each class and for none: {"female": "woman", "male": "man",
+            "none": "person"}; the counterparts of a word are in the first row that has it.
         source: where the lists come from (the file's first line).
         language: of the words; for "en", captions in another language are reported.
     """
@@ -187,7 +187,7 @@ def _extend(file: _LexiconFile, base: Lexicon, source: str, where: str) -> Lexic
     for key, words in {**classes, "hidden_only": hidden_only}.items():
         for word in sorted(words):
             if first.setdefault(word, key) != key:
-                what = f"'{word}' stands in '{first[word]}' and in '{key}'"
+                what = f"'{word}' is in '{first[word]}' and in '{key}'"
                 raise JudgeError(what, where=where, mend="keep it in one of them")
     for number, row in enumerate(file.counterparts, start=1):
         named = {word: key for key, words in classes.items() for word in words}

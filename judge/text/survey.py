@@ -27,7 +27,7 @@ _ENGLISH = {"the", "of", "and", "with", "at", "are", "to", "from", "by", "that",
 _FEW, _MOST, _FOUND = 0.03, 0.5, 0.3
 _DIGITS = str.maketrans("013457", "oieast")
 _PART = regex.compile(r"[a-z]+|\p{Latin}+|\p{Cyrillic}+|\p{Greek}+|[\p{L}\p{M}]+")
-# Scripts without spaces: a word stands inside of a token.
+# Scripts without spaces: a token may contain a word.
 _UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]")
 
 
@@ -51,7 +51,7 @@ class Coverage:
 
 
 def measure_coverage(mentions: Sequence[frozenset[str]], classes: Iterable[str]) -> Coverage:
-    """Coverage of captions, given the ``classes`` that each names. Shares are NaN where there is no caption."""
+    """Coverage of captions, given the ``classes`` that each names. Shares are NaN without captions."""
     total = len(mentions)
 
     def share(count: int) -> float:
@@ -110,7 +110,7 @@ class SideWords:
 
     @cached_property
     def used(self) -> Counter[str]:
-        """How often each token stands in the captions, before masking."""
+        """The number of occurrences of each token in the captions, before masking."""
         return Counter(word for words in self.raw for word in words)
 
     def share(self, words: Collection[str]) -> float:

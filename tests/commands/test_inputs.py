@@ -61,7 +61,9 @@ def test_captions_that_are_peoples(files: WorldFiles, people: list[tuple[int, st
     done = done_well("evaluate", *given, "--captions", tmp_path / "own.json", "--verbose")
     copied, several = notes(tmp_path / "run")
     assert copied.startswith("captions of copy equal the human ones for 60 of 60 images: see that ")
-    assert several.startswith("own has several captions (up to 2) of 60 of 60 images, as people have: all count.")
+    assert several.startswith(
+        "own has several captions (up to 2) for 60 of 60 images, as the human captions do: all count."
+    )
     assert f"NOTE: {copied[:60]}" in " ".join(done.stdout.split())
     done_well("evaluate", *given[:-2], "--captions", tmp_path / "own.json", "--several", "--overwrite")
     assert notes(tmp_path / "run") == []

@@ -77,7 +77,7 @@ GOOD = tar_bytes([("1.txt", b"a man")])
         (tar_bytes([("/etc/x.txt", b"a")]), "'/etc/x.txt': the name leads out of the shard. Use relative names."),
         (tar_bytes([("C:\\x.txt", b"a")]), "'C:\\\\x.txt': the name leads out of the shard."),
         (tar_bytes([("\udcff.txt", b"a")]), "'\\udcff.txt': is no name of a file."),
-        (tar_bytes([("1.txt", b"a"), ("1.txt", b"b")]), "1.txt: stands twice in the shard. Keep one of the two."),
+        (tar_bytes([("1.txt", b"a"), ("1.txt", b"b")]), "1.txt: occurs twice in the shard. Keep one of the two."),
         (tar_bytes([("1.txt", b"\xff")]), "1.txt: not UTF-8 (byte 1). Save it as UTF-8."),
         (tar_bytes([("1.json", b'{"a": 1, "a": 2}')]), "1.json: key 'a' occurs twice in one object."),
         (tar_bytes([("1.txt", b"x" * 2**21)]), "1.txt: has over 1,048,576 bytes. Leave it out, or set "),

@@ -59,7 +59,8 @@ def test_numbers_are_no_classes(write: Write, value: object) -> None:
     path = write([{"id": 1, "gender": "1"}, {"id": 2, "gender": value}])
     assert fault(path, lexicon=GENDER) == (
         "record 1, field 'gender': label is the number 1, and published tables disagree on what numbers mean. "
-        "Look up what the table's numbers mean, and say it of each: --label-value CLASS=1 (CLASS: female or male)."
+        "Look up what the table's numbers mean, and name the class of each: --label-value CLASS=1 "
+        "(CLASS: female or male)."
     )
     assert "--label-value CLASS=1" in fault(path)
     assert fault(path, lexicon=GENDER, options=LabelOptions(spellings={"male": ["1"]})).startswith(
@@ -78,7 +79,7 @@ def test_spellings(write: Write) -> None:
     labels = read_labels(path, options=LabelOptions(spellings={"mixed": ["Both"]}))
     assert labels.by_image == {"1": "Frau", "2": "Mann", "3": "mixed"}
     assert labels.classes == ("Frau", "Mann", "mixed")
-    known = "Known classes: female, male; mend it, or say which it is: --label-value CLASS=Frau, or that it is none: "
+    known = "Known classes: female, male; correct it, or name its class: --label-value CLASS=Frau, or drop it: "
     known += "--label-drop Frau."
     assert fault(path, lexicon=GENDER) == f"record 1, field 'gender': unknown label 'Frau'. {known}"
     assert fault(path, lexicon=GENDER, options=LabelOptions(spellings={"man": ["Mann"]})).startswith(

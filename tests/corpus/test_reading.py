@@ -61,11 +61,11 @@ def karpathy(pairs: dict[str, str]) -> list[dict[str, object]]:
     return [more | {"cocoid": int(image), "sentences": [{"raw": caption}]} for image, caption in pairs.items()]
 
 
-def delimited(delimiter: str, encoding: str = "utf-8") -> Form:
+def delimited(delimiter: str) -> Form:
     def write(pairs: dict[str, str]) -> bytes:
         buffer = io.StringIO(newline="")
         csv.writer(buffer, delimiter=delimiter).writerows([("image_id", "caption"), *pairs.items()])
-        return buffer.getvalue().encode(encoding)
+        return buffer.getvalue().encode()
 
     return write
 
@@ -75,12 +75,9 @@ FORMATS: dict[str, Form] = {
     "coco captions": as_json(lambda pairs: {"images": [], "annotations": results(pairs, id=7)}, ensure_ascii=False),
     "karpathy": as_json(lambda pairs: {"images": karpathy(pairs), "dataset": "coco"}),
     "image: caption": as_json(lambda pairs: {f"COCO_val2014_{int(image):012d}.jpg": pairs[image] for image in pairs}),
-    "image: captions": as_json(lambda pairs: {image: [caption] for image, caption in pairs.items()}, indent=1),
     "json lines": as_lines(lambda image, caption: {"image": f"{image}.jpg", "text": caption}),
     "lmms-eval": lambda pairs: as_lines(lmms_eval)(pairs) + b"\n",
     "csv": delimited(","),
-    "csv with a byte order mark": delimited(",", "utf-8-sig"),
-    "tsv": delimited("\t"),
     "semicolons": delimited(";"),
     "parquet": lambda pairs: table_bytes(
         pd.DataFrame(results(pairs)).assign(picture=[{"bytes": b"\xff\xd8"}] * len(pairs)), "parquet"

@@ -77,7 +77,7 @@ def lists(objects: dict[str, object], *names: str) -> dict[str, object]:
         (lists({"1": [1]}, "a"), "record 1 ('1'): index 1 of 1 categories. Give whole numbers, counted from 0."),
         (lists({"1": ["a"]}, "a"), "record 1 ('1'): an index is a text of 1 categories."),
         (lists({"1": 0}, "a"), "record 1 ('1'): objects are a number. Give a list of indices."),
-        (lists({"1": [0]}, "a", "A"), "categories, record 2: category 'a' stands twice. Give each a name of its own."),
+        (lists({"1": [0]}, "a", "A"), "categories, record 2: category 'a' occurs twice. Give each a name of its own."),
         (lists({" ": [0]}, "a"), "record 1 (' '): image id is empty. "),
         (lists({"1": []}, "a"), "none of 1 images shows anything. Check the file."),
         (lists({}), "'categories' is no list, or 'objects' no object. "),
@@ -91,7 +91,7 @@ def lists(objects: dict[str, object], *names: str) -> dict[str, object]:
         ),
         (
             {**INSTANCES, "categories": [{"id": 7, "name": "cat"}, {"id": 7, "name": "dog"}]},
-            "categories, record 2: category id is a number, or stands twice. ",
+            "categories, record 2: category id is a number, or occurs twice. ",
         ),
         ({"1": 3}, "JSON of the wrong shape (an object). "),
         ([{"image_id": 1, "objects": [3]}], "record 1: an object is a number. Write its name."),

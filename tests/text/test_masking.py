@@ -56,8 +56,8 @@ AB = "classes: {a: [x], b: [y]}\ncounterparts: "
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        *((f"token: '{name}'\nclasses: {{a: [x]}}", "could be a word") for name in ("gender", "[g]", "<unk>", "<a b>")),
-        ("classes: {a: [x, y], b: [y]}", "'y' stands in 'a' and in 'b'"),
+        *((f"token: '{name}'\nclasses: {{a: [x]}}", "could be a word") for name in ("gender", "<unk>", "<a b>")),
+        ("classes: {a: [x, y], b: [y]}", "'y' is in 'a' and in 'b'"),
         ("name: x", "no 'classes'"),
         ("classes: {a: [x]}\nhiden_only: [y]", "unknown fields: hiden_only"),
         (

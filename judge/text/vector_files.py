@@ -1,8 +1,7 @@
-"""Word vectors from files: GloVe text, word2vec text and binary, fastText ``.vec``, gzip of each.
+"""Word vectors from files: GloVe, word2vec as text, fastText ``.vec``, gzip of each; recognised by content.
 
-The format is recognised by content. Formats: https://nlp.stanford.edu/projects/glove,
-https://code.google.com/archive/p/word2vec (``distance.c``) and https://fasttext.cc/docs/en/crawl-vectors.html. A file
-is read line by line or record by record and is never in memory as a whole.
+Formats: https://nlp.stanford.edu/projects/glove, https://code.google.com/archive/p/word2vec and
+https://fasttext.cc/docs/en/crawl-vectors.html. A file is read line by line and is never in memory as a whole.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _HEADER = re.compile(rb"([0-9]{1,12}) ([0-9]{1,12})[ \r]*\n")
 _TEXT = re.compile(rb"[^\n]*? [-+]?(?:[0-9]+\.?|\.[0-9]|nan|inf)[0-9.eE+-]*(?:[ \r\n]|$)", re.IGNORECASE)
 _DECIMAL = re.compile(rb"[-+]?[0-9]*\.[0-9]+(?:[eE][-+]?[0-9]+)?")
 _BOM = b"\xef\xbb\xbf"
-_KNOWN = "give GloVe text, word2vec text or binary, fastText .vec, or gzip of one"
+_KNOWN = "give GloVe, word2vec as text, fastText .vec, or gzip of one"
 _REFUSED = {
     b"PK\x03\x04": ("is a zip archive", "unpack it first"),
     b"BZh": ("is a bzip2 archive", "unpack it first"),
@@ -49,7 +48,7 @@ def read_file(reference: str, wanted: Set[str]) -> Rows:
 
     Raises:
         JudgeError: no such file, a folder, empty, no known format, cut off, damaged, of mixed width; a word that is
-            not UTF-8; a value of a wanted word that is no finite number. Lines and records count from 1.
+            not UTF-8; a value of a wanted word that is no finite number. Lines count from 1.
     """
     where = f"--vectors {reference}"
     with opening(reference, folder="give one file", absent="give corpus, or a file", where=where):
@@ -75,45 +74,26 @@ def _read(stream: io.BufferedReader, source: str, wanted: Set[str]) -> Rows:
     stream.seek(len(_BOM) if head.startswith(_BOM) else 0)
     head = head.removeprefix(_BOM)
     header = _HEADER.match(head)
-    if not header and not _TEXT.match(head):
-        raise JudgeError("holds no word vectors of a known format", where=source, mend=_KNOWN)
-    count = width = 0
-    if header:
-        count, width = int(header[1]), int(header[2])
-        WIDTH.refuse(width, source, instead=_KNOWN)
-        if not count or not width:
-            what = f"its first line says {count:,} vectors of {width:,} numbers"
-            raise JudgeError(what, where=source, mend=_KNOWN)
-        head = head[header.end() :]
-        if not head.strip():
-            raise JudgeError("holds no vectors after its first line", where=source, mend=AGAIN)
-    is_text = not header or _TEXT.match(head)
+    count, width = map(int, header.groups()) if header else (0, 0)
+    body = head[header.end() :] if header else head
+    if header and not body.strip():
+        raise JudgeError("holds no vectors after its first line", where=source, mend=AGAIN)
+    if not _TEXT.match(body):
+        mend = f"{_KNOWN}; gensim converts word2vec's binary files" if header else _KNOWN
+        raise JudgeError("holds no word vectors of a known format", where=source, mend=mend)
+    WIDTH.refuse(width, source, instead=_KNOWN)
     rows: dict[str, FloatArray32] = {}
-    for name, values, where in (_text_records if is_text else _binary_records)(stream, count, width, source):
+    for name, values, where in _records(stream, count, width, source):
         try:
             word = name.decode("utf-8")
         except UnicodeDecodeError:
             raise JudgeError("its word is not UTF-8", where=where, mend="convert the file to UTF-8") from None
         if word in wanted and word not in rows:
-            rows[word] = _finite(_numbers(values, where) if is_text else np.frombuffer(values, "<f4"), word, where)
+            rows[word] = _numbers(values, word, where)
     return rows
 
 
-def _finite(row: FloatArray32, word: str, where: str) -> FloatArray32:
-    """``row``, if all of its values are finite numbers.
-
-    Raises:
-        JudgeError: some are not.
-    """
-    if not np.isfinite(row).all():
-        what = f"the vector of '{word}' holds a value that is no finite number"
-        raise JudgeError(what, where=where, mend=AGAIN)
-    return row
-
-
-def _text_records(
-    stream: io.BufferedReader, stated: int, width: int, source: str
-) -> Iterator[tuple[bytes, bytes, str]]:
+def _records(stream: io.BufferedReader, stated: int, width: int, source: str) -> Iterator[tuple[bytes, bytes, str]]:
     """Word, numbers and place of each line "word v1 ... vD".
 
     ``stated`` and ``width``: the number of vectors and D in the first line, 0 if it holds a vector. A word may contain
@@ -164,32 +144,14 @@ def _word(body: bytes, width: int, where: str) -> bytes:
     return word
 
 
-def _numbers(body: bytes, where: str) -> FloatArray32:
+def _numbers(body: bytes, word: str, where: str) -> FloatArray32:
     try:
         values = [float(field) for field in body.split(b" ")]
     except ValueError:
         raise JudgeError("a value is no number", where=where, mend=AGAIN) from None
-    with np.errstate(over="ignore"):  # A number that is too large is reported as not finite.
-        return np.array(values, dtype=np.float32)
-
-
-def _binary_records(
-    stream: io.BufferedReader, stated: int, width: int, source: str
-) -> Iterator[tuple[bytes, bytes, str]]:
-    r"""From "V D\n", then V times a word, a space and D little-endian 4-byte floats (some writers add a line break)."""
-    stream.readline()
-    where, limit = source, WORD.value()
-    for record in range(1, stated + 1):
-        where, word = f"{source}, record {record}", bytearray()
-        while (byte := stream.read(1)) != b" " and byte:
-            word += byte
-            if len(word) > limit:
-                what = "no word begins here, so the file is damaged"
-                raise JudgeError(what, where=where, mend=WORD.raise_it(AGAIN))
-        values = stream.read(4 * width)
-        if len(values) < 4 * width:
-            raise JudgeError("the file ends in the middle of it", where=where, mend=AGAIN)
-        yield bytes(word).lstrip(b"\n"), values, where
-    if stream.read(_HEAD).strip():
-        what = f"its first line says {stated:,} vectors of {width:,} numbers, and it holds more"
+    with np.errstate(over="ignore"):
+        row = np.array(values, dtype=np.float32)
+    if not np.isfinite(row).all():
+        what = f"the vector of '{word}' holds a value that is no finite number"
         raise JudgeError(what, where=where, mend=AGAIN)
+    return row
