@@ -60,8 +60,6 @@ PEAKS = {"H100 PCIe": 756e12, "H100 NVL": 835e12, "H100": 989e12, "H200": 989e12
 """Dense products in bf16, FLOP/s, by NVIDIA's data sheets; the first name that the device's name contains."""
 COUNTED = 8
 """Samples of the batch whose work is counted."""
-SMALL = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2}
-"""The widths of a small BLIP."""
 
 
 @dataclass(frozen=True)

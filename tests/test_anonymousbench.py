@@ -1,4 +1,4 @@
-"""``scripts/papers/anonymousbench.py``: prompts, pictures by a real (tiny) diffusers pipeline, sheets, what is kept."""
+"""``scripts/papers/anonymousbench.py``: prompts, images by a real (tiny) diffusers pipeline, sheets, what is kept."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def images(bench: Any, pipeline: Path, out: Path, *more: object) -> str:
 @pytest.mark.usefixtures("one_thread")
 def test_pictures_are_the_pipelines_own_in_any_batch(bench: Any, pipeline: Path, tmp_path: Path) -> None:
     told = images(bench, pipeline, tmp_path / "five")
-    assert told.startswith("4 pictures made; all 4 are in ")
+    assert told.startswith("4 images made; all 4 are in ")
     names = ["001000.png", "001001.png", "002000.png", "002001.png"]
     assert sorted(path.name for path in (tmp_path / "five" / "images").iterdir()) == names
     images(bench, pipeline, tmp_path / "one", "--batch", 1)
@@ -152,12 +152,12 @@ def test_a_killed_run_goes_on_and_finished_pictures_stay(
     monkeypatch.setattr(bench, "write_whole", write)
     times = {path: path.stat().st_mtime_ns for path in (out / "images").iterdir()}
     assert len(times) == 3
-    assert images(bench, pipeline, out).startswith("1 pictures made; all 4 are in ")
+    assert images(bench, pipeline, out).startswith("1 images made; all 4 are in ")
     assert {path: path.stat().st_mtime_ns for path in times} == times
-    assert images(bench, pipeline, out).startswith("0 pictures made")
+    assert images(bench, pipeline, out).startswith("0 images made")
     settings = ("--steps", 3, "--size", 16)
     line = refused(bench, "images", "--pipeline", pipeline, "--out", out, *settings)
-    assert "holds pictures made with another settings.yaml" in line
+    assert "holds images made with another settings.yaml" in line
 
 
 def test_weights_that_are_pickles_are_not_read(bench: Any, pipeline: Path, tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def made(tmp_path: Path) -> Path:
 def test_what_most_raters_say_yes_to_twice_is_kept(bench: Any, made: Path, tmp_path: Path) -> None:
     """Worked by hand: of images 0 to 5 the first has 3 of 3, then 2 of 3, 1 of 3, 1 of 2 (a tie), 0, not rated."""
     assert run(bench, "sheet", "--images", made).startswith("6 images are in")
-    assert "is there already" in refused(bench, "sheet", "--images", made)
+    assert "exists already" in refused(bench, "sheet", "--images", made)
     empty = (made / "rating.csv").read_text()
     assert empty.splitlines()[:2] == ["image,human,anonymous", "001000.png,,"]
     given = []
@@ -199,7 +199,7 @@ def test_what_most_raters_say_yes_to_twice_is_kept(bench: Any, made: Path, tmp_p
     assert [path.name for path in kept] == ["001000.png", "001001.png"]
     assert (tmp_path / "kept" / "kept.csv").read_text() == "image,yes,raters\n001000.png,3,3\n001001.png,2,3\n"
     for text, line in (
-        ("image,human\n001000.png,yes\n", "no column 'anonymous'"),
+        ("image,human\n001000.png,yes\n", "is no filled sheet"),
         ("image,human,anonymous\n001000.png,maybe,\n", "answer yes or no"),
         (empty, "no image is kept"),
     ):

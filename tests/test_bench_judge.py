@@ -57,7 +57,8 @@ def linear_work(network: Any, batch: object) -> int:
 
 def test_a_captioner_is_trained_by_the_trainer_and_alone(bench: Any, tmp_path: Path) -> None:
     drawn = bench.draw(24, 64, tmp_path / "world")
-    blueprint = bench.save_blip(tmp_path / "blip", drawn, size=64, **bench.SMALL)
+    widths = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2}
+    blueprint = bench.save_blip(tmp_path / "blip", drawn, size=64, **widths)
     accelerator = bench.use(cpu=True, precision="bf16")
     judge, rate = bench.fine_tune(blueprint, drawn, accelerator, batch=8, epochs=3, steps=2)
     assert rate > 0

@@ -93,9 +93,6 @@ def align_captions(config: AlignConfig, *, progress: Progress | None = None) -> 
     Captions are cut into words and masked as ``judge evaluate`` does before judging. The folder holds for each
     captioner ``aligned/NAME.json`` (human captions after contextual alignment, COCO's format), and for all
     ``substitutions.csv``, ``delta_curve.csv``, ``delta_curve.png``, ``alignment.json`` and ``align.yaml``.
-
-    Raises:
-        JudgeError: what the user can mend; nothing is left behind.
     """
     out = OutputFolder(config.out, what="alignment", overwrite=config.overwrite)
     out.check(config.inputs())

@@ -76,9 +76,6 @@ def measure_anonymous(config: AnonymousConfig, *, progress: Progress | None = No
 
     The folder holds ``anonymous.json``, ``anonymous.yaml``, the sheet as ``rating.csv``, what its items are as
     ``rating_key.csv``, and with ratings ``human_scores.csv``.
-
-    Raises:
-        JudgeError: what the user can mend; nothing is left behind.
     """
     out = OutputFolder(config.out, what="anonymous benchmark", overwrite=config.overwrite)
     out.check(config.inputs())

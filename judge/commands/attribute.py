@@ -97,11 +97,7 @@ class AttributeConfig(OutputSettings, BaseSettings, NewCaptionSettings, LabelSet
     out: Path = option(..., RESULTS, "runs/attribute", essential=True)
 
     def of_judge(self, reference: str) -> PredictConfig:
-        """The settings of ``judge predict`` for one of the judges.
-
-        Raises:
-            JudgeError: there are no captions.
-        """
+        """The settings of ``judge predict`` for one of the judges."""
         if self.captions is None:
             raise JudgeError("judges read captions, and there are none", where="--captions", mend="give a file of them")
         given = self.model_fields_set & PredictConfig.model_fields.keys()
@@ -113,9 +109,6 @@ def attribute(config: AttributeConfig, *, progress: Progress | None = None) -> A
 
     Leaves ``attribution.json``; ``words.csv`` for judges that read captions; ``pictures.csv`` and ``maps/`` for judges
     and captioners that see images.
-
-    Raises:
-        JudgeError: anything that the user can mend; nothing is left behind.
     """
     if bool(config.judge_weights) == bool(config.model):
         both = config.model is not None
@@ -174,11 +167,7 @@ class Attribution:
     notes: list[str] = field(default_factory=list)
 
     def explain_captioner(self, model: str) -> None:
-        """Explain where a captioner looked in unmasked images when it said a word of the attribute.
-
-        Raises:
-            JudgeError: no images; an attribute without words; as ``explain_captions``.
-        """
+        """Explain where a captioner looked in unmasked images when it said a word of the attribute."""
         config = self.config
         methods = [method for method in config.methods if method in IMAGE_METHODS] if config.methods else IMAGE_METHODS
         if not methods:
@@ -213,11 +202,7 @@ class Attribution:
         self.notes.append(f"{said} of {total} captions say {words}; maps are of these")
 
     def explain_judge(self, reference: str) -> None:
-        """Explain a judge's answers by words, and by the images of the first caption of each.
-
-        Raises:
-            JudgeError: anything that the user can mend.
-        """
+        """Explain a judge's answers by words, and by the images of the first caption of each."""
         data = prepare(self.config.of_judge(reference), self.progress)
         of_words, of_images = _choose_methods(self.config, data.saved)
         answers, notes = explain_answers(

@@ -113,9 +113,6 @@ def calibrate_metrics(config: CalibrateConfig, *, progress: Progress | None = No
 
     Writes ``calibration.json``, ``calibration.png``, ``calibration.svg``, ``trials.parquet`` and ``calibrate.yaml`` to
     ``config.out``. A command that was killed, or met an error, goes on from the trials that are done.
-
-    Raises:
-        JudgeError: anything that the user can mend.
     """
     config = with_precision(config)
     if len(config.attributes) > 1:

@@ -23,7 +23,7 @@ from judge.masking.masked_images import MaskedImages, find_hidden
 from judge.masking.measured import describe_masks
 from judge.training.launch import in_main_process
 from judge.types import Progress
-from judge.utils.files import resolved, writing
+from judge.utils.files import writing
 from judge.utils.launch import is_main_process
 from judge.utils.options import option
 from judge.utils.outputs import OutputFile
@@ -122,17 +122,12 @@ def _check_out(config: CaptionConfig, out: OutputFile, unfinished: Path) -> None
         out.refuse()
     check_notes(unfinished)
     out.check(config.inputs())
-    settings = settings_beside(out.path)
-    # Settings are written before captions: alone, they may be those of this very command, killed in between.
-    if not config.overwrite and settings.exists() and not _is_written(settings, config):
-        mend = "name another file, or add --overwrite"
-        raise JudgeError(f"has {settings.name} beside it already", where=out.where, mend=mend)
-    if resolved(settings) in {resolved(read) for read in config.inputs()}:
-        raise JudgeError(f"{settings.name} is read", where=out.where, mend="name another file")
+    _settings_file(out).check(config.inputs())
 
 
-def _is_written(settings: Path, config: CaptionConfig) -> bool:
-    return settings.is_file() and settings.read_bytes() == config.to_yaml().encode()
+def _settings_file(out: OutputFile) -> OutputFile:
+    """The output of settings beside captions; it replaces those of captions that are no longer there."""
+    return OutputFile(settings_beside(out.path), overwrite=True, where=out.where)
 
 
 def _name_images(config: CaptionConfig) -> tuple[dict[str, str], Failures]:
@@ -187,8 +182,7 @@ def _write(config: CaptionConfig, out: OutputFile, captions: Mapping[str, str], 
     from judge.captioning.notes import notes_files
 
     out.refuse()
-    if not _is_written(settings := settings_beside(config.out), config):
-        OutputFile(settings, overwrite=config.overwrite, where=out.where).write(config.to_yaml().encode())
+    _settings_file(out).write(config.to_yaml().encode())
     out.write(captions_json(captions))
     with suppress(OSError):
         for file in notes_files(unfinished):

@@ -29,11 +29,7 @@ FOLDER = "captions"
 
 
 def known_models(config: RunSettings) -> dict[str, str]:
-    """Captioner -> the checkpoint that wrote its captions: as given, else from the settings beside the captions.
-
-    Raises:
-        JudgeError: the settings beside captions cannot be read.
-    """
+    """Captioner -> the checkpoint that wrote its captions: as given, else from the settings beside the captions."""
     found: dict[str, str] = {}
     for name, path in config.captions.items():
         beside = settings_beside(path)
@@ -43,11 +39,7 @@ def known_models(config: RunSettings) -> dict[str, str]:
 
 
 def models_to_caption(config: RunSettings, corpus: Corpus | None) -> dict[str, str]:
-    """Captioner -> checkpoint, of those without captions; ``corpus``: None where files are still to be read.
-
-    Raises:
-        JudgeError: neither captions nor models; no such captioner; no images to caption.
-    """
+    """Captioner -> checkpoint, of those without captions; ``corpus``: None where files are still to be read."""
     known = {captions.name for captions in corpus.generated} if corpus else set(config.captions)
     found = {name: model for name, model in config.models.items() if name not in known}
     if not known | found.keys():
@@ -71,11 +63,7 @@ def with_placeholders(corpus: Corpus, names: Iterable[str], images: Mapping[str,
 
 
 def images_to_caption(images: RunImages, corpus: Corpus) -> MaskedImages:
-    """The images, as they are, that have human captions.
-
-    Raises:
-        JudgeError: there are none.
-    """
+    """The images, as they are, that have human captions."""
     require("vision", "torch", "transformers", "PIL", "cv2", "pycocotools")
     plain = images.plain
     names = {image: plain.names[image] for image in corpus.human.by_image if image in plain.names}
@@ -98,9 +86,6 @@ def add_captions(
 
     They are written to ``captions/NAME.json`` in the run's folder, if it has one; images at fault have none, and
     ``log.jsonl`` lists them. The processes of a launch caption together; the main one writes.
-
-    Raises:
-        JudgeError: in every process; none could be captioned; see ``caption_pictures``.
     """
     from judge.captioning import caption_pictures, caption_records
     from judge.captioning.writer import Writing

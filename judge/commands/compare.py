@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import typer
 
@@ -18,57 +17,9 @@ from judge.report.notes import pair_notes
 from judge.report.render import open_console, print_table, print_text
 from judge.report.several_runs import name_apart, put_together, read_runs
 from judge.report.tables import difference_table
-from judge.statistics.comparisons import Difference, Pair, differences
+from judge.statistics.comparisons import Pair, differences
 from judge.statistics.summary import Summary
 from judge.utils.outputs import OutputFile
-
-
-class Compared(NamedTuple):
-    """Differences between runs.
-
-    Attributes:
-        differences: the rows of the table.
-        notes: a sentence for each metric that the runs measured with other settings or data.
-        of_runs: the lines and notes below the runs' own tables.
-    """
-
-    differences: list[Difference]
-    notes: list[str]
-    of_runs: list[str]
-
-
-def compare_runs(folders: Sequence[Path], *, level: float = 0.95, out: Path | None = None) -> Compared:
-    """Differences between the captioners of different runs, by every metric and judge that both runs have.
-
-    Args:
-        folders: of finished runs, two or more; captioners of one name in several are called RUN/CAPTIONER.
-        level: of the intervals.
-        out: a JSON file to write; None for none.
-
-    Raises:
-        JudgeError: as :func:`~judge.report.several_runs.read_runs`; runs of which no row compares, with what differs;
-            ``out`` is there already.
-    """
-    output = OutputFile(out, mend="name a new file") if out is not None else None
-    if output:
-        output.check()
-    runs = read_runs(folders)
-    joined, notes = put_together(runs)
-    result = joined.result
-    run_of = {name: run.name for run in name_apart(runs) for name in run.result.run["captioners"]}
-    pairing = Pairing(result.scores, result.counts, result.run)
-
-    def pair(first: Summary, second: Summary) -> Pair | None:
-        return pairing(first, second) if run_of[first.captioner] != run_of[second.captioner] else None
-
-    found = differences(result.summaries, pair, level=level, reasons=result.void)
-    of_runs = variant_notes({run.name: run.result for run in runs})
-    if output:
-        rows, names = list(map(difference_row, found)), [run.name for run in runs]
-        text = json.dumps({"runs": names, "differences": rows, "notes": [*notes, *of_runs]}, indent=2)
-        with output.working():
-            output.write((text + "\n").encode())
-    return Compared(found, notes, of_runs)
 
 
 def command(
@@ -83,11 +34,29 @@ def command(
     """
     if len(runs) < 2:
         raise JudgeError("one run alone has nothing to compare with", where="judge compare", mend="give two folders")
-    found, others, of_runs = compare_runs(runs, level=level, out=out)
+    output = OutputFile(out, mend="name a new file") if out is not None else None
+    if output:
+        output.check()
+    read = read_runs(runs)
+    joined, notes = put_together(read)
+    result = joined.result
+    run_of = {name: run.name for run in name_apart(read) for name in run.result.run["captioners"]}
+    pairing = Pairing(result.scores, result.counts, result.run)
+
+    def pair(first: Summary, second: Summary) -> Pair | None:
+        return pairing(first, second) if run_of[first.captioner] != run_of[second.captioner] else None
+
+    found = differences(result.summaries, pair, level=level, reasons=result.void)
+    of_runs = variant_notes({run.name: run.result for run in read})
+    if output:
+        rows, names = list(map(difference_row, found)), [run.name for run in read]
+        text = json.dumps({"runs": names, "differences": rows, "notes": [*notes, *of_runs]}, indent=2)
+        with output.working():
+            output.write((text + "\n").encode())
     console = open_console()
     print_table(difference_table(found), console)
     console.print()
-    for line in [*(f"NOTE: {note}" for note in [*pair_notes(found), *others]), *of_runs]:
+    for line in [*(f"NOTE: {note}" for note in [*pair_notes(found), *notes]), *of_runs]:
         print_text(line, console)
     if out:
         say("")

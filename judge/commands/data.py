@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,7 +14,7 @@ from judge.corpus.captions import ReadOptions, parse_captions
 from judge.corpus.columns import columns_of
 from judge.corpus.files import Document, read_document
 from judge.corpus.labels import LabelOptions, read_labels
-from judge.corpus.recipes import FOLDER, DataFile, LabelNote, Recipe, load_recipe, read_shipped
+from judge.corpus.recipes import DataFile, LabelNote, Recipe, load_recipe, read_shipped
 from judge.corpus.records import canonical_id, records
 from judge.corpus.tasks import read_tasks
 from judge.errors import JudgeError, nearest
@@ -23,7 +22,6 @@ from judge.masking.images import list_images
 from judge.report.recipes import (
     DataCheck,
     FileCheck,
-    ReadyUse,
     check_lines,
     counts,
     recipe_lines,
@@ -39,49 +37,17 @@ _NEARLY = 0.01
 
 
 def check_data(recipe: Recipe, folder: Path) -> DataCheck:
-    """Check which files of a recipe lie in ``folder``; each is read as ``judge evaluate`` would read it.
-
-    A file lies where the recipe says, or anywhere below the folder under the same name.
-
-    Raises:
-        JudgeError: no such folder.
-    """
+    """Check which files of a recipe lie in ``folder``; each is read as ``judge evaluate`` would read it."""
     if not folder.is_dir():
         raise JudgeError("is no folder", where=str(folder), mend="give the folder that holds the files")
     ids = _ImageIds()
     # Images last: the other files say which of them are needed.
     found = {file.path: _check(recipe, file, folder, ids) for file in sorted(recipe.files, key=_holds_images)}
-    files = tuple(found[file.path] for file in recipe.files)
-    return DataCheck(recipe, folder, files, tuple(_uses(recipe, folder, files)))
+    return DataCheck(recipe, folder, tuple(found[file.path] for file in recipe.files))
 
 
 def _holds_images(file: DataFile) -> bool:
     return file.kind == "images"
-
-
-def check_faults(check: DataCheck) -> None:
-    """Say in one line which required files are missing, or not what they should be.
-
-    Raises:
-        JudgeError: some are.
-    """
-    if not (faults := check.faults):
-        return
-    parts = [
-        f"{what}: {', '.join(paths)}"
-        for status, what in (("missing", "missing"), ("wrong", "not what it should be"))
-        if (paths := [fault.file.path for fault in faults if fault.status == status])
-    ]
-    required, recipe = sum(file.required for file in check.recipe.files), check.recipe
-    are = "is" if len(faults) == 1 else "are"
-    what = f"{len(faults)} of {required} required files of {recipe.name} {are} not good ({'; '.join(parts)})"
-    if recipe.access == "not released":
-        mend = f"make them: judge data show {recipe.name}"
-    else:
-        missing = [fault.file for fault in faults if fault.status == "missing"]
-        places = dict.fromkeys(place for file in missing if (place := file.source or recipe.page))
-        mend = f"get what is missing from {', '.join(places)}" if places else "mend it as said above"
-    raise JudgeError(what, where=str(check.folder), mend=mend)
 
 
 @dataclass
@@ -93,37 +59,22 @@ class _ImageIds:
 
 
 def _check(recipe: Recipe, file: DataFile, folder: Path, ids: _ImageIds) -> FileCheck:
-    paths = tuple(find(file, folder, recipe))
-    if not paths:
+    # Other files of the recipe may fit a pattern with "*".
+    others = {other.path for other in recipe.files} - {file.path}
+    is_kind = Path.is_dir if _holds_images(file) else Path.is_file
+    found = sorted(path for path in folder.glob(file.path) if path.relative_to(folder).as_posix() not in others)
+    if not (paths := tuple(filter(is_kind, found))):
         return FileCheck(file, (), "missing", (file.what,))
+    lines: list[str] = []
     try:
-        return FileCheck(file, paths, "ok", tuple(_contents(recipe, file, paths, folder, ids)))
+        for path in paths:
+            known = [_images(path, ids)] if _holds_images(file) else _read(file, path, ids)
+            known += [_labels(path, recipe.label(name), ids) for name in file.attributes]
+            lines += [f"{path.name}: {line}" for line in known] if len(paths) > 1 else known
     except JudgeError as error:
         line = str(error).replace(f"{folder}/", "")
         return FileCheck(file, paths, "wrong", (line, f"should be: {file.what}"))
-
-
-def _contents(recipe: Recipe, file: DataFile, paths: Sequence[Path], folder: Path, ids: _ImageIds) -> Iterator[str]:
-    if len(paths) > 1 and "*" not in file.path:
-        names = ", ".join(path.relative_to(folder).as_posix() for path in paths[:3])
-        raise JudgeError(f"{len(paths)} have this name ({names})", mend="keep one of them in this folder")
-    for path in paths:
-        found = [_images(path, ids)] if _holds_images(file) else _read(file, path, ids)
-        found += [_labels(path, recipe.label(name), ids) for name in file.attributes]
-        yield from (f"{path.name}: {line}" if len(paths) > 1 else line for line in found)
-
-
-def find(file: DataFile, folder: Path, recipe: Recipe) -> list[Path]:
-    """Where a file of a recipe lies: as the recipe has it, else below the folder under the same name.
-
-    Where its name has a ``*``, files that another entry names in full are left out.
-    """
-    is_kind = Path.is_dir if _holds_images(file) else Path.is_file
-    taken = {PurePosixPath(other.path).name for other in recipe.files} if "*" in file.path else set()
-    for found in (folder.glob(file.path), folder.rglob(PurePosixPath(file.path).name)):
-        if paths := sorted(path for path in found if is_kind(path) and path.name not in taken):
-            return paths
-    return []
+    return FileCheck(file, paths, "ok", tuple(lines))
 
 
 def _read(file: DataFile, path: Path, ids: _ImageIds) -> list[str]:
@@ -213,26 +164,6 @@ def _images(path: Path, ids: _ImageIds) -> str:
     return line
 
 
-def _uses(recipe: Recipe, folder: Path, files: Sequence[FileCheck]) -> Iterator[ReadyUse]:
-    """The recipe's commands for this folder."""
-    for use in recipe.use:
-        words, lacking = [], [path for path in use.needs if _place(path, files) is None]
-        for word in shlex.split(use.command):
-            name, marked, path = word.partition(f"{FOLDER}/")
-            if marked and (place := _place(path, files)) is None:
-                lacking.append(path)
-            words.append(f"{name}{place or folder / path}" if marked else word)
-        yield ReadyUse(use, shlex.join(words), tuple(dict.fromkeys(lacking)))
-
-
-def _place(path: str, files: Sequence[FileCheck]) -> Path | None:
-    """Where the file that a command calls ``path`` lies; None where it is missing or wrong."""
-    for found in files:
-        if found.status == "ok" and PurePosixPath(path).match(found.file.path):
-            return next((place for place in found.paths if place.name == PurePosixPath(path).name), None)
-    return None
-
-
 Name = Annotated[str, typer.Argument(metavar="NAME", help="a recipe of judge data list, or a YAML file of your own")]
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="where the files lie")]
 
@@ -254,10 +185,13 @@ def data_check(name: Name, folder: Folder) -> None:
     """
     check = check_data(load_recipe(name), folder)
     _print(check_lines(check))
-    check_faults(check)
+    if check.faults:
+        required, paths = sum(file.required for file in check.recipe.files), [file.path for file in check.faults]
+        what = f"{len(paths)} of {required} required files are missing or wrong ({', '.join(paths)})"
+        raise JudgeError(what, where=str(folder), mend=f"see judge data show {name}")
 
 
-def _print(lines: Iterator[str]) -> None:
+def _print(lines: Iterable[str]) -> None:
     for text in wrapped(lines, open_console().width):
         for line in text.split("\n"):
             say(line)

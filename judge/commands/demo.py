@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
 
@@ -22,11 +22,9 @@ from judge.commands.console import say, show_progress
 from judge.commands.evaluate import RunConfig, run
 from judge.config import make_config
 from judge.errors import require
-from judge.measure import Result
 from judge.metrics import find_metric
 from judge.report.directory import REPORT, RunDirectory
 from judge.report.printing import print_result
-from judge.types import Progress
 
 PIXELS = 160
 # The heading of the amplification that these judges are expected to find at this size.
@@ -42,47 +40,6 @@ QUICK: dict[str, Any] = {
     "learning_rate": 1e-3,
     "batch_size": 32,
 }
-
-
-class Demo(NamedTuple):
-    """The results of the demo.
-
-    Attributes:
-        result: of the run.
-        known: heading -> {"captioner metric" -> text}: the optimal judge's scores of both sides, from the
-            caption alone and with the image too, and the amplification expected of this judge at this size.
-        world, results: folders.
-    """
-
-    result: Result
-    known: dict[str, dict[str, str]]
-    world: Path
-    results: Path
-
-
-def run_demo(out: Path, *, seed: int = 0, images: int = 1200, progress: Progress | None = None) -> Demo:
-    """Draw a world into ``out/world`` and evaluate its three captioners into ``out/results``.
-
-    An earlier demo in ``out`` is replaced.
-
-    Raises:
-        JudgeError: ``out`` holds anything else, or cannot be written.
-    """
-    again = (out / "world" / "truth.json").is_file() and (out / "world" / "world.yaml").is_file()
-    RunDirectory(out / "results" if again else out, overwrite=again).check()
-    require("images", "cv2", "PIL", "pycocotools")
-    files = world_files(out / "world", CAPTIONERS)
-    config = make_config(demo_settings(files, out) | {"seed": seed, "overwrite": again}, RunConfig, where="judge demo")
-    world = make_world(images, seed=seed)
-    write_world(world, CAPTIONERS, files.folder, pictures=PIXELS, overwrite=again, progress=progress)
-    result = run(config, progress=progress)
-    known = {
-        "optimal, caption": _optima(config.metrics, uses_images=False),
-        "optimal, image too": _optima(config.metrics, uses_images=True),
-    }
-    if expected := read_expected(images):
-        known[EXPECTED] = expected
-    return Demo(result, known, files.folder, out / "results")
 
 
 def demo_settings(files: WorldFiles, out: Path) -> dict[str, Any]:
@@ -131,14 +88,29 @@ def command(
     verbose: Annotated[bool, typer.Option("--verbose", help="print all notes too")] = False,
 ) -> None:
     """Measure a small drawn world whose true amplification is known. Needs no download."""
+    world_folder, results = out / "world", out / "results"
+    # An earlier demo is replaced; anything else is refused.
+    again = (world_folder / "truth.json").is_file() and (world_folder / "world.yaml").is_file()
+    RunDirectory(results if again else out, overwrite=again).check()
+    require("images", "cv2", "PIL", "pycocotools")
+    files = world_files(world_folder, CAPTIONERS)
+    config = make_config(demo_settings(files, out) | {"seed": seed, "overwrite": again}, RunConfig, where="judge demo")
     with show_progress() as progress:
-        found = run_demo(out, seed=seed, images=images, progress=progress)
-    print_result(found.result, folder=found.results, verbose=verbose, extra=found.known)
+        world = make_world(images, seed=seed)
+        write_world(world, CAPTIONERS, files.folder, pictures=PIXELS, overwrite=again, progress=progress)
+        result = run(config, progress=progress)
+    known = {
+        "optimal, caption": _optima(config.metrics, uses_images=False),
+        "optimal, image too": _optima(config.metrics, uses_images=True),
+    }
+    if expected := read_expected(images):
+        known[EXPECTED] = expected
+    print_result(result, folder=results, verbose=verbose, extra=known)
     say("")
     say("optimal: scores of both sides, and their difference, for an optimal judge with unlimited data that")
     say("reads the caption alone, or sees the image too.")
-    if EXPECTED in found.known:
+    if expected:
         say(f"{EXPECTED}: amplification that this judge finds in worlds of this size, a mean over several; the")
         say("interval is to be compared with that.")
     say("")
-    say(f"The world is in {found.world}; the results are in {found.results}; look at {found.results / REPORT}")
+    say(f"The world is in {files.folder}; the results are in {results}; look at {results / REPORT}")

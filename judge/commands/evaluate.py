@@ -110,9 +110,6 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
     Returns:
         The result; ``.table()`` is a pandas frame.
 
-    Raises:
-        JudgeError: anything that the user can mend.
-
     Example:
         >>> from judge import evaluate
         >>> result = evaluate(human="human.json", captions="mine.json")  # doctest: +SKIP

@@ -32,14 +32,11 @@ class ExportConfig(OutputSettings, SavedJudgeSettings):
 SETTINGS = "judge.json"
 
 
-def export(config: ExportConfig) -> str:
-    """Write a judge's weights, ``judge.json`` (its settings) and ``README.md`` (a model card); return its name.
+def command(config: ExportConfig) -> None:
+    """Export a judge that judge train left to a folder to share: weights, judge.json (its settings), a model card.
 
-    With ``merge`` the folder is a checkpoint of transformers too, which ``hf:FOLDER`` loads: all that was trained is
-    in its weights, adapters included.
-
-    Raises:
-        JudgeError: anything that the user can mend.
+    judge predict takes the folder, or its name on the Hugging Face hub, for --judge-weights. With --merge the folder
+    is a checkpoint of transformers too, which hf:FOLDER loads; its weights include the adapters that were trained.
     """
     out = OutputFolder(config.out, what="exported judge", overwrite=config.overwrite)
     out.check(config.inputs())
@@ -57,12 +54,4 @@ def export(config: ExportConfig) -> str:
         (out.partial / SETTINGS).write_text(f"{notes}\n", encoding="utf-8")
         (out.partial / "README.md").write_text(judge_card(saved, merged=config.merge), encoding="utf-8")
         out.publish()
-    return saved.judge
-
-
-def command(config: ExportConfig) -> None:
-    """Export a judge that judge train left to a folder to share: weights, settings, a model card.
-
-    judge predict takes the folder, or its name on the Hugging Face hub, for --judge-weights.
-    """
-    say(f"judge '{export(config)}' is in {config.out}; README.md leaves the license to you")
+    say(f"judge '{saved.judge}' is in {config.out}; README.md leaves the license to you")

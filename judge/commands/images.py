@@ -121,9 +121,6 @@ def open_masking(
         seed: of fill noise.
         device: of a network.
         truth: the instances, where they have been read.
-
-    Raises:
-        JudgeError: as ``choose_hiding`` and ``open_detector``.
     """
     hiding, correlated, truth = choose_hiding(config, mode, seed=seed, truth=truth)
     detector = open_detector(config.detector, config, hiding.labels, truth=truth, device=device)
@@ -137,11 +134,7 @@ def open_masking(
 def choose_hiding(
     config: HidingSettings, mode: Mode, *, seed: int, truth: GroundTruth | None = None
 ) -> tuple[Hiding, Correlated | None, GroundTruth | None]:
-    """What ``config`` hides; how the object was chosen where BA chose it; and the instances if they have been read.
-
-    Raises:
-        JudgeError: an object is to be hidden and neither named nor to be chosen (instances and labels missing).
-    """
+    """What ``config`` hides; how the object was chosen where BA chose it; and the instances if they have been read."""
     chosen, category = None, config.category
     if config.hide == PERSON and category is not None:
         mend = "add --hide object, or --hide both"
@@ -160,11 +153,7 @@ def choose_hiding(
 
 
 def read_truth(config: ImageSettings, labels: Collection[str] | None = None) -> GroundTruth:
-    """The instances that ``config`` names; ``labels``: the categories that are read, None for all.
-
-    Raises:
-        JudgeError: there are none; as :meth:`GroundTruth.read`.
-    """
+    """The instances that ``config`` names; ``labels``: the categories that are read, None for all."""
     if not config.instances:
         raise JudgeError("detector 'gt' needs the instances", where="--instances", mend="give their COCO file")
     names, people = read_names(config.class_names), config.person_categories
@@ -182,11 +171,7 @@ def open_detector(
     truth: GroundTruth | None = None,
     device: str | None = None,
 ) -> Detector:
-    """The detector called ``name``: ``truth`` for "gt", where it has been read already; a network with its cache.
-
-    Raises:
-        JudgeError: as ``read_truth`` and ``load_detector``.
-    """
+    """The detector called ``name``: ``truth`` for "gt", where it has been read already; a network with its cache."""
     require("images", "cv2", "PIL", "pycocotools")
     if name == "gt":
         return (truth or read_truth(config, labels)).only(labels)
@@ -197,11 +182,7 @@ def open_detector(
 def load_detector(
     name: str, config: NetworkSettings, labels: tuple[str, ...], *, device: str | None = None
 ) -> tuple[Detector, dict[str, str], list[str]]:
-    """The network called ``name``; category -> its name here, "person" for people; what a user must know of these.
-
-    Raises:
-        JudgeError: as ``make_detector``; one that does not know all of ``labels``: it would hide nothing.
-    """
+    """The network called ``name``; category -> its name here, "person" for people; what a user must know of these."""
     detector = make_detector(
         name,
         weights=config.weights.get(name) or config.weights.get(""),
@@ -227,11 +208,7 @@ def load_detector(
 
 
 def refuse_unmasked(config: HidingSettings, masks: Mapping[str, Any] | None, doubts: Sequence[str]) -> None:
-    """Refuse masks that hide almost nobody, unless the settings allow them.
-
-    Raises:
-        JudgeError: they do, with the figure.
-    """
+    """Refuse masks that hide almost nobody, unless the settings allow them."""
     if masks and (what := hide_nobody(masks)) and not config.allow_unmasked:
         mend = next((doubt for doubt in doubts if "--person-category" in doubt), "give other weights or instances")
         mend = f"{mend.rstrip('.')}; or go on as it is with --allow-unmasked"
@@ -242,9 +219,6 @@ def image_names(folder: Path, truth: GroundTruth | None) -> tuple[list[str], int
     """The images to mask, and how many of the folder are left out.
 
     With ground truth those that its file lists, as people in other images are not known; else the whole folder.
-
-    Raises:
-        JudgeError: no folder, no image in it, none in the file.
     """
     if truth is None:
         return list_images(folder), 0
@@ -259,11 +233,7 @@ def image_names(folder: Path, truth: GroundTruth | None) -> tuple[list[str], int
 
 
 def known_images(folder: Path, truth: GroundTruth | None) -> dict[str, str]:
-    """Image id -> the name of its image: by the "id" in the instances file, else by its name; the first one counts.
-
-    Raises:
-        JudgeError: no folder, no image in it.
-    """
+    """Image id -> the name of its image: by the "id" in the instances file, else by its name; the first one counts."""
     known: dict[str, str] = {}
     listed = [(truth.image_id(name), name) for name in truth.images] if truth else []
     for key, name in [*listed, *((name, name) for name in list_images(folder))]:
@@ -273,11 +243,7 @@ def known_images(folder: Path, truth: GroundTruth | None) -> dict[str, str]:
 
 
 def find_images(known: Mapping[str, str], image_ids: Sequence[str], folder: Path) -> dict[str, str]:
-    """The images of ``image_ids`` among ``known`` ones (see :func:`known_images`) of ``folder``.
-
-    Raises:
-        JudgeError: an image without a file.
-    """
+    """The images of ``image_ids`` among ``known`` ones (see :func:`known_images`) of ``folder``."""
     missing = [image for image in image_ids if image not in known]
     if missing:
         what = f"no file of image '{missing[0]}' ({len(missing)} of {len(image_ids)} images have none)"
@@ -287,11 +253,7 @@ def find_images(known: Mapping[str, str], image_ids: Sequence[str], folder: Path
 
 @dataclass(eq=False)
 class RunImages:
-    """The images of a run; instances, names and weights are read once, when first needed.
-
-    Raises:
-        JudgeError: the folder does not exist, whether or not a judge sees images.
-    """
+    """The images of a run; instances, names and weights are read once, when first needed."""
 
     config: ShownSettings
     judges: Sequence[str] = ()
@@ -320,9 +282,6 @@ class RunImages:
         """The images of ``image_ids`` as judges see them, and where things are, if a judge asks for regions.
 
         Regions come from the detector; where nothing is hidden it does not run, and the instances file has them.
-
-        Raises:
-            JudgeError: an image without a file; as ``open_masking`` and ``find_hidden``.
         """
         from judge.training.launch import in_main_process
 

@@ -55,11 +55,7 @@ def reads_tasks(config: JudgedSettings) -> bool:
 
 
 def labels_of(config: LabelSettings) -> Labels | None:
-    """The labels that ``config`` names, if it names any; for several attributes those of their product.
-
-    Raises:
-        JudgeError: as ``read_labels`` and ``multiply_labels``; one of several attributes has labels, and another none.
-    """
+    """The labels that ``config`` names, if it names any; for several attributes those of their product."""
     found = read_given(config)
     missing = [name for name in config.attributes if name not in found]
     if found and missing:
@@ -102,11 +98,7 @@ def unused(corpus: Corpus, given: Mapping[str, Labels], config: LabelSettings) -
 
 
 def keep_own(config: HumanSettings, options: ReadOptions, labels: Labels | None) -> tuple[ReadOptions, Labels]:
-    """``options`` that leave out human captions whose own label is not their image's, and labels that note it.
-
-    Raises:
-        JudgeError: several attributes; no labels; as ``choose_own``.
-    """
+    """``options`` that leave out human captions whose own label is not their image's, and labels that note it."""
     where = "--own-captions"
     if config.human is None or labels is None or not isinstance(config.attribute, str):
         raise JudgeError("needs labels of one attribute", where=where, mend="give --labels, or leave it out")
@@ -131,9 +123,6 @@ def complete_labels(corpus: Corpus, given: Mapping[str, Labels], config: HumanSe
     """``corpus`` with labels of all attributes, if they are several: its own, those ``given``, and others derived.
 
     (Labels of a single attribute are derived from human captions where evidence is made.)
-
-    Raises:
-        JudgeError: an attribute has neither labels nor words; as ``multiply_labels``.
     """
     own = {part.attribute: part for part in parts_of(corpus.labels)}
     known = {**given, **own}

@@ -150,9 +150,6 @@ def resolve(file: Path | None, given: Mapping[str, Any], kind: type[S]) -> S:
         file: YAML, or None.
         given: options by names of fields; None or empty where not given.
         kind: the command's settings.
-
-    Raises:
-        JudgeError: as ``make_config``; a text that is not KEY=VALUE.
     """
     from judge.config import make_config, read_settings, shown
 
@@ -177,5 +174,7 @@ def _parse(kind: type[Settings], name: str, value: Any) -> Any:
         key, _, text = entry.partition("=")
         if not (key and text):
             raise JudgeError(f"'{entry}' is not KEY=VALUE", where=flag, mend=f"write it as {flag} {repeated}")
+        if key in found and name != "label_values":
+            raise JudgeError(f"'{key}' twice", where=flag, mend=f"keep one of {found[key][0]}, {text}")
         found.setdefault(key, []).append(text)
-    return found if name == "label_values" else {key: texts[-1] for key, texts in found.items()}
+    return found if name == "label_values" else {key: texts[0] for key, texts in found.items()}

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
 from judge.commands.console import say, say_notes, show_progress
 from judge.commands.images import RunImages
@@ -58,11 +57,7 @@ class PredictConfig(OutputSettings, SavedJudgeSettings, NewCaptionSettings):
 
 
 def open_saved(config: SavedJudgeSettings) -> Saved:
-    """A trained judge: a file, a folder of ``judge export``, or such a folder on the hub.
-
-    Raises:
-        JudgeError: no such file, folder or name; as ``read_saved``.
-    """
+    """A trained judge: a file, a folder of ``judge export``, or such a folder on the hub."""
     path = _find(config)
     saved = read_saved(path)
     if not saved.trains_itself:
@@ -127,11 +122,7 @@ class Prepared:
 
 
 def prepare(config: PredictConfig, progress: Progress | None = None) -> Prepared:
-    """Open the judge that settings name, and prepare captions and images for it.
-
-    Raises:
-        JudgeError: anything that the user can mend.
-    """
+    """Open the judge that settings name, and prepare captions and images for it."""
     saved = open_saved(config)
     if saved.preparation is None:
         what, mend = "does not say what hid the attribute from its judge", "train the judge again, with judge train"
@@ -173,35 +164,8 @@ def _open_images(config: PredictConfig, saved: Saved, images: Sequence[str], pro
     return RunImages(settings, judges, saved.masking.get("seed", 0), progress).hidden(images)
 
 
-class Predicted(NamedTuple):
-    """What ``judge predict`` did: number of captions and of their images, the judge's name, and notes."""
-
-    captions: int
-    images: int
-    judge: str
-    notes: Sequence[str]
-
-
-def predict(config: PredictConfig, *, progress: Progress | None = None) -> Predicted:
-    """Predict with a trained judge; write its probabilities to ``out``.
-
-    A row per caption, by image and index: image_id, index, caption (as the judge read it, masked), ``p(CLASS)`` for
-    each class, predicted (of tasks all of at least 1/2, joined by "|").
-
-    Raises:
-        JudgeError: anything that the user can mend; nothing is written.
-    """
-    out = OutputFile(config.out, overwrite=config.overwrite)
-    out.check(config.inputs())
-    with out.working():
-        data = prepare(config, progress)
-        answers, notes = ask(data.saved, data.parts, features=config.features, pictures=data.images, progress=progress)
-        out.write(_table(list(chain.from_iterable(data.parts)), answers).encode())
-    captions = data.captions
-    return Predicted(captions.total, len(captions.by_image), data.saved.judge, [*data.notes, *notes])
-
-
 def _table(samples: Sequence[Sample], answers: Predictions) -> str:
+    """A row per caption, by image and index; ``predicted``: of tasks all of at least 1/2, joined by "|"."""
     names = answers.target.classes
     rows = sorted(
         (sample.image_id, sample.index, sample.text, *row, "|".join(names[k] for k, yes in enumerate(true) if yes))
@@ -220,7 +184,13 @@ def command(config: PredictConfig) -> None:
 
     Captions and images are masked as in its training. Leaves a CSV file: a row per caption, as the judge read it.
     """
-    with show_progress() as progress:
-        found = predict(config, progress=progress)
-    say(f"judge '{found.judge}': {found.captions} captions of {found.images} images; the answers are in {config.out}")
-    say_notes(found.notes)
+    out = OutputFile(config.out, overwrite=config.overwrite)
+    out.check(config.inputs())
+    with show_progress() as progress, out.working():
+        data = prepare(config, progress)
+        answers, notes = ask(data.saved, data.parts, features=config.features, pictures=data.images, progress=progress)
+        out.write(_table(list(chain.from_iterable(data.parts)), answers).encode())
+    captions = data.captions
+    about = f"{captions.total} captions of {len(captions.by_image)} images; the answers are in {config.out}"
+    say(f"judge '{data.saved.judge}': {about}")
+    say_notes([*data.notes, *notes])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -46,90 +46,10 @@ def open_runs(folders: Sequence[Path]) -> SavedRun:
     return join_runs(read_runs(folders))
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """What a page shows.
-
-    Attributes:
-        examples: images and captions.
-        images: their images, people hidden.
-        people: the images as they are, from the run's ``images``.
-        ids: ids of images.
-        attributions: folder of ``judge attribute`` to show too; None for none.
-    """
-
-    examples: bool = True
-    images: bool = True
-    people: bool = False
-    ids: bool = False
-    attributions: Path | None = None
-
-
-EVERYTHING = Shown()
-
-
-def report(
-    folders: Sequence[Path],
-    *,
-    kind: Format = "html",
-    out: Path | None = None,
-    overwrite: bool = False,
-    shown: Shown = EVERYTHING,
-) -> str | Path:
-    """A report of runs.
-
-    Args:
-        folders: of finished runs, one or more.
-        kind: a page, or text to paste: tables as Markdown or LaTeX, or a model card section.
-        out: a file to write; None to return the text, or for the page of one run the run's own.
-        overwrite: replace an earlier file.
-        shown: what a page shows.
-
-    Returns:
-        The text, or the file's path.
-
-    Raises:
-        JudgeError: as of :func:`open_runs`; ``out`` is there already, or cannot be written.
-    """
-    if kind != "html" and shown != EVERYTHING:
-        raise JudgeError("these options are of pages", where=f"--format {kind}", mend="leave them out")
-    if kind == "html" and out is None:
-        if len(folders) > 1:
-            what, mend = "several runs have no page of their own", "name a file with --out"
-            raise JudgeError(what, where="judge report", mend=mend)
-        out = folders[0] / REPORT
-    output = OutputFile(out, overwrite=overwrite) if out is not None else None
-    if output:
-        _check_out(output, folders)
-    saved = open_runs(folders)
-    if output is None:
-        return _TEXTS[kind](saved)
-    with output.working():
-        output.write((_page(saved, shown) if kind == "html" else _TEXTS[kind](saved)).encode())
-    return output.path
-
-
-def _page(saved: SavedRun, shown: Shown) -> str:
-    images = saved.pictures if shown.images and shown.examples else {}
-    if shown.people and shown.images and shown.examples:
-        images = _with_people(saved)
-    contents = Contents(
-        saved.result,
-        saved.texts if len(saved.texts) > 1 else [("", text) for _, text in saved.texts],
-        examples=shown.examples,
-        names=shown.ids,
-        pictures=images,
-        people=shown.people,
-        attributed=_attributed(shown),
-    )
-    return make_page(contents)
-
-
-def _attributed(shown: Shown) -> SavedAttribution | None:
-    if shown.attributions is None:
-        return None
-    found = read_attribution(shown.attributions)
-    return found if shown.images else replace(found, maps=())
+def _attributed(folder: Path | None, *, images: bool) -> SavedAttribution | None:
+    """What a ``judge attribute`` found, with or without its maps."""
+    found = read_attribution(folder) if folder else None
+    return found if found is None or images else replace(found, maps=())
 
 
 def _with_people(saved: SavedRun) -> dict[str, bytes]:
@@ -192,9 +112,34 @@ def command(  # noqa: PLR0913, PLR0917 - its options
 
     Several runs must have a metric that was measured with the same settings, human captions and labels.
     """
-    shown = Shown(not no_examples, not no_images, show_people, show_ids, attributions)
-    found = report(runs, kind=kind, out=out, overwrite=overwrite, shown=shown)
-    if isinstance(found, Path):
-        say(f"The report is in {found}")
-    else:
-        typer.echo(found, nl=False)
+    if kind != "html" and (no_examples or no_images or show_people or show_ids or attributions):
+        raise JudgeError("these options are of pages", where=f"--format {kind}", mend="leave them out")
+    if kind == "html" and out is None:
+        if len(runs) > 1:
+            what, mend = "several runs have no page of their own", "name a file with --out"
+            raise JudgeError(what, where="judge report", mend=mend)
+        out = runs[0] / REPORT
+    output = OutputFile(out, overwrite=overwrite) if out is not None else None
+    if output:
+        _check_out(output, runs)
+    saved = open_runs(runs)
+    if output is None:
+        typer.echo(_TEXTS[kind](saved), nl=False)
+        return
+    with output.working():
+        if kind == "html":
+            with_images = not (no_examples or no_images)
+            contents = Contents(
+                saved.result,
+                saved.texts if len(saved.texts) > 1 else [("", text) for _, text in saved.texts],
+                examples=not no_examples,
+                names=show_ids,
+                pictures=(_with_people(saved) if show_people else saved.pictures) if with_images else {},
+                people=show_people,
+                attributed=_attributed(attributions, images=not no_images),
+            )
+            text = make_page(contents)
+        else:
+            text = _TEXTS[kind](saved)
+        output.write(text.encode())
+    say(f"The report is in {output.path}")

@@ -101,9 +101,6 @@ def open_checkpoints(folder: Path) -> set[str]:
 
     Returns:
         The names of those that it holds.
-
-    Raises:
-        JudgeError: it cannot be made, or nothing can be written into it.
     """
     if folder.exists() and not folder.is_dir():
         raise JudgeError("is a file", where=f"--checkpoints {folder}", mend="name a folder")
@@ -123,9 +120,6 @@ def training_events(
         config: the settings.
         folder: for what trackers write; None for ``runs``.
         log: takes an event and its facts, as of :meth:`~judge.utils.outputs.OutputFolder.log`; None for no log.
-
-    Raises:
-        JudgeError: a tracker that cannot start.
     """
     with ExitStack() as stack:
         receivers: list[Hear] = [lambda event, facts: log(event, **facts)] if log else []

@@ -85,9 +85,6 @@ def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> Tr
 
     Judges that are there already are reused; a killed command goes on. Each judge leaves its answers and, if it is a
     network, its weights; ``judges.json`` lists the files of each, and its losses.
-
-    Raises:
-        JudgeError: anything that the user can mend.
     """
     started = time.monotonic()
     config = with_precision(config)

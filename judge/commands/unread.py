@@ -52,11 +52,7 @@ def _parts(config: JudgedSettings, rows: Sequence[Metric]) -> list[tuple[tuple[s
 
 
 def unread(config: JudgedSettings) -> Iterator[str]:
-    """Settings that differ from their defaults and reach nothing: a line for all that the same judges, or parts, read.
-
-    Raises:
-        JudgeError: an unknown metric or judge.
-    """
+    """A line for the settings that differ from their defaults and that nothing reads, by what would read them."""
     fields = type(config).model_fields
     given = [name for name in fields if getattr(config, name) != fields[name].default]
     rows = [find_metric(name) for name in spell_out(config.metrics)]

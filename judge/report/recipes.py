@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from textwrap import fill
 from typing import Any, Literal
 
-from judge.corpus.recipes import DataFile, LabelNote, Recipe, Use
+from judge.corpus.recipes import FOLDER, DataFile, LabelNote, Recipe, Use
 from judge.report.table import Table, table_of
 
 Status = Literal["ok", "missing", "wrong"]
@@ -32,33 +33,30 @@ class FileCheck:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadyUse:
-    """A command of a recipe for the folder.
-
-    Attributes:
-        use: the recipe's entry.
-        command: as a shell takes it, with the folder filled in.
-        lacking: files that it reads and that are not there, or not what they should be.
-    """
-
-    use: Use
-    command: str
-    lacking: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class DataCheck:
     """The check of a folder against a recipe."""
 
     recipe: Recipe
     folder: Path
     files: tuple[FileCheck, ...]
-    uses: tuple[ReadyUse, ...]
 
     @property
-    def faults(self) -> list[FileCheck]:
+    def faults(self) -> list[DataFile]:
         """Required files that are not there, or not what they should be."""
-        return [found for found in self.files if found.file.required and found.status != "ok"]
+        return [found.file for found in self.files if found.file.required and found.status != "ok"]
+
+    def commands(self) -> Iterator[tuple[Use, str, list[str]]]:
+        """The recipe's commands with the folder filled in, and the files that each lacks."""
+        wrong = {found.file.path for found in self.files if found.status != "ok"}
+        for use in self.recipe.use:
+            words = shlex.split(use.command)
+            read = [word.partition(f"{FOLDER}/")[2] for word in words] + [*use.needs]
+            lacking = [path for path in read if any(PurePosixPath(path or "-").match(file) for file in wrong)]
+            yield (
+                use,
+                shlex.join(word.replace(FOLDER, str(self.folder)) for word in words),
+                list(dict.fromkeys(lacking)),
+            )
 
 
 def recipe_table(recipes: Sequence[Recipe]) -> Table[tuple[Any, ...]]:
@@ -167,10 +165,12 @@ def check_lines(check: DataCheck) -> Iterator[str]:
     if not recipe.pass_on:
         yield ""
         yield pass_on_line(recipe)
-    ready = [line for use in check.uses if not use.lacking for line in (f"{use.use.what}:", f"  {use.command}")]
+    commands = [*check.commands()]
+    ready = [line for use, command, lacking in commands if not lacking for line in (f"{use.what}:", f"  {command}")]
     yield from _part("ready", ready)
-    lacking = [f"{use.use.what}: needs {', '.join(use.lacking)}" for use in check.uses if use.lacking]
-    yield from _part("not ready", lacking)
+    yield from _part(
+        "not ready", [f"{use.what}: needs {', '.join(lacking)}" for use, _, lacking in commands if lacking]
+    )
 
 
 def _to_get(check: DataCheck) -> Iterator[str]:

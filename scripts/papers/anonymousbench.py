@@ -1,50 +1,44 @@
-"""AnonymousBench (ImageCaptioner2, section 5.5.1) made anew: people of whom nobody can tell gender or race.
+"""AnonymousBench (ImageCaptioner2, section 5.5.1) made anew: images of people whose gender and race nobody can see.
 
     python scripts/papers/anonymousbench.py prompts --out prompts.csv
     python scripts/papers/anonymousbench.py images --pipeline FOLDER_OR_NAME --out runs/anonymous
     python scripts/papers/anonymousbench.py sheet --images runs/anonymous
     python scripts/papers/anonymousbench.py keep --images runs/anonymous --answers anna.csv --answers ben.csv --out kept
 
-The paper's own prompts and pictures are not released. ``prompts`` writes 500 of our own (``anonymousbench.yaml``);
-``images`` has a text-to-image pipeline of diffusers make ten pictures of each (the paper: Stable Diffusion 2.1) and,
-killed, goes on where it was; ``sheet`` asks people the paper's two questions about each; ``keep`` copies the pictures
-of which most of them say that there is a human, and that gender and race are anonymous.
+The paper's own prompts and images are not released. ``prompts`` writes 500 of our own (``anonymousbench.yaml``);
+``images`` makes ten images of each with a text-to-image pipeline of diffusers (the paper: Stable Diffusion 2.1), and
+resumes after a kill; ``sheet`` writes a table with the paper's two questions about each image; ``keep`` copies the
+images of which most raters say that there is a human, and that gender and race are anonymous.
 """
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import typer
 import yaml
 
 from judge.commands.console import one_line_errors, show_progress
-from judge.corpus.files import read_document
-from judge.corpus.records import records
 from judge.errors import JudgeError, require
 from judge.masking.images import encode, list_images
-from judge.masking.instances import Pixels
 from judge.types import Progress
 from judge.utils.cells import rows_csv
 from judge.utils.files import write_whole, writing
 from judge.utils.outputs import OutputFolder
 
 SHIPPED = Path(__file__).with_suffix(".yaml")
-WAYS = 4  # In how many ways the person of each activity is made anonymous.
-PROMPTS, SETTINGS, KEPT = "prompts.csv", "settings.yaml", "kept.csv"
+WAYS = 4  # Ways in which the person of each activity is made anonymous.
 SHEET_COLUMNS = ("image", "human", "anonymous")
-_STRIDE = 1000  # Prompt 17's picture 3 is 017003.png.
 app = typer.Typer(add_completion=False, help=__doc__)
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """What a picture is asked for; ``number`` from 1."""
+class Prompt(NamedTuple):
+    """What an image is to show; ``number`` from 1."""
 
     number: int
     text: str
@@ -53,9 +47,8 @@ class Prompt:
     person: str
 
 
-@dataclass(frozen=True, slots=True)
-class Generation:
-    """How pictures are made; with the prompts it decides them all; ``size`` in pixels along a side."""
+class Generation(NamedTuple):
+    """How images are made; with the prompts it determines them all; ``size`` in pixels along a side."""
 
     pipeline: str
     steps: int
@@ -79,25 +72,23 @@ def make_prompts() -> list[Prompt]:
     return found
 
 
-def picture_name(prompt: int, index: int) -> str:
-    """File name of a prompt's picture; a number, so that the image's id is one."""
-    return f"{prompt * _STRIDE + index:06d}.png"
+def prompts_csv() -> str:
+    """The shipped prompts as CSV."""
+    return rows_csv(Prompt._fields, map(list, make_prompts()))
 
 
 def seed_of(seed: int, prompt: int, index: int) -> int:
-    """Seed of one picture, in [0, 2^32): the same whatever else is made, in whatever batch."""
+    """Seed of one image, in [0, 2^32): the same whatever else is made, in whatever batch."""
     return int(np.random.SeedSequence([seed, prompt, index]).generate_state(1)[0])
 
 
 def load_pipeline(reference: str, device: str) -> Any:
-    """A text-to-image pipeline of diffusers, from a folder or the hub: safetensors alone, no code of others.
+    """A text-to-image pipeline of diffusers, from a folder or the hub: safetensors alone, no foreign code.
 
     Raises:
-        JudgeError: diffusers is not installed; no such pipeline; no safetensors; one that takes no prompt.
+        JudgeError: diffusers is not installed; no such pipeline; no safetensors.
     """
     require("generation", "diffusers", "transformers", "torch")
-    import inspect
-
     import torch
     from diffusers import DiffusionPipeline, utils
 
@@ -106,19 +97,16 @@ def load_pipeline(reference: str, device: str) -> Any:
     utils.logging.set_verbosity_error()
     utils.logging.disable_progress_bar()
     where, mend = f"--pipeline {reference}", "name a text-to-image pipeline of diffusers with .safetensors weights"
-    kind = torch.float16 if device.startswith("cuda") else torch.float32
+    settings = {"use_safetensors": True, "trust_remote_code": False}
+    settings["torch_dtype"] = torch.float16 if device == "cuda" else torch.float32
     loader: Any = DiffusionPipeline
     try:
         with quiet():
-            pipeline = loader.from_pretrained(
-                locate(reference, where), use_safetensors=True, trust_remote_code=False, torch_dtype=kind
-            )
+            pipeline = loader.from_pretrained(locate(reference, where), **settings)
     except JudgeError:
         raise
-    except Exception as error:  # Its readers raise whatever a strange folder leads them into.
+    except Exception as error:  # Its readers raise whatever a malformed folder leads to.
         raise JudgeError(f"cannot be loaded ({first_line(error)})", where=where, mend=mend) from error
-    if "prompt" not in inspect.signature(pipeline.__call__).parameters:
-        raise JudgeError(f"{type(pipeline).__name__} takes no prompt", where=where, mend=mend)
     pipeline.set_progress_bar_config(disable=True)
     return pipeline.to(device)
 
@@ -126,84 +114,66 @@ def load_pipeline(reference: str, device: str) -> Any:
 def make_images(
     generation: Generation, out: Path, *, per_prompt: int, prompts: Sequence[Prompt], batch: int, progress: Progress
 ) -> int:
-    """Make the pictures that ``out/images`` lacks, each written whole; how many were made.
+    """Make the images that ``out/images`` lacks, and return their number. Prompt 17's image 3 is 017003.png.
 
     Raises:
-        JudgeError: as ``load_pipeline``; ``out`` holds something else, or pictures made otherwise.
+        JudgeError: as ``load_pipeline``; ``out`` holds images made with other settings.
     """
     import torch
 
-    asked = {SETTINGS: yaml.safe_dump(asdict(generation), sort_keys=False), PROMPTS: _table(make_prompts())}
-    _check(out, asked)
-    lacking = [
-        (prompt, [index for index in range(per_prompt) if not _path(out, prompt, index).is_file()])
-        for prompt in prompts
-    ]
-    total = sum(len(indices) for _, indices in lacking)
-    if not total:
+    for name, text in {"settings.yaml": yaml.safe_dump(generation._asdict()), "prompts.csv": prompts_csv()}.items():
+        path = out / name
+        if path.is_file() and path.read_text(encoding="utf-8") != text:
+            mend = "name another folder, or give the same options"
+            raise JudgeError(f"holds images made with another {name}", where=f"--out {out}", mend=mend)
+        with writing(out):
+            (out / "images").mkdir(parents=True, exist_ok=True)
+            write_whole(path, text.encode())
+
+    def path_of(prompt: Prompt, index: int) -> Path:
+        return out / "images" / f"{1000 * prompt.number + index:06d}.png"
+
+    batches = []
+    for prompt in prompts:
+        missing = [index for index in range(per_prompt) if not path_of(prompt, index).is_file()]
+        batches += [(prompt, missing[first : first + batch]) for first in range(0, len(missing), batch)]
+    if not batches:
         return 0
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    pipeline, done = load_pipeline(generation.pipeline, device), 0
-    with writing(out):
-        (out / "images").mkdir(parents=True, exist_ok=True)
-        for name, text in asked.items():
-            write_whole(out / name, text.encode())
-    for prompt, indices in lacking:
-        for first in range(0, len(indices), batch):
-            these = indices[first : first + batch]
-            for index, pixels in zip(these, _pictures(pipeline, generation, prompt, these), strict=True):
-                with writing(out):
-                    write_whole(_path(out, prompt, index), encode(pixels))
-            done += len(these)
-            progress("making pictures", done, total)
+    pipeline, done = load_pipeline(generation.pipeline, "cuda" if torch.cuda.is_available() else "cpu"), 0
+    total = sum(len(indices) for _, indices in batches)
+    for prompt, indices in batches:
+        for index, image in zip(indices, _generate(pipeline, generation, prompt, indices), strict=True):
+            with writing(out):
+                write_whole(path_of(prompt, index), encode(np.asarray(image.convert("RGB"))))
+        done += len(indices)
+        progress("making images", done, total)
     return done
 
 
-def _pictures(pipeline: Any, generation: Generation, prompt: Prompt, indices: Sequence[int]) -> list[Pixels]:
-    """Pictures of one prompt, [H, W, 3] each, one an index."""
+def _generate(pipeline: Any, generation: Generation, prompt: Prompt, indices: Sequence[int]) -> list[Any]:
+    """Images of one prompt, one an index."""
     import torch
 
     from judge.utils.hub import first_line, quiet
 
     # Noise is drawn on the CPU: the same on any device.
     noise = [torch.Generator("cpu").manual_seed(seed_of(generation.seed, prompt.number, index)) for index in indices]
-    sides = {} if generation.size is None else {"height": generation.size, "width": generation.size}
+    settings = {} if generation.size is None else {"height": generation.size, "width": generation.size}
+    settings |= {"num_inference_steps": generation.steps, "guidance_scale": generation.guidance, "output_type": "pil"}
     try:
         with quiet():
-            made = pipeline(
-                prompt=[prompt.text] * len(indices), generator=noise, num_inference_steps=generation.steps,
-                guidance_scale=generation.guidance, output_type="pil", **sides,
-            )  # fmt: skip
+            return list(pipeline(prompt=[prompt.text] * len(indices), generator=noise, **settings).images)
     except (TypeError, ValueError, RuntimeError) as error:
         mend = "give another --size, or a smaller --batch where memory is short"
-        what = f"cannot make pictures ({first_line(error)})"
+        what = f"cannot make images ({first_line(error)})"
         raise JudgeError(what, where=f"--pipeline {generation.pipeline}", mend=mend) from error
-    return [np.asarray(image.convert("RGB")) for image in made.images]
-
-
-def _path(out: Path, prompt: Prompt, index: int) -> Path:
-    return out / "images" / picture_name(prompt.number, index)
-
-
-def _check(out: Path, asked: Mapping[str, str]) -> None:
-    """See that ``out`` is new, or was begun in the same way."""
-    if out.exists() and not (out.is_dir() and ((out / SETTINGS).is_file() or not any(out.iterdir()))):
-        raise JudgeError("holds something else", where=f"--out {out}", mend="name another folder")
-    for name, text in asked.items():
-        if (out / name).is_file() and (out / name).read_text(encoding="utf-8") != text:
-            what = f"holds pictures made with another {name}"
-            raise JudgeError(what, where=f"--out {out}", mend="name another folder, or give the same options")
-
-
-def _table(prompts: Sequence[Prompt]) -> str:
-    return rows_csv([field.name for field in fields(Prompt)], [[*asdict(prompt).values()] for prompt in prompts])
 
 
 def keep_images(folder: Path, answers: Sequence[Path], out: Path) -> Mapping[str, int]:
     """Copy the images to which most of their raters say yes twice to ``out``; counts of what became of them all.
 
     Raises:
-        JudgeError: as ``read_votes``; ``out`` is taken; no image is kept.
+        JudgeError: as ``read_votes``; ``out`` exists; no image is kept.
     """
     names = list_images(folder / "images")
     votes = read_votes(answers, names)
@@ -218,7 +188,7 @@ def keep_images(folder: Path, answers: Sequence[Path], out: Path) -> Mapping[str
         for name in kept:
             shutil.copyfile(folder / "images" / name, made.partial / "images" / name)
         table = rows_csv(["image", "yes", "raters"], [[name, sum(of), len(of)] for name, of in kept.items()])
-        (made.partial / KEPT).write_text(table, encoding="utf-8")
+        (made.partial / "kept.csv").write_text(table, encoding="utf-8")
         made.publish()
     return {"kept": len(kept), "left out": len(votes) - len(kept), "not rated": len(names) - len(votes)}
 
@@ -231,74 +201,67 @@ def read_votes(paths: Sequence[Path], names: Sequence[str]) -> dict[str, list[bo
     """
     votes: dict[str, list[bool]] = {}
     for path in paths:
-        document = read_document(path)
-        for number, row in enumerate(records(document.value, source=document.source, shapes="give a filled sheet"), 1):
-            where = f"{document.source}, record {number}"
-            missing = [name for name in SHEET_COLUMNS if name not in row]
-            if missing:
-                raise JudgeError(f"no column '{missing[0]}'", where=where, mend="give a sheet that was filled in")
-            image, *given = (str(row[name] or "").strip().casefold() for name in SHEET_COLUMNS)
-            if image not in names or not {*given} <= {"yes", "no", ""}:
-                raise JudgeError(f"'{image}: {' '.join(given)}'", where=where, mend="answer yes or no for these images")
-            human, anonymous = given
-            # Who sees a human and leaves the second question out has not rated the image.
+        try:
+            table = pd.read_csv(path, dtype=str, keep_default_na=False, usecols=SHEET_COLUMNS)
+        except (OSError, ValueError) as error:
+            mend = f"give a filled sheet with the columns {', '.join(SHEET_COLUMNS)}"
+            raise JudgeError("is no filled sheet", where=str(path), mend=mend) from error
+        for row in table[[*SHEET_COLUMNS]].itertuples(index=False):
+            image, human, anonymous = (str(cell).strip().casefold() for cell in row)
+            if image not in names or not {human, anonymous} <= {"yes", "no", ""}:
+                mend = "answer yes or no for these images"
+                raise JudgeError(f"'{image}: {human} {anonymous}'", where=str(path), mend=mend)
+            # A rater who sees a human and leaves the second question out has not rated the image.
             if human == "no" or (human and anonymous):
                 votes.setdefault(image, []).append(human == anonymous == "yes")
     return {name: votes[name] for name in names if name in votes}
 
 
 @app.command("prompts")
-def prompts_command(out: Annotated[Path | None, typer.Option(help="CSV file; printed where not given")] = None) -> None:
+def prompts_command(out: Annotated[Path, typer.Option(help="CSV file")]) -> None:
     """The 500 prompts."""
-    with one_line_errors():
-        if out is None:
-            for prompt in make_prompts():
-                print(prompt.text)
-            return
-        with writing(out):
-            write_whole(out, _table(make_prompts()).encode())
-        print(f"500 prompts are in {out}")
+    with one_line_errors(), writing(out):
+        write_whole(out, prompts_csv().encode())
 
 
 @app.command("images")
 def images_command(  # noqa: PLR0913, PLR0917  # options
     pipeline: Annotated[str, typer.Option(help="folder of a text-to-image pipeline, or its name on the hub")],
-    out: Annotated[Path, typer.Option(help="folder for the pictures; the same command goes on in it")],
-    per_prompt: Annotated[int, typer.Option(min=1, max=_STRIDE)] = 10,
+    out: Annotated[Path, typer.Option(help="folder for the images; the same command resumes in it")],
+    per_prompt: Annotated[int, typer.Option(min=1, max=1000)] = 10,
     steps: Annotated[int, typer.Option(min=1)] = 50,
     guidance: float = 7.5,
     size: Annotated[int | None, typer.Option(min=8, help="pixels along a side; else the pipeline's own")] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
-    batch: Annotated[int, typer.Option(min=1, help="pictures at a time")] = 5,
-    first: Annotated[int, typer.Option(min=1, help="of the prompts, the first so many alone")] = 500,
+    batch: Annotated[int, typer.Option(min=1, help="images at a time")] = 5,
+    first: Annotated[int, typer.Option(min=1, help="only so many of the prompts")] = 500,
 ) -> None:
-    """Ten pictures of each prompt."""
+    """Ten images of each prompt."""
     with one_line_errors(), show_progress() as progress:
-        generation = Generation(pipeline, steps, guidance, size, seed)
-        prompts = make_prompts()[:first]
+        generation, prompts = Generation(pipeline, steps, guidance, size, seed), make_prompts()[:first]
         made = make_images(generation, out, per_prompt=per_prompt, prompts=prompts, batch=batch, progress=progress)
-        print(f"{made} pictures made; all {len(prompts) * per_prompt} are in {out / 'images'}")
+        print(f"{made} images made; all {len(prompts) * per_prompt} are in {out / 'images'}")
 
 
 @app.command("keep")
 def keep_command(
-    images: Annotated[Path, typer.Option(help="what the step images made")],
+    images: Annotated[Path, typer.Option(help="folder that the step images made")],
     answers: Annotated[list[Path], typer.Option(help="a filled sheet; repeatable")],
-    out: Annotated[Path, typer.Option(help="folder for the pictures kept")],
+    out: Annotated[Path, typer.Option(help="folder for the images kept")],
 ) -> None:
-    """The pictures of which most raters say: a human, gender and race anonymous."""
+    """The images of which most raters say: a human, gender and race anonymous."""
     with one_line_errors():
         counts = keep_images(images, answers, out)
         print(f"{', '.join(f'{name} {number}' for name, number in counts.items())}; see {out}")
 
 
 @app.command("sheet")
-def sheet_command(images: Annotated[Path, typer.Option(help="what the step images made")]) -> None:
-    """The two filter questions about each image, as a table to fill in: is there a human, and anonymous?"""
+def sheet_command(images: Annotated[Path, typer.Option(help="folder that the step images made")]) -> None:
+    """The two questions about each image, as a table to fill in: is there a human, and anonymous?"""
     with one_line_errors():
         path = images / "rating.csv"
         if path.exists():
-            raise JudgeError("is there already", where=str(path), mend="have it filled in, or move it away")
+            raise JudgeError("exists already", where=str(path), mend="have it filled in, or move it away")
         rows = [[name, "", ""] for name in list_images(images / "images")]
         with writing(path):
             write_whole(path, rows_csv(SHEET_COLUMNS, rows).encode())

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from judge.errors import JudgeError
 from judge.measure import Result
-from judge.report.table import COUNT, NUMBER, names
-from judge.report.table import Column as Shown
-from judge.report.table import Table as Printed
-from judge.statistics import conflict_score, ranking_consistency
+from judge.report.table import COUNT, NUMBER, TEXT, Table, table_of
 from judge.statistics.consistency import correlate
 from judge.statistics.intervals import bootstrap_pooled
 from judge.statistics.summary import DEFAULT, JudgedRow, Summary
@@ -26,7 +22,6 @@ FOLDER = Path(__file__).parent / "published"
 Row = tuple[str, ...]
 # Columns that say what a row is about; all others are figures, or spreads of the figure before them.
 _KEYS = {"captioner", "image", "dataset", "emotion", "attribute", "masked", "encoders", "set", "trend", "task", "verb"}
-_SPREADS = ("_sd", "_ci")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,24 +60,19 @@ def read_published(name: str) -> Published:
     except (OSError, ValueError) as error:
         raise JudgeError("no published figures there", where=str(path), mend="see scripts/papers/published") from error
     keys = tuple(column for column in head if column in _KEYS)
+    rows = tuple(tuple(line[: len(keys)]) for line in lines)
     values: dict[tuple[Row, str], float] = {}
     spreads: dict[tuple[Row, str], float] = {}
-    rows = []
-    for number, line in enumerate(lines, start=2):
-        row = tuple(line[: len(keys)])
-        rows.append(row)
+    for number, (row, line) in enumerate(zip(rows, lines, strict=True), start=2):
         for column, text in zip(head[len(keys) :], line[len(keys) :], strict=True):
-            if not text:  # The table has nothing there.
-                continue
-            plain = column[:-3] if column.endswith(_SPREADS) and column[:-3] in head else None
-            into, name_of = (values, column) if plain is None else (spreads, plain)
+            spread = column.endswith(("_sd", "_ci")) and column[:-3] in head
             try:
-                into[row, name_of] = float(text)
+                if text:  # Otherwise the table has nothing there.
+                    (spreads if spread else values)[row, column[:-3] if spread else column] = float(text)
             except ValueError as error:
                 where = f"{path}, line {number}, {column}"
                 raise JudgeError(f"'{text}' is no number", where=where, mend="type it as the paper has it") from error
-    columns = tuple(dict.fromkeys(column for _, column in values))
-    return Published(keys, tuple(rows), columns, values, spreads)
+    return Published(keys, rows, tuple(dict.fromkeys(column for _, column in values)), values, spreads)
 
 
 Field = Literal["amplification", "human", "generated", "published", "quality"]
@@ -106,17 +96,18 @@ Ours = Mapping[tuple[Row, str], Value]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a published table, and where ours is found in a result.
+    """A column of a published table, and where ours lies in a result.
 
     Attributes:
         key: its name in the CSV.
         heading: as tables show it.
         digits: after the point, as published.
-        metric: of ours, a name of METRICS, or a score of captions such as BLEU-4; "" where a script finds it itself.
-        judge: who judges; "" for counted metrics and scores of captions.
+        metric: of ours, a name of METRICS, or a score of captions such as BLEU-4; "" where special.py finds ours.
+        judge: its name; "" for counted metrics and scores of captions.
+        run: name of the only run that ours is of; "" for all runs.
         field: which value of the row.
         scale: of ours to the paper's units: its tables are mostly times 100.
-        signed: whether the sign says that something is amplified.
+        signed: whether its sign says that bias is amplified.
     """
 
     key: str
@@ -124,33 +115,14 @@ class Column:
     digits: int = 1
     metric: str = ""
     judge: str = ""
+    run: str = ""
     field: Field = "amplification"
     scale: float = 100
     signed: bool = False
 
 
-def by_captioner(
-    columns: Iterable[Column], results: Iterable[Result], stand_ins: Mapping[str, str]
-) -> dict[tuple[Row, str], Value]:
-    """Ours of tables with a row a captioner. A stand-in's figures stand once, under the first judge that it is for.
-
-    Args:
-        columns: of the table.
-        results: of ``judge evaluate``; each holds some metrics.
-        stand_ins: judge -> the judge that was asked in its place.
-    """
-    found: dict[tuple[Row, str], Value] = {}
-    once: dict[tuple[str, str, str], Column] = {}
-    for column in columns:
-        once.setdefault((column.metric, stand_ins.get(column.judge, column.judge), column.field), column)
-    for result in results:
-        for (_, judge, _), column in once.items():
-            for captioner, value in _values(result, column, judge):
-                found[(captioner,), column.key] = value.times(column.scale)
-    return found
-
-
-def _values(result: Result, column: Column, judge: str) -> Iterator[tuple[str, Value]]:
+def values_of(result: Result, column: Column, judge: str) -> Iterator[tuple[str, Value]]:
+    """Captioner, and ours of a column by ``judge``; none of columns without a metric."""
     if column.field == "quality":
         for captioner, quality in result.quality.items():
             for score in quality.groups:
@@ -171,7 +143,7 @@ def value_of(result: Result, row: Summary, field: Field) -> Value | None:
     chance level, and so do its bounds. A judged side's interval is over images, for the judges as they were trained;
     with a prior there is none: images drawn again lack rare tasks, and the side's value is lower in nearly all.
     """
-    value = None if field == "quality" else getattr(row, field)
+    value = getattr(row, field)
     if value is None or not np.isfinite(value):
         return None
     if field in {"human", "generated"}:
@@ -224,27 +196,30 @@ def _of_side(result: Result, row: Summary, side: str) -> Interval | None:
 
 def comparison(
     published: Published, columns: Sequence[Column], ours: Ours, title: str, *, apart: bool = True
-) -> Printed[Row]:
+) -> Table[tuple[Any, ...]]:
     """The table as it was published, and ours behind every column that we have a figure of.
 
     ``apart``: with the difference in parentheses.
     """
-    rows = dict.fromkeys([*published.rows, *(row for row, _ in ours)])
-    shown: list[Shown[Row]] = [
-        names(key, lambda row, place=place: row[place])  # type: ignore[misc]  # mypy knows no defaults of lambdas
-        for place, key in enumerate(published.keys)
-    ]
+    rows = list(dict.fromkeys([*published.rows, *(row for row, _ in ours)]))
+    cells: dict[str, list[str | None]] = {}
     for column in columns:
-        shown += [
-            Shown(column.heading, partial(_as_published, published, column), str, optional=True),
-            Shown(
-                f"{column.heading}: ours",
-                partial(_as_ours, published if apart else None, column, ours),
-                str,
-                optional=True,
-            ),
-        ]
-    return Printed(tuple(shown), tuple(rows), title)
+        cells[column.heading] = [_as_published(published, column, row) for row in rows]
+        cells[f"{column.heading}: ours"] = [_as_ours(published if apart else None, column, ours, row) for row in rows]
+    return _table_of_columns(published.keys, rows, {heading: (TEXT, of) for heading, of in cells.items()}, title)
+
+
+def _table_of_columns(
+    keys: Sequence[str],
+    rows: Sequence[Row],
+    cells: Mapping[str, tuple[str, Sequence[Any]]],
+    title: str,
+    notes: Sequence[str] = (),
+) -> Table[tuple[Any, ...]]:
+    """Columns with their formats, without those that have no value."""
+    filled = {heading: of for heading, of in cells.items() if any(value is not None for value in of[1])}
+    lines = [(*row, *(values[place] for _, values in filled.values())) for place, row in enumerate(rows)]
+    return table_of(keys, [(heading, how) for heading, (how, _) in filled.items()], lines, title, notes)
 
 
 def _as_published(published: Published, column: Column, row: Row) -> str | None:
@@ -266,92 +241,37 @@ def _as_ours(published: Published | None, column: Column, ours: Ours, row: Row) 
     return text if printed is None else f"{text} ({found.value - printed:+.{digits}f})"
 
 
-@dataclass(frozen=True, slots=True)
-class Distance:
-    """How far a column of ours is from the published one.
+def distances(
+    published: Published, columns: Sequence[Column], ours: Ours, title: str = "How far apart"
+) -> Table[tuple[Any, ...]] | None:
+    """How far every column of ours is from the published one; None where no cell has both.
 
-    Attributes:
-        column: which.
-        figures: cells that both have.
-        apart: mean absolute difference, in the paper's units.
-        rank: Spearman's correlation over rows; None for fewer than three.
-        signs: figures of one sign, of columns whose sign says that something is amplified; else None.
-        inside: published figures inside our interval.
-        intervals: figures of ours that have an interval.
+    Cells that both have, the mean absolute difference in the paper's units, Spearman's correlation over at least three
+    rows, figures of one sign (of columns whose sign says that bias is amplified), and published figures that lie in our
+    intervals.
     """
-
-    column: Column
-    figures: int
-    apart: float
-    rank: float | None
-    signs: int | None
-    inside: int
-    intervals: int
-
-
-def distances(published: Published, columns: Sequence[Column], ours: Ours) -> list[Distance]:
-    """Of every column that ours and the published table have a figure of."""
-    found = []
+    rows, found = [], []
     for column in columns:
-        pairs = [
-            (published.values[row, column.key], ours[row, column.key])
-            for row in published.rows
-            if (row, column.key) in ours and (row, column.key) in published.values
+        both = [
+            (row, column.key) for row in published.rows if (row, column.key) in published.values.keys() & ours.keys()
         ]
-        if pairs:
-            found.append(_distance(column, pairs))
-    return found
-
-
-def _distance(column: Column, pairs: Sequence[tuple[float, Value]]) -> Distance:
-    theirs, mine = [printed for printed, _ in pairs], [value.value for _, value in pairs]
-    bounded = [(printed, value.interval) for printed, value in pairs if value.interval]
-    return Distance(
-        column,
-        len(pairs),
-        sum(abs(a - b) for a, b in zip(theirs, mine, strict=True)) / len(pairs),
-        correlate(theirs, mine).spearman if len(pairs) > 2 else None,
-        sum((a > 0) == (b > 0) for a, b in zip(theirs, mine, strict=True)) if column.signed else None,
-        sum(bounds.low <= printed <= bounds.high for printed, bounds in bounded),
-        len(bounded),
-    )
-
-
-def distance_table(found: Sequence[Distance], title: str = "How far apart") -> Printed[Distance]:
-    """A row a column."""
-    columns: tuple[Shown[Distance], ...] = (
-        names("column", lambda row: row.column.heading),
-        Shown("figures", lambda row: row.figures, COUNT),
-        Shown("mean difference", lambda row: f"{row.apart:.{row.column.digits + 1}f}", str),
-        Shown("rank correlation", lambda row: row.rank, NUMBER, optional=True),
-        Shown("of one sign", lambda row: row.signs, COUNT, optional=True),
-        Shown("published inside our interval", lambda row: f"{row.inside} of {row.intervals}", str),
-    )
+        if not both:
+            continue
+        theirs, mine = [published.values[cell] for cell in both], [ours[cell].value for cell in both]
+        bounds = [(published.values[cell], interval) for cell in both if (interval := ours[cell].interval)]
+        rows.append((column.heading,))
+        found.append(
+            (
+                len(both),
+                f"{np.mean(np.abs(np.subtract(theirs, mine))):.{column.digits + 1}f}",
+                correlate(theirs, mine).spearman if len(both) > 2 else None,
+                int(np.sum((np.array(theirs) > 0) == (np.array(mine) > 0))) if column.signed else None,
+                f"{sum(of.low <= value <= of.high for value, of in bounds)} of {len(bounds)}",
+            )
+        )
+    if not rows:
+        return None
+    headings = ("figures", "mean difference", "rank correlation", "of one sign", "published inside our interval")
+    columns_of = zip(headings, (COUNT, TEXT, NUMBER, COUNT, TEXT), zip(*found, strict=True), strict=True)
     note = "Differences without their signs; rank correlation: Spearman's, over rows."
-    return Printed(columns, tuple(found), title, (note,))
-
-
-def difference(published: Published, whole: str, minuend: str, subtrahend: str, *, within: float = 0.1001) -> str:
-    """How many rows have ``whole = minuend - subtrahend``, up to the rounding of three figures."""
-    columns = [published.column(name) for name in (whole, minuend, subtrahend)]
-    apart = [abs(a - b + c) for a, b, c in zip(*columns, strict=True)]
-    off = [" ".join(row) for row, d in zip(published.rows, apart, strict=True) if d > within]
-    right = f"{len(apart) - len(off)} of {len(apart)} rows"
-    text = f"Published {whole} = {minuend} - {subtrahend} to within rounding in {right}"
-    return f"{text}; not in {', '.join(off)}." if off else f"{text}."
-
-
-def judges_agree(published: Published, first: str, second: str, told: str) -> str:
-    """Conflict score and ranking consistency of two judges (ImageCaptioner2, section 5.5.2) from published columns."""
-    a, b = published.column(first), published.column(second)
-    conflict, ranking = conflict_score(a, b), ranking_consistency(a, b)
-    return (
-        f"From the published figures of {first} and {second}: conflict score {conflict:.2%}, ranking consistency "
-        f"{ranking:.3f}{told}."
-    )
-
-
-def equal(first: Sequence[float], second: Sequence[float], what: str) -> str:
-    """How many figures of two published columns are the same."""
-    same = sum(a == b for a, b in zip(first, second, strict=True))
-    return f"{what}: {same} of {len(first)} figures are the same."
+    return _table_of_columns(("column",), rows, {name: (how, of) for name, how, of in columns_of}, title, (note,))

@@ -1,17 +1,17 @@
 """A made-up world of paintings with ArtEmis's nine emotions, in which the amplification of emotion is known exactly.
 
-A painting has an emotion and a motif. Motif k goes with emotion k, arbitrarily so: P(motif | emotion) is ASSOCIATION +
+A painting has an emotion and a motif. Motif k belongs to emotion k: P(motif | emotion) is ASSOCIATION +
 (1 - ASSOCIATION) / 9 for its own, (1 - ASSOCIATION) / 9 for others. Colours are independent of emotions.
 
-Whoever writes an utterance has an emotion: that of the painting with probability ``right``, else any of the other
-eight. The utterance says how it feels (always, in words that the lexicon "emotion" hides) and with probability
-MENTION a motif: with probability ``dwell`` the motif of the writer's emotion, else that of the painting. Its other
-words (medium, season) are drawn at random. So the evidence is one motif of nine or none, and
+The writer of an utterance has an emotion: that of the painting with probability ``right``, else any of the other
+eight. The utterance names the feeling (always, in words that the lexicon "emotion" hides) and with probability MENTION
+a motif: with probability ``dwell`` the motif of the writer's emotion, else that of the painting. Its other words
+(medium, season) are drawn at random. So the evidence is one motif of nine or none, and
 
     P(motif of the painting's emotion | mentioned) = dwell * right + (1 - dwell) * (ASSOCIATION + (1 - ASSOCIATION) / 9)
 
-Of five people most feel the painting's emotion. A speaker is given an emotion by a classifier ("predicted") or by the
-vote of people ("voted", always right), or sees one in the painting ("vanilla").
+Most of five annotators feel the painting's emotion. A speaker is given an emotion by a classifier ("predicted") or by
+the vote of annotators ("voted", always right), or infers one from the painting ("vanilla").
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ _SPOKEN = ("art_style", "painting", "grounding_emotion", "caption")
 
 
 class Speaker(NamedTuple):
-    """Who writes utterances.
+    """A writer of utterances.
 
     Attributes:
-        right: probability that its emotion is that of the painting; a wrong one is any other alike.
+        right: probability that its emotion is that of the painting; all others are equally likely.
         dwell: probability that a motif that it mentions is that of its emotion.
-        grounded: whether its emotion was given to it, and stands in its file.
+        grounded: its emotion was given to it, and is in its file.
     """
 
     right: float
@@ -81,20 +81,19 @@ SPEAKERS = {
 
 def true_lic(speaker: Speaker) -> float:
     """LIC of an optimal judge that reads one utterance at a time."""
-    scores = [optimal_score(_evidence(of), "confident_accuracy") for of in (PEOPLE, speaker)]
-    return scores[1] - scores[0]
+    people, spoken = (optimal_score(_evidence(of), "confident_accuracy") for of in (PEOPLE, speaker))
+    return spoken - people
 
 
 def _evidence(of: Speaker) -> FloatArray:
     """P(emotion, motif), [9, 10], each emotion 1/9; the last column: no motif."""
-    said = of.dwell * _leaning(of.right) + (1 - of.dwell) * _leaning(_diagonal(ASSOCIATION))
+
+    def leaning(right: float) -> FloatArray:
+        return np.where(np.eye(len(EMOTIONS), dtype=np.bool_), right, (1 - right) / (len(EMOTIONS) - 1))
+
+    said = of.dwell * leaning(of.right) + (1 - of.dwell) * leaning(_diagonal(ASSOCIATION))
     silent = np.full((len(EMOTIONS), 1), 1 - MENTION)
     return np.concatenate([MENTION * said, silent], axis=1) / len(EMOTIONS)
-
-
-def _leaning(right: float) -> FloatArray:
-    """[9, 9]: ``right`` on the diagonal, the rest shared alike."""
-    return np.where(np.eye(len(EMOTIONS), dtype=np.bool_), right, (1 - right) / (len(EMOTIONS) - 1))
 
 
 def _diagonal(association: float) -> float:
@@ -108,8 +107,8 @@ def write_world(folder: Path, *, images: int, pictures: int, seed: int = 0) -> N
     ``images/STYLE/PAINTING.jpg`` the paintings, of one colour each.
 
     Args:
-        folder: made, with its parents.
-        images: paintings with an emotion that most people feel; 5% more have none.
+        folder: created, with its parents.
+        images: paintings with an emotion that most annotators feel; 5% more have none.
         pictures: pixels along the side of each image.
         seed: of every random stream.
     """
@@ -188,9 +187,7 @@ def _name(number: int) -> tuple[str, str]:
 
 def _write(path: Path, columns: Sequence[str], rows: Iterator[tuple[object, ...]]) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(rows)
+        csv.writer(file, lineterminator="\n").writerows([columns, *rows])
 
 
 def _paint(colour: IntArray, folder: Path, size: int, seed: int) -> None:

@@ -15,8 +15,9 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
-from figures import Ours, Row, Value, comparison, distance_table, distances
+from figures import Ours, Row, Value, comparison, distances
 from jobs import Job, Size
+from small_world import write_small
 from tables import PAPERS, PaperTable, load_tables
 
 from judge.commands.console import one_line_errors, say
@@ -53,36 +54,24 @@ def main(  # noqa: PLR0913, PLR0917  # options
             PAGE.write_text(make_page(), encoding="utf-8")
             say(f"{PAGE} has {len(load_tables())} tables.")
             return
-        if name not in load_tables():
-            raise JudgeError(
-                f"no table '{name}'", where=str(FOLDER / "tables.yaml"), mend=nearest(name, [*load_tables()])
-            )
-        table = load_tables()[name]
+        tables = load_tables()
+        if name not in tables:
+            raise JudgeError(f"no table '{name}'", where=str(FOLDER / "tables.yaml"), mend=nearest(name, [*tables]))
+        table = tables[name]
         if small and shared:
             raise JudgeError("goes with --data, not with --shared", where="--small", mend="leave one of the two out")
         if shared and table.not_shared:
             raise JudgeError(table.not_shared, where="--shared", mend="use --data, or --small to see that it runs")
         if not (data or shared or small):
-            _print(table, table.code.derived() if table.code.derived else {})
+            show(table, table.code.derived() if table.code.derived else {})
             return
         with TemporaryDirectory() as folder:
-            job = _job(table, Path(folder), out, data=data, shared=shared, small=small)
+            size: Size = "small" if small else "shared" if shared else "paper"
+            place = out or (Path(folder) if small and not data else Path("runs/papers") / name)
+            job = Job(size, shared or data or write_small(Path(folder) / "world"), place)
             ours = make(table, job, overwrite=overwrite)
             if keep:
                 write_made(table, job, ours)
-
-
-def _job(
-    table: PaperTable, folder: Path, out: Path | None, *, data: Path | None, shared: Path | None, small: bool
-) -> Job:
-    if small and data is None:
-        from small_world import write_small
-
-        return Job("small", write_small(folder / "world"), out or folder)
-    size: Size = "small" if small else "shared" if shared else "paper"
-    source = shared or data
-    assert source is not None
-    return Job(size, source, out or Path("runs/papers") / table.name)
 
 
 def make(table: PaperTable, job: Job, *, overwrite: bool = False) -> Ours:
@@ -97,11 +86,12 @@ def make(table: PaperTable, job: Job, *, overwrite: bool = False) -> Ours:
     if not ours:
         mend = f"see {README} for the files that it needs"
         raise JudgeError("nothing of this table could be measured there", where=f"--data {job.data}", mend=mend)
-    _print(table, ours, job)
+    show(table, ours, job)
     return ours
 
 
-def _print(table: PaperTable, ours: Ours, job: Job | None = None) -> None:
+def show(table: PaperTable, ours: Ours, job: Job | None = None) -> None:
+    """Print the commands, the published table with ours, and how far the two are apart."""
     console = open_console()
     print_text(table.heading, console, bold=True)
     print_text(f"Data: {', '.join(table.needs)}. Commands of the paper's run:", console)
@@ -112,9 +102,9 @@ def _print(table: PaperTable, ours: Ours, job: Job | None = None) -> None:
         print_text(table.about(job.size), console)
     title = f"{table.heading}: {'published figures and ours' if ours else 'published figures'}"
     print_table(comparison(table.published, table.columns, ours, title, apart=comparable), console)
-    if found := distances(table.published, table.columns, ours if comparable else {}):
-        where = f"{PAPERS[table.paper]}, {table.number}: how far ours is from the published figures"
-        print_table(distance_table(found, where), console)
+    where = f"{PAPERS[table.paper]}, {table.number}: how far ours is from the published figures"
+    if apart := distances(table.published, table.columns, ours if comparable else {}, where):
+        print_table(apart, console)
     for line in table.lines:
         print_text(line, console)
 
@@ -218,8 +208,8 @@ def _section(table: PaperTable) -> Iterator[str]:
         yield "Ours: computed from figures of other published tables.\n"
     alike = made is None or table.compares(made.size)
     yield markdown(comparison(table.published, table.columns, ours, "", apart=alike))
-    if found := distances(table.published, table.columns, ours if alike else {}):
-        yield markdown(distance_table(found))
+    if apart := distances(table.published, table.columns, ours if alike else {}):
+        yield markdown(apart)
     yield "\n".join(f"- {line}" for line in table.lines) + "\n" if table.lines else ""
 
 

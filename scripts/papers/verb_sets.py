@@ -1,9 +1,9 @@
-"""Controlled sets: captions balanced in attribute and task, in which the verb alone tells the attribute.
+"""Controlled sets: captions balanced in attribute and task, in which only the verb depends on the attribute.
 
 DBAC, section 5.1 and Table 2: three tasks with two verbs each. Per task and class there are equally many captions; of
 the second class (male), 30 of 50 have the first verb and 20 the second, of the first class (female) the reverse.
-Counting attributes and tasks finds nothing (BA and DPA are 0.5); a judge that reads the captions guesses the attribute
-from the verb, right in 0.6 of them at 30:20, in 0.7, 0.8, 0.9 at 35:15, 40:10, 45:05.
+Counting attributes and tasks finds nothing (BA and DPA are 0.5); a judge that reads the captions can infer the
+attribute from the verb, correctly in 0.6 of them at 30:20, in 0.7, 0.8, 0.9 at 35:15, 40:10, 45:05.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import yaml
 from jobs import Job
 
 from judge.calibration.world import CLASSES, stream
@@ -28,30 +28,20 @@ from judge.errors import JudgeError
 from judge.text.lexicon import Lexicon, load_lexicon
 from judge.text.tokens import tokenize
 from judge.types import Captions, Labels
-from judge.utils.reading import read_yaml
 
-#: Task -> its two verbs (DBAC, Table 2); the second class of the attribute leans to the first.
-SUBSETS: Mapping[str, tuple[str, str]] = {
-    "bed": ("lay", "sit"),
-    "frisbee": ("throw", "play"),
-    "umbrella": ("hold", "walk"),
-}
-#: The ratios of DBAC's sets C1 to C4 (Table 3).
-RATIOS = ((30, 20), (35, 15), (40, 10), (45, 5))
-_FORMS = {
-    "lay": "lay lays laid laying layed lie lies lying lain",  # Captions use "lie" and "lay" for each other.
-    "sit": "sit sits sat sitting",
-    "throw": "throw throws threw thrown throwing",
-    "play": "play plays played playing",
-    "hold": "hold holds held holding",
-    "walk": "walk walks walked walking",
-}
+WORDS: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+SUBSETS: Mapping[str, tuple[str, str]] = {task: tuple(verbs) for task, verbs in WORDS["deeds"].items()}
+"""Task -> its two verbs (DBAC, Table 2); the second class of the attribute leans to the first."""
+NAMES = {"C1": (30, 20), "C2": (35, 15), "C3": (40, 10), "C4": (45, 5)}
+"""DBAC's sets (Table 3) and their ratios."""
 VERBS = Lexicon(
     name="verbs",
     token="<verb>",  # noqa: S106 - not a password
-    classes={verb: frozenset(forms.split()) for verb, forms in _FORMS.items()},
+    classes={verb: frozenset(forms.split()) for verb, forms in WORDS["forms"].items()},
     hidden_only=frozenset({"side walk", "cross walk", "walk way"}),
 )
+PER_CELL, IMAGES, FEW = 50, 300, 60
+"""Captions of a class and task, as in the paper; of a set made by grammar (three tasks, two classes); and fewer."""
 
 
 class Cell(NamedTuple):
@@ -120,7 +110,7 @@ def grammar_set(ratio: tuple[int, int], images: int = 600, seed: int = 0) -> Ver
     """A set made by grammar. Wording is drawn given the verb alone, so that ``bayes_rate`` is exact."""
     rng = stream(seed, "verb sets by grammar")
     drawn = [cell for cell in CELLS for _ in range(number_of(cell, ratio, images // 6))]
-    # In random order, so that no split by position tells anything.
+    # In random order, so that splits by position are alike.
     cells = {str(n): drawn[position] for n, position in enumerate(rng.permutation(len(drawn)), start=1)}
     return _as_set({image: (_sentence(cell, rng),) for image, cell in cells.items()}, cells, ratio)
 
@@ -143,35 +133,22 @@ def _as_set(by_image: Mapping[str, tuple[str, ...]], cells: Mapping[str, Cell], 
     return VerbSet(corpus, cells, ratio)
 
 
-@cache
-def _grammar() -> Mapping[str, Any]:
-    data: Mapping[str, Any] = read_yaml(Path(__file__).with_suffix(".yaml"), mend="restore it from the repository")
-    return data
-
-
 def _sentence(cell: Cell, rng: np.random.Generator) -> str:
     """A caption of ``cell``; the words for the person are those of its attribute, nothing else depends on it."""
-    grammar, index = _grammar(), CLASSES.index(cell.attribute)
+    index = CLASSES.index(cell.attribute)
 
     def pick(entries: Sequence[Any]) -> Any:
         return entries[int(rng.integers(len(entries)))]
 
     form = pick(("ing", "plain"))
-    text = pick(grammar["frames"][form]).format(
-        person=pick(grammar["people"])[index],
-        deed=pick(grammar["deeds"][cell.task][cell.verb][form]),
-        where=pick(grammar["where"][cell.task]),
+    text = pick(WORDS["frames"][form]).format(
+        person=pick(WORDS["people"])[index],
+        deed=pick(WORDS["deeds"][cell.task][cell.verb][form]),
+        where=pick(WORDS["where"][cell.task]),
     )
-    ending = pick(grammar["endings"]).format(possessive=grammar["possessive"][index])
+    ending = pick(WORDS["endings"]).format(possessive=WORDS["possessive"][index])
     text = " ".join(f"{text} {ending}".split())
     return f"{text[0].upper()}{text[1:]}."
-
-
-NAMES = {f"C{number}": ratio for number, ratio in enumerate(RATIOS, start=1)}
-# Captions of a class and task: 50 in the paper.
-PER_CELL = 50
-# Of a set made by grammar: as many as the paper's three tasks and two classes have, and fewer.
-IMAGES, FEW = 6 * PER_CELL, 60
 
 
 def sources(job: Job) -> tuple[Path, Path]:
@@ -187,9 +164,9 @@ def candidates(job: Job) -> Candidates:
     """
     gender = load_lexicon("gender")
     if job.size == "small":
-        made = grammar_set(RATIOS[0], FEW).corpus
-        assert made.tasks is not None
-        assert made.labels is not None
+        made = grammar_set(NAMES["C1"], FEW).corpus
+        assert made.tasks
+        assert made.labels
         return find_candidates(made.human, made.labels, made.tasks)
     job.need(sources(job))
     labels = read_labels(job.human() if job.is_paper else job.data / "gender.csv", lexicon=gender)
@@ -218,18 +195,15 @@ def write_sets(job: Job) -> None:
 
 
 def _enough(found: Candidates, ratio: tuple[int, int], job: Job) -> None:
-    both: dict[tuple[str, str], set[str]] = {}
+    """Check that there are images for each verb, and for both verbs of a class and task together."""
+    needed = {" ".join(cell): (number_of(cell, ratio, PER_CELL), {*images}) for cell, images in found.items()}
     for cell, images in found.items():
-        both.setdefault((cell.attribute, cell.task), set()).update(images)
-        _need(len(images), number_of(cell, ratio, PER_CELL), " ".join(cell), job)
-    for kind, of in both.items():
-        _need(len(of), PER_CELL, " ".join(kind), job)
-
-
-def _need(there: int, needed: int, kind: str, job: Job) -> None:
-    if there < needed:
-        what = f"only {there} images have captions of the kind '{kind}': {needed} are needed"
-        raise JudgeError(what, where=f"--data {job.data}", mend="give all of COCO's captions, with more labels")
+        _, both = needed.get(kind := f"{cell.attribute} {cell.task}", (0, set()))
+        needed[kind] = PER_CELL, both | {*images}
+    for kind, (number, images) in needed.items():
+        if len(images) < number:
+            what = f"only {len(images)} images have captions of the kind '{kind}': {number} are needed"
+            raise JudgeError(what, where=f"--data {job.data}", mend="give all of COCO's captions, with more labels")
 
 
 def _write(made: VerbSet, folder: Path) -> None:

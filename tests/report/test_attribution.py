@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from judge.commands.report import Shown, _attributed
+from judge.commands.report import _attributed
 from judge.errors import JudgeError
 from judge.report.attribution import FOR, print_shaded, read_attribution, shade, shaded
 
@@ -46,10 +46,10 @@ def write(folder: Path, row: Mapping[str, Any], words: str = "", picture: bytes 
 
 def test_a_page_without_images_has_no_maps(tmp_path: Path) -> None:
     write(tmp_path, {}, "a,w,m,1,0,0,dog,0.5,male,0.3,0\n")
-    found = [_attributed(Shown(attributions=tmp_path, images=images)) for images in (True, False)]
+    found = [_attributed(tmp_path, images=images) for images in (True, False)]
     assert [len(one.maps) for one in found if one] == [1, 0]
     assert [len(one.captions) for one in found if one] == [1, 1]
-    assert _attributed(Shown()) is None
+    assert _attributed(None, images=True) is None
 
 
 @pytest.mark.parametrize(
