@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from judge.corpus.datasets import find_parts, load_parquet, read_parts
 from judge.corpus.records import Row, kind_of
@@ -17,14 +16,8 @@ from judge.errors import JudgeError
 from judge.utils.reading import opening, read_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
-    """What a file holds, whatever its format.
-
-    Attributes:
-        value: the rows of a table; the unchecked value of JSON or of a pickle.
-        source: the path, for messages.
-    """
+class Document(NamedTuple):
+    """What a file holds: the rows of a table, or the unchecked ``value`` of JSON or a pickle; ``source``: its path."""
 
     value: object
     source: str
@@ -49,12 +42,8 @@ _REFUSED = {
     b"BZh": ("a bzip2 archive", "unpack it first"),
     b"\xfd7zXZ": ("an xz archive", "unpack it first"),
     b"\xd0\xcf\x11\xe0": ("an old Excel file (.xls)", "save it as .xlsx or CSV"),
-    b"\xff\xfe\0\0": ("UTF-32 text", "save it as UTF-8"),
-    b"\0\0\xfe\xff": ("UTF-32 text", "save it as UTF-8"),
     b"\xff\xfe": ("UTF-16 text", "save it as UTF-8"),
     b"\xfe\xff": ("UTF-16 text", "save it as UTF-8"),
-    b"\x89PNG": ("an image", "give JSON or a table"),
-    b"\xff\xd8\xff": ("an image", "give JSON or a table"),
 }
 
 
