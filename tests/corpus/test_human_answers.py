@@ -61,7 +61,6 @@ def test_every_metric_is_compared_with_people(scored: list[str], tmp_path: Path)
         ('{"none": 0.1, "some": "high"}', "record 2 ('some'): score 'high' is no number. Write it like 0.35."),
         ("model,score\nnone,1\n", "no column 'captioner'. Known: model, score."),
         ("captioner,score\nnone,1\nnone,2\n", "record 2: captioner 'none' has two scores. Keep one of them."),
-        ("captioner,score\n", "holds no records"),
     ],
 )
 def test_human_scores_at_fault(tmp_path: Path, content: str, message: str) -> None:
@@ -127,7 +126,6 @@ ITEM = SHEET.items[0].name
     ("text", "message"),
     [
         ("item,caption\n1,a\n", "no column 'gender'"),
-        (f"item,gender\n{ITEM},\n", "holds no answer"),
         (f"item,gender\n{ITEM},mail\n", "unknown answer 'mail'. Did you mean 'male'?"),
         ("item,gender\ns00000000-0001,male\n", f"of another sheet; these captions make {SHEET.name}"),
         ("item,gender\n7,male\n", "no item '7' on this sheet"),

@@ -151,11 +151,9 @@ MEND = "Give the record a number or a file name."
     [
         ("id,gender\n7,m\n007.jpg,f\n", f"record 2: {KEEP}"),
         ("id,gender\n,m\n", f"record 1: image id is empty. {MEND}"),
-        ([{"id": 1, "gender": "m"}, {"gender": "f"}], f"record 2: image id is missing. {MEND}"),
         ([{"id": 1, "gender": True}], "record 1, field 'gender': label is true. Write the name of the class."),
         ("id,gender\n1,Both\n2,\n3,Both\n", f"no image has a label of gender ('Both' 2x, '' 1x). {NAME}"),
         ({"1": {"gender": "m"}}, SHAPE),
-        ({" ": "m"}, f"record 1 (' '): image id is empty. {MEND}"),
     ],
 )
 def test_bad_tables(write: Write, content: object, expected: str) -> None:
@@ -240,7 +238,6 @@ def test_small_classes_are_left_out_and_named() -> None:
     ("parts", "message"),
     [
         ([labels("g", {"1": "a"})], "labels of g. Give labels of two attributes or more"),
-        ([labels("g", {"1": "a"})] * 2, "labels of g, g. Give"),
         ([labels("g", {"1": "a"}), labels("s", {"2": "b"})], "known: g of 1, s of 1 and all of 0 images"),
         ([labels("g", {"1": "a & b"}), labels("s", {"1": "b"})], "'a & b' holds ' & '"),
     ],

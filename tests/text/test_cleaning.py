@@ -74,18 +74,14 @@ WORDS: Mapping[str, Disguise] = {
 # Of the whole.
 WHOLE: Mapping[str, Disguise] = {
     "byte-level": lambda text: text.replace(" ", "\u0120"),
-    "sentence pieces": lambda text: "\u2581" + text.replace(" ", "\u2581"),
     "percent": lambda text: text.replace(" ", "%20"),
     "byte tokens": lambda text: text.replace(" ", "<0x20>"),
     "think": around("<think>A man or a woman? I cannot tell.</think>\n"),
-    "thinking": around("<thinking>\nThe man...\n</thinking>\n\n"),
     "lone end of thinking": around("It could be a man.\n</think>\n\n"),
     "opener": around("Certainly! Here is a caption for the image:\n\n"),
     "offer": around("Of course, I'd be happy to help! Here's a short description: "),
     "label": around("Caption: "),
     "bold label": around("**Caption:** "),
-    "heading": around("# Caption\n\n"),
-    "number": around("1. "),
     "block quote": around("> "),
     "bold": around("**", "**"),
     "paragraph": around("<p>", "</p>"),
@@ -96,13 +92,10 @@ WHOLE: Mapping[str, Disguise] = {
     "quotes": around('"', '"'),
     "ends": around("<s>", "</s></s><pad>"),
     "ChatML": around("<|im_start|>assistant\n", "<|im_end|>\n<|im_start|>user\nA man?"),
-    "Llama": around("<|start_header_id|>assistant<|end_header_id|>\n\n", "<|eot_id|>"),
     "Mistral": around("[INST] Describe the man. [/INST] ", "</s>"),
     "channel": around("<|channel|>analysis<|message|>A man?<|end|><|start|>assistant<|channel|>final<|message|>"),
     "boxed": around("\\boxed{", "}"),
-    "closer": around("", "\n\nLet me know if the man needs another caption!"),
     "next turn": around("", "\nUser: And the man?\nAssistant: A man."),
-    "assistant": around("USER: <image>\nDescribe the image. ASSISTANT: "),
 }
 # Not taken off, but told.
 TOLD: Mapping[str, Disguise] = {

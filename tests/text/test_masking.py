@@ -23,10 +23,8 @@ GENDER, WIDE = load_lexicon("gender"), load_lexicon("gender-wide")
         ("A man rides a Horse.", "a man rides a horse ."),
         ("A woman's bag, on her t-shirt!", "a woman's bag , on her t - shirt !"),
         ("don’t", "don't"),
-        ("Une fille à l'école", "une fille à l'école"),
         ("e\u0301cole", "\u00e9cole"),  # NFC
         ("स्त्री चल रही है।", "स्त्री चल रही है ।"),  # vowel signs are not split off
-        ("رجل يركض", "رجل يركض"),
         ("a chef 👩‍🍳🏽 cooks", "a chef 👩‍🍳🏽 cooks"),  # one emoji sequence is one token
         ("a <gender> cat", "a < gender > cat"),  # nobody can write our token
         ("  \t\n ", ""),
@@ -45,9 +43,6 @@ def test_longest_entry_first() -> None:
     # One token an entry: two would tell a hot dog from a dog.
     assert mask(("a", "hot", "dog"), foods) == ("a", "<food>")
     assert mask(("a", "dog", "hot", "dog's", "tail"), foods) == ("a", "<food>", "<food>", "tail")
-
-
-MEANT = "Did you mean 'gender'? Else give a .yaml path."
 
 
 AB = "classes: {a: [x], b: [y]}\ncounterparts: "
@@ -69,7 +64,6 @@ AB = "classes: {a: [x], b: [y]}\ncounterparts: "
         (f"{AB}[{{a: x, none: z}}]", "own.yaml, counterparts, row 1: is no row of counterparts"),
         (f"{AB}[{{a: x, b: z, none: z}}]", "Give a word of each of a, b, and as 'none' a word that names no class"),
         ("extends: own.yaml\nclasses: {x: [z]}", "own.yaml: lexicons extend each other (own.yaml by own.yaml)"),
-        ("extends: gendre\nclasses: {x: [z]}", f"own.yaml, 'extends': no lexicon 'gendre'. {MEANT}"),
     ],
 )
 def test_faulty_lexicons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str) -> None:

@@ -118,17 +118,13 @@ def cut(data: bytes, share: float = 0.6) -> bytes:
     return data[: int(len(data) * share)]
 
 
-NAN = {**TABLE, "dog": np.full(7, np.nan, dtype=np.float32)}
 FAULTS: dict[str, tuple[bytes, str]] = {
     "empty": (b"", r"vectors\.dat: file is empty"),
-    "no vectors": (b"2 7\n", "holds no vectors after its first line"),
     "glove cut": (b"a 1 2 3\nb 1 2 3\nc 1 2", "line 3: holds 2 numbers where others hold 3"),
     "word2vec text a line short": (
         b"\n".join(word2vec_text(TABLE).split(b"\n")[:-2]),
         "line 10: its first line says 10 vectors, and it holds 9",
     ),
-    "fastText model": (b"\xba\x16O/\x0c" + bytes(99), "is a fastText model. Give the .vec that is published beside it"),
-    "nan in text": (glove(NAN), "line 9: the vector of 'dog' holds a value that is no finite number"),
     "too large": (b"dog 1e300 1\n", "line 1: the vector of 'dog'"),
     "not UTF-8": (b"a 1 2\ncaf\xe9 1 2\n", "line 2: its word is not UTF-8"),
     "word2vec binary": (b"2 7\na " + TABLE["a"].tobytes(), "known format.*gensim converts word2vec's binary files"),
