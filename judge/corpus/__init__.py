@@ -62,8 +62,8 @@ class Corpus:
             labels: the class of each image: a file, ``{image: class}``, records, a pandas series or frame, or the
                 result of :func:`judge.corpus.labels.read_labels`. Without them ``evaluate`` derives the classes from
                 the human captions.
-            attribute: of the labels, such as "skin"; "gender" by default. It names their column. If a lexicon of that
-                name is shipped, its classes are the labels' classes.
+            attribute: the attribute, such as "skin", which names the column of labels; "gender" by default. If a
+                lexicon of that name is shipped, its classes are the labels' classes.
             objects: what else images show: a file, or the result of :func:`judge.corpus.tasks.read_tasks`.
             options: how caption files are read.
 

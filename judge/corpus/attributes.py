@@ -1,4 +1,4 @@
-"""Several attributes at once: settings of each, and labels by product class ("female & darker")."""
+"""Several attributes at once: labels of their products ("female & darker"), and settings of each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ProductLabels(Labels):
 
     Attributes:
         parts: the labels of each attribute.
-        kept: class -> its images, the fewest of any captioner; see :meth:`without_small`.
+        kept: class -> its number of images, the smallest of any captioner; see :meth:`without_small`.
         left_out: the same for classes with fewer than ``least`` images, which are neither in ``classes`` nor in
             ``by_image``.
         least: the fewest images that a class may have.
@@ -32,7 +32,7 @@ class ProductLabels(Labels):
 
     @property
     def coverage(self) -> str:
-        """How many images have a label of each attribute, and of all of them, in words."""
+        """The numbers of images with a label of each attribute, and of all of them, in words."""
         known = ", ".join(f"{part.attribute} of {len(part.by_image):,}" for part in self.parts)
         return f"{known} and all of {len(_shared(self.parts)):,} images"
 
@@ -42,7 +42,7 @@ class ProductLabels(Labels):
         return _shared(self.parts) - self.by_image.keys()
 
     def without_small(self, counts: Mapping[str, int], least: int) -> ProductLabels:
-        """The same without classes of fewer than ``least`` images.
+        """These labels without the classes of fewer than ``least`` images.
 
         Args:
             counts: class -> images.
@@ -81,7 +81,7 @@ def multiply_labels(parts: Sequence[Labels]) -> ProductLabels:
     """Labels of the product of several attributes: an image has a class if it has one of each attribute.
 
     Args:
-        parts: of each attribute, two or more.
+        parts: the labels of each attribute; two or more.
 
     Raises:
         JudgeError: fewer than two, or one attribute twice; a name with " & " in it; no image has a label of each.
@@ -138,7 +138,7 @@ def by_attribute(value: object, names: Sequence[str], *, shared: bool) -> object
 
     Args:
         value: a text, a list of texts or a mapping; anything else is returned as it is.
-        names: of the attributes.
+        names: the attributes.
         shared: whether one text without a name may serve all of them.
 
     Raises:
@@ -166,7 +166,7 @@ def by_attribute(value: object, names: Sequence[str], *, shared: bool) -> object
 
 
 def check_names(value: Mapping[str, object], names: Sequence[str]) -> None:
-    """Refuse a setting of an attribute that is none of ``names``.
+    """Refuse a setting of an attribute that is not in ``names``.
 
     Raises:
         ValueError: there is one.

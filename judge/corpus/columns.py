@@ -52,8 +52,8 @@ def columns_for(columns: Mapping[str, str], side: Side, name: str) -> dict[str, 
     Args:
         columns: the user's choice: roles for all files; for human captions alone "human.caption"; for all captioners
             "captions.caption"; for one captioner its name, "mine.caption". The most specific one counts.
-        side: of the file.
-        name: of the captioner.
+        side: the file's.
+        name: the captioner.
     """
     found: dict[str, str] = {}
     for owner in ("", *(("human",) if side == "human" else ("captions", name))):

@@ -131,7 +131,7 @@ def choose_own(
 
     Args:
         path: the table.
-        labels: of the images.
+        labels: the classes of the images.
         lexicon: as for :func:`read_labels`.
         options: likewise, except their rule.
 

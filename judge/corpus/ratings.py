@@ -73,7 +73,7 @@ def rating_sheet(captioners: Sequence[Captions], attribute: str, classes: Sequen
         captioners: whose captions; their order does not matter.
         attribute: what raters guess.
         classes: its classes.
-        seed: of the shuffle.
+        seed: the seed of the shuffle.
     """
     found: dict[tuple[str, str], Counter[str]] = {}
     for captions in captioners:

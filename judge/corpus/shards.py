@@ -37,10 +37,10 @@ class Member:
     """A file in a shard.
 
     Attributes:
-        key: of the sample.
+        key: the sample's.
         kind: what follows the key and a dot, in lower case: "jpg", "seg.png".
         name: the file's.
-        offset: of its first byte in the shard.
+        offset: the position of its first byte in the shard.
         size: in bytes.
     """
 

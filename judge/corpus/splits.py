@@ -79,7 +79,7 @@ def stratified_folds(classes: Mapping[str, str], *, seed: int, folds: int = 10, 
         train, chosen = learnt, learnt[:0]
         if validation:
             drawn = np.random.RandomState([seed, fold])  # scikit-learn's kind
-            size = max(math.ceil(validation * len(learnt)), len(set(names)))  # Of each class one, if need be.
+            size = max(math.ceil(validation * len(learnt)), len(set(names)))  # At least one of each class.
             train, chosen = train_test_split(
                 learnt, test_size=size, stratify=[names[i] for i in learnt], random_state=drawn
             )
@@ -104,8 +104,8 @@ def make_splits(
     Args:
         protocol: "paper" or "crossfit".
         classes: image id -> class; each part has its share of every class.
-        seed: of the draw.
-        folds: of ``crossfit``.
+        seed: the seed of the draw.
+        folds: the number of folds of ``crossfit``.
         holdout: the shares of images that the paper's judges are scored on, and that choose their epoch; under
             ``crossfit`` the same share of the images that are not scored chooses.
         balanced: whether classes count equally: under ``paper`` by size, under ``crossfit`` by weight. Else all images

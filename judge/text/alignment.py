@@ -126,7 +126,7 @@ def align(
         human: captions as words.
         generated: captions as words; their vocabulary counts.
         how: the kind.
-        vectors: of the words in use, for ``contextual``.
+        vectors: the vectors of the words in use, for ``contextual``.
         delta: in [0, 2]; None for the vectors' own.
 
     Returns:
@@ -160,7 +160,7 @@ def substitute(captions: Iterable[Words], table: Mapping[str, str]) -> list[Word
 
 
 def nearest(words: Iterable[str], candidates: Iterable[str], vectors: Vectors) -> dict[str, tuple[str, float]]:
-    """Word -> the candidate at the least cosine distance, and that distance, in [0, 2]; of words that have one.
+    """Word -> the candidate at the least cosine distance, and that distance, in [0, 2].
 
     Words are compared within their kind: content words, function words, numbers and marks (``judge.text.tokens``). Of
     candidates at the same distance (to 1e-9) the first in alphabetical order is taken. Special tokens and words

@@ -1,4 +1,4 @@
-"""Several lexicons as one: of several attributes (their product), and of several lists of tasks (their union)."""
+"""Several lexicons as one: the product of attributes, and the union of lists of tasks."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Lexicon:
         counterparts: rows of words with one meaning, for each class and for none: {"female": "woman", "male": "man",
             "none": "person"}; the counterparts of a word are in the first row that has it.
         source: where the lists come from (the file's first line).
-        language: of the words; for "en", captions in another language are reported.
+        language: the language of the words; for "en", captions in another language are reported.
     """
 
     name: str

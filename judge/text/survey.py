@@ -101,7 +101,7 @@ class SideWords:
     Attributes:
         raw: the words of each caption.
         masked: the same after masking.
-        classes: of each caption's image.
+        classes: the class of each caption's image.
     """
 
     raw: Sequence[Words]
@@ -131,7 +131,7 @@ class SideWords:
         """Facts about these captions, beside those of the ``other`` side.
 
         Args:
-            other: of the same images; if all are of one class, no token decides it.
+            other: captions of the same images; if all are of one class, no token decides it.
             lexicon: the words that were masked; None for none.
             source: the whole file, with what was left out and cleaned.
         """
@@ -169,7 +169,7 @@ class SideWords:
 
 
 def holds(token: str, words: frozenset[str]) -> bool:
-    """Whether a token that is none of ``words`` contains one.
+    """Whether a token that is not in ``words`` contains one of them.
 
     It is split at digits, underscores, apostrophes and changes of script; accents are removed, and look-alike letters
     and digits that stand for letters replaced. In scripts without spaces any part of it may be a word.

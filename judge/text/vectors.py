@@ -127,7 +127,7 @@ def learn(
     Args:
         captions: as words, masked.
         wanted: words to give a vector.
-        dimension: of the vectors, fewer where there are fewer words.
+        dimension: the size of the vectors; smaller if there are fewer words.
         window: words on either side that count as context, each by 1 / distance, within its caption.
         minimum: occurrences.
     """
