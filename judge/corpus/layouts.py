@@ -70,13 +70,15 @@ class Table(NamedTuple):
     """A document as rows, each with one caption or a list of them.
 
     ``columns``: those of image ids and of captions; None to recognise them by name. ``several``: whether several rows
-    of an image are several captions of it. ``notes``: what readers of a result should know about the file.
+    of an image are several captions of it. ``notes``: what readers of a result should know about the file. ``place``:
+    the place of a row, from the row and its number, in words.
     """
 
     rows: Sequence[Row]
     columns: tuple[str, str] | None = None
     several: bool = False
     notes: tuple[str, ...] = ()
+    place: Callable[[Row, int], str] = place_of
 
 
 class Layout(NamedTuple):
@@ -121,7 +123,7 @@ def find_captions(document: object, request: Request) -> Found:
     may_list = caption.strip().lower() in LISTS or caption == request.columns.get("caption")
     entries: list[Entry] = []
     for number, row in numbered:
-        at, name = place_of(row, number), row.get(image, MISSING)
+        at, name = table.place(row, number), row.get(image, MISSING)
         if number_of_row and name is not MISSING:
             name = row_number(image, name)
         where = f"{source}, {at}, field '{caption}'"
@@ -215,8 +217,7 @@ def _read_coco(document: Mapping[str, Any], request: Request) -> Table:
     if "bbox" in rows[0] or "segmentation" in rows[0]:
         mend = "give captions_*.json in place of instances_*.json"
         raise JudgeError("holds object instances, not captions", where=request.source, mend=mend)
-    placed = [Placed(row, annotation_of(row, number)) for number, row in enumerate(rows, start=1)]
-    return Table(placed, ("image_id", "caption"), several=True)
+    return Table(rows, ("image_id", "caption"), several=True, place=annotation_of)
 
 
 def _read_karpathy(document: Mapping[str, Any], request: Request) -> Table:
