@@ -9,13 +9,13 @@ import os
 import sys
 
 from judge.utils.launch import launched
-from judge.utils.terminal import guard_streams, heed_signals, interrupted_by, leave_signals, tell_interrupt
+from judge.utils.terminal import guard_streams, handle_signals, interrupted_by, report_interrupt, reset_signals
 
 
 def main(*command: str) -> None:
     """Run the command line, or ``command``, the words of one."""
     guard_streams()
-    heed_signals()
+    handle_signals()
     if launched():
         from judge.utils.parallel import end_with
 
@@ -27,10 +27,10 @@ def main(*command: str) -> None:
     except (Exception, KeyboardInterrupt) as error:
         if not (number := interrupted_by(error)):
             raise
-        tell_interrupt(number)
+        report_interrupt(number)
         sys.exit(128 + number)
     finally:
-        leave_signals()
+        reset_signals()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The one exception a user of Caption Judge is meant to see."""
+"""The exception for errors that users can mend, and hints for its messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NO_MEMORY = (
 
 
 class JudgeError(Exception):
-    """Something the user can mend: what is wrong, where, and how to put it right.
+    """An error that the user can mend: what is wrong, where, and what to do.
 
     Args:
         what: the fault, in one short clause ("caption is null").

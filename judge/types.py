@@ -1,4 +1,4 @@
-"""Shapes shared by both wings. Frozen, documented, free of torch."""
+"""Types that the whole package shares; without torch."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Labels:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a judge guesses.
+    """What a judge predicts.
 
     ``attribute``: exactly one of the classes (softmax, cross-entropy).
     ``tasks``: any number of them (sigmoid, binary cross-entropy averaged over classes).
@@ -104,7 +104,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One piece of evidence: what a judge sees of one caption, and the answer.
+    """What a judge sees of one caption, and the answer.
 
     Attributes:
         image_id: canonical image id.

@@ -48,7 +48,7 @@ from judge.masking.masked_images import MaskedImages
 from judge.metrics import find_metric
 from judge.text.lexicon import Lexicons, load_lexicon
 from judge.training.batches import MicroBatch, load_batches
-from judge.training.features import PictureCache, precompute
+from judge.training.features import ImageCache, precompute
 from judge.training.launch import make_accelerator
 from judge.training.loop import NetworkJudge, Trainer
 from judge.training.losses import Truth, make_optimiser, weighted_loss
@@ -89,7 +89,7 @@ def draw(scenes: int, size: int, folder: Path) -> Drawn:
     return Drawn(samples, evidence.target, images)
 
 
-class Uncached(PictureCache):
+class Uncached(ImageCache):
     """``Features`` that are not cached: computed for every batch as the cache computes them."""
 
     def __init__(self, backbone: Backbone, images: MaskedImages, first: str, folder: Path) -> None:

@@ -27,32 +27,15 @@ settings.register_profile("judge", deadline=None)
 settings.load_profile("judge")
 
 LONGEST = (
-    "test_known_worlds.py",
-    "test_scripts.py",
-    "test_calibrate.py",
-    "test_trust.py",
-    "test_detectors.py",
-    "test_vision.py",
-    "test_cli.py",
-    "test_train.py",
-    "test_contract.py",
-    "test_sharding.py",
-    "test_papers.py",
-    "test_compare.py",
-    "test_caption.py",
-    "test_counted.py",
-    "test_ending.py",
-    "test_truth.py",
-    "test_page.py",
-    "test_saved_run.py",
-    "test_adding.py",
-    "test_huggingface.py",
+    *("known_worlds", "scripts", "calibrate", "trust", "detectors", "vision", "cli", "train", "contract", "sharding"),
+    *("papers", "compare", "caption", "predict", "counted", "ending", "truth", "page", "saved_run", "huggingface"),
 )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that take longest first: begun last, one core would wait for the other."""
-    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+    """Run the files that take longest first: begun last, one core would wait for the other."""
+    order = {f"test_{name}.py": number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.name, len(order)))
 
 
 def pytest_collection_finish() -> None:
@@ -125,22 +108,10 @@ def _finished(factory: pytest.TempPathFactory) -> Path:
         if not (folder / "printed.txt").exists():
             captioners = {"none": Captioner(), "much": Captioner(stereotype=0.9)}
             files = write_world(make_world(120, seed=2), captioners, folder / "world", pictures=64, overwrite=True)
-            options = [
-                *inputs_of(files, "none", "much"),
-                *pictures_of(files),
-                "--objects",
-                files.folder / "instances.json",
-            ]
-            options += [
-                "--metrics",
-                "lic,leakage,ba,ba-objects,dba",
-                "--breakdown",
-                "--resamples",
-                "100",
-                "--workers",
-                "1",
-            ]
-            options += ["--folds", "3", "--refits", "3", "--chance", "2", "--overwrite", "--out", folder / "run"]
+            options = [*inputs_of(files, "none", "much"), *pictures_of(files)]
+            options += ["--objects", files.folder / "instances.json", "--metrics", "lic,leakage,ba,ba-objects,dba"]
+            options += ["--breakdown", "--resamples", 100, "--folds", 3, "--refits", 3, "--chance", 2, "--workers", 1]
+            options += ["--overwrite", "--out", folder / "run"]
             (folder / "printed.txt").write_text(done_well("evaluate", *options).stdout, encoding="utf-8")
     return folder
 

@@ -1,9 +1,10 @@
-"""Small evidence that several tests share."""
+"""What several tests share: small samples and scores, the ``judge`` command, messages of faults."""
 
 from __future__ import annotations
 
 import io
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -42,16 +43,16 @@ def make_samples(images: int, *, target: Target = GENDER, clue: float = 1.0, see
     samples = []
     for image in range(images):
         answer = int(rng.integers(len(target.classes)))
-        told = answer if rng.random() < clue else int(rng.integers(len(target.classes)))
+        shown = answer if rng.random() < clue else int(rng.integers(len(target.classes)))
         noise = [f"noise{n}" for n in rng.integers(8, size=int(rng.integers(1, 6)))]
-        words = [*noise, f"clue{told}"]
+        words = [*noise, f"clue{shown}"]
         rng.shuffle(words)
         samples.append(Sample(str(image), "human", 0, tuple(words), (answer,), image=f"{image}.png"))
     return samples
 
 
 def keep_predictions(member: Member, predictions: Predictions) -> Predictions:
-    """Of a trained member, what it answers."""
+    """The answers of a trained member, as they are."""
     return predictions
 
 
@@ -66,7 +67,7 @@ def judge_with(
 
 
 class Glimpses:
-    """Features of pictures in memory: image id -> [P, D]; zeros for a sample without a picture."""
+    """Features of images in memory: image id -> [P, D]; zeros for a sample without an image."""
 
     regions = 0
 
@@ -84,9 +85,9 @@ class Glimpses:
 def make_glimpses(
     samples: Sequence[Sample], *, clue: float = 0.0, shape: tuple[int, int] = (4, 12), regions: int = 0, seed: int = 0
 ) -> Glimpses:
-    """Noise, in which with probability ``clue`` one position gives the class of the picture's sample away.
+    """Noise, in which with probability ``clue`` one position gives the class of the image's sample away.
 
-    ``regions``: further positions, of things whose boxes (4 columns) and presence (1) stand behind their features.
+    ``regions``: further positions, of objects; their boxes (4 columns) and presence (1) follow their features.
     """
     rng = np.random.default_rng(seed)
     positions, columns = (shape[0] + regions, shape[1] + 5) if regions else shape
@@ -106,31 +107,26 @@ def make_glimpses(
 
 
 def accuracy(probabilities: np.ndarray, samples: Sequence[Sample]) -> float:
-    """Share answered right."""
+    """Share of right answers."""
     return float(np.mean(probabilities.argmax(axis=1) == [sample.answers[0] for sample in samples]))
 
 
 def judge(*arguments: object) -> Result:
-    """The ``judge`` command, run in this process."""
+    """Run the ``judge`` command in this process."""
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def caption_options(files: WorldFiles) -> list[str]:
-    """People's captions and those of every captioner, as options of ``judge evaluate``."""
-    return [
-        "--human",
-        str(files.human),
-        *(part for path in files.captions.values() for part in ("--captions", str(path))),
-    ]
+    """Human captions and those of every captioner, as options of ``judge evaluate``."""
+    return [str(part) for part in inputs_of(files, *files.captions)[:-2]]
 
 
 def few(files: WorldFiles, count: int = 1) -> WorldFiles:
-    """The first human captions of each image alone: judges of one index stand for those of all."""
-    human = json.loads(files.human.read_text(encoding="utf-8"))
-    seen: dict[int, int] = {}
+    """Keep the first ``count`` human captions of each image."""
+    human, seen = json.loads(files.human.read_text(encoding="utf-8")), Counter[int]()
     kept = []
     for annotation in human["annotations"]:
-        seen[annotation["image_id"]] = seen.get(annotation["image_id"], 0) + 1
+        seen[annotation["image_id"]] += 1
         if seen[annotation["image_id"]] <= count:
             kept.append(annotation)
     files.human.write_text(json.dumps(human | {"annotations": kept}), encoding="utf-8")
@@ -155,7 +151,7 @@ def save_captioner(folder: Path, family: str = "git", *, seed: int = 0) -> Path:
 
 
 def fault_of(do: Callable[..., object], *arguments: object, **options: object) -> str:
-    """What a call says that must fail, in one line."""
+    """The one-line message of a call that must fail."""
     with pytest.raises(JudgeError) as caught:
         do(*arguments, **options)
     line = str(caught.value)
@@ -172,20 +168,20 @@ def network_of(
 
 
 def enlarge(network: Any, std: float) -> Any:
-    """Weights so large that nothing is nearly linear."""
+    """Make weights so large that no layer is nearly linear."""
     for parameter in network.parameters():
         torch.nn.init.normal_(parameter, std=std)
     return network.eval()
 
 
 def logits(network: Any, samples: Sequence[Sample]) -> FloatArray:
-    """Of an untrained network, say."""
+    """Logits of a batch."""
     with torch.no_grad():
         return network(network.collate(samples)).double().numpy()
 
 
 def unmoved(network: Any, samples: Sequence[Sample]) -> FloatArray:
-    """Logits of one batch, which neither company nor order nor what stands in the padding of word ids changes."""
+    """Logits of a batch; neither its other samples nor their order nor padded word ids change a sample's logits."""
     together = logits(network, samples)
     assert np.concatenate([logits(network, [sample]) for sample in samples]) == pytest.approx(together, abs=1e-5)
     assert logits(network, samples[::-1])[::-1] == pytest.approx(together, abs=1e-5)
@@ -200,14 +196,14 @@ def unmoved(network: Any, samples: Sequence[Sample]) -> FloatArray:
 
 
 def done_well(*arguments: object) -> Result:
-    """The ``judge`` command, which succeeds."""
+    """Run the ``judge`` command in this process; it must succeed."""
     done = judge(*arguments)
     assert done.exit_code == 0, done.output
     return done
 
 
 def instead(words: Sequence[object], *other: object) -> list[str]:
-    """Words of a command, in which the options of ``other`` replace those of the same name."""
+    """Words of a command in which the options of ``other`` replace those of the same name."""
     found, names = [*map(str, words)], {str(word) for word in other if str(word).startswith("--")}
     for place in reversed(range(len(found))):
         if found[place] in names:
@@ -216,7 +212,7 @@ def instead(words: Sequence[object], *other: object) -> list[str]:
 
 
 def refusal(*arguments: object) -> str:
-    """The one line with which the ``judge`` command ends where it is asked for what cannot be."""
+    """The line on standard error of a ``judge`` command that is refused."""
     done = judge(*arguments)
     assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.output
     assert done.stderr.startswith("judge: ")
@@ -225,14 +221,14 @@ def refusal(*arguments: object) -> str:
 
 @contextmanager
 def one_line(*parts: str) -> Iterator[list[str]]:
-    """A fault told in one line that holds each of ``parts``; afterwards the line stands in what is yielded."""
-    told: list[str] = []
+    """Expect a fault in one line that holds each of ``parts``; the line is then in what is yielded."""
+    lines: list[str] = []
     with pytest.raises(JudgeError) as caught:
-        yield told
-    told.append(str(caught.value))
-    assert "\n" not in told[0]
+        yield lines
+    lines.append(str(caught.value))
+    assert "\n" not in lines[0]
     for part in parts:
-        assert part in told[0]
+        assert part in lines[0]
 
 
 def table_bytes(frame: pd.DataFrame, kind: str) -> bytes:
@@ -248,32 +244,29 @@ def table_bytes(frame: pd.DataFrame, kind: str) -> bytes:
 
 
 def fault(path: Path, side: Side = "generated", read: Callable[..., object] | None = None, **options: Any) -> str:
-    """Read captions (or what ``read`` reads) that cannot be read; the one-line message, without the path in front."""
-    with pytest.raises(JudgeError) as caught:
-        read(path, **options) if read else read_captions(path, ReadOptions(**options), side=side)
-    message = str(caught.value)
-    assert message.startswith(str(path))
-    assert "\n" not in message
-    return message.removeprefix(str(path)).lstrip(":, ")
+    """The message of captions (or what ``read`` reads) that cannot be read, without the path in front."""
+    line = fault_of(read, path, **options) if read else fault_of(read_captions, path, ReadOptions(**options), side=side)
+    assert line.startswith(str(path))
+    return line.removeprefix(str(path)).lstrip(":, ")
 
 
 Value = TypeVar("Value")
 
 
 def known(value: Value | None) -> Value:
-    """What is there."""
+    """``value``, which is not None."""
     assert value is not None
     return value
 
 
 def inputs_of(files: WorldFiles, *captioners: str) -> list[object]:
-    """People's captions, those of some captioners and the labels, as options of ``judge evaluate``."""
+    """Human captions, those of some captioners and the labels, as options of ``judge evaluate``."""
     captions = [part for name in captioners for part in ("--captions", files.captions[name])]
     return ["--human", files.human, *captions, "--labels", files.labels]
 
 
 def pictures_of(files: WorldFiles) -> list[object]:
-    """Pictures of a drawn world and what is seen on them, as options."""
+    """Images of a drawn world and their instances, as options."""
     return ["--images", files.folder / "images", "--instances", files.folder / "instances.json"]
 
 
@@ -284,7 +277,7 @@ def results_of(out: Path) -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def first_images(coco: Path, names: Sequence[str], count: int) -> Corpus:
-    """The first labelled images of the shared captions, by people and some captioners."""
+    """Human and generated captions of the first labelled images of the shared captions."""
     captions = [coco / "results" / f"{name}.json" for name in names]
     corpus = Corpus.read(human=coco / "captions_human.json", captions=captions, labels=coco / "gender.csv")
     labels = known(corpus.labels)
@@ -312,5 +305,5 @@ def make_scores(images: int, *, seeds: int = 1, captions: int = 3, classes: str 
 
 
 def whole(scores: pd.DataFrame) -> pd.DataFrame:
-    """With the columns that follow, or that LIC has no use for."""
+    """Add the columns that follow from others or that LIC does not use."""
     return scores.assign(named="", tasks="", loss=-np.log(scores["probability"]), validation_loss=np.nan)

@@ -1,41 +1,48 @@
-"""Run by test_scripts.py under ``accelerate launch``: several ``judge`` commands, one after the other, "then" between.
+"""Launched by tests under ``accelerate launch``: ``judge`` commands one after the other, "then" between.
 
-Every process imports once what each command needs, and leaves the others after the last one only. Who makes intervals
-says so.
+Each process imports once what the commands need, and leaves the others after the last one. The process that makes
+intervals prints its rank. Words before a command change it: "fault" fails where intervals are made; "without-dropout"
+trains judges of images without it, since processes draw other masks for their shares than one process for all.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+from functools import partialmethod
 from itertools import groupby
 from typing import Any
 
-import fault_in_main  # noqa: F401 - its line about intervals
-
+from judge import measure
 from judge.commands.app import app
+from judge.errors import JudgeError
+from judge.judges.sat import ShowAttendTell
 from judge.training import launch
 
-leave = launch.end_launch
-launch.end_launch = lambda: None
+made, leave = measure.summarise, launch.end_launch
 
 
-def run(arguments: list[str]) -> None:
-    """A command that fails ends the process, as it would alone."""
-    try:
-        app(arguments)
-    except SystemExit as ended:
-        if ended.code:
-            raise
+def summarise(*arguments: Any) -> Any:
+    sys.stdout.write(f"intervals by rank {os.environ['RANK']}\n")
+    if "fault" in sys.argv:
+        raise JudgeError("no interval", where=f"rank {os.environ['RANK']}")
+    return made(*arguments)
 
 
 def main() -> None:
-    commands: list[list[Any]] = [
-        list(part) for between, part in groupby(sys.argv[1:], lambda word: word == "then") if not between
-    ]
-    for number, arguments in enumerate(commands, start=1):
+    """A command that fails ends the process, as it would alone."""
+    commands = [[*words] for between, words in groupby(sys.argv[1:], "then".__eq__) if not between]
+    measure.summarise, launch.end_launch = summarise, lambda: None
+    for number, words in enumerate(commands, start=1):
+        if "without-dropout" in words:
+            ShowAttendTell.__init__ = partialmethod(ShowAttendTell.__init__, dropout=0.0)
         if number == len(commands):
             launch.end_launch = leave
-        run(arguments)
+        try:
+            app([word for word in words if word not in {"fault", "without-dropout"}])
+        except SystemExit as ended:
+            if ended.code:
+                raise
 
 
 if __name__ == "__main__":

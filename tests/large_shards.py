@@ -1,7 +1,7 @@
-"""Run by test_sharding.py: captioners of real size in shards among processes of which this is the second, on fakes.
+"""Run by test_sharding.py: a captioner of real size in shards among two processes, on PyTorch's fake tensors.
 
-Neither weights nor companions are there: PyTorch's fake tensors have shapes and types alone, and its fake process group
-answers at once. Accelerate lays the shards, and PyTorch's memory tracker follows a training step of the large one.
+Fake tensors have shapes and types without weights; the fake process group answers at once. Accelerate makes the shards,
+and PyTorch's memory tracker follows a training step.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -43,21 +42,15 @@ def llava() -> Any:
     return tf.LlavaForConditionalGeneration(config)
 
 
-def blip() -> Any:
-    """Of BLIP-base's shape."""
-    return tf.BlipForConditionalGeneration(tf.BlipConfig(vision_config={"image_size": 384}))
-
-
-def make_judge(model: Any, tuning: str, *, bf16: bool) -> AnswerJudge:
-    """As AnswerJudge makes itself of a checkpoint, but for what reads texts and pictures."""
+def make_judge(model: Any) -> AnswerJudge:
+    """A judge with adapters, as AnswerJudge makes itself of a checkpoint, without what reads texts and images."""
     captioner = Captioner("", model, None, None, None)
     judge = AnswerJudge.__new__(AnswerJudge)
     nn.Module.__init__(judge)
     judge.captioner, judge.has_answered = captioner, False
     judge.answers, judge.prefixes, judge.arguments = ((3,), (4,)), ((),), captioner.arguments
-    judge.frozen, judge.model, judge.bf16 = tune(captioner, tuning), model, bf16  # type: ignore[arg-type]
-    if tuning == "lora":
-        add_lora(captioner)
+    judge.frozen, judge.model, judge.bf16 = tune(captioner, "lora"), model, True
+    add_lora(captioner)
     judge.store_frozen()
     checkpoint_layers(captioner)
     return judge
@@ -93,23 +86,18 @@ def main() -> None:
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
     os.environ |= {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"}
     torch.distributed.init_process_group("fake", store=FakeStore(), rank=1, world_size=WORLD)
-    found: dict[str, Any] = {}
     mesh = init_device_mesh("cpu", (WORLD,))
     # Of fake tensors none can be made.
     _fully_shard._init_default_mesh = lambda *_, **__: mesh  # type: ignore[attr-defined]
-    for make, tuning in ((blip, "full"), (llava, "lora")):
-        with torch.device("meta"):
-            model = make()
-        model.tie_weights()
-        judge = make_judge(model, tuning, bf16=tuning == "lora")
-        # BLIP's shards are real, and never written to.
-        with FakeTensorMode(allow_non_fake_inputs=True) if make is llava else nullcontext():
-            shard(make_accelerator(mixed_precision="bf16"), judge)
-            found[make.__name__] = {"units": units(judge)}
-            if make is llava:
-                for part in judge.modules():  # Fake tensors tell "cpu" from "cpu:0".
-                    part._buffers |= {name: torch.empty_like(of, device="cpu") for name, of in part._buffers.items()}
-                found["llava"]["peak"] = peak(judge)
+    with torch.device("meta"):
+        model = llava()
+    model.tie_weights()
+    judge = make_judge(model)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        shard(make_accelerator(mixed_precision="bf16"), judge)
+        for part in judge.modules():  # Fake tensors tell "cpu" from "cpu:0".
+            part._buffers |= {name: torch.empty_like(of, device="cpu") for name, of in part._buffers.items()}
+        found = {"units": units(judge), "peak": peak(judge)}
     sys.stdout.write(json.dumps(found) + "\n")
 
 

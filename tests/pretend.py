@@ -1,11 +1,8 @@
-"""A pretend accelerator, for machines without one: it tells what a real one would refuse, and where it would wait.
+"""A pretend accelerator for machines without one: it refuses what a real one would refuse, and counts waits.
 
-Tensors on it hold ordinary CPU numbers and say that they are on the device "lazy", a name of torch's that nothing here
-uses ("meta" is taken: there transformers builds its models before it loads them). Every operation on them is taken
-down: operands that were forgotten on the host are refused, as CUDA refuses them, and copies from the host and waits for
-the device are counted, each with the line of source that caused it.
-
-What it cannot see is what a device's own kernels do beneath torch's operations; nor does it know pinned memory.
+Tensors on it hold CPU numbers and say that they are on the device "lazy", which nothing else uses ("meta" is where
+transformers builds its models). Operands left on the host are refused, as by CUDA; copies from the host and waits for
+the device are counted by line of source. It does not see what kernels do below torch's operations, nor pinned memory.
 """
 
 from __future__ import annotations
@@ -66,9 +63,6 @@ class OnDevice(Tensor):
         made.held = held
         return made
 
-    def __repr__(self, **_: Any) -> str:
-        return f"OnDevice({self.held!r})"
-
     def __tensor_flatten__(self) -> tuple[list[str], None]:
         """Says to ``Module.to`` that weights are to be moved in place: those that modules share stay shared."""
         return ["held"], None
@@ -83,10 +77,7 @@ class OnDevice(Tensor):
 
 
 def held(tree: Any) -> Any:
-    """``tree`` with the numbers of all tensors of the device.
-
-    By hand, as ``tensors_of``: operands are plain tuples, lists and dicts, and torch's pytree takes ten times as long.
-    """
+    """``tree`` with the numbers of all tensors of the device; torch's pytree would take ten times as long."""
     if isinstance(tree, OnDevice):
         return tree.held
     if type(tree) in {tuple, list}:
@@ -104,12 +95,12 @@ def tensors_of(tree: Any) -> Iterator[Tensor]:
 
 
 class Pretend(TorchDispatchMode):
-    """Runs operations of the pretend device and takes down what a real one would do.
+    """Runs operations of the pretend device and counts what a real one would do.
 
     Attributes:
-        copies: to the device, by line of source. Out of memory that is not pinned, they wait for the device too.
+        copies: to the device, by line of source; without pinned memory they wait for the device too.
         waits: of the host for the device, by line and kind.
-        steps: (copies, waits) of each optimiser step so far: what happened since the one before.
+        steps: (copies, waits) of each optimiser step so far.
     """
 
     def __init__(self) -> None:
@@ -214,15 +205,11 @@ def _given_back(func: Any, tensors: Sequence[Tensor], found: Any) -> Any:
 
 
 def _map_tensors(change: Callable[[Tensor], Tensor], found: Any) -> Any:
-    """Results are most often one tensor."""
     return change(found) if isinstance(found, Tensor) else tree_map_only(Tensor, change, found)
 
 
 def _line() -> str:
-    """The line that is at work: the innermost that is neither torch's, Accelerate's nor this file's.
-
-    Of gradients it is known only which line asked for all of them.
-    """
+    """The innermost line of neither torch, Accelerate nor this file; of gradients, the line that asked for all."""
     frame = sys._getframe(1)
     while frame.f_back and (frame.f_code.co_filename == __file__ or _of_library(frame.f_code.co_filename)):
         frame = frame.f_back
@@ -237,7 +224,7 @@ def _of_library(path: str) -> bool:
 
 
 class _FromPython(TorchFunctionMode):
-    """What Python numbers become tensors by, and the other way round: torch does that beneath its operations."""
+    """Conversions between Python numbers and tensors, which torch does below its operations."""
 
     def __init__(self, device: Pretend) -> None:
         super().__init__()

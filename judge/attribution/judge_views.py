@@ -1,4 +1,4 @@
-"""Where a trained judge looked in images when it guessed."""
+"""Attribution maps of a trained judge's predictions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from judge.attribution.captioner_views import AnswerViews
 from judge.attribution.maps import ImageExplanation, MapSettings, View, log_odds, stretched, sum_colours
@@ -37,7 +37,7 @@ class BackboneViews:
 
     Args:
         network: the judge's, in evaluation mode; takes ``features`` [N, P, D].
-        backbone: from :mod:`judge.judges.backbones`, or one with regions.
+        backbone: from :mod:`judge.judges.backbones`, or GRIT's with regions.
         target: what the judge predicts.
         device: to compute on.
     """
@@ -46,38 +46,38 @@ class BackboneViews:
         self.network = network.to(device).eval().requires_grad_(requires_grad=False)
         self.backbone = backbone.to(device)
         self.target, self.device = target, device
-        self.grid = nn.Identity()
 
     def view(self, sample: Sample, pixels: Pixels, boxes: Sequence[Box] = ()) -> View:
         """See :class:`Views`."""
+        with_regions = isinstance(self.backbone, GridsAndRegions)
+        encode: Any = self.backbone.backbone if with_regions else self.backbone
         shown = self._show(pixels)
         captions = replace(sample, image=None)
         corners = torch.zeros(1, self.backbone.regions, 4, device=self.device)
         for row, box in zip(corners[0], boxes, strict=False):
             row[:] = torch.tensor(box)
 
-        def scores(inputs: Tensor) -> Tensor:
+        def score(cells: Tensor) -> Tensor:
+            """Scores [N, A] of the backbone's last map, [N, P, D]."""
             from accelerate.utils import send_to_device
 
-            batch = send_to_device(self.network.collate([captions] * len(inputs)), self.device)
-            found: Tensor = self.network({**batch, "features": self._features(inputs, corners)})
-            return log_odds(found, self.target)
+            features = self.backbone.with_regions(cells, corners.expand(len(cells), -1, -1)) if with_regions else cells
+            batch = send_to_device(self.network.collate([captions] * len(cells)), self.device)
+            return log_odds(self.network({**batch, "features": features}), self.target)
+
+        def grid(answer: int) -> tuple[Tensor, Tensor]:
+            cells = encode(shown).detach().requires_grad_()
+            (gradient,) = torch.autograd.grad(score(cells)[0, answer], cells)
+            side = math.isqrt(cells.shape[1])
+            values, slopes = (one[0].T.unflatten(1, (side, side)) for one in (cells.detach(), gradient))
+            return values, slopes
 
         placement = stretched((pixels.shape[0], pixels.shape[1]), (shown.shape[2], shown.shape[3]))
-        return View(shown, scores, lambda: self.grid, sum_colours, placement, self._show)
+        return View(shown, lambda inputs: score(encode(inputs)), grid, sum_colours, placement, self._show)
 
     def _show(self, pixels: Pixels) -> Tensor:
         prepared: Tensor = self.backbone.prepare(pixels)
         return prepared[None].to(self.device)
-
-    def _features(self, inputs: Tensor, corners: Tensor) -> Tensor:
-        """[N, 3, S, S] -> [N, P, D], through the grid."""
-        regions = isinstance(self.backbone, GridsAndRegions)
-        cells = (self.backbone.backbone if regions else self.backbone)(inputs)
-        side = math.isqrt(cells.shape[1])
-        grid: Tensor = self.grid(cells.transpose(1, 2).unflatten(2, (side, side)))
-        cells = grid.flatten(2).transpose(1, 2)
-        return self.backbone.with_regions(cells, corners.expand(len(cells), -1, -1)) if regions else cells
 
 
 def open_views(saved: Saved, device: torch.device) -> tuple[Views, Any, list[str]]:
@@ -91,7 +91,7 @@ def open_views(saved: Saved, device: torch.device) -> tuple[Views, Any, list[str
         The function, the judge's network, and notes for the user, a line each.
 
     Raises:
-        JudgeError: it uses no images; as :func:`~judge.training.judge_file.ask`.
+        JudgeError: it uses no images; as :func:`~judge.training.judge_file.answer`.
     """
     where = f"--judge-weights {saved.path}"
     if not saved.sees:

@@ -1,4 +1,4 @@
-"""Maps of where a network looked in an image: Grad-CAM and GradientShap, by Captum.
+"""Attribution maps of a network's answer over an image: Grad-CAM, and GradientShap by Captum.
 
 Sources: Selvaraju et al., ICCV 2017 (Grad-CAM, as in DBAC's Table 4); Lundberg & Lee, NeurIPS 2017 (expected gradients
 of SHAP: GradientShap, as in DPAC's Table 5); Kokhlikyan et al. 2020 (Captum).
@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from judge.masking.instances import Pixels
 from judge.types import FloatArray, Target
@@ -21,14 +21,13 @@ from judge.types import FloatArray, Target
 Method = Literal["grad-cam", "gradient-shap"]
 METHODS: tuple[Method, ...] = ("grad-cam", "gradient-shap")
 SAMPLES = 16
-"""GradientShap's points between an image and a baseline."""
+"""Points between an image and a baseline, of GradientShap."""
 Axis = tuple[float, float]
 """Step and start: pixel j of the network's input covers [step * j + start, step * (j + 1) + start] of the image."""
 
 _AT_A_TIME = 8
 _NOISES = 2
-# Resizing filters see only one side of a ramp's ends, where eight bits also saturate.
-_ENDS = 0.1
+_ENDS = 0.1  # Share of a ramp's lines that are ignored at either end: resizing filters are one-sided there.
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +146,8 @@ class View:
     Attributes:
         shown: [1, ...], the input.
         scores: [N, ...] -> [N, A], inputs like ``shown`` to a score of each of A answers (a judge's log-odds).
-        grid: the module through which the last grid of visual features passes, [N, D, g, k], in ``scores``; raises a
-            JudgeError where there is none.
+        grid: place of an answer -> the last grid of visual features, and the gradient of the answer's score on it, both
+            [D, g, k]; raises a JudgeError if there is no such grid.
         raster: one input's values, [...] -> [h, w], summed where they are at one place.
         placement: of [h, w] in the image.
         show: another image of this size as an input, [1, ...].
@@ -156,7 +155,7 @@ class View:
 
     shown: Tensor
     scores: Callable[[Tensor], Tensor]
-    grid: Callable[[], nn.Identity]
+    grid: Callable[[int], tuple[Tensor, Tensor]]
     raster: Callable[[Tensor], FloatArray]
     placement: Placement
     show: Callable[[Pixels], Tensor]
@@ -186,11 +185,11 @@ def sum_colours(values: Tensor) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ImageExplanation:
-    """Where a network looked in one image.
+    """The attribution map of one image.
 
     Attributes:
         image_id: of the image.
-        caption: the caption that was read or written.
+        caption: the caption that the judge read, or the captioner wrote.
         answer: what is explained: a class (usually the predicted one), or a word of the caption.
         value: its log-odds, or the word's log-probability (natural).
         method: of the map.
@@ -250,11 +249,9 @@ def attribute(
 
 def grad_cam(view: View, answer: int) -> FloatArray:
     """The grid's channels, weighted by the answer's mean gradient on each and summed, [g, k]; negative sums are 0."""
-    from captum.attr import LayerGradCam
-
-    method = LayerGradCam(lambda shown: view.scores(shown)[:, answer], view.grid())
-    found: Tensor = method.attribute(view.shown, relu_attributions=True)
-    grid: FloatArray = found[0, 0].detach().double().cpu().numpy()
+    values, gradients = view.grid(answer)
+    summed = (gradients.mean(dim=(1, 2), keepdim=True) * values).sum(dim=0).relu()
+    grid: FloatArray = summed.detach().double().cpu().numpy()
     return grid
 
 

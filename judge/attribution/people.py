@@ -1,10 +1,9 @@
-"""Maps beside people: the share of a map outside people, and the map drawn over its image."""
+"""The share of an attribution map outside people, and the map drawn over its image."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 
@@ -12,12 +11,11 @@ from judge.masking.instances import BoolMask, Pixels
 from judge.statistics.intervals import bootstrap_pooled
 from judge.types import FloatArray, Interval
 
-# Percentile of a map's values that is brightest: a few pixels of GradientShap must not leave the others dark.
-_BRIGHTEST = 99.5
+_BRIGHTEST = 99.5  # Percentile of a map's values that is brightest, or few pixels of GradientShap would be visible.
 _STRONGEST, _GREY, _BLUR = 0.85, 0.6, 0.01
 _LEAST = 360
 _OUTLINE = (255, 255, 255)
-_GAP, _LINE, _LETTER, _BAR = 8, 18, 0.45, 12
+_GAP, _LINE = 8, 18
 
 
 def share_outside(mass: FloatArray, people: BoolMask) -> float | None:
@@ -35,7 +33,7 @@ class AttributionScore:
 
     Attributes:
         images: number of images with a map.
-        without: number of images whose map is zero everywhere; they are left out.
+        without: number of images whose map is zero everywhere; they are excluded.
         score: mean share of positive mass outside people, in [0, 1]; None without images.
         interval: of the score, over images; None for fewer than two images.
         area: mean share of the image outside people, in [0, 1]: the score of uniform maps.
@@ -49,30 +47,21 @@ class AttributionScore:
 
 
 def attribution_score(
-    shares: Sequence[float | None],
-    areas: Sequence[float],
-    *,
-    generator: np.random.Generator,
-    resamples: int = 2000,
-    level: float = 0.95,
+    shares: Sequence[float | None], areas: Sequence[float], *, generator: np.random.Generator
 ) -> AttributionScore:
-    """The score of images, with a percentile bootstrap over them.
+    """The mean score of images, with a 95% percentile bootstrap interval over them (2,000 resamples).
 
     Args:
-        shares: of :func:`share_outside`, one an image.
+        shares: of :func:`share_outside`, one per image.
         areas: shares of these images' area outside people.
         generator: of the resamples.
-        resamples: how many.
-        level: of the interval.
     """
     known = [(share, area) for share, area in zip(shares, areas, strict=True) if share is not None]
     without = len(shares) - len(known)
     if not known:
         return AttributionScore(0, without, None, None, None)
     table = np.array([(share, 1.0) for share, _ in known])
-    (interval,) = bootstrap_pooled(
-        table, lambda sums: sums[:1] / sums[1], generator=generator, resamples=resamples, level=level
-    )
+    (interval,) = bootstrap_pooled(table, lambda sums: sums[:1] / sums[1], generator=generator)
     score, area = (float(value) for value in np.mean(known, axis=0))
     return AttributionScore(len(known), without, score, interval, area)
 
@@ -93,7 +82,8 @@ def overlay(pixels: Pixels, mass: FloatArray, people: BoolMask) -> Pixels:
     smooth = cv2.GaussianBlur(mass, (0, 0), max(0.5, _BLUR * max(mass.shape)))
     most = float(np.percentile(smooth, _BRIGHTEST)) or float(smooth.max())
     level: FloatArray = np.clip(smooth / most, 0, 1) if most > 0 else np.zeros(mass.shape)
-    heat = _coloured(level)
+    colours = cv2.applyColorMap(np.rint(level * 255).astype(np.uint8), cv2.COLORMAP_INFERNO)
+    heat = cv2.cvtColor(colours, cv2.COLOR_BGR2RGB)
     grey = cv2.cvtColor(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB) * _GREY
     share = _STRONGEST * np.sqrt(level)[..., None]
     mixed = np.rint(share * heat + (1 - share) * grey).astype(np.uint8)
@@ -103,7 +93,7 @@ def overlay(pixels: Pixels, mass: FloatArray, people: BoolMask) -> Pixels:
 
 
 def sheet(pixels: Pixels, mass: FloatArray, people: BoolMask, lines: list[str]) -> Pixels:
-    """The image, the map over it, and below them a colour scale and lines of text; [H, W, 3] uint8.
+    """The image, the map over it, and lines of text below; [H, W, 3] uint8. Small images are enlarged.
 
     Args:
         pixels: the image, [H, W, 3] uint8.
@@ -111,54 +101,14 @@ def sheet(pixels: Pixels, mass: FloatArray, people: BoolMask, lines: list[str]) 
         people: where they are, [H, W].
         lines: what is explained, and how.
     """
-    import cv2
-
-    shown = overlay(pixels, mass, people)
-    both = [_enlarged(one) for one in (pixels, shown)]
-    gap = np.full((both[0].shape[0], _GAP, 3), 255, dtype=np.uint8)
-    pictures = np.concatenate([both[0], gap, both[1]], axis=1)
-    width = pictures.shape[1]
-    below = np.full((2 * _GAP + _BAR + _LINE * (1 + len(lines)), width, 3), 255, dtype=np.uint8)
-    left = both[0].shape[1] + _GAP
-    scale = np.linspace(0, 1, width - left)
-    below[_GAP : _GAP + _BAR, left:] = _coloured(np.broadcast_to(scale, (_BAR, len(scale))))
-    ends = [("nothing", left), ("most of this picture", width - _width("most of this picture"))]
-    down = _GAP + _BAR + _LINE - 4
-    places = [(text, across, down) for text, across in ends]
-    places += [(_cut(line, width), 2, down + _LINE * number) for number, line in enumerate(lines, 1)]
-    for text, across, height in places:
-        cv2.putText(below, text, (across, height), cv2.FONT_HERSHEY_SIMPLEX, _LETTER, (0, 0, 0), 1, cv2.LINE_AA)
-    return np.concatenate([pictures, below])
-
-
-def _coloured(level: FloatArray) -> Pixels:
-    """[H, W] in [0, 1] -> [H, W, 3]."""
-    import cv2
-
-    scaled = np.rint(level * 255).astype(np.uint8)
-    return cast("Pixels", cv2.cvtColor(cv2.applyColorMap(scaled, cv2.COLORMAP_INFERNO), cv2.COLOR_BGR2RGB))
-
-
-def _enlarged(pixels: Pixels) -> Pixels:
-    """A small image several times as large, pixel by pixel, so that there is room for the text below."""
-    import cv2
+    from PIL import Image, ImageDraw, ImageFont
 
     times = -(-_LEAST // max(pixels.shape[:2]))
-    size = pixels.shape[1] * times, pixels.shape[0] * times
-    return cast("Pixels", cv2.resize(pixels, size, interpolation=cv2.INTER_NEAREST))
-
-
-def _width(text: str) -> int:
-    import cv2
-
-    return int(cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, _LETTER, 1)[0][0]) + 2
-
-
-def _cut(line: str, width: int) -> str:
-    """A line cut to the width, in ASCII, the only letters that OpenCV draws."""
-    line = line.encode("ascii", "replace").decode()
-    if _width(line) <= width:
-        return line
-    while line and _width(f"{line}...") > width:
-        line = line[:-1]
-    return f"{line}..."
+    width, height = pixels.shape[1] * times, pixels.shape[0] * times
+    made = Image.new("RGB", (2 * width + _GAP, height + 2 * _GAP + _LINE * len(lines)), "white")
+    for left, one in ((0, pixels), (width + _GAP, overlay(pixels, mass, people))):
+        made.paste(Image.fromarray(one).resize((width, height), Image.Resampling.NEAREST), (left, 0))
+    draw, font = ImageDraw.Draw(made), ImageFont.load_default(_LINE - 4)
+    for number, line in enumerate(lines):
+        draw.text((2, height + _GAP + _LINE * number), line, fill="black", font=font)
+    return np.asarray(made)

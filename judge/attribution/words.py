@@ -1,4 +1,4 @@
-"""How much each word of a caption contributes to a trained judge's answer.
+"""How much each word of a caption contributes to a trained judge's prediction.
 
 ``occlusion``, for every judge that reads captions: by how much the probability falls when the word becomes ``<unk>``
 (Hirota et al., CVPR 2022, figure 1). ``exact``, for ``linear``: its log-odds are a sum over words and word pairs.
@@ -7,19 +7,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from itertools import chain, pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from judge.attribution.explained_answers import ExplainedAnswers, WordAttribution
 from judge.errors import JudgeError
 from judge.judges.linear import LinearJudge
+from judge.masking.masked_images import MaskedImages
 from judge.text.alignment import UNKNOWN
-from judge.training.judge_file import Saved, open_self_trained
-from judge.types import FloatArray, Progress, Sample
+from judge.training.judge_file import Saved, answer, open_self_trained
+from judge.types import FloatArray, IntArray, Labels, Predictions, Progress, Sample
 
 # Number of words in a summary.
 LARGEST = 20
@@ -29,6 +30,113 @@ COLUMNS = [
 ]
 # Sums of thousands of float64 are accurate to this.
 _EXACT = 1e-9
+
+
+@dataclass(frozen=True)
+class ExplainedAnswers:
+    """A trained judge's predictions for N captions.
+
+    Attributes:
+        saved: the judge.
+        samples: the captions, [N].
+        answers: its predictions, [N, A].
+        explained: the class (or task) to explain, by its place in the target, [N].
+        features: feature cache folder.
+        pictures: the images, for a judge that uses them.
+    """
+
+    saved: Saved
+    samples: Sequence[Sample]
+    answers: Predictions
+    explained: IntArray
+    features: Path
+    pictures: MaskedImages | None = None
+
+    @property
+    def probabilities(self) -> FloatArray:
+        """Of the explained class, [N]."""
+        return self.of_class(self.answers.probabilities)
+
+    @property
+    def classes(self) -> list[str]:
+        """Names of the explained classes, [N]."""
+        return [self.saved.target.classes[place] for place in self.explained]
+
+    def of_class(self, values: FloatArray) -> FloatArray:
+        """The explained class's column of values [N, A], [N]."""
+        return np.asarray(values[np.arange(len(values)), self.explained])
+
+    def predict(self, samples: Sequence[Sample], progress: Progress | None = None) -> Predictions:
+        """The judge's predictions for other samples of the same images, [M, A]."""
+        return answer(self.saved, [samples], features=self.features, pictures=self.pictures, progress=progress)[0]
+
+
+@dataclass(frozen=True)
+class WordAttribution:
+    """What words contribute to N predictions.
+
+    Attributes:
+        method: one of ``WORD_METHODS``.
+        contributions: of each caption's words, in order, [N] of [words].
+        base: the predictions without any word, [N]: base and contributions sum to the total. NaN for methods whose
+            contributions do not add up.
+        total: what is explained, [N]: a probability (occlusion) or log-odds.
+    """
+
+    method: str
+    contributions: Sequence[FloatArray]
+    base: FloatArray
+    total: FloatArray
+
+
+def explain_answers(
+    saved: Saved,
+    parts: Sequence[Sequence[Sample]],
+    *,
+    features: Path,
+    pictures: MaskedImages | None = None,
+    labels: Labels | None = None,
+    progress: Progress | None = None,
+) -> tuple[ExplainedAnswers, list[str]]:
+    """Predict, and choose the class to explain: the labelled one (LIC's p_i(a_i)), or the most probable one.
+
+    Args:
+        saved: the judge.
+        parts: captions that are predicted together, as :func:`~judge.training.judge_file.answer` takes them.
+        features: feature cache folder.
+        pictures: the images, for a judge that uses them.
+        labels: of the images; images without a label are left out.
+        progress: called with the progress.
+
+    Returns:
+        The answers, and notes for the user, a line each.
+
+    Raises:
+        JudgeError: labels of other classes than the judge's, or of none of the images; as ``ask``.
+    """
+    if labels:
+        _check_labels(labels, saved)
+        parts = [[sample for sample in part if sample.image_id in labels.by_image] for part in parts]
+    given = [part for part in parts if part]
+    if not given:
+        where = labels.source if labels else "--captions"
+        raise JudgeError("no caption is of an image with a label", where=where, mend="use labels of these images")
+    answers, notes = answer(saved, given, features=features, pictures=pictures, progress=progress)
+    samples = list(chain.from_iterable(given))
+    explained = answers.probabilities.argmax(axis=1)
+    if labels:
+        explained = np.array([saved.target.classes.index(labels.by_image[sample.image_id]) for sample in samples])
+    return ExplainedAnswers(saved, samples, answers, explained, features, pictures), notes
+
+
+def _check_labels(labels: Labels, saved: Saved) -> None:
+    classes = saved.target.classes
+    if saved.target.kind == "tasks":
+        mend = "leave --labels out: the most probable task is explained"
+        raise JudgeError(f"judge '{saved.judge}' predicts tasks, not an attribute", where=labels.source, mend=mend)
+    if other := sorted(set(labels.by_image.values()) - set(classes)):
+        what = f"judge '{saved.judge}' does not predict class '{other[0]}', only {', '.join(classes)}"
+        raise JudgeError(what, where=labels.source, mend="use labels of the judge's attribute, or --label-value")
 
 
 def exact(answers: ExplainedAnswers, progress: Progress | None = None) -> WordAttribution:
@@ -73,12 +181,15 @@ def spread(words: Sequence[str], amounts: Mapping[str, float]) -> FloatArray:
 def occlude(answers: ExplainedAnswers, progress: Progress | None = None) -> WordAttribution:
     """By how much the probability falls when each word is replaced by ``<unk>``.
 
-    In [-1, 1], positive where a word speaks for the class, 0 for ``<unk>`` itself. Every distinct variant is predicted
-    once, all of them together.
+    In [-1, 1], positive where a word is evidence for the class, 0 for ``<unk>`` itself. Each distinct variant is
+    predicted once, all of them together.
     """
     samples, before = answers.samples, answers.probabilities
     places = [(n, place) for n, one in enumerate(samples) for place, word in enumerate(one.words) if word != UNKNOWN]
-    variants = [_without(samples[n], place) for n, place in places]
+    variants = [
+        replace(samples[n], words=(*samples[n].words[:place], UNKNOWN, *samples[n].words[place + 1 :]))
+        for n, place in places
+    ]
     # Images often share a caption, but the judge may also read the image.
     different = {(one.words, one.image): one for one in variants}
     found = [np.zeros(len(sample.words)) for sample in samples]
@@ -88,10 +199,6 @@ def occlude(answers: ExplainedAnswers, progress: Progress | None = None) -> Word
         for (n, place), one in zip(places, variants, strict=True):
             found[n][place] = before[n] - rows[one.words, one.image][answers.explained[n]]
     return WordAttribution("occlusion", found, np.full(len(samples), np.nan), before)
-
-
-def _without(sample: Sample, place: int) -> Sample:
-    return replace(sample, words=(*sample.words[:place], UNKNOWN, *sample.words[place + 1 :]))
 
 
 WORD_METHODS: dict[str, Callable[[ExplainedAnswers, Progress | None], WordAttribution]] = {
@@ -108,7 +215,7 @@ def word_methods(saved: Saved) -> dict[str, str]:
 
 
 def attribute_words(answers: ExplainedAnswers, method: str, progress: Progress | None = None) -> WordAttribution:
-    """What the words of captions contribute to a judge's answers.
+    """What the words of captions contribute to a judge's predictions.
 
     Args:
         answers: judge, captions and the class explained.
@@ -128,7 +235,7 @@ def word_table(answers: ExplainedAnswers, found: Sequence[WordAttribution]) -> p
     """One row per caption, word and method, by caption, then method, then place: the columns of ``words.csv``.
 
     ``explained``: the class; ``probability``: the judge's probability of it; ``base`` and ``total``: see
-    :class:`~judge.attribution.explained_answers.WordAttribution`.
+    :class:`WordAttribution`.
     """
     each = zip(answers.samples, answers.classes, answers.probabilities, strict=True)
     rows = [

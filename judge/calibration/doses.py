@@ -1,29 +1,29 @@
-"""Human captions changed by a known dose: a captioner that stereotypes, guesses, or knows fewer words.
+"""Change human captions by a known dose: a captioner that stereotypes, guesses, or knows fewer words.
 
 Each change touches one thing and leaves the rest of a caption as it was written:
 
 - ``A->T``: a task that the caption names is exchanged for one that goes with the image's class, in the words of another
   caption of the corpus.
 - ``T->A``: the words for the person become those of the class that the caption's tasks go with.
-- ``vocabulary``: rare words are exchanged for common ones of like use.
+- ``vocabulary``: rare words are exchanged for common ones that are used alike.
 - ``silence``: the words for the person no longer name a class.
 - ``brevity``: the caption ends before its last phrase.
 
 The last three add no stereotype. They may remove evidence (short captions name fewer tasks) or leave a trace of what
-was there ("people" for "women" still shows that there are several): a metric that they move measures something else
-than what it is meant to. "Goes with" is relative, as in DBA: a task goes with the class whose images' captions name it
-most often, however many images each class has. What a change draws does not depend on its dose: captions that change at
-0.1 are among those that change at 0.2.
+was there ("people" for "women" still shows that there are several). A metric that they move does not measure what it is
+meant to. A task goes with the class whose images' captions name it most often, however many images each class has, as
+in DBA. What a change draws does not depend on its dose: captions that change at 0.1 are among those that change at 0.2.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
+import pandas as pd
 
 from judge.errors import JudgeError, nearest
 from judge.evidence import PEOPLE
@@ -85,51 +85,40 @@ class DoseSource:
         return [(start, stop, name) for start, stop, name in self.tasks.find(words) if name and name not in PEOPLE]
 
     @cached_property
-    def counts(self) -> dict[str, Counter[str]]:
-        """Task -> class -> how often captions of images of the class name it; of tasks named ``LEAST`` times or more.
-
-        Raises:
-            JudgeError: there is none, or none that goes with one of the classes.
-        """
-        found: dict[str, Counter[str]] = defaultdict(Counter)
-        for name, *_, task in self._mentions:
-            found[task][name] += 1
-        kept = {task: found[task] for task in sorted(found) if found[task].total() >= LEAST}
-        without = {*self.classes} - {self._leaning(counts) for counts in kept.values()}
-        if without:
-            what = f"no task that captions name {LEAST} times goes with '{min(without)}'"
-            raise JudgeError(what, where=f"lexicon '{self.tasks.name}'", mend="give more captions, or other --tasks")
-        return kept
+    def counts(self) -> pd.DataFrame:
+        """How often captions of images of each class (columns) name each task that is named ``LEAST`` times or more."""
+        every = pd.DataFrame([(name, task) for name, *_, task in self._mentions], columns=["class", "task"])
+        table = pd.crosstab(every["task"], every["class"]).reindex(columns=[*self._sizes], fill_value=0)
+        return table[table.sum(axis=1) >= LEAST]
 
     @cached_property
-    def _sizes(self) -> Counter[str]:
-        """Class -> captions of its images."""
+    def _sizes(self) -> dict[str, int]:
+        """Class -> captions of its images; classes without captions are left out."""
         sizes: Counter[str] = Counter()
         for image, captions in self.captions.items():
             sizes[self.labels.by_image[image]] += len(captions)
-        return sizes
-
-    @property
-    def classes(self) -> list[str]:
-        """The classes that have captions: a lexicon may know more."""
-        return sorted(self._sizes)
-
-    def _leaning(self, counts: Mapping[str, int]) -> str:
-        """The class whose captions name a task most often; the first of equals."""
-        return max(self.classes, key=lambda name: counts.get(name, 0) / self._sizes[name])
+        return dict(sorted(sizes.items()))
 
     @cached_property
     def goes_with(self) -> dict[str, str]:
-        """Task -> the class that it goes with."""
-        return {task: self._leaning(counts) for task, counts in self.counts.items()}
+        """Task -> the class that it goes with; the first of equals.
+
+        Raises:
+            JudgeError: a class with which no task goes.
+        """
+        found: dict[str, str] = (self.counts / pd.Series(self._sizes)).idxmax(axis=1).to_dict()
+        if without := {*self._sizes} - {*found.values()}:
+            what = f"no task that captions name {LEAST} times goes with '{min(without)}'"
+            raise JudgeError(what, where=f"lexicon '{self.tasks.name}'", mend="give more captions, or other --tasks")
+        return found
 
     @cached_property
     def stereotypes(self) -> dict[str, tuple[list[str], FloatArray]]:
         """Class -> tasks that go with it, and the cumulative sums of P(task | class) among them, the last one 1."""
         found = {}
-        for name in self.classes:
+        for name in self._sizes:
             tasks = [task for task, of in self.goes_with.items() if of == name]
-            steps = np.cumsum([self.counts[task][name] for task in tasks], dtype=np.float64)
+            steps = np.cumsum(self.counts.loc[tasks, name].to_numpy(dtype=np.float64))
             found[name] = tasks, steps / steps[-1]
         return found
 
@@ -166,8 +155,7 @@ class DoseSource:
         return sorted(counts, key=lambda word: (-counts[word], word))
 
     @cached_property
-    def vectors(self) -> Vectors:
-        """Learned from the captions."""
+    def _vectors(self) -> Vectors:
         captions = [words for of in self.captions.values() for words in of]
         return load_vectors(CORPUS, self.common_words, captions=captions)
 
@@ -176,7 +164,7 @@ class DoseSource:
         if dose not in self._nearest:
             kept = self.common_words[: round((1 - dose) * len(self.common_words))]
             lost = self.common_words[len(kept) :]
-            near = alignment.nearest(lost, kept, self.vectors)
+            near = alignment.nearest(lost, kept, self._vectors)
             self._nearest[dose] = {word: near[word][0] if word in near else "" for word in lost}
         return self._nearest[dose]
 
@@ -275,7 +263,7 @@ def inject(captions: Captions, source: DoseSource, change: str, dose: float, *, 
         source: what changes are made of.
         change: a key of :data:`CHANGES`.
         dose: in [0, 1]; 0 changes nothing.
-        seed: of what is drawn, which does not depend on the dose.
+        seed: of the draws.
 
     Returns:
         Captions as words joined by spaces; a caption that does not change stays as it is written.

@@ -1,8 +1,8 @@
-"""Draw a scene with Pillow: a setting, one person in front with the tasks, up to two people farther back.
+"""Draw a scene with Pillow: a setting, one person in front with the task, up to two people farther back.
 
 Every shape is drawn twice, into the colours and into the labels of things, with hard edges and at twice the image's
-size. A pixel is the average of its four sub-pixels, and the mask of a thing is every pixel of which it has a sub-pixel:
-none of its colour is outside.
+size. A pixel is the average of its four sub-pixels. The mask of a thing holds every pixel of which the thing has a
+sub-pixel, so none of its colour is outside.
 
 The outline of a person does not depend on the attribute. What shows it is painted inside of the outline: the shape
 around the head is long hair or a hood, the wide garment a skirt or a coat. These looks are arbitrary devices that a
@@ -32,7 +32,7 @@ _HAIRS = ((44, 32, 28), (84, 52, 32), (128, 78, 40), (176, 120, 60), (214, 176, 
 _WARM = ((232, 92, 128), (240, 150, 170), (214, 70, 84), (246, 190, 120), (198, 140, 214), (250, 222, 150))
 _EARTHY = ((38, 56, 104), (50, 92, 62), (104, 76, 50), (92, 98, 106), (60, 84, 128), (118, 122, 76))
 _RAINCOATS = ((226, 188, 60), (70, 140, 140), (130, 110, 160), (150, 156, 160), (196, 110, 70), (90, 130, 84))
-# Task -> where it is beside the person, and where the hand on its side is; in heights from the feet, x to its side.
+# Task -> where it is beside the person, and where the right hand is (None: anywhere); in heights from the feet.
 _PLACES: Mapping[str, tuple[tuple[float, float], tuple[float, float] | None]] = {
     "umbrella": ((0.18, -0.62), (0.18, -0.62)),
     "handbag": ((0.26, -0.45), (0.26, -0.45)),
@@ -127,11 +127,10 @@ class Pen:
     def sketch(self, drawing: Sequence[Any], rng: np.random.Generator) -> None:
         """An entry of ``drawings.yaml``, which says how to read it."""
         palette, things = _drawings()["palette"], _drawings()["things"]
-        known = {name: tuple(colours[0]) for name, colours in palette.items()}
+        known: dict[str, Colour] = {name: tuple(colours[0]) for name, colours in palette.items()}
         for step in drawing:
             if isinstance(step, dict):
-                for name, colours in step.items():
-                    known[name] = _pick(rng, palette[colours] if isinstance(colours, str) else colours)
+                known |= {name: _pick(rng, palette[of] if isinstance(of, str) else of) for name, of in step.items()}
                 continue
             kind, *rest = step
             if kind in {"row", "strew"}:
@@ -159,12 +158,12 @@ def _drawings() -> Mapping[str, Any]:
     return data
 
 
-def _colour(text: str, palette: Mapping[str, Sequence[int]]) -> Colour:
+def _colour(text: str, palette: Mapping[str, Colour]) -> Colour:
     name, _, factor = text.partition("*")
     return _shade(palette[name], float(factor or 1))
 
 
-def _shade(colour: Sequence[int], factor: float) -> Colour:
+def _shade(colour: Colour, factor: float) -> Colour:
     red, green, blue = (min(255, round(part * factor)) for part in colour)
     return red, green, blue
 
@@ -180,12 +179,12 @@ def draw_scene(scene: Scene, size: int, *, seed: int) -> tuple[Pixels, list[Bool
     """Draw a scene.
 
     Args:
-        scene: with tasks that are drawn to the right of the person, to the left, ...
+        scene: of the world.
         size: pixels along the image's side.
         seed: of the world.
 
     Returns:
-        The image, [H, W, 3]; the masks, [H, W], of the person in front, of the tasks, and of other people.
+        The image, [H, W, 3]; the masks, [H, W], of the person in front, of the task, and of other people.
     """
     # One generator for each purpose: the attribute decides what is made with the last alone.
     where, person, items, crowd, light = stream(seed, f"scene {scene.image_id}").spawn(5)
@@ -196,35 +195,32 @@ def draw_scene(scene: Scene, size: int, *, seed: int) -> tuple[Pixels, list[Bool
     (mirrored if where.random() < 0.5 else image).sketch(_drawings()["settings"][scene.setting], where)
 
     height, ground = person.uniform((0.58, 0.92), (0.7, 0.97)).tolist()
-    left, right = 0.3 * height, 1 - (0.3 if scene.tasks == ("tie",) else _REACH) * height
+    left, right = 0.3 * height, 1 - (0.3 if scene.task == "tie" else _REACH) * height
     feet = (mirrored if person.random() < 0.5 else image).at(float(person.uniform(left, right)), ground, height)
     others = int(crowd.choice(3, p=(0.4, 0.35, 0.25)))
-    first_other = 2 + len(scene.tasks)
-    for canvas.label in range(first_other, first_other + others):
+    for canvas.label in range(3, 3 + others):
         share = float(crowd.uniform(0.45, 0.57))
         x, y = float(crowd.uniform(0.08, 0.92)), 0.52 + (ground - 0.52) * share + 0.03
         coat = _pick(crowd, _RAINCOATS)
-        body = _Body.drawn(crowd, hands=[], cloaked=True)
+        body = _Body.drawn(crowd, cloaked=True)
         body.paint(image.at(x, y, height * share), coat, coat, _shade(coat, 0.8), (70, 70, 76), coat, coat)
         image.at(x, y, height * share).oval((116, 112, 112), 0, -0.86, 0.066, 0.086)
     canvas.label = 1
-    body = _Body.drawn(person, hands=[_PLACES[task][1] for task in scene.tasks])
+    task, hand = _PLACES[scene.task]
+    body = _Body.drawn(person, hand)
     body.paint(feet, *[(0, 0, 0)] * 6)
     layer = Canvas(size)
     _paint_person(Pen(layer, feet.x, feet.y, feet.scale, feet.flip), body, scene.attribute, look)
     canvas.paint_inside(layer)
-    for number, task in enumerate(scene.tasks):
-        x, y = _PLACES[task][0]
-        place = feet.at(-x if number % 2 else x, y, flip=number % 2 == 1)
-        if task in _ON_A_TABLE:
-            canvas.label = 0
-            place.sketch(_drawings()["things"]["table"], items)
-        canvas.label = 2 + number
-        place.sketch(_drawings()["things"][task], items)
+    if scene.task in _ON_A_TABLE:
+        canvas.label = 0
+        feet.at(*task).sketch(_drawings()["things"]["table"], items)
+    canvas.label = 2
+    feet.at(*task).sketch(_drawings()["things"][scene.task], items)
     # Brightness and tint of the whole image, and the grain of a sensor.
     tint = light.uniform(0.9, 1.06) * light.uniform(0.97, 1.03, size=3)
     pixels = np.asarray(canvas.image.reduce(2)) * tint + light.normal(0, 2.5, (size, size, 1))
-    return np.clip(pixels, 0, 255).astype(np.uint8), [canvas.mask(label) for label in range(1, first_other + others)]
+    return np.clip(pixels, 0, 255).astype(np.uint8), [canvas.mask(label) for label in range(1, 3 + others)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,11 +241,11 @@ class _Body:
 
     @classmethod
     def drawn(
-        cls, rng: np.random.Generator, *, hands: Sequence[tuple[float, float] | None], cloaked: bool = False
+        cls, rng: np.random.Generator, hand: tuple[float, float] | None = None, *, cloaked: bool = False
     ) -> _Body:
-        """At random; ``hands``: where they must be, right one first, None for anywhere."""
+        """At random; ``hand``: where the right one must be, None for anywhere."""
         free = [(0.17, -0.41), (0.2, -0.43), (0.13, -0.46), (0.28, -0.9)]
-        right, left = ([*hands, None, None][side] or free[int(rng.choice(4))] for side in (0, 1))
+        right, left = hand or free[int(rng.choice(4))], free[int(rng.choice(4))]
         around, hem = (rng.random(2) < 0.5).tolist()
         return cls((right, left), float(rng.uniform(0.05, 0.11)), cloaked or around, cloaked or hem)
 

@@ -1,14 +1,13 @@
 """Captions of the scenes of ``world`` by people and by simulated captioners, and their files in COCO's formats.
 
-The content of a caption is drawn first, with known probabilities; its wording is drawn after that and depends on
-nothing else, once attribute words are hidden. Hence the closed forms in ``truth`` are exact. Captioners have fewer
+The content of a caption is drawn first, with known probabilities. Its wording is drawn after that; once attribute words
+are hidden, it depends on the content alone. Hence the closed forms in ``truth`` are exact. Captioners have fewer
 words than people (no endings, no adjectives on things, the first few entries of most lists), but name tasks and
 settings by the same words in the same proportions: aligning vocabularies removes no evidence from human captions.
 """
 
 from __future__ import annotations
 
-import csv
 import json
 from bisect import bisect
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +22,6 @@ import yaml
 
 from judge.calibration.truth import truth
 from judge.calibration.world import CLASSES, DEFAULT, Captioner, Parameters, Scene, described_by, draw_scenes, stream
-from judge.errors import JudgeError
 from judge.types import Captions, Labels, Progress
 from judge.utils.outputs import OutputFolder
 from judge.utils.reading import read_yaml
@@ -32,7 +30,6 @@ CAPTIONS_PER_IMAGE = 5
 # Shares of the human wording alone; they carry no information, so no closed form knows them.
 _ADJECTIVE, _ENDING, _FULL_STOP = 0.3, 0.25, 0.7
 _ATTEMPTS = 10
-_RECIPE = "world.yaml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,25 +79,21 @@ def make_world(images: int = 1200, *, seed: int = 0, parameters: Parameters = DE
     """
     scenes = draw_scenes(images, seed=seed, parameters=parameters)
     rng = stream(seed, "human")
-    by_image = {scene.image_id: _human(scene, parameters, rng) for scene in scenes}
+    by_image = {scene.image_id: _human_captions(scene, parameters, rng) for scene in scenes}
     source = f"calibration world, seed {seed}"
     labels = Labels("gender", CLASSES, {scene.image_id: scene.attribute for scene in scenes}, source)
     return World(parameters, seed, scenes, Captions("human", by_image, source), labels)
 
 
-def simulate(world: World, *, name: str, captioner: Captioner, seed: int | None = None) -> Captions:
+def simulate(world: World, *, name: str, captioner: Captioner) -> Captions:
     """One caption an image; the captioner's true amplification is ``truth.true_amplification(parameters, captioner)``.
 
     Args:
         world: whose scenes it captions.
         name: seeds its random stream: captioners do not depend on each other.
         captioner: its errors and its vocabulary.
-        seed: the world's by default.
-
-    Raises:
-        JudgeError: a negative seed.
     """
-    rng = stream(world.seed if seed is None else seed, f"captioner {name}")
+    rng = stream(world.seed, f"captioner {name}")
     by_image = {
         scene.image_id: (sentence(_content(scene, world.parameters, rng), rng=rng, vocabulary=captioner.vocabulary),)
         for scene in described_by(world.scenes, captioner, rng)
@@ -112,8 +105,11 @@ def simulate(world: World, *, name: str, captioner: Captioner, seed: int | None 
 def sentence(content: Content, *, rng: np.random.Generator, vocabulary: int | None = None) -> str:
     """One caption that names ``content`` and nothing else.
 
-    ``vocabulary``: entries known of each list marked (*) in the grammar, for a captioner in lower case without
-    adjectives and endings; None for people, who know all, with a capital and mostly a full stop.
+    Args:
+        content: what it names.
+        rng: of the wording.
+        vocabulary: entries known of each list marked (*) in the grammar, for a captioner, who writes in lower case
+            without adjectives and endings; None for people, who know all, with a capital and mostly a full stop.
     """
     grammar = _grammar()
     plain = vocabulary is not None
@@ -124,7 +120,10 @@ def sentence(content: Content, *, rng: np.random.Generator, vocabulary: int | No
     if content.task is None:
         phrase["doing"] = _pick(grammar["idle"], rng, first=vocabulary)
     else:
-        phrase["thing"] = _thing(content.task, rng, plain=plain)
+        noun = _pick(grammar["tasks"][content.task], rng)
+        if not plain and rng.random() < _ADJECTIVE:
+            noun = f"{_pick(grammar['adjectives'], rng)} {noun}"
+        phrase["thing"] = grammar["thing"].format(noun=noun)
         phrase["doing"] = _pick(grammar["doing"], rng, first=vocabulary).format(thing=phrase["thing"])
     frames = _frames(task=content.task is not None, setting=content.setting is not None, first=vocabulary)
     text = _pick(frames, rng).format(**phrase)
@@ -142,7 +141,7 @@ def longest_list() -> int:
 
 
 def task_words() -> dict[str, tuple[str, ...]]:
-    """Task -> the nouns, one of which stands in every caption that tells it; no noun belongs to two tasks."""
+    """Task -> its nouns: every caption that names it has one of them, and no noun belongs to two tasks."""
     return {task: tuple(nouns) for task, nouns in _grammar()["tasks"].items()}
 
 
@@ -170,18 +169,24 @@ def write_world(
         progress: called with the progress.
 
     Raises:
-        JudgeError: the folder holds something, or cannot be written; a name that is no file stem.
+        JudgeError: the folder holds something, or cannot be written.
     """
     out = OutputFolder(folder, what="world", overwrite=overwrite)
     out.check()
-    for name in captioners:
-        if not name or name != Path(name).name or name.startswith("."):
-            raise JudgeError(f"captioner '{name}' cannot name a file", mend="use letters, digits, '-' and '_'")
     generated = [simulate(world, name=name, captioner=captioner) for name, captioner in captioners.items()]
+    recipe = {
+        "seed": world.seed,
+        "images": len(world.scenes),
+        "parameters": asdict(world.parameters),
+        "captioners": {name: asdict(captioner) for name, captioner in captioners.items()},
+    }
     out.begin()
     with out.working(), out.writing():
         (out.partial / "captions").mkdir()
-        _write_files(world, generated, captioners, out.partial)
+        files = world_files(out.partial, captioners)
+        _write_captions(world, generated, files)
+        _dump(truth(captioners, world.parameters), files.truth, indent=2)
+        (out.partial / "world.yaml").write_text(yaml.safe_dump(recipe, sort_keys=False), encoding="utf-8")
         if pictures:
             from judge.calibration.scenes import write_images
 
@@ -220,22 +225,13 @@ def _pick(entries: Sequence[str], rng: np.random.Generator, *, first: int | None
     return entries[bisect(steps, rng.random() * steps[-1], hi=len(steps) - 1)]
 
 
-def _thing(task: str, rng: np.random.Generator, *, plain: bool) -> str:
-    grammar = _grammar()
-    noun = _pick(grammar["tasks"][task], rng)
-    if not plain and rng.random() < _ADJECTIVE:
-        noun = f"{_pick(grammar['adjectives'], rng)} {noun}"
-    return str(grammar["thing"].format(noun=noun))
-
-
 def _content(scene: Scene, parameters: Parameters, rng: np.random.Generator) -> Content:
-    named, task, setting = rng.random(3) < (parameters.gendered, parameters.mention, parameters.place)
-    return Content(
-        scene.attribute if named else None, scene.tasks[0] if task else None, scene.setting if setting else None
-    )
+    named = rng.random(3) < (parameters.gendered, parameters.mention, parameters.place)
+    parts = scene.attribute, scene.task, scene.setting
+    return Content(*(part if says else None for part, says in zip(parts, named, strict=True)))
 
 
-def _human(scene: Scene, parameters: Parameters, rng: np.random.Generator) -> tuple[str, ...]:
+def _human_captions(scene: Scene, parameters: Parameters, rng: np.random.Generator) -> tuple[str, ...]:
     captions: list[str] = []
     for _ in range(CAPTIONS_PER_IMAGE):
         content = _content(scene, parameters, rng)
@@ -254,31 +250,18 @@ def world_files(folder: Path, captioners: Iterable[str]) -> WorldFiles:
     return WorldFiles(folder, folder / "captions_human.json", folder / "labels.csv", captions, folder / "truth.json")
 
 
-def _write_files(
-    world: World, generated: Sequence[Captions], captioners: Mapping[str, Captioner], folder: Path
-) -> None:
-    files = world_files(folder, captioners)
-    said = [(int(image), caption) for image, captions in world.human.by_image.items() for caption in captions]
+def _write_captions(world: World, generated: Sequence[Captions], files: WorldFiles) -> None:
+    pairs = [(int(image), caption) for image, captions in world.human.by_image.items() for caption in captions]
     images = [{"id": int(scene.image_id), "file_name": f"{int(scene.image_id):012d}.png"} for scene in world.scenes]
     annotations = [
-        {"id": number, "image_id": image, "caption": caption} for number, (image, caption) in enumerate(said, start=1)
+        {"id": number, "image_id": image, "caption": caption} for number, (image, caption) in enumerate(pairs, start=1)
     ]
     _dump({"info": {"description": world.human.source}, "images": images, "annotations": annotations}, files.human)
     for captions in generated:
         results = [{"image_id": int(image), "caption": texts[0]} for image, texts in captions.by_image.items()]
         _dump(results, files.captions[captions.name])
-    _dump(truth(captioners, world.parameters), files.truth, indent=2)
-    recipe = {
-        "seed": world.seed,
-        "images": len(world.scenes),
-        "parameters": asdict(world.parameters),
-        "captioners": {name: asdict(captioner) for name, captioner in captioners.items()},
-    }
-    (folder / _RECIPE).write_text(yaml.safe_dump(recipe, sort_keys=False), encoding="utf-8")
-    with files.labels.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["image_id", world.labels.attribute])
-        writer.writerows(world.labels.by_image.items())
+    rows = [("image_id", world.labels.attribute), *world.labels.by_image.items()]
+    files.labels.write_text("".join(f"{image},{value}\n" for image, value in rows), encoding="utf-8")
 
 
 def _dump(data: object, path: Path, *, indent: int | None = None) -> None:

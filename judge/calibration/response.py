@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -38,9 +39,9 @@ Key = tuple[str, float, str, str, str]
 class TrialShare(NamedTuple):
     """A share of independent ``trials``, in [0, 1], and its exact 95% interval (Clopper and Pearson 1934)."""
 
-    value: float
+    share: float
     trials: int
-    interval: Interval
+    ci: Interval
 
     @classmethod
     def among(cls, happened: pd.Series[bool]) -> TrialShare | None:
@@ -60,7 +61,7 @@ class Nulls:
 
     Attributes:
         draws: how many have a value.
-        mean, sd: of the values; None of too few.
+        mean, sd: of the values; None for too few.
         claimed: mean standard error over ``sd``, which should be 1; None without errors.
         rejected: draws with p below 0.05, false positives; None without p.
         held: draws whose 95% interval includes no amplification (coverage); None without intervals.
@@ -74,8 +75,8 @@ class Nulls:
     claimed: float | None
     rejected: TrialShare | None
     held: TrialShare | None
-    void: TrialShare | None = None
-    reason: str = ""
+    void: TrialShare | None
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +86,9 @@ class Point:
     Attributes:
         dose: in [0, 1].
         mean: of the values; None where no draw has one.
-        band: 95% t-interval of the mean; None of fewer than two draws.
-        rejected: draws with p below 0.05, on whichever side; None without p.
-        found: those of them on the side where the dose should move the metric; None without p, or such a side.
+        band: 95% t-interval of the mean; None for fewer than two draws.
+        rejected: draws with p below 0.05, whatever their sign; None without p.
+        found: draws with p below 0.05 that moved the way the dose should move the metric; None without p or such a way.
         worth: how far the dose moves the metric on all images; None where that was not measured.
     """
 
@@ -105,10 +106,10 @@ class Response:
 
     Attributes:
         change: a key of :data:`~judge.calibration.doses.CHANGES`.
-        side: where doses should move the metric, 1 or -1; 0 where they should not, or that is not known.
-        points: by dose, that of nothing first.
-        shift: of draws at the largest dose, the mean rise over the same draw without any; None without such a pair.
-        shift_band: its 95% t-interval; None of fewer than two pairs.
+        side: which way doses should move the metric, 1 or -1; 0 where they should not, or that is not known.
+        points: by dose, that of 0 first.
+        shift: mean rise at the largest dose over the same draw without any; None without such a pair.
+        shift_band: its 95% t-interval; None for fewer than two pairs.
         spearman: mean over draws of the rank correlation of dose and value within the draw, in [-1, 1]; None where
             values do not vary.
         right_sign: share of trials with a dose whose value is on ``side`` of no amplification; None without a side.
@@ -126,7 +127,7 @@ class Response:
 
     @property
     def moves(self) -> int:
-        """Where the largest dose moves the metric, beyond chance: 1, -1 or 0."""
+        """Which way the largest dose moves the metric, beyond chance: 1, -1 or 0."""
         if self.shift_band is None:
             return 0
         return int(self.shift_band.low > 0) - int(self.shift_band.high < 0)
@@ -139,13 +140,13 @@ class Calibration:
     Attributes:
         metric: the row.
         judge: its name, "counted" for none.
-        masks: see above.
+        masks: see the module.
         nulls: where nothing is amplified.
         responses: by change.
         seconds: mean time of a trial, with the metrics that share its judges.
         starred: whether intervals leave out training noise.
         left_out: images, captions and tasks that were left out of a trial, at most.
-        images: how many of each class a trial has, in words; of trials of several sizes the most frequent.
+        images: how many of each class a trial has, in words; for trials of several sizes the most frequent.
     """
 
     metric: Metric
@@ -154,27 +155,14 @@ class Calibration:
     nulls: Nulls
     responses: Mapping[str, Response]
     seconds: float
-    starred: bool = False
-    left_out: int = 0
-    images: str = ""
+    starred: bool
+    left_out: int
+    images: str
 
     @property
     def response(self) -> Response | None:
         """To doses of the (first) direction that it is meant to measure; None where none was given."""
         return self.responses.get(directions(self.metric)[0])
-
-    @property
-    def crosstalk(self) -> dict[str, float]:
-        """Change -> its shift over that of the own direction, of the changes that should not move the metric."""
-        own = self.response
-        if own is None or not own.shift:
-            return {}
-        aims = directions(self.metric)
-        return {
-            name: of.shift / own.shift
-            for name, of in self.responses.items()
-            if name not in aims and of.shift is not None
-        }
 
 
 def directions(metric: Metric) -> tuple[Direction, ...]:
@@ -194,34 +182,32 @@ def calibrate(trials: pd.DataFrame, worth: Mapping[Key, float]) -> list[Calibrat
         trials: see the module.
         worth: how far each dose moves the metric on all images, of the doses for which that was measured.
     """
+    found = []
     trials = trials.replace([np.inf, -np.inf], np.nan)
-    return [
-        _calibrate(find_metric(str(metric)), str(judge), str(masks), rows, worth)
-        for (metric, judge, masks), rows in trials.groupby(["metric", "judge", "masks"], sort=False)
-    ]
-
-
-def _calibrate(metric: Metric, judge: str, masks: str, rows: pd.DataFrame, worth: Mapping[Key, float]) -> Calibration:
-    plain = rows[rows["change"] == NOTHING].sort_values("draw")
-    responses = {}
-    for change in [name for name in CHANGES if name in set(rows["change"])]:
-        mine = rows[rows["change"] == change]
-        # Draws without any dose that have companions with one.
-        both = pd.concat([plain[plain["draw"].isin(mine["draw"])], mine])
-        who = (change, metric.name, judge, masks)
-        of_dose = {dose: value for (name, dose, *of), value in worth.items() if (name, *of) == who}
-        responses[change] = _respond(change, both, metric, of_dose)
-    return Calibration(
-        metric,
-        judge,
-        masks,
-        _nulls(plain, metric.neutral),
-        responses,
-        seconds=float(rows["seconds"].mean()),
-        starred=bool((rows["basis"] == "these judges").any()),
-        left_out=int(rows["left_out"].max()),
-        images=rows["images"].mode()[0],
-    )
+    for (name, judge, masks), rows in trials.groupby(["metric", "judge", "masks"], sort=False):
+        metric = find_metric(str(name))
+        plain = rows[rows["change"] == NOTHING].sort_values("draw")
+        responses = {}
+        for change in [known for known in CHANGES if known in set(rows["change"])]:
+            dosed = rows[rows["change"] == change]
+            # Draws without any dose that have companions with one.
+            both = pd.concat([plain[plain["draw"].isin(dosed["draw"])], dosed])
+            of_dose = {dose: worth.get((change, dose, metric.name, judge, masks)) for dose in dosed["dose"]}
+            responses[change] = _respond(change, both, metric, of_dose)
+        found.append(
+            Calibration(
+                metric,
+                str(judge),
+                str(masks),
+                _nulls(plain, metric.neutral),
+                responses,
+                seconds=float(rows["seconds"].mean()),
+                starred=bool((rows["basis"] == "these judges").any()),
+                left_out=int(rows["left_out"].max()),
+                images=rows["images"].mode()[0],
+            )
+        )
+    return found
 
 
 def _nulls(rows: pd.DataFrame, neutral: float) -> Nulls:
@@ -230,7 +216,7 @@ def _nulls(rows: pd.DataFrame, neutral: float) -> Nulls:
     bounds = rows[["low", "high"]].dropna()
     return Nulls(
         len(values),
-        float(values.mean()) if len(values) else None,
+        _mean(values),
         spread,
         float(errors.mean() / spread) if len(errors) and spread else None,
         TrialShare.among(rows["p"].dropna() < SIGNIFICANT),
@@ -240,14 +226,13 @@ def _nulls(rows: pd.DataFrame, neutral: float) -> Nulls:
     )
 
 
-def _respond(change: str, rows: pd.DataFrame, metric: Metric, worth: Mapping[float, float]) -> Response:
+def _respond(change: str, rows: pd.DataFrame, metric: Metric, worth: Mapping[float, float | None]) -> Response:
     from scipy.stats import spearmanr
 
     side = 0
     if CHANGES[change].moves in directions(metric):
         # Up, if the metric is one of amplification; others (Ratio) as on all images.
-        of_worth = int(np.sign(worth[max(worth)])) if worth else 0
-        side = 1 if metric.verdicts[0] != "higher" else of_worth
+        side = 1 if metric.verdicts[0] != "higher" else int(np.sign(worth[max(worth)] or 0))
     points = tuple(
         _point(float(str(dose)), of, metric.neutral, side, worth) for dose, of in rows.groupby("dose", sort=True)
     )
@@ -255,26 +240,29 @@ def _respond(change: str, rows: pd.DataFrame, metric: Metric, worth: Mapping[flo
     rises = (table.iloc[:, -1] - table.iloc[:, 0]).dropna().to_numpy(dtype=np.float64)
     dosed = rows.loc[rows["dose"] > 0, "value"].dropna().to_numpy(dtype=np.float64)
     draws = [row.dropna() for _, row in table.iterrows() if row.max() > row.min()]
-    ranks = [float(spearmanr(row.index.to_numpy(dtype=np.float64), row.to_numpy()).statistic) for row in draws]
+    ranks = [spearmanr(row.index.to_numpy(dtype=np.float64), row.to_numpy()).statistic for row in draws]
     return Response(
         change,
         side,
         points,
-        float(rises.mean()) if len(rises) else None,
+        _mean(rises),
         _band(rises),
-        float(np.mean(ranks)) if ranks else None,
+        _mean(np.array(ranks)),
         float(np.mean(np.sign(dosed - metric.neutral) == side)) if side and len(dosed) else None,
         _found_from(points),
     )
 
 
-def _point(dose: float, rows: pd.DataFrame, neutral: float, side: int, worth: Mapping[float, float]) -> Point:
+def _point(dose: float, rows: pd.DataFrame, neutral: float, side: int, worth: Mapping[float, float | None]) -> Point:
     values: FloatArray = rows["value"].dropna().to_numpy(dtype=np.float64)
     tested = rows.dropna(subset=["value", "p"])
     rejected = tested["p"] < SIGNIFICANT
     found = TrialShare.among(rejected & (np.sign(tested["value"] - neutral) == side)) if side else None
-    mean = float(values.mean()) if len(values) else None
-    return Point(dose, mean, _band(values), TrialShare.among(rejected), found, worth.get(dose))
+    return Point(dose, _mean(values), _band(values), TrialShare.among(rejected), found, worth.get(dose))
+
+
+def _mean(values: FloatArray) -> float | None:
+    return float(values.mean()) if len(values) else None
 
 
 def _band(values: FloatArray) -> Interval | None:
@@ -288,9 +276,6 @@ def _band(values: FloatArray) -> Interval | None:
 
 
 def _found_from(points: Sequence[Point]) -> float | None:
-    least = None
-    for point in reversed(points):
-        if not (point.dose and point.found and point.found.value >= POWER):
-            break
-        least = point.dose
-    return least
+    dosed = [point for point in reversed(points) if point.dose]
+    found = takewhile(lambda point: point.found is not None and point.found.share >= POWER, dosed)
+    return min((point.dose for point in found), default=None)

@@ -1,4 +1,4 @@
-"""Scenes drawn as images with exact masks, so that everything that uses images can be tested without downloads.
+"""Draw scenes as images with exact masks, so that everything that uses images can be tested without downloads.
 
 The attribute shows on the foreground person alone, and only inside of the outline: two scenes that differ in nothing
 else have the same masks, and the same pixels outside of that person's mask.
@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from judge.calibration.world import CLASSES, SETTINGS, TASKS, Scene
-from judge.errors import JudgeError, nearest
+from judge.calibration.world import TASKS, Scene
 from judge.masking.folder import SHEET
 from judge.masking.images import SHEET_NAME, encode
 from judge.masking.instances import PERSON, BoolMask, Pixels, from_mask
@@ -32,7 +31,7 @@ class Thing:
     """A person or an object in an image.
 
     Attributes:
-        label: "person", or one of ``TASKS``.
+        label: "person", or the scene's task.
         mask: [H, W], every pixel with something of it; at a border two things share the pixels that mix them.
         foreground: whether it is the person whose attribute is meant.
     """
@@ -48,7 +47,7 @@ class Drawing:
 
     Attributes:
         pixels: [H, W, 3] uint8, RGB.
-        things: the foreground person first, then the scene's tasks in their order, then other people.
+        things: the foreground person first, then the scene's task, then other people.
     """
 
     pixels: Pixels
@@ -59,28 +58,14 @@ def draw(scene: Scene, *, seed: int = 0, size: int = 160) -> Drawing:
     """The image of a scene; the same bytes whatever else is drawn.
 
     Args:
-        scene: with one or two tasks.
+        scene: of the world.
         seed: of the world.
         size: pixels along the side of the image, 64 or more.
-
-    Raises:
-        JudgeError: a scene outside the world; an image too small; a negative seed.
     """
-    where = f"scene {scene.image_id}"
-    known = ((scene.attribute, CLASSES), (scene.setting, SETTINGS), *((task, TASKS) for task in scene.tasks))
-    for word, words in known:
-        if word not in words:
-            raise JudgeError(f"'{word}' cannot be drawn", where=where, mend=nearest(word, list(words)))
-    if not 1 <= len(scene.tasks) <= 2:
-        raise JudgeError(f"{len(scene.tasks)} tasks", where=where, mend="give it one or two")
-    if size < 64:
-        raise JudgeError(f"images of {size} pixels", mend="take 64 or more")
     from judge.calibration.drawing import draw_scene
 
-    pixels, masks = draw_scene(scene, size, seed=seed)
-    labels = [PERSON, *scene.tasks, *[PERSON] * (len(masks) - 1 - len(scene.tasks))]
-    things = [Thing(label, mask) for label, mask in zip(labels, masks, strict=True)]
-    things[0] = Thing(PERSON, masks[0], foreground=True)
+    pixels, (person, task, *others) = draw_scene(scene, size, seed=seed)
+    things = [Thing(PERSON, person, foreground=True), Thing(scene.task, task), *(Thing(PERSON, of) for of in others)]
     # A bystander may be hidden altogether.
     return Drawing(pixels, tuple(thing for thing in things if thing.mask.any()))
 
@@ -108,7 +93,6 @@ def write_images(
         progress: called with the number of images written.
 
     Raises:
-        JudgeError: as ``draw``.
         OSError: the folder cannot be written.
     """
     from joblib import Parallel, delayed
@@ -130,8 +114,7 @@ def write_images(
     content = {
         "info": {"description": "Scenes drawn by Caption Judge", "version": "1.0"},
         "images": [
-            {"id": int(scene.image_id), "file_name": name, "width": size, "height": size}
-            for scene, name in names.items()
+            {"id": int(of.image_id), "file_name": name, "width": size, "height": size} for of, name in names.items()
         ],
         "annotations": annotations,
         "categories": [{"id": number, "name": name} for number, name in enumerate(CATEGORIES, start=1)],
@@ -141,10 +124,9 @@ def write_images(
     for scene in scenes[:SHEET]:
         drawing = draw(scene, seed=seed, size=size)
         region = np.any([thing.mask for thing in drawing.things if thing.label == PERSON], axis=0)
-        title = f"{scene.image_id}: {scene.attribute}, {scene.setting}, {', '.join(scene.tasks)}"
+        title = f"{scene.image_id}: {scene.attribute}, {scene.setting}, {scene.task}"
         tiles.append(before_and_after(title, drawing.pixels, hide(drawing.pixels, region), region))
-    if tiles:
-        (folder / SHEET_NAME).write_bytes(encode(contact_sheet(tiles)))
+    (folder / SHEET_NAME).write_bytes(encode(contact_sheet(tiles)))
 
 
 def _annotation(thing: Thing, image_id: int) -> dict[str, Any]:

@@ -1,9 +1,8 @@
 """The trials of ``judge calibrate``: corpora whose true amplification is known.
 
-On human captions, those of some people stand for a captioner's (:func:`people_as_captioner`), and one side is changed
-by a known dose. A user's images cannot be changed by a dose, and what a judge should find on them is not known: metrics
-that use images have trials on drawn scenes. Each draw is a world of its own, whose simulated captioner writes what
-people would, but for its dose:
+In trials on human captions, those of some people stand for a captioner's (:func:`people_as_captioner`), and one side is
+changed by a known dose. A user's images cannot be changed by a dose, so metrics that use images have trials on drawn
+scenes. Each draw is a world of its own, whose simulated captioner writes what people would, but for its dose:
 
 | change | a dose is |
 | --- | --- |
@@ -113,10 +112,8 @@ def people_as_captioner(
     usable = sorted(i for i in labels.by_image.keys() & written.keys() if len(written[i]) >= needed)
     if len(usable) < images:
         what = f"{len(usable)} images have {needed} human captions and a label"
-        mend = "give several people's captions of each image"
-        if usable:
-            mend = f"draw {len(usable)} images or fewer (judge calibrate --sample {len(usable)})"
-        raise JudgeError(what, where=corpus.human.source, mend=mend)
+        mend = f"draw {len(usable)} images or fewer (judge calibrate --sample {len(usable)})"
+        raise JudgeError(what, where=corpus.human.source, mend=mend if usable else "give several captions an image")
     generator = np.random.default_rng(seed)
     chosen = sorted(generator.choice(usable, images, replace=False).tolist())
     orders = {image: generator.permutation(len(written[image])) for image in chosen}
@@ -138,7 +135,7 @@ def people_as_captioner(
 
 
 def caption_trials(corpus: Corpus, labels: Labels, source: DoseSource, design: Design) -> Iterator[Trial]:
-    """All draws of human captions; of each image one caption is human and another, of another person, the captioner's.
+    """All draws of human captions: of each image one person's caption is human and another person's the captioner's.
 
     Raises:
         JudgeError: too few images have two captions and a label; as :func:`~judge.calibration.doses.inject`.
@@ -151,10 +148,10 @@ def caption_trials(corpus: Corpus, labels: Labels, source: DoseSource, design: D
 def whole_trials(
     corpus: Corpus, labels: Labels, source: DoseSource, design: Design, *, reduced: bool
 ) -> Iterator[Trial]:
-    """All images, two captions a side if most have four: what doses of bias move a metric by on all images.
+    """All images, to measure how far doses of bias move a metric; two captions a side if most images have four.
 
-    ``reduced``: only words of the attribute and of tasks are left, which is what these changes touch: a judge of so few
-    words needs few images to come close to the best one.
+    With ``reduced`` only words of the attribute and of tasks are left, which is what these changes touch: a judge of so
+    few words needs few images to come close to the best one.
 
     Raises:
         JudgeError: as of :func:`caption_trials`.

@@ -1,9 +1,9 @@
-"""What an optimal judge would measure in the world of ``world``: closed forms, to test every estimate against."""
+"""Closed forms of what an optimal judge would measure in the world of ``world``, to test estimates against."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from judge.calibration.world import (
     setting_given_scene,
     task_given_attribute,
 )
-from judge.errors import JudgeError, nearest
+from judge.errors import JudgeError
 from judge.metrics.scores import SCORES, Judged
 from judge.types import Direction, FloatArray
 
@@ -54,10 +54,8 @@ def evidence_table(
         names = names @ _confusion(len(TASKS), captioner.error)
         if uses_images:
             both = np.einsum("ats,atu,sv->tsauv", scenes, names, places)
-            views = [
-                [_with_silence(evidence, parameters.mention, parameters.place) for evidence in row] for row in both
-            ]
-            return np.moveaxis(np.array(views), (0, 1), (3, 4))
+            seen = [_with_silence(evidence, parameters.mention, parameters.place) for row in both for evidence in row]
+            return np.moveaxis(np.reshape(seen, (*both.shape[:2], *seen[0].shape)), (0, 1), (3, 4))
         evidence = np.einsum("ats,atu,sv->auv", scenes, names, places)
         return _with_silence(evidence, parameters.mention, parameters.place)
     leaning = np.repeat(np.eye(len(CLASSES)), HALF, axis=0)
@@ -77,9 +75,7 @@ def bayes_score(
 ) -> float:
     """The score that an optimal judge reaches on one side, seeing one caption at a time.
 
-    The sum over evidence e and answers k of P(e, k) times the score's quantity for the posterior P(k | e). The judge
-    answers the most probable one, the first at a tie. Knowing nothing of two classes: 1/4 for ``confident_accuracy``,
-    1/2 for ``accuracy`` and ``confidence``.
+    Knowing nothing of two classes it reaches 1/4 for ``confident_accuracy``, 1/2 for ``accuracy`` and ``confidence``.
 
     Args:
         parameters: the world.
@@ -87,9 +83,6 @@ def bayes_score(
         direction: see ``evidence_table``.
         score: a key of ``scores.SCORES``.
         uses_images: see ``evidence_table``.
-
-    Raises:
-        JudgeError: an unknown score.
     """
     return optimal_score(evidence_table(parameters, captioner, direction=direction, uses_images=uses_images), score)
 
@@ -97,11 +90,9 @@ def bayes_score(
 def optimal_score(table: FloatArray, score: str) -> float:
     """The score of a judge that knows ``table``: P(answer k, evidence), [K, ...], sums to 1.
 
-    Raises:
-        JudgeError: an unknown score.
+    It is the sum over evidence e and answers k of P(k, e) times the score's quantity for the posterior P(k | e). The
+    judge gives the most probable answer, the first at a tie.
     """
-    if score not in SCORES:
-        raise JudgeError(f"unknown score '{score}'", mend=nearest(score, list(SCORES)))
     joint = table.reshape(len(table), -1)
     total = joint.sum(axis=0)
     # Evidence that never comes has no posterior and no weight.
@@ -114,35 +105,22 @@ def optimal_score(table: FloatArray, score: str) -> float:
     return float(pool(mean) if pool else mean)
 
 
-def true_amplification(
-    parameters: Parameters = DEFAULT,
-    captioner: Captioner = FAITHFUL,
-    *,
-    direction: Direction = "A->T",
-    score: str = "confident_accuracy",
-    uses_images: bool = False,
-) -> float:
-    """Generated minus human side for an optimal judge: LIC's truth (A->T), Leakage's with ``score="accuracy"``.
+def true_amplification(parameters: Parameters = DEFAULT, captioner: Captioner = FAITHFUL, **how: Any) -> float:
+    """Generated minus human side for an optimal judge; ``how``: keyword arguments of :func:`bayes_score`.
 
-    ImageCaptioner2's with ``score="confidence"`` and ``uses_images``.
+    That is the truth of LIC (A->T by default), of Leakage with ``score="accuracy"``, and of ImageCaptioner2 with
+    ``score="confidence"`` and ``uses_images``. T->A asks for the task where LIC asks for the attribute.
 
     Exactly 0.0 for a ``FAITHFUL`` captioner. Without errors it never decreases in ``stereotype`` (A->T), in ``guess``
-    (T->A). T->A asks for the task where LIC asks for the attribute.
-
-    Raises:
-        JudgeError: an unknown score.
+    (T->A).
     """
-    generated = bayes_score(parameters, captioner, direction=direction, score=score, uses_images=uses_images)
-    return generated - bayes_score(parameters, direction=direction, score=score, uses_images=uses_images)
+    return bayes_score(parameters, captioner, **how) - bayes_score(parameters, **how)
 
 
 def truth(captioners: Mapping[str, Captioner], parameters: Parameters = DEFAULT) -> dict[str, dict[str, float]]:
     """Captioner -> {"A->T", "T->A"}: ``true_amplification`` in LIC's score, fractions; in ``captioners``' order."""
     return {
-        name: {
-            direction: true_amplification(parameters, captioner, direction=direction)
-            for direction in get_args(Direction)
-        }
+        name: {way: true_amplification(parameters, captioner, direction=way) for way in get_args(Direction)}
         for name, captioner in captioners.items()
     }
 

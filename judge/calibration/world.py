@@ -1,9 +1,9 @@
 """A small world of scenes in which the bias amplification of a captioner is known exactly (``truth``).
 
-A scene is data: ``grammar`` words it and ``drawing`` draws it. Half of the tasks lean to each class, chosen
-arbitrarily: the halves are a device to create a known bias and claim nothing about people.
+A scene is data: ``grammar`` describes it in words and ``drawing`` draws it. Half of the tasks lean to each class. The
+halves are chosen arbitrarily: they create a known bias and claim nothing about people.
 
-How a scene comes about: the attribute; a task given the attribute, P(t | a) = (1 + association) / 12 on the
+A scene is drawn in three steps: the attribute; a task given the attribute, P(t | a) = (1 + association) / 12 on the
 attribute's half of the 12 tasks and (1 - association) / 12 on the other half; a setting, with probability
 ``setting_association`` one of the attribute's own four, else one that goes with the task (0.5, 0.3, 0.2 on three
 settings). By default that probability is 0: a setting depends on the attribute only through the task.
@@ -27,7 +27,7 @@ is exactly 0.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -57,14 +57,9 @@ HALF = len(TASKS) // 2
 _SETTING_SHARES = (0.5, 0.3, 0.2)
 
 
-def check_within(name: str, value: float, least: float = 0.0) -> None:
-    """Refuse a value outside [``least``, 1].
-
-    Raises:
-        JudgeError: it is.
-    """
-    if not least <= value <= 1:
-        raise JudgeError(f"{name} is {value}", mend=f"take a number from {least:g} to 1")
+def _check_probability(name: str, value: float) -> None:
+    if not 0 <= value <= 1:
+        raise JudgeError(f"{name} is {value}", mend="take a number from 0 to 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +72,6 @@ class Parameters:
         mention: probability that a caption names the task, in [0, 1].
         place: probability that a caption names the setting, in [0, 1].
         gendered: probability that a caption names the person by a gendered word, in [0, 1].
-        female_share: share of female scenes, in (0, 1). Closed forms give each class 1/2 whatever it is, as LIC's
-            balanced splits do.
 
     Raises:
         JudgeError: a value outside its range.
@@ -89,16 +82,12 @@ class Parameters:
     mention: float = 0.75
     place: float = 0.6
     gendered: float = 0.8
-    female_share: float = 0.5
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            check_within(field.name, getattr(self, field.name))
+        for name, value in asdict(self).items():
+            _check_probability(name, value)
         if self.association == 1:
             raise JudgeError("association is 1", mend="take less: nothing could be amplified")
-        if self.female_share in {0, 1}:
-            what = f"female_share is {self.female_share}"
-            raise JudgeError(what, mend="take a number between: there are two classes")
 
 
 DEFAULT = Parameters()
@@ -126,7 +115,7 @@ class Captioner:
 
     def __post_init__(self) -> None:
         for name in ("stereotype", "guess", "error"):
-            check_within(name, getattr(self, name))
+            _check_probability(name, getattr(self, name))
         if self.vocabulary is not None and self.vocabulary < 1:
             raise JudgeError(f"vocabulary is {self.vocabulary}", mend="take 1 or more")
 
@@ -148,13 +137,13 @@ class Scene:
         image_id: an integer as a string, "1" for the first.
         attribute: one of ``CLASSES``.
         setting: one of ``SETTINGS``.
-        tasks: the main task first, of ``TASKS``; exactly one so far.
+        task: one of ``TASKS``.
     """
 
     image_id: str
     attribute: str
     setting: str
-    tasks: tuple[str, ...]
+    task: str
 
 
 def stream(seed: int, key: str) -> np.random.Generator:
@@ -172,12 +161,7 @@ def task_given_attribute(association: float, knob: float = 0.0) -> FloatArray:
     """P(task | attribute), [2, 12], rows sum to 1: of a world, mixed by ``knob`` with the fully stereotyped one.
 
     ``knob`` 0 gives the world's own, to the last bit.
-
-    Raises:
-        JudgeError: a value outside [0, 1].
     """
-    check_within("association", association)
-    check_within("knob", knob)
     sign = np.repeat([1.0, -1.0], HALF)
     leaning = np.stack([sign, -sign])
     return (1 - knob) * (1 + association * leaning) / len(TASKS) + knob * (1 + leaning) / len(TASKS)
@@ -185,10 +169,8 @@ def task_given_attribute(association: float, knob: float = 0.0) -> FloatArray:
 
 def setting_given_task() -> FloatArray:
     """P(setting | task), [12, 8], rows sum to 1, where the setting goes with the task."""
-    table = np.zeros((len(TASKS), len(SETTINGS)))
-    for row, settings in enumerate(_SETTINGS_OF_TASK.values()):
-        table[row, [SETTINGS.index(setting) for setting in settings]] = _SETTING_SHARES
-    return table
+    rows = [dict(zip(settings, _SETTING_SHARES, strict=True)) for settings in _SETTINGS_OF_TASK.values()]
+    return np.array([[row.get(setting, 0.0) for setting in SETTINGS] for row in rows])
 
 
 def setting_given_scene(parameters: Parameters = DEFAULT) -> FloatArray:
@@ -199,7 +181,7 @@ def setting_given_scene(parameters: Parameters = DEFAULT) -> FloatArray:
 
 
 def draw_scenes(images: int, *, seed: int = 0, parameters: Parameters = DEFAULT) -> tuple[Scene, ...]:
-    """``images`` scenes; ``round(images * female_share)`` of them are female, in random order.
+    """``images`` scenes; half of them are female, in random order.
 
     Raises:
         JudgeError: fewer than one image; a negative seed.
@@ -208,12 +190,12 @@ def draw_scenes(images: int, *, seed: int = 0, parameters: Parameters = DEFAULT)
         raise JudgeError(f"{images} images", mend="ask for 1 or more")
     rng = stream(seed, "scenes")
     attributes = np.ones(images, dtype=np.int64)
-    attributes[: round(images * parameters.female_share)] = 0
+    attributes[: round(images / 2)] = 0
     attributes = rng.permutation(attributes)
     tasks = _draw(task_given_attribute(parameters.association)[attributes], rng)
     settings = _draw(setting_given_scene(parameters)[attributes, tasks], rng)
     return tuple(
-        Scene(str(number), CLASSES[attribute], SETTINGS[setting], (TASKS[task],))
+        Scene(str(number), CLASSES[attribute], SETTINGS[setting], TASKS[task])
         for number, (attribute, task, setting) in enumerate(zip(attributes, tasks, settings, strict=True), start=1)
     )
 
@@ -221,7 +203,7 @@ def draw_scenes(images: int, *, seed: int = 0, parameters: Parameters = DEFAULT)
 def described_by(scenes: Sequence[Scene], captioner: Captioner, rng: np.random.Generator) -> tuple[Scene, ...]:
     """The scenes as ``captioner`` describes them, in the same order; the attribute is what its word says."""
     attributes = np.array([CLASSES.index(scene.attribute) for scene in scenes], dtype=np.int64)
-    tasks = np.array([TASKS.index(scene.tasks[0]) for scene in scenes], dtype=np.int64)
+    tasks = np.array([TASKS.index(scene.task) for scene in scenes], dtype=np.int64)
     settings = np.array([SETTINGS.index(scene.setting) for scene in scenes], dtype=np.int64)
     sharp = _draw(task_given_attribute(0.0, knob=1.0)[attributes], rng)
     stereotyped, guessed = rng.random((2, len(scenes))) < [[captioner.stereotype], [captioner.guess]]
@@ -229,7 +211,7 @@ def described_by(scenes: Sequence[Scene], captioner: Captioner, rng: np.random.G
     task = _err(np.where(stereotyped, sharp, tasks), len(TASKS), captioner.error, rng)
     setting = _err(settings, len(SETTINGS), captioner.error, rng)
     return tuple(
-        replace(scene, attribute=CLASSES[named], setting=SETTINGS[place], tasks=(TASKS[doing],))
+        replace(scene, attribute=CLASSES[named], setting=SETTINGS[place], task=TASKS[doing])
         for scene, named, doing, place in zip(scenes, word, task, setting, strict=True)
     )
 

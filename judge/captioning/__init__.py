@@ -19,7 +19,7 @@ import torch
 from PIL import Image
 
 from judge.captioning.notes import About, Notes
-from judge.captioning.writer import Asked, Writer, Writing
+from judge.captioning.writer import Prepared, Writer, Writing
 from judge.errors import JudgeError
 from judge.judges.hf_models import load_captioner
 from judge.judges.hf_prompts import processing
@@ -49,7 +49,7 @@ class Captioned:
     failures: Failures = field(default_factory=list)
 
 
-def caption_pictures(
+def caption_images(
     model: str,
     pictures: MaskedImages,
     writing: Writing,
@@ -83,13 +83,13 @@ def caption_pictures(
     make_deterministic()
     with raise_together():
         place = accelerator.device if accelerator and device is None else choose_device(device)
-    images, size = list(pictures.names), writing.pictures_at_a_time(place)
+    images, size = list(pictures.names), writing.images_at_a_time(place)
     writing = replace(writing, caption_batch=size)
     # Times of files depend on the machine: the main process's key counts.
     key = gather(_key(model, images, writing, place))[0]
     with raise_together():
-        kept = Notes(notes, key, process=accelerator.process_index if accelerator else 0)
-    noted = kept.entries | in_main_process(lambda: kept.entries)
+        store = Notes(notes, key, process=accelerator.process_index if accelerator else 0)
+    noted = store.entries | in_main_process(lambda: store.entries)
 
     def caption(share: Sequence[Sequence[str]]) -> Iterator[Captioned]:
         done, left = list[Captioned](), list[Sequence[str]]()
@@ -102,7 +102,7 @@ def caption_pictures(
         yield from done
         count, total = sum(len(part.captions) for part in done), sum(map(len, share))
         for batch, (found, errors) in zip(left, _caption(model, pictures, writing, place, left), strict=True):
-            kept.add({(image, about): text for image, (about, text) in found.items()})
+            store.add({(image, about): text for image, (about, text) in found.items()})
             count += len(batch)
             if progress:
                 progress("captioning", count, total)
@@ -131,11 +131,11 @@ def _caption(
     if not batches:
         return
 
-    def read(image: str) -> tuple[str, Asked] | JudgeError:
+    def read(image: str) -> tuple[str, Prepared] | JudgeError:
         try:
             key, pixels = pictures.key(image), Image.fromarray(pictures.read(image))
             with processing(f"image '{pictures.names[image]}'"):
-                return key, writer.ask(pixels)
+                return key, writer.prepare(pixels)
         except JudgeError as error:
             return error
 
@@ -147,7 +147,7 @@ def _caption(
             for batch in batches:
                 found = dict(zip(batch, islice(ready, len(batch)), strict=True))
                 sound = {image: read for image, read in found.items() if not isinstance(read, JudgeError)}
-                texts = writer.write([asked for _, asked in sound.values()])
+                texts = writer.write([prepared for _, prepared in sound.values()])
                 captions = {image: (sound[image][0], text) for image, text in zip(sound, texts, strict=True)}
                 yield captions, [(pictures.names[image], e) for image, e in found.items() if isinstance(e, JudgeError)]
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from judge.errors import JudgeError
 from judge.judges.hf_models import Captioner, computing, loading
-from judge.judges.hf_prompts import ask, blank, usual_prompt
+from judge.judges.hf_prompts import blank, generation_inputs, usual_prompt
 from judge.training.batches import run_fitting
 from judge.utils.hub import quiet
 
@@ -23,8 +23,8 @@ class Writing:
     """How captions are written; everything that decides them except images and checkpoint.
 
     Attributes:
-        prompt: what the captioner is asked, or (BLIP, GIT, VisionEncoderDecoder) how its captions begin; it is no part
-            of the caption. None for the usual prompt of its family.
+        prompt: the question to the captioner, or (BLIP, GIT, VisionEncoderDecoder) how its captions begin; not part of
+            the caption. None for the usual prompt of its family.
         beams: of the beam search; 1 for greedy search.
         max_tokens: of a caption; fewer if the model has fewer positions.
         caption_batch: images at a time; "auto" for 8 on CPUs and 64 elsewhere. Fewer if memory does not hold them. In
@@ -38,14 +38,14 @@ class Writing:
     caption_batch: int | Literal["auto"] = "auto"
     precision: Literal["no", "bf16"] = "no"
 
-    def pictures_at_a_time(self, device: torch.device) -> int:
+    def images_at_a_time(self, device: torch.device) -> int:
         """``caption_batch``, resolved for ``device``."""
         if self.caption_batch != "auto":
             return self.caption_batch
         return 8 if device.type == "cpu" else 64
 
 
-Asked = tuple[dict[str, Tensor], list[int]]
+Prepared = tuple[dict[str, Tensor], list[int]]
 """Inputs of the model for one image, and the tokens of the prompt."""
 
 
@@ -63,22 +63,22 @@ class Writer:
         self.where = f"--model {captioner.reference}"
         mend = "choose another prompt or captioner"
         with loading("its processor takes the prompt and images in a way not known here", self.where, mend):
-            asked = self.ask(blank())
-        if captioner.limit is not None and len(asked[1]) > captioner.limit:
-            what = f"is {len(asked[1])} tokens long, and the captioner has positions for {captioner.limit}"
+            prepared = self.prepare(blank())
+        if captioner.limit is not None and len(prepared[1]) > captioner.limit:
+            what = f"is {len(prepared[1])} tokens long, and the captioner has positions for {captioner.limit}"
             raise JudgeError(what, where="--prompt", mend="shorten it")
-        self.most = writing.pictures_at_a_time(device)
+        self.most = writing.images_at_a_time(device)
         captioner.model.to(device, self.dtype).eval()
         # Faults of its files appear when it writes; two tokens take no time.
         with computing("it cannot caption", self.where), quiet():
-            self.tokens([asked], most=2)
+            self.tokens([prepared], most=2)
 
-    def ask(self, picture: Image.Image) -> Asked:
-        """See :func:`~judge.judges.hf_prompts.ask`."""
-        return ask(self.captioner, picture, self.prompt)
+    def prepare(self, picture: Image.Image) -> Prepared:
+        """See :func:`~judge.judges.hf_prompts.generation_inputs`."""
+        return generation_inputs(self.captioner, picture, self.prompt)
 
     @torch.no_grad()
-    def write(self, asked: Sequence[Asked]) -> list[str]:
+    def write(self, prepared: Sequence[Prepared]) -> list[str]:
         """A caption for each image, in one line; as many at a time as memory holds.
 
         Images whose tensors differ in shape (Qwen2-VL) are captioned apart: nothing is ever padded, as models with
@@ -88,15 +88,15 @@ class Writer:
             JudgeError: too little memory.
         """
         by_shape: dict[object, list[int]] = {}
-        for row, (inputs, _) in enumerate(asked):
+        for row, (inputs, _) in enumerate(prepared):
             by_shape.setdefault(tuple((name, value.shape) for name, value in inputs.items()), []).append(row)
-        captions = [""] * len(asked)
+        captions = [""] * len(prepared)
 
         def write(size: int, rows: Sequence[int]) -> None:
             self.most = size
             for start in range(0, len(rows), size):
                 part = rows[start : start + size]
-                tokens = self.tokens([asked[row] for row in part])
+                tokens = self.tokens([prepared[row] for row in part])
                 texts = self.captioner.tokenizer.batch_decode(tokens, skip_special_tokens=True)
                 for row, text in zip(part, texts, strict=True):
                     captions[row] = " ".join(text.split())
@@ -107,17 +107,17 @@ class Writer:
         return captions
 
     @torch.no_grad()
-    def tokens(self, asked: Sequence[Asked], *, most: int | None = None) -> Tensor:
+    def tokens(self, prepared: Sequence[Prepared], *, most: int | None = None) -> Tensor:
         """Tokens of captions of images whose tensors have one shape, [N, T] int64, without the prompt.
 
         At most ``most`` of them, or ``max_tokens``; with the special tokens that begin, end or pad them.
         """
-        joined = {name: torch.cat([inputs[name] for inputs, _ in asked]) for name in asked[0][0]}
+        joined = {name: torch.cat([inputs[name] for inputs, _ in prepared]) for name in prepared[0][0]}
         given = {
             name: value.to(self.device, self.dtype if value.is_floating_point() else None)
             for name, value in joined.items()
         }
-        begun, room = asked[0][1], self.writing.max_tokens
+        begun, room = prepared[0][1], self.writing.max_tokens
         if self.captioner.limit is not None:  # It has no positions for more.
             room = max(1, min(room, self.captioner.limit - len(begun)))
         written: Tensor = self.captioner.model.generate(
@@ -132,6 +132,6 @@ class Writer:
             num_return_sequences=1,
             return_dict_in_generate=False,
         ).cpu()
-        if begun and written[:, : len(begun)].tolist() == [list(prompt) for _, prompt in asked]:
+        if begun and written[:, : len(begun)].tolist() == [list(prompt) for _, prompt in prepared]:
             written = written[:, len(begun) :]
         return written

@@ -20,54 +20,20 @@ from judge.commands.evaluate import RunConfig, run
 from judge.commands.images import choose_hiding, image_names, open_detector, read_truth
 from judge.commands.setup import with_precision
 from judge.commands.unread import log_unread
-from judge.config import make_config, shared_settings
+from judge.config import make_config, shared_settings, values
 from judge.config.inputs import DetectorSettings, HidingSettings
 from judge.config.judges import ScoredSettings
-from judge.config.values import (
-    DEVICE,
-    HUMAN,
-    IMAGES,
-    INSTANCES,
-    MASK,
-    RESULTS,
-    Files,
-    Hide,
-    MaskMode,
-    Mode,
-    Names,
-    list_or_text,
-    listed,
-    lower_names,
-)
 from judge.errors import JudgeError
 from judge.masking import DETECTORS
 from judge.masking.detectors import Failures, detect_images
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.folder import SHEET
-from judge.masking.images import SHEET_NAME, encode
 from judge.masking.instances import Instance
-from judge.masking.measured import (
-    Counts,
-    DetectorRow,
-    Overlap,
-    average_precision,
-    count,
-    describe_masks,
-    pool,
-)
-from judge.masking.people import Hiding, hide
-from judge.masking.sheet import Tile, contact_sheet, tile
+from judge.masking.measured import Counts, DetectorRow, Overlap, average_precision, count, describe_masks, pool
+from judge.masking.people import Hiding
 from judge.measure import Result
 from judge.metrics import METRICS, find_metric, spell_out
 from judge.metrics.scores import SCORES
-from judge.report.ablations import (
-    MaskRow,
-    agreement_lines,
-    detector_scores,
-    detector_table,
-    mask_table,
-    variant_notes,
-)
+from judge.report import ablations
 from judge.report.directory import line_row
 from judge.report.render import print_table
 from judge.report.tables import lines_of
@@ -90,15 +56,15 @@ class AblateMasksConfig(ScoredSettings, DetectorSettings):
     panel = "Images"
     ignores = frozenset({"mask", "hide", "verbose", "breakdown"})
 
-    human: Files = option(..., HUMAN, repeated="PATH", essential=True)
-    images: Path = option(..., IMAGES, essential=True)
-    masks: Annotated[tuple[MaskMode, ...], list_or_text(lower_names)] = option(
-        get_args(MaskMode), f"{MASK}, comma-separated: one run each", essential=True
+    human: values.Files = option(..., values.HUMAN, repeated="PATH", essential=True)
+    images: Path = option(..., values.IMAGES, essential=True)
+    masks: Annotated[tuple[values.MaskMode, ...], values.list_or_text(values.lower_names)] = option(
+        get_args(values.MaskMode), f"{values.MASK}, comma-separated: one run each", essential=True
     )
-    hides: Annotated[tuple[Hide, ...], list_or_text(lower_names)] = option(
-        get_args(Hide), "what is hidden, comma-separated: one run each", essential=True
+    hides: Annotated[tuple[values.Hide, ...], values.list_or_text(values.lower_names)] = option(
+        get_args(values.Hide), "what is hidden, comma-separated: one run each", essential=True
     )
-    out: Path = option(..., RESULTS, "runs/masks", essential=True)
+    out: Path = option(..., values.RESULTS, "runs/masks", essential=True)
 
 
 class AblateDetectorsConfig(ScoredSettings, HidingSettings):
@@ -108,13 +74,15 @@ class AblateDetectorsConfig(ScoredSettings, HidingSettings):
     panel = "Images"
     ignores = frozenset({"detector", "verbose", "breakdown"})
 
-    images: Path = option(..., IMAGES, essential=True)
-    instances: Files = option(..., f"{INSTANCES}: the ground truth", repeated="PATH", essential=True)
-    mask: Mode = option("segment", MASK, essential=True)
-    metrics: Names = option(("imagecaptioner2",), "metrics of images, comma-separated", essential=True, min_length=1)
-    detectors: Names = option(DETECTORS, "detectors to compare, comma-separated", essential=True, min_length=1)
-    device: str | None = option(None, *DEVICE)
-    out: Path = option(..., RESULTS, "runs/detectors", essential=True)
+    images: Path = option(..., values.IMAGES, essential=True)
+    instances: values.Files = option(..., f"{values.INSTANCES}: the ground truth", repeated="PATH", essential=True)
+    mask: values.Mode = option("segment", values.MASK, essential=True)
+    metrics: values.Names = option(
+        ("imagecaptioner2",), "metrics of images, comma-separated", essential=True, min_length=1
+    )
+    detectors: values.Names = option(DETECTORS, "detectors to compare, comma-separated", essential=True, min_length=1)
+    device: str | None = option(None, *values.DEVICE)
+    out: Path = option(..., values.RESULTS, "runs/detectors", essential=True)
 
     @property
     def finders(self) -> tuple[str, ...]:
@@ -124,7 +92,7 @@ class AblateDetectorsConfig(ScoredSettings, HidingSettings):
 
 def ablate_masks(
     config: AblateMasksConfig, *, progress: Progress | None = None
-) -> tuple[list[MaskRow], dict[str, Result]]:
+) -> tuple[list[ablations.MaskRow], dict[str, Result]]:
     """Vary what is hidden in images, from captioners (``--model``) and from judges, and measure each time.
 
     A captioner that is given as a checkpoint captions the masked images anew (Hirota et al., CVPR 2022, Table 4;
@@ -152,7 +120,7 @@ def ablate_masks(
         plain = results.get("none")
         rows = [row for name, result in results.items() for row in _mask_rows(variants[name], result, plain)]
         entries = [_mask_entry(row, config.attribute_name) for row in rows]
-        _write(out, config, MASKS, {"results": entries, "notes": variant_notes(results)})
+        _write(out, config, MASKS, {"results": entries, "notes": ablations.variant_notes(results)})
     return rows, results
 
 
@@ -176,7 +144,7 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
     """Compare detectors with ground truth on the images of ``config.instances``.
 
     Where captions are given, judges are trained and scored with each too (ImageCaptioner2's Table 6). Writes
-    ``detectors.json``, ``contact_sheet.png`` (what each leaves visible) and ``ablate.yaml`` to ``config.out``.
+    ``detectors.json`` and ``ablate.yaml`` to ``config.out``.
 
     Raises:
         JudgeError: what concerns all images; faults of single ones are in the result's ``failures``.
@@ -189,7 +157,7 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
     hiding, _, truth = choose_hiding(config, config.mask, seed=config.seed)
     truth = (truth or read_truth(config, hiding.labels)).only(hiding.labels)
     failures: Failures = []
-    rows, tiles = _compare(config, hiding, truth, failures, progress)
+    rows = _compare(config, hiding, truth, failures, progress)
     if not rows:
         return DetectorAblation((), failures, {}, ())
     with out.working():
@@ -207,10 +175,10 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
                 name: [line_row(line, config.attribute_name) for line in lines_of(result)]
                 for name, result in results.items()
             },
-            "notes": variant_notes(results),
+            "notes": ablations.variant_notes(results),
             "agreement": [asdict(row) | {"metric": row.metric.name} for row in agree],
         }
-        _write(out, config, FIGURES, entries, {SHEET_NAME: encode(contact_sheet(tiles))})
+        _write(out, config, FIGURES, entries)
     return DetectorAblation(rows, failures, results, agree)
 
 
@@ -250,21 +218,14 @@ def _named(progress: Progress | None, name: str) -> Progress | None:
     return progress and (lambda what, done, total: progress(f"{name}: {what}", done, total))
 
 
-def _write(
-    out: OutputFolder,
-    config: ScoredSettings,
-    name: str,
-    entries: Mapping[str, Any],
-    files: Mapping[str, bytes] | None = None,
-) -> None:
-    """Write ``entries`` as JSON to the file ``name``, ``files``, and the settings as ``ablate.yaml``."""
+def _write(out: OutputFolder, config: ScoredSettings, name: str, entries: Mapping[str, Any]) -> None:
+    """Write ``entries`` as JSON to the file ``name``, and the settings as ``ablate.yaml``."""
     texts = {name: json.dumps(entries, indent=2, allow_nan=False) + "\n", "ablate.yaml": config.to_yaml()}
-    contents = {place: text.encode() for place, text in texts.items()} | dict(files or {})
 
     def write() -> None:
         with out.writing():
-            for place, data in contents.items():
-                (out.partial / place).write_bytes(data)
+            for place, text in texts.items():
+                (out.partial / place).write_text(text, encoding="utf-8")
             out.log("finished")
         out.publish()
 
@@ -307,7 +268,7 @@ def _write_captions(
 
 def _key(config: AblateMasksConfig, settings: Mapping[str, Any]) -> str:
     """A checksum of what captions depend on: settings, the checkpoint, and the size and time of all files."""
-    given = [config.images, *listed(config.instances), *settings.get("weights", {}).values()]
+    given = [config.images, *values.listed(config.instances), *settings.get("weights", {}).values()]
     below = [path for place in given if place for path in (place, *Path(place).rglob("*")) if Path(path).is_file()]
     stamps = sorted((str(path), Path(path).stat().st_size, Path(path).stat().st_mtime_ns) for path in below)
     versions = [version(name) for name in ("caption-judge", "torch", "transformers")]
@@ -315,7 +276,7 @@ def _key(config: AblateMasksConfig, settings: Mapping[str, Any]) -> str:
     return hashlib.blake2b(repr(content).encode(), digest_size=8).hexdigest()
 
 
-def _mask_rows(changes: Mapping[str, Any], result: Result, plain: Result | None) -> list[MaskRow]:
+def _mask_rows(changes: Mapping[str, Any], result: Result, plain: Result | None) -> list[ablations.MaskRow]:
     known = {row.key: row.generated for row in plain.summaries} if plain else {}
     rows = []
     for line in lines_of(result):
@@ -328,11 +289,11 @@ def _mask_rows(changes: Mapping[str, Any], result: Result, plain: Result | None)
             None if summary.generated is None or other is None else summary.generated - other
             for other in (chance, known.get(summary.key))
         )
-        rows.append(MaskRow(changes["mask"], changes["hide"], line, *shifts))
+        rows.append(ablations.MaskRow(changes["mask"], changes["hide"], line, *shifts))
     return rows
 
 
-def _mask_entry(row: MaskRow, attribute: str) -> dict[str, Any]:
+def _mask_entry(row: ablations.MaskRow, attribute: str) -> dict[str, Any]:
     """A row of ``masks.json``."""
     changes = {"mask": row.mask, "hide": None if row.mask == "none" else row.hide}
     shifts = {"over_chance": row.over_chance, "over_original": row.over_original}
@@ -345,15 +306,14 @@ Found = dict[str, tuple[Instance, ...]]
 
 def _compare(
     config: AblateDetectorsConfig, hiding: Hiding, truth: GroundTruth, failures: Failures, progress: Progress | None
-) -> tuple[list[DetectorRow], list[Tile]]:
-    """What each detector finds, and tiles of a contact sheet; only images at which no detector fails are counted."""
+) -> list[DetectorRow]:
+    """What each detector finds; only images at which no detector fails are counted."""
     detectors = {
         name: open_detector(name, config, hiding.labels, truth=truth, device=config.device) for name in config.detectors
     }
     known: Found = {}
     found: dict[str, Found] = {name: {} for name in detectors}
     counts: dict[str, list[Counts]] = {name: [] for name in detectors}
-    tiles: list[Tile] = []
     for image, [true, *answers] in detect_images(
         config.images,
         image_names(config.images, truth)[0],
@@ -367,15 +327,10 @@ def _compare(
         for name, instances in zip(detectors, answers, strict=True):
             found[name][image.name] = instances
             counts[name].append(count(true, instances, hiding, image.size))
-        if len(tiles) < SHEET and hiding.chosen(true):
-            regions = [hiding.region(hiding.chosen(instances), image.size) for instances in answers]
-            masked = [hide(image.pixels, region, fill=hiding.fill, seed=hiding.seed) for region in regions]
-            tiles.append(tile(f"{image.name}: {', '.join(detectors)}", [image.pixels, *masked]))
     failures += truth.strays
     if progress:
         progress("intervals", 0, 0)
-    rows = [_detector_row(name, known, found[name], counts[name], hiding, config) for name in detectors if known]
-    return rows, tiles
+    return [_detector_row(name, known, found[name], counts[name], hiding, config) for name in detectors if known]
 
 
 def _detector_row(
@@ -419,7 +374,7 @@ def masks(config: AblateMasksConfig) -> None:
     with show_progress() as progress:
         found = ablate_masks(config, progress=progress)
     if is_main_process():
-        print_table(mask_table(*found))
+        print_table(ablations.mask_table(*found))
         say("")
         say(f"The results are in {config.out}")
 
@@ -428,7 +383,7 @@ def detectors(config: AblateDetectorsConfig) -> None:
     """Compare detectors with ground truth: what each finds of people and, with captions, what judges then measure.
 
     Takes the settings file and the options of judge evaluate; without --human, only detectors are compared. Leaves
-    detectors.json, contact_sheet.png and ablate.yaml in --out. Exit code 1: some images could not be read.
+    detectors.json and ablate.yaml in --out. Exit code 1: some images could not be read.
     """
     with show_progress() as progress:
         found = ablate_detectors(config, progress=progress)
@@ -436,11 +391,11 @@ def detectors(config: AblateDetectorsConfig) -> None:
         return
     if not found.rows:
         report_failures(found.failures, len(found.failures), "read")
-    print_table(detector_table(found.rows))
+    print_table(ablations.detector_table(found.rows))
     if found.results:
-        print_table(detector_scores(found.results))
-        for line in agreement_lines(found.agreements, next(iter(found.results))):
+        print_table(ablations.detector_scores(found.results))
+        for line in ablations.agreement_lines(found.agreements, next(iter(found.results))):
             say(line)
         say("")
-    say(f"The results are in {config.out}; look at {config.out / SHEET_NAME}")
+    say(f"The results are in {config.out}")
     report_failures(found.failures, len(found.failures) + found.rows[0].images, "read")

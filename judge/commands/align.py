@@ -15,20 +15,8 @@ from pydantic import AfterValidator
 
 from judge.commands.console import say, say_notes, show_progress
 from judge.commands.labels import choose_lexicon, labels_of
-from judge.config import OutputSettings
+from judge.config import OutputSettings, values
 from judge.config.inputs import LabelSettings, ReadingSettings, TokenSettings
-from judge.config.values import (
-    CAPTIONS,
-    HUMAN,
-    LABELS,
-    RESULTS,
-    SEVERAL,
-    CaptionFiles,
-    Files,
-    LabelFiles,
-    file_names,
-    listed,
-)
 from judge.corpus import Corpus
 from judge.corpus.captions import ReadOptions
 from judge.evidence import EvidenceBuilder, TextOptions
@@ -51,16 +39,16 @@ class AlignConfig(OutputSettings, VectorOptions, LabelSettings, ReadingSettings,
     command = "judge align"
     panel = "Input"
 
-    human: Files = option(..., HUMAN, repeated="PATH", essential=True)
-    captions: Annotated[CaptionFiles, AfterValidator(file_names)] = option(
-        ..., CAPTIONS, repeated="[NAME=]FILE", essential=True, min_length=1
+    human: values.Files = option(..., values.HUMAN, repeated="PATH", essential=True)
+    captions: Annotated[values.CaptionFiles, AfterValidator(values.file_names)] = option(
+        ..., values.CAPTIONS, repeated="[NAME=]FILE", essential=True, min_length=1
     )
-    labels: LabelFiles = option(
-        None, f"{LABELS}; images without one are left out", repeated="[NAME=]FILE", essential=True
+    labels: values.LabelFiles = option(
+        None, f"{values.LABELS}; images without one are left out", repeated="[NAME=]FILE", essential=True
     )
-    several: bool = option(False, SEVERAL)
+    several: bool = option(False, values.SEVERAL)
     meteor: int = option(5000, "captions to compute METEOR on (needs Java); 0 for none", panel="Metrics", ge=0)
-    out: Path = option(..., RESULTS, "runs/aligned", essential=True)
+    out: Path = option(..., values.RESULTS, "runs/aligned", essential=True)
 
 
 SUMMARY, SETTINGS, SUBSTITUTIONS = "alignment.json", "align.yaml", "substitutions.csv"
@@ -134,7 +122,7 @@ def align_captions(config: AlignConfig, *, progress: Progress | None = None) -> 
 def _read(config: AlignConfig) -> list[_Sides]:
     lexicon, labels = choose_lexicon(config), labels_of(config)
     reading = ReadOptions(split=config.split, columns=config.columns, several=config.several, where=config.where)
-    corpus = Corpus.read(human=listed(config.human), captions=config.captions, labels=labels, options=reading)
+    corpus = Corpus.read(human=values.listed(config.human), captions=config.captions, labels=labels, options=reading)
     if labels is None:  # All images count.
         no_class = AND.join("" for _ in config.attributes)
         by_image = dict.fromkeys(corpus.human.by_image, no_class)
@@ -189,12 +177,12 @@ def _align(side: _Sides, vectors: Vectors, delta: float) -> tuple[Alignment, lis
 def _coco(images: Sequence[str], captions: Sequence[Words]) -> str:
     """COCO's format of captions, a record a line; ids that are numbers as such."""
     ids = {image: int(image) if image.isascii() and image.isdigit() else image for image in images}
-    listed = ",\n".join(json.dumps({"id": key}, ensure_ascii=False) for key in ids.values())
+    images_json = ",\n".join(json.dumps({"id": key}, ensure_ascii=False) for key in ids.values())
     annotations = ",\n".join(
         json.dumps({"id": number, "image_id": ids[image], "caption": " ".join(words)}, ensure_ascii=False)
         for number, (image, words) in enumerate(zip(images, captions, strict=True))
     )
-    return f'{{"images": [\n{listed}\n],\n"annotations": [\n{annotations}\n]}}\n'
+    return f'{{"images": [\n{images_json}\n],\n"annotations": [\n{annotations}\n]}}\n'
 
 
 def _meteor(pairs: Sequence[tuple[Sequence[Words], Sequence[Words]]], captions: int) -> tuple[list[float], list[str]]:

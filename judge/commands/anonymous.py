@@ -22,19 +22,18 @@ from judge.errors import JudgeError, nearest
 from judge.evidence import TextOptions
 from judge.report.anonymous import (
     Anonymous,
-    PeopleRow,
     Rated,
+    agreement_table,
     anonymous_json,
     anonymous_notes,
     human_scores_csv,
-    metric_table,
     naming_table,
     score_table,
 )
 from judge.report.render import open_console, print_table, print_text
 from judge.report.table import Table, how_many
 from judge.statistics.consistency import correlate
-from judge.statistics.naming import compare_lexicon, human_score, measure_naming
+from judge.statistics.naming import human_score, measure_naming
 from judge.statistics.raters import krippendorff_alpha
 from judge.text.lexicon import Lexicon, shipped_lexicons
 from judge.text.tokens import first_sentence
@@ -185,9 +184,8 @@ def _rate(config: AnonymousConfig, sheet: Sheet, lexicon: Lexicon, captioners: S
     scores = [human_score(ratings, name, named, level=config.level) for name in captioners]
     both = [(row.named.value, row.share.value) for row in scores if row.share.captions]
     agreement = correlate([share for share, _ in both], [score for _, score in both], level=config.level)
-    people = [PeopleRow("lexicon", "share that names a class", agreement)]
     alpha = krippendorff_alpha(ratings.votes())
-    return Rated(ratings.raters, alpha, scores, compare_lexicon(ratings, named), people)
+    return Rated(ratings.raters, alpha, scores, agreement)
 
 
 def command(config: AnonymousConfig) -> None:
@@ -200,7 +198,7 @@ def command(config: AnonymousConfig) -> None:
         found = measure_anonymous(config, progress=progress)
     tables: list[Table[Any]] = [naming_table(found)]
     if found.rated:
-        tables += [score_table(found, found.rated), metric_table(found.rated)]
+        tables += [score_table(found, found.rated), agreement_table(found.rated)]
     for table in tables:
         print_table(table)
         say("")

@@ -12,27 +12,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 import numpy as np
 import pandas as pd
 
-from judge.attribution.explained_answers import ExplainedAnswers, WordAttribution, explain_answers
 from judge.attribution.people import attribution_score, share_outside, sheet
-from judge.attribution.words import attribute_words, summary_of_words, word_methods, word_table
+from judge.attribution.words import (
+    ExplainedAnswers,
+    WordAttribution,
+    attribute_words,
+    explain_answers,
+    summary_of_words,
+    word_methods,
+    word_table,
+)
 from judge.commands.console import say, say_notes, show_progress
 from judge.commands.images import RunImages, known_images, open_detector
 from judge.commands.labels import choose_lexicon, labels_of
 from judge.commands.predict import NewCaptionSettings, PredictConfig, Prepared, open_saved, prepare
-from judge.config import OutputSettings, make_config
+from judge.config import OutputSettings, make_config, values
 from judge.config.inputs import LabelSettings, ShownSettings
 from judge.config.judges import BaseSettings
-from judge.config.values import (
-    JUDGE_FILE,
-    LABELS,
-    RESULTS,
-    Attributes,
-    Checkpoint,
-    LabelFiles,
-    Lexicons,
-    list_or_text,
-    lower_names,
-)
 from judge.errors import JudgeError, require
 from judge.masking.images import encode, read_image
 from judge.masking.instances import PERSON, BoolMask
@@ -65,18 +61,18 @@ class AttributeConfig(OutputSettings, BaseSettings, NewCaptionSettings, LabelSet
     command = "judge attribute"
     panel = "Output"
 
-    attribute: Attributes = option(
+    attribute: values.Attributes = option(
         "gender", "attribute of the labels, and of --model's words", "the first judge's; of --model gender",
         repeated="NAME",
     )  # fmt: skip
-    lexicon: Lexicons = option(
+    lexicon: values.Lexicons = option(
         None, "classes of the labels, and words to look for in --model's captions: a shipped lexicon, a .yaml file, or "
         "none", "the attribute's own", repeated="[NAME=]TEXT",
     )  # fmt: skip
-    judge_weights: Annotated[tuple[str, ...], list_or_text(tuple)] = option(
-        (), f"{JUDGE_FILE}; one after another", repeated="FILE", essential=True, file=True
+    judge_weights: Annotated[tuple[str, ...], values.list_or_text(tuple)] = option(
+        (), f"{values.JUDGE_FILE}; one after another", repeated="FILE", essential=True, file=True
     )
-    model: Checkpoint | None = option(
+    model: values.Checkpoint | None = option(
         None, "captioner (a checkpoint folder, or a name on the Hugging Face hub) whose own words are explained, "
         "in place of a judge", essential=True, file=True, min_length=1,
     )  # fmt: skip
@@ -84,17 +80,17 @@ class AttributeConfig(OutputSettings, BaseSettings, NewCaptionSettings, LabelSet
         None, "new captions, for judges: COCO, Karpathy, CSV, JSONL, Parquet, ... (recognised by content)",
         essential=True,
     )  # fmt: skip
-    labels: LabelFiles = option(
-        None, f"{LABELS}: its probability is explained, else the predicted one's", repeated="[NAME=]FILE",
+    labels: values.LabelFiles = option(
+        None, f"{values.LABELS}: its probability is explained, else the predicted one's", repeated="[NAME=]FILE",
         essential=True,
     )  # fmt: skip
-    methods: Annotated[tuple[Method, ...], list_or_text(lower_names)] = option(
+    methods: Annotated[tuple[Method, ...], values.list_or_text(values.lower_names)] = option(
         (), "comma-separated: for words occlusion, exact (linear); for images grad-cam, gradient-shap",
         "all that the judge allows", essential=True,
     )  # fmt: skip
     show_people: bool = option(False, "draw maps over images in which nobody is hidden", essential=True)
     maps: int = option(24, "images to draw maps of; 0 for none", essential=True, ge=0)
-    out: Path = option(..., RESULTS, "runs/attribute", essential=True)
+    out: Path = option(..., values.RESULTS, "runs/attribute", essential=True)
 
     def of_judge(self, reference: str) -> PredictConfig:
         """The settings of ``judge predict`` for one of the judges."""
@@ -148,7 +144,7 @@ def _with_attribute(config: AttributeConfig) -> AttributeConfig:
 class Attribution:
     """What ``judge attribute`` explains, and what it found.
 
-    Attributes:
+    values.Attributes:
         config: the settings.
         folder: to write to.
         labels: whose class is explained; None for the predicted one.
@@ -342,7 +338,7 @@ def _write(path: Path, text: str) -> None:
 class ImageMaps:
     """Maps of several judges over the same people, the first of them drawn.
 
-    Attributes:
+    values.Attributes:
         people: the images with people hidden, and where they are.
         plain: draw maps over images as they are; else only over those in which a person was found, and is hidden.
         most: images that are drawn, of each judge.

@@ -59,9 +59,7 @@ class CalibrateConfig(OutputSettings, ResamplingSettings, NetworkSettings, Judge
         - {*JudgedSettings.model_fields, *NetworkSettings.model_fields, *ResamplingSettings.model_fields}
     ) - {"mask", "out", "overwrite"}
 
-    human: Files | None = option(
-        None, f"{HUMAN}; not needed for metrics of images alone", repeated="PATH", essential=True
-    )
+    human: Files | None = option(None, f"{HUMAN}; for metrics of captions", repeated="PATH", essential=True)
     metrics: Names = option(
         ("lic", "leakage"),
         "comma-separated: lic, leakage, dbac, dpac; counted: ba, ba-objects, dba, multi, dpa, ratio, error; on drawn "
@@ -71,17 +69,15 @@ class CalibrateConfig(OutputSettings, ResamplingSettings, NetworkSettings, Judge
     judge: Names = option(
         ("linear",),
         "comma-separated: linear, lstm, bert-ft, sentence:NAME ...; of images: sat, grit, vl-lic, vl-lic-lstm, hf:NAME",
-        "linear; for images the metric's own",
-        essential=True, min_length=1,
+        "linear; for images the metric's own", essential=True, min_length=1,
     )  # fmt: skip
     changes: Annotated[tuple[str, ...], list_or_text(names)] = option(
         ("A->T", "T->A", "vocabulary", "silence", "brevity"),
-        "comma-separated changes of human captions: A->T, T->A; without bias: vocabulary, silence, brevity",
-        essential=True, min_length=1,
+        "comma-separated: A->T, T->A; without bias: vocabulary, silence, brevity", essential=True, min_length=1,
     )  # fmt: skip
     doses: Annotated[tuple[Share, ...], list_or_text(names)] = option(
-        (0.1, 0.2, 0.4, 0.8), "comma-separated sizes of each change, from 0 to 1", essential=True, min_length=1,
-    )  # fmt: skip
+        (0.1, 0.2, 0.4, 0.8), "comma-separated sizes of each change, from 0 to 1", essential=True, min_length=1
+    )
     draws: int = option(5, "draws of images for each dose", essential=True, ge=2)
     nulls: int = option(60, "draws of images in which nothing is amplified", essential=True, ge=2)
     sample: int | None = option(None, "images in a draw", "a third of all, 200 at least and 900 at most", ge=20)
@@ -90,9 +86,8 @@ class CalibrateConfig(OutputSettings, ResamplingSettings, NetworkSettings, Judge
     scene_nulls: int = option(6, "draws of scenes in which nothing is amplified", ge=2)
     mask: MaskMode = option("segment", MASK, panel="Images")
     detectors: Names = option(
-        ("gt",), "what finds people in scenes, comma-separated: gt, yolo, maskrcnn",
-        essential=True, min_length=1,
-    )  # fmt: skip
+        ("gt",), "what finds people in scenes, comma-separated: gt, yolo, maskrcnn", essential=True, min_length=1
+    )
     backbone: str | None = option(None, "timm name of the image backbone", "resnet18")
     backbone_weights: str = option("random", "backbone weights: pretrained (from timm), random, or a file")
     image_size: int | None = option(None, "image side in pixels, for the backbone", "160, as scenes are drawn", ge=32)

@@ -78,7 +78,7 @@ def caption(config: CaptionConfig, *, progress: Progress | None = None) -> Capti
     unfinished = out.path.with_name(f".{out.path.name}.partial")
     in_main_process(lambda: _check_out(config, out, unfinished))
     require("vision", "torch", "transformers", "PIL", "cv2")
-    from judge.captioning import caption_pictures
+    from judge.captioning import caption_images
     from judge.captioning.writer import Writing
     from judge.judges.hf_models import check_captioner
 
@@ -86,7 +86,7 @@ def caption(config: CaptionConfig, *, progress: Progress | None = None) -> Capti
     images, failures = in_main_process(lambda: _open_images(config, progress))
     how = Writing(**{setting.name: getattr(config, setting.name) for setting in fields(Writing)})
     with _working(out, unfinished):
-        done = caption_pictures(config.model, images, how, device=config.device, notes=unfinished, progress=progress)
+        done = caption_images(config.model, images, how, device=config.device, notes=unfinished, progress=progress)
         if done.captions:
             in_main_process(lambda: _write(config, out, done.captions, unfinished))
     empty = sum(not text for text in done.captions.values())

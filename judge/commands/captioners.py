@@ -87,7 +87,7 @@ def add_captions(
     They are written to ``captions/NAME.json`` in the run's folder, if it has one; images at fault have none, and
     ``log.jsonl`` lists them. The processes of a launch caption together; the main one writes.
     """
-    from judge.captioning import caption_pictures, caption_records
+    from judge.captioning import caption_images, caption_records
     from judge.captioning.writer import Writing
 
     if directory:
@@ -97,7 +97,7 @@ def add_captions(
     written = []
     for name, model in models.items():
         notes, source = directory.store / f"{name}.captions" if directory else None, model
-        done = caption_pictures(model, images, how, notes=notes, progress=progress)
+        done = caption_images(model, images, how, notes=notes, progress=progress)
         if not done.captions:
             raise done.failures[0][1]
         if directory and config.out:

@@ -15,8 +15,15 @@ import typer
 
 from judge.errors import JudgeError, printable, shortened, some
 from judge.utils.files import as_mendable
-from judge.utils.launch import check_launch, fault_told, is_main_process, left_alone, shared_store, tells_fault
-from judge.utils.terminal import interrupted_by, output_fault, tell_interrupt
+from judge.utils.launch import (
+    check_launch,
+    is_main_process,
+    lost_process,
+    mark_fault_reported,
+    reports_fault,
+    shared_store,
+)
+from judge.utils.terminal import interrupted_by, output_fault, report_interrupt
 
 if TYPE_CHECKING:
     from judge.types import Progress
@@ -60,17 +67,17 @@ def one_line_faults() -> Iterator[None]:
         if isinstance(error, typer.Exit) or (isinstance(error, _USAGE) and type(error).show is not _USAGE.show):
             raise
         if number := interrupted_by(error):
-            tell_interrupt(number)
+            report_interrupt(number)
             raise typer.Exit(128 + number) from None
         if isinstance(error, _USAGE):
             fault: JudgeError | None = _misuse(error)
         else:
-            fault = as_mendable(error, str(getattr(error, "filename", None) or "")) or left_alone(error)
+            fault = as_mendable(error, str(getattr(error, "filename", None) or "")) or lost_process(error)
         if fault is None:
             raise
-        if tells_fault():
+        if reports_fault():
             typer.echo(f"judge: {fault}", err=True)
-            fault_told()
+            mark_fault_reported()
         raise typer.Exit(2) from None
 
 
@@ -200,5 +207,5 @@ def report_failures(failures: Sequence[tuple[str, JudgeError]], images: int, wha
         typer.echo(f"judge: {names}{first}: {fault}", err=True)
     if failures:
         typer.echo(f"judge: {len(failures)} of {images} images could not be {what}", err=True)
-        fault_told()  # The launcher ends the other processes of a launch, which need not report that.
+        mark_fault_reported()  # The launcher ends the other processes of a launch, which need not report that.
         raise typer.Exit(1)

@@ -12,7 +12,7 @@ from judge.commands.captioners import add_captions, images_to_caption, models_to
 from judge.commands.console import say, show_progress
 from judge.commands.images import RunImages
 from judge.commands.labels import choose_lexicons, complete_labels
-from judge.commands.setup import make_plan, make_setup, open_checkpoints, read_corpus, training_events, with_precision
+from judge.commands.setup import make_plan, make_setup, open_checkpoints, read_corpus, with_precision
 from judge.commands.unread import unread
 from judge.config import make_config
 from judge.config.inputs import ShownSettings
@@ -122,21 +122,18 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
     return run(make_config(settings, RunConfig), corpus=corpus, progress=progress)
 
 
-# Settings that say how files are read -> what reads a corpus in Python with them.
-_READERS = {
-    "Corpus.read": ("human", "captions", "labels", "objects"),
-    "Corpus.read(options=ReadOptions(...))": ("columns", "split", "several", "refusals", "where"),
-    "read_labels": ("id_column", "label_column", "label_values", "label_rule", "label_drop"),
-    "read_tasks": ("object_column", "object_id_column"),
-    "choose_own": ("own_captions",),
+# Settings that say how files are read.
+_READING = {
+    *("human", "captions", "labels", "objects", "columns", "split", "several", "refusals", "where", "own_captions"),
+    *("id_column", "label_column", "label_values", "label_rule", "label_drop", "object_column", "object_id_column"),
 }
 
 
 def _check_beside(corpus: Corpus, settings: Mapping[str, Any]) -> None:
     """Refuse settings that say how to read what has been read already, or that name another attribute."""
-    for reader, keys in _READERS.items():
-        for key in settings.keys() & {*keys}:
-            raise JudgeError(f"'{key}' is for files, and a corpus is given", mend=f"give {key} to {reader}")
+    if keys := sorted(settings.keys() & _READING):
+        mend = "give it to Corpus.read or its ReadOptions, read_labels or read_tasks"
+        raise JudgeError(f"'{keys[0]}' is for files, and a corpus is given", mend=mend)
     known = [part.attribute for part in parts_of(corpus.labels)]
     named = settings.get("attribute", known)
     named = [named] if isinstance(named, str) else list(named)
@@ -206,23 +203,16 @@ def run(
                 images.hidden([])
             images.free()  # The captioner needs the memory.
             corpus = add_captions(config, corpus, models, plain, directory=directory, progress=progress)
-        log = (directory.partial, directory.log) if directory else (None, None)
-        with training_events(config, *log) as (hear, start_trackers):
-
-            def begin() -> None:
-                if directory and not models:  # Captions are written into a folder that has been begun.
-                    directory.begin()
-                start_trackers()
-
-            result = measure(
-                corpus,
-                plan,
-                lexicons=lexicons,
-                setup=replace(setup, hear=hear),
-                open_images=images.hidden if config.images else None,
-                progress=progress,
-                ready=begin,
-            )
+        result = measure(
+            corpus,
+            plan,
+            lexicons=lexicons,
+            setup=replace(setup, log=directory.log if directory else None),
+            open_images=images.hidden if config.images else None,
+            progress=progress,
+            # Captions are written into a folder that has been begun.
+            ready=directory.begin if directory and not models else None,
+        )
         about = describe_images(config, plan, lexicons.attribute) | images.masks | scores
         result = replace(result, run={**result.run, **about, "input_notes": [*notes, *images.notes]})
         if directory and is_main_process():

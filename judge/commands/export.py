@@ -35,7 +35,7 @@ SETTINGS = "judge.json"
 def command(config: ExportConfig) -> None:
     """Export a judge that judge train left to a folder to share: weights, judge.json (its settings), a model card.
 
-    judge predict takes the folder, or its name on the Hugging Face hub, for --judge-weights. With --merge the folder
+    judge predict takes the folder for --judge-weights. With --merge the folder
     is a checkpoint of transformers too, which hf:FOLDER loads; its weights include the adapters that were trained.
     """
     out = OutputFolder(config.out, what="exported judge", overwrite=config.overwrite)

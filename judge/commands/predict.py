@@ -19,18 +19,15 @@ from judge.errors import JudgeError, require
 from judge.masking import DetectorName
 from judge.masking.masked_images import MaskedImages
 from judge.metrics.scores import guessed
-from judge.training.judge_file import Saved, ask, read_saved, sample_captions
+from judge.training.judge_file import Saved, answer, read_saved, sample_captions
 from judge.types import Captions, Predictions, Progress, Sample
 from judge.utils.cells import rows_csv
 from judge.utils.files import from_home
-from judge.utils.hub import first_line, quiet
 from judge.utils.options import option
 from judge.utils.outputs import OutputFile
 from judge.utils.reading import named_alike
 
 WEIGHTS = "judge.safetensors"
-# Only these files of a folder on the hub are fetched.
-_FETCHED = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]
 
 
 class NewCaptionSettings(FeatureSettings, ReadingSettings, DetectorSettings):
@@ -57,7 +54,7 @@ class PredictConfig(OutputSettings, SavedJudgeSettings, NewCaptionSettings):
 
 
 def open_saved(config: SavedJudgeSettings) -> Saved:
-    """A trained judge: a file, a folder of ``judge export``, or such a folder on the hub."""
+    """A trained judge: a file, or a folder of ``judge export``."""
     path = _find(config)
     saved = read_saved(path)
     if not saved.trains_itself:
@@ -72,34 +69,17 @@ def open_saved(config: SavedJudgeSettings) -> Saved:
 
 
 def _find(config: SavedJudgeSettings) -> Path:
-    name, given = config.judge_weights, from_home(config.judge_weights)
-    where = f"--judge-weights {name}"
+    given, where = from_home(config.judge_weights), f"--judge-weights {config.judge_weights}"
     if given.is_file():
         return given
     if not given.is_dir():
-        is_path = given.is_absolute() or given.is_symlink() or name.startswith((".", "~")) or name.count("/") > 1
-        if is_path or given.suffix == ".safetensors":
-            raise JudgeError("no such file or folder", where=where, mend=named_alike(given))
-        given = _fetch(name, config.revision, where)
+        raise JudgeError("no such file or folder", where=where, mend=named_alike(given))
     if not (given / WEIGHTS).is_file():
         mend = "name a NAME.weights.safetensors in it; judges.json says which is whose"
         if not any(given.glob("*.weights.safetensors")):
             mend = "give the folder that judge export made, or a NAME.weights.safetensors of judge train"
         raise JudgeError(f"holds no {WEIGHTS}, as judge export writes it", where=where, mend=mend)
     return given / WEIGHTS
-
-
-def _fetch(name: str, revision: str | None, where: str) -> Path:
-    """The folder of a name on the hub, in the hub's cache."""
-    require("vision", "huggingface_hub")
-    from huggingface_hub import snapshot_download
-
-    try:
-        with quiet():
-            return Path(snapshot_download(name, revision=revision, allow_patterns=_FETCHED))
-    except Exception as error:  # The hub's client, requests and the file system each have their own.
-        mend = "check the name; it needs the network, or the hub's cache"
-        raise JudgeError(f"cannot be fetched ({first_line(error)})", where=where, mend=mend) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +168,9 @@ def command(config: PredictConfig) -> None:
     out.check(config.inputs())
     with show_progress() as progress, out.working():
         data = prepare(config, progress)
-        answers, notes = ask(data.saved, data.parts, features=config.features, pictures=data.images, progress=progress)
+        answers, notes = answer(
+            data.saved, data.parts, features=config.features, pictures=data.images, progress=progress
+        )
         out.write(_table(list(chain.from_iterable(data.parts)), answers).encode())
     captions = data.captions
     about = f"{captions.total} captions of {len(captions.by_image)} images; the answers are in {config.out}"

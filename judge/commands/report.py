@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from judge.commands.console import say
-from judge.commands.evaluate import RunConfig
-from judge.commands.images import RunImages
-from judge.config import make_config, parse_settings
 from judge.errors import JudgeError
-from judge.masking.masked_images import make_thumbnails
-from judge.report.attribution import SavedAttribution, read_attribution
 from judge.report.cards import captioner_card
 from judge.report.directory import REPORT
 from judge.report.page import Contents, make_page
@@ -46,27 +40,6 @@ def open_runs(folders: Sequence[Path]) -> SavedRun:
     return join_runs(read_runs(folders))
 
 
-def _attributed(folder: Path | None, *, images: bool) -> SavedAttribution | None:
-    """What a ``judge attribute`` found, with or without its maps."""
-    found = read_attribution(folder) if folder else None
-    return found if found is None or images else replace(found, maps=())
-
-
-def _with_people(saved: SavedRun) -> dict[str, bytes]:
-    """The images of the examples as they are."""
-    found: dict[str, bytes] = {}
-    wanted = list(dict.fromkeys(saved.result.examples["image_id"])) if len(saved.result.examples) else []
-    for name, text in saved.texts:
-        config = make_config({**parse_settings(text, where=name), "out": None}, RunConfig, where=name)
-        if config.images is not None:
-            plain = RunImages(config).plain
-            found |= make_thumbnails(plain, [image for image in wanted if image in plain.names])
-    if wanted and not found:
-        mend = "make the report again on the machine that has them, or leave --show-people out"
-        raise JudgeError("the run has no images, or none of its examples", where="--show-people", mend=mend)
-    return found
-
-
 def _check_out(output: OutputFile, folders: Sequence[Path]) -> None:
     out, where = output.path, output.where
     # A run's folder that does not exist is reported when it is opened.
@@ -78,7 +51,7 @@ def _check_out(output: OutputFile, folders: Sequence[Path]) -> None:
         raise JudgeError("is a file of the run, which is read", where=where, mend="name another file")
 
 
-def command(  # noqa: PLR0913, PLR0917 - its options
+def command(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="folders of finished runs, one or more")],
     kind: Annotated[
         Format, typer.Option("--format", help="a page, tables to paste, or a section of the captioner's model card")
@@ -88,22 +61,9 @@ def command(  # noqa: PLR0913, PLR0917 - its options
         typer.Option(help="file to write [default: RUN/report.html of one run; md, latex, card: standard output]"),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="replace an earlier file")] = False,
-    no_examples: Annotated[
-        bool, typer.Option("--no-examples", metavar="", help="page without captions and images")
-    ] = False,
-    no_images: Annotated[
-        bool, typer.Option("--no-images", metavar="", help="page with captions, without images")
-    ] = False,
-    show_people: Annotated[
-        bool,
-        typer.Option("--show-people", metavar="", help="the run's images as they are; else people are hidden"),
-    ] = False,
-    show_ids: Annotated[
-        bool, typer.Option("--show-ids", metavar="", help="ids of images, which may be names of files")
-    ] = False,
-    attributions: Annotated[
-        Path | None, typer.Option(help="folder of judge attribute, whose results the page shows too")
-    ] = None,
+    no_examples: Annotated[bool, typer.Option("--no-examples", metavar="", help="no captions and images")] = False,
+    no_images: Annotated[bool, typer.Option("--no-images", metavar="", help="captions without images")] = False,
+    show_ids: Annotated[bool, typer.Option("--show-ids", metavar="", help="ids of images, or names of files")] = False,
 ) -> None:
     """Report finished runs: a page, Markdown or LaTeX tables, or a model card section with model-index metadata.
 
@@ -112,7 +72,7 @@ def command(  # noqa: PLR0913, PLR0917 - its options
 
     Several runs must have a metric that was measured with the same settings, human captions and labels.
     """
-    if kind != "html" and (no_examples or no_images or show_people or show_ids or attributions):
+    if kind != "html" and (no_examples or no_images or show_ids):
         raise JudgeError("these options are of pages", where=f"--format {kind}", mend="leave them out")
     if kind == "html" and out is None:
         if len(runs) > 1:
@@ -128,15 +88,12 @@ def command(  # noqa: PLR0913, PLR0917 - its options
         return
     with output.working():
         if kind == "html":
-            with_images = not (no_examples or no_images)
             contents = Contents(
                 saved.result,
                 saved.texts if len(saved.texts) > 1 else [("", text) for _, text in saved.texts],
                 examples=not no_examples,
                 names=show_ids,
-                pictures=(_with_people(saved) if show_people else saved.pictures) if with_images else {},
-                people=show_people,
-                attributed=_attributed(attributions, images=not no_images),
+                pictures={} if no_examples or no_images else saved.pictures,
             )
             text = make_page(contents)
         else:

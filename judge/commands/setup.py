@@ -1,9 +1,7 @@
-"""From the settings of commands that train judges to the corpus, the plan, the training and its log."""
+"""From the settings of commands that train judges to the corpus, the plan, and the training."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,8 +20,8 @@ from judge.evidence.counts import Vocabulary
 from judge.judges import Materials
 from judge.judges.prompts import make_prompt
 from judge.measure import Plan
-from judge.training.options import Hear, TrainingSetup
-from judge.utils.files import TRACKING, check_writable, writing
+from judge.training.options import TrainingSetup
+from judge.utils.files import check_writable, writing
 from judge.utils.launch import launch_precision
 
 S = TypeVar("S", bound=TrainingSettings)
@@ -108,32 +106,3 @@ def open_checkpoints(folder: Path) -> set[str]:
         folder.mkdir(parents=True, exist_ok=True)
         check_writable(folder)
         return {path.stem for path in folder.glob("*.safetensors") if path.stat().st_size}
-
-
-@contextmanager
-def training_events(
-    config: RunSettings, folder: Path | None, log: Callable[..., None] | None
-) -> Iterator[tuple[Hear, Callable[[], None]]]:
-    """What receives the events of trainings (the log, and trackers), and a function that starts the trackers.
-
-    Args:
-        config: the settings.
-        folder: for what trackers write; None for ``runs``.
-        log: takes an event and its facts, as of :meth:`~judge.utils.outputs.OutputFolder.log`; None for no log.
-    """
-    with ExitStack() as stack:
-        receivers: list[Hear] = [lambda event, facts: log(event, **facts)] if log else []
-        start: Callable[[], None] = lambda: None  # noqa: E731
-        if config.log_with:
-            from judge.training.tracking import tracking
-
-            settings = config.model_dump(mode="json")
-            trackers = tracking(config.log_with, (folder or Path("runs")) / TRACKING, settings)
-            receive, start = stack.enter_context(trackers)
-            receivers.append(receive)
-
-        def receive_all(event: str, facts: Mapping[str, Any]) -> None:
-            for receive in receivers:
-                receive(event, facts)
-
-        yield receive_all, start

@@ -18,7 +18,7 @@ from judge.commands.console import say, say_notes, show_progress
 from judge.commands.evaluate import RunConfig
 from judge.commands.images import RunImages
 from judge.commands.labels import choose_lexicons
-from judge.commands.setup import make_plan, make_setup, open_checkpoints, read_corpus, training_events, with_precision
+from judge.commands.setup import make_plan, make_setup, open_checkpoints, read_corpus, with_precision
 from judge.commands.unread import unread
 from judge.config.inputs import ShownSettings
 from judge.config.judges import RunSettings
@@ -101,16 +101,14 @@ def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> Tr
     _read_index(folder / INDEX)
     plan, setup = make_plan(config), make_setup(config)
     try:
-        with training_events(config, folder, partial(append, folder / LOG)) as (hear, start_trackers):
-            start_trackers()
-            work = train(
-                corpus,
-                plan,
-                lexicons=lexicons,
-                setup=replace(setup, hear=hear),
-                open_images=images.hidden if config.images else None,
-                progress=progress,
-            )
+        work = train(
+            corpus,
+            plan,
+            lexicons=lexicons,
+            setup=replace(setup, log=partial(append, folder / LOG)),
+            open_images=images.hidden if config.images else None,
+            progress=progress,
+        )
     except JudgeError as error:
         if open_checkpoints(folder) == before:
             if new:

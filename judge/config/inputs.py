@@ -7,31 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from judge.config import Settings
-from judge.config.values import (
-    CAPTIONS,
-    DEVICE,
-    HUMAN,
-    IMAGES,
-    INSTANCES,
-    LABELS,
-    MASK,
-    SEVERAL,
-    Attributes,
-    CaptionFiles,
-    Checkpoints,
-    Files,
-    Hide,
-    LabelFiles,
-    Lexicons,
-    MaskMode,
-    Seed,
-    Share,
-    Splits,
-    Weights,
-    list_or_text,
-    spellings,
-)
+from judge.config import Settings, values
 from judge.masking import MAX_PIXELS, DetectorName
 from judge.utils.options import MOST, option
 
@@ -41,10 +17,10 @@ class WordSettings(Settings):
 
     panel = "Input"
 
-    attribute: Attributes = option(
+    attribute: values.Attributes = option(
         "gender", "protected attribute; several: the classes are their products", repeated="NAME", essential=True
     )
-    lexicon: Lexicons = option(
+    lexicon: values.Lexicons = option(
         None, "words to hide: a lexicon, a .yaml file, or none", "the attribute's", repeated="[NAME=]TEXT", file=True
     )
 
@@ -79,12 +55,12 @@ class WordSettings(Settings):
         if info.field_name != "label_values":
             return by_attribute(value, names, shared=info.field_name == "labels")
         if len(names) == 1 or not isinstance(value, dict):
-            return spellings(value)
+            return values.spellings(value)
         check_names(value, names)
-        texts = {
-            name: listed_by_name(of, "CLASS=TEXT") if isinstance(of, list | tuple) else of for name, of in value.items()
+        return {
+            name: values.spellings(listed_by_name(of, "CLASS=TEXT") if isinstance(of, list | tuple) else of)
+            for name, of in value.items()
         }
-        return {name: spellings(of) for name, of in texts.items()}
 
 
 class WhereSettings(Settings):
@@ -101,7 +77,7 @@ class WhereSettings(Settings):
 class LabelSettings(WordSettings, WhereSettings):
     """The class of the attribute that each image has."""
 
-    labels: LabelFiles = option(None, LABELS, repeated="[NAME=]FILE", essential=True)
+    labels: values.LabelFiles = option(None, values.LABELS, repeated="[NAME=]FILE", essential=True)
     id_column: str | None = option(None, "image column of the label table")
     label_column: str | dict[str, str] | None = option(None, "class column of the labels", repeated="[NAME=]COLUMN")
     label_values: dict[str, tuple[str, ...]] | dict[str, dict[str, tuple[str, ...]]] = option(
@@ -124,7 +100,7 @@ class ReadingSettings(WhereSettings):
         {}, "column of caption tables; for one side human.caption=NAME or captions.caption=NAME", flag="--column",
         repeated="{image_id,caption}=NAME",
     )  # fmt: skip
-    split: Splits = option(None, "splits of a Karpathy file or a data set, e.g. train,restval", repeated="NAME")
+    split: values.Splits = option(None, "splits of a Karpathy file or a data set, e.g. train,restval", repeated="NAME")
 
 
 class TokenSettings(Settings):
@@ -139,7 +115,7 @@ class TokenSettings(Settings):
 class HumanSettings(LabelSettings, ReadingSettings, TokenSettings):
     """Human captions, and the objects of their images."""
 
-    human: Files | None = option(None, HUMAN, repeated="PATH", essential=True)
+    human: values.Files | None = option(None, values.HUMAN, repeated="PATH", essential=True)
     objects: Path | None = option(
         None, "objects in each image: COCO instances, {image: [objects]}, or a table", "those in human captions"
     )
@@ -149,23 +125,23 @@ class HumanSettings(LabelSettings, ReadingSettings, TokenSettings):
 
 
 class CaptionerSettings(Settings):
-    """Captioners: their captions, or their checkpoints."""
+    """Captioners, given by their captions or their checkpoints."""
 
     panel = "Input"
 
-    captions: CaptionFiles = option({}, CAPTIONS, repeated="[NAME=]FILE", essential=True)
-    models: Checkpoints = option(
+    captions: values.CaptionFiles = option({}, values.CAPTIONS, repeated="[NAME=]FILE", essential=True)
+    models: values.Checkpoints = option(
         {}, "checkpoint of a captioner; captions --images if there are no --captions of it",
         flag="--model", repeated="[NAME=]CHECKPOINT", essential=True, file=True,
     )  # fmt: skip
-    several: bool = option(False, SEVERAL)
+    several: bool = option(False, values.SEVERAL)
     refusals: tuple[str, ...] | None = option(
         None, "pattern of refusals to caption, in place of the usual ones", flag="--refusal", repeated="REGEX"
     )
 
 
 class BatchSettings(Settings):
-    """How checkpoints caption, in every command that lets them."""
+    """How checkpoints caption images."""
 
     panel = "Captions"
 
@@ -179,7 +155,7 @@ class CategorySettings(Settings):
 
     panel = "Images"
 
-    person_categories: Annotated[tuple[str, ...], list_or_text(tuple)] = option(
+    person_categories: Annotated[tuple[str, ...], values.list_or_text(tuple)] = option(
         (), "category of --instances or the detector that is people", "person; else all that name people",
         flag="--person-category", repeated="NAME",
     )  # fmt: skip
@@ -196,7 +172,7 @@ class CategorySettings(Settings):
 class NetworkSettings(CategorySettings):
     """Detectors that are networks."""
 
-    weights: Weights = option(
+    weights: values.Weights = option(
         {}, "weights of a detector: file, or name in its library", repeated="[DETECTOR=]FILE", file=True, essential=True
     )
     trust_weights: Path | None = option(None, "folder whose .pt files may be unpickled, which can run any code in them")
@@ -205,8 +181,10 @@ class NetworkSettings(CategorySettings):
 class ImageSettings(CategorySettings):
     """Images, and the instances in them."""
 
-    images: Path | None = option(None, IMAGES, essential=True)
-    instances: Files | None = option(None, f"{INSTANCES}, for detector gt", repeated="PATH", essential=True)
+    images: Path | None = option(None, values.IMAGES, essential=True)
+    instances: values.Files | None = option(
+        None, f"{values.INSTANCES}, for detector gt", repeated="PATH", essential=True
+    )
     cache: Path = option(Path("runs/detections"), "cache folder for detections")
     max_pixels: int = option(MAX_PIXELS, "most pixels of an image, against decompression bombs", ge=1, le=2**40)
 
@@ -236,10 +214,12 @@ class MaskSettings(Settings):
     panel = "Images"
 
     fill: Literal["black", "mean", "blur", "noise"] = option("black", "what replaces hidden pixels")
-    share: Share = option(0.5, "share of each mask that mode partial hides, from the top")
+    share: values.Share = option(0.5, "share of each mask that mode partial hides, from the top")
     dilation: int = option(0, "pixels by which hidden regions grow", ge=0)
     threshold: float = option(0.5, "lowest score of a detected instance", ge=0.05, le=1)
-    mask_threshold: Share = option(0.5, "lowest probability of a pixel in a detected mask; a lower one hides more")
+    mask_threshold: values.Share = option(
+        0.5, "lowest probability of a pixel in a detected mask; a lower one hides more"
+    )
     allow_unmasked: bool = option(False, "go on where masks hide almost nobody; metrics of images have no verdict")
 
 
@@ -249,7 +229,7 @@ class ObjectSettings(Settings):
     panel = "Images"
 
     category: str | None = option(None, "object category to hide", "chosen by BA from --instances and --labels")
-    foreground: Literal["all", "largest"] | Share = option(
+    foreground: Literal["all", "largest"] | values.Share = option(
         "all", "instances to hide: all, the largest, or those above a share of the image, e.g. 0.05"
     )
 
@@ -257,7 +237,9 @@ class ObjectSettings(Settings):
 class HidingSettings(ObjectSettings, MaskSettings, LabelSettings, DetectionSettings):
     """Images, and what is hidden in them."""
 
-    hide: Hide = option("person", "what is hidden: person, object (most correlated with the attribute, by BA), or both")
+    hide: values.Hide = option(
+        "person", "what is hidden: person, object (most correlated with the attribute, by BA), or both"
+    )
 
 
 class MaskedSettings(HidingSettings, DetectorSettings):
@@ -269,7 +251,7 @@ class ShownSettings(MaskedSettings):
 
     command = "judge evaluate"
 
-    mask: MaskMode = option("segment", MASK, essential=True)
+    mask: values.MaskMode = option("segment", values.MASK, essential=True)
 
     @property
     def finders(self) -> tuple[str, ...]:
@@ -287,7 +269,7 @@ MASKING = {
 class FolderSettings(MaskedSettings):
     """A folder of images that a command masks or captions one by one."""
 
-    images: Path = option(..., IMAGES, essential=True)
-    labels: LabelFiles = option(None, f"{LABELS}, to choose the object to hide", repeated="[NAME=]FILE")
-    device: str | None = option(None, *DEVICE)
-    seed: Seed = option(0, "seed of fill noise")
+    images: Path = option(..., values.IMAGES, essential=True)
+    labels: values.LabelFiles = option(None, f"{values.LABELS}, to choose the object to hide", repeated="[NAME=]FILE")
+    device: str | None = option(None, *values.DEVICE)
+    seed: values.Seed = option(0, "seed of fill noise")

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from judge.config import OutputSettings, Settings
+from judge.config import OutputSettings, Settings, values
 from judge.config.inputs import (
     BatchSettings,
     CaptionerSettings,
@@ -15,19 +15,6 @@ from judge.config.inputs import (
     HumanSettings,
     MaskSettings,
     ObjectSettings,
-)
-from judge.config.values import (
-    IMAGES,
-    JUDGE_FILE,
-    LABELS,
-    RESULTS,
-    Checkpoint,
-    LabelFiles,
-    Names,
-    NoIsAWord,
-    Seed,
-    list_or_text,
-    names,
 )
 from judge.metrics.options import AlignmentOptions, PriorOptions, VocabularyOptions
 from judge.utils.options import MOST, option
@@ -38,13 +25,13 @@ class MetricSettings(VocabularyOptions, PriorOptions, AlignmentOptions, Settings
 
     panel = "Metrics"
 
-    metrics: Names = option(
+    metrics: values.Names = option(
         ("lic", "leakage"),
         "comma-separated: lic, leakage, sc, dbac, dpac; of images: imagecaptioner2, imagecaptioner2-ratio, vl-lic; "
         "counted: ba, ba-objects, dba, multi, dpa, ratio, error. Variants, e.g. dbac-ta, are in the documentation",
         essential=True, min_length=1,
     )  # fmt: skip
-    tasks: Annotated[tuple[str, ...], list_or_text(names)] = option(
+    tasks: Annotated[tuple[str, ...], values.list_or_text(values.names)] = option(
         ("coco-objects",), "words of tasks: coco-objects, activities, or a .yaml file", file=True, min_length=1
     )
 
@@ -54,7 +41,7 @@ class JudgeSettings(Settings):
 
     panel = "Judges"
 
-    judge: Names = option(
+    judge: values.Names = option(
         ("linear",),
         "comma-separated: linear, lstm, lstm-bidirectional, rnn, rnn-bidirectional, transformer-1, transformer-5, "
         "bert-ft, bert-pre, sentence:NAME; of images: sat, grit, vl-lic, vl-lic-lstm, hf:NAME, self. Each also with "
@@ -65,7 +52,7 @@ class JudgeSettings(Settings):
         "crossfit", "crossfit: every image is scored by a judge not trained on it; paper: its hold-out", essential=True
     )
     seeds: int | None = option(None, "repetitions", "1 under crossfit, 10 under paper", essential=True, ge=1, le=1000)
-    seed: Seed = option(0, "first seed")
+    seed: values.Seed = option(0, "first seed")
     folds: int = option(10, "folds of crossfit", ge=2, le=10_000)
     template: str | None = option(None, "prompt for the attribute", '"Therefore, the gender is [Answer]"')
     answers: dict[str, str] = option(
@@ -99,8 +86,7 @@ class BaseSettings(Settings):
 
     panel = "Judges"
 
-    revision: str | None = option(None, "branch, tag or commit, on the hub", "the newest")
-    base: Checkpoint | None = option(
+    base: values.Checkpoint | None = option(
         None, "checkpoint or text encoder that the judge started from, if it has moved", "as in training", file=True
     )
     backbone_weights: str | None = option(None, "pretrained, random, or a file", "as in training", file=True)
@@ -109,7 +95,7 @@ class BaseSettings(Settings):
 class SavedJudgeSettings(BaseSettings):
     """A trained judge in a file."""
 
-    judge_weights: str = option(..., JUDGE_FILE, essential=True, file=True, min_length=1)
+    judge_weights: str = option(..., values.JUDGE_FILE, essential=True, file=True, min_length=1)
 
 
 class TrainingSettings(Settings):
@@ -129,7 +115,7 @@ class TrainingSettings(Settings):
     )
     decay: bool | None = option(None, "let the learning rate fall to 0 by the last step; usual for fine-tuning", "off")
     clip: float | None = option(None, "longest gradient of a step, as a norm; usual for fine-tuning: 1", "none", gt=0)
-    precision: Annotated[Literal["no", "bf16", "fp16"] | None, NoIsAWord] = option(
+    precision: Annotated[Literal["no", "bf16", "fp16"] | None, values.NoIsAWord] = option(
         None, "mixed precision", "Accelerate's setting"
     )
     sharing: Literal["members", "data"] | None = option(
@@ -140,10 +126,9 @@ class TrainingSettings(Settings):
     dataloader_workers: int | None = option(
         None, "processes that prepare batches for each judge", "up to 8 for hf: on GPUs, else 0", ge=0, le=1024
     )
-    log_with: Names = option((), "trackers of losses, comma-separated: tensorboard, wandb ... of Accelerate", "none")
 
     def recipe(self) -> dict[str, Any]:
-        """What overrides the judges' own recipes."""
+        """The settings that override the judges' own recipes."""
         overrides = ("epochs", "batch_size", "micro_batch", "learning_rate", "patience", "warmup", "decay", "clip")
         return {name: value for name in overrides if (value := getattr(self, name)) is not None}
 
@@ -175,7 +160,7 @@ class ResamplingSettings(Settings):
 
 # pydantic takes the fields of the last base first.
 class JudgedSettings(RefitSettings, TrainingSettings, MaskSettings, JudgeSettings, MetricSettings, HumanSettings):
-    """What every command that trains judges has: human captions, metrics, judges and their training."""
+    """Options of every command that trains judges: human captions, metrics, judges and their training."""
 
 
 class RunSettings(FeatureSettings, CaptionerSettings, ObjectSettings, JudgedSettings, DetectionSettings):
@@ -183,8 +168,10 @@ class RunSettings(FeatureSettings, CaptionerSettings, ObjectSettings, JudgedSett
 
     launched = True
 
-    labels: LabelFiles = option(None, LABELS, "derived from the human captions", repeated="[NAME=]FILE", essential=True)
-    images: Path | None = option(None, f"{IMAGES}, for judges that use images", essential=True)
+    labels: values.LabelFiles = option(
+        None, values.LABELS, "derived from the human captions", repeated="[NAME=]FILE", essential=True
+    )
+    images: Path | None = option(None, f"{values.IMAGES}, for judges that use images", essential=True)
     chance: int | None = option(
         None, "judges trained on shuffled labels, to estimate the chance score", "2 for linear, else 0",
         panel="Statistics", ge=0, le=1000,
@@ -195,11 +182,11 @@ class RunSettings(FeatureSettings, CaptionerSettings, ObjectSettings, JudgedSett
 
 
 class ScoredSettings(OutputSettings, ResamplingSettings, BatchSettings, RunSettings):
-    """A run whose judges are scored, too."""
+    """A run that also scores its judges."""
 
     level: float = option(0.95, "confidence level of intervals", panel="Statistics", gt=0.5, lt=1)
     quality: bool = option(
         False, "score captions by class: BLEU, CIDEr, ROUGE-L and, with Java, METEOR", panel="Metrics"
     )
     human_scores: Path | None = option(None, "table (captioner, score) to compare metrics with", panel="Metrics")
-    out: Path | None = option(None, RESULTS, "runs/evaluate", essential=True)
+    out: Path | None = option(None, values.RESULTS, "runs/evaluate", essential=True)

@@ -63,9 +63,8 @@ def _captions(entries: list[str]) -> dict[str, Path]:
 def _checkpoints(entries: list[str]) -> dict[str, str]:
     """Captioner -> checkpoint; the name is the last part of its path, unless ``NAME=CHECKPOINT`` gives one."""
     named: dict[str, str] = {}
-    for entry in entries:
-        name, reference = split_name(entry)
-        name = name or Path(entry.strip().removeprefix("hf:")).name or resolved(Path(entry)).name
+    for given, reference in map(split_name, entries):
+        name = given or Path(reference.strip().removeprefix("hf:")).name or resolved(Path(reference)).name
         if name in named:
             raise ValueError(f"two captioners are called '{name}': write OTHER={reference}")
         named[name] = reference
@@ -73,13 +72,10 @@ def _checkpoints(entries: list[str]) -> dict[str, str]:
 
 
 def _weights(entries: list[str]) -> dict[str, str]:
-    """Detector -> its weights; a bare path belongs to the only detector, "" here."""
-    named: dict[str, str] = {}
-    for entry in entries:
-        name, path = split_name(entry)
-        if name in named:
-            raise ValueError(f"two weights for {name or 'one detector'}: write {' or '.join(NETWORKS)}=FILE")
-        named[name] = path
+    """Detector -> its weights; a path without a name belongs to the only detector, "" here."""
+    named = dict(map(split_name, entries))
+    if len(named) < len(entries):
+        raise ValueError(f"two weights for one detector: write {' or '.join(NETWORKS)}=FILE")
     return named
 
 
@@ -142,7 +138,7 @@ LABELS = "attribute class of each image"
 INSTANCES = "COCO instances or results of these images, or a folder of PNG masks or YOLO labels"
 IMAGES = "folder of image files (or WebDataset shards, or a data set with images)"
 MASK = "how much of each instance is hidden"
-JUDGE_FILE = "NAME.weights.safetensors of judge train, a folder of judge export, or its name on the Hugging Face hub"
+JUDGE_FILE = "NAME.weights.safetensors of judge train, or a folder of judge export"
 SEVERAL = "allow several captions per image from a captioner"
 DEVICE = "device: cpu, cuda, cuda:1", "a GPU where there is one"
 RESULTS = "folder for the results"

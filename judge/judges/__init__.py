@@ -235,16 +235,6 @@ Keep = Callable[[int, SelfTrained], None]
 """Called with the place of an assignment, and its trained judge."""
 
 
-class JointTraining(Protocol):
-    """Trains several judges at once."""
-
-    def __call__(
-        self, target: Target, assignments: Sequence[Assignment], keep: Keep | None = None
-    ) -> list[Predictions]:
-        """The predictions of each."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Explanation:
     """The weights of terms in P judges of A classes, trained on the same N captions.
@@ -270,7 +260,7 @@ class Blueprint:
         name: as users type it, and as tables print it.
         reference: paper and place, or what it stands in for.
         judge: makes a judge that trains itself, for a target.
-        joint: trains all judges of a captioner at once, if they share work or choices.
+        joint: trains all judges of a captioner at once, if they share work or choices; returns their predictions.
         explain: trains judges again with the settings that ``joint`` chose, and returns their weights; for judges
             whose log-odds are linear in terms.
         restore: makes a judge that trains itself from its vocabulary and tensors, if it can be saved.
@@ -292,7 +282,7 @@ class Blueprint:
     name: str
     reference: str
     judge: Callable[[Target], Judge] | None = None
-    joint: JointTraining | None = None
+    joint: Callable[[Target, Sequence[Assignment], Keep | None], list[Predictions]] | None = None
     explain: Callable[[Target, Sequence[Assignment]], Explanation] | None = None
     restore: Callable[[Target, Words, Mapping[str, Any]], SelfTrained] | None = None
     network: Callable[[Target, Sequence[Sample], Materials], Network] | None = None
@@ -312,7 +302,7 @@ class Blueprint:
         """Settings of a run, by their names in YAML, that affect this judge."""
         found = set(self.reads)
         if self.recipe:
-            found |= {part.name for part in fields(Recipe)} | {"precision", "dataloader_workers", "log_with"}
+            found |= {part.name for part in fields(Recipe)} | {"precision", "dataloader_workers"}
         if self.stacked:
             found.add("stack")
         if self.backbone:

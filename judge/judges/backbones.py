@@ -1,4 +1,4 @@
-"""Frozen networks that turn pictures into features: timm's, by any name."""
+"""Frozen backbones that compute features of images: any network of timm."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from judge.masking.instances import Pixels
 
 RANDOM, PRETRAINED = "random", "pretrained"
-# With the tag of their weights: what timm takes for a bare name changes with its releases, and scores would with it.
-# The ResNets' are torchvision's first, as the public codes of SAT and LIC took them.
+# With the tag of the weights: timm's default weights of a name change with its releases, and scores would change too.
+# The ResNets' are torchvision's first, as in the public codes of SAT and LIC.
 RESNET101, RESNET50, SWIN = "resnet101.tv_in1k", "resnet50.tv_in1k", "swin_base_patch4_window12_384.ms_in22k_ft_in1k"
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _SIZE = 224
-_MOST = 0.9
-_HEAD, _SPARE = 8, 0.25  # Weights of a file that may go unused: of a classifier, of tables that are resized.
+_USED = 0.9  # Share of a network's weights that a file must contain.
+_HEAD, _SPARE = 8, 0.25  # A file may contain so many other tensors (a classifier), and such a share (resized tables).
 _ITS_OWN = "give weights of the network that --backbone names"
-_SEED = 0  # Of random weights: judges of all seeds see the same features.
+_SEED = 0  # Of random weights: judges of all seeds have the same features.
 
 
 class TimmBackbone(nn.Module):
@@ -41,7 +41,7 @@ class TimmBackbone(nn.Module):
         network: a timm model made with ``features_only=True``.
         key: what its features depend on.
         size: S.
-        mean, std: of the colours that it was trained with, in [0, 1].
+        mean, std: of the colours in its training, in [0, 1].
     """
 
     regions = 0
@@ -53,7 +53,7 @@ class TimmBackbone(nn.Module):
         self.key = f"{key} at {size}"
 
     def prepare(self, pixels: Pixels) -> Tensor:
-        """A picture [H, W, 3] uint8 as [3, S, S] float32; squeezed to a square, so that no border is lost."""
+        """An image [H, W, 3] uint8 as [3, S, S] float32; resized to a square, not cropped."""
         import cv2
 
         smaller = max(pixels.shape[:2]) > self.size
@@ -61,11 +61,11 @@ class TimmBackbone(nn.Module):
         square = cv2.resize(pixels, (self.size, self.size), interpolation=way).astype(np.float32) / 255
         return torch.from_numpy(np.ascontiguousarray(((square - self.mean) / self.std).transpose(2, 0, 1)))
 
-    def forward(self, pictures: Tensor) -> Tensor:
+    def forward(self, images: Tensor) -> Tensor:
         """[B, 3, S, S] -> [B, P, D], positions row by row."""
-        features = self.network(pictures)[-1]
-        # Swin and its like put the channels last.
-        if getattr(self.network, "output_fmt", "NCHW") != "NHWC":  # Missing in EfficientNet and its like.
+        features = self.network(images)[-1]
+        # Swin's channels come last; EfficientNet has no ``output_fmt``.
+        if getattr(self.network, "output_fmt", "NCHW") != "NHWC":
             features = features.permute(0, 2, 3, 1)
         found: Tensor = features.flatten(1, 2)
         return found
@@ -75,7 +75,7 @@ def make_backbone(materials: Materials, default: str) -> TimmBackbone:
     """The backbone that ``materials`` names, or ``default``.
 
     Raises:
-        JudgeError: timm has no such network; weights that cannot be fetched, read, or do not fit; timm is missing.
+        JudgeError: timm has no such network; its weights cannot be downloaded or read, or do not fit; timm is missing.
     """
     require("vision", "torch", "timm", "cv2")
     import timm
@@ -83,9 +83,9 @@ def make_backbone(materials: Materials, default: str) -> TimmBackbone:
     name, weights = materials.backbone or default, materials.backbone_weights
     config = _config(name)
     tensors, content = (None, weights) if weights in {RANDOM, PRETRAINED} else _read(Path(weights))
-    # Given as read: timm would unpickle a file of another suffix. (A name too, or it would fetch in place of none.)
+    # Pass tensors: timm would unpickle files with another suffix. Without "file" it would download weights.
     overlay = None if tensors is None else {"file": weights, "state_dict": dict(tensors)}
-    # Swin and its like are built for one size.
+    # Swin and similar networks are built for one size.
     fixed = materials.image_size and config and config.fixed_input_size
     sized: dict[str, Any] = {"img_size": materials.image_size} if fixed else {}
     with torch.random.fork_rng(devices=[]), _making(name, None if tensors is None else weights):
@@ -104,11 +104,11 @@ def make_backbone(materials: Materials, default: str) -> TimmBackbone:
 
 
 def _config(name: str) -> Any:
-    """What timm knows of a network's weights ("resnet50.a1_in1k"); None where it has none."""
+    """Timm's configuration of a network's weights ("resnet50.a1_in1k"); None if it has none."""
     import timm
 
     if not timm.is_model(name):
-        close = get_close_matches(name.lower(), timm.list_models(), n=1)  # All of them would fill a screen.
+        close = get_close_matches(name.lower(), timm.list_models(), n=1)
         mend = f"did you mean '{close[0]}'?" if close else "see timm.list_models()"
         raise JudgeError(f"timm has no network '{name}'", where="--backbone", mend=mend)
     try:
@@ -121,7 +121,7 @@ def _config(name: str) -> Any:
 
 @contextmanager
 def _making(name: str, file: str | None) -> Iterator[None]:
-    """No lines of timm and the hub's client beside our own; their errors, and the file system's, in one line."""
+    """Silence timm and the hub's client, and turn errors into one-line errors."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -130,24 +130,24 @@ def _making(name: str, file: str | None) -> Iterator[None]:
         if file:
             what = f"its weights do not fit into '{name}' ({first_line(error)})"
             raise JudgeError(what, where=f"--backbone-weights {file}", mend=_ITS_OWN) from error
-        what = f"weights of '{name}' cannot be had ({first_line(error)})"
+        what = f"weights of '{name}' cannot be loaded ({first_line(error)})"
         raise JudgeError(what, where="--backbone", mend="give --backbone-weights FILE, or random") from error
     finally:
         logging.disable(before)
 
 
 def _try(backbone: TimmBackbone, name: str) -> None:
-    """Features of one black picture: timm refuses sizes only then."""
+    """Compute features of a black image: timm refuses sizes only then."""
     try:
         with torch.inference_mode():
             backbone(torch.zeros(1, 3, backbone.size, backbone.size))
     except Exception as error:  # Assertions and torch's own.
-        what = f"'{name}' does not take pictures of {backbone.size} pixels ({first_line(error)})"
+        what = f"'{name}' does not take images of {backbone.size} pixels ({first_line(error)})"
         raise JudgeError(what, where="--image-size", mend="leave it out, or take a multiple of 32") from error
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], str]:
-    """The tensors of a safetensors file, and the fingerprint of its bytes."""
+    """The tensors of a safetensors file, and the checksum of its bytes."""
     from safetensors.torch import load
 
     where = f"--backbone-weights {path}"
@@ -158,24 +158,24 @@ def _read(path: Path) -> tuple[dict[str, Tensor], str]:
         raise
     except OSError as error:
         raise JudgeError(f"cannot be read ({error.strerror})", where=where, mend="check the path") from error
-    except Exception as error:  # safetensors has an error of its own, from Rust.
-        mend = "give a whole .safetensors file of timm's names"
+    except Exception as error:  # safetensors' own, from Rust.
+        mend = "give a .safetensors file with timm's names"
         raise JudgeError("is no safetensors file, or damaged", where=where, mend=mend) from error
 
 
 def _check(network: nn.Module, tensors: Mapping[str, Tensor], weights: str) -> None:
-    """Whether the file's weights are in the network: timm ignores what does not fit without a word.
+    """Refuse a file whose weights are not in the network: timm silently ignores tensors that do not fit.
 
-    By value, since timm renames some on the way; and not all, since it resizes tables of positions. A deeper network's
-    file (resnet34's for resnet18) holds all of a shallower one's names, and much beside.
+    Compared by value, since timm renames some tensors; not all, since it resizes tables of positions. The file of a
+    deeper network (resnet34 for resnet18) contains all names of a shallower one, and many others.
     """
     given = {_digest(tensor) for tensor in tensors.values()}
     held = {_digest(tensor) for tensor in network.state_dict().values()}
     own = list(network.parameters())
     numbers = [tensor for tensor in tensors.values() if tensor.is_floating_point()]
-    found, spare = (sum(_digest(t) in given for t in own), sum(_digest(t) not in held for t in numbers))
-    if found < _MOST * len(own) or spare > _HEAD + _SPARE * len(numbers):
-        what = f"{found} of the network's {len(own)} weights are in it, and {spare} of its {len(numbers)} fit nowhere"
+    found, spare = sum(_digest(t) in given for t in own), sum(_digest(t) not in held for t in numbers)
+    if found < _USED * len(own) or spare > _HEAD + _SPARE * len(numbers):
+        what = f"{found} of the network's {len(own)} weights are in it, and {spare} of its {len(numbers)} are not used"
         raise JudgeError(what, where=f"--backbone-weights {weights}", mend=_ITS_OWN)
 
 

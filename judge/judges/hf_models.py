@@ -1,6 +1,6 @@
-"""Captioners of Hugging Face's transformers: loading them, and what of them is trained.
+"""Captioners of Hugging Face's transformers: loading, and the choice of the weights that are trained.
 
-Only what transformers itself brings runs here: ``trust_remote_code`` is always False, and weights are safetensors.
+Only code of transformers itself runs: ``trust_remote_code`` is always False, and weights are safetensors.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from judge.judges.encoders import OutputLayer
 from judge.utils.hub import first_line, is_of_library, knows_words, locate, quiet, read_config
 
 Layout = Literal["causal", "decoder", "encoder"]
-"""Where a prompt goes: ``causal``, among the tokens that the answer continues, pictures among them or before them
-(BLIP, BLIP-2, GIT, LLaVA, PaliGemma, Qwen2-VL); ``decoder``, into the decoder of a network whose encoder sees the
-picture (VisionEncoderDecoder, Florence-2); ``encoder``, beside the picture, and the decoder holds the answer alone
-(BLIP-2 and InstructBLIP with a T5)."""
+"""Where a prompt goes. ``causal``: among the tokens that the answer continues, after the image or around it (BLIP,
+BLIP-2, GIT, LLaVA, PaliGemma, Qwen2-VL). ``decoder``: into the decoder, while the encoder reads the image
+(VisionEncoderDecoder, Florence-2). ``encoder``: beside the image, and the decoder contains the answer alone (BLIP-2 and
+InstructBLIP with a T5)."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ class Family:
     """Facts about a family of captioners that transformers does not provide.
 
     Attributes:
-        layout: where prompts go; None where the configuration decides.
-        prompt: what its authors ask for a caption, "" for nothing; None where that depends on the processor.
-        vision, language: the modules that see and write; "" where transformers finds them.
-        inserts: its processor puts the picture's tokens into the text by itself.
+        layout: where prompts go; None if the configuration decides.
+        prompt: its authors' prompt for a caption, "" for none; None if that depends on the processor.
+        vision, language: names of the vision and text modules; "" if transformers finds them.
+        inserts: its processor inserts the image's tokens into the text.
     """
 
     layout: Layout | None = None
@@ -47,8 +47,8 @@ class Family:
     inserts: bool = False
 
 
-# By transformers' name of the architecture. PaliGemma and Florence-2 were trained on these tasks; InstructBLIP's paper
-# (appendix E) captions so.
+# By transformers' name of the architecture. PaliGemma and Florence-2 were trained with these prompts; InstructBLIP's is
+# its paper's (appendix E).
 FAMILIES = {
     "blip-2": Family(prompt="", inserts=True),
     "florence2": Family("decoder", prompt="<CAPTION>", inserts=True),
@@ -61,37 +61,22 @@ PIXELS = "pixel_values"
 _RANK = 16
 _ENDLESS = 2**31
 _AGAIN = "fetch or save the checkpoint again"
-# Of errors of devices and for want of memory, none of which a file is to blame for.
+# Errors of devices and out-of-memory errors, which are not the fault of a file.
 _OF_DEVICES = re.compile("memory|alloc|cuda|cudnn|cublas|nccl|gloo|kernel image", re.IGNORECASE)
-_NO_WEIGHTS = "no weights in safetensors are there"
+_NO_WEIGHTS = "there are no weights in safetensors"
 _CONVERT = "convert them with transformers' save_pretrained; pickles are never loaded"
 
 
 @dataclass(frozen=True)
-class Loading:
-    """How weights are loaded.
-
-    Attributes:
-        dtype: of all weights.
-        attention: transformers' name of how attention is computed; None for the model's own choice.
-        empty: leave the weights on ``meta``.
-    """
-
-    dtype: torch.dtype = torch.float32
-    attention: str | None = None
-    empty: bool = False
-
-
-@dataclass(frozen=True)
 class Captioner:
-    """A checkpoint, loaded.
+    """A loaded checkpoint.
 
     Attributes:
         reference: its folder, or its name on the hub.
         model: transformers' model.
-        tokenizer: pads on the right, which absolute positions (BLIP, GIT, GPT-2, BART) need.
+        tokenizer: pads on the right, as absolute positions (BLIP, GIT, GPT-2, BART) require.
         images: the image processor.
-        processor: of text and images together; None where the family has none (VisionEncoderDecoder).
+        processor: of text and images together; None if the family has none (VisionEncoderDecoder).
     """
 
     reference: str
@@ -102,7 +87,7 @@ class Captioner:
 
     @property
     def architecture(self) -> str:
-        """Transformers' name of it ("blip-2")."""
+        """Its name in transformers ("blip-2")."""
         return str(self.model.config.model_type)
 
     @property
@@ -120,12 +105,12 @@ class Captioner:
 
     @property
     def arguments(self) -> frozenset[str]:
-        """Of the model's forward pass."""
+        """Names of the arguments of the model's forward pass."""
         return frozenset(inspect.signature(self.model.forward).parameters)
 
     @property
     def limit(self) -> int | None:
-        """Tokens that the part that writes can read and write, prompt included; None where nothing limits them."""
+        """Tokens that the text part has positions for, prompt included; None for no limit."""
         return limit_of(self.model.config.get_text_config(decoder=True), self.tokenizer)
 
     @property
@@ -133,18 +118,18 @@ class Captioner:
         """The vision backbone.
 
         Raises:
-            JudgeError: transformers does not know which part that is.
+            JudgeError: transformers does not know which module that is.
         """
         model, path = self.model, self.family.vision
         found = model.get_submodule(path) if path else model.get_encoder(modality="image")
         if not isinstance(found, nn.Module) or found is model:
-            what = f"which part of a '{self.architecture}' model sees is not known"
+            what = f"the vision part of a '{self.architecture}' model is unknown"
             raise JudgeError(what, where=place(self.reference), mend="choose --tuning full, lora or zero-shot")
         return found
 
     @property
     def language(self) -> nn.Module:
-        """The language part; the whole model where transformers does not separate it."""
+        """The text part; the whole model if transformers does not separate it."""
         path = self.family.language
         found = self.model.get_submodule(path) if path else self.model.get_decoder()
         assert isinstance(found, nn.Module)
@@ -156,13 +141,22 @@ def place(reference: str) -> str:
     return f"--judge hf:{reference}"
 
 
-def load_captioner(reference: str, *, where: str | None = None, how: Loading | None = None) -> Captioner:
-    """The captioner in a folder, or of a name on the hub (fetched by transformers, if it may).
+def load_captioner(
+    reference: str,
+    *,
+    where: str | None = None,
+    dtype: torch.dtype = torch.float32,
+    attention: str | None = None,
+    empty: bool = False,
+) -> Captioner:
+    """The captioner in a folder, or of a name on the hub (downloaded by transformers, if allowed).
 
     Args:
         reference: the folder, or the name.
-        where: what users typed to name it, for messages; None where it is a judge.
-        how: types and places of the weights; None: float32, on the CPU.
+        where: what users typed to name it, for messages; None for a judge.
+        dtype: of all weights.
+        attention: transformers' name of the attention implementation; None for the model's own choice.
+        empty: leave the weights on ``meta``; otherwise they are on the CPU.
 
     Raises:
         JudgeError: no such folder or name; not a captioner of images; needs code of its own; no or broken
@@ -173,19 +167,21 @@ def load_captioner(reference: str, *, where: str | None = None, how: Loading | N
     name = locate(reference, where)
     with quiet():
         _check_kind(name, where)
-        model = _load_model(name, where, how or Loading())
+        # Checked on ``meta`` first: missing weights would be initialised, of whatever size the configuration claims.
+        for on_meta in (True,) if empty else (True, False):
+            model = _load_model(name, where, dtype, attention, empty=on_meta)
         tokenizer, images, processor = _load_processors(name, where)
     tokenizer.padding_side = "right"
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     if getattr(processor, "num_query_tokens", 1) is None:
-        # Checkpoints of BLIP-2 saved before 2024 leave it to the model's configuration.
+        # Checkpoints of BLIP-2 saved before 2024 have it in the model's configuration.
         processor.num_query_tokens = model.config.num_query_tokens
     return Captioner(reference, model, tokenizer, images, processor)
 
 
 def check_captioner(reference: str, *, where: str) -> None:
-    """Refuse at once what :func:`load_captioner` would refuse after other work; no weights are read.
+    """Refuse what :func:`load_captioner` would refuse, without reading weights.
 
     Raises:
         JudgeError: no such folder or name; not a captioner of images; a folder without weights.
@@ -219,7 +215,7 @@ def _check_kind(name: str, where: str) -> None:
     if kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
         return
     if kind in CONFIG_MAPPING:
-        what = f"'{kind}' does not caption images: a judge must see the picture and write"
+        what = f"'{kind}' does not caption images"
         raise JudgeError(what, where=where, mend="choose a captioner: BLIP, GIT, ViT-GPT2, LLaVA, PaliGemma, Qwen2-VL")
     if config.get("auto_map"):
         raise _needs_code(where)
@@ -235,7 +231,7 @@ def _needs_code(where: str) -> JudgeError:
 
 @contextmanager
 def loading(what: str, where: str, mend: str) -> Iterator[None]:
-    """Errors of loading in one line: the hub's client, the file system and transformers each have their own.
+    """Turn errors of transformers, the hub's client and the file system into one-line errors.
 
     Args:
         what: what went wrong; the library's reason follows it.
@@ -254,14 +250,14 @@ def loading(what: str, where: str, mend: str) -> Iterator[None]:
             raise _needs_code(where) from error
         if "safetensors" in str(error) and isinstance(error, OSError):
             raise JudgeError(_NO_WEIGHTS, where=where, mend=_CONVERT) from error
-        if not isinstance(error, Exception):  # A panic; of what loads, tokenizers alone are in Rust.
-            what, mend = "its tokenizer is at fault", _AGAIN
+        if not isinstance(error, Exception):  # A panic in Rust, thus in the tokenizer.
+            what, mend = "its tokenizer is damaged", _AGAIN
         raise JudgeError(f"{what} ({first_line(error)})", where=where, mend=mend) from error
 
 
 @contextmanager
 def computing(what: str, where: str) -> Iterator[None]:
-    """Errors of layers that cannot compute, in one line; lack of memory and faults of devices pass.
+    """Turn errors in a model's layers into one-line errors, except out-of-memory errors and faults of devices.
 
     Raises:
         JudgeError: in place of any other.
@@ -272,41 +268,37 @@ def computing(what: str, where: str) -> Iterator[None]:
         device = _OF_DEVICES.search(f"{type(error).__name__} {error}")
         if device or isinstance(error, JudgeError) or not is_of_library(error):
             raise
-        reason = f"one of its files is at fault, or a setting does not suit it ({first_line(error)})"
+        reason = f"one of its files is damaged, or a setting does not suit it ({first_line(error)})"
         raise JudgeError(f"{what}: {reason}", where=where, mend="get it again, or leave the setting out") from error
 
 
-def _load_model(name: str, where: str, how: Loading) -> Any:
+def _load_model(name: str, where: str, dtype: torch.dtype, attention: str | None, *, empty: bool) -> Any:
     import transformers
 
-    if not how.empty:
-        # What lacks weights would be made at random, of whatever size its configuration claims.
-        _load_model(name, where, replace(how, empty=True))
     loader: Any = transformers.AutoModelForImageTextToText
     with loading("the weights cannot be read", where, mend=_AGAIN):
         try:
             model, notes = loader.from_pretrained(
                 name,
-                dtype=how.dtype,
-                device_map="meta" if how.empty else None,
+                dtype=dtype,
+                device_map="meta" if empty else None,
                 trust_remote_code=False,
                 use_safetensors=True,
                 output_loading_info=True,
-                **({"attn_implementation": how.attention} if how.attention else {}),
+                **({"attn_implementation": attention} if attention else {}),
             )
         except (ImportError, ValueError) as error:
-            if how.attention is None or not re.search(
-                f"attention|{re.escape(how.attention)}", str(error), re.IGNORECASE
-            ):
+            pattern = f"attention|{re.escape(attention or '')}"
+            if attention is None or not re.search(pattern, str(error), re.IGNORECASE):
                 raise
-            what = f"'{how.attention}' cannot be used ({first_line(error)})"
+            what = f"'{attention}' cannot be used ({first_line(error)})"
             raise JudgeError(what, where="--attn-implementation", mend="leave it out, or choose eager") from error
     check_weights(notes, where)
     return model.eval()
 
 
 def check_weights(notes: Mapping[str, Any], where: str) -> None:
-    """Refuse a model of which a part was initialised at random.
+    """Refuse a model with weights that were initialised at random.
 
     Args:
         notes: the loading information of ``from_pretrained``.
@@ -315,7 +307,7 @@ def check_weights(notes: Mapping[str, Any], where: str) -> None:
     Raises:
         JudgeError: weights are missing, or have another shape.
     """
-    # A pooler is never used, and often not saved.
+    # The pooler is not used, and often not saved.
     missing = sorted(key for key in notes["missing_keys"] if "pooler" not in key)
     if missing or notes["mismatched_keys"]:
         what = f"weights are missing or of another shape ({', '.join(missing[:2]) or 'sizes differ'})"
@@ -323,11 +315,11 @@ def check_weights(notes: Mapping[str, Any], where: str) -> None:
 
 
 def limit_of(config: Any, tokenizer: Any) -> int | None:
-    """Tokens that a text model reads, by its positions and by its tokenizer; None where nothing limits them.
+    """Longest input of a text model in tokens, by its positions and its tokenizer; None for no limit.
 
     Args:
         config: of the text model.
-        tokenizer: its own; without a limit, its length is 10^30.
+        tokenizer: its own; its ``model_max_length`` is 10^30 if it has no limit.
     """
     positions = [getattr(config, name, None) for name in ("max_position_embeddings", "n_positions")]
     known = [value for value in (*positions, tokenizer.model_max_length) if isinstance(value, int)]
@@ -335,7 +327,7 @@ def limit_of(config: Any, tokenizer: Any) -> int | None:
 
 
 def _load_processors(name: str, where: str) -> tuple[Any, Any, Any]:
-    """Tokenizer, image processor, and both in one (None where the family has no such class)."""
+    """Tokenizer, image processor, and the processor of both (None if the family has no such class)."""
     import transformers
 
     loaders: Any = transformers
@@ -354,13 +346,13 @@ def _load_processors(name: str, where: str) -> tuple[Any, Any, Any]:
 
 
 def tune(captioner: Captioner, tuning: Tuning) -> tuple[nn.Module, ...]:
-    """Decide what is trained, through ``requires_grad``.
+    """Choose the weights that are trained, through ``requires_grad``.
 
-    ``full``: everything. ``frozen``: all but the vision backbone. ``lora``: nothing but the low-rank
-    matrices of :func:`add_lora` (rank 16, alpha 32; Hu et al., ICLR 2022). ``zero-shot``: nothing.
+    ``full``: all. ``frozen``: all but the vision backbone. ``lora``: only the low-rank matrices of :func:`add_lora`
+    (rank 16, alpha 32; Hu et al., ICLR 2022). ``zero-shot``: none.
 
     Returns:
-        The parts that stay as they are, dropout and running statistics included.
+        The modules that stay in evaluation mode (dropout, running statistics).
 
     Raises:
         JudgeError: see :attr:`Captioner.vision`.
@@ -372,19 +364,14 @@ def tune(captioner: Captioner, tuning: Tuning) -> tuple[nn.Module, ...]:
     return (frozen,)
 
 
-def untrained(captioner: Captioner, tuning: Tuning) -> list[nn.Parameter]:
-    """The weights that :func:`tune` leaves as they are."""
-    if tuning == "full":
-        return []
-    return list((captioner.vision if tuning == "frozen" else captioner.model).parameters())
-
-
 def copy_trained(captioner: Captioner, tuning: Tuning) -> Captioner:
-    """The captioner with its own copy of the weights that are to be trained; the others are shared."""
+    """The captioner with a copy of the weights that :func:`tune` leaves trainable; the others are shared."""
     if tuning == "zero-shot":
         return captioner
-    shared = {id(weight): weight for weight in untrained(captioner, tuning)}
-    return replace(captioner, model=deepcopy(captioner.model, shared))
+    shared: list[nn.Parameter] = []
+    if tuning != "full":
+        shared = list((captioner.vision if tuning == "frozen" else captioner.model).parameters())
+    return replace(captioner, model=deepcopy(captioner.model, {id(weight): weight for weight in shared}))
 
 
 def checkpoint_layers(captioner: Captioner) -> None:
@@ -398,17 +385,17 @@ def checkpoint_layers(captioner: Captioner) -> None:
     except ValueError as error:
         what = f"a '{captioner.architecture}' model cannot recompute its layers"
         raise JudgeError(what, where="--checkpointing", mend="leave it out") from error
-    # A key-value cache is for writing; with checkpointing transformers keeps none, and warns about it.
+    # The key-value cache is for generation; with checkpointing transformers switches it off with a warning.
     for part in captioner.model.modules():
         if getattr(getattr(part, "config", None), "use_cache", False):
             part.config.use_cache = False
-    # Reentrant checkpoints need gradients of embeddings; these do not.
+    # Only reentrant checkpoints need gradients of embeddings.
     if getattr(captioner.model, "_require_grads_hooks", None):
         captioner.model.disable_input_require_grads()
 
 
 def spell_exactly(captioner: Captioner) -> None:
-    """Have the layer that spells the vocabulary compute in float32: it becomes an ``OutputLayer``, in place."""
+    """Turn the output layer over the vocabulary into an ``OutputLayer``, which computes in float32; in place."""
     words = captioner.model.get_input_embeddings().num_embeddings
     for layer in captioner.model.modules():
         if type(layer) is nn.Linear and layer.out_features == words:
@@ -416,7 +403,7 @@ def spell_exactly(captioner: Captioner) -> None:
 
 
 def add_lora(captioner: Captioner) -> Any:
-    """Add low-rank matrices beside the linear layers of the language part, in place; peft's wrapper of the model.
+    """Add low-rank matrices to the linear layers of the text part, in place; returns peft's wrapper of the model.
 
     Raises:
         JudgeError: peft is not installed.
@@ -430,7 +417,7 @@ def add_lora(captioner: Captioner) -> Any:
 
 
 def _linear_layers(captioner: Captioner) -> list[str]:
-    """Full names of the language part's linear layers, the one that spells the vocabulary left out."""
+    """Full names of the text part's linear layers, except the output layer over the vocabulary."""
     from transformers.pytorch_utils import Conv1D
 
     model, words = captioner.model, captioner.model.get_input_embeddings().num_embeddings

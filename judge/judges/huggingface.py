@@ -1,9 +1,9 @@
-"""Any Hugging Face captioner as a judge: how probable is each answer after the prompt?
+"""Any Hugging Face captioner as a judge: the probability of each answer after the prompt.
 
-The evidence is ImageCaptioner2's (Abdelrahman et al., AAAI 2024): the picture with people hidden, the masked caption, a
+The evidence is ImageCaptioner2's (Abdelrahman et al., AAAI 2024): the image with people hidden, the masked caption, a
 cloze sentence. The captioner is teacher-forced: it reads the prompt as if it had written it, or as a user's turn in a
-chat, and nothing is generated. An answer of several tokens has the product of their probabilities. A hidden word is
-its tokenizer's mask token, as in the paper's prompts, or a plain word where that has none ("gender").
+chat, and nothing is generated. The probability of an answer of several tokens is their product. A hidden word becomes
+the tokenizer's mask token, as in the paper's prompts, or a plain word ("gender") if it has none.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.metadata import version
 from inspect import signature
 from pathlib import Path
@@ -25,7 +25,6 @@ from judge.errors import JudgeError
 from judge.judges import HUGGING_FACE, PROMPTED, Batch, Blueprint, Materials, Recipe
 from judge.judges.hf_models import (
     Captioner,
-    Loading,
     add_lora,
     checkpoint_layers,
     computing,
@@ -65,15 +64,15 @@ class AnswerJudge(nn.Module):
     """Log-probability of each class's answer.
 
     ``forward`` takes ``shared`` (tensors of the model's own), ``passes`` (a dict of int64 tensors [B, T], padded on the
-    right, for each forward pass) and ``ends`` ([B] for each pass: how far from the right end the prompt's last token
-    is), and returns natural log-probabilities [B, A] over the model's whole vocabulary, each at most 0. The softmax
-    over classes (``answering == "restricted"``) is the trainer's.
+    right, for each forward pass) and ``ends`` ([B] for each pass: the distance of the prompt's last token from the
+    right end), and returns natural log-probabilities [B, A] over the model's whole vocabulary, each at most 0. The
+    trainer applies the softmax over classes (``answering == "restricted"``).
 
-    One pass serves all answers that differ in their last token alone: all single-token ones, as a rule.
+    One pass serves all answers that differ in their last token only, such as all single-token ones.
 
     Raises:
-        JudgeError: an answer that the tokenizer cannot spell; two answers of the same tokens; a processor that takes
-            text and pictures in no known way; see :func:`~judge.judges.hf_models.tune`.
+        JudgeError: an answer that the tokenizer cannot encode; two answers of the same tokens; a processor that takes
+            text and images in an unknown way; see :func:`~judge.judges.hf_models.tune`.
     """
 
     def __init__(self, captioner: Captioner, target: Target, materials: Materials) -> None:
@@ -82,23 +81,22 @@ class AnswerJudge(nn.Module):
         self.captioner, self.pictures, self.answering = captioner, materials.pictures, materials.answering
         prompt = materials.prompt or make_prompt("gender")
         self.question, self._blank = plain(prompt.question), blank()
-        what = "its processor takes pictures and text in a way not known here"
+        what = "its processor takes images and text in an unknown way"
         with loading(what, place(captioner.reference), "choose another captioner"):
             alone = lay_out(captioner, [self._blank], [self.question]).rows[0]
-        asked = next(iter(alone.values()))
-        self.answers = spell_answers(captioner.tokenizer, asked, prompt.words(target.classes))
+        question = next(iter(alone.values()))
+        self.answers = spell_answers(captioner.tokenizer, question, prompt.words(target.classes))
         self.prefixes = _prefixes(self.answers)
-        # Tokens that are left for a caption.
         limit = captioner.limit
-        used = len(asked) + max(map(len, self.answers))
+        used = len(question) + max(map(len, self.answers))
         if limit is not None and used > limit:
             what = f"question and answer are {used} tokens long, and the captioner has positions for {limit}"
             raise JudgeError(what, where="--template", mend="shorten it")
-        self.limit = None if limit is None else limit - used
+        self.limit = None if limit is None else limit - used  # Tokens of a caption.
         self.arguments = captioner.arguments
-        self._texts: dict[Words, str] = {}  # Captions as text; every epoch needs them again.
+        self._text = cache(self._make_text)  # Every epoch needs the same texts.
         self.frozen = tune(captioner, materials.tuning)
-        # In a list, or its weights would be counted twice.
+        # In a list, so that its weights are not registered twice.
         self._lora = [add_lora(captioner)] if materials.tuning == "lora" else []
         self.model: nn.Module = captioner.model
         spell_exactly(captioner)
@@ -108,14 +106,14 @@ class AnswerJudge(nn.Module):
             checkpoint_layers(captioner)
 
     def store_frozen(self) -> None:
-        """Give each weight the type that it is kept in."""
+        """Convert each weight to the type that it is stored in."""
         for weight in self.model.parameters():
-            # Norms' are few, and CPUs take float32 alone beside float32.
+            # Vectors (of norms) are few, and CPUs cannot mix types in them.
             halves = self.bf16 and not weight.requires_grad and weight.dim() > 1
             weight.data = weight.data.to(torch.bfloat16 if halves else torch.float32)
 
     def train(self, mode: bool = True) -> AnswerJudge:
-        """Frozen parts keep their dropout off, and their running statistics."""
+        """Frozen parts stay in evaluation mode."""
         super().train(mode)
         for part in self.frozen:
             part.eval()
@@ -130,23 +128,27 @@ class AnswerJudge(nn.Module):
                 part.save_pretrained(folder)
 
     def tie_weights(self) -> None:
-        """Tie again the weights that the captioner shares, after moving them has made copies."""
+        """Tie the captioner's shared weights again, after moving them has made copies."""
         self.model.tie_weights()  # type: ignore[operator]  # a method of transformers' models
 
-    def collate(self, samples: Sequence[Sample]) -> Batch:
+    def collate(self, samples: Sequence[Sample], images: Sequence[Image] = ()) -> Batch:
         """The captioner's tensors for these samples, one padded text for each forward pass.
 
+        Args:
+            samples: captions, with the ids of their images.
+            images: RGB, in place of those that the ids name; () for those.
+
         Raises:
-            JudgeError: a sample has a picture and the judge was given none; a picture is missing or at fault, or one
-                that the captioner's processor cannot take.
+            JudgeError: a sample has an image and the judge has none; an image is missing or damaged, or the
+                captioner's processor cannot take it.
         """
         texts = [self._text(sample.words) for sample in samples]
-        images = [self._image(sample) for sample in samples]
+        images = images or [self._image(sample) for sample in samples]
         try:
             prompts = lay_out(self.captioner, images, texts)
         except Exception:
-            for sample, image, text in zip(samples, images, texts, strict=True):  # Find the one at fault.
-                with processing(f"picture of image '{sample.image_id}'"):
+            for sample, image, text in zip(samples, images, texts, strict=True):  # Find the image that fails.
+                with processing(f"image '{sample.image_id}'"):
                     lay_out(self.captioner, [image], [text])
             raise
         lengths = torch.tensor([len(next(iter(row.values()))) for row in prompts.rows])
@@ -166,11 +168,11 @@ class AnswerJudge(nn.Module):
     def _answer(self, batch: Batch) -> Tensor:
         found: dict[Tokens, list[Tensor]] = {}
         for prefix, text, end, keep in zip(self.prefixes, batch["passes"], batch["ends"], batch["keep"], strict=True):
-            # Only the positions from the first prompt's end on: the logits of all would be most of the memory.
-            # Counted from the right end, since GIT's begin with its image.
+            # Logits only from the first prompt's end on, as those of all positions would take most of the memory.
+            # Positions are counted from the right end, since GIT's begin with the image.
             wanted = {"use_cache": False, "logits_to_keep": keep}
             extra = {name: value for name, value in wanted.items() if name in self.arguments}
-            # An error in the first answer is blamed on the checkpoint's files.
+            # An error in the first pass is probably the fault of the checkpoint's files.
             first = computing("it cannot answer", place(self.captioner.reference))
             with nullcontext() if self.has_answered else first:
                 logits = self.model(**batch["shared"], **text, **extra).logits
@@ -180,7 +182,7 @@ class AnswerJudge(nn.Module):
         return torch.stack([self._sum(tokens, found) for tokens in self.answers], dim=1)
 
     def _sum(self, tokens: Tokens, found: Mapping[Tokens, list[Tensor]]) -> Tensor:
-        """[B]: the log-probabilities of an answer's tokens, from the first pass that reads all but its last."""
+        """[B]: the log-probability of an answer, from the first pass that reads all its tokens but the last."""
         read = len(tokens) - 1
         steps = next(found[prefix] for prefix in self.prefixes if prefix[:read] == tokens[:-1])
         return torch.stack([step[:, token] for step, token in zip(steps, tokens, strict=False)]).sum(dim=0)
@@ -191,17 +193,12 @@ class AnswerJudge(nn.Module):
         if sample.image is None:
             return self._blank
         if self.pictures is None:
-            what = f"sample of image '{sample.image_id}' has a picture, and the judge was given none"
+            what = f"the sample of image '{sample.image_id}' needs the image, and the judge has none"
             raise JudgeError(what, where=place(self.captioner.reference), mend="give --images")
         return Image.fromarray(self.pictures.read(sample.image))
 
-    def _text(self, words: Words) -> str:
-        """The caption and the question; a caption too long for the model's positions is cut."""
-        if words not in self._texts:
-            self._texts[words] = self._shortened(words)
-        return self._texts[words]
-
-    def _shortened(self, words: Words) -> str:
+    def _make_text(self, words: Words) -> str:
+        """The caption and the question; a caption too long for the model's positions is truncated."""
         tokenizer = self.captioner.tokenizer
         while words and self.limit is not None:
             length = len(encode(tokenizer, spell_words(tokenizer, words)))
@@ -233,7 +230,7 @@ class AnswerJudge(nn.Module):
 
 
 def _prefixes(answers: Sequence[Tokens]) -> tuple[Tokens, ...]:
-    """What must be read before the last token of each answer; one that another begins with needs no pass."""
+    """The tokens before the last one of each answer; a prefix of another one needs no pass of its own."""
     read = sorted({tokens[:-1] for tokens in answers})
     return tuple(
         prefix for prefix in read if not any(other != prefix and other[: len(prefix)] == prefix for other in read)
@@ -241,33 +238,29 @@ def _prefixes(answers: Sequence[Tokens]) -> tuple[Tokens, ...]:
 
 
 def read_for(reference: str, tokens: Sequence[str]) -> dict[str, str]:
-    """What a checkpoint reads for each special token of ours; its tokenizer is loaded, its weights are not.
+    """What a checkpoint reads for each special token of ours; only its tokenizer is loaded.
 
     Raises:
-        JudgeError: the tokenizer cannot be had.
+        JudgeError: the tokenizer cannot be loaded.
     """
     tokenizer, _ = load_processors(reference)
     return {token: stand_in(tokenizer, token) for token in tokens}
 
 
-def _how(materials: Materials) -> Loading:
-    """The weights as they are before training; one that is asked as it is, is whole in every process."""
-    mostly_frozen = materials.tuning in {"lora", "zero-shot"}
-    dtype = torch.bfloat16 if materials.dtype == "bf16" and mostly_frozen else torch.float32
-    return Loading(dtype, materials.attention, empty=materials.empty and materials.tuning != "zero-shot")
-
-
 @lru_cache(maxsize=1)
-def _load(reference: str, files: object, frozen: object, how: Loading) -> Captioner:
-    """A checkpoint, once a process: judges of it differ in what they learn alone. Another one takes its place.
+def _load(reference: str, files: object, materials: Materials) -> Captioner:
+    """A checkpoint, loaded once per process for judges with the same ``materials``; only the last one is kept.
 
     Args:
         reference: a folder, or a name on the hub.
         files: what is in that folder now.
-        frozen: which weights judges share, and of what type.
-        how: the weights are loaded.
+        materials: only settings of how it is loaded.
     """
-    return load_captioner(reference, how=how)
+    mostly_frozen = materials.tuning in {"lora", "zero-shot"}
+    dtype = torch.bfloat16 if materials.dtype == "bf16" and mostly_frozen else torch.float32
+    # A zero-shot judge is loaded by every process: none sends it to the others.
+    empty = materials.empty and materials.tuning != "zero-shot"
+    return load_captioner(reference, dtype=dtype, attention=materials.attention, empty=empty)
 
 
 def make_blueprint(reference: str) -> Blueprint:
@@ -278,7 +271,10 @@ def make_blueprint(reference: str) -> Blueprint:
     """
 
     def network(target: Target, samples: Sequence[Sample], materials: Materials) -> AnswerJudge:
-        loaded = _load(reference, fingerprint_of(reference), (materials.tuning, materials.dtype), _how(materials))
+        how = Materials(
+            tuning=materials.tuning, dtype=materials.dtype, attention=materials.attention, empty=materials.empty
+        )
+        loaded = _load(reference, fingerprint_of(reference), how)
         return AnswerJudge(copy_trained(loaded, materials.tuning), target, materials)
 
     return Blueprint(
@@ -286,7 +282,7 @@ def make_blueprint(reference: str) -> Blueprint:
         "abdelrahman2024imagecaptioner2, with a captioner of transformers",
         network=network,
         fingerprint=lambda _: (version("transformers"), fingerprint_of(reference)),
-        # A pretrained network forgets under a larger rate; LoRA takes ten times as much.
+        # A higher rate destroys what the network has learnt; LoRA needs ten times as much.
         recipe=_RECIPE,
         tuned={"lora": replace(_RECIPE, learning_rate=2e-4), "zero-shot": replace(_RECIPE, epochs=0, keep="last")},
         modalities=frozenset({"caption", "image"}),

@@ -1,15 +1,16 @@
-"""A linear judge: logistic regression on the words and word pairs of a caption. Deterministic, quick, without torch.
+"""A linear judge: logistic regression on the words and word pairs of a caption. Deterministic, fast, without torch.
 
-Not a published attacker; tables name it "linear". The strength of regularisation changes LIC by more than captioners
-differ, so C is never a hidden constant: it is chosen inside the training images by log loss, from a fixed grid, and
-reported. It is chosen once for both sides of a captioner, from the first captions of each side together: chosen
-separately, its noise made up half of LIC's variance beyond that of the test captions.
+It is not a published attacker; tables name it "linear". The strength of regularisation changes LIC by more than
+captioners differ. Therefore C is chosen within the training images by log loss, from a fixed grid, and reported. It is
+chosen once for both sides of a captioner, from the first captions of each side together: chosen separately, its noise
+made up half of LIC's variance beyond that of the test captions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain, pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -20,10 +21,8 @@ from judge.metrics.scores import centre
 from judge.types import FloatArray, IntArray, Predictions, Sample, Target, Words
 
 C_GRID = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
-# One in so many of the training images is held out to choose C.
-INNER_FOLDS = 3
-# Problems times answers that are fitted at a time: their coefficients and probabilities are in memory together.
-_COLUMNS = 128
+INNER_FOLDS = 3  # One of them, of the training images, is held out to choose C.
+_COLUMNS = 128  # Problems times answers that are in memory at a time.
 
 
 class LinearJudge:
@@ -38,15 +37,13 @@ class LinearJudge:
         samples: Sequence[Sample],
         *,
         seed: int,
-        validation: Sequence[Sample] = (),  # noqa: ARG002 - the protocol's; there are no epochs to choose among
+        validation: Sequence[Sample] = (),  # noqa: ARG002 - of the protocol; there are no epochs to choose among
     ) -> Self:
         """Choose C by weighted log loss on a third of the images, then fit on all of ``samples``."""
-        everything = np.arange(len(samples))
-        weights = np.array([sample.weight for sample in samples])
-        alone = Assignment("human", samples, everything, weights, everything[:0], seed)
-        captions = _Captions(self.target, samples)
-        c = _choose_c([captions], [[alone]])[alone.split]
-        return self._set(captions.terms, captions.terms.features.merge, captions.fit([alone], np.array([c])).only(0), c)
+        places, weights = np.arange(len(samples)), np.array([sample.weight for sample in samples])
+        alone = Assignment("human", samples, places, weights, places[:0], seed)
+        train_together(self.target, [alone], lambda _, judge: vars(self).update(vars(judge)))
+        return self
 
     def _set(self, terms: _Vocabulary, merge: Any, solved: Solved, c: float) -> Self:
         self._terms, self._merge, self.solved, self.c = terms, merge, solved, c
@@ -59,7 +56,7 @@ class LinearJudge:
     def log_odds(self, samples: Sequence[Sample]) -> FloatArray:
         """[N, A]: log p of a class minus the mean log p of the others; of a task log p / (1 - p). Natural logarithms.
 
-        More exact than from probabilities, which have few digits left near 1.
+        More exact than from probabilities, which lose digits near 1.
         """
         if self.solved.softmax and not self.solved.shown.all():
             return centre(np.log(self.predict(samples).probabilities))
@@ -71,15 +68,15 @@ class LinearJudge:
     def weights(self) -> tuple[Words, FloatArray]:
         """Words and word pairs [F], and what each adds to the log-odds [F, A] of a caption that has it."""
         found = self.solved.weights(self._merge)[0]
-        return self._terms.names(), found if self.target.kind == "tasks" else centre(found)
+        return tuple(self._terms.terms), found if self.target.kind == "tasks" else centre(found)
 
     def _rows(self, samples: Sequence[Sample]) -> Any:
-        return widen(self._terms.table(samples), self._merge)
+        return widen(self._terms.table(sample.words for sample in samples), self._merge)
 
     @property
     def vocabulary(self) -> Words:
         """The words to which :meth:`tensors` refer."""
-        return tuple(self._terms.words)
+        return self._terms.words
 
     def tensors(self) -> dict[str, Any]:
         """The state of a trained judge besides its vocabulary, for :meth:`restore`."""
@@ -110,10 +107,9 @@ class LinearJudge:
 
 
 def train_together(target: Target, assignments: Sequence[Assignment], keep: Keep | None = None) -> list[Predictions]:
-    """Train the judges of one captioner's sides and splits side by side: the same captions share their features.
+    """Train the judges of all sides and splits of one captioner; assignments with the same captions share features.
 
-    ``keep`` is called with the place of each assignment, and its judge. C is that of an assignment's ``settings``, or
-    is chosen for each split from the first captions of both sides.
+    C is that of an assignment's ``settings``, or is chosen for each split from the first captions of both sides.
     """
     by_captions: dict[int, list[int]] = {}
     for place, assignment in enumerate(assignments):
@@ -128,7 +124,7 @@ def train_together(target: Target, assignments: Sequence[Assignment], keep: Keep
     found: dict[int, Predictions] = {}
     step = max(1, _COLUMNS // len(target.classes))
     for captions, group, places in zip(each, groups, by_captions.values(), strict=True):
-        features = captions.terms.features
+        features = captions.features
         for start in range(0, len(group), step):
             part = group[start : start + step]
             c = np.array([chosen[one.split] for one in part])
@@ -145,71 +141,51 @@ def train_together(target: Target, assignments: Sequence[Assignment], keep: Keep
 def explain(target: Target, assignments: Sequence[Assignment]) -> Explanation:
     """Weights of words and word pairs in judges of the same captions, whose ``settings`` have C; always the same."""
     captions = _Captions(target, assignments[0].samples)
-    features = captions.terms.features
+    features = captions.features
     model = captions.fit(assignments, np.array([one.settings["C"] for one in assignments]))
     found = model.probabilities(features.rows)
     answers = [Predictions(found[one.asked, p], target, dict(one.settings)) for p, one in enumerate(assignments)]
-    table = captions.terms.table(assignments[0].samples)
-    return Explanation(captions.terms.names(), table, model.weights(features.merge), answers)
+    table = captions.terms.table(sample.words for sample in assignments[0].samples)
+    return Explanation(tuple(captions.terms.terms), table, model.weights(features.merge), answers)
 
 
 class _Vocabulary:
-    """Which words and word pairs captions have, [N, F], 0 or 1.
+    """Words and pairs of neighbours, the terms of captions.
 
     Args:
-        words: the known ones.
-        known: codes of the words and pairs that count, rising, [F]: the code of a word is its place among ``words``;
-            that of a pair is the number of words plus the two places, as digits in that base.
+        words: those of the terms.
+        known: codes of the terms, rising, [F]: the code of a word is its place among ``words``; that of a pair is the
+            number of words plus the two places, as digits in that base.
     """
 
-    def __init__(self, words: Iterable[str], known: IntArray) -> None:
-        self.words = {word: place for place, word in enumerate(words)}
-        self.known = known
+    def __init__(self, words: Words, known: IntArray) -> None:
+        self.words, self.known, size = words, known, len(words)
+        pairs = (divmod(code - size, size) for code in known[known >= size].tolist())
+        names = (*(words[code] for code in known[known < size]), *(f"{words[a]} {words[b]}" for a, b in pairs))
+        self.terms = {name: place for place, name in enumerate(names)}
 
-    def table(self, samples: Sequence[Sample]) -> Any:
-        """[N, F], sparse."""
-        return self._fill(*self._codes([sample.words for sample in samples]), len(samples))
-
-    def names(self) -> tuple[str, ...]:
-        """[F]: "long", "long hair"."""
-        words, size = list(self.words), len(self.words)
-        pairs = (divmod(code - size, size) for code in self.known[self.known >= size].tolist())
-        return (*words, *(f"{words[first]} {words[second]}" for first, second in pairs))
-
-    def _fill(self, row: IntArray, code: IntArray, samples: int) -> Any:
+    def table(self, captions: Iterable[Words]) -> Any:
+        """Which terms captions contain, [N, F], sparse, 0 or 1."""
         from scipy.sparse import csr_matrix
 
-        column = np.searchsorted(self.known, code)
-        there = np.append(self.known, -1)[column] == code
-        width = max(1, len(self.known))
-        row, column = np.divmod(np.unique(row[there] * width + column[there]), width)
-        return csr_matrix((np.ones(len(row)), (row, column)), shape=(samples, len(self.known)))
-
-    def _codes(self, captions: Sequence[Words]) -> tuple[IntArray, IntArray]:
-        """Row and code of every word and pair of neighbours whose words are known."""
-        size = len(self.words)
-        lengths = np.array([len(words) for words in captions], dtype=np.int64)
-        words = (self.words.get(word, -1) for words in captions for word in words)
-        word = np.fromiter(words, dtype=np.int64, count=int(lengths.sum()))
-        row = np.repeat(np.arange(len(captions)), lengths)
-        pair = size + word[:-1] * size + word[1:]
-        joined = (row[:-1] == row[1:]) & (word[:-1] >= 0) & (word[1:] >= 0)
-        known = word >= 0
-        return np.concatenate([row[known], row[:-1][joined]]), np.concatenate([word[known], pair[joined]])
+        rows = [sorted({self.terms[term] for term in _terms(words) if term in self.terms}) for words in captions]
+        starts = np.cumsum([0, *map(len, rows)])
+        columns = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=starts[-1])
+        return csr_matrix((np.ones(len(columns)), columns, starts), shape=(len(rows), len(self.terms)))
 
 
-class _Terms(_Vocabulary):
-    """The words and pairs of the captions that it is made with, and these captions' features."""
-
-    def __init__(self, captions: Sequence[Words]) -> None:
-        super().__init__(dict.fromkeys(word for words in captions for word in words), np.zeros(0, dtype=np.int64))
-        row, code = self._codes(captions)
-        self.known = np.unique(code)
-        self.features = Features(self._fill(row, code, len(captions)))
+def _terms(words: Words) -> list[str]:
+    return [*words, *map(" ".join, pairwise(words))]
 
 
-# Labels are shuffled over the same captions several times.
-_cached_terms = lru_cache(maxsize=8)(_Terms)
+@lru_cache(maxsize=8)  # Labels are shuffled over the same captions several times.
+def _terms_of(captions: tuple[Words, ...]) -> tuple[_Vocabulary, Features]:
+    """All terms of captions, and the captions' features."""
+    places = {word: place for place, word in enumerate(dict.fromkeys(chain.from_iterable(captions)))}
+    size = len(places)
+    pairs = {size + places[a] * size + places[b] for words in captions for a, b in pairwise(words)}
+    found = _Vocabulary(tuple(places), np.array([*range(size), *sorted(pairs)], dtype=np.int64))
+    return found, Features(found.table(captions))
 
 
 class _Captions:
@@ -217,21 +193,21 @@ class _Captions:
 
     def __init__(self, target: Target, samples: Sequence[Sample]) -> None:
         self.images = [sample.image_id for sample in samples]
-        self.terms = _cached_terms(tuple(sample.words for sample in samples))
+        self.terms, self.features = _terms_of(tuple(sample.words for sample in samples))
         self.exclusive = target.kind == "attribute"
         self.answers = np.zeros((len(samples), len(target.classes)), dtype=np.int64)
         for row, sample in enumerate(samples):
             self.answers[row, list(sample.answers)] = 1
 
     def fit(self, assignments: Sequence[Assignment], c: FloatArray) -> Logistic:
-        """A problem for each assignment."""
-        model = self.model(self.weights(assignments))
+        """A fitted problem for each assignment."""
+        model = self.problems(self.weights(assignments))
         model.fit(c)
         return model
 
-    def model(self, weights: FloatArray) -> Logistic:
+    def problems(self, weights: FloatArray) -> Logistic:
         """Problems with these sample weights, [N, P]."""
-        return Logistic(self.terms.features, self.answers, weights, exclusive=self.exclusive)
+        return Logistic(self.features, self.answers, weights, exclusive=self.exclusive)
 
     def weights(self, assignments: Sequence[Assignment]) -> FloatArray:
         """The weight of each caption in the training of each assignment, [N, P]."""
@@ -246,7 +222,7 @@ def _choose_c(each: Sequence[_Captions], groups: Sequence[Sequence[Assignment]])
 
     Args:
         each: captions, of one index of each side.
-        groups: the assignments of each, at most one a split.
+        groups: the assignments of each, at most one per split.
     """
     splits = list(dict.fromkeys(assignment.split for group in groups for assignment in group))
     held_out = {split: _held_out(each, groups, split) for split in splits}
@@ -254,7 +230,7 @@ def _choose_c(each: Sequence[_Captions], groups: Sequence[Sequence[Assignment]])
     for captions, group in zip(each, groups, strict=True):
         weights = captions.weights(group)
         out = np.array([np.isin(captions.images, held_out[assignment.split]) for assignment in group]).T
-        models.append(captions.model(weights * ~out))
+        models.append(captions.problems(weights * ~out))
         parts.append(weights * out)
         columns.append([splits.index(assignment.split) for assignment in group])
     best, least = np.full(len(splits), C_GRID[0]), np.full(len(splits), np.inf)

@@ -1,7 +1,7 @@
 """Logistic regressions on the same sparse features, solved side by side.
 
-A judge is trained again and again on the same captions: for every fold, seed, refit and task. Each training is a
-problem with its own sample weights (0: not learnt from), and one sparse product serves all problems that are not
+Judges are trained many times on the same captions: for every fold, seed, refit and task. Each training is a problem
+with its own sample weights (0 for samples that are not used), and one sparse product serves all problems that are not
 solved yet. BENCHMARKS.md compares it with scikit-learn's ``LogisticRegression``.
 """
 
@@ -22,9 +22,9 @@ from judge.types import FloatArray, IntArray
 # Of the mean gradient. Not to be loosened: at 1e-3 LIC of a real captioner moved by its standard error, 0.005.
 TOLERANCE = 1e-5
 MAX_ITERATIONS = 1000
-# How far conjugate gradients go in a Newton step. Anything from 0.1 to 0.5 takes as long.
+# Residual at which conjugate gradients end. Values from 0.1 to 0.5 take the same time.
 FORCING = 0.1
-# Columns that are solved in step: more would not stay in the processor's cache.
+# Columns that are solved at a time: more do not fit into the processor's cache.
 _COLUMNS = 16
 _TINY = np.finfo(np.float64).tiny
 _RARE = 1e-15
@@ -193,11 +193,11 @@ class Logistic(Solved):
 def solve(
     features: Features, weights: FloatArray, answers: FloatArray, start: FloatArray, *, c: FloatArray, width: int = 1
 ) -> FloatArray:
-    """Coefficients [F, Q * width] of the least penalised log loss: Newton's method, with conjugate gradients.
+    """Coefficients [F, Q * width] with the lowest penalised log loss: Newton's method, with conjugate gradients.
 
-    As scikit-learn's "newton-cg" and to the same tolerance, but for several problems in step; a problem whose gradient
-    is within TOLERANCE is left alone from then on. No digit depends on the problems solved beside it or on threads (no
-    product of dense matrices is taken).
+    Like scikit-learn's "newton-cg" and to the same tolerance, but for several problems at once; a problem whose
+    gradient is within TOLERANCE is not changed any more. No digit depends on the other problems or on threads (there
+    are no products of dense matrices).
 
     Args:
         features: of N samples.
@@ -212,126 +212,107 @@ def solve(
     step, found, unsolved = max(1, _COLUMNS // width), start.copy(), 0
     for first in range(0, len(c), step):
         some, columns = slice(first, first + step), slice(first * width, (first + step) * width)
-        design = _Design(features, weights[:, some], width)
-        found[:, columns], left = _solve_some(design, answers[:, columns], found[:, columns], penalty=1 / c[some])
-        unsolved += left
+        problems = _Problems(features, weights[:, some], answers[:, columns], 1 / c[some], width)
+        unsolved += problems.solve(found[:, columns])
     if unsolved:
         warnings.warn(f"{unsolved} problems have not converged", ConvergenceWarning, stacklevel=2)
     return found
 
 
-class _Design:
-    """Features, sample weights in each problem, [N, Q], and the number of columns of a problem."""
+class _Problems:
+    """Q problems of ``width`` columns; arguments as of :func:`solve`, with the penalty [Q] in place of C."""
 
-    def __init__(self, features: Features, weights: FloatArray, width: int) -> None:
-        self.features, self.width, self.weights, self.each = features, width, weights, self.spread(weights, width)
+    def __init__(
+        self, features: Features, weights: FloatArray, answers: FloatArray, penalty: FloatArray, width: int
+    ) -> None:
+        self.features, self.weights, self.answers, self.penalty, self.width = features, weights, answers, penalty, width
+        self.each, self.penalties = self.spread(weights), self.spread(penalty)
 
-    @staticmethod
-    def spread(values: FloatArray, width: int) -> FloatArray:
+    def spread(self, values: FloatArray) -> FloatArray:
         """Values of problems, [..., Q], for each of their columns, [..., Q * width]."""
-        return values if width == 1 else np.repeat(values, width, axis=-1)
+        return np.repeat(values, self.width, axis=-1)
 
     def gather(self, values: FloatArray) -> FloatArray:
         """Sums over the columns of each problem, [..., Q * width] -> [..., Q]."""
-        if self.width == 1:
-            return values
         return np.asarray(values.reshape(*values.shape[:-1], -1, self.width).sum(axis=-1))
 
-    def dot(self, left: FloatArray, right: FloatArray) -> FloatArray:
+    def penalised(self, values: FloatArray, found: FloatArray) -> FloatArray:
+        """``values`` + penalty times ``found``, [F, Q * width] all, except for the intercept, the last row."""
+        values[:-1] += self.penalties * found[:-1]
+        return values
+
+    def solve(self, found: FloatArray) -> int:
+        """Update the coefficients in place; returns the number of problems that have not converged."""
+        limits, odds = TOLERANCE * _total(self.weights), self.features.rows @ found
+        for _ in range(MAX_ITERATIONS):
+            p = _probabilities(odds, self.width)
+            gradient = self.penalised(self.features.columns @ (self.each * (p - self.answers)), found)
+            steepest = np.abs(gradient).max(axis=0).reshape(-1, self.width).max(axis=1)
+            unsolved = np.flatnonzero(steepest > limits)
+            if not len(unsolved):
+                return 0
+            columns = (unsolved[:, None] * self.width + np.arange(self.width)).ravel()
+            part = _Problems(
+                self.features, self.weights[:, unsolved], self.answers[:, columns], self.penalty[unsolved], self.width
+            )
+            step = part.newton_step(p[:, columns], gradient[:, columns])
+            change = self.features.rows @ step
+            loss = part.loss_along((odds[:, columns], change), (found[:, columns], step))
+            length = part.spread(step_length(loss, part.gather(_total(gradient[:, columns] * step))))
+            found[:, columns] += length * step
+            odds[:, columns] += length * change
+        return len(unsolved)
+
+    def newton_step(self, p: FloatArray, gradient: FloatArray) -> FloatArray:
+        """-H^-1 gradient of each problem, approximately: conjugate gradients, preconditioned by the diagonal of H.
+
+        H = X^T D X + penalty, D the second derivatives of the samples' losses at probabilities ``p``. Ends when the
+        residual of every problem is FORCING times the first one, in the preconditioner's norm.
+        """
+        # Above 0 even where all samples are certain: the intercept has no penalty to divide by instead.
+        own = self.each * np.maximum(p * (1 - p), 1e-12)
+        scale = 1 / self.penalised(self.features.squares @ own, np.ones_like(gradient))
+        step, residual = np.zeros_like(gradient), -gradient
+        direction = scale * residual
+        size = self._dot(residual, direction)
+        goal = FORCING**2 * size
+        for _ in range(MAX_ITERATIONS):
+            odds = self.features.rows @ direction
+            if self.width > 1:  # D of a softmax is not diagonal.
+                odds = self.each * p * (odds - self.spread(self.gather(p * odds)))
+            else:
+                odds *= own
+            image = self.penalised(self.features.columns @ odds, direction)
+            length = np.where(size > goal, size / np.maximum(self._dot(direction, image), _TINY), 0.0)
+            step += length * direction
+            residual -= length * image
+            solved = scale * residual
+            size, before = self._dot(residual, solved), size
+            if not (size > goal).any():
+                break
+            direction = direction * (size / np.maximum(before, _TINY)) + solved
+        return step
+
+    def _dot(self, left: FloatArray, right: FloatArray) -> FloatArray:
         """Products of each problem's vectors, [F, Q * width] both, for each of its columns."""
-        return self.spread(self.gather(_total(left * right)), self.width)
+        return self.spread(self.gather(_total(left * right)))
 
-    def part(self, problems: IntArray) -> tuple[_Design, IntArray]:
-        """Some of the problems, and their columns."""
-        columns = (problems[:, None] * self.width + np.arange(self.width)).ravel()
-        return _Design(self.features, self.weights[:, problems], self.width), columns
+    def loss_along(
+        self, odds: tuple[FloatArray, FloatArray], found: tuple[FloatArray, FloatArray]
+    ) -> Callable[[FloatArray], FloatArray]:
+        """Penalised log loss [Q] after any part [Q] of a step; ``odds`` and ``found``: (before it, its change)."""
+        tilt = self.gather(_total(self.penalties * found[0][:-1] * found[1][:-1]))
+        bend = self.gather(_total(self.penalties * found[1][:-1] ** 2)) / 2
 
+        def loss(part: FloatArray) -> FloatArray:
+            losses = self.weights * _log_loss(odds[0] + self.spread(part) * odds[1], self.answers, self.width)
+            return np.asarray(_total(losses) + part * tilt + part**2 * bend)
 
-def _solve_some(
-    design: _Design, answers: FloatArray, start: FloatArray, *, penalty: FloatArray
-) -> tuple[FloatArray, int]:
-    """Coefficients, and the number of problems that have not converged; ``penalty`` [Q]."""
-    features, width, found = design.features, design.width, start.copy()
-    penalty = design.spread(penalty, width)
-    limits, odds = TOLERANCE * _total(design.weights), features.rows @ found
-    for _ in range(MAX_ITERATIONS):
-        p = _probabilities(odds, width)
-        gradient = _penalised(features.columns @ (design.each * (p - answers)), penalty, found)
-        steepest = np.abs(gradient).max(axis=0).reshape(-1, width).max(axis=1)
-        unsolved = np.flatnonzero(steepest > limits)
-        if not len(unsolved):
-            return found, 0
-        part, columns = design.part(unsolved)
-        gradient = gradient[:, columns]
-        step = _newton_step(part, p[:, columns], gradient, penalty[columns])
-        change = features.rows @ step
-        places = (odds[:, columns], change), (found[:, columns], step)
-        loss = _along(part, answers[:, columns], *places, penalty[columns])
-        length = part.spread(step_length(loss, part.gather(_total(gradient * step))), width)
-        found[:, columns] += length * step
-        odds[:, columns] += length * change
-    return found, len(unsolved)
-
-
-def _newton_step(design: _Design, p: FloatArray, gradient: FloatArray, penalty: FloatArray) -> FloatArray:
-    """-H^-1 gradient of each problem, roughly: conjugate gradients, preconditioned by the diagonal of H.
-
-    H = X^T D X + penalty, D the second derivatives of the samples' losses at probabilities ``p``. Ends once the
-    residual of every problem is FORCING of the first, by the preconditioner's norm.
-    """
-    features, width = design.features, design.width
-    # Above 0 even where all samples are sure: the intercept has no penalty to divide by instead.
-    own = design.each * np.maximum(p * (1 - p), 1e-12)
-    scale = 1 / _penalised(features.squares @ own, penalty, np.ones_like(gradient))
-    step, residual = np.zeros_like(gradient), -gradient
-    direction = scale * residual
-    size = design.dot(residual, direction)
-    goal = FORCING**2 * size
-    for _ in range(MAX_ITERATIONS):
-        odds = features.rows @ direction
-        if width > 1:  # Of a softmax D is no diagonal.
-            odds -= design.spread(design.gather(p * odds), width)
-        odds *= own if width == 1 else design.each * p
-        image = _penalised(features.columns @ odds, penalty, direction)
-        length = np.where(size > goal, size / np.maximum(design.dot(direction, image), _TINY), 0.0)
-        step += length * direction
-        residual -= length * image
-        solved = scale * residual
-        size, before = design.dot(residual, solved), size
-        if not (size > goal).any():
-            break
-        direction = direction * (size / np.maximum(before, _TINY)) + solved
-    return step
-
-
-def _penalised(values: FloatArray, penalty: FloatArray, found: FloatArray) -> FloatArray:
-    """``values`` + ``penalty`` [Q * width] times ``found``, both [F, Q * width], except for the intercept, the last."""
-    values[:-1] += penalty * found[:-1]
-    return values
-
-
-def _along(
-    design: _Design,
-    answers: FloatArray,
-    odds: tuple[FloatArray, FloatArray],
-    found: tuple[FloatArray, FloatArray],
-    penalty: FloatArray,
-) -> Callable[[FloatArray], FloatArray]:
-    """Penalised log loss [Q] at any part of a step [Q]; ``odds`` and ``found``: (at its start, of the step)."""
-    tilt = design.gather(_total(penalty * found[0][:-1] * found[1][:-1]))
-    bend = design.gather(_total(penalty * found[1][:-1] ** 2)) / 2
-
-    def loss(part: FloatArray) -> FloatArray:
-        losses = design.weights * _log_loss(
-            odds[0] + design.spread(part, design.width) * odds[1], answers, design.width
-        )
-        return np.asarray(_total(losses) + part * tilt + part**2 * bend)
-
-    return loss
+        return loss
 
 
 def step_length(loss: Callable[[FloatArray], FloatArray], slope: FloatArray) -> FloatArray:
-    """For each problem the first of 1, 1/2, 1/4, ... that lowers its loss enough (Armijo's rule), but for rounding."""
+    """For each problem the first of 1, 1/2, 1/4, ... that lowers its loss enough (Armijo's rule), up to rounding."""
     length = np.ones_like(slope)
     start = loss(np.zeros_like(slope))
     for _ in range(50):
@@ -359,7 +340,7 @@ def _probabilities(odds: FloatArray, width: int) -> FloatArray:
 
 
 def _total(values: FloatArray) -> FloatArray:
-    """Sums over the rows of [N, Q], one row after the other: a column's does not depend on the columns beside it."""
+    """Sums over the rows of [N, Q], row by row: the sum of a column does not depend on other columns."""
     (found,) = np.asarray(_ones(len(values)) @ values)
     return np.asarray(found)
 

@@ -1,4 +1,4 @@
-"""The sentence that asks a captioner for the attribute: a template, and a word for each class.
+"""The cloze sentence that a captioner completes with the attribute: a template, and a word for each class.
 
 Source: Abdelrahman et al., AAAI 2024 (ImageCaptioner2), "Prompt construction": the masked caption, then a cloze
 template; the judge fills in [Answer].
@@ -13,7 +13,7 @@ from judge.errors import JudgeError, nearest
 
 SLOT = "[Answer]"
 TEMPLATES: dict[str, str] = {name: f"Therefore, the {name} is {SLOT}" for name in ("gender", "race", "emotion")}
-"""The paper's own. Other attributes are asked for in the same words."""
+"""The paper's own. Templates of other attributes have the same words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +21,8 @@ class Prompt:
     """The prompt of a captioner.
 
     Attributes:
-        template: one sentence with one ``[Answer]``; what follows that is never read.
-        answers: class -> the word that stands for it; classes that are left out stand for themselves.
+        template: one sentence with one ``[Answer]``; the rest after it is ignored.
+        answers: class -> its word; the default is the class's name.
 
     Raises:
         JudgeError: no ``[Answer]`` in the template, or more than one; an empty answer; two classes with one answer.
@@ -49,7 +49,7 @@ class Prompt:
         return self.template.partition(SLOT)[0].strip()
 
     def check(self, classes: Collection[str]) -> None:
-        """Refuse an answer for a class that is none of ``classes``: all that labels know, described or not.
+        """Refuse an answer for a class that is not in ``classes``, the classes of the labels.
 
         Raises:
             JudgeError: there is one.
@@ -59,7 +59,7 @@ class Prompt:
                 raise JudgeError(f"no class '{name}'", where="--answer", mend=nearest(name, list(classes)))
 
     def words(self, classes: tuple[str, ...]) -> tuple[str, ...]:
-        """The answer of each class. Of classes that a captioner describes nowhere answers are passed over.
+        """The answer of each class; answers of other classes are ignored.
 
         Raises:
             JudgeError: two classes with one answer.

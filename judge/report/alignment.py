@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from judge.report.plots import GENERATED, GREY, HUMAN, new_figure, save
-from judge.report.table import COUNT, NUMBER, Table, table_of
+from judge.report.table import COUNT, NUMBER, Table, json_text, table_of
 from judge.text.alignment import AlignmentReport, Substitution
 from judge.text.vectors import Vectors
 from judge.utils.cells import table_csv
@@ -82,20 +81,18 @@ def curve_csv(found: Sequence[Alignment]) -> str:
 
 def alignment_json(found: Sequence[Alignment], vectors: Vectors, delta: float) -> str:
     """``{"vectors": {...}, "delta": ..., "results": [...]}``: fractions, absent values null, never NaN."""
-    results: list[dict[str, Any]] = []
+    results = []
     for entry in found:
         facts = {"captioner": entry.captioner, "images": entry.images, "captions": entry.captions}
-        meteor = {how: None if math.isnan(value) else value for how, value in entry.meteor.items()}
-        reports = {how: {**asdict(report), "meteor": meteor[how]} for how, report in entry.reports.items()}
-        results.append({**facts, "dropped": dict(entry.dropped), **reports})
+        reports = {how: asdict(report) | {"meteor": entry.meteor[how]} for how, report in entry.reports.items()}
+        results.append({**facts, "dropped": entry.dropped, **reports})
     space = {
         "source": vectors.source,
         "words": len(vectors.rows),
         "dimension": vectors.matrix.shape[1],
         "words_without": vectors.missing,
     }
-    summary = {"vectors": space, "delta": delta, "results": results}
-    return json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text({"vectors": space, "delta": delta, "results": results})
 
 
 def curve_png(found: Sequence[Alignment], delta: float) -> bytes:

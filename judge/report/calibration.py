@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ import numpy as np
 
 from judge.calibration.response import Calibration, Response, TrialShare, directions
 from judge.report.plots import GENERATED, HUMAN, NOTE, new_figure, save
-from judge.report.table import TEXT, Table, bounds_of, table_of
+from judge.report.table import TEXT, Table, as_json, json_text, table_of
 from judge.statistics.inference import SIGNIFICANT
 from judge.statistics.summary import name_row
 
@@ -66,8 +65,8 @@ def _notes(found: Sequence[Calibration]) -> Iterator[str]:
     if any(row.starred for row in found):
         yield "*: intervals that leave out training noise, for the judges as they were trained."
     for row in found:
-        if (share := row.nulls.void) and share.value:
-            where = f"{round(share.value * share.trials)} of {share.trials} draws without amplification"
+        if (share := row.nulls.void) and share.share:
+            where = f"{round(share.share * share.trials)} of {share.trials} draws without amplification"
             yield f"{title(row)}: no verdict in {where}, because {row.nulls.reason} in one of them."
     if most := max((row.left_out for row in found), default=0):
         yield f"Left out of a trial: up to {most:,} images, captions or tasks."
@@ -81,7 +80,7 @@ def _write_shift(of: Response) -> str:
 
 
 def _write_share(share: TrialShare) -> str:
-    return f"{share.value:.0%}"
+    return f"{share.share:.0%}"
 
 
 def verdict(row: Calibration) -> str:
@@ -89,8 +88,8 @@ def verdict(row: Calibration) -> str:
     rejected = row.nulls.rejected
     answers = [_answer(direction, row.responses.get(direction)) for direction in directions(row.metric)]
     parts = [*answers, *_mistakes(row)]
-    if rejected and rejected.interval.low > SIGNIFICANT:
-        parts.append(f"has p < 0.05 for {rejected.value:.0%} of captioners without amplification")
+    if rejected and rejected.ci.low > SIGNIFICANT:
+        parts.append(f"has p < 0.05 for {rejected.share:.0%} of captioners without amplification")
     where = "On drawn scenes, " if row.masks else ""
     return f"{where}{title(row)} {'; '.join(parts)}."
 
@@ -107,7 +106,7 @@ def _answer(direction: str, of: Response | None) -> str:
     if last is None:
         return f"answers to {direction} doses (not tested: no p)"
     if of.found_from is None:
-        count = round(last.value * last.trials)
+        count = round(last.share * last.trials)
         return f"answers to {direction} doses, but the largest is found in {count} of {last.trials} draws only"
     return f"finds {direction} doses from {of.found_from:g} on"
 
@@ -130,36 +129,19 @@ def calibration_json(found: Sequence[Calibration]) -> str:
             "masks": row.masks or None,
             "directions": directions(row.metric),
             "verdict": verdict(row),
-            "nulls": {name: getattr(row.nulls, name) for name in ("draws", "mean", "sd", "claimed")}
-            | {name: _share(getattr(row.nulls, name)) for name in ("rejected", "held", "void")}
-            | {"reason": row.nulls.reason or None},
+            "nulls": as_json(row.nulls) | {"reason": row.nulls.reason or None},
             "worth_from": _worth_from(row),
-            "changes": {name: _curve(of) for name, of in row.responses.items()},
-            "crosstalk": row.crosstalk,
+            "changes": row.responses,
         }
         for row in found
     ]
-    return json.dumps({"results": rows}, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text({"results": rows})
 
 
 def _worth_from(row: Calibration) -> str:
     if row.masks:
         return "closed form"
     return "captions" if row.metric.counted else "a judge of attribute and task words"
-
-
-def _curve(of: Response) -> dict[str, Any]:
-    points = [
-        {"dose": point.dose, "mean": point.mean, "band": bounds_of(point.band), "worth": point.worth}
-        | {"rejected": _share(point.rejected), "found": _share(point.found)}
-        for point in of.points
-    ]
-    names = ("shift", "spearman", "right_sign", "found_from")
-    return {"points": points, "shift_band": bounds_of(of.shift_band)} | {name: getattr(of, name) for name in names}
-
-
-def _share(share: TrialShare | None) -> dict[str, Any] | None:
-    return share and {"share": share.value, "trials": share.trials, "ci": bounds_of(share.interval)}
 
 
 def draw_calibration(found: Sequence[Calibration], kind: str) -> bytes:

@@ -13,7 +13,7 @@ from judge.report.notes import summary_lines
 from judge.report.printing import images_of, plain
 from judge.report.render import markdown
 from judge.report.saved_run import SavedRun
-from judge.report.table import bounds_of
+from judge.report.table import as_json
 from judge.report.tables import Line, lines_of, result_table
 from judge.report.warnings import warnings
 from judge.statistics.summary import Summary
@@ -105,12 +105,12 @@ def _evaluation(line: Line, saved: SavedRun) -> Any:
     how = "counted" if row.metric.counted else f"{row.judge}, {run['protocol']}"
     if row.interval:
         how += f", {100 * run['level']:g}% interval {row.interval.low:+.3f} to {row.interval.high:+.3f}"
-    args = {
+    args = as_json({
         "judge": row.judge,
         "protocol": None if row.metric.counted else run["protocol"],
         "human": row.human,
         "generated": row.generated,
-        "interval": bounds_of(row.interval),
+        "interval": row.interval,
         "level": run["level"] if row.interval else None,
         "interval_from": row.basis,
         "p_holm": conclusion.p_holm,
@@ -119,7 +119,7 @@ def _evaluation(line: Line, saved: SavedRun) -> Any:
         "images": row.images,
         "chance_level": row.chance_level,
         "published": row.published,
-    }
+    })  # fmt: skip
     what = "bias amplification" if row.amplification is not None else "score"
     return EvalResult(
         task_type="image-to-text",
@@ -130,14 +130,11 @@ def _evaluation(line: Line, saved: SavedRun) -> Any:
         metric_type=re.sub(r"[^\w-]+", "-", row.metric.name),
         metric_name=f"{row.metric.title} {what} ({how})",
         metric_value=_value(row),
-        metric_args={name: value for name, value in args.items() if value is not None and _finite(value)},
+        metric_args={
+            name: value for name, value in args.items() if None not in (value if isinstance(value, list) else [value])
+        },
         verified=False,
     )
-
-
-def _finite(value: object) -> bool:
-    parts = value if isinstance(value, list) else [value]
-    return all(not isinstance(part, float) or math.isfinite(part) for part in parts)
 
 
 def judge_card(saved: Saved, *, merged: bool) -> str:
@@ -173,10 +170,9 @@ def judge_card(saved: Saved, *, merged: bool) -> str:
 
 def _data(saved: Saved, attribute: str, guesses: str) -> Iterator[tuple[str, object]]:
     data = saved.data
-    images = data.get("images")
+    images, side = data.get("images"), data.get("side")
     yield "attribute", f"{attribute}, as perceived"
     yield "guesses", f"{guesses}: {', '.join(saved.target.classes)}"
-    side = data.get("side")
     yield "captions", f"{data.get('captioner')}'s" if side == "generated" else "human"
     if side == "human" and saved.preparation and saved.preparation.vocabulary is not None:
         yield "aligned with", f"{data.get('captioner')}'s words ({data.get('alignment')})"
@@ -195,15 +191,14 @@ def _data(saved: Saved, attribute: str, guesses: str) -> Iterator[tuple[str, obj
 def _hidden(saved: Saved) -> Iterator[tuple[str, object]]:
     lexicon, masking = saved.preparation.lexicon if saved.preparation else None, saved.masking
     yield "in captions", f"words of '{lexicon.name}' ({lexicon.source})" if lexicon else "no words"
-    if saved.sees and masking.get("mask") in {None, "none"}:
+    if not saved.sees:
+        return
+    if masking.get("mask") in {None, "none"}:
         yield "in images", "nothing"
-    elif saved.sees:
-        what = {"object": masking.get("category"), "both": f"people and {masking.get('category')}"}
-        found = what.get(str(masking.get("hide")), "people")
-        yield (
-            "in images",
-            f"{found}, {masking['mask']}, by detector {masking.get('detector')}, as {masking.get('fill')}",
-        )
+        return
+    what = {"object": masking.get("category"), "both": f"people and {masking.get('category')}"}
+    found = what.get(str(masking.get("hide")), "people")
+    yield "in images", f"{found}, {masking['mask']}, by detector {masking.get('detector')}, as {masking.get('fill')}"
 
 
 def _accuracy(saved: Saved) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import pandas as pd
@@ -25,7 +25,7 @@ from judge.report.table import (
 )
 from judge.report.tables import write_interval
 from judge.statistics.breakdown import Breakdown, judged_rows, task_table
-from judge.statistics.consistency import Consistency, measure_consistency, percent_reduction
+from judge.statistics.consistency import Consistency, Correlation, measure_consistency, percent_reduction
 from judge.statistics.summary import DEFAULT, ROW, name_row
 from judge.types import Interval
 
@@ -33,7 +33,7 @@ from judge.types import Interval
 _LINES, _MOST = 24, 3
 _SMALL = 0.002
 Row = tuple[Any, ...]
-INTERVAL_NOTE = (
+_INTERVAL_NOTE = (
     "Intervals are for other captioners; of fewer than four there is none. That values and scores are estimates "
     "themselves is not in them: it draws correlations towards 0."
 )
@@ -51,15 +51,9 @@ def consistency_tables(result: Result, *, verbose: bool) -> Iterator[Table[Row]]
 def pair_table(consistency: Consistency) -> Table[Row]:
     """A row per metric and pair of judges: conflict of sign, and correlation of amplifications, over captioners."""
     rows = (
-        (
-            pair.metric.title,
-            f"{pair.first}, {pair.second}",
-            pair.captioners,
-            pair.conflict,
-            pair.ranking.pearson,
-            pair.ranking.interval,
-        )
+        (pair.metric.title, f"{pair.first}, {pair.second}", pair.captioners, pair.conflict, of.pearson, of.interval)
         for pair in consistency.pairs
+        for of in [pair.ranking]
     )
     notes = (
         "Conflict: share of captioners that one judge calls biased (it amplifies) and the other does not.",
@@ -94,15 +88,16 @@ def variation_table(consistency: Consistency) -> Table[Row]:
 
 def human_table(consistency: Consistency) -> Table[Row]:
     """A row per metric and judge: both correlations of amplifications with human scores of the captioners."""
-    rows = (
-        (name_row(row.metric, row.judge), of.pairs, of.pearson, of.interval, of.spearman, of.spearman_interval)
-        for row in consistency.alignments
-        for of in [row.alignment]
-    )
-    numbers = [("captioners", COUNT), ("human alignment", SIGNED), ("interval", SIGNED), ("Spearman", SIGNED)]
+    rows = [(name_row(row.metric, row.judge), row.alignment) for row in consistency.alignments]
     note = "Human alignment: Pearson's correlation of amplifications with human scores, over captioners."
-    notes = (note, INTERVAL_NOTE)
-    return table_of(["metric (judge)"], [*numbers, ("interval", SIGNED)], rows, "Agreement with human scores", notes)
+    return correlation_table(rows, "Agreement with human scores", note, pearson="human alignment")
+
+
+def correlation_table(rows: Sequence[tuple[str, Correlation]], title: str, note: str, *, pearson: str) -> Table[Row]:
+    """A row per metric and judge: its correlations with human scores over captioners; ``pearson``: a heading."""
+    cells = ((name, of.pairs, of.pearson, of.interval, of.spearman, of.spearman_interval) for name, of in rows)
+    numbers = [("captioners", COUNT), (pearson, SIGNED), ("interval", SIGNED), ("Spearman", SIGNED)]
+    return table_of(["metric (judge)"], [*numbers, ("interval", SIGNED)], cells, title, (note, _INTERVAL_NOTE))
 
 
 Record = Mapping[str, Any]
@@ -112,46 +107,47 @@ def breakdown_tables(found: Breakdown | None) -> Iterator[Table[Record]]:
     """The tasks and the words that matter most, of each row of the main table; the files hold all of them."""
     if found is None:
         return
+    about = (names("captioner", _of("captioner")), names("metric (judge)", _metric))
+    contribution: Column[Record] = Column("contribution", _of("contribution"), SIGNED)
     alone = any(part.basis == "these judges" for part in found.tasks)
-    yield _breakdown_table(
-        "Tasks that add most",
-        task_table(found),
+    notes = ["Contributions of all tasks add up to the amplification. Captions: human / generated."]
+    notes += ["* For these judges alone, as they were trained."] if alone else []
+    columns: tuple[Column[Record], ...] = (
+        *about,
         names("task", _of("task")),
-        Column("contribution", _of("contribution"), SIGNED),
+        contribution,
         Column("interval", lambda row: write_interval(_bounds(row), row["basis"], _digits(row)), optional=True),
         Column("p (Holm)", _of("p_holm"), write_p, optional=True),
         Column("captions", lambda row: f"{row['human']:,} / {row['generated']:,}"),
-        notes=(
-            "Contributions of all tasks add up to the amplification. Captions: human / generated.",
-            *(["* For these judges alone, as they were trained."] if alone else []),
-        ),
     )
-    yield _breakdown_table(
-        "Words that add most to the log-odds of the true class",
-        found.words,
+    yield Table(columns, _first(task_table(found)), "Tasks that add most", tuple(notes), _digits)
+    note = "What the judge of generated captions takes from a word, less what that of human captions takes."
+    columns = (
+        *about,
         names("word", _of("term")),
-        Column("contribution", _of("contribution"), SIGNED),
+        contribution,
         names("leans to", _of("leans_to")),
         Column("captions", lambda row: f"{row['captions_human']:,} / {row['captions_generated']:,}"),
-        notes=("What the judge of generated captions takes from a word, less what that of human captions takes.",),
     )
+    title = "Words that add most to the log-odds of the true class"
+    yield Table(columns, _first(found.words), title, (note,), _digits)
 
 
-def _breakdown_table(
-    title: str, every: pd.DataFrame, *columns: Column[Record], notes: tuple[str, ...]
-) -> Table[Record]:
+def _first(every: pd.DataFrame) -> tuple[Record, ...]:
     """The first rows of each row of the main table; tables list what matters most first."""
-    rows: list[Record] = []
-    if len(every):
-        groups = every.groupby(ROW, sort=False, observed=True)
-        most = max(1, min(_MOST, _LINES // groups.ngroups))
-        rows = cast("list[Record]", groups.head(most).to_dict("records"))
-    first: tuple[Column[Record], ...] = (names("captioner", _of("captioner")), names("metric (judge)", _metric))
-    return Table((*first, *columns), tuple(rows), title, notes, digits=_digits)
+    if not len(every):
+        return ()
+    groups = every.groupby(ROW, sort=False, observed=True)
+    most = max(1, min(_MOST, _LINES // groups.ngroups))
+    return tuple(cast("list[Record]", groups.head(most).to_dict("records")))
 
 
 def _of(name: str) -> Callable[[Record], Any]:
     return lambda row: None if pd.isna(row[name]) else row[name]
+
+
+def _metric(row: Record) -> str:
+    return ", ".join(name_row(find_metric(name), row["judge"]) for name in str(row["metric"]).split("|"))
 
 
 def _bounds(row: Record) -> Interval | None:
@@ -161,10 +157,6 @@ def _bounds(row: Record) -> Interval | None:
 def _digits(row: Record) -> int:
     """Enough digits to distinguish small values from 0."""
     return 5 if abs(row["contribution"]) < _SMALL else digits_of(_bounds(row))
-
-
-def _metric(row: Record) -> str:
-    return ", ".join(name_row(find_metric(name), row["judge"]) for name in str(row["metric"]).split("|"))
 
 
 def run_tables(result: Result) -> Iterator[Table[Row]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ import pandas as pd
 from judge.measure import Result
 from judge.report.notes import footnotes
 from judge.report.page import Contents, make_page
-from judge.report.table import bounds_of
+from judge.report.table import as_json, json_text
 from judge.report.tables import Line, lines_of
 from judge.report.warnings import warnings
 from judge.statistics.breakdown import Breakdown, task_table
@@ -63,27 +62,28 @@ class RunDirectory(OutputFolder):
             result: of the run.
             pictures: image id -> JPEG, people hidden, for the examples.
         """
+        pictures, out = pictures or {}, self.partial
+        images = pd.DataFrame({"image_id": list(pictures), "picture": list(pictures.values())})
+        tables = {"scores": result.scores, "counts": result.counts, REPLICATES: result.replicates}
+        tables |= {EXAMPLES: result.examples, PICTURES: images}
         with self.writing():
-            images = pd.DataFrame({"image_id": list(pictures or {}), "picture": list((pictures or {}).values())})
-            tables = {"scores": result.scores, "counts": result.counts, REPLICATES: result.replicates}
-            tables |= {EXAMPLES: result.examples, PICTURES: images}
             # A run that was killed while it wrote may have had other metrics.
             for name in [f"{name}.parquet" for name in tables] + [QUALITY]:
-                (self.partial / name).unlink(missing_ok=True)
+                (out / name).unlink(missing_ok=True)
             for name in (FIGURES, BREAKDOWN):
-                shutil.rmtree(self.partial / name, ignore_errors=True)
-            (self.partial / SETTINGS).write_text(settings, encoding="utf-8")
+                shutil.rmtree(out / name, ignore_errors=True)
+            (out / SETTINGS).write_text(settings, encoding="utf-8")
             for name, rows in tables.items():
                 if len(rows):
-                    rows.to_parquet(self.partial / f"{name}.parquet", index=False)
-            (self.partial / METRICS).write_text(metrics_json(result), encoding="utf-8")
+                    rows.to_parquet(out / f"{name}.parquet", index=False)
+            (out / METRICS).write_text(metrics_json(result), encoding="utf-8")
             if result.quality:
-                _write_csv(pd.concat([found.table() for found in result.quality.values()]), self.partial / QUALITY)
-            (self.partial / FIGURES).mkdir()
-            page = make_page(Contents(result, [("", settings)], pictures=pictures or {}), self.partial / FIGURES)
-            write_whole(self.partial / REPORT, page.encode())
+                _write_csv(pd.concat([found.table() for found in result.quality.values()]), out / QUALITY)
+            (out / FIGURES).mkdir()
+            page = make_page(Contents(result, [("", settings)], pictures=pictures), out / FIGURES)
+            write_whole(out / REPORT, page.encode())
             if result.breakdown:
-                _write_breakdown(self.partial / BREAKDOWN, result.breakdown)
+                _write_breakdown(out / BREAKDOWN, result.breakdown)
             self.log("finished", rows=len(result.scores))
         self.publish()
 
@@ -109,9 +109,9 @@ def _largest(found: Breakdown) -> pd.DataFrame:
     keys = ["captioner", "image_id"]
     groups = found.images.sort_values("contribution", ascending=False, kind="stable").groupby(ROW, sort=False)
     ends = pd.concat([groups.head(_IMAGES), groups.tail(_IMAGES)]).drop_duplicates([*ROW, "image_id"])
-    of_image = found.captions.groupby([*keys, "side"], sort=False, observed=True)
-    captions = of_image["caption"].agg(" / ".join).unstack("side").reindex(columns=["human", "generated"])
-    classes = of_image.first().reset_index().drop_duplicates(keys).set_index(keys)[["class"]]
+    of_side = found.captions.groupby([*keys, "side"], sort=False, observed=True)["caption"].agg(" / ".join)
+    captions = of_side.unstack("side").reindex(columns=["human", "generated"])
+    classes = found.captions.drop_duplicates(keys).set_index(keys)[["class"]]
     rows = ends.join(classes, on=keys).join(captions, on=keys)
     return rows.sort_values([*ROW, "contribution"], ascending=[True, True, True, False], kind="stable")
 
@@ -128,12 +128,11 @@ def metrics_json(result: Result) -> str:
     consistency = measure_consistency(result.summaries, run.get("human_scores"))
     for part in fields(consistency):
         if rows := getattr(consistency, part.name):
-            table = [_finite(asdict(row) | {"metric": row.metric.name}) for row in rows]
-            found.setdefault("consistency", {})[part.name] = table
+            found.setdefault("consistency", {})[part.name] = [asdict(row) | {"metric": row.metric.name} for row in rows]
     if result.quality:
-        found["quality"] = [_finite(row) for of in result.quality.values() for row in of.table().to_dict("records")]
+        found["quality"] = [row for of in result.quality.values() for row in of.table().to_dict("records")]
         found["scoring"] = {name: {part: getattr(of, part) for part in SCORING} for name, of in result.quality.items()}
-    return json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(found)
 
 
 # Columns of a row of "results" that are always there, in order; fields of a summary that other columns hold.
@@ -154,21 +153,22 @@ def line_row(line: Line, attribute: str) -> dict[str, Any]:
         "attribute": attribute,
         "metric": summary.metric.name,
         "direction": summary.metric.direction,
-        "ci": bounds_of(summary.interval),
-        "ci_these_judges": bounds_of(summary.these_judges),
+        "ci": as_json(summary.interval),
+        "ci_these_judges": as_json(summary.these_judges),
     }
     row["not_finite"] = {name: spelt for name, value in row.items() if (spelt := _spelt(value)) != value} or None
     optional = [name for name in row if name not in _COLUMNS and row[name] is not None]
-    row = {name: row[name] for name in [*_COLUMNS, *optional]} | asdict(line.conclusion)
-    return {name: _finite(value) for name, value in row.items()}
+    found: dict[str, Any] = as_json({name: row[name] for name in [*_COLUMNS, *optional]} | asdict(line.conclusion))
+    return found
 
 
 def difference_row(row: Difference) -> dict[str, Any]:
     """A line of the table of differences as JSON."""
     names = "judge", "first", "second", "value", "standard_error", "p_value", "p_holm"
-    values = {name: _finite(getattr(row, name)) for name in names}
-    found = {"metric": row.metric.name, **values, "ci": bounds_of(row.interval), "paired": row.paired}
-    return found | {"images_left_out": row.left_out, "verdict": row.verdict, "reason": row.reason}
+    found = {"metric": row.metric.name} | {name: getattr(row, name) for name in names}
+    found |= {"ci": row.interval, "paired": row.paired, "images_left_out": row.left_out}
+    found |= {"verdict": row.verdict, "reason": row.reason}
+    return dict(as_json(found))
 
 
 def _spelt(value: object) -> object:
@@ -177,11 +177,3 @@ def _spelt(value: object) -> object:
         parts = type(value)(map(_spelt, value))
         return parts if parts != value else value
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _finite(value: object) -> object:
-    if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
-    if isinstance(value, dict):
-        return {str(name): _finite(part) for name, part in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -36,8 +36,8 @@ class Word(NamedTuple):
     text: str
     hidden: bool
     unknown: bool
-    value: float | None = None
-    share: float | None = None
+    value: float | None
+    share: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,61 +77,49 @@ def example_cards(result: Result, pictures: Mapping[str, bytes], *, names: bool)
     # The contribution of a word that few words of the page exceed has the strongest shade.
     sizes = sorted(abs(float(value)) for text in table["words"].unique() for value in text.split())
     largest = sizes[int(0.98 * (len(sizes) - 1))] if sizes else 0.0
-    rows: dict[tuple[Any, ...], list[Mapping[Any, Any]]] = {}
-    for row in table.to_dict("records"):
-        rows.setdefault(tuple(row[name] for name in CARD), []).append(row)
-    cards = tuple(_card(of, largest, known) | ({} if names else {"image_id": ""}) for of in rows.values())
-    return Examples(cards, known, shaded=bool(table["words"].any()))
+    cards = []
+    for _, rows in table.groupby(CARD, sort=False):
+        card = _card(rows.to_dict("records"), largest)
+        card["picture"] = known.get(card["image_id"], "")
+        cards.append(card if names else card | {"image_id": ""})
+    return Examples(tuple(cards), known, shaded=bool(table["words"].any()))
 
 
-def _card(rows: Sequence[Mapping[Any, Any]], largest: float, pictures: Mapping[str, str]) -> dict[str, Any]:
+def _card(rows: Sequence[Mapping[Any, Any]], largest: float) -> dict[str, Any]:
     """The captions of an image; human ones first."""
     first = rows[0]
-    value, image = float(first["contribution"]), str(first["image_id"])
+    value = float(first["contribution"])
     sides = [[row["probability"] for row in rows if row["side"] == side] for side in _WHO]
     known = [[probability for probability in side if not math.isnan(probability)] for side in sides]
-    verb, amount = "takes away" if value < 0 else "adds", _amount(abs(value))
+    # Two significant digits, without an exponent: 0.0045.
+    amount = f"{abs(value):.{max(0, 1 - math.floor(math.log10(abs(value)))) if value else 1}f}"
     return {
         "captioner": str(first["captioner"]),
         "title": name_row(find_metric(first["metric"]), str(first["judge"])),
-        "what": _WHAT[first["chosen"]].format(verb=verb, amount=amount),
+        "what": _WHAT[first["chosen"]].format(verb="takes away" if value < 0 else "adds", amount=amount),
         "chosen": first["chosen"],
         "contribution": value,
         "difference": fmean(known[1]) - fmean(known[0]) if all(known) else 0.0,
         "class_": str(first["class"]),
         "tasks": [name for name in str(first["tasks"]).split("|") if name],
-        "image_id": image,
-        "picture": pictures.get(image, ""),
+        "image_id": str(first["image_id"]),
         "captions": [_caption(row, largest) for row in rows],
     }
 
 
 def _caption(row: Mapping[Any, Any], largest: float) -> dict[str, Any]:
-    read, amounts = str(row["read"]).split(), list(map(float, str(row["words"]).split()))
     return {
         "side": row["side"],
         "who": _WHO[row["side"]],
         "text": str(row["caption"]),
-        "read": list(words_of(read, amounts, largest)),
+        "read": list(_words(str(row["read"]).split(), list(map(float, str(row["words"]).split())), largest)),
         "probability": None if math.isnan(row["probability"]) else float(row["probability"]),
         "answer": "its tasks" if find_metric(row["metric"]).target == "tasks" else str(row["class"]),
     }
 
 
-def _amount(size: float) -> str:
-    """Two significant digits, without an exponent: 0.0045."""
-    digits = 1 - math.floor(math.log10(size)) if size else 1
-    return f"{size:.{max(0, digits)}f}"
-
-
-def words_of(words: Sequence[str], amounts: Sequence[float], largest: float) -> Iterator[Word]:
-    """Words as judges read them, shaded by what they add.
-
-    Args:
-        words: of a caption.
-        amounts: what each adds; another number of them where that is not known.
-        largest: the amount that is shaded most.
-    """
+def _words(words: Sequence[str], amounts: Sequence[float], largest: float) -> Iterator[Word]:
+    """Words as judges read them, shaded by what they add; ``largest`` has the strongest shade."""
     for place, word in enumerate(words):
         value = amounts[place] if len(amounts) == len(words) else None
         share = max(-1.0, min(1.0, value / largest)) if value and largest else None

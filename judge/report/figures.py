@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,34 +15,40 @@ from judge.metrics.rows import FAMILIES
 from judge.metrics.scores import SCORES
 from judge.quality import Quality
 from judge.report.plots import (
-    BASES,
     GENERATED,
     GREY,
     HUMAN,
     INK,
-    MARKS,
     PALE,
     SEVERAL,
+    WIDTH,
     Drawing,
     draw_interval,
+    legend,
+    mark,
     new_figure,
-    note_of,
+    rows_figure,
     set_limits,
     shorten,
-    values_of,
+    tick,
 )
 from judge.statistics.breakdown import TaskPart
 from judge.statistics.comparisons import Key
 from judge.statistics.summary import Summary, name_row
-from judge.types import Interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_WIDTH, _ROW = 5.6, 0.28  # Inches.
 # Tasks of a row of the table; rows that have a figure of tasks.
 TASKS, TASK_FIGURES = 12, 12
+BASES = {
+    "refits": "for another sample of such images, judges trained anew (from refits)",
+    "splits": "for another sample of such images, judges trained anew (from splits)",
+    "images": "for another sample of such images",
+    "these judges": "of images alone, for the judges as they were trained (too narrow)",
+}
+"""Basis of an interval -> what the interval is for."""
 _NO_AMPLIFICATION = "The line is chance: no amplification."
 
 
@@ -58,22 +64,22 @@ def forests(result: Result) -> Iterator[Drawing]:
         chance = "what chance gives (taken off the values)" if metric.counted else "no amplification"
         if not metric.counted and any(row.chance_level is not None for row in rows):
             chance += "; dotted ticks: chance, as estimated by exchanging captions"
-        note = f"{note_of(rows)} {marks}; the line: {chance}."
+        note = f"{_note(rows)} {marks}; the line: {chance}."
         title = f"{metric.title}: amplification"
         yield Drawing(f"forest-{metric.name}", title, _in_words(rows), note, partial(_draw_forest, rows, found))
 
 
 def _draw_forest(rows: Sequence[Summary], signs: Sequence[tuple[str, str]]) -> Figure:
     metric = rows[0].metric
-    figure, axes = _rows_figure(_labels(rows), f"amplification by {metric.title}")
+    figure, axes = rows_figure(_labels(rows), f"amplification by {metric.title}")
     chances = [None if metric.counted else row.chance_level for row in rows]
-    for place, (row, (colour, mark), chance) in enumerate(zip(rows, signs, chances, strict=True)):
+    for place, (row, (colour, marker), chance) in enumerate(zip(rows, signs, chances, strict=True)):
         draw_interval(axes, row.interval, place, color=colour, linewidth=2)
-        face = "none" if mark == "D" else colour
-        axes.plot([_value(row)], [place], mark, color=colour, markersize=7, markerfacecolor=face)
-        _tick(axes, chance, place)
+        face = "none" if marker == "D" else colour
+        axes.plot([_value(row)], [place], marker, color=colour, markersize=7, markerfacecolor=face)
+        tick(axes, chance, place)
     axes.axvline(metric.neutral, color=INK, linewidth=1)
-    set_limits(axes, [*values_of(rows), *chances])
+    set_limits(axes, [*_values(rows), *chances])
     return figure
 
 
@@ -85,12 +91,11 @@ def sides(result: Result) -> Iterator[Drawing]:
             continue
         chances = [_chances(row, len(result.run["captioners"][row.captioner]["images"])) for row in rows]
         dotted = " Dotted: chance (of judges trained on shuffled labels, where there are some)." if any(chances) else ""
-        count = note_of(rows).partition(".")[0].partition(";")[0]
         yield Drawing(
             f"sides-{metric.name}",
             f"{metric.title}: human and generated captions",
             "; ".join(f"{row.captioner}, {row.title}: {row.human:.3f} and {row.generated:.3f}" for row in rows) + ".",
-            f"{count}. No interval here: that of the difference is above.{dotted}",
+            f"{_count(rows)}. No interval here: that of the difference is above.{dotted}",
             partial(_draw_sides, rows, chances),
         )
 
@@ -105,14 +110,14 @@ def _chances(row: Summary, classes: int) -> Sequence[float]:
 def _draw_sides(rows: Sequence[Summary], chances: Sequence[Sequence[float]]) -> Figure:
     metric = rows[0].metric
     score = f"{metric.score.replace('_', ' ')} of the judge{', times the prior' if metric.prior else ''}"
-    figure, axes = _rows_figure(_labels(rows), f"{metric.title}: value of each side" if metric.counted else score)
+    figure, axes = rows_figure(_labels(rows), f"{metric.title}: value of each side" if metric.counted else score)
     human, generated, places = [row.human for row in rows], [row.generated for row in rows], range(len(rows))
     axes.hlines(places, human, generated, color=PALE, linewidth=4, zorder=0)  # type: ignore[arg-type]
     axes.plot(human, places, "o", color=HUMAN, markersize=7, label="human captions", clip_on=False, zorder=3)  # type: ignore[arg-type]
     axes.plot(generated, places, "s", color=GENERATED, markersize=7, label="generated captions")  # type: ignore[arg-type]
     for place, of in enumerate(chances):
         for chance in of:
-            _tick(axes, chance, place)
+            tick(axes, chance, place)
     set_limits(axes, [0.0, *human, *generated, *(chance for of in chances for chance in of)])
     figure.legend(loc="outside upper right", ncols=2)
     return figure
@@ -131,13 +136,13 @@ def qualities(result: Result) -> Iterator[Drawing]:
                 f"{metric.name}-{judge}",
                 f"{name_row(metric, judge)} against vocabulary and CIDEr",
                 _in_words(rows),
-                f"{note_of(rows)} {_NO_AMPLIFICATION}{trend}",
+                f"{_note(rows)} {_NO_AMPLIFICATION}{trend}",
                 partial(_draw_qualities, rows, [result.quality[row.captioner] for row in rows]),
             )
 
 
 def _draw_qualities(rows: Sequence[Summary], found: Sequence[Quality]) -> Figure:
-    figure = new_figure(_WIDTH, 3 + 0.2 * ((len(rows) + 1) // 2))
+    figure = new_figure(WIDTH, 3 + 0.2 * ((len(rows) + 1) // 2))
     panels = figure.subplots(1, 2, sharey=True)
     across = {
         "vocabulary (distinct words)": [float(of.vocabulary["generated"]) for of in found],
@@ -146,14 +151,14 @@ def _draw_qualities(rows: Sequence[Summary], found: Sequence[Quality]) -> Figure
     for axes, (name, values) in zip(panels, across.items(), strict=True):
         axes.axhline(rows[0].metric.neutral, color=GREY, linewidth=0.8)
         for number, (row, at) in enumerate(zip(rows, values, strict=True)):
-            _mark(axes, number, row, at, _value(row), vertical=row.interval)
+            mark(axes, number, row, at, _value(row), vertical=row.interval)
         _trend(axes, values, list(map(_value, rows)))
         axes.set_xlabel(name)
         axes.margins(x=0.1)
         axes.locator_params(axis="x", nbins=4)
-    set_limits(panels[0], values_of(rows), vertical=True)
+    set_limits(panels[0], _values(rows), vertical=True)
     panels[0].set_ylabel(f"amplification by {rows[0].title}")
-    _legend(figure, panels[0], [row.captioner for row in rows], "outside upper left", ncols=2)
+    legend(figure, panels[0], [row.captioner for row in rows], "outside upper left", ncols=2)
     return figure
 
 
@@ -174,28 +179,27 @@ def judges(result: Result) -> Iterator[Drawing]:
     for metric, rows in _by_metric(result).items():
         if len({row.judge for row in rows}) > 1 and len({row.captioner for row in rows}) > 1:
             title = f"{metric.title}: judges beside each other"
-            note = f"{note_of(rows)} {_NO_AMPLIFICATION}"
+            note = f"{_note(rows)} {_NO_AMPLIFICATION}"
             yield Drawing(f"judges-{metric.name}", title, _in_words(rows), note, partial(_draw_judges, rows))
 
 
 def _draw_judges(rows: Sequence[Summary]) -> Figure:
-    figure = new_figure(_WIDTH, 3)
+    figure = new_figure(WIDTH, 3)
     axes = figure.subplots()
     names, captioners = (list(dict.fromkeys(getattr(row, of) for row in rows)) for of in ("judge", "captioner"))
     for number, captioner in enumerate(captioners):
         own = [row for row in rows if row.captioner == captioner]
         # Beside each other, so that no interval hides another.
         across = [names.index(row.judge) + 0.06 * (number - (len(captioners) - 1) / 2) for row in own]
-        values = list(map(_value, own))
-        axes.plot(across, values, "-", color=SEVERAL[number % len(SEVERAL)], linewidth=0.8)
+        axes.plot(across, list(map(_value, own)), "-", color=SEVERAL[number % len(SEVERAL)], linewidth=0.8)
         for at, row in zip(across, own, strict=True):
-            _mark(axes, number, row, at, _value(row), vertical=row.interval)
+            mark(axes, number, row, at, _value(row), vertical=row.interval)
     axes.axhline(rows[0].metric.neutral, color=INK, linewidth=1)
     axes.set_xticks(range(len(names)), list(map(shorten, names)))
     axes.set_xlim(-0.5, len(names) - 0.5)
     axes.set_ylabel(f"amplification by {rows[0].metric.title}")
-    set_limits(axes, values_of(rows), vertical=True)
-    _legend(figure, axes, captioners)
+    set_limits(axes, _values(rows), vertical=True)
+    legend(figure, axes, captioners)
     return figure
 
 
@@ -216,24 +220,24 @@ def directions(result: Result) -> Iterator[Drawing]:
                 f"directions-{rows[0].metric.name}-{judge}",
                 both if rows[0].metric.counted else f"{both} ({judge})",
                 _in_words(rows),
-                f"{note_of(rows)} The lines are chance: no amplification.",
+                f"{_note(rows)} The lines are chance: no amplification.",
                 partial(_draw_directions, found["A->T"], found["T->A"]),
             )
 
 
 def _draw_directions(across: Sequence[Summary], up: Sequence[Summary]) -> Figure:
-    figure = new_figure(_WIDTH, 3.2)
+    figure = new_figure(WIDTH, 3.2)
     axes = figure.subplots()
     pairs = [(one, other) for one in across for other in up if one.captioner == other.captioner]
     for number, (first, second) in enumerate(pairs):
-        _mark(axes, number, first, _value(first), _value(second), vertical=second.interval, horizontal=first.interval)
+        mark(axes, number, first, _value(first), _value(second), vertical=second.interval, horizontal=first.interval)
     axes.axvline(across[0].metric.neutral, color=INK, linewidth=1)
     axes.axhline(up[0].metric.neutral, color=INK, linewidth=1)
-    set_limits(axes, values_of(across))
-    set_limits(axes, values_of(up), vertical=True)
+    set_limits(axes, _values(across))
+    set_limits(axes, _values(up), vertical=True)
     axes.set_xlabel(f"{across[0].metric.title}: what captions reveal")
     axes.set_ylabel(up[0].metric.title)
-    _legend(figure, axes, [first.captioner for first, _ in pairs])
+    legend(figure, axes, [first.captioner for first, _ in pairs])
     return figure
 
 
@@ -261,17 +265,18 @@ def tasks(result: Result) -> Iterator[Drawing]:
 
 
 def _draw_tasks(parts: Sequence[TaskPart], row: Summary) -> Figure:
-    figure, axes = _rows_figure([shorten(part.task) for part in parts], f"contribution to {row.title}")
+    figure, axes = rows_figure([shorten(part.task) for part in parts], f"contribution to {row.title}")
     values = [part.contribution for part in parts]
-    style: dict[str, Any] = {"height": 0.55, "edgecolor": "white", "linewidth": 0}
-    for place, value in enumerate(values):
+    for place, (part, value) in enumerate(zip(parts, values, strict=True)):
         colour, hatch = (GENERATED, "") if value > 0 else (HUMAN, "///")
-        axes.barh(place, value, color=colour, hatch=hatch, **style)
-        draw_interval(axes, parts[place].interval, place, color=INK, linewidth=1.2)
+        axes.barh(place, value, color=colour, hatch=hatch, height=0.55, edgecolor="white", linewidth=0)
+        draw_interval(axes, part.interval, place, color=INK, linewidth=1.2)
     axes.axvline(0, color=INK, linewidth=1)
-    bounds = [bound for part in parts if part.interval for bound in (part.interval.low, part.interval.high)]
-    set_limits(axes, [0.0, *values, *bounds])
+    set_limits(axes, [0.0, *values, *_ends(parts)])
     return figure
+
+
+# ---- What figures share ----------------------------------------------------------------------------------------------
 
 
 def _by_metric(result: Result) -> dict[Metric, list[Summary]]:
@@ -288,6 +293,16 @@ def _value(row: Summary) -> float:
     return row.amplification
 
 
+def _ends(rows: Sequence[Summary | TaskPart]) -> list[float]:
+    """Ends of their intervals."""
+    return [end for row in rows if row.interval for end in (row.interval.low, row.interval.high)]
+
+
+def _values(rows: Sequence[Summary]) -> list[float]:
+    """Values that an axis of amplifications must show: the neutral one, amplifications, and ends of intervals."""
+    return [rows[0].metric.neutral, *map(_value, rows), *_ends(rows)]
+
+
 def _in_words(rows: Sequence[Summary]) -> str:
     """Values and intervals."""
     bounds = [f" [{row.interval.low:+.3f}, {row.interval.high:+.3f}]" if row.interval else "" for row in rows]
@@ -295,48 +310,20 @@ def _in_words(rows: Sequence[Summary]) -> str:
     return "; ".join(map("".join, zip(values, bounds, strict=True))) + "."
 
 
+def _count(rows: Sequence[Summary]) -> str:
+    images = sorted({row.images for row in rows})
+    return f"n = {' to '.join(f'{number:,}' for number in dict.fromkeys([images[0], images[-1]]))} images"
+
+
+def _note(rows: Sequence[Summary]) -> str:
+    """The note on rows of a figure: number of images, and what the bars are."""
+    bases = [basis for basis in dict.fromkeys(row.basis for row in rows if row.interval) if basis]
+    level = max((row.interval.level for row in rows if row.interval), default=0.95)
+    bars = f". Bars: {100 * level:g}% interval {'; '.join(BASES[basis] for basis in bases)}"
+    return f"{_count(rows)}{bars if bases else '; no interval'}."
+
+
 def _labels(rows: Sequence[Summary]) -> list[str]:
     """Captioners, with their judges where there are several."""
     several = len({row.judge for row in rows}) > 1
     return [shorten(f"{row.captioner} ({row.judge})" if several else row.captioner) for row in rows]
-
-
-def _rows_figure(labels: Sequence[str], across: str) -> tuple[Figure, Axes]:
-    """A figure with a named row for each label, the first one on top; ``across``: what its horizontal axis is of."""
-    figure = new_figure(_WIDTH, 0.7 + _ROW * max(2, len(labels)))
-    axes = figure.subplots()
-    axes.set_yticks(range(len(labels)), labels)
-    axes.set_ylim(len(labels) - 0.4, -0.6)
-    axes.tick_params(axis="y", length=0, pad=8)
-    axes.spines["left"].set_visible(False)
-    axes.set_xlabel(across)
-    return figure, axes
-
-
-def _tick(axes: Axes, chance: float | None, place: int) -> None:
-    """A dotted tick at chance, in the row at this place."""
-    if chance is not None:
-        axes.plot([chance] * 2, [place - 0.35, place + 0.35], color=INK, linewidth=1, linestyle=":")
-
-
-def _mark(
-    axes: Axes,
-    number: int,
-    row: Summary,
-    x: float,
-    y: float,
-    *,
-    vertical: Interval | None,
-    horizontal: Interval | None = None,
-) -> None:
-    """The point of the captioner of this number, with its intervals."""
-    colour = SEVERAL[number % len(SEVERAL)]
-    draw_interval(axes, vertical, x, vertical=True, color=colour, linewidth=1.2)
-    draw_interval(axes, horizontal, y, color=colour, linewidth=1.2)
-    axes.plot([x], [y], MARKS[number % len(MARKS)], color=colour, markersize=7, label=row.captioner)
-
-
-def _legend(figure: Figure, axes: Axes, names: Sequence[str], loc: Any = "outside right upper", ncols: int = 1) -> None:
-    """The first point of each captioner, and its name."""
-    points = {str(line.get_label()): line for line in reversed(axes.lines) if line.get_marker() not in {"None", ""}}
-    figure.legend([points[name] for name in names], list(map(shorten, names)), loc=loc, ncols=ncols)

@@ -24,7 +24,7 @@ def summary_lines(result: Result) -> list[str]:
     run = result.run
     tests = sum(row.p_value is not None for row in result.summaries)
     holm = f"p (Holm): corrected for {_tests(tests)}. " if tests else ""
-    more = " ".join(_to_know(result))
+    more = " ".join(_remarks(result))
     counts = f"{_classes(run)} {holm}Left out: {_left_out(run)}."
     return [_protocol(result), *_scope(result), counts, *([more] if more else [])]
 
@@ -133,7 +133,7 @@ def labels_left_out(labels: Mapping[str, Any]) -> dict[str, int]:
     return found
 
 
-def _to_know(result: Result) -> Iterator[str]:
+def _remarks(result: Result) -> Iterator[str]:
     """Facts about this result that change how it is read."""
     metrics, labels = metrics_of(result), result.run["labels"]
     if labels["derived"]:
@@ -263,7 +263,7 @@ def _chance(result: Result) -> Iterator[str]:
 
 
 def _captioners(result: Result) -> Iterator[str]:
-    """Notes on each captioner: images, captions left out, and settings chosen on validation data."""
+    """Notes on each captioner: its images, and the captions left out."""
     run, entries = result.run, result.run["captioners"].items()
     if any(row.weighs_named_class for row in metrics_of(result)):
         covered = [(name, of["coverage"]) for name, of in entries if of["coverage"]]
@@ -274,41 +274,16 @@ def _captioners(result: Result) -> Iterator[str]:
         yield f"{names}: {note}."
     for names, note in alike((name, _counts(left_out)) for name, of in entries if (left_out := left_out_of(of))):
         yield f"{names}, left out: {note}."
-    chosen = (
-        (name, f"{what}: " + "; ".join(f"{side} {_by_value(counts)}" for side, counts in sides.items()))
-        for name, entry in entries
-        for what, sides in entry["chosen"].items()
-        if not what.startswith("epoch ")  # One for each judge: in metrics.json.
-    )
-    for names, note in alike(chosen):
-        yield f"{names}, chosen {note}."
-
-
-def _by_value(counts: Mapping[str, int]) -> str:
-    """Like "0.03 x3, 0.1 x47"."""
-    return ", ".join(f"{value} x{counts[value]}" for value in sorted(counts, key=float))
 
 
 def _evidence(entry: Mapping[str, Any], run: Mapping[str, Any]) -> Iterator[str]:
-    counted = entry["counted"]
+    """Images, shares of human words that alignments keep (metrics are named where alignments differ), and coverage."""
     yield ", ".join(f"{number:,} {group}" for group, number in entry["images"].items())
-    yield from _alignments(entry["alignment"])
-    if "words" in counted:
-        yield f"BA counts {counted['words']} words that occur {counted['least']} times or more with every class"
-    if "objects" in counted:
-        yield f"{counted['objects']} objects are annotated (source: {run['tasks']['source']})"
-    if entry["coverage"]:
-        shares = write_coverage(entry["coverage"]["human"])
-        yield f"human captions name {run['attribute']} (one/none/several): {shares}"
-
-
-def _alignments(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Shares of human words that alignments keep; metrics are named where alignments differ."""
     kinds: dict[tuple[Any, ...], list[str]] = {}
-    for metric, report in found.items():
+    for metric, report in entry["alignment"].items():
         kinds.setdefault(tuple(report.values()), []).append(metric)
     for metrics in kinds.values():
-        report = found[metrics[0]]
+        report = entry["alignment"][metrics[0]]
         if report["how"] != "none":
             whose = "" if len(kinds) == 1 else f" ({', '.join(find_metric(name).title for name in metrics)})"
             near = f" and exchanges {report['tokens_substituted']:.1%}" if report["how"] == "contextual" else ""
@@ -317,6 +292,14 @@ def _alignments(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
                 near += f" ({share}, delta {report['delta']:g})"
             kept = f"keeps {report['tokens_kept']:.1%} of human tokens ({report['words_kept']:.1%} of words)"
             yield f"alignment{whose} {kept}{near}"
+    counted = entry["counted"]
+    if "words" in counted:
+        yield f"BA counts {counted['words']} words that occur {counted['least']} times or more with every class"
+    if "objects" in counted:
+        yield f"{counted['objects']} objects are annotated (source: {run['tasks']['source']})"
+    if entry["coverage"]:
+        shares = write_coverage(entry["coverage"]["human"])
+        yield f"human captions name {run['attribute']} (one/none/several): {shares}"
 
 
 def _quality(found: Mapping[str, Quality]) -> Iterator[str]:

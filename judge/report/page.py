@@ -19,13 +19,12 @@ from typing import Any
 from judge.errors import JudgeError
 from judge.judges import find_judge
 from judge.measure import Result
-from judge.report.attribution import SavedAttribution
 from judge.report.examples import Examples, example_cards
 from judge.report.notes import summary_lines
-from judge.report.plots import Drawing
+from judge.report.plots import save
 from judge.report.sections import EVERYTHING, SECTIONS
 from judge.report.table import Table, how_many
-from judge.report.verdicts import verdict_notes, verdicts
+from judge.report.warnings import verdict_notes, verdicts
 
 _POSITIVE = (
     "Positive amplification (of ratios: above 1): the attribute and what else is said go together more closely in the "
@@ -43,9 +42,7 @@ class Contents:
         title: heading of the page.
         examples: whether images and captions are shown.
         names: whether ids of images are shown, which may be names of files.
-        pictures: image id -> JPEG; people are hidden in them unless ``people``.
-        people: whether images show people.
-        attributed: what ``judge attribute`` left; None for nothing.
+        pictures: image id -> JPEG; people are hidden in them.
     """
 
     result: Result
@@ -54,8 +51,6 @@ class Contents:
     examples: bool = True
     names: bool = False
     pictures: Mapping[str, bytes] = field(default_factory=dict)
-    people: bool = False
-    attributed: SavedAttribution | None = None
 
 
 def make_page(contents: Contents, figures: Path | None = None) -> str:
@@ -79,33 +74,12 @@ def make_page(contents: Contents, figures: Path | None = None) -> str:
         "verdict_notes": verdict_notes(result),
         "protocol": summary_lines(result)[0],
         "sections": list(_sections(result, figures)),
-        "examples": examples and _examples(examples, contents),
-        "attributed": contents.attributed and _attributed(contents.attributed, contents),
+        "examples": examples and _examples(examples),
         "settings": contents.settings,
         "versions": ", ".join(f"{name} {number}" for name, number in versions.items()),
         "citations": citations(result),
     }
-    return _render(values, style=_image_css(examples, contents.pictures))
-
-
-def _render(values: Mapping[str, Any], *, style: str) -> str:
-    """The template with its style and its script, which the page's policy allows alone.
-
-    Args:
-        values: what the template reads.
-        style: what is added to the page's style.
-    """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-    from markupsafe import Markup
-
-    files = resources.files("judge.report") / "templates"
-    css, script = ((files / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    loader = PackageLoader("judge.report")
-    templates = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    # Safe: files of this package, and images as base64.
-    own = {"css": Markup(css + style), "script": Markup(script), "script_hash": f"sha256-{digest}"}  # noqa: S704
-    return templates.get_template("report.html").render({**values, **own})
+    return _render(values, style=_image_css(examples, contents.pictures) if examples else "")
 
 
 def _lead(result: Result) -> str:
@@ -122,12 +96,14 @@ def _sections(result: Result, folder: Path | None) -> Iterator[dict[str, Any]]:
     """The sections that have content, as the template shows them."""
     taken: set[str] = set()
     for section in SECTIONS:
-        drawings = list(section.figures(result))
-        if folder:
-            for drawing in drawings:
+        figures = []
+        for drawing in section.figures(result):
+            if folder:
                 drawing.write(folder / _file_name(drawing.name, taken))
+            data = base64.b64encode(save(drawing.draw(), "svg")).decode()
+            figures.append({"title": drawing.title, "text": drawing.text, "note": drawing.note, "data": data})
         content = {
-            "figures": list(map(_figure, drawings)),
+            "figures": figures,
             "tables": [_cells(table) for table in section.tables(result, EVERYTHING) if table.rows],
             "warnings": list(section.warnings(result)),
             "lines": list(section.lines(result)),
@@ -135,11 +111,6 @@ def _sections(result: Result, folder: Path | None) -> Iterator[dict[str, Any]]:
         }
         if any(content.values()):
             yield content | {"name": section.name, "heading": section.heading, "intro": section.intro}
-
-
-def _figure(drawing: Drawing) -> dict[str, str]:
-    data = base64.b64encode(drawing.svg_for_page().encode()).decode()
-    return {"title": drawing.title, "text": drawing.text, "note": drawing.note, "data": data}
 
 
 def _cells(table: Table[Any]) -> dict[str, Any]:
@@ -160,15 +131,13 @@ def _file_name(name: str, taken: set[str]) -> str:
     return found
 
 
-def _examples(examples: Examples, contents: Contents) -> dict[str, Any]:
+def _examples(examples: Examples) -> dict[str, Any]:
     """The examples as the template shows them."""
     notes = []
-    if any(examples.values("picture")):
+    if examples.pictures:
         notes.append(
-            "Images show people, as requested."
-            if contents.people
-            else "People in images are hidden, as far as the run's masks know them; images in which no person was "
-            "found are left out."
+            "People in images are hidden, as far as the run's masks know them; images in which no person was found are "
+            "left out."
         )
     if examples.shaded:
         notes.append(
@@ -181,28 +150,30 @@ def _examples(examples: Examples, contents: Contents) -> dict[str, Any]:
         "rows": examples.values("title"),
         "classes": sorted(examples.values("class_")),
         "tasks": sorted({task for card in examples.cards for task in card["tasks"]}),
-        "alt": f"the image{'' if contents.people else ', people hidden'}",
+        "alt": "the image, people hidden",
         "note": " ".join(notes),
     }
 
 
-def _attributed(found: SavedAttribution, contents: Contents) -> dict[str, Any]:
-    """The attributions as the template shows them; maps with people only where images may show people."""
-    shown = found.maps if contents.examples and (contents.people or not found.people) else ()
-    return {
-        "table": _cells(found.table) if found.table.rows else None,
-        "captions": found.captions if contents.examples else (),
-        "maps": [base64.b64encode(data).decode() for data in shown],
-        "alt": f"An image{'' if found.people else ', people hidden'}, and what the model looked at in it",
-    }
-
-
-def _image_css(examples: Examples | None, pictures: Mapping[str, bytes]) -> str:
+def _image_css(examples: Examples, pictures: Mapping[str, bytes]) -> str:
     """A rule for each image, so that one that several rows show is there once."""
-    if examples is None:
-        return ""
     data = {name: base64.b64encode(pictures[image]).decode() for image, name in examples.pictures.items()}
     return "".join(f".{name}{{background-image:url(data:image/jpeg;base64,{text})}}" for name, text in data.items())
+
+
+def _render(values: Mapping[str, Any], *, style: str) -> str:
+    """The template, with ``style`` added to its own; the page's policy allows its own script alone."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    files = resources.files("judge.report") / "templates"
+    css, script = ((files / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    loader = PackageLoader("judge.report")
+    templates = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    # Safe: files of this package, and images as base64.
+    own = {"css": Markup(css + style), "script": Markup(script), "script_hash": f"sha256-{digest}"}  # noqa: S704
+    return templates.get_template("report.html").render({**values, **own})
 
 
 def bibliography() -> dict[str, str]:

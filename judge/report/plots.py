@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,21 +25,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INK, GREY, PALE, NOTE, HUMAN, GENERATED = "#1b1b1b", "#767676", "#c8c8c8", "#555555", "#0072b2", "#d55e00"
-# Colours and markers of captioners or judges beside each other.
-SEVERAL = (HUMAN, GENERATED, "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
-MARKS = "osD^vPX"
-# Colours of a figure on a dark page.
-_DARK = {
-    "#000000": "#ececec", INK: "#ececec", GREY: "#a5a5a5", PALE: "#565b61", HUMAN: "#5ab4ec", GENERATED: "#f29250",
-    "#009e73": "#3fc49c", "#cc79a7": "#e59cc5", "#56b4e9": "#8ccbf0", "#e69f00": "#efb83a",
-}  # fmt: skip
-BASES = {
-    "refits": "for another sample of such images, judges trained anew (from refits)",
-    "splits": "for another sample of such images, judges trained anew (from splits)",
-    "images": "for another sample of such images",
-    "these judges": "of images alone, for the judges as they were trained (too narrow)",
-}
-"""Basis of an interval -> what the interval is for."""
+# Colours and markers of captioners beside each other.
+SEVERAL, _MARKS = (HUMAN, GENERATED, "#009e73", "#cc79a7", "#56b4e9", "#e69f00"), "osD^vPX"
+WIDTH, _ROW = 5.6, 0.28  # Inches.
+# Characters of a name; a number that stands for infinity, to which matplotlib draws no line.
+_LONGEST, _FAR = 30, 1e9
 _STYLE: Any = {
     "text.parse_math": False,
     "svg.fonttype": "none",  # Text stays text.
@@ -49,9 +39,6 @@ _STYLE: Any = {
     "legend.frameon": False,
     "legend.fontsize": 9,
 }
-_LONGEST = 30
-# Stands for infinity, to which matplotlib draws no line.
-_FAR = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +65,6 @@ class Drawing:
 
         with mpl.rc_context(_STYLE):
             return self.paint()
-
-    def svg_for_page(self) -> str:
-        """The figure as SVG that follows the colour scheme of the page."""
-        rules = "".join(
-            f'[style*="{part}: {light}"]{{{part}:{dark}!important}}'
-            for light, dark in _DARK.items()
-            for part in ("fill", "stroke")
-        )
-        style = f"<style>@media (prefers-color-scheme:dark){{text{{fill:#ececec}}{rules}}}</style>"
-        return save(self.draw(), "svg").decode().replace("</svg>", f"{style}</svg>")
 
     def write(self, path: Path) -> None:
         """Write the figure with its note below it, as PNG and as SVG.
@@ -127,11 +104,22 @@ def save(figure: Figure, kind: str) -> bytes:
     return buffer.getvalue()
 
 
-def shorten(name: str, longest: int = _LONGEST) -> str:
+def shorten(name: str) -> str:
     """A name without its middle: beginnings (owners) and ends (sizes) tell names apart."""
-    name = printable(name)
-    end = longest // 2 + 3
-    return name if len(name) <= longest else f"{name[: longest - end - 1]}\N{HORIZONTAL ELLIPSIS}{name[-end:]}"
+    name, end = printable(name), _LONGEST // 2 + 3
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - end - 1]}\N{HORIZONTAL ELLIPSIS}{name[-end:]}"
+
+
+def rows_figure(labels: Sequence[str], across: str) -> tuple[Figure, Axes]:
+    """A figure with a named row for each label, the first one on top; ``across``: what its horizontal axis is of."""
+    figure = new_figure(WIDTH, 0.7 + _ROW * max(2, len(labels)))
+    axes = figure.subplots()
+    axes.set_yticks(range(len(labels)), labels)
+    axes.set_ylim(len(labels) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0, pad=8)
+    axes.spines["left"].set_visible(False)
+    axes.set_xlabel(across)
+    return figure, axes
 
 
 def draw_interval(axes: Axes, interval: Interval | None, at: float, *, vertical: bool = False, **style: Any) -> None:
@@ -139,6 +127,29 @@ def draw_interval(axes: Axes, interval: Interval | None, at: float, *, vertical:
     if interval:
         ends = np.clip([interval.low, interval.high], -_FAR, _FAR)
         axes.plot(*(([at, at], ends) if vertical else (ends, [at, at])), **style)
+
+
+def tick(axes: Axes, chance: float | None, place: int) -> None:
+    """A dotted tick at chance, in the row at this place."""
+    if chance is not None:
+        axes.plot([chance] * 2, [place - 0.35, place + 0.35], color=INK, linewidth=1, linestyle=":")
+
+
+def mark(
+    axes: Axes,
+    number: int,
+    row: Summary,
+    x: float,
+    y: float,
+    *,
+    vertical: Interval | None,
+    horizontal: Interval | None = None,
+) -> None:
+    """The point of the captioner of this number, with its intervals."""
+    colour = SEVERAL[number % len(SEVERAL)]
+    draw_interval(axes, vertical, x, vertical=True, color=colour, linewidth=1.2)
+    draw_interval(axes, horizontal, y, color=colour, linewidth=1.2)
+    axes.plot([x], [y], _MARKS[number % len(_MARKS)], color=colour, markersize=7, label=row.captioner)
 
 
 def set_limits(axes: Axes, values: Sequence[float | None], *, vertical: bool = False) -> None:
@@ -149,17 +160,7 @@ def set_limits(axes: Axes, values: Sequence[float | None], *, vertical: bool = F
     axes.locator_params(axis="y" if vertical else "x", nbins=5)
 
 
-def values_of(rows: Sequence[Summary]) -> list[float]:
-    """Values that an axis of amplifications must show: the neutral one, amplifications, and ends of intervals."""
-    bounds = [bound for row in rows if row.interval for bound in (row.interval.low, row.interval.high)]
-    return [rows[0].metric.neutral, *(cast("float", row.amplification) for row in rows), *bounds]
-
-
-def note_of(rows: Sequence[Summary]) -> str:
-    """The note on rows of a figure: number of images, and what the bars are."""
-    images = sorted({row.images for row in rows})
-    count = f"n = {' to '.join(f'{number:,}' for number in dict.fromkeys([images[0], images[-1]]))} images"
-    bases = [basis for basis in dict.fromkeys(row.basis for row in rows if row.interval) if basis]
-    level = max((row.interval.level for row in rows if row.interval), default=0.95)
-    bars = f". Bars: {100 * level:g}% interval {'; '.join(BASES[basis] for basis in bases)}"
-    return f"{count}{bars if bases else '; no interval'}."
+def legend(figure: Figure, axes: Axes, names: Sequence[str], loc: Any = "outside right upper", ncols: int = 1) -> None:
+    """The first point of each captioner, and its name."""
+    points = {str(line.get_label()): line for line in reversed(axes.lines) if line.get_marker() not in {"None", ""}}
+    figure.legend([points[name] for name in names], list(map(shorten, names)), loc=loc, ncols=ncols)

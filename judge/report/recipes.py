@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from textwrap import fill
@@ -52,19 +52,13 @@ class DataCheck:
             words = shlex.split(use.command)
             read = [word.partition(f"{FOLDER}/")[2] for word in words] + [*use.needs]
             lacking = [path for path in read if any(PurePosixPath(path or "-").match(file) for file in wrong)]
-            yield (
-                use,
-                shlex.join(word.replace(FOLDER, str(self.folder)) for word in words),
-                list(dict.fromkeys(lacking)),
-            )
+            command = shlex.join(word.replace(FOLDER, str(self.folder)) for word in words)
+            yield use, command, list(dict.fromkeys(lacking))
 
 
 def recipe_table(recipes: Sequence[Recipe]) -> Table[tuple[Any, ...]]:
     """A row per recipe: name, title, access, attributes."""
-    rows = [
-        (recipe.name, recipe.title, recipe.access, ", ".join(label.attribute for label in recipe.labels) or None)
-        for recipe in recipes
-    ]
+    rows = [(of.name, of.title, of.access, ", ".join(one.attribute for one in of.labels) or None) for of in recipes]
     return table_of(["name", "data", "access", "attributes"], [], rows)
 
 
@@ -77,9 +71,9 @@ def recipe_lines(recipe: Recipe) -> Iterator[str]:
         "licence": recipe.licence,
         "access": f"{recipe.access}. {recipe.source}".strip(),
         "who may have it": recipe.audience,
+        "passing on": _pass_on(recipe),
     }
     yield from (f"{name}: {text}" for name, text in about.items() if text)
-    yield pass_on_line(recipe)
     yield from _part("files", _files(recipe))
     yield from _part("labels, as perceived", _labels(recipe.labels))
     yield from _part("limits", recipe.limits)
@@ -88,20 +82,17 @@ def recipe_lines(recipe: Recipe) -> Iterator[str]:
     yield from _part("commands", (line for use in recipe.use for line in (f"{use.what}:", f"  {use.command}")))
 
 
-def pass_on_line(recipe: Recipe) -> str:
-    """The line on whether the files may be given to others."""
+def _pass_on(recipe: Recipe) -> str:
+    """Whether the files may be given to others."""
     if recipe.pass_on:
-        return "passing on: under the licence above"
+        return "under the licence above"
     others = "Send others to the owner's page; keep" if recipe.page else "Keep"
-    return f"passing on: NO. {others} the files, and what says the class of single images, to yourself"
+    return f"NO. {others} the files, and what says the class of single images, to yourself"
 
 
-def _part(title: str, lines: Iterator[str] | Sequence[str]) -> Iterator[str]:
-    for number, line in enumerate(lines):
-        if not number:
-            yield ""
-            yield f"{title}:"
-        yield f"  {line}"
+def _part(title: str, lines: Iterable[str]) -> Iterator[str]:
+    if found := list(lines):
+        yield from ("", f"{title}:", *(f"  {line}" for line in found))
 
 
 def wrapped(lines: Iterator[str], width: int) -> Iterator[str]:
@@ -163,14 +154,12 @@ def check_lines(check: DataCheck) -> Iterator[str]:
         yield from (f"        {line}" for line in found.lines)
     yield from _part("to get", _to_get(check))
     if not recipe.pass_on:
-        yield ""
-        yield pass_on_line(recipe)
+        yield from ("", f"passing on: {_pass_on(recipe)}")
     commands = [*check.commands()]
     ready = [line for use, command, lacking in commands if not lacking for line in (f"{use.what}:", f"  {command}")]
     yield from _part("ready", ready)
-    yield from _part(
-        "not ready", [f"{use.what}: needs {', '.join(lacking)}" for use, _, lacking in commands if lacking]
-    )
+    missing = [f"{use.what}: needs {', '.join(lacking)}" for use, _, lacking in commands if lacking]
+    yield from _part("not ready", missing)
 
 
 def _to_get(check: DataCheck) -> Iterator[str]:

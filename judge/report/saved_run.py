@@ -1,4 +1,4 @@
-"""A run's folder, read: its numbers are computed again from answers and counts, and compared with what was written.
+"""Read a run's folder: compute its numbers again from answers and counts, and compare them with what was written.
 
 Nothing in a folder is executed, and no file is read that would take more memory than the limit.
 """
@@ -15,7 +15,6 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from judge.errors import FAULTS, JudgeError
@@ -37,7 +36,6 @@ from judge.report.directory import (
 from judge.report.examples import example_cards
 from judge.report.sections import tables_of
 from judge.statistics.breakdown import Breakdown, break_down, task_table
-from judge.statistics.summary import ROW
 from judge.types import Interval
 from judge.utils.cells import read_guarded
 from judge.utils.files import LOG, resolved
@@ -102,10 +100,8 @@ def read_run(folder: Path, name: str = "") -> SavedRun:
         text = read_text(folder / SETTINGS)
         settings = parse_yaml(text, where=str(folder / SETTINGS), mend=AGAIN)
         result = _compute(folder, document, settings)
-        # Notes are made of the numbers; every version words them in its own way.
-        _compare_documents(folder, json.loads(metrics_json(result)) | {"notes": document.get("notes")}, document)
-        for file, table, written in _further_tables(folder, result):
-            _compare_tables(f"{folder / file}", table, written)
+        for file, computed, written in _files(folder, result, document):
+            _compare(folder / file, computed, written, document["run"].get("versions", {}))
         pictures = _read_pictures(folder)
         # Values that cannot be shown are errors here, not on the page.
         for shown in tables_of(result):
@@ -143,8 +139,10 @@ def _compute(folder: Path, document: Mapping[str, Any], settings: Mapping[str, A
     )
 
 
-def _further_tables(folder: Path, result: Result) -> Iterator[tuple[str, pd.DataFrame, pd.DataFrame]]:
-    """Files that hold more than ``metrics.json``: name, what is computed again, what was written."""
+def _files(folder: Path, result: Result, document: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Files with numbers: name, what is computed again, what was written."""
+    # Notes are made of the numbers; every version words them in its own way.
+    yield METRICS, json.loads(metrics_json(result)) | {"notes": document.get("notes")}, document
     yield f"{REPLICATES}.parquet", result.replicates, _read_optional(folder, REPLICATES, COLUMNS)
     if result.quality:
         tables = pd.concat([of.table() for of in result.quality.values()], ignore_index=True)
@@ -172,8 +170,7 @@ def _read_quality(document: Mapping[str, Any]) -> dict[str, Quality]:
         rows = [row for row in document["quality"] if row["captioner"] == name]
         classes = dict.fromkeys(row["group"] for row in rows)
         pairs = {f"gap: {best} - {worst}": (best, worst) for best, worst in permutations(classes, 2)}
-        groups: list[GroupScore] = []
-        gaps: list[Gap] = []
+        groups, gaps = list[GroupScore](), list[Gap]()
         for row in rows:
             score, group = row["score"], row["group"]
             value = math.nan if row["value"] is None else float(row["value"])
@@ -213,20 +210,20 @@ def _read_parquet(folder: Path, name: str) -> pd.DataFrame:
         raise JudgeError(f"{path.name} is damaged") from error
 
 
+# Text may look like a number, or be "null".
+_TEXTS = ("captioner", "metric", "judge", "task", "basis", "score", "group", "term", "leans_to", "examples")
+
+
 def _read_csv(path: Path) -> pd.DataFrame:
-    """A table as it was written; cells without a value are NaN, but for words, which may be "null"."""
+    """A table as it was written; numbers that are absent are NaN."""
     import io
 
     text = io.StringIO(read_text(path))
-    return read_guarded(pd.read_csv(text, keep_default_na=False, na_values={name: [""] for name in _NUMBERS}))
-
-
-_NUMBERS = "contribution", "published", "p_value", "p_holm", "low", "high", "value"
-
-
-def refuse(folder: Path, why: str, mend: str = MEND) -> JudgeError:
-    """The error of a folder that cannot be read."""
-    return JudgeError(f"no run can be read there ({why})", where=str(folder), mend=mend)
+    head = text.readline().strip().split(",")
+    text.seek(0)
+    absent = {name: [""] for name in head if name not in _TEXTS}
+    dtypes = dict.fromkeys(_TEXTS, str)
+    return read_guarded(pd.read_csv(text, dtype=dtypes, keep_default_na=False, na_values=absent))
 
 
 @contextmanager
@@ -234,22 +231,24 @@ def _readable(folder: Path) -> Iterator[None]:
     """Faults of files become one line for the user."""
     try:
         yield
-    except FileNotFoundError as error:
-        missing = Path(str(error.filename))
-        within = missing.is_relative_to(folder) and folder.is_dir()
-        why = f"{missing.relative_to(folder)} is missing" if within else error.strerror
-        raise refuse(folder, f"{why}{_unfinished(folder)}") from error
-    except JudgeError as error:
-        if error.where and error.where.startswith(str(folder)):
-            raise
-        raise refuse(folder, error.what) from error
-    except OSError as error:
-        raise refuse(folder, error.strerror or "a file is damaged") from error
-    except json.JSONDecodeError as error:
-        raise refuse(folder, f"{METRICS} is damaged: line {error.lineno}") from error
-    except FAULTS as error:
-        lacking = f": {error} is missing" if isinstance(error, KeyError) else ""
-        raise refuse(folder, f"its files are not those of a finished run{lacking}") from error
+    except (OSError, JudgeError, *FAULTS) as error:
+        why = "its files are not those of a finished run"
+        if isinstance(error, JudgeError):
+            if error.where and error.where.startswith(str(folder)):
+                raise
+            why = error.what
+        elif isinstance(error, FileNotFoundError):
+            missing = Path(str(error.filename))
+            within = missing.is_relative_to(folder) and folder.is_dir()
+            why = f"{missing.relative_to(folder)} is missing" if within else str(error.strerror)
+            why += _unfinished(folder)
+        elif isinstance(error, OSError):
+            why = error.strerror or "a file is damaged"
+        elif isinstance(error, json.JSONDecodeError):
+            why = f"{METRICS} is damaged: line {error.lineno}"
+        elif isinstance(error, KeyError):
+            why += f": {error} is missing"
+        raise JudgeError(f"no run can be read there ({why})", where=str(folder), mend=MEND) from error
 
 
 def _unfinished(folder: Path) -> str:
@@ -266,23 +265,34 @@ def _finished(folder: Path) -> bool:
     return '"event": "finished"' in read_text(folder / LOG, errors="replace")
 
 
-def _compare_documents(folder: Path, computed: Mapping[str, Any], written: Mapping[str, Any]) -> None:
-    """Refuse a ``metrics.json`` that differs from what is computed again.
+def _compare(path: Path, computed: Any, written: Any, versions: Mapping[str, str]) -> None:
+    """Refuse a file that differs from what is computed again.
+
+    Args:
+        path: of the file, for the message.
+        computed: a document as of JSON, or a table.
+        written: the same, of the file.
+        versions: of the packages that the run was made with.
 
     Raises:
         JudgeError: with the row and the column, the computed value and the written one.
     """
     where, mine, other = next(_differences(computed, written), ((), None, None))
     if where:
-        known, now = written["run"].get("versions", {}), {name: version(name) for name in ("numpy", "scipy", "pandas")}
-        others = ", ".join(f"{name} {known[name]}" for name in now if known.get(name, now[name]) != now[name])
-        what = f"the files of answers and counts give {_short(mine)}, {METRICS} says {_short(other)}"
-        what += f" (the run was made with {others})" if others else ""
-        raise JudgeError(what, where=f"{folder / METRICS}: {', '.join(where)}", mend=AGAIN)
+        others = [
+            f"{name} {versions[name]}"
+            for name in ("numpy", "scipy", "pandas")
+            if versions.get(name, version(name)) != version(name)
+        ]
+        what = f"the files of answers and counts give {_short(mine)}, {path.name} says {_short(other)}"
+        what += f" (the run was made with {', '.join(others)})" if others else ""
+        raise JudgeError(what, where=f"{path}: {', '.join(where)}", mend=AGAIN)
 
 
 def _differences(made: Any, written: Any, where: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
     """Where two documents differ, and what each of them holds."""
+    if isinstance(made, pd.DataFrame):
+        made, written = map(_records, (made, written))
     if isinstance(made, list) and isinstance(written, list) and any(isinstance(of, dict) for of in (*made, *written)):
         made, written = _by_name(made), _by_name(written)
     if isinstance(made, dict) and isinstance(written, dict):
@@ -292,12 +302,18 @@ def _differences(made: Any, written: Any, where: tuple[str, ...] = ()) -> Iterat
         yield where, made, written
 
 
+def _records(table: pd.DataFrame) -> list[dict[Any, Any]]:
+    """The rows of a table as JSON would hold them."""
+    return table.astype(object).where(table.notna() & (table != ""), None).to_dict("records")
+
+
 def _by_name(rows: Sequence[Any]) -> dict[str, Any]:
     """The rows of a table by the names of what they are of."""
     found: dict[str, Any] = {}
     for place, row in enumerate(rows):
         known = row if isinstance(row, dict) else {}
-        names = [str(known[part]) for part in ("captioner", "first", "second", "score", "group") if part in known]
+        parts = "captioner", "first", "second", "task", "score", "group"
+        names = [str(known[part]) for part in parts if part in known]
         names += [f"{known['metric']} ({known.get('judge')})"] if "metric" in known else []
         name = ", ".join(names) or str(place)
         found[f"{name}, row {place}" if name in found else name] = row
@@ -307,30 +323,9 @@ def _by_name(rows: Sequence[Any]) -> dict[str, Any]:
 def _alike(one: Any, other: Any) -> bool:
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(_alike, one, other))
-    if isinstance(one, float) and isinstance(other, int | float):
+    if float in {type(one), type(other)} <= {int, float}:
         return math.isclose(one, other, rel_tol=_RELATIVE, abs_tol=_ABSOLUTE)
     return bool(one == other and isinstance(one, bool) == isinstance(other, bool))
-
-
-def _compare_tables(where: str, made: pd.DataFrame, written: pd.DataFrame) -> None:
-    """Refuse a table that differs from what is computed again.
-
-    Raises:
-        JudgeError: with the first cell that differs, or how many rows there are.
-    """
-    if len(made) != len(written):
-        raise JudgeError(f"has {len(written):,} rows, and {len(made):,} are computed again", where=where, mend=AGAIN)
-    for column in made.columns:
-        numbers = [pd.to_numeric(of[column], errors="coerce").to_numpy(dtype=np.float64) for of in (made, written)]
-        texts = [of[column].astype(object).fillna("").astype(str).to_numpy() for of in (made, written)]
-        close = np.isclose(numbers[0], numbers[1], rtol=_RELATIVE, atol=_ABSOLUTE)
-        alike = close | (np.isnan(numbers).all(axis=0) & (texts[0] == texts[1]))
-        if not alike.all():
-            place = int((~alike).argmax())
-            row = ", ".join(str(made[part].iloc[place]) for part in (*ROW, "task", "score", "group") if part in made)
-            mine, other = (_short(table[column].iloc[place]) for table in (made, written))
-            what = f"'{column}' is {other}, and {mine} where it is computed again"
-            raise JudgeError(what, where=f"{where}, row {place} ({row})", mend=AGAIN)
 
 
 def _short(value: object) -> str:

@@ -60,10 +60,8 @@ def join_runs(runs: Sequence[SavedRun]) -> SavedRun:
                 mend = "measure both with the same settings"
                 raise JudgeError(what, where=f"{first.name} with {second.name}", mend=mend)
     joined, notes = put_together(runs)
-    if not notes:
-        return joined
-    facts = {**joined.result.run, "input_notes": [*joined.result.run["input_notes"], *map(Doubt, notes)]}
-    return replace(joined, result=replace(joined.result, run=facts))
+    joined.result.run.setdefault("input_notes", []).extend(map(Doubt, notes))
+    return joined
 
 
 def put_together(runs: Sequence[SavedRun]) -> tuple[SavedRun, list[str]]:
@@ -81,7 +79,7 @@ def put_together(runs: Sequence[SavedRun]) -> tuple[SavedRun, list[str]]:
     joined = replace(
         runs[0],
         name=", ".join(run.name for run in runs),
-        result=_merge(apart),
+        result=_merge([run.result for run in apart]),
         texts=tuple(text for run in runs for text in run.texts),
         pictures={image: data for run in runs for image, data in run.pictures.items()},
     )
@@ -168,12 +166,8 @@ def _renamed(run: SavedRun, names: Mapping[str, str]) -> SavedRun:
     return replace(run, result=changed)
 
 
-def _merge(runs: Sequence[SavedRun]) -> Result:
+def _merge(results: Sequence[Result]) -> Result:
     """One result of all rows; captioners have different names by now."""
-    results = [run.result for run in runs]
-    captioners = [name for result in results for name in result.run["captioners"]]
-    if len(set(captioners)) < len(captioners):
-        raise JudgeError("captioners of the runs cannot be told apart", where=runs[0].name, mend="rename the folders")
     broken = [result.breakdown for result in results if result.breakdown]
     tasks = tuple(part for of in broken for part in of.tasks)
     return Result(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from operator import itemgetter
 from typing import Any, Generic, Literal, TypeVar
 
@@ -103,9 +104,24 @@ def write(value: Any, how: str, digits: int = 3) -> str:
     return format(value, how.replace("#", str(digits)))
 
 
-def bounds_of(interval: Interval | None) -> list[float] | None:
-    """[low, high], as JSON files hold an interval; None where there is none."""
-    return [interval.low, interval.high] if interval else None
+def as_json(value: Any) -> Any:
+    """A value as JSON holds it: classes by field, intervals as [low, high]; NaN and infinity are null."""
+    if isinstance(value, Interval):
+        value = [value.low, value.high]
+    if is_dataclass(value):
+        return {part.name: as_json(getattr(value, part.name)) for part in fields(value)}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, Mapping):
+        return {str(name): as_json(of) for name, of in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(of) for of in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def json_text(value: Any) -> str:
+    """A file of :func:`as_json` values."""
+    return json.dumps(as_json(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def how_many(count: int, noun: str) -> str:

@@ -1,20 +1,26 @@
-"""Warnings about a result: what would mislead a reader."""
+"""What a result allows to say: a verdict on each captioner, and warnings of what would mislead a reader."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from judge.errors import shortened, some
 from judge.masking.measured import describe_masks
 from judge.measure import Result
 from judge.report.notes import alike, class_notes, metrics_of, pair_notes
-from judge.statistics.comparisons import PRIOR_ONLY
+from judge.report.table import SIGNED, digits_of, write
+from judge.statistics.comparisons import NO_VERDICT, PRIOR_ONLY, Conclusion
 from judge.statistics.summary import ROW, Summary
 from judge.statistics.validity import quote_tokens
 from judge.text.alignment import hardly_contextual
 from judge.types import Doubt
 
+CANNOT_TELL = "cannot tell"
+DISAGREE = "Metrics that disagree answer different questions: read each by itself."
+NO_PROOF = '"Cannot tell" says that these data show no difference, not that there is none.'
+TOGETHER = "Verdicts are corrected for the number of tests: an interval by itself may lie beside 0 all the same."
+NO_TEST = "Judges that were trained once allow no test, and so no verdict: use --refits 10."
 # A captioner that names the attribute this much less often than human captions do is pointed out.
 _QUIET = 0.5
 # Share of captions that name several classes, from which it is pointed out where human captions do so a third as often.
@@ -25,6 +31,59 @@ _REPEATED, _LEAST = 0.1, 10
 _AFFECTED = 0.005
 # With fewer refits a warning says how little they tell.
 _FEW = 5
+
+
+class Verdict(NamedTuple):
+    """A sentence about a captioner, which begins with what the captioner does; it says no more than the tests."""
+
+    captioner: str
+    sentence: str
+
+
+def verdicts(result: Result) -> list[Verdict]:
+    """A sentence per captioner, in the order of the table."""
+    judges: dict[str, set[str]] = {}
+    lines: dict[str, list[tuple[Summary, Conclusion]]] = {}
+    for row, conclusion in zip(result.summaries, result.conclusions(), strict=True):
+        judges.setdefault(row.metric.name, set()).add(row.judge)
+        lines.setdefault(row.captioner, []).append((row, conclusion))
+    several = {name for name, of in judges.items() if len(of) > 1}
+    return [Verdict(captioner, f"{'; '.join(_parts(of, several))}.") for captioner, of in lines.items()]
+
+
+def _parts(lines: Iterable[tuple[Summary, Conclusion]], several: set[str]) -> Iterator[str]:
+    """A part for each verdict, with the values behind it, then what has none; ``several``: metrics of many judges."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    untested = []
+    for row, conclusion in lines:
+        title = row.title if row.metric.name in several else row.metric.title
+        value = "" if row.amplification is None else f" {write(row.amplification, SIGNED, digits_of(row.interval))}"
+        if conclusion.verdict is None:
+            untested.append(title + value)
+        else:
+            why = f", because {conclusion.reason}" if conclusion.verdict == NO_VERDICT else ""
+            groups.setdefault((conclusion.verdict, why), []).append(title + (value or " -"))
+    for verdict, why in sorted(groups, key=lambda group: [CANNOT_TELL, NO_VERDICT].count(group[0])):
+        yield f"{verdict} ({', '.join(groups[verdict, why])}){why}"
+    if untested:
+        yield f"not tested ({', '.join(untested)})"
+
+
+def verdict_notes(result: Result) -> list[str]:
+    """Notes that the sentences need."""
+    lines = list(zip(result.summaries, result.conclusions(), strict=True))
+    found = {(row.captioner, of.verdict) for row, of in lines}
+    unsure = [row for row, of in lines if of.verdict == CANNOT_TELL]
+    notes = {
+        DISAGREE: any(verdict == "mitigates" and (name, "amplifies") in found for name, verdict in found),
+        NO_TEST: any(row.basis == "these judges" for row in result.summaries),
+        NO_PROOF: unsure,
+        TOGETHER: [row for row in unsure if (of := row.interval) and not of.low <= row.metric.neutral <= of.high],
+    }
+    return [note for note, holds in notes.items() if holds]
+
+
+# ---- Warnings --------------------------------------------------------------------------------------------------------
 
 
 def warnings(result: Result) -> list[str]:
@@ -42,12 +101,10 @@ def warnings(result: Result) -> list[str]:
         *_training_noise(result),
         *_few_refits(run),
         *_coverage(run),
-        *_unlike_the_paper(run),
-        *_hardly_contextual(run),
-        *_other_judge(result),
+        *_alignment(run),
+        *_judges(result),
         *_without_value(result),
         *_by_construction(result),
-        *_skipped(result),
         *pair_notes(result.differences()),
     ]
 
@@ -141,18 +198,18 @@ def _without_words(result: Result) -> Iterator[str]:
 
     Where an attribute has no words, the annotated class stands for the one that captions name.
     """
-    lexicon, rows = result.run["lexicon"] or {}, metrics_of(result)
-    reading = ", ".join(
-        row.title for row in rows if row.weighs_named_class or (row.counted and row.direction != "A->T")
-    )
-    if (silent := lexicon.get("without_words", [])) and reading:
+    lexicon = result.run["lexicon"] or {}
+    rows = [row for row in metrics_of(result) if row.weighs_named_class or (row.counted and row.direction != "A->T")]
+    if not rows:
+        return
+    reading = ", ".join(row.title for row in rows)
+    if silent := lexicon.get("without_words", []):
         yield (
             f"No words of {' and '.join(silent)} are known: captions count as naming the class of their image, so that "
             f"{reading} can change by what is said of the other attributes alone."
         )
     described = {name for entry in result.run["captioners"].values() for name in entry["images"]}
-    unnamed = [name for name in lexicon.get("classes_without_words", ()) if name in described]
-    if unnamed and reading:
+    if unnamed := [name for name in lexicon.get("classes_without_words", ()) if name in described]:
         yield (
             f"The lexicon has no words for {', '.join(unnamed)}: no caption counts as naming that, so that {reading} "
             "cannot tell how images of it are described."
@@ -220,13 +277,10 @@ def _coverage(run: Mapping[str, Any]) -> Iterator[str]:
             )
 
 
-def _unlike_the_paper(run: Mapping[str, Any]) -> Iterator[str]:
+def _alignment(run: Mapping[str, Any]) -> Iterator[str]:
+    """What differs from a paper's preparation: masks for emotion, contextual alignment that finds too few words."""
     if run["attribute"] == "emotion" and run.get("sight", {"mask": "none"})["mask"] != "none":
         yield "For emotion, ImageCaptioner2's authors hide words alone and leave images as they are: use --mask none."
-
-
-def _hardly_contextual(run: Mapping[str, Any]) -> Iterator[str]:
-    """Contextual alignment that finds too few words."""
     found: dict[float, dict[str, float | None]] = {}
     for name, entry in run["captioners"].items():
         for one in entry["alignment"].values():
@@ -237,7 +291,7 @@ def _hardly_contextual(run: Mapping[str, Any]) -> Iterator[str]:
         yield from hardly_contextual(shares, delta)
 
 
-def _other_judge(result: Result) -> Iterator[str]:
+def _judges(result: Result) -> Iterator[str]:
     """Metrics that none of the judges named can measure."""
     judges = result.run["judges"]
     for metric, judge in dict.fromkeys((row.metric, row.judge) for row in result.summaries):
@@ -248,23 +302,24 @@ def _other_judge(result: Result) -> Iterator[str]:
 
 def _without_value(result: Result) -> Iterator[str]:
     """Captioners that never name one class, or never mention what is counted."""
-    found: dict[str, list[Summary]] = {}
+    found: dict[tuple[str, str], list[Summary]] = {}
     for row in result.summaries:
         metric = row.metric
         if metric.weighs_named_class and row.generated is None:
-            found.setdefault(f"value|no caption names a class of {result.run['attribute']} alone", []).append(row)
+            reason = "value", f"no caption names a class of {result.run['attribute']} alone"
         elif metric.counted and row.published is None:
-            found.setdefault("value|one side never says what is counted", []).append(row)
+            reason = "value", "one side never says what is counted"
         elif metric.counted and metric.exchangeable and row.interval is None:
-            why = "the value on a part of the images is missing or infinite"
-            found.setdefault(f"interval and no test|{why}", []).append(row)
-    for reason, rows in found.items():
-        what, why = reason.split("|")
+            reason = "interval and no test", "the value on a part of the images is missing or infinite"
+        else:
+            continue
+        found.setdefault(reason, []).append(row)
+    for (what, why), rows in found.items():
         yield from (f"No {what} for {titles} of {captioners}: {why}." for captioners, titles in _merged(rows))
 
 
 def _by_construction(result: Result) -> Iterator[str]:
-    """Facts that hold by construction, whatever captions say."""
+    """Facts that hold by construction, whatever captions say; and scores of quality that were skipped."""
     run, rows = result.run, [row for row in metrics_of(result) if row.counted]
     silent = (run["lexicon"] or {}).get("without_words", [])
     spoken = [of for name, of in run["labels"].get("attributes", {"": run["labels"]}).items() if name not in silent]
@@ -280,9 +335,5 @@ def _by_construction(result: Result) -> Iterator[str]:
             f"{' and '.join(fixed)}: captions mention a part of what images show, whoever writes them, and cannot be "
             "exchanged with the annotation: the published value alone, without chance level or test."
         )
-
-
-def _skipped(result: Result) -> Iterator[str]:
-    """Scores that could have been taken: SPICE is never offered."""
-    reasons = {score: why for of in result.quality.values() for score, why in of.skipped.items() if score != "SPICE"}
-    yield from (f"{score} skipped: {why}." for score, why in reasons.items())
+    reasons = {score: why for of in result.quality.values() for score, why in of.skipped.items()}
+    yield from (f"{score} skipped: {why}." for score, why in reasons.items() if score != "SPICE")  # Never offered.

@@ -169,13 +169,3 @@ def human_score(ratings: Ratings, captioner: str, named: Mapping[str, bool], *, 
         ties=sum(of[None] for of in answers.values()),
         unrated=unrated,
     )
-
-
-def compare_lexicon(ratings: Ratings, named: Mapping[str, bool]) -> dict[str, int]:
-    """In how many texts with a majority a class is found by "both", the "lexicon" alone, "people" alone, "neither".
-
-    ``named``: item -> whether the lexicon finds a class in its text.
-    """
-    found = Counter((named[item], of != CANNOT_TELL) for item, of in ratings.majority().items() if of is not None)
-    cases = {"both": (True, True), "lexicon": (True, False), "people": (False, True), "neither": (False, False)}
-    return {name: found[case] for name, case in cases.items()}

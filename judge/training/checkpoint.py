@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from judge.errors import JudgeError
 from judge.utils.files import warn_damaged
-from judge.utils.tensors import DamagedTensorsError, read_cached, read_notes, read_tensors, write_tensors
+from judge.utils.tensors import DamagedTensorsError, read_notes, read_sound, read_tensors, write_tensors
 
 if TYPE_CHECKING:
     import torch
@@ -97,7 +98,7 @@ class Checkpoint:
 
     def load(self, module: torch.nn.Module, optimiser: torch.optim.Optimizer, *, seed: int) -> int:
         """Resume into ``module`` and ``optimiser``; returns the epochs that are done, 0 without a usable file."""
-        found = read_cached(self.read_from, "pt") if self.read_from else None
+        found = read_sound(self.read_from, partial(read_tensors, framework="pt")) if self.read_from else None
         if found is None or found[1].get("seed") != seed:
             return 0
         parts: dict[str, Tensors] = {"model": {}, "best": {}}
@@ -110,7 +111,7 @@ class Checkpoint:
             else:
                 parts[part][name] = tensor
         weights = [weight for group in optimiser.param_groups for weight in group["params"]]
-        if not _fits(parts, slots, module, weights):
+        if _shapes(parts["model"]) != _shapes(_trained(module)):  # Another version of its code wrote them.
             assert self.read_from is not None
             warn_damaged(self.read_from, "of another network")
             return 0
@@ -125,20 +126,6 @@ class Checkpoint:
             self.scaler.load_state_dict(found[1]["scaler"])
         self.history = History(**found[1]["history"])
         return len(self.history.training)
-
-
-def _fits(
-    parts: Mapping[str, Tensors], slots: Mapping[int, Tensors], module: torch.nn.Module, weights: Sequence[Any]
-) -> bool:
-    """Whether tensors have the shapes of this network: another version of its code may have written them."""
-    own = _shapes(_trained(module))
-    if _shapes(parts["model"]) != own or (parts["best"] and _shapes(parts["best"]) != own):
-        return False
-    return all(
-        index < len(weights) and (tensor.dim() == 0 or tensor.shape == weights[index].shape)
-        for index, tensors in slots.items()
-        for tensor in tensors.values()
-    )
 
 
 def _shapes(tensors: Mapping[str, Any]) -> dict[str, Any]:

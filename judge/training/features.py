@@ -11,8 +11,9 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from threading import Lock
@@ -33,15 +34,14 @@ from judge.training.batches import run_fitting
 from judge.training.launch import make_accelerator, make_deterministic, raise_together
 from judge.training.member import Member, one_by_one
 from judge.types import Progress, Sample, Words
-from judge.utils.files import warn_damaged, writing
+from judge.utils.files import writing
 from judge.utils.launch import launched
 from judge.utils.parallel import in_order, threads, usable_cores
-from judge.utils.tensors import DamagedTensorsError, read_notes, write_tensors
+from judge.utils.tensors import read_notes, read_sound, write_tensors
 
 _FORMAT = 2  # Increased whenever other features are made of an image.
-_OPEN = 128  # Files open at a time; a process may usually have 1,024.
 _NAME = "features"  # Of the tensor in each file.
-_checked: dict[tuple[Path, int, int], list[str]] = {}  # File, time and size -> keys, of files that were read whole.
+_checked: dict[tuple[Path, int], list[str]] = {}  # File and time of writing -> keys, of files that were read whole.
 Maker = Callable[[Materials], Backbone] | Callable[[Materials], FrozenReader]
 
 
@@ -62,11 +62,13 @@ class FeatureStore:
     key: str
     regions: int = 0
     captions: bool = False
-    _open: dict[Path, Any] = field(default_factory=dict, repr=False)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __post_init__(self) -> None:
+        self._open = lru_cache(maxsize=128)(_open_slices)  # A process may usually open 1,024 files.
+
+    def __reduce__(self) -> tuple[object, ...]:
         """Another process opens the files itself."""
-        return {**self.__dict__, "_open": {}}
+        return FeatureStore, (self.shape, self.places, self.key, self.regions, self.captions)
 
     def rows(self, samples: Sequence[Sample]) -> Tensor:
         """[B, P, D]; zeros for a sample without an image.
@@ -79,28 +81,18 @@ class FeatureStore:
             key = name_words(sample.words) if self.captions else sample.image
             if key is not None:
                 path, row = self.places[key]
-                rows[place] = self._slices(path)[row : row + 1][0]
+                rows[place] = self._open(path)[row : row + 1][0]
         return torch.from_numpy(rows)
-
-    def _slices(self, path: Path) -> Any:
-        """The tensor of a file, mapped; the file that was used least recently is closed."""
-        found = self._open.pop(path, None)
-        if found is None:
-            try:
-                found = _open_slices(path)
-            except (OSError, SafetensorError) as error:
-                mend = "give the same command again: what is missing is computed again"
-                raise JudgeError("features are gone, or damaged", where=str(path), mend=mend) from error
-            if len(self._open) == _OPEN:
-                self._open.pop(next(iter(self._open)))
-        self._open[path] = found
-        return found
 
 
 def _open_slices(path: Path) -> Any:
     """The tensor of a file, mapped."""
-    opened: Any = safe_open(path, framework="np")
-    return opened.get_slice(_NAME)
+    try:
+        opened: Any = safe_open(path, framework="np")
+        return opened.get_slice(_NAME)
+    except (OSError, SafetensorError) as error:
+        mend = "give the same command again: what is missing is computed again"
+        raise JudgeError("features are gone, or damaged", where=str(path), mend=mend) from error
 
 
 class FeatureCache(ABC):
@@ -119,7 +111,6 @@ class FeatureCache(ABC):
     BATCH: ClassVar[int]
     KIND: ClassVar[str]
     OPTION: ClassVar[str]  # Names the network, in messages.
-    WORK: ClassVar[str]
     MEND: ClassVar[str]
     regions = 0
 
@@ -169,7 +160,7 @@ class FeatureCache(ABC):
                     features = np.concatenate(found)
                     self._write([self.keys[name] for name in part[: len(features)]], features)
             if progress:
-                progress(self.WORK, start + len(part), len(names))
+                progress(f"computing features of {self.KIND}s", start + len(part), len(names))
 
     def open(self) -> FeatureStore:
         """The features of all names, which must have been computed.
@@ -235,33 +226,27 @@ class FeatureCache(ABC):
         Raises:
             JudgeError: a file cannot be read now, though it may be whole.
         """
+        wanted, found = set(self.keys.values()), dict[str, tuple[Path, int]]()
         files = sorted(self.folder.glob("*.safetensors"))
         with ThreadPoolExecutor(usable_cores()) as pool:  # Checksums take time.
-            parts = list(pool.map(self._read_keys, files))
-        found = {key: (path, row) for path, keys in zip(files, parts, strict=True) for row, key in enumerate(keys)}
-        wanted = set(self.keys.values())
-        return {key: place for key, place in found.items() if key in wanted}
+            for path, keys in zip(files, pool.map(self._read_keys, files), strict=True):
+                found |= {key: (path, row) for row, key in enumerate(keys) if key in wanted}
+        return found
 
     def _read_keys(self, path: Path) -> list[str]:
         """The keys of the rows of a file; none if it is damaged. A process checks each file once."""
-        try:
-            stat = path.stat()
-            state = path, stat.st_mtime_ns, stat.st_size
-            if state not in _checked:
-                notes = read_notes(path)
-                _checked[state] = notes["keys"] if notes["network"] == self.network.key else []
-        except FileNotFoundError:
-            return []
-        except (DamagedTensorsError, KeyError):
-            warn_damaged(path)
-            return []
-        return _checked[state]
+        with suppress(FileNotFoundError):
+            state = path, path.stat().st_mtime_ns
+            if state not in _checked and (notes := read_sound(path, read_notes)):
+                _checked[state] = notes.get("keys", []) if notes.get("network") == self.network.key else []
+            return _checked.get(state, [])
+        return []
 
 
-class PictureCache(FeatureCache):
+class ImageCache(FeatureCache):
     """The features of images; ``keys``: image id -> ``pictures.key``."""
 
-    SHARD, BATCH, KIND, WORK = 256, 16, "image", "computing features of images"
+    SHARD, BATCH, KIND = 256, 16, "image"
     OPTION, MEND = "--backbone", "take a smaller one, or a smaller --image-size"
 
     def __init__(self, backbone: Backbone, pictures: MaskedImages, keys: Mapping[str, str], folder: Path) -> None:
@@ -293,7 +278,7 @@ class PictureCache(FeatureCache):
 class CaptionCache(FeatureCache):
     """The vectors of captions, [N, 1, D]; each distinct caption is read once, short ones first."""
 
-    SHARD, BATCH, KIND, WORK = 2048, 64, "caption", "computing features of captions"
+    SHARD, BATCH, KIND = 2048, 64, "caption"
     OPTION, MEND = "--judge", "take a smaller encoder"
 
     def __init__(self, reader: FrozenReader, captions: Iterable[Words], folder: Path) -> None:
@@ -399,7 +384,7 @@ def _cache(
         return CaptionCache(judge.reader(materials), captions[judge.reader], folder)
     assert materials.pictures is not None
     assert judge.backbone is not None
-    return PictureCache(judge.backbone(materials), materials.pictures, keys, folder)
+    return ImageCache(judge.backbone(materials), materials.pictures, keys, folder)
 
 
 def _compute(make: Callable[[], FeatureCache], progress: Progress | None) -> FeatureStore:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,12 +19,11 @@ from judge.judges import Blueprint, Explanation, Judge, SelfTrained
 from judge.metrics.scores import VALIDATION_LOSS, Judged
 from judge.training.judge_file import describe_member, save_network, save_self_trained
 from judge.training.member import Member, assign
-from judge.training.options import Hear, TrainingSetup
+from judge.training.options import Log, TrainingSetup
 from judge.types import Predictions
-from judge.utils.files import warn_damaged
 from judge.utils.launch import is_main_process
 from judge.utils.parallel import threads, usable_cores
-from judge.utils.tensors import DamagedTensorsError, read_cached, read_notes, write_tensors
+from judge.utils.tensors import read_notes, read_sound, read_tensors, write_tensors
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -65,7 +65,7 @@ def load_answers(members: Sequence[Member], setup: TrainingSetup) -> list[Predic
     answers: list[Predictions | None] = []
     for member, path in zip(members, _files(members, setup), strict=True):
         if path is not None and path not in found:
-            found[path] = read_cached(path)
+            found[path] = read_sound(path, read_tensors)
         kept = found[path] if path and _has_weights(member, setup) else None
         if kept is None or member.key not in kept[0]:
             answers.append(None)
@@ -77,16 +77,7 @@ def load_answers(members: Sequence[Member], setup: TrainingSetup) -> list[Predic
 def _has_weights(member: Member, setup: TrainingSetup) -> bool:
     """Whether the weights of a member are whole, or need not be there."""
     path = weights_file(member, setup)
-    if path is None:
-        return True
-    try:
-        read_notes(path)
-    except FileNotFoundError:
-        return False
-    except DamagedTensorsError:
-        warn_damaged(path)
-        return False
-    return True
+    return path is None or read_sound(path, read_notes) is not None
 
 
 def store_answers(members: Sequence[Member], setup: TrainingSetup, found: Sequence[Predictions]) -> None:
@@ -120,16 +111,21 @@ def _files(members: Sequence[Member], setup: TrainingSetup) -> list[Path | None]
     return [answers_file(key, setup) for key in keys]
 
 
-def fit_member(member: Member, setup: TrainingSetup, hear: Hear) -> Predictions:
+def fit_member(member: Member, setup: TrainingSetup, log: Log) -> Predictions:
     """Train one judge, by itself or with all processes, and return its answers about the test samples."""
     answers = answers_file(member.key, setup)
     with threads(1 if setup.sharing_of(member.judge) == "members" else None):
-        judge = build_judge(member, setup, checkpoint=answers and checkpoint_beside(answers), hear=hear)
+        judge = build_judge(member, setup, checkpoint=answers and checkpoint_beside(answers), log=log)
         judge.fit(member.training(), seed=member.stream, validation=member.validation())
-        found = judge.predict(member.test())
-        if member.validates:
-            found = validated(member, found, judge.predict(member.validation()))
-        keep_weights(judge, member, setup, found)
+        return answer(member, judge, setup)
+
+
+def answer(member: Member, judge: Judge, setup: TrainingSetup, **notes: str) -> Predictions:
+    """A trained judge's answers about its test samples; its weights are kept, with ``notes``."""
+    found = judge.predict(member.test())
+    if member.validates:
+        found = _validated(member, found, judge.predict(member.validation()))
+    _keep_weights(judge, member, setup, found, **notes)
     return found
 
 
@@ -140,10 +136,10 @@ def fit_jointly(members: Sequence[Member], setup: TrainingSetup) -> list[Predict
     judges: dict[int, Judge] = {}
     keeps = any(weights_file(member, setup) for member in members)
     with threads(1):
-        given = members[0].target, assign(members)
-        found = _split_answers(members, joint(*given, judges.__setitem__) if keeps else joint(*given))
+        answers = joint(members[0].target, assign(members), judges.__setitem__ if keeps else None)
+        found = _split_answers(members, answers)
     for place, judge in judges.items():
-        keep_weights(judge, members[place], setup, found[place])
+        _keep_weights(judge, members[place], setup, found[place])
     return found
 
 
@@ -170,27 +166,19 @@ def _split_answers(members: Sequence[Member], answers: Sequence[Predictions]) ->
         tests = len(member.places(member.split.test))
         rest = replace(predictions, probabilities=predictions.probabilities[tests:])
         test = replace(predictions, probabilities=predictions.probabilities[:tests])
-        found.append(validated(member, test, rest) if member.validates else test)
+        found.append(_validated(member, test, rest) if member.validates else test)
     return found
 
 
-def validated(member: Member, test: Predictions, validation: Predictions) -> Predictions:
+def _validated(member: Member, test: Predictions, validation: Predictions) -> Predictions:
     """Answers about a member's test samples, with the mean loss of its answers about the validation samples."""
     samples = member.validation()
     loss = np.average(Judged.of(samples, validation).loss, weights=[sample.weight for sample in samples])
     return replace(test, notes={**test.notes, VALIDATION_LOSS: float(loss)})
 
 
-def keep_weights(judge: Judge, member: Member, setup: TrainingSetup, found: Predictions, **notes: str) -> None:
-    """Write the file of a trained judge, if it is kept; all processes that trained it call this.
-
-    Args:
-        judge: of ``member``.
-        member: refits are not kept.
-        setup: whether, and where.
-        found: its answers about its test samples.
-        notes: added to the file.
-    """
+def _keep_weights(judge: Judge, member: Member, setup: TrainingSetup, found: Predictions, **notes: str) -> None:
+    """Write the file of a trained judge, unless it is not kept; all processes that trained it call this."""
     path, sharing = weights_file(member, setup), setup.sharing_of(member.judge)
     if not path:
         return
@@ -203,7 +191,7 @@ def keep_weights(judge: Judge, member: Member, setup: TrainingSetup, found: Pred
 
 
 def build_judge(
-    member: Member, setup: TrainingSetup, *, checkpoint: Path | None = None, hear: Hear | None = None
+    member: Member, setup: TrainingSetup, *, checkpoint: Path | None = None, log: Log | None = None
 ) -> Judge:
     """The untrained judge of a member.
 
@@ -211,7 +199,7 @@ def build_judge(
         member: which.
         setup: how it is to be trained.
         checkpoint: file that makes its training resumable; None for none.
-        hear: called with the events of its training.
+        log: called after each epoch.
 
     Raises:
         JudgeError: a launch that promised several processes and gave one.
@@ -229,25 +217,16 @@ def build_judge(
         sharing=setup.sharing or recipe.sharing,
         checkpoint=checkpoint,
         workers=_count_loaders(blueprint, setup, accelerator),
-        on_epoch=_report(member, hear) if hear and not member.is_refit else None,
+        on_epoch=partial(_report, member, log) if log and not member.is_refit else None,
     )
     features = setup.precomputed.features.get(blueprint.name) if setup.precomputed else None
     return NetworkJudge(blueprint, member.target, recipe, trainer, replace(setup.materials, features=features))
 
 
-def _report(member: Member, hear: Hear) -> Callable[[int, History], None]:
-    """Report each epoch, and an epoch that a training goes on from; refits, which are hundreds, report nothing."""
-    facts, first = facts_of(member), True
-
-    def report(done: int, history: History) -> None:
-        nonlocal first
-        if first and done > 1:
-            hear("goes on", {**facts, "epoch": done})
-        first = False
-        validation = history.validation[-1] if history.validation else None
-        hear("epoch", {**facts, "epoch": done, "loss": history.training[-1], "validation": validation})
-
-    return report
+def _report(member: Member, log: Log, done: int, history: History) -> None:
+    """Report an epoch; refits, which are hundreds, report nothing."""
+    validation = history.validation[-1] if history.validation else None
+    log("epoch", **facts_of(member), epoch=done, loss=history.training[-1], validation=validation)
 
 
 def facts_of(member: Member) -> Mapping[str, Any]:

@@ -208,7 +208,7 @@ def describe_features(features: Any) -> dict[str, Any]:
     """The shape of features and the network that they are of; boxes of pictures are no part of that."""
     if features is None:
         return {}
-    regions, key = getattr(features, "regions", 0), str(getattr(features, "key", ""))
+    regions, key = features.regions, getattr(features, "key", "")
     # A network that is told where things are has the pictures' boxes behind its own key.
     return {"shape": list(features.shape), "regions": regions, "key": key.rpartition(" ")[0] if regions else key}
 
@@ -236,9 +236,7 @@ def read_saved(path: Path) -> Saved:
         raise JudgeError(what, where=where, mend=mend) from error
     if "judge" not in notes:
         mend = "give a NAME.weights.safetensors that judge train left in its --checkpoints"
-        answers = bool(notes) and all(isinstance(entry, dict) for entry in notes.values())
-        what = "holds a judge's answers, and no weights" if answers else "holds no judge's weights"
-        raise JudgeError(what, where=where, mend=mend)
+        raise JudgeError("holds no judge's weights", where=where, mend=mend)
     if notes.get("format") != FORMAT:
         what = f"has format {notes.get('format')}; this version reads {FORMAT}"
         raise JudgeError(what, where=where, mend="use the version of caption-judge that wrote it")
@@ -302,11 +300,6 @@ def sample_captions(captions: Mapping[str, Sequence[str]], saved: Saved) -> list
     return found
 
 
-def concatenate(parts: Sequence[Predictions]) -> Predictions:
-    """Answers about several lists of samples, one after another."""
-    return replace(parts[0], probabilities=np.concatenate([part.probabilities for part in parts]))
-
-
 def save_self_trained(judge: SelfTrained, path: Path, name: str, target: Target, about: Mapping[str, Any]) -> None:
     """Write the file of a judge that is no network; ``about`` is from :func:`describe_member`."""
     saved = Saved(path, name, target, None, NOTHING, vocabulary=judge.vocabulary, **about)
@@ -341,7 +334,7 @@ def save_network(judge: NetworkJudge, path: Path | None, about: Mapping[str, Any
     save_weights(path, cast("nn.Module", judge.network), {**saved.notes(), **notes, **place})
 
 
-def ask(
+def answer(
     saved: Saved,
     parts: Sequence[Sequence[Sample]],
     *,
@@ -364,7 +357,7 @@ def ask(
         Its answers, and notes for the user, a line each.
 
     Raises:
-        JudgeError: as :func:`open_network` and :func:`open_self_trained`.
+        JudgeError: weights that do not fit; the network that it started from is not available, or has another shape.
     """
     samples, notes = list(chain.from_iterable(parts)), list[str]()
     with threads(1 if saved.sharing == "members" else None):
@@ -372,13 +365,16 @@ def ask(
         if saved.trains_itself:
             judge = open_self_trained(saved)
         else:
-            judge, notes = open_network(saved, samples, features=features, pictures=pictures, progress=progress)
+            materials = replace(saved.materials, pictures=pictures)
+            found, notes = _features(saved, samples, materials, features, progress)
+            judge = restore(saved, replace(materials, features=found))
         answers = []
         for number, part in enumerate(parts):
             if progress:
-                progress("asking the judge", number, len(parts))
+                progress("computing answers", number, len(parts))
             answers.append(judge.predict(part))
-    return concatenate(answers), notes
+    joined = np.concatenate([part.probabilities for part in answers])
+    return replace(answers[0], probabilities=joined), notes
 
 
 def open_self_trained(saved: Saved) -> SelfTrained:
@@ -398,34 +394,6 @@ def open_self_trained(saved: Saved) -> SelfTrained:
         raise JudgeError(what, where=where, mend=mend) from error
 
 
-def open_network(
-    saved: Saved,
-    samples: Sequence[Sample],
-    *,
-    features: Path,
-    pictures: MaskedImages | None = None,
-    progress: Progress | None = None,
-) -> tuple[NetworkJudge, list[str]]:
-    """A trained network, with the features of some samples.
-
-    Args:
-        saved: from :func:`read_saved`.
-        samples: all that it will be asked about.
-        features: feature cache folder.
-        pictures: the images of a judge that sees.
-        progress: called with the progress.
-
-    Returns:
-        The judge, and notes for the user, a line each.
-
-    Raises:
-        JudgeError: weights that do not fit; the network that it started from is not available, or has another shape.
-    """
-    materials = replace(saved.materials, pictures=pictures)
-    found, notes = _features(saved, samples, materials, features, progress)
-    return restore(saved, replace(materials, features=found)), notes
-
-
 def restore(saved: Saved, materials: Materials | None = None) -> NetworkJudge:
     """A trained network.
 
@@ -434,7 +402,7 @@ def restore(saved: Saved, materials: Materials | None = None) -> NetworkJudge:
         materials: with images and features; None for none.
 
     Raises:
-        JudgeError: as :func:`open_network`.
+        JudgeError: weights that do not fit; the network that it started from is not available.
     """
     from judge.training.launch import make_accelerator
     from judge.training.loop import NetworkJudge, Trainer
@@ -508,5 +476,5 @@ def merge(saved: Saved, folder: Path, beside: Path) -> None:
     whole = replace(saved, materials=replace(saved.materials, tuning="zero-shot"))
     moved = whole.moved(str(folder))
     assert moved.blueprint.network is not None
-    asked = moved.blueprint.network(moved.target, moved.as_samples(), moved.materials)
-    save_weights(beside, cast("nn.Module", asked), whole.notes())
+    network = moved.blueprint.network(moved.target, moved.as_samples(), moved.materials)
+    save_weights(beside, cast("nn.Module", network), whole.notes())

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 # How the work is done: the numbers are the same, up to rounding.
 _SAME_NUMBERS = {"micro_batch", "sharing", "checkpointing"}
-Hear = Callable[[str, Mapping[str, Any]], None]
-"""Called with an event of a training ("epoch", "goes on") and its facts: which judge, which epoch, losses."""
+Log = Callable[..., None]
+"""Called after each epoch with "epoch" and, as keywords, the judge, the number of the epoch and the losses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class TrainingSetup:
         keeps_weights: whether trained judges are kept there too.
         materials: what judges are given beside their samples.
         features: feature cache folder, shared by all runs.
-        hear: called with the events of trainings.
+        log: called after each epoch; None for no log.
         masking: how images are masked, as settings of ``judge evaluate``; noted in the files of judges.
         precomputed: features of images and captions; None if none are needed, or before they are computed.
     """
@@ -58,7 +58,7 @@ class TrainingSetup:
     features: Path = Path("runs/features")
     masking: Mapping[str, Any] = field(default_factory=dict)
     precomputed: Precomputed | None = None
-    hear: Hear | None = None
+    log: Log | None = None
 
     def precompute(self, members: Sequence[Member], progress: Progress | None = None) -> TrainingSetup:
         """A setup with the features that the judges of ``members`` need.

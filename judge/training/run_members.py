@@ -43,7 +43,7 @@ class _Finished(Generic[R]):
 
     results: dict[str, list[R]]
     judges: int
-    events: Sequence[tuple[str, Mapping[str, Any]]]
+    events: Sequence[Mapping[str, Any]]
 
 
 def train_members(
@@ -120,21 +120,18 @@ def _collect(
         results |= batch.results
         done += batch.judges
         for event in batch.events:
-            _report(setup, *event)
+            _log(setup, **event)
         if progress:
             progress("training judges", done, total)
     return results
 
 
-def _report(setup: TrainingSetup, event: str, facts: Mapping[str, Any]) -> None:
-    """Pass on an event of a training; no training ends because it cannot be logged."""
-    if event == "goes on":
-        whose = ", ".join(f"{name} {value}" for name, value in facts.items() if name not in {"judge", "epoch"})
-        _logger.info("%s (%s) goes on from epoch %d", facts["judge"], whose, facts["epoch"])
+def _log(setup: TrainingSetup, event: str, **facts: Any) -> None:
+    """Log an epoch; no training ends because it cannot be logged."""
     try:
-        if setup.hear:
-            setup.hear(event, facts)
-    except Exception as error:
+        if setup.log:
+            setup.log(event, **facts)
+    except OSError as error:
         _logger.warning("events of trainings cannot be logged (%s)", str(error).partition("\n")[0])
 
 
@@ -146,33 +143,28 @@ def _in_workers(batches: Sequence[Batch], setup: TrainingSetup, then: Then[R]) -
     if workers <= 1:
         yield from (_work(batch, setup, then) for batch in batches)
         return
-    size = _TOGETHER if all(_is_joint_refit(batch) for batch in batches) else 1
-    tasks = [batches[start : start + size] for start in range(0, len(batches), size)]
-    calls = (delayed(_work_all)(task, _for_worker(task[0][0][0], setup), then) for task in tasks)
+    refits = all(batch[0][0].is_refit and batch[0][0].judge.joint for batch in batches)
+    calls = (delayed(_work_in_worker)(batch, _for_worker(batch[0][0], setup), then) for batch in batches)
     names = dict.fromkeys(batch[0][0].judge.name for batch in batches)
-    yield from chain.from_iterable(unordered(calls, workers, what=f"training {', '.join(names)}"))
+    what = f"training {', '.join(names)}"
+    yield from unordered(calls, workers, what=what, together=_TOGETHER if refits else "auto")
 
 
-def _is_joint_refit(batch: Batch) -> bool:
-    return batch[0][0].is_refit and batch[0][0].judge.joint is not None
-
-
-def _work_all(batches: Sequence[Batch], setup: TrainingSetup, then: Then[R]) -> list[_Finished[R]]:
-    events: list[tuple[str, Mapping[str, Any]]] = []
-    setup = replace(setup, hear=lambda event, facts: events.append((event, facts)))
-    finished = [_work(batch, setup, then) for batch in batches]
-    return [replace(finished[0], events=events), *finished[1:]]
+def _work_in_worker(batch: Batch, setup: TrainingSetup, then: Then[R]) -> _Finished[R]:
+    """Collect the events of the trainings, which the parent reports."""
+    events: list[Mapping[str, Any]] = []
+    setup = replace(setup, log=lambda event, **facts: events.append({"event": event, **facts}))
+    return replace(_work(batch, setup, then), events=events)
 
 
 def _for_worker(member: Member, setup: TrainingSetup) -> TrainingSetup:
     """The part of a setup that a worker needs: features of its judge; masks, if its judge reads images itself."""
-    judge, setup = member.judge, replace(setup, hear=None)
+    judge, features = member.judge, dict[str, Any]()
+    setup = replace(setup, log=None)
     if setup.precomputed:
         features = {name: found for name, found in setup.precomputed.features.items() if name == judge.name}
         setup = replace(setup, precomputed=replace(setup.precomputed, features=features))
-        if features:
-            return replace(setup, materials=replace(setup.materials, pictures=None))
-    if judge.backbone is None and "image" in judge.modalities:
+    if "image" in judge.modalities and not (judge.backbone or features):
         return setup
     return replace(setup, materials=replace(setup.materials, pictures=None))
 
@@ -203,7 +195,7 @@ def _batches(judges: Sequence[Equal], setup: TrainingSetup) -> Iterator[Batch]:
 def _work(batch: Batch, setup: TrainingSetup, then: Then[R]) -> _Finished[R]:
     """Train the judges of one batch, or load their answers."""
     members = [same[0] for same in batch]
-    hear = partial(_report, setup)
+    log = partial(_log, setup)
     found = load_answers(members, setup)
     if setup.sharing_of(members[0].judge) == "data":
         # Machines may have disks of their own: all processes train it, or none does.
@@ -213,9 +205,9 @@ def _work(batch: Batch, setup: TrainingSetup, then: Then[R]) -> _Finished[R]:
         if setup.stacks(members[0].judge):
             from judge.training.stacked import fit_stacked
 
-            found = fit_stacked(members, found, setup, hear)
+            found = fit_stacked(members, found, setup, log)
         elif members[0].judge.joint is None:
-            found = [fit_member(members[0], setup, hear)]
+            found = [fit_member(members[0], setup, log)]
         else:  # They choose together: all are trained.
             found = list(fit_jointly(members, setup))
         new = [place for place, old in enumerate(kept) if not old]

@@ -22,19 +22,18 @@ from judge.judges.encoders import OutputLayer, Parts, without_autocast
 from judge.training.batches import cut_up, run_fitting
 from judge.training.checkpoint import Checkpoint, History
 from judge.training.fit_members import (
+    answer,
     answers_file,
     build_judge,
     checkpoint_beside,
     facts_of,
-    keep_weights,
     store_answers,
-    validated,
 )
-from judge.training.loop import EVALUATION_BATCH, NetworkJudge, diverged
-from judge.training.losses import Truth, make_optimiser, sample_losses, sums_of, to_probabilities
+from judge.training.loop import NetworkJudge, diverged
+from judge.training.losses import Truth, make_optimiser, sample_losses, sums_of
 from judge.training.member import Member, derive_seed
-from judge.training.options import Hear, TrainingSetup
-from judge.types import IntArray, Predictions, Sample, Target
+from judge.training.options import Log, TrainingSetup
+from judge.types import Predictions, Sample, Target
 from judge.utils.parallel import threads
 
 # Names the random stream of dropout, beside seed and epoch.
@@ -80,13 +79,13 @@ class StackedNetwork(nn.Module):
             for source, row in zip(sources, self.get_parameter(name).cpu(), strict=True):
                 source.copy_(row[: len(source)])
 
-    def forward(self, tokens: Tensor, lengths: Tensor, keys: Tensor | None = None) -> Tensor:
+    def forward(self, tokens: Tensor, lengths: Tensor, keys: Tensor) -> Tensor:
         """Logits [K, B, A].
 
         Args:
             tokens: word ids, [K, B, T], padded on the right.
             lengths: [K, B], at least 1.
-            keys: two numbers each for dropout, [places of dropout, K, 2] int32; None for no dropout.
+            keys: two numbers each for dropout, [places of dropout, K, 2] int32.
         """
         encoder, dropout, time = self.parts.encoder, _Dropout(keys), torch.arange(tokens.shape[2], device=tokens.device)
         rows = time * self.stride + torch.arange(tokens.shape[1], device=tokens.device)[:, None]
@@ -152,13 +151,11 @@ class _Dropout:
     An element is dropped by a hash of two keys, drawn for each network, step and place of dropout, and of its number.
     """
 
-    def __init__(self, keys: Tensor | None) -> None:
-        self.keys = None if keys is None else iter(keys)
+    def __init__(self, keys: Tensor) -> None:
+        self.keys = iter(keys)
 
     def __call__(self, states: Tensor, rows: Tensor, rate: float) -> Tensor:
         """[K, ..., D] with a share of ``rate`` set to 0 and the rest scaled up; ``rows`` [...] numbers the rows."""
-        if self.keys is None:
-            return states
         keep = draw_kept(next(self.keys), rows.flatten(), states.shape[-1], rate).view_as(states)
         return torch.where(keep, states, 0.0) * (1 / (1 - rate))
 
@@ -218,25 +215,20 @@ class _Captions:
         """Tokens [K, B, T], lengths [K, B] and places of samples [K, B] of each batch.
 
         Args:
-            pieces: each judge's places of samples, batch by batch; a judge that has fewer is filled up.
+            pieces: each judge's places of samples, batch by batch, equally many; smaller ones are filled up.
         """
-        places = self._fill_up(pieces)
+        widest = max(len(piece) for own in pieces for piece in own)
+        places = np.full((len(pieces), len(pieces[0]), widest), self.most, dtype=np.int64)
+        for judge, own in enumerate(pieces):
+            for step, piece in enumerate(own):
+                places[judge, step, : len(piece)] = piece
         longest = self.lengths[np.arange(len(places))[:, None, None], places].max(axis=(0, 2)).tolist()
         for rows, steps in zip(torch.from_numpy(places).to(self.device).unbind(1), longest, strict=True):
             yield self.tokens[self.members, rows][:, :, :steps], self.on_device[self.members, rows], rows
 
-    def _fill_up(self, pieces: Sequence[Sequence[Sequence[int]]]) -> IntArray:
-        """[K, steps, B]: places, and that of the sample of weight 0 where there are no more."""
-        widest = max(len(piece) for own in pieces for piece in own)
-        whole = np.full((len(pieces), max(map(len, pieces)), widest), self.most, dtype=np.int64)
-        for judge, own in enumerate(pieces):
-            for step, piece in enumerate(own):
-                whole[judge, step, : len(piece)] = piece
-        return whole
-
 
 class Ensemble:
-    """Judges that are trained, and predict, together.
+    """Judges that are trained together.
 
     Args:
         judges: of one blueprint that can be stacked, target, recipe and device.
@@ -323,29 +315,9 @@ class Ensemble:
         drawn = [stream.integers(-(2**31), 2**31, size=shape, dtype=np.int32) for stream in streams]
         return torch.from_numpy(np.stack(drawn, axis=2))
 
-    @torch.no_grad()
-    def predict(self, samples: Sequence[Sequence[Sample]]) -> list[Predictions]:
-        """Each judge's probabilities for its own samples, [N, A], rows in their order."""
-        captions = _Captions([judge.network for judge in self.judges], samples, self.target, self.device)
-        pieces = [
-            [
-                list(range(start, min(start + EVALUATION_BATCH, len(own))))
-                for start in range(0, len(own), EVALUATION_BATCH)
-            ]
-            for own in samples
-        ]
-        logits = torch.zeros(len(samples), captions.most + 1, len(self.target.classes), device=self.device)
-        with self.accelerator.autocast():
-            for tokens, lengths, rows in captions.batches(pieces):
-                logits[captions.members, rows] = self.stacked(tokens, lengths).float()
-        return [
-            Predictions(to_probabilities(found[: len(own)], self.target), self.target)
-            for found, own in zip(logits.cpu().double(), samples, strict=True)
-        ]
-
 
 def fit_stacked(
-    members: Sequence[Member], kept: Sequence[Predictions | None], setup: TrainingSetup, hear: Hear
+    members: Sequence[Member], kept: Sequence[Predictions | None], setup: TrainingSetup, log: Log
 ) -> list[Predictions | None]:
     """Train the members without predictions, as many at a time as memory holds, and store their predictions.
 
@@ -353,7 +325,7 @@ def fit_stacked(
         members: of one judge that can be stacked, and one target.
         kept: predictions of those that are finished.
         setup: how they are trained.
-        hear: called with the events of trainings.
+        log: called after each epoch of each judge.
 
     Returns:
         The predictions of all.
@@ -373,7 +345,7 @@ def fit_stacked(
             for start in range(0, len(places), size):
                 left = [place for place in places[start : start + size] if found[place] is None]
                 if left:
-                    answers = _fit_some([members[at] for at in left], setup, hear)
+                    answers = _fit_some([members[at] for at in left], setup, log)
                     for place, own in zip(left, answers, strict=True):
                         found[place] = own
 
@@ -382,7 +354,7 @@ def fit_stacked(
     return found
 
 
-def _fit_some(members: Sequence[Member], setup: TrainingSetup, hear: Hear) -> Sequence[Predictions]:
+def _fit_some(members: Sequence[Member], setup: TrainingSetup, log: Log) -> Sequence[Predictions]:
     """Train some members together, predict with them, and store what they predict."""
     name = blake2b("".join(member.key for member in members).encode(), digest_size=16).hexdigest()
     file = answers_file(f"stack-{name}", setup)
@@ -391,19 +363,16 @@ def _fit_some(members: Sequence[Member], setup: TrainingSetup, hear: Hear) -> Se
     def report(done: int, losses: Sequence[float]) -> None:
         for member, loss in zip(members, losses, strict=True):
             if not member.is_refit:
-                hear("epoch", {**facts_of(member), "epoch": done, "loss": loss, "validation": None})
+                log("epoch", **facts_of(member), epoch=done, loss=loss, validation=None)
 
     with threads(1):
         judges = [cast("NetworkJudge", build_judge(member, setup)) for member in members]
         stack = Ensemble(judges, [member.training() for member in members], [member.stream for member in members])
         stack.fit(checkpoint=checkpoint, on_epoch=report)
-        found = stack.predict([member.test() for member in members])
-        if members[0].validates:
-            validation = stack.predict([member.validation() for member in members])
-            found = [validated(*each) for each in zip(members, found, validation, strict=True)]
-    for member, judge, own in zip(members, judges, found, strict=True):
-        keep_weights(judge, member, setup, own, training="stacked")
-        store_answers([member], setup, [own])
+        found = [
+            answer(member, judge, setup, training="stacked") for member, judge in zip(members, judges, strict=True)
+        ]
+    store_answers(members, setup, found)
     if checkpoint:
         with suppress(OSError):
             checkpoint.unlink()

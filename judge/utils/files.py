@@ -20,7 +20,6 @@ from judge.errors import FAULTS, JudgeError, lack_of_memory
 from judge.utils.reading import NotRegularError, read_bytes
 
 LOG = "log.jsonl"
-TRACKING = "tracking"  # Folder of what experiment trackers write.
 TEMPORARY = ".judge-"  # Begins the names of locks and of files that are being written.
 _MEND = "name a folder that you own, on a disk with room"
 _FULL_OR_FOREIGN = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}

@@ -1,4 +1,4 @@
-"""Launches of several processes: whether this is one, whether this process is the main one, and which tells a fault."""
+"""Launches of several processes: whether this is one, which process is the main one, and which reports a fault."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from judge.errors import JudgeError
 
 _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 _PATIENCE = 5.0  # Seconds for the main process to meet a fault that all meet.
-_TOLD, _TELLING = "judge/told", "judge/telling"
+_REPORTED, _REPORTING = "judge/reported", "judge/reporting"
 
 
 def launched() -> bool:
@@ -80,39 +80,39 @@ def shared_store() -> Any:
     return torch.distributed.distributed_c10d._get_default_store()
 
 
-def tells_fault() -> bool:
-    """Whether this process tells the fault that it has met: the main one does, or the first of the others.
+def reports_fault() -> bool:
+    """Whether this process reports its fault to the user: the main process, or the first of the others.
 
-    A launcher ends all processes as soon as one has ended. The others therefore wait: where the main process has met
-    the fault too, it tells it, and they are ended while they wait.
+    A launcher ends all processes as soon as one has ended. The others therefore wait: if the main process has the same
+    fault, it reports it, and they are ended while they wait.
     """
     store = shared_store()
     if is_main_process():
-        with suppress(RuntimeError):  # Another process may have told its own, and ended: this one's comes of that.
-            return store is None or not store.check([_TOLD])
+        with suppress(RuntimeError):  # Another process may have reported its fault and ended, which caused this one.
+            return store is None or not store.check([_REPORTED])
         return True
     if store is None:
         time.sleep(_PATIENCE + 0.2 * min(_rank(), 50))
         return True
-    with suppress(RuntimeError):  # Not told in time, or the main process is gone.
-        store.wait([_TOLD], timedelta(seconds=_PATIENCE))
+    with suppress(RuntimeError):  # Not reported in time, or the main process has ended.
+        store.wait([_REPORTED], timedelta(seconds=_PATIENCE))
         return False
     with suppress(RuntimeError):
-        return bool(store.add(_TELLING, 1) == 1)
+        return bool(store.add(_REPORTING, 1) == 1)
     return True
 
 
-def fault_told() -> None:
-    """The other processes need not wait any longer."""
+def mark_fault_reported() -> None:
+    """Tell the other processes that they need not wait any longer."""
     with suppress(RuntimeError):
         if (store := shared_store()) is not None:
-            store.set(_TOLD, "")
+            store.set(_REPORTED, "")
 
 
-def left_alone(error: BaseException) -> JudgeError | None:
-    """What to tell of an ``error`` of torch's that comes of another process's end; None of any other."""
+def lost_process(error: BaseException) -> JudgeError | None:
+    """The message for an ``error`` of torch that another process caused by ending; None for any other error."""
     said = type(error).__name__.startswith("Dist") or "gloo" in str(error).lower()
     if not (launched() and isinstance(error, RuntimeError) and said):
         return None
-    mend = "see what it has told; if nothing, memory may have run out on its machine. Give the same command again"
+    mend = "see its message; if there is none, memory may have run out on its machine. Give the same command again"
     return JudgeError("another process of the launch has ended", where="accelerate launch", mend=mend)

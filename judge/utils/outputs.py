@@ -16,7 +16,6 @@ from judge.errors import FAULTS, JudgeError
 from judge.utils.files import (
     LOG,
     TEMPORARY,
-    TRACKING,
     append,
     as_mendable,
     check_writable,
@@ -262,7 +261,7 @@ class OutputFolder:
         if not self.command:
             return False
         try:
-            names = [name for name in names_in(self.partial) if not name.startswith((LOG, TRACKING))]
+            names = [name for name in names_in(self.partial) if name != LOG]
             return any(not name.endswith("/") and (self.partial / name).stat().st_size for name in names)
         except FileNotFoundError:
             return False

@@ -23,24 +23,31 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _OFTEN = 0.5  # Seconds.
-_UNTOLD = "ignore:resource_tracker:UserWarning"
 _ending: set[int] = set()  # Processes that watch their parent: of a fork the thread is not there.
 
 
-def unordered(calls: Iterable[Any], workers: int, *, what: str = "") -> Iterator[Any]:
+def unordered(calls: Iterable[Any], workers: int, *, what: str = "", together: int | str = "auto") -> Iterator[Any]:
     """What ``calls`` (joblib's ``delayed``) return, in the order in which they end; each is made when it is needed.
 
     Workers end when this process does, however it ends.
 
+    Args:
+        calls: the work.
+        workers: processes; -1 for one a core.
+        what: what all calls do, in messages.
+        together: calls that are sent to a worker at once, so that what they share is sent once; "auto" for joblib's
+            choice by their duration.
+
     Raises:
-        JudgeError: the system has ended a worker; ``what`` says what they all do.
+        JudgeError: the system has ended a worker.
     """
     from joblib import Parallel
 
-    if workers != 1:
-        _begin_tracker()
+    # A process of loky removes what a signal left, and would warn of that after our last line.
+    os.environ.setdefault("PYTHONWARNINGS", "ignore:resource_tracker:UserWarning")
     pool = Parallel(
         n_jobs=workers,
+        batch_size=together,
         return_as="generator_unordered",
         pre_dispatch="2*n_jobs",
         max_nbytes=None,
@@ -54,22 +61,8 @@ def unordered(calls: Iterable[Any], workers: int, *, what: str = "") -> Iterator
         try:
             yield from pool(calls)
         except BrokenProcessPool as error:
-            told = "a worker process was ended, as the system does when memory runs out"
-            raise JudgeError(told, where=what, mend="take fewer --workers") from error
-
-
-def _begin_tracker() -> None:
-    """Start the process in which loky removes what a signal left: it would warn of that, after our last line.
-
-    It inherits -W. One that runs already stays as it is.
-    """
-    from joblib.externals.loky.backend.resource_tracker import ensure_running
-
-    sys.warnoptions.append(_UNTOLD)
-    try:
-        ensure_running()
-    finally:
-        sys.warnoptions.remove(_UNTOLD)
+            fault = "a worker process was ended, as the system does when memory runs out"
+            raise JudgeError(fault, where=what, mend="take fewer --workers") from error
 
 
 def _begin(parent: int) -> None:

@@ -8,12 +8,12 @@ import io
 import os
 import stat
 import sys
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, NoReturn, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -86,11 +86,6 @@ LIMITS = (
 def memory_limit() -> int:
     """Bytes of memory that the contents of one file may take: 4 GB."""
     return min(MEMORY.value() * 2**30, _UNLIMITED)
-
-
-def file_limit() -> int:
-    """Bytes that a text file may have: a quarter of the memory, as its values take several times their text."""
-    return memory_limit() // 4
 
 
 def refuse_large(
@@ -172,9 +167,12 @@ def size_of(file: BinaryIO) -> int:
 
 
 def read_bytes(path: Path, limit: int | None = None, instead: str = "give a smaller file") -> bytes:
-    """The bytes of a file, at most ``limit``: :func:`file_limit` by default.
+    """The bytes of a file.
 
-    ``instead``: how to make it smaller.
+    Args:
+        path: of the file.
+        limit: bytes that it may have; None for a quarter of the memory, as values take several times their text.
+        instead: how to make it smaller.
 
     Raises:
         OSError: as :func:`open_regular`.
@@ -182,7 +180,7 @@ def read_bytes(path: Path, limit: int | None = None, instead: str = "give a smal
     """
     with open_regular(path) as file:
         # The message names the memory that the contents would take.
-        refuse_large(size_of(file) * (memory_limit() / (limit or file_limit())), str(path), instead=instead)
+        refuse_large(size_of(file) * (memory_limit() / (limit or memory_limit() // 4)), str(path), instead=instead)
         return file.read()
 
 
@@ -234,59 +232,76 @@ def named_alike(path: Path) -> str:
 
 
 # libyaml's parser, if PyYAML was built with it, is ten times as fast.
-_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG = "tag:yaml.org,2002:"
-_KINDS = "null", "bool", "int", "float", "str", "seq", "map"
 
 
-class _Loader(_Base):  # type: ignore[misc]  # chosen when the module is imported
-    """A safe loader that refuses keys given twice, and takes dates and 1:30 for texts."""
+class _Builder:
+    """Makes values of YAML nodes: mappings, lists, texts, numbers, true, false and null.
 
-    yaml_implicit_resolvers = {  # noqa: RUF012  # as PyYAML declares it
-        first: [(tag, pattern) for tag, pattern in found if tag != f"{_TAG}timestamp"]
-        for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-    # Without sets, bytes and dates, which no file here holds. None: any other tag, which is refused.
-    yaml_constructors = {  # noqa: RUF012  # as PyYAML declares it
-        tag: yaml.SafeLoader.yaml_constructors[tag] for tag in (*(f"{_TAG}{kind}" for kind in _KINDS), None)
-    }
+    Unlike PyYAML it counts values, refuses keys given twice and all other tags, and takes dates and 1:30 for texts.
+    """
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self._checked = set[int]()
+    def __init__(self, loader: Any, mend: str) -> None:
+        self.loader, self.mend, self.count = loader, mend, 0
 
-    def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Refuse keys given twice, before PyYAML puts what ``<<`` names among the keys."""
-        if id(node) not in self._checked:
-            self._checked.add(id(node))
-            seen = set[Hashable]()
-            for key, _ in node.value:
-                if not isinstance(key, yaml.ScalarNode):
-                    _refuse("a key is a list or a mapping", key)
-                value = key.tag if key.tag == f"{_TAG}merge" else self.construct_object(key)
-                if value in seen:  # yes and true are one.
-                    _refuse(f"key '{key.value}' is given twice", key)
-                seen.add(value)
-        super().flatten_mapping(node)
-
-    def number(self, node: yaml.ScalarNode) -> int | float | str:
-        """A number. YAML 1.1 reads 1:30 to the base of 60, in time that grows with the square: it stays a text.
+    def build(self, node: Any, depth: int = 0) -> Any:
+        """The value of a node. An alias is built anew each time, so that ``VALUES`` limits what aliases repeat.
 
         Raises:
-            JudgeError: it has more digits than Python writes.
+            JudgeError: over a limit; a number with too many digits.
+            yaml.MarkedYAMLError: another tag; a key given twice; a character that no text may hold.
         """
-        text = self.construct_scalar(node)
-        if ":" in text:
-            return str(text)
-        read = self.construct_yaml_int if node.tag == f"{_TAG}int" else self.construct_yaml_float
-        found: int | float = read(node)
+        self.count += 1
+        for limit, reached in ((DEPTH, depth), (VALUES, self.count)):
+            _refuse_over(limit, reached, node, self.mend)
+        kind = node.tag.removeprefix(_TAG)
+        if isinstance(node, yaml.MappingNode) and kind == "map":
+            return self._mapping(node, depth + 1)
+        if isinstance(node, yaml.SequenceNode) and kind == "seq":
+            return [self.build(part, depth + 1) for part in node.value]
+        if not isinstance(node, yaml.ScalarNode) or kind not in _SCALARS:
+            _refuse(f"could not determine a constructor for the tag '{node.tag}'", node)
+        if any(one == "\0" or "\ud800" <= one <= "\udfff" for one in node.value):
+            _refuse("a text holds a character that no text may hold", node)
+        # YAML 1.1 reads 1:30 to the base of 60, in time that grows with the square.
+        if kind in {"str", "timestamp"} or (kind in {"int", "float"} and ":" in node.value):
+            return node.value
+        found = getattr(self.loader, f"construct_yaml_{kind}")(node)
         if isinstance(found, int):
             refuse_long(found, "")
         return found
 
+    def _mapping(self, node: yaml.MappingNode, depth: int) -> dict[Any, Any]:
+        found, merged = dict[Any, Any](), dict[Any, Any]()
+        for key_node, value_node in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                _refuse("a key is a list or a mapping", key_node)
+            value = self.build(value_node, depth)
+            if key_node.tag == f"{_TAG}merge":
+                parts = value if isinstance(value, list) else [value]
+                if not all(isinstance(part, dict) for part in parts):
+                    _refuse("'<<' stands before something that is no mapping", value_node)
+                for part in parts:
+                    merged = part | merged
+                continue
+            key = self.build(key_node, depth)
+            if key in found:  # yes and true are one.
+                _refuse(f"key '{key_node.value}' is given twice", key_node)
+            found[key] = value
+        return merged | found
 
-for _kind in ("int", "float"):
-    _Loader.add_constructor(f"{_TAG}{_kind}", _Loader.number)
+
+_SCALARS = {"null", "bool", "int", "float", "str", "timestamp"}
+
+
+def _refuse(problem: str, node: Any) -> NoReturn:
+    raise yaml.MarkedYAMLError(None, None, problem, node.start_mark)
+
+
+def _refuse_over(limit: Limit, reached: int, at: Any, mend: str) -> None:
+    if reached > limit.value():
+        raise JudgeError(f"{limit.fault()} (line {at.start_mark.line + 1})", mend=limit.raise_it(mend))
 
 
 def read_yaml(path: Path, *, mend: str) -> Any:
@@ -351,9 +366,16 @@ def parse_yaml(text: str, *, where: str, mend: str) -> Any:
         JudgeError: not YAML; a key given twice in one mapping; over ``DEPTH`` or ``VALUES``; a character that no text
             may hold (NUL, half of a surrogate pair).
     """
+    loader = None
     try:
-        _check_size(text, where, mend)
-        return yaml.load(text, Loader=_Loader)  # noqa: S506  # a safe loader
+        depth = 0
+        event: Any
+        for event in yaml.parse(text, Loader=_Loader):  # Takes no memory, and no stack.
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            _refuse_over(DEPTH, depth, event, mend)
+        loader = _Loader(text)
+        node = loader.get_single_node()
+        return None if node is None else _Builder(loader, mend).build(node)
     except JudgeError as error:
         raise JudgeError(error.what, where=error.where or where, mend=error.mend) from error
     except yaml.MarkedYAMLError as error:
@@ -364,43 +386,6 @@ def parse_yaml(text: str, *, where: str, mend: str) -> Any:
         reason = " ".join(str(error).split())[:200]
         fault = JudgeError(f"not YAML that can be read ({reason})", where=where, mend=mend)
         raise long_number(error, where) or fault from error
-
-
-def _check_size(text: str, where: str, mend: str) -> None:
-    """Count the events of a text, which takes no memory, before its values are built.
-
-    Raises:
-        JudgeError: over a limit.
-        yaml.MarkedYAMLError: an alias inside what it stands for; a character that no text may hold.
-    """
-    sizes: dict[str, int] = {}  # Anchor -> values that it stands for.
-    starts: list[tuple[str | None, int]] = []  # Of each open collection: its anchor, and the values before it.
-    count = 0
-    event: Any
-    for event in yaml.parse(text, Loader=_Base):
-        if isinstance(event, yaml.CollectionEndEvent):
-            anchor, before = starts.pop()
-            if anchor:
-                sizes[anchor] = count - before
-        elif isinstance(event, yaml.AliasEvent):
-            if event.anchor in dict(starts):
-                _refuse(f"'*{event.anchor}' stands in what it repeats", event)
-            count += sizes.get(str(event.anchor), 1)
-        elif isinstance(event, yaml.NodeEvent):
-            count += 1
-            if isinstance(event, yaml.CollectionStartEvent):
-                starts.append((event.anchor, count - 1))
-            elif "\0" in (value := str(getattr(event, "value", ""))) or any(
-                "\ud800" <= one <= "\udfff" for one in value
-            ):
-                _refuse("a text holds a character that no text may hold", event)
-            elif event.anchor:
-                sizes[event.anchor] = 1
-        for limit, reached in ((DEPTH, len(starts)), (VALUES, count)):
-            if reached > limit.value():
-                what = f"{limit.fault()} (line {event.start_mark.line + 1})"
-                raise JudgeError(what, where=where, mend=limit.raise_it(mend))
-
-
-def _refuse(problem: str, event: Any) -> None:
-    raise yaml.MarkedYAMLError(None, None, problem, event.start_mark)
+    finally:
+        if loader is not None:
+            loader.dispose()

@@ -5,16 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from judge.errors import FAULTS
 from judge.utils.files import as_mendable, beside, warn_damaged, writing
 
+T = TypeVar("T")
 _BLANK = "0" * 32  # Stands in the file for the checksum while it is computed.
 _LONGEST_HEADER = 100_000_000  # Bytes; the limit of safetensors.
 
@@ -92,14 +93,14 @@ def read_tensors(path: Path, framework: str = "np") -> tuple[dict[str, Any], dic
         return {name: file.get_tensor(name) for name in file.keys()}, notes  # noqa: SIM118
 
 
-def read_cached(path: Path, framework: str = "np") -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """As :func:`read_tensors`; None for a file that is absent or damaged, of which the user is warned.
+def read_sound(path: Path, read: Callable[[Path], T]) -> T | None:
+    """What ``read`` reads of a cache file; None if it is absent or damaged, of which the user is warned.
 
     Raises:
         JudgeError: it cannot be read now, though it may be whole.
     """
     try:
-        return read_tensors(path, framework)
+        return read(path)
     except FileNotFoundError:
         return None
     except DamagedTensorsError:

@@ -1,4 +1,4 @@
-"""Signals that ask a command to end (Ctrl-C, SIGTERM, SIGHUP), and standard output that is closed or full."""
+"""Signals that end a command (Ctrl-C, SIGTERM, SIGHUP), and standard output that is closed or full."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 from types import FrameType
 from typing import Any, TextIO
 
-from judge.utils.launch import fault_told, is_main_process, launched, shared_store, tells_fault
+from judge.utils.launch import is_main_process, launched, mark_fault_reported, reports_fault, shared_store
 
 _ENDING = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 _AGAIN = 1.0  # Seconds. A second signal that comes sooner is ignored: a terminal and a launcher both send one.
@@ -19,23 +19,23 @@ _first: tuple[int, float] | None = None  # The signal that came first, and when.
 
 
 class Interrupted(KeyboardInterrupt):
-    """The command was asked to end; its argument is the signal's number."""
+    """A signal ended the command; its argument is the signal's number."""
 
 
-def heed_signals() -> None:
+def handle_signals() -> None:
     """Let the first signal raise :class:`Interrupted` in the main thread, and a second one end the process at once.
 
     The first signal waits while the main thread imports, 10 s at most. Signals that the process was started to ignore
     (``nohup``, the background of a shell) stay ignored.
     """
     sys.unraisablehook = _report_unraised
-    signal.signal(signal.SIGALRM, _heed)
+    signal.signal(signal.SIGALRM, _handle)
     for number in _ENDING:
         if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, _heed)
+            signal.signal(number, _handle)
 
 
-def leave_signals() -> None:
+def reset_signals() -> None:
     """Let a signal end this process at once: it has nothing more to do."""
     signal.setitimer(signal.ITIMER_REAL, 0)
     for number in _ENDING:
@@ -56,23 +56,23 @@ def interrupted_by(error: BaseException) -> int | None:
     return signal.SIGINT if isinstance(error, KeyboardInterrupt) else None
 
 
-def tell_interrupt(number: int) -> None:
+def report_interrupt(number: int) -> None:
     """Print one line on standard error; one for all processes of a launch."""
-    told = "interrupted"
+    what = "interrupted"
     if launched() and number == signal.SIGTERM:
         # A launcher sends it to all processes when one has ended.
-        tells = tells_fault() if is_main_process() or shared_store() is not None else False
-        told = "ended by the launcher, as it was told or as another process has ended (did memory run out?)"
+        reports = reports_fault() if is_main_process() or shared_store() is not None else False
+        what = "ended by the launcher, as it was told or as another process has ended (did memory run out?)"
     else:
-        tells = is_main_process()
-    if not tells:
+        reports = is_main_process()
+    if not reports:
         return
-    sys.stderr.write(f"judge: {told}; give the same command again\n")
+    sys.stderr.write(f"judge: {what}; give the same command again\n")
     sys.stderr.flush()
-    fault_told()
+    mark_fault_reported()
 
 
-def _heed(number: int, frame: FrameType | None) -> None:
+def _handle(number: int, frame: FrameType | None) -> None:
     """Raise the first signal, and raise it again at each alarm: some libraries drop exceptions of what they call.
 
     Never within an import: C++ code that calls Python there (torch has some) would abort the process.

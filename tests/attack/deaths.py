@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-import random
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -109,55 +106,3 @@ WORKERS = [
 def evaluate(out: Path, *options: object) -> list[object]:
     """``judge evaluate``, in a process of its own."""
     return [sys.executable, "-m", "judge", "evaluate", *options, "--out", out]
-
-
-def long_form(seed: int, end: float, names: Sequence[str]) -> int:
-    """Kill ranks of a launch that trains, the one and the other in turn, until ``end``; print a line each.
-
-    The other rank must end within a minute in one line, finished judges stay, and the same launch then gives the bytes
-    of an undisturbed one.
-    """
-    from helpers import few
-    from launching import ROOT, launcher
-
-    from attack.writers import tree
-    from judge.calibration.grammar import make_world, write_world
-    from judge.calibration.world import Captioner
-
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder, "out")
-        files = few(write_world(make_world(80, seed=5), {"much": Captioner(stereotype=0.9)}, Path(folder, "world")))
-        given = ["--human", files.human, "--captions", files.captions["much"], "--labels", files.labels]
-        given += ["--judge", "lstm", "--sharing", "data", "--protocol", "paper", "--seeds", 3, "--epochs", 8]
-        given += ["--refits", 0, "--chance", 0, "--resamples", 100, "--out", out]
-        command = launcher("--num_processes", 2, ROOT / "scripts" / "evaluate.py", *given)
-
-        def whole() -> dict[str, str]:
-            subprocess.run([str(part) for part in command], check=True, capture_output=True, timeout=600)
-            made = tree(out)
-            shutil.rmtree(out)
-            return made
-
-        expected, rng, number, found = whole(), random.Random(seed), 0, 0
-        while time.monotonic() < end:
-            rank, least = number % 2, rng.randrange(1, 5)
-            ended = harmed(command, out, harm=kill, which=has_rank(rank), ready=_at_work(out, least))
-            faults = {
-                "exit code 0": not ended.code,
-                "not one line": len(ended.lines) != 1,
-                "over a minute": ended.seconds > 60,
-                "a traceback": "judge/training" in ended.whole,
-                "finished members are gone": len(ended.kept) < least,
-                "again other bytes": whole() != expected,
-            }
-            wrong = [what for what, is_so in faults.items() if is_so]
-            print(f"rank {rank} killed, exit {ended.code} after {ended.seconds:.1f} s: {'; '.join(ended.lines)}")
-            print("".join(f"  FOUND {one}\n" for one in wrong), end="", flush=True)
-            number, found = number + 1, found + bool(wrong)
-    print(f"{number} ranks killed, {found} found; seed {seed}")
-    return found
-
-
-def _at_work(out: Path, least: int) -> Callable[[], bool]:
-    log = out.with_name(f"{out.name}.partial") / "log.jsonl"
-    return lambda: len(members(out)) >= least and log.is_file() and '"epoch"' in log.read_text()

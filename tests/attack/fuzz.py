@@ -15,6 +15,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -47,18 +48,18 @@ class Finding:
     what: str
 
 
-def damages(path: Path, count: int, seed: int) -> Iterator[bytes]:
+def damages(path: Path, number: int, seed: int) -> Iterator[bytes]:
     """Damaged copies of a file: of its bytes; of JSON and YAML every other one of its values."""
     data = path.read_bytes()
     value = _value(path, data)
-    by_bytes = mutated_bytes(data, count, seed=seed)
+    by_bytes = mutated_bytes(data, number, seed=seed)
     if value is None:
         yield from by_bytes
         return
     write = as_json if path.suffix not in {".yaml", ".yml"} else _as_yaml
-    by_value = mutated_values(value, count, seed=seed)
-    for number, content in enumerate(by_bytes):
-        yield content if number % 2 else write(next(by_value))
+    by_value = mutated_values(value, number, seed=seed)
+    for place, content in enumerate(by_bytes):
+        yield content if place % 2 else write(next(by_value))
 
 
 def _value(path: Path, data: bytes) -> Any:
@@ -102,14 +103,15 @@ def attack(target: Target, folder: Path, *, count: int, seed: int, told: Any = N
 
 
 def watched(
-    name: str, folder: Path, *, count: int, seed: int, targets: Targets = all_targets
+    name: str, folder: Path, *, number: int, seed: int, targets: Targets = all_targets
 ) -> tuple[Counter[str], list[Finding]]:
     """Attack a target in a process of its own, which is ended where an input takes too long or too much.
 
     Args:
         name: of the target, one of ``targets()``.
         folder: to work in; what is there goes.
-        count, seed: as of :func:`attack`.
+        number: of damaged files.
+        seed: of the damages.
         targets: a function at the top of a module, as it travels to the process.
 
     Returns:
@@ -123,7 +125,7 @@ def watched(
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         told, answers = context.Value("q", 0), context.Queue()
-        how = {"count": count, "seed": seed, "told": told, "skip": skip}
+        how = {"count": number, "seed": seed, "told": told, "skip": skip}
         child = context.Process(target=_attacked, args=(targets, name, folder, answers, how))
         child.start()
         what = _watch(child, told)
@@ -169,22 +171,21 @@ def _watch(child: Any, told: Any) -> str:
 
 
 def long_form(seed: int, end: float, names: Sequence[str]) -> int:
-    """Attack readers in turn by 500 damaged files each until ``end``; print a line a reader, and what was found."""
-    names = names or list(all_targets())
-    counts: dict[str, Counter[str]] = {name: Counter() for name in names}
-    findings: list[Finding] = []
-    turn = 0
+    """Attack readers by 500 damaged files each, in an order drawn by the seed, until ``end``; print what was found."""
+    names = names or random.Random(seed).sample(sorted(all_targets()), len(all_targets()))
+    counts, findings = dict[str, Counter[str]](), list[Finding]()
     with tempfile.TemporaryDirectory() as folder:
-        while time.monotonic() < end:
-            for name in names:
-                done, found = watched(name, Path(folder, name), count=500, seed=1000 * seed + turn)
-                counts[name] += done
-                findings += found
-            turn += 1
+        for turn, name in ((turn, name) for turn in count() for name in names):
+            if time.monotonic() > end:
+                break
+            done, found = watched(name, Path(folder, name), number=500, seed=1000 * seed + turn)
+            counts[name] = counts.get(name, Counter()) + done
+            findings += found
     print("| reader | read | refused | found |\n| --- | --: | --: | --: |")
     for name, of in counts.items():
         print(f"| {name} | {of['read']:,} | {of['refused']:,} | {sum(one.target == name for one in findings)} |")
-    print(f"\n{sum(of.total() for of in counts.values()):,} inputs, {len(findings)} found; seed {seed}, {turn} rounds")
+    total = sum(of.total() for of in counts.values())
+    print(f"\n{total:,} inputs of {len(counts)} readers, {len(findings)} found; seed {seed}")
     for one in findings:
         print(f"\n{one.target}, seed {one.seed}, input {one.number}: {one.what}")
     return len(findings)

@@ -1,4 +1,4 @@
-"""More that the fuzzer damages: what runs keep for themselves, what networks say of themselves, and attributions."""
+"""More that the fuzzer damages: what runs keep for themselves, and what networks say of themselves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from detector_samples import FakeDetector, tiny_onnx, tiny_yolo
-from report.test_attribution import write as write_attributions
 
 from attack.targets import Target
 from judge.captioning.notes import Notes
@@ -22,9 +21,8 @@ from judge.masking.cache import Cached
 from judge.masking.folder import Finished, Row
 from judge.masking.instances import LoadedImage, from_mask
 from judge.masking.measured import MaskStatistics
-from judge.report.attribution import read_attribution
 from judge.utils.outputs import read_manifest, write_manifest
-from judge.utils.tensors import read_cached, write_tensors
+from judge.utils.tensors import read_sound, read_tensors, write_tensors
 
 CAPTIONS = [("a", "man"), ("two", "dogs"), ("犬",)]
 
@@ -53,7 +51,6 @@ def store_targets() -> dict[str, Target]:
         "masked": Target(_write_masked, kept(_read_masked), "log"),
         "judges": Target(_write_judges, kept(_write_judges)),
         "list": Target(lambda folder: write_manifest(folder, "run"), read_manifest, ".caption-judge"),
-        "attributions": Target(lambda folder: write_attributions(folder, {}), read_attribution, "**/*.*"),
     }
 
 
@@ -62,7 +59,7 @@ def _write_answers(folder: Path) -> None:
 
 
 def _read_answers(folder: Path) -> None:
-    read_cached(folder / "1.safetensors")
+    read_sound(folder / "1.safetensors", read_tensors)
 
 
 def _training(folder: Path) -> tuple[Any, Any, Any]:
@@ -176,7 +173,7 @@ def _caption(folder: Path) -> None:
 
     check_captioner(str(folder), where="--model")
     writer = Writer(load_captioner(str(folder), where="--model"), Writing(max_tokens=3), torch.device("cpu"))
-    writer.write([writer.ask(Image.new("RGB", (40, 30)))])
+    writer.write([writer.prepare(Image.new("RGB", (40, 30)))])
 
 
 def detector_targets() -> dict[str, Target]:

@@ -21,10 +21,9 @@ from pathlib import Path
 import psutil
 from helpers import few, save_captioner
 
-from attack.writers import FEATURES
+from attack.writers import differing, tree
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
-from judge.utils.files import LOG
 
 SIGNALS = {"SIGKILL": signal.SIGKILL, "SIGTERM": signal.SIGTERM, "SIGINT": signal.SIGINT}
 WHOM = "group", "parent"
@@ -32,7 +31,7 @@ SOON, LATEST = 5.0, 120.0
 """Seconds in which a killed command's processes must end once it has, and in which it must have ended itself."""
 FOREIGN = ("out.partial.txt", "out.old/thesis.tex", ".out.mine.partial/thesis.tex", ".judge-notes", "notes/run.yaml")
 FOREIGN += (".out.json.partial.mine", ".out.html.judge-lock.mine")
-"""Files beside the output, called much as ours are."""
+"""Files of others beside the output, with names like ours."""
 _BEGUN = 1.0  # Seconds in which Python itself may still be starting: a signal is then answered by Python.
 _TOLD = "judge: interrupted; give the same command again\n"
 
@@ -164,7 +163,7 @@ class Attack:
                 self._find(how, f"a process outlived it by {SOON} s: {' '.join(one.cmdline())[:200]}")
                 one.kill()
         number = SIGNALS[which]
-        whole = moment < _BEGUN or same_trees(tree(place), self.expected) == []
+        whole = moment < _BEGUN or not differing(tree(place), self.expected)
         ends = {-number} if which == "SIGKILL" else {128 + number}
         if code not in ends and not (whole and code in {0, -number}):
             self._find(how, f"it ended with {code}: {self.told[-1000:]}")
@@ -178,14 +177,14 @@ class Attack:
     def _finish(self, place: Path, how: str) -> None:
         """The same command once more: what it makes must be what was expected, and nothing else be left."""
         code = self._code(self._start(place))
-        different = same_trees(tree(place), self.expected)
         # Temporary files of a library or of ours stay if SIGKILL met their writing.
-        different = [one for one in different if ".judge-" not in one or not one.endswith(" is left")]
+        found = {name: one for name, one in tree(place).items() if ".judge-" not in name or name in self.expected}
+        different = differing(found, self.expected)
         # What was complete when the command was killed is refused, and only what else it had left goes.
         if code != 0 and (different or ("another " not in self.told and "is there already" not in self.told)):
             self._find(how, f"given again it ended with {code}: {self.told[-1000:]}")
         if different:
-            self._find(how, f"given again it made others: {', '.join(different[:8])}")
+            self._find(how, f"given again it made others: {', '.join(different)}")
 
     def _find(self, how: str, what: str) -> None:
         self.findings.append(Finding(self.name, how, what))
@@ -237,33 +236,6 @@ def _members(session: int) -> list[psutil.Process]:
             if os.getsid(process.pid) == session and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
     return found
-
-
-def tree(folder: Path) -> dict[str, bytes | None]:
-    """What a folder holds, without what states times: file -> bytes, folder -> None.
-
-    Kept features count by what is made of them: an interrupt cuts a file of them short, and the rest is another file.
-    """
-    found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*")}
-    found = {name: path for name, path in found.items() if not FEATURES.fullmatch(name)}
-    return {name: content_of(path) for name, path in sorted(found.items())}
-
-
-def content_of(path: Path) -> bytes | None:
-    """Of a file, without what states times; None of a folder."""
-    if path.is_dir():
-        return None
-    if path.name == LOG:
-        return b""
-    return path.read_bytes()
-
-
-def same_trees(found: Mapping[str, bytes | None], expected: Mapping[str, bytes | None]) -> list[str]:
-    """What is not the same: left, missing, or different."""
-    left = [f"{name} is left" for name in found if name not in expected]
-    lost = [f"{name} is missing" for name in expected if name not in found]
-    both = [name for name in expected if name in found]
-    return [*left, *lost, *(f"{name} is different" for name in both if found[name] != expected[name])]
 
 
 def long_form(seed: int, end: float, names: Sequence[str]) -> int:

@@ -1,8 +1,7 @@
 """The attack in its long form: ``python tests/attack/run.py --seed 1 --minutes 120``; a table of each part.
 
-Parts: ``fuzz`` (damaged files for every reader), ``faults`` (of the file system, and small disks), ``kills`` (of
-commands, three one after the other, at seeded moments), ``ranks`` (a process of a launch dies), ``soak`` (the demo in a
-loop). Ends with code 1 if anything was found.
+Parts: ``fuzz`` (damaged files for every reader), ``faults`` (of the file system), ``kills`` (of commands, three one
+after the other, at seeded moments), ``soak`` (the demo in a loop). Ends with code 1 if anything was found.
 """
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-PARTS = {"fuzz": (0.25, "fuzz"), "faults": (0.2, "writers"), "kills": (0.25, "kills"), "ranks": (0.05, "deaths"),
-         "soak": (0.25, "soak")}  # fmt: skip
+PARTS = {"fuzz": (0.25, "fuzz"), "faults": (0.25, "writers"), "kills": (0.25, "kills"), "soak": (0.25, "soak")}
 """Part -> its share of the minutes, and the module with its ``long_form``."""
 
 

@@ -13,7 +13,7 @@ import pytest
 from helpers import done_well, few
 
 from attack.deaths import WORKERS, Harm, evaluate, harmed, is_worker, kill, members
-from attack.soak import Loop, growing
+from attack.soak import COUNTS, MEMORY, growing
 from attack.writers import Tree, Writers, chosen, tree
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
@@ -79,18 +79,10 @@ def test_a_worker_without_memory_costs_one_line_and_nothing_finished(
     shutil.rmtree(out)
 
 
-def loop(own: float, *, files: int = 9, left: int = 0) -> Loop:
-    return Loop(1.0, own, 0.0, files, 3, 0, left)
-
-
 def test_the_soak_finds_what_grows() -> None:
-    """One megabyte a loop of 500 in noise of five; a file a loop; a folder left. Noise alone is none of these."""
-    noise = random.Random(0)
-    flat = [500 + noise.uniform(-5, 5) for _ in range(30)]
-    assert growing([loop(own) for own in flat]) == []
-    (told,) = growing([loop(own + number) for number, own in enumerate(flat)])
-    assert told.startswith("memory: +1.")
-    assert growing([loop(own, files=9 + number) for number, own in enumerate(flat)]) == [
-        "files: 11 after the third loop, 38 after the last"
-    ]
-    assert growing([loop(own, left=int(number == 7)) for number, own in enumerate(flat)]) == ["temporary files: 1 left"]
+    """One megabyte a loop of 500 in noise of five; a file a loop. Noise alone is neither."""
+    rng = random.Random(0)
+    flat = [{MEMORY: 500 + rng.uniform(-5, 5), **dict.fromkeys(COUNTS, 9.0)} for _ in range(30)]
+    assert growing(flat) == []
+    grown = [one | {MEMORY: one[MEMORY] + n, COUNTS[0]: 9.0 + n} for n, one in enumerate(flat)]
+    assert [line.partition(":")[0] for line in growing(grown)] == ["memory", COUNTS[0]]

@@ -42,8 +42,8 @@ def test_a_fault_where_one_makes_intervals_for_all_ends_all_processes(run_file: 
     """The others wait for the main process; all end, with one line and code 2."""
     given = [run_file, "--judge", "linear", "--seeds", 1, "--refits", 0, "--chance", 0]
     out = run_file.parent / "fault-main"
-    script = ROOT / "tests" / "fault_in_main.py"
-    done = launch("--num_processes", 2, script, "fault", *given, "--out", out, timeout=90)
+    script = ROOT / "tests" / "in_turn.py"
+    done = launch("--num_processes", 2, script, "fault", "evaluate", *given, "--out", out, timeout=90)
     assert done.stdout.count("intervals by rank") == 1, done.stderr
     assert not (out / "metrics.json").exists()
     lines = [line for line in done.stderr.splitlines() if line.startswith("judge: ")]

@@ -8,13 +8,11 @@ import os
 import random
 import re
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -125,7 +123,7 @@ class Writers:
         """A place with nothing in it but what is somebody else's."""
         for folder in (self.place, self.temp):
             shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(exist_ok=True)  # A mounted disk stays.
+            folder.mkdir()
         for folder in ("thesis", "kept", "features"):
             (self.place / folder).mkdir()
         beside = "thesis/thesis.tex", "notes.json", ".judge-mine", "out.partial.txt", ".captions.json.partial.mine"
@@ -156,19 +154,6 @@ class Writers:
         trial, kept, more = self._disturbed(name, faults, whole)
         return trial if trial.code == 0 else self._again(trial, whole, kept, more)
 
-    def on_disk(self, name: str, kilobytes: int, whole: Tree) -> Trial:
-        """As :meth:`attempt`: the place is a disk with so many kilobytes free, which grows before the second command.
-
-        Raises:
-            PermissionError: this user may mount none.
-        """
-        with mounted(self.place) as resize:
-            self.reset()
-            resize(f"{shutil.disk_usage(self.place).used // 1024 + kilobytes}k")
-            trial, kept, more = self._disturbed(name, Faults(self.root), whole)
-            resize("1g")
-            return trial if trial.code == 0 else self._again(trial, whole, kept, more)
-
     def _disturbed(self, name: str, faults: Faults, whole: Tree) -> tuple[Trial, set[str], list[str]]:
         """The first of both commands; what is finished after it, and options of the second."""
         foreign, mine, before = tree(self.place), states(self.place), states(self.inputs)
@@ -181,7 +166,7 @@ class Writers:
         if states(self.inputs) != before:
             trial.found.append("inputs have changed")
         if done.exit_code == 0:
-            trial.found += _differing(self._made(trial, whole), whole, "exit 0, and ")
+            trial.found += differing(self._made(trial, whole), whole, "exit 0, and ")
         # Exit code 1: pictures at fault are left out, and told.
         if done.exit_code == 2 and (published := sorted((tree(self.place).keys() & whole.keys()) - foreign.keys())):
             trial.found += self._half(name, published, whole)
@@ -198,7 +183,7 @@ class Writers:
         trial.reused = len(kept) - len(replaced)
         if replaced:
             trial.found.append(f"made again: {sorted(replaced)}")
-        trial.found += _differing(self._made(trial, whole), whole, "again: ")
+        trial.found += differing(self._made(trial, whole), whole, "again: ")
         return trial
 
     def _made(self, trial: Trial, whole: Tree) -> Tree:
@@ -212,7 +197,7 @@ class Writers:
             stuck = path.is_relative_to(met) or met.is_relative_to(path)
             return own or stuck or bool(parts & _STORES) or re.search(r"\.partial(/|\.\d+$|$)", name) is not None
 
-        stay = trial.met is not None or trial.disk != "once" or trial.at < 0
+        stay = trial.met is not None or trial.disk != "once"
         return {name: one for name, one in found.items() if name in whole or not (stay and may_stay(name))}
 
     def _half(self, name: str, published: Sequence[str], whole: Tree) -> list[str]:
@@ -282,7 +267,8 @@ def states(folder: Path) -> dict[str, tuple[int, int, int]]:
     return found
 
 
-def _differing(found: Tree, whole: Tree, when: str) -> list[str]:
+def differing(found: Tree, whole: Tree, when: str = "") -> list[str]:
+    """What is missing, left over or different, in one line; none if nothing is."""
     lacking, more = sorted(whole.keys() - found.keys()), sorted(found.keys() - whole.keys())
     unlike = sorted(name for name in whole.keys() & found.keys() if whole[name] != found[name])
     lists = {"lacking": lacking, "left over": more, "other bytes": unlike}
@@ -305,30 +291,6 @@ def temporary(folder: Path) -> Iterator[None]:
         tempfile.tempdir = before
 
 
-@contextmanager
-def mounted(place: Path) -> Iterator[Callable[[str], None]]:
-    """A disk in memory at ``place``; yields what gives it another size.
-
-    Raises:
-        PermissionError: this user may mount none.
-    """
-    if sys.platform != "linux" or _mount("-t", "tmpfs", "-o", "size=1g", "tmpfs", str(place)):
-        raise PermissionError("no right to mount a disk")
-    try:
-        yield lambda size: assert_zero(_mount("-o", f"remount,size={size}", str(place)))
-    finally:
-        subprocess.run(["umount", str(place)], check=True)
-
-
-def _mount(*options: str) -> int:
-    return subprocess.run(["mount", *options], capture_output=True, check=False).returncode
-
-
-def assert_zero(code: int) -> None:
-    """It went well."""
-    assert code == 0
-
-
 def chosen(faults: Faults, *, seed: int, each: int = 1) -> list[int]:
     """Operations to disturb: of each kind at each place of the package, some by chance."""
     alike: dict[tuple[str, str], list[int]] = {}
@@ -342,7 +304,7 @@ def long_form(seed: int, end: float, names: Sequence[str]) -> int:
     """Disturb commands until ``end``, an equal time each; print a line a command, and what was found.
 
     Of each command operations of the file system fail, one at a time, at every place of the package that asks for one;
-    disks are full, read-only or gone from some operation on; three small disks fill.
+    disks are full, read-only or gone from some operation on.
     """
     print("| command | operations | disturbed | one line | went on | again the same | found |")
     print("| --- | --: | --: | --: | --: | --: | --: |")
@@ -371,14 +333,6 @@ def _disturb(writers: Writers, name: str, seed: int, end: float) -> list[Trial]:
             break
         trials.append(writers.attempt(name, at, disk, whole, seed=seed))
         _report(trials[-1], f"{at} {disk} at {faults.seen[at][2]}")
-    needed = sum(path.stat().st_size for path in writers.place.rglob("*") if path.is_file()) // 1024
-    for share in (1, 3, 5):
-        try:
-            trials.append(writers.on_disk(name, needed * share // 6, whole))
-        except PermissionError:
-            print("no small disks: this user may mount none")
-            break
-        _report(trials[-1], f"on a disk of {needed * share // 6} of some {needed} KB")
     ended, found = Counter(trial.code for trial in trials), sum(bool(trial.found) for trial in trials)
     reused = sum(trial.reused for trial in trials)
     row = [name, len(faults.seen), len(trials), ended[2], ended[0] + ended[1], reused, found]

@@ -1,4 +1,4 @@
-"""Maps of ``hf:`` judges and of captioners' own words, of every family; Grad-CAM against gradients worked by hand."""
+"""Maps of ``hf:`` judges and of captioners' own words, for every family; Grad-CAM against gradients by hand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from judge.text.lexicon import Lexicon, load_lexicon
 pytestmark = pytest.mark.usefixtures("one_thread")
 CPU = torch.device("cpu")
 SAMPLE = SAMPLES[0]
-# Rows and columns of the grid, of a picture of 40 x 56 pixels.
+# Rows and columns of the grid, for an image of 40 x 56 pixels.
 GRIDS = {"qwen2_vl": (3, 4), "qwen2_5_vl": (3, 4), "florence2": (4, 4)}
 
 
@@ -36,7 +36,7 @@ def view_of(folder: Path) -> View:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_maps_of_every_family(family: str, checkpoint: Checkpoints) -> None:
-    """What is explained is the judge's own answer; maps are of the picture's size, and the seed decides them."""
+    """The judge's own answer is explained; maps have the image's size, and depend on the seed."""
     network = load(checkpoint(family))
     with torch.no_grad():
         first, second = network(network.collate([SAMPLE]))[0].tolist()
@@ -51,7 +51,7 @@ def test_maps_of_every_family(family: str, checkpoint: Checkpoints) -> None:
         mass = attribute(method, view, pixels, 0, samples=4, seed=1)
         assert mass.shape == (40, 56)
         assert (mass >= 0).all()
-        # What speaks for one of two classes speaks against the other.
+        # Evidence for one of two classes is evidence against the other.
         assert mass.sum() + attribute(method, view, pixels, 1, samples=4, seed=1).sum() > 0
         assert np.array_equal(mass, attribute(method, view, pixels, 0, samples=4, seed=1))
         other = attribute(method, view, pixels, 0, samples=4, seed=2)
@@ -85,8 +85,8 @@ def test_grad_cam_is_the_formula(family: str, checkpoint: Checkpoints) -> None:
     assert grad_cam(view, 0).ravel() == pytest.approx(by_hand, rel=1e-3, abs=1e-4)
 
 
-def test_qwens_patches_are_put_back(checkpoint: Checkpoints) -> None:
-    """A dark spot on a bright picture darkens what is shown there, in picture and grid alike."""
+def test_qwens_patches_are_put_in_order(checkpoint: Checkpoints) -> None:
+    """A dark spot on a bright image is found at its position."""
     views = AnswerViews(load(checkpoint("qwen2_vl")), GENDER, CPU, "here")
     pixels = np.full((48, 64, 3), 255, dtype=np.uint8)
     view = views.view(SAMPLE, pixels)
@@ -98,15 +98,15 @@ def test_qwens_patches_are_put_back(checkpoint: Checkpoints) -> None:
     assert (rows.mean(), columns.mean()) == (pytest.approx(32.5, abs=1), pytest.approx(12.5, abs=1))
 
 
-def test_a_processor_that_cuts_pictures_up_is_refused(checkpoint: Checkpoints) -> None:
+def test_a_processor_with_several_crops_is_refused(checkpoint: Checkpoints) -> None:
     network = load(checkpoint("blip"))
     views = AnswerViews(network, GENDER, CPU, "--judge hf:x")
     shared = {"pixel_values": torch.zeros(1, 5, 3, 32, 32)}
-    told = fault_of(partial(views.common.make, picture(), shared, lambda _: torch.zeros(1, 2)))
-    assert told.startswith("--judge hf:x: maps of a 'blip' model cannot be made: its processor turns")
+    line = fault_of(partial(views.common.make, picture(), shared, lambda _: torch.zeros(1, 2)))
+    assert line.startswith("--judge hf:x: maps of a 'blip' model cannot be made: its processor turns")
 
 
-# What captioners say.
+# Words of captioners.
 
 
 def lexicon_of(*words: str) -> Lexicon:
@@ -114,31 +114,31 @@ def lexicon_of(*words: str) -> Lexicon:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_word_said_is_the_most_probable_one(family: str, checkpoint: Checkpoints) -> None:
-    """Captions are greedy: of all tokens the one that is explained comes first after those before it."""
+def test_the_explained_word_is_the_most_probable_one(family: str, checkpoint: Checkpoints) -> None:
+    """Captions are greedy: the explained token is the most probable one after the previous ones."""
     captioner = load_captioner(str(checkpoint(family)), where="--model x")
     pixels = picture()
     known = ExplainedCaptioner(captioner, lexicon_of(*(word for word in IDS if word.isalpha())), CPU, "--model x")
-    said = known.write(pixels)
-    if said is None:
-        pytest.skip("it says no word in these pictures")
-    assert captioner.tokenizer.decode([said.token]).strip() == said.word
+    word = known.write(pixels)
+    if word is None:
+        pytest.skip("its captions have no word")
+    assert captioner.tokenizer.decode([word.token]).strip() == word.word
     views: WordViews = known.views
-    view = views.view(pixels, said.before, said.token)
+    view = views.view(pixels, word.before, word.token)
     with torch.no_grad():
         own = float(view.scores(view.shown)[0, 0])
         others = [
-            float(views.view(pixels, said.before, token).scores(view.shown)[0, 0]) for token in range(4, len(IDS))
+            float(views.view(pixels, word.before, token).scores(view.shown)[0, 0]) for token in range(4, len(IDS))
         ]
     assert own <= 0
     assert own == pytest.approx(max(others), abs=1e-4)
-    # All tokens share one: of those left out, the special ones, a greedy captioner wrote none.
+    # A share of all probability: special tokens are left out.
     assert 0 < float(np.exp(others).sum()) <= 1 + 1e-4
     for method in METHODS:
         assert attribute(method, view, pixels, 0, samples=2).shape == (40, 56)
 
 
-def test_words_are_found_where_they_stand() -> None:
+def test_positions_of_words() -> None:
     lexicon = load_lexicon("gender")
     assert first_word("A MAN's dog, and a Woman.", lexicon) == (19, "woman", "female")
     assert first_word("two dogs", lexicon) is None

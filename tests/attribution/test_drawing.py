@@ -1,4 +1,4 @@
-"""Where what a network is shown lies in the picture, against the library's own resizing, cropping and padding."""
+"""The placement of a network's input in the image, against the library's own resizing, cropping and padding."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from judge.attribution.people import overlay, sheet
 
 SIDES = st.integers(1, 40)
 SQUARE = {"height": 32, "width": 32}
-# Picture's height and width -> step and start of rows and columns, worked out by hand.
+# Height and width of the image -> step and start of rows and columns, by hand.
 PROCESSORS: dict[str, tuple[Callable[[], Any], tuple[int, int], list[tuple[float, float]]]] = {
-    "squeezed": (lambda: tf.ViTImageProcessor(size=SQUARE), (40, 56), [(40 / 32, 0), (56 / 32, 0)]),
+    "resized": (lambda: tf.ViTImageProcessor(size=SQUARE), (40, 56), [(40 / 32, 0), (56 / 32, 0)]),
     # The shorter side becomes 32, the longer one 44 (of 44.8), of which the middle 32 are kept.
     "cropped": (
         lambda: tf.CLIPImageProcessor(size={"shortest_edge": 32}, crop_size=SQUARE),
@@ -46,8 +46,8 @@ def shown_by(processor: Any, pictures: list[np.ndarray]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", PROCESSORS)
-def test_is_found_for_what_processors_do(name: str) -> None:
-    """To a hundredth of the picture's side; and a spot is found where it is."""
+def test_placement_of_processors(name: str) -> None:
+    """Within a hundredth of the image's side; and a spot is found at its position."""
     make, size, (rows, columns) = PROCESSORS[name]
     processor = make()
     found = fitted(size, shown_by(processor, ramps(size)))
@@ -65,7 +65,7 @@ def test_is_found_for_what_processors_do(name: str) -> None:
     assert centre == pytest.approx([y, x], abs=0.6)
 
 
-def test_a_processor_that_turns_pictures_has_no_placement() -> None:
+def test_a_processor_that_transposes_images_has_no_placement() -> None:
     size = (40, 56)
     turned = np.stack([one[..., 0].T.astype(float) for one in ramps(size)])
     assert fitted(size, turned) is None
@@ -73,7 +73,7 @@ def test_a_processor_that_turns_pictures_has_no_placement() -> None:
 
 
 @given(SIDES, SIDES, SIDES, SIDES)
-def test_mass_is_kept_and_a_flat_grid_is_flat(height: int, width: int, high: int, wide: int) -> None:
+def test_mass_is_preserved_and_a_flat_grid_is_flat(height: int, width: int, high: int, wide: int) -> None:
     rng = np.random.default_rng([height, width, high, wide])
     placement = stretched((height, width), (high, wide))
     mass = rng.random((high, wide))
@@ -84,19 +84,19 @@ def test_mass_is_kept_and_a_flat_grid_is_flat(height: int, width: int, high: int
     assert placement.enlarge(np.full((3, 2), 0.7)) == pytest.approx(np.full((height, width), 0.7))
 
 
-# Maps over images: what is bright, and that any shape of image has one.
+# Maps over images.
 
 LINES = ["image 1: 'caf\u00e9' (+1.00), grad-cam", "a caption " * 60]
 
 
-def test_the_most_is_brightest_and_nothing_is_grey() -> None:
+def test_the_maximum_is_brightest_and_zero_is_grey() -> None:
     pixels = np.full((80, 120, 3), (200, 40, 40), dtype=np.uint8)
     mass = np.zeros((80, 120))
     mass[10:30, 10:40] = 3.0
     people = np.zeros((80, 120), dtype=bool)
     people[40:70, 60:90] = True
     drawn = overlay(pixels, mass, people).astype(int)
-    # Yellow where the mass is; grey, darker than the picture, where none is; a white outline.
+    # Yellow at the mass; grey, darker than the image, elsewhere; a white outline.
     red, green, blue = drawn[20, 25]
     assert min(red, green) > blue + 40
     assert len(set(drawn[75, 5])) == 1
@@ -107,7 +107,7 @@ def test_the_most_is_brightest_and_nothing_is_grey() -> None:
 
 
 @pytest.mark.parametrize("size", [(40, 300), (300, 24), (1, 1)])
-def test_a_sheet_of_any_picture(size: tuple[int, int]) -> None:
+def test_a_sheet_of_any_image(size: tuple[int, int]) -> None:
     rng = np.random.default_rng(0)
     pixels = rng.integers(0, 256, (*size, 3), dtype=np.uint8)
     for mass in (rng.random(size), np.zeros(size)):

@@ -63,8 +63,6 @@ def generated(world: World) -> dict[str, Captions]:
 
 def test_scenes_follow_their_probabilities() -> None:
     """The share of classes exactly; tasks within noise; settings too, and by the task alone."""
-    uneven = draw_scenes(200, parameters=Parameters(female_share=0.3))
-    assert sum(scene.attribute == "female" for scene in uneven) == 60
     scenes = draw_scenes(20_000, seed=11)
     assert Counter(scene.attribute for scene in scenes) == {"female": 10_000, "male": 10_000}
 
@@ -72,7 +70,7 @@ def test_scenes_follow_their_probabilities() -> None:
         return bool(abs(count / of - expected) < 4.5 * (expected * (1 - expected) / of) ** 0.5)
 
     for (row, name), (column, task) in product(enumerate(CLASSES), enumerate(TASKS)):
-        found = Counter(scene.setting for scene in scenes if scene.tasks == (task,) and scene.attribute == name)
+        found = Counter(scene.setting for scene in scenes if scene.task == task and scene.attribute == name)
         assert near(found.total(), 10_000, task_given_attribute(0.3)[row, column])
         assert len(found) == 3
         for setting, count in found.items():
@@ -89,7 +87,6 @@ def test_deterministic_and_captioners_are_independent(world: World, generated: d
     simulate(again, name="another", captioner=Captioner(stereotype=0.9))
     assert simulate(again, name="much", captioner=CAPTIONERS["much"]) == generated["much"]
     assert make_world(1500, seed=8).human.by_image != world.human.by_image
-    assert simulate(world, name="none", captioner=FAITHFUL, seed=8) != generated["none"]
     assert simulate(world, name="also none", captioner=FAITHFUL).by_image != generated["none"].by_image
     # Five captions, mostly distinct; of captioners one.
     assert {len(captions) for captions in world.human.by_image.values()} == {5}
@@ -183,19 +180,11 @@ def test_written_as_coco(tmp_path: Path) -> None:
     assert [path.name for path in files.folder.parent.iterdir()] == ["world"]
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "..", ".hidden"])
-def test_names_that_are_no_files_are_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(JudgeError, match="cannot name a file"):
-        write_world(make_world(2), {name: FAITHFUL}, tmp_path / "world")
-    assert list(tmp_path.iterdir()) == []
-
-
 NAN = float("nan")
 WRONG: dict[Callable[..., object], dict[str, Any]] = {
-    Parameters: {"association": 1.0, "mention": 1.5, "place": NAN, "female_share": 0.0, "setting_association": 2},
+    Parameters: {"association": 1.0, "mention": 1.5, "place": NAN, "setting_association": 2},
     Captioner: {"stereotype": -0.1, "guess": 1.1, "error": NAN, "vocabulary": 0},
     make_world: {"images": 0, "seed": -1},
-    bayes_score: {"score": "acuracy"},
     partial(stream, key="x"): {"seed": -1},
 }
 

@@ -51,12 +51,12 @@ def test_a_metric_that_answers() -> None:
     assert (found.seconds, nulls.draws) == (2.0, 400)
     assert nulls.claimed == pytest.approx(1, abs=0.1)
     rejected, held = known(nulls.rejected), known(nulls.held)
-    assert rejected.interval.low < 0.05 < rejected.interval.high
-    assert rejected.value + held.value == pytest.approx(1)
+    assert rejected.ci.low < 0.05 < rejected.ci.high
+    assert rejected.share + held.share == pytest.approx(1)
     # Clopper and Pearson by the beta distribution.
-    count = round(400 * rejected.value)
+    count = round(400 * rejected.share)
     bounds = stats.beta.ppf(0.025, count, 401 - count), stats.beta.ppf(0.975, count + 1, 400 - count)
-    assert (rejected.interval.low, rejected.interval.high) == pytest.approx(bounds)
+    assert (rejected.ci.low, rejected.ci.high) == pytest.approx(bounds)
     response = known(found.response)
     assert [point.dose for point in response.points] == [0, *DOSES]
     assert [point.worth for point in response.points] == [None, *WORTH.values()]
@@ -74,7 +74,6 @@ def test_a_metric_that_answers() -> None:
         np.mean([stats.spearmanr(wide.columns, row)[0] for row in wide.to_numpy()])
     )
     assert (response.right_sign, response.found_from) == (1.0, 0.1)
-    assert found.crosstalk == pytest.approx({"T->A": 0, "silence": 0}, abs=0.02)
     assert verdict(found) == "LIC (linear) finds A->T doses from 0.1 on."
 
 
@@ -102,7 +101,6 @@ def test_what_cannot_be_told() -> None:
     assert verdict(untested) == "LIC (linear) answers to A->T doses (not tested: no p)."
     other = one(rows[rows["change"].isin([NOTHING, "silence"])])
     assert verdict(other) == "LIC (linear) was given no A->T doses."
-    assert other.crosstalk == {}
     gone = one(rows.assign(value=rows["value"].where(rows["dose"] < 0.4, np.inf)))
     last = known(gone.response).points[-1]
     assert (last.dose, last.mean, last.rejected, known(gone.response).shift) == (0.4, None, None, None)

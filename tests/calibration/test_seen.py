@@ -25,7 +25,7 @@ def without_people(scene: Scene) -> Pixels:
 def hidden_pictures() -> tuple[torch.Tensor, torch.Tensor]:
     """Pictures, [N, 3, 80, 80]; setting, task and attribute, independent, [N, 3]."""
     answers = np.random.default_rng(0).integers(0, OUTPUTS, (PICTURES, 3))
-    scenes = [Scene(str(n), CLASSES[c], SETTINGS[a], (TASKS[b],)) for n, (a, b, c) in enumerate(answers.tolist(), 1)]
+    scenes = [Scene(str(n), CLASSES[c], SETTINGS[a], TASKS[b]) for n, (a, b, c) in enumerate(answers.tolist(), 1)]
     drawn = Parallel(-1, prefer="threads")(delayed(without_people)(scene) for scene in scenes)
     return torch.tensor(np.stack(drawn)).permute(0, 3, 1, 2).float() / 127 - 1, torch.tensor(answers)
 

@@ -130,12 +130,12 @@ def test_closed_form_equals_simulation(captioner: Captioner, direction: Directio
     scenes = draw_scenes(120_000, seed=3)
     views = described_by(scenes, captioner, rng)
     if direction == "A->T":
-        first = np.array([TASKS.index(view.tasks[0]) for view in views])
+        first = np.array([TASKS.index(view.task) for view in views])
         asked = np.array([CLASSES.index(scene.attribute) for scene in scenes])
         shape, says = (2, 13, 9), DEFAULT.mention
     else:
         first = np.array([CLASSES.index(view.attribute) for view in views])
-        asked = np.array([TASKS.index(scene.tasks[0]) for scene in scenes])
+        asked = np.array([TASKS.index(scene.task) for scene in scenes])
         shape, says = (12, 3, 9), DEFAULT.gendered
     place = np.array([SETTINGS.index(view.setting) for view in views])
     first = np.where(rng.random(len(first)) < says, first, shape[1] - 1)

@@ -1,114 +1,173 @@
-"""``judge ablate detectors``, from files to a table."""
+"""``judge ablate detectors`` and ``judge ablate masks``: detectors compared, and one run with one thing exchanged."""
 
 from __future__ import annotations
 
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from detector_samples import tiny_onnx, tiny_yolo
-from helpers import done_well, judge, refusal
+from helpers import done_well, inputs_of, judge, pictures_of, refusal, save_captioner
 from pycocotools.coco import COCO
 
-from judge.calibration.grammar import make_world, write_world
-from judge.masking.images import read_image
+from judge.calibration.grammar import WorldFiles, make_world, write_world
+from judge.calibration.world import Captioner
+from judge.utils.outputs import MANIFEST
+
+SIZE = 64
 
 
 @pytest.fixture(scope="module")
-def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A few drawn scenes."""
-    return write_world(make_world(16, seed=2), {}, tmp_path_factory.mktemp("drawn") / "world", pictures=96).folder
+def world(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
+    captioners = {"none": Captioner(), "much": Captioner(stereotype=0.9)}
+    return write_world(make_world(80, seed=5), captioners, tmp_path_factory.mktemp("w") / "world", pictures=SIZE)
 
 
-def table(out: Path) -> dict[str, dict[str, float]]:
-    rows = json.loads((out / "detectors.json").read_text(encoding="utf-8"))["results"]
-    return {row["detector"]: row for row in rows}
+def results(out: Path) -> list[dict[str, Any]]:
+    (path,) = (out / name for name in ("detectors.json", "masks.json", "metrics.json") if (out / name).exists())
+    rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["results"]
+    return rows
 
 
-def real(shared: Path, split: str, out: Path, *more: object) -> tuple[COCO, dict[str, float]]:
-    """Real images' annotations, and how ground truth compares with itself on them."""
-    coco = shared / "coco-mini"
-    instances = coco / "annotations" / f"instances_{split}.json"
-    arguments = ["--images", coco / split, "--instances", instances, "--detectors", "gt", "--out", out]
-    done_well("ablate", "detectors", *arguments, "--resamples", "100", *more)
-    return COCO(instances), table(out)["gt"]
+# Detectors.
 
 
-@pytest.mark.parametrize("split", ["val2017", "train2017"])
-def test_ground_truth_against_itself_on_real_pictures(shared: Path, tmp_path: Path, split: str) -> None:
-    truth, row = real(shared, split, tmp_path / "out")
-    assert (row["recall"], row["iou"], row["visible"], row["beside"]) == (1, 1, 0, 0)
-    assert row["average_precision"] == pytest.approx(1)
-    people = [a for a in truth.anns.values() if a["category_id"] == 1]
-    assert row["people"] == row["people_found"] == len(people)
-    assert read_image(tmp_path / "out", "contact_sheet.png").pixels.size
-
-
-def test_boxes_of_real_people_hide_what_is_beside(shared: Path, tmp_path: Path) -> None:
-    """Mode box: the share beside equals that of pycocotools' boxes and masks."""
-    truth, row = real(shared, "val2017", tmp_path / "out", "--mask", "box")
+@pytest.mark.parametrize("mask", ["segment", "box"])
+def test_ground_truth_against_itself_on_real_images(shared: Path, tmp_path: Path, mask: str) -> None:
+    """All people are found; the share that boxes hide beside them is that of pycocotools' boxes and masks."""
+    images, instances = shared / "coco-mini" / "val2017", shared / "coco-mini/annotations/instances_val2017.json"
+    given = ["--images", images, "--instances", instances, "--detectors", "gt", "--mask", mask, "--resamples", 100]
+    done_well("ablate", "detectors", *given, "--out", tmp_path / "out")
+    (row,), truth = results(tmp_path / "out"), COCO(instances)
     hidden = people = 0
     for image in truth.imgs.values():
-        mask = np.zeros((image["height"], image["width"]), dtype=bool)
-        boxes = mask.copy()
+        shown = np.zeros((image["height"], image["width"]), dtype=bool)
+        boxes = shown.copy()
         for annotation in truth.imgToAnns[image["id"]]:
             if annotation["category_id"] == 1:
-                mask |= truth.annToMask(annotation).astype(bool)
+                shown |= truth.annToMask(annotation).astype(bool)
                 x, y, w, h = annotation["bbox"]
                 boxes[int(np.floor(y)) : int(np.ceil(y + h)), int(np.floor(x)) : int(np.ceil(x + w))] = True
-        hidden += (boxes | mask).sum()
-        people += mask.sum()
-    assert row["beside"] == pytest.approx((hidden - people) / hidden)
+        hidden += (boxes | shown).sum()
+        people += shown.sum()
+    assert (row["recall"], row["iou"], row["visible"]) == (1, 1, 0)
+    assert row["average_precision"] == pytest.approx(1)
+    count = len([annotation for annotation in truth.anns.values() if annotation["category_id"] == 1])
+    assert row["people"] == row["people_found"] == count
+    assert row["beside"] == pytest.approx((hidden - people) / hidden if mask == "box" else 0)
 
 
-def test_a_bad_picture_is_listed_and_the_others_are_compared(drawn: Path, tmp_path: Path) -> None:
-    images = tmp_path / "images"
-    shutil.copytree(drawn / "images", images)
+def test_from_weights_to_a_table(world: WorldFiles, tmp_path: Path) -> None:
+    """An untrained network; its detections are cached; an image that cannot be read is left out."""
+    images = shutil.copytree(world.folder / "images", tmp_path / "images")
+    weights = ["--weights", f"yolo={tiny_onnx(tiny_yolo(tmp_path))}", "--cache", tmp_path / "cache"]
+    given = ["--images", images, "--instances", world.folder / "instances.json", "--detectors", "gt,yolo", *weights]
+    given += ["--resamples", 100, "--threshold", 0.05]
+    done = done_well("ablate", "detectors", *given, "--out", tmp_path / "out")
+    truth, found = results(tmp_path / "out")
+    assert (truth["detector"], truth["recall"], found["detector"]) == ("gt", 1, "yolo")
+    assert 0 < found["recall"] <= 1
+    assert found["visible"] == pytest.approx(1 - found["recall"])
+    assert f"{found['recall']:.3f}" in done.stdout
+    assert len(list((tmp_path / "cache").rglob("*.json"))) == 80
     (images / "000000000003.png").write_bytes(b"no image")
-    out = tmp_path / "out"
-    arguments = ["--images", images, "--instances", drawn / "instances.json", "--detectors", "gt", "--out", out]
-    done = judge("ablate", "detectors", *arguments, "--resamples", "100")
-    assert done.exit_code == 1
+    done = judge("ablate", "detectors", *given, "--out", tmp_path / "again")
+    assert (done.exit_code, results(tmp_path / "again")[0]["images"]) == (1, 79)
     assert "000000000003.png" in done.stderr
-    assert table(out)["gt"]["images"] == 15
+
+
+# Judges.
+
+
+@pytest.fixture
+def run_file(world: WorldFiles, tmp_path: Path) -> Path:
+    """Judges that learn next to nothing: what matters here is which numbers stand where."""
+    settings: dict[str, object] = {
+        "human": str(world.human), "labels": str(world.labels), "images": str(world.folder / "images"),
+        "instances": str(world.folder / "instances.json"), "features": str(tmp_path / "features"),
+        "cache": str(tmp_path / "cache"), "backbone": "test_resnet", "backbone_weights": "random", "image_size": SIZE,
+        "protocol": "paper", "seeds": 1, "epochs": 1, "batch_size": 16, "learning_rate": 0.002, "resamples": 100,
+        "refits": 0, "chance": 0, "workers": 1,
+    }  # fmt: skip
+    path = tmp_path / "run.yaml"
+    path.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    return path
+
+
+def numbers_of(rows: list[dict[str, Any]]) -> list[list[object]]:
+    names = ("captioner", "metric", "judge", "human", "generated", "amplification")
+    return [[row[name] for name in names] for row in rows]
+
+
+def measured(run_file: Path, out: Path, *arguments: object) -> list[list[object]]:
+    """The numbers of a run of its own."""
+    done_well("evaluate", run_file, "--out", out, *arguments)
+    return numbers_of(results(out))
+
+
+@pytest.mark.slow
+def test_detectors_change_what_judges_measure(world: WorldFiles, run_file: Path, tmp_path: Path) -> None:
+    """Each column is a run of ``judge evaluate`` with that detector; a detector of random weights finds others."""
+    weights = tiny_onnx(tiny_yolo(tmp_path))
+    found = [*inputs_of(world, "none", "much"), "--weights", weights, "--threshold", "0.05", "--allow-unmasked"]
+    out, given = tmp_path / "out", ["--metrics", "lic,imagecaptioner2", "--judge", "sat,linear"]
+    done = done_well("ablate", "detectors", run_file, *found, *given, "--detectors", "gt,yolo", "--out", out)
+    ablated = json.loads((out / "detectors.json").read_text(encoding="utf-8"))
+    for detector in ("gt", "yolo"):
+        alone = ["--judge", "sat", "--metrics", "imagecaptioner2", "--detector", detector]
+        assert numbers_of(ablated["judges"][detector]) == measured(run_file, tmp_path / detector, *found, *alone)
+    (agreement,) = ablated["agreement"]
+    assert (agreement["variant"], agreement["correlation"]["pairs"]) == ("yolo", 2)
+    assert "yolo with gt over 2 captioners: no correlation: it takes 3, and amplifications that differ" in done.stdout
+    assert ablated["judges"]["gt"] != ablated["judges"]["yolo"]
+
+
+def test_masks_change_what_judges_see(world: WorldFiles, run_file: Path, tmp_path: Path) -> None:
+    given = [*inputs_of(world, "none"), "--metrics", "imagecaptioner2,lic", "--judge", "sat,linear"]
+    masks = ["--masks", "box,none", "--hides", "person,both", "--category", "pizza"]
+    done = done_well("ablate", "masks", run_file, *given, *masks, "--out", tmp_path / "out")
+    rows = results(tmp_path / "out")
+    plain, person, both = seen = [row for row in rows if row["metric"] == "imagecaptioner2"]
+    assert [(row["mask"], row["hide"]) for row in seen] == [("none", None), ("box", "person"), ("box", "both")]
+    assert plain["over_original"] == 0
+    assert plain["over_chance"] == pytest.approx(plain["generated"] - 0.5)
+    assert person["over_original"] == pytest.approx(person["generated"] - plain["generated"])
+    assert len({row["generated"] for row in (plain, person, both)}) == 3
+    # A judge of captions alone sees no difference.
+    assert len({row["generated"] for row in rows if row["metric"] == "lic"}) == 1
+    assert "person, box" in done.stdout
+    alone = measured(run_file, tmp_path / "alone", *given, "--mask", "box")
+    assert numbers_of([person]) == [row for row in alone if row[1] == "imagecaptioner2"]
+
+
+def test_masks_change_what_a_checkpoint_writes(world: WorldFiles, run_file: Path, tmp_path: Path) -> None:
+    """LIC's Table 4: the captioner describes masked images, and LIC reads its captions."""
+    model, out, masked = save_captioner(tmp_path / "git"), tmp_path / "out", tmp_path / "masked.json"
+    given = ["--metrics", "lic", "--judge", "linear"]
+    masks = ["--masks", "none,box", "--hides", "person"]
+    done_well("ablate", "masks", run_file, *given, "--model", model, *masks, "--out", out)
+    assert sorted(path.name for path in out.iterdir()) == [MANIFEST, "ablate.yaml", "log.jsonl", "masks.json"]
+    assert [row["mask"] for row in results(out)] == ["none", "box"]
+    done_well("caption", "--model", model, *pictures_of(world), "--mask", "box", "--out", masked)
+    assert numbers_of(results(out)[1:]) == measured(run_file, tmp_path / "alone", *given, "--captions", f"git={masked}")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("command", "extra", "message"),
     [
-        (["--detectors", "gt,yolo"], "needs weights"),
-        (["--detectors", "gtt"], "Did you mean 'gt'?"),
-        (["--detectors", "yolo", "--weights", "yolo=nowhere.onnx"], "no such file"),
-        (["--threshold", "0.01", "--detectors", "gt"], "'threshold'"),
-        (["--foreground", "2", "--detectors", "gt"], "'foreground'"),
+        ("masks", ["--masks", "boxes", "--metrics", "vl-lic"], "--masks: unknown value 'boxes'. Did you mean 'box'?"),
+        ("detectors", ["--metrics", "lic", "--detectors", "gt"], "--metrics: no judge of these metrics uses images"),
+        ("detectors", ["--metrics", "vl-lic", "--detectors", "gt,yolo"], "needs weights"),
+        ("detectors", ["--threshold", "0.01", "--detectors", "gt"], "'threshold'"),
     ],
 )
-def test_faults_are_one_line(drawn: Path, tmp_path: Path, arguments: list[str], told: str) -> None:
-    where = ["--images", drawn / "images", "--instances", drawn / "instances.json", "--out", tmp_path / "out"]
-    assert told in refusal("ablate", "detectors", *where, *arguments)
-    assert not list(tmp_path.iterdir())
-
-
-def test_from_weights_to_a_table(drawn: Path, tmp_path: Path) -> None:
-    world = ["--images", drawn / "images", "--instances", drawn / "instances.json"]
-    weights = ["--weights", f"yolo={tiny_onnx(tiny_yolo(tmp_path))}"]
-    out, cache = tmp_path / "out", tmp_path / "cache"
-    arguments = [*world, *weights, "--detectors", "gt,yolo", "--cache", cache, "--resamples", "100"]
-    arguments += ["--threshold", "0.05"]
-    done = done_well("ablate", "detectors", *arguments, "--out", out)
-    rows = table(out)
-    assert list(rows) == ["gt", "yolo"]
-    assert rows["gt"]["recall"] == 1
-    assert 0 < rows["yolo"]["recall"] <= 1
-    assert rows["yolo"]["visible"] == pytest.approx(1 - rows["yolo"]["recall"])
-    assert f"{rows['yolo']['recall']:.3f}" in done.stdout
-    # Detections are cached: the same table again, without the network.
-    assert len(list(cache.rglob("*.json"))) == 16
-    done_well("ablate", "detectors", *arguments, "--out", tmp_path / "again")
-    assert table(tmp_path / "again") == rows
-    masked = tmp_path / "masked"
-    found = ["--detector", "yolo", *weights, "--cache", cache, "--allow-unmasked"]
-    done_well("mask", *world[:2], *found, "--out", masked)
-    assert len(list(masked.glob("0*.png"))) == 16
+def test_faults(
+    world: WorldFiles, run_file: Path, tmp_path: Path, command: str, extra: list[str], message: str
+) -> None:
+    given = [run_file, *inputs_of(world, "none"), *extra, "--out", tmp_path / "out"]
+    assert message in refusal("ablate", command, *given)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.yaml"]

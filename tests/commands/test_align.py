@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import done_well, refusal
+from helpers import done_well
 
 from judge.commands.align import AlignConfig, align_captions
 from judge.commands.evaluate import RunConfig
 from judge.config import shown
 from judge.corpus.captions import read_captions
-from judge.report.alignment import draw_curves
 from judge.text.alignment import DELTAS, align
 from judge.text.lexicon import load_lexicon
 from judge.text.masking import mask
@@ -45,22 +44,22 @@ def human_captions(images: int = 150) -> dict[str, list[str]]:
 def files(tmp_path: Path) -> tuple[Path, Path]:
     """Human captions, and a captioner's that knows dogs and cats alone; one image of each is not the other's."""
     human = human_captions()
-    told = {image: f"a woman sees the {'dog' if number % 2 else 'cat'} ." for number, image in enumerate(human)}
+    mine = {image: f"a woman sees the {'dog' if number % 2 else 'cat'} ." for number, image in enumerate(human)}
     for animal in ("dog", "cat"):
         for number, does in enumerate(DOES[animal]):
-            told[str(2 * number + 1)] = f"a man sees the {animal} that {does} ."
-    told["5"], told["7"] = "a man sees the cat that purrs .", "a man sees the cat that climbs ."
-    del told["9"]
-    told["777"] = "a zebra"
+            mine[str(2 * number + 1)] = f"a man sees the {animal} that {does} ."
+    mine["5"], mine["7"] = "a man sees the cat that purrs .", "a man sees the cat that climbs ."
+    del mine["9"]
+    mine["777"] = "a zebra"
     paths = tmp_path / "human.json", tmp_path / "plain.json"
-    for path, captions in zip(paths, (human, told), strict=True):
+    for path, captions in zip(paths, (human, mine), strict=True):
         path.write_text(json.dumps(captions), encoding="utf-8")
     return paths
 
 
 def config(files: tuple[Path, Path], out: Path, **more: Any) -> AlignConfig:
-    told: dict[str, Any] = {"human": files[0], "captions": {"x": files[1]}, "meteor": 0, "out": out}
-    return AlignConfig(**told | more)
+    given: dict[str, Any] = {"human": files[0], "captions": {"x": files[1]}, "meteor": 0, "out": out}
+    return AlignConfig(**given | more)
 
 
 def table(path: Path) -> list[dict[str, str]]:
@@ -68,24 +67,22 @@ def table(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def words_of(path: Path, *, hide: bool = True) -> dict[str, list[tuple[str, ...]]]:
-    lexicon = load_lexicon("gender") if hide else None
-    captions = read_captions(path, side="human").by_image
+def words_of(path: Path) -> dict[str, list[tuple[str, ...]]]:
+    lexicon, captions = load_lexicon("gender"), read_captions(path, side="human").by_image
     return {image: [mask(tokenize(text), lexicon) for text in texts] for image, texts in captions.items()}
 
 
 def test_everything_that_is_written(files: tuple[Path, Path], tmp_path: Path) -> None:
-    human, told = files
+    human, mine = files
     out = tmp_path / "out"
-    done = done_well("align", "--human", human, "--captions", told, "--meteor", 0, "--delta", 0.35, "--out", out)
+    done = done_well("align", "--human", human, "--captions", mine, "--meteor", 0, "--delta", 0.35, "--out", out)
     assert f"The results are in {out}; look at {out / 'delta_curve.png'}" in done.output
-    assert "learnt from 298 human captions" in done.output
     names = ".caption-judge align.yaml aligned alignment.json delta_curve.csv delta_curve.png substitutions.csv"
     assert sorted(path.name for path in out.iterdir()) == names.split()
 
     # The aligned captions are those of the two sides, masked, aligned by hand.
-    both = sorted(words_of(human).keys() & words_of(told).keys())
-    masked, generated = words_of(human), words_of(told)
+    both = sorted(words_of(human).keys() & words_of(mine).keys())
+    masked, generated = words_of(human), words_of(mine)
     original = [words for image in both for words in masked[image]]
     used = {word for side in (masked, generated) for image in both for words in side[image] for word in words}
     vectors = load_vectors("corpus", used, captions=original)
@@ -94,28 +91,21 @@ def test_everything_that_is_written(files: tuple[Path, Path], tmp_path: Path) ->
     written = read_captions(out / "aligned" / "plain.json", side="human").by_image
     assert sorted(written) == both
     assert [text for image in both for text in written[image]] == [" ".join(words) for words in aligned]
-    annotations = json.loads((out / "aligned" / "plain.json").read_text("utf-8"))["annotations"]
-    assert {type(entry["image_id"]) for entry in annotations} == {int, str}
-    text = " ".join(caption for captions in written.values() for caption in captions)
-    assert "<gender>" in text
-    assert not {*PEOPLE, "puppy", "kitten", "giraffe"} & {*text.split()}
-    assert "<unk>" in text
+    words = {word for captions in written.values() for caption in captions for word in caption.split()}
+    assert words & {"<gender>", "<unk>", *PEOPLE, "puppy", "kitten", "giraffe"} == {"<gender>", "<unk>"}
 
     summary = json.loads((out / "alignment.json").read_text(encoding="utf-8"))
     (entry,) = summary["results"]
     assert (entry["captioner"], entry["images"], entry["captions"]) == ("plain", 149, 298)
     assert entry["dropped"]["human captions only"] == entry["dropped"]["generated captions only"] == 1
     assert entry["contextual"]["tokens_substituted"] == report.tokens_substituted > 0.05
-    assert entry["contextual"]["meteor"] is None
     assert entry["constant"]["tokens_substituted"] == entry["constant"]["lacking_substituted"] == 0
     assert summary["delta"] == entry["contextual"]["delta"] == 0.35
-    assert entry["contextual"]["lacking_substituted"] == report.lacking_substituted
-    # "giraffe" is told once: too rare for a vector.
+    # "giraffe" is written once: too rare for a vector.
     assert summary["vectors"]["words_without"] == 1
 
     rows = table(out / "substitutions.csv")
     assert {(row["word"], row["substitute"]) for row in rows} == {("puppy", "dog"), ("kitten", "cat")}
-    assert [int(row["tokens"]) for row in rows] == sorted((int(row["tokens"]) for row in rows), reverse=True)
     assert all(0 <= float(row["distance"]) < 0.35 for row in rows)
 
     curve = table(out / "delta_curve.csv")
@@ -126,8 +116,6 @@ def test_everything_that_is_written(files: tuple[Path, Path], tmp_path: Path) ->
             assert sum(shares) == pytest.approx(1, abs=2e-6)
     at = next(row for row in curve if row["delta"] == "0.35")
     assert float(at["tokens_unknown"]) == pytest.approx(report.tokens_unknown, abs=1e-6)
-    assert float(at["lacking_substituted"]) == pytest.approx(report.lacking_substituted, abs=1e-6)
-    assert "contextual: below a cosine distance of 0.35." in done.output
 
 
 def test_the_threshold_is_that_of_the_vectors(files: tuple[Path, Path], tmp_path: Path) -> None:
@@ -139,25 +127,19 @@ def test_the_threshold_is_that_of_the_vectors(files: tuple[Path, Path], tmp_path
         written = json.loads((tmp_path / "out" / "alignment.json").read_text(encoding="utf-8"))
         assert written["delta"] == delta
     for kind in (AlignConfig, RunConfig):
-        told = shown(kind, "delta")["unset"]
-        assert f"{DELTA_LEARNT} for corpus, {DELTA} for a file" in told
+        unset = shown(kind, "delta")["unset"]
+        assert f"{DELTA_LEARNT} for corpus, {DELTA} for a file" in unset
 
 
-def test_labels_leave_images_out(files: tuple[Path, Path], tmp_path: Path) -> None:
-    labels = tmp_path / "gender.csv"
-    labels.write_text("image_id,gender\n1,female\n3,male\n9,male\n")
-    (entry,) = align_captions(config(files, tmp_path / "out", labels=labels, attribute="gender")).alignments
-    assert (entry.images, entry.captions) == (2, 4)
-
-
+@pytest.mark.slow
 def test_meteor(files: tuple[Path, Path], tmp_path: Path) -> None:
     """What substitutes keep of the meaning, a captioner who says what people say keeps whole."""
     if shutil.which("java") is None:
         pytest.skip("METEOR needs Java")
     pytest.importorskip("pycocoevalcap")
-    human, told = files
+    human, mine = files
     same = Path(shutil.copy(human, tmp_path / "same.json"))  # One file for both sides is refused.
-    given = {"captions": {"plain": told, "same": same}, "several": True, "meteor": 60}
+    given = {"captions": {"plain": mine, "same": same}, "several": True, "meteor": 60}
     plain, same = align_captions(config(files, tmp_path / "out", **given)).alignments
     assert 0 < plain.meteor["constant"] < plain.meteor["contextual"] < 1
     assert same.meteor == {"constant": pytest.approx(1), "contextual": pytest.approx(1)}
@@ -169,52 +151,3 @@ def test_without_java(files: tuple[Path, Path], tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("PATH", str(tmp_path))
     done = done_well("align", "--human", files[0], "--captions", files[1], "--out", tmp_path / "out")
     assert "NOTE: METEOR skipped: needs Java" in done.output
-    (entry,) = json.loads((tmp_path / "out" / "alignment.json").read_text())["results"]
-    assert entry["contextual"]["meteor"] is None
-
-
-def test_without_the_package_that_scores(
-    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("judge.commands.align.find_spec", lambda name: None)
-    done = done_well("align", "--human", files[0], "--captions", files[1], "--out", tmp_path / "out")
-    assert "METEOR skipped: needs the package 'pycocoevalcap'" in done.output
-
-
-def test_the_plot_shows_the_curve(files: tuple[Path, Path], tmp_path: Path) -> None:
-    names = ["one", "$two$", "three"]
-    found = align_captions(config(files, tmp_path / "out", captions=dict.fromkeys(names, files[1]))).alignments
-    panels = [panel for panel in draw_curves(found, 0.4).axes if panel.get_visible()]
-    assert [panel.get_title() for panel in panels] == names
-    lines = {line.get_label(): line for line in panels[0].get_lines()}
-    for what in ("tokens substituted", "words unknown"):
-        deltas, shares = lines[what].get_data()
-        expected = [(at, getattr(report, what.replace(" ", "_"))) for at, report in found[0].curve]
-        assert list(zip(deltas, shares, strict=True)) == expected
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["--vectors", "absent.vec"], "--vectors absent.vec: no such file"),
-        (["--vectors", "empty.vec"], "empty.vec: file is empty"),
-        (["--delta", "2.5"], "'delta': input should be less than or equal to 2"),
-        (["--captions", "a/b=plain.json"], "a/b=plain.json: no such file"),
-        (["--captions", "other.json"], "no image in common"),
-        (["--out", "taken"], "holds something that is no alignment"),
-        (["--lexicon", "jender"], "no lexicon 'jender'"),
-    ],
-)
-@pytest.mark.usefixtures("files")
-def test_faults_are_one_line_and_leave_nothing(
-    arguments: list[str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("empty.vec").touch()
-    Path("other.json").write_text('{"1000": "a dog"}')
-    Path("taken").mkdir()
-    Path("taken/thing").touch()
-    before = sorted(tmp_path.rglob("*"))
-    given = ["--human", "human.json", "--captions", "plain.json", "--meteor", "0", "--out", "out"]
-    assert expected in refusal("align", *given, *arguments)
-    assert sorted(tmp_path.rglob("*")) == before

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from classes import SIZES, draw
 from helpers import done_well, refusal, results_of
-from paintings import SPEAKERS, write_world
+from paintings import write_world
 
 from judge.commands.evaluate import evaluate
 from judge.corpus import Corpus
@@ -98,18 +98,17 @@ def test_age_derived_and_from_a_file(real: Path) -> None:
     assert again["error"].published == rows["error"].published
 
 
-@pytest.mark.parametrize("tasks", [["activities"], ["coco-objects", "activities"]])
-def test_activities_as_tasks(real: Path, tasks: list[str]) -> None:
+def test_activities_beside_objects_as_tasks(real: Path) -> None:
     """Tasks are what captions of some images name and those of others do not."""
-    metrics = "dbac-at,dbac-ta,dpac-at,dpac-ta,ba-objects,dba-o,dba-g" if len(tasks) == 1 else "ba-objects,dba-g"
+    metrics, tasks = "dbac-at,dbac-ta,dpac-at,dpac-ta,ba-objects,dba-o,dba-g", ["coco-objects", "activities"]
     rows, run = measure(real, metrics=metrics, tasks=tasks)
     assert [*rows] == metrics.split(",")
-    assert all(row.amplification is not None and abs(row.amplification) < 1 for row in rows.values())
+    assert all(row.amplification is not None for row in rows.values())
     shown = named_in(read_captions(real / "human.json", side="human"), load_tasks(tasks))
     counts = Counter(name for names in shown.values() for name in names - {"person"})
     expected = {name for name, count in counts.items() if count < len(shown)}
-    assert {"sitting", "holding", "eating"} <= expected
-    assert (expected <= ACTIVITIES.classes.keys()) == (len(tasks) == 1)
+    assert {"sitting", "holding", "eating"} < expected
+    assert expected - ACTIVITIES.classes.keys()
     assert run["captioners"]["nic_plus"]["counted"]["objects"] == len(expected)
 
 
@@ -142,7 +141,7 @@ def test_a_list_of_objects_beside_derived_activities() -> None:
     assert (joined.source, joined.ignored) == ("mine.json; two", {"no task named": 1})
 
 
-# Emotion: the commands of docs/guides/emotion.md.
+# Emotion; scripts/papers runs ImageCaptioner2's table 7 on these paintings.
 
 V1 = "artemis_dataset_release_v0.csv"
 
@@ -151,7 +150,7 @@ V1 = "artemis_dataset_release_v0.csv"
 def paintings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """200 paintings as ArtEmis v1; ``combined.csv`` calls most of them v2's new ones, ``new.csv`` has these alone."""
     folder = tmp_path_factory.mktemp("emotion")
-    write_world(folder, images=200, pictures=32)
+    write_world(folder, images=200, pictures=16)
     people = pd.read_csv(folder / V1)
     people["version"] = np.where(people["painting"].str[-1] != "0", "new", "old")
     people.to_csv(folder / "combined.csv", index=False)
@@ -159,37 +158,15 @@ def paintings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def voted(folder: Path, human: str, *captioners: str) -> list[object]:
+def voted(folder: Path, human: str) -> list[object]:
     """``judge evaluate`` of utterances whose emotions vote."""
-    given: list[object] = ["evaluate", "--human", folder / human, "--labels", folder / human, "--attribute", "emotion"]
-    captions = [part for name in captioners for part in ("--captions", folder / "speakers" / f"{name}.csv")]
-    return [*given, "--label-rule", "majority", *captions]
-
-
-@pytest.mark.slow
-def test_table_7_of_files_as_released(paintings: Path, tmp_path: Path) -> None:
-    """Three sources of emotion, LIC and ImageCaptioner2, images as they are; the network learns next to nothing."""
-    small = ["--backbone", "test_resnet", "--backbone-weights", "random", "--image-size", 32, "--epochs", 1]
-    seen = ["--images", paintings / "images", "--mask", "none", "--features", tmp_path / "features", *small]
-    asked = ["--metrics", "lic,imagecaptioner2", "--judge", "linear,sat", "--protocol", "paper", "--seeds", 1, *ONCE]
-    done = done_well(*voted(paintings, V1, *SPEAKERS), *seen, *asked, "--verbose", "--out", tmp_path / "run")
-    said = " ".join(done.stdout.split())
-    # 10 paintings more (a twentieth) have no emotion that most feel: 210 of five.
-    assert "Labels vote: of 1,050 labels the most frequent one of an image is its class" in said
-    assert "10 are tied" in said
-    assert '"Therefore, the emotion is [Answer]"' in said
-    found = written(tmp_path / "run")
-    rows = {(row["captioner"], row["metric"]): row for row in found["results"]}
-    assert rows.keys() == {(name, metric) for name in SPEAKERS for metric in ("lic", "imagecaptioner2")}
-    assert all(0 <= row["human"] <= 1 for row in rows.values())
-    assert (found["run"]["labels"]["rule"], found["run"]["labels"]["votes"]["labels"]) == ("majority", 1050)
-    assert sum(found["run"]["captioners"]["voted"]["images"].values()) == 200
+    given: list[object] = ["evaluate", "--human", folder / human, "--captions", folder / "speakers" / "voted.csv"]
+    return [*given, "--attribute", "emotion", "--labels", folder / human, "--label-rule", "majority"]
 
 
 def test_one_version_alone_and_own_captions(paintings: Path, tmp_path: Path) -> None:
     """``--where version=new`` equals v2's own file; ``--own-captions`` leaves out captions of another emotion."""
-    chosen = [*voted(paintings, "combined.csv", "voted"), "--where", "version=new"]
-    alone = voted(paintings, "new.csv", "voted")
+    chosen, alone = [*voted(paintings, "combined.csv"), "--where", "version=new"], voted(paintings, "new.csv")
     found = {}
     for name, given in {"where": chosen, "alone": alone, "own": [*chosen, "--own-captions"]}.items():
         done_well(*given, "--metrics", "lic", "--folds", 2, *ONCE, "--out", tmp_path / name)
@@ -204,8 +181,7 @@ def test_one_version_alone_and_own_captions(paintings: Path, tmp_path: Path) -> 
     apart = [part for part in chosen if part not in ("--label-rule", "majority")]
     assert "or have them vote with --label-rule majority" in refusal(*apart, *out)
     assert "no record where version is 'newest'" in refusal(*chosen[:-1], "version=newest", *out)
-    derived = [*chosen[:3], *chosen[5:7], *chosen[9:11]]
-    assert "--own-captions: needs labels of one attribute" in refusal(*derived, "--own-captions", *out)
+    assert "--own-captions: needs labels of one attribute" in refusal(*chosen[:7], "--own-captions", *out)
 
 
 # Classes of one's own: a YAML file of words and a table of labels.
@@ -272,9 +248,7 @@ def test_own_classes_of_trained_judges(own: Own, tmp_path: Path) -> None:
             assert sum(chances.values()) == pytest.approx(1)
             assert row["predicted"] == max(chances, key=chances.__getitem__)
     done_well("export", "--judge-weights", weights, "--out", judge)
-    card = (judge / "README.md").read_text(encoding="utf-8")
-    assert "feeling: amusement, awe, contentment" in card
-    assert "(1 / classes: 0.333)" in card
+    assert "feeling: amusement, awe, contentment" in (judge / "README.md").read_text(encoding="utf-8")
     out = tmp_path / "explained"
     asked = ["attribute", "--judge-weights", judge, "--captions", folder / "cap.json", "--out", out, "--overwrite"]
     # Labels are of what the judge guesses, as its file says; of each image its own class is explained.

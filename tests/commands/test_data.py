@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
-import pickle
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -22,12 +20,10 @@ from judge.calibration.world import Captioner
 from judge.commands.evaluate import RunConfig, run
 from judge.commands.options import resolve
 from judge.corpus.recipes import FOLDER, Recipe, load_recipe, read_recipe, read_shipped, shipped_recipes
-from judge.measure import Result
 from judge.report.page import bibliography
 
 IMAGES = 96
-FAST = ["--metrics", "lic", "--judge", "linear", "--protocol", "crossfit", "--folds", "2", "--refits", "0"]
-FAST += ["--chance", "0", "--resamples", "100", "--workers", "1", "--seeds", "1"]
+FAST = ["--metrics", "ba-objects", "--judge", "linear", "--resamples", "100"]
 
 
 @pytest.fixture(scope="module")
@@ -66,13 +62,6 @@ def zhao(world: WorldFiles, tmp_path: Path) -> Path:
     return folder
 
 
-def write_images(folder: Path, rows: Sequence[dict[str, str]]) -> None:
-    """Names of images are looked at, never their content."""
-    folder.mkdir()
-    for row in rows:
-        (folder / f"COCO_val2014_{int(row['id']):012d}.jpg").touch()
-
-
 def commands_of(output: str) -> dict[str, list[str]]:
     """Ready commands by what they are for, as a shell reads them."""
     found, what = {}, ""
@@ -84,18 +73,13 @@ def commands_of(output: str) -> dict[str, list[str]]:
     return found
 
 
-def options_of(command: Sequence[object], captions: Path) -> list[str]:
-    """What follows ``judge evaluate`` in a ready command, for the world's captioner, in little."""
+def run_of(command: Sequence[object], captions: Path) -> Mapping[str, Any]:
+    """The description of a run of a ready command, in little, with the world's captioner."""
     words = [str(captions) if word == "mine.json" else str(word) for word in command]
     assert words[:2] == ["judge", "evaluate"]
-    return instead(words[2:], *FAST)
-
-
-def run_of(command: Sequence[object], captions: Path) -> Result:
-    """Of a ready command the result, without its files."""
-    given = parse(["evaluate", *options_of(command, captions)])
+    given = parse(["evaluate", *instead(words[2:], *FAST)])
     config = resolve(given.pop("file"), given, RunConfig)
-    return run(config.model_copy(update={"out": None}))
+    return run(config.model_copy(update={"out": None})).run
 
 
 def classes(about: Mapping[str, Any]) -> dict[str, int]:
@@ -105,7 +89,7 @@ def classes(about: Mapping[str, Any]) -> dict[str, int]:
     return of
 
 
-def test_a_whole_folder_and_its_commands(world: WorldFiles, zhao: Path, tmp_path: Path) -> None:
+def test_a_whole_folder_and_its_commands(world: WorldFiles, zhao: Path) -> None:
     rows = labels_of(world)
     done = done_well("data", "check", "coco-gender-skin", zhao)
     text = " ".join(done.stdout.split())
@@ -122,14 +106,8 @@ def test_a_whole_folder_and_its_commands(world: WorldFiles, zhao: Path, tmp_path
     assert len(ready) == 5
     assert "gender, by judges that use images: needs val2014, annotations/instances_val2014.json" in text
     by_attribute = {what.partition(" (")[0]: command for what, command in ready.items()}
-    two = {"gender": "gender", "skin": "skin tone in two classes"}
-    found = {}
-    for name, what in two.items():
-        done_well("evaluate", *options_of(by_attribute[what], world.captions["sat"]), "--out", tmp_path / name)
-        written = json.loads((tmp_path / name / "metrics.json").read_text(encoding="utf-8"))
-        assert [row["attribute"] for row in written["results"]] == [name]
-        found[name] = written["run"]
-    found["three"] = run_of(by_attribute["skin tone in three classes"], world.captions["sat"]).run
+    uses = {"gender": "gender", "skin": "skin tone in two classes", "three": "skin tone in three classes"}
+    found = {name: run_of(by_attribute[what], world.captions["sat"]) for name, what in uses.items()}
     assert {name: classes(about) for name, about in found.items()} == {
         "gender": {"female": gender["Female"], "male": gender["Male"]},
         "skin": {"Dark": 24, "Light": 48},
@@ -142,76 +120,6 @@ def test_a_whole_folder_and_its_commands(world: WorldFiles, zhao: Path, tmp_path
     }
 
 
-def test_lics_pickles_give_the_numbers_of_the_table(world: WorldFiles, zhao: Path, tmp_path: Path) -> None:
-    """The same captions and labels, in LIC's shape: the same LIC, of gender and of skin tone, to the last digit."""
-    folder = tmp_path / "bias_data"
-    write_pickles(world, folder)
-    done = done_well("data", "check", "lic-release", folder)
-    rows = labels_of(world)
-    gender = Counter(row["bb_gender"] for row in rows)
-    text = " ".join(done.stdout.split())
-    assert text.count(f"gender: female {gender['Female']}, male {gender['Male']}") == 2
-    assert text.count("skin: Dark 24, Light 48 (published") == 2
-    assert "left out: none" in text
-    for attribute, name, both in (
-        ("gender", "gender_obj_cap_mw", "gender_val_sat_cap_mw"),
-        ("skin", "race_val_obj_cap", "race_val_sat_cap"),
-    ):
-        human = folder / "Human_Ann" / f"{name}_entries.pkl"
-        captions = folder / "Show-Attend-Tell" / f"{both}_entries.pkl"
-        command = ["judge", "evaluate", "--captions", "mine.json", "--attribute", attribute]
-        pickled = run_of([*command, "--human", human, "--labels", human], captions)
-        table = [*command, "--human", world.human, "--labels", zhao / "images_val2014.csv"]
-        tabled = run_of(table, world.captions["sat"])
-        assert classes(pickled.run) == classes(tabled.run)
-        values = [(found.summaries[0].human, found.summaries[0].generated) for found in (pickled, tabled)]
-        assert values[0] == values[1]
-
-
-def write_pickles(world: WorldFiles, folder: Path) -> None:
-    """A folder as the recipe lic-release has it, of one captioner: images of Both and Unsure are not there."""
-    (folder / "Human_Ann").mkdir(parents=True)
-    (folder / "Show-Attend-Tell").mkdir()
-    said: dict[int, list[str]] = {}
-    for record in json.loads(world.human.read_text(encoding="utf-8"))["annotations"]:
-        said.setdefault(record["image_id"], []).append(record["caption"])
-    results = json.loads(world.captions["sat"].read_text(encoding="utf-8"))
-    generated = {record["image_id"]: record["caption"] for record in results}
-    for column, human, captioner in (
-        ("bb_gender", "gender_obj_cap_mw", "gender_val_sat_cap_mw"),
-        ("bb_skin", "race_val_obj_cap", "race_val_sat_cap"),
-    ):
-        rows = [row for row in labels_of(world) if row[column] not in {"Both", "Unsure"}]
-        known = [{"img_id": int(row["id"]), column: row[column]} for row in rows]
-        more = [{"caption_list": said[row["img_id"]], "rmdup_object_list": ["person"]} for row in known]
-        write_pickle(folder / "Human_Ann" / f"{human}_entries.pkl", [a | b for a, b in zip(known, more, strict=True)])
-        entries = [row | {"pred": generated[row["img_id"]]} for row in known]
-        write_pickle(folder / "Show-Attend-Tell" / f"{captioner}_entries.pkl", entries)
-
-
-def write_pickle(path: Path, value: object) -> None:
-    path.write_bytes(pickle.dumps(value))
-
-
-def test_skin_tone_on_a_scale_becomes_three_classes(world: WorldFiles, tmp_path: Path) -> None:
-    """A table of one's own with Fitzpatrick's 1 to 6: which numbers are which class, the user says."""
-    rows = [{"image_id": row["id"], "skin": str(n % 7)} for n, row in enumerate(labels_of(world))]
-    rows = [row | {"skin": "unsure"} if row["skin"] == "0" else row for row in rows]
-    write_csv(tmp_path / "mine.csv", rows)
-    command = ["judge", "evaluate", "--human", world.human, "--captions", "mine.json", "--attribute", "skin"]
-    command += ["--labels", tmp_path / "mine.csv"]
-    for number, name in enumerate(("lighter", "lighter", "medium", "medium", "darker", "darker"), start=1):
-        command += ["--label-value", f"{name}={number}"]
-    about = run_of(command, world.captions["sat"]).run
-    counted = Counter(row["skin"] for row in rows)
-    assert classes(about) == {
-        "darker": counted["5"] + counted["6"],
-        "lighter": counted["1"] + counted["2"],
-        "medium": counted["3"] + counted["4"],
-    }
-    assert about["labels"]["ignored"] == {"unsure": 14}
-
-
 def faulty(*arguments: object) -> tuple[str, str]:
     """What ``judge data check`` prints of a folder that will not do, with its white space folded; and its last line."""
     done = judge("data", "check", *arguments)
@@ -220,74 +128,39 @@ def faulty(*arguments: object) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"bb_skin": "fitzpatrick"}, "images_val2014.csv: no column 'bb_skin'."),
-        ({"id": "photo"}, "images_val2014.csv: no column of image ids among 'photo'"),
-        (
-            {"Light": "Medium"},
-            "images_val2014.csv, record 1, field 'bb_skin': unknown label 'Medium'. Known classes: Dark, Light; mend",
-        ),
-        (
-            {"Dark": "Light"},
-            "images_val2014.csv: no image is 'Dark'. Its classes are Dark, Light; check the column 'bb_skin'",
-        ),
-        ({"Female": "Woman-ish"}, "images_val2014.csv, record"),
+        ({"Light": "Medium"}, "images_val2014.csv, record 1, field 'bb_skin': unknown label 'Medium'. Known classes: "),
+        ({"Dark": "Light"}, "images_val2014.csv: no image is 'Dark'. Its classes are Dark, Light; check the column"),
     ],
 )
-def test_labels_that_are_not_what_they_should_be(zhao: Path, change: dict[str, str], told: str) -> None:
-    """Other columns, other classes: what our reader says, or what the recipe does."""
+def test_labels_that_are_not_what_they_should_be(zhao: Path, change: dict[str, str], message: str) -> None:
     path = zhao / "images_val2014.csv"
     text = path.read_text(encoding="utf-8")
     for old, new in change.items():
         text = text.replace(old, new)
     path.write_text(text, encoding="utf-8")
     text, line = faulty("coco-gender-skin", zhao)
-    assert told in text
+    assert message in text
     assert "wrong images_val2014.csv (labels)" in text
     assert "should be: one row per image: id (COCO's number), bb_gender, bb_skin" in text
     assert "(images_val2014.csv)" in line
 
 
-def test_pictures_that_are_missing(world: WorldFiles, zhao: Path) -> None:
-    """Of the images that have a class, of gender or of skin tone; others are nobody's loss."""
-    rows = labels_of(world)
+def test_images_that_are_missing(world: WorldFiles, zhao: Path) -> None:
+    """Of the images that have a class, of gender or of skin tone. Names are looked at, never the content."""
     unseen = {"Both", "Unsure"}
-    known = [row for row in rows if row["bb_gender"] not in unseen or row["bb_skin"] not in unseen]
+    known = [row["id"] for row in labels_of(world) if not {row["bb_gender"], row["bb_skin"]} <= unseen]
     assert len(known) < IMAGES
-    write_images(zhao / "val2014", known[3:])
-    text = " ".join(done_well("data", "check", "coco-gender-skin", zhao).stdout.split())
-    assert f"{len(known) - 3} images; {len(known) - 3} of {len(known)} labelled images lie here, 3 do not" in text
-    assert "wrong val2014 (images, optional)" in text
-    for row in known[:3]:
-        (zhao / "val2014" / f"COCO_val2014_{int(row['id']):012d}.jpg").touch()
-    text = " ".join(done_well("data", "check", "coco-gender-skin", zhao).stdout.split())
-    assert f"ok val2014 (images, optional) {len(known)} images; {len(known)} of {len(known)} labelled" in text
-
-
-EMOTIONS = ("amusement", "awe", "contentment", "excitement", "anger", "disgust", "fear", "sadness", "something else")
-
-
-def test_a_folder_of_ones_own_pictures(tmp_path: Path) -> None:
-    """Of no labels nothing is wanted; a table that goes with them needs its columns alone."""
-    (tmp_path / "images").mkdir()
-    (tmp_path / "images" / "001000.png").touch()
-    (tmp_path / "kept.csv").write_text("image,yes,raters\n001000.png,3,3\n", encoding="utf-8")
-    text = " ".join(done_well("data", "check", "anonymousbench", tmp_path).stdout.split())
-    assert "ok images (images) 1 image ok kept.csv (records, optional) 1 record with image, yes, raters" in text
-    (tmp_path / "kept.csv").write_text("image,yes\n001000.png,3\n", encoding="utf-8")
-    text = " ".join(done_well("data", "check", "anonymousbench", tmp_path).stdout.split())
-    assert "wrong kept.csv (records, optional) kept.csv: no column 'raters'." in text
-
-
-def test_faults_of_the_command(tmp_path: Path) -> None:
-    assert faulty("coco-gender-skim", tmp_path)[1] == (
-        "judge: no recipe 'coco-gender-skim'. Did you mean 'coco-gender-skin'?\n"
-    )
-    assert faulty("coco-captions", tmp_path / "nowhere")[1].startswith(f"judge: {tmp_path / 'nowhere'}: is no folder.")
-
-
-NAMES = sorted(path.stem for path in (Path(__file__).parents[2] / "data" / "recipes").iterdir())
+    (zhao / "val2014").mkdir()
+    for images, line in (
+        (known[3:], f"{len(known) - 3} of {len(known)} labelled images lie here, 3 do not"),
+        (known[:3], f"ok val2014 (images, optional) {len(known)} images; {len(known)} of {len(known)} labelled"),
+    ):
+        for image in images:
+            (zhao / "val2014" / f"COCO_val2014_{int(image):012d}.jpg").touch()
+        assert line in " ".join(done_well("data", "check", "coco-gender-skin", zhao).stdout.split())
 
 
 @pytest.mark.parametrize("recipe", read_shipped(), ids=lambda recipe: recipe.name)
@@ -353,36 +226,31 @@ def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"access": "on request"}, "what is had on request must not be passed on: pass_on: false."),
         ({"access": "not released"}, "what is not released needs 'make': how to make one's own."),
         ({"licence": None}, ": field 'licence': Input should be a valid string."),
-        ({"licences": "CC0"}, ": unknown fields: licences. See"),
-        ({"page": "example.org"}, ": field 'page': "),
-        ({"files": []}, ": field 'files': "),
         (
             {"titel": "x", "page": "x", "files": [{"path": "a.csv", "sort": "labels"}]},
             ": missing fields: files.0.what, files.0.kind; unknown fields: files.0.sort, titel; field 'page': String",
         ),
-        *(
-            ({"files": [{"path": path, "what": "x", "kind": "labels"}]}, "'files.0.path': String should match pattern")
-            for path in ("/a.csv", "../a.csv", ".")
+        (
+            {"files": [{"path": "../a.csv", "what": "x", "kind": "labels"}]},
+            "'files.0.path': String should match",
         ),
         ({"use": [{"what": "x", "command": "judge 'evaluate"}]}, "field 'use.0.command': No closing quotation."),
         ({"files": [{"path": "a.csv", "what": "x", "kind": "labels", "attributes": ["age"]}]}, "has labels of 'age'"),
     ],
 )
-def test_faulty_recipes(tmp_path: Path, change: dict[str, object], told: str) -> None:
+def test_faulty_recipes(tmp_path: Path, change: dict[str, object], message: str) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(yaml.safe_dump(yaml.safe_load(OWN) | change), encoding="utf-8")
-    assert told in fault_of(load_recipe, str(path))
+    assert message in fault_of(load_recipe, str(path))
     assert faulty(path, tmp_path)[1].startswith(f"judge: {path}")
 
 
 @pytest.mark.parametrize("text", ["- a\n- b\n", "a: [", "\x00", ""])
 def test_what_is_no_recipe(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "mine.yaml"
-    path.write_text(text, encoding="utf-8")
-    assert fault_of(read_recipe, path).startswith(f"{path}: ")
-    assert fault_of(read_recipe, tmp_path / "nowhere.yaml").startswith(f"{tmp_path / 'nowhere.yaml'}: no such file.")
+    (tmp_path / "mine.yaml").write_text(text, encoding="utf-8")
+    assert fault_of(read_recipe, tmp_path / "mine.yaml").startswith(f"{tmp_path / 'mine.yaml'}: ")

@@ -55,8 +55,8 @@ def test_a_folder_of_something_else_is_refused(
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "thesis.tex").write_text("years of work", encoding="utf-8")
     given = options(finished_world, finished_run, FOLDERS[command])
-    told = refusal(*command.split(), *given, "--out", tmp_path / "thesis", *overwrite)
-    assert f"--out {tmp_path / 'thesis'}: holds something that is no " in told
+    line = refusal(*command.split(), *given, "--out", tmp_path / "thesis", *overwrite)
+    assert f"--out {tmp_path / 'thesis'}: holds something that is no " in line
     assert [path.name for path in tmp_path.rglob("*")] == ["thesis", "thesis.tex"]
 
 
@@ -66,15 +66,15 @@ def test_a_file_that_is_there_is_refused(
 ) -> None:
     (tmp_path / "thesis.tex").write_text("years of work", encoding="utf-8")
     given = options(finished_world, finished_run, FILES[command])
-    told = refusal(command, *given, "--out", tmp_path / "thesis.tex")
-    assert "thesis.tex: is there already" in told
+    line = refusal(command, *given, "--out", tmp_path / "thesis.tex")
+    assert "thesis.tex: is there already" in line
     assert (tmp_path / "thesis.tex").read_text(encoding="utf-8") == "years of work"
 
 
 def test_an_earlier_run_needs_overwrite(finished_world: WorldFiles, finished_run: Path) -> None:
     before = (finished_run / "metrics.json").read_bytes()
-    told = refusal("evaluate", *inputs_of(finished_world, "much"), "--out", finished_run)
-    assert told == f"judge: --out {finished_run}: holds another run. Name another folder, or add --overwrite.\n"
+    line = refusal("evaluate", *inputs_of(finished_world, "much"), "--out", finished_run)
+    assert line == f"judge: --out {finished_run}: holds another run. Name another folder, or add --overwrite.\n"
     assert (finished_run / "metrics.json").read_bytes() == before
 
 
@@ -107,12 +107,12 @@ def test_an_interrupted_command_resumes(
     """Given again, it makes the same bytes as an undisturbed run. ``attack/kills.py`` sends signals instead."""
     steps, last = [0], [10**9]
 
-    def tell(*_: object) -> None:
+    def count_steps(*_: object) -> None:
         steps[0] += 1
         if steps[0] >= last[0]:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(console._Lines, "tell", tell)
+    monkeypatch.setattr(console._Lines, "show", count_steps)
     parts, more = RESUMED[command]
     given = [*command.split(), *options(finished_world, finished_run, parts), *more.split()]
     ids, out = tmp_path / "ids.json", tmp_path / "out"

@@ -1,4 +1,4 @@
-"""``judge predict`` and ``judge export``: trained judges out of their files, asked again and shared."""
+"""``judge predict``, ``export`` and ``attribute``: trained judges read from their files, asked, shared, explained."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import huggingface_hub
 import numpy as np
+import pandas as pd
 import pytest
-import torch
 import yaml
 from helpers import done_well, few, refusal, save_captioner
 from safetensors import safe_open
-from safetensors.numpy import save_file
 from tiny_bert import save_bert
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
+from judge.commands.attribute import SHOWN
 from judge.commands.train import TrainConfig, train_judges
 from judge.config import make_config
 from judge.corpus.captions import ReadOptions, read_captions
@@ -49,7 +50,7 @@ class Trained:
         self.jobs = self.train(metrics=["lic", "dbac-ta", "imagecaptioner2"], judge=judges)
 
     def train(self, **settings: object) -> list[Job]:
-        told: dict[str, object] = {
+        given: dict[str, object] = {
             "human": self.files.human, "captions": [str(self.files.captions["much"])], "labels": self.files.labels,
             "images": self.images[1], "instances": self.pictures[3], "features": self.features[1],
             "backbone": "resnet18", "backbone_weights": "random", "image_size": SIZE, "reader": str(self.reader),
@@ -57,7 +58,7 @@ class Trained:
             "refits": 0, "chance": 0,
             "checkpoints": self.kept,
         }  # fmt: skip
-        return [*train_judges(make_config(told | settings, TrainConfig)).judges]
+        return [*train_judges(make_config(given | settings, TrainConfig)).judges]
 
     def weights(self, job: Job) -> Path:
         return self.kept / f"{job.member.key}.weights.safetensors"
@@ -115,38 +116,36 @@ def test_says_what_it_said_in_its_run(judge: str, trained: Trained, tmp_path: Pa
         assert found.tolist() == trained.answers(job).tolist(), job.metrics
         rows = rows_of(out)
         assert [row["caption"] for row in rows] == [sample.text for sample in job.member.test()]
+        names = job.member.target.classes
         if job.member.target.kind == "attribute":
-            expected = [job.member.target.classes[place] for place in found.argmax(axis=1)]
+            expected = [names[place] for place in found.argmax(axis=1)]
         else:
-            names = job.member.target.classes
             expected = ["|".join(n for n, p in zip(names, row, strict=True) if p >= 0.5) for row in found]
         assert [row["predicted"] for row in rows] == expected
 
 
 def test_words_never_seen_are_hidden_and_aligned(trained: Trained, tmp_path: Path) -> None:
-    """By the lexicon and by the captioner's vocabulary, in any format; several captions of an image are asked about."""
-    table = tmp_path / "new.csv"
+    """By the lexicon and by the captioner's vocabulary, in several captions of an image."""
+    table, out = tmp_path / "new.csv", tmp_path / "out.csv"
     table.write_text("image_id,caption\n7,A woman's umbrella\n7,The men ride xylophones\n9,\n8,a dog\n")
-    out = tmp_path / "out.csv"
-    weights = trained.weights(trained.job("lstm", metric="lic"))
-    done = done_well("predict", "--judge-weights", weights, "--captions", table, "--out", out)
-    rows = rows_of(out)
-    assert [(row["image_id"], row["index"]) for row in rows] == [("7", "0"), ("7", "1"), ("8", "0")]
-    assert rows[0]["caption"].split()[1] == "<gender>"
-    assert rows[1]["caption"].split()[-1] == "<unk>"
-    assert probabilities(rows).sum(axis=1) == pytest.approx(1)
-    assert "NOTE: 1 captions are empty" in done.stdout
+    last = []
+    for side in ("human", "generated"):
+        weights = trained.weights(trained.job("lstm", side, "lic"))
+        done = done_well("predict", "--judge-weights", weights, "--captions", table, "--out", out, "--overwrite")
+        assert "NOTE: 1 captions are empty" in done.stdout
+        rows = rows_of(out)
+        assert [(row["image_id"], row["index"]) for row in rows] == [("7", "0"), ("7", "1"), ("8", "0")]
+        assert rows[0]["caption"].split()[1] == "<gender>"
+        last.append(rows[1]["caption"].split()[-1])
     # A judge of the captioner's own captions reads what they say.
-    other = trained.weights(trained.job("lstm", "generated", "lic"))
-    done_well("predict", "--judge-weights", other, "--captions", table, "--out", out, "--overwrite")
-    assert rows_of(out)[1]["caption"].split()[-1] == "xylophones"
+    assert last == ["<unk>", "xylophones"]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bf16"])
 def test_lora_merged_is_a_checkpoint_that_answers_alike(dtype: str, trained: Trained, tmp_path: Path) -> None:
     """Adapters beside weights in bf16 are added in float32, where what they change is not rounded away."""
-    told = {"metrics": ["imagecaptioner2"], "judge": [f"hf:{trained.captioner}"], "dtype": dtype}
-    (job,) = [job for job in trained.train(**told, tuning="lora") if job.member.side == "generated"]
+    settings = {"metrics": ["imagecaptioner2"], "judge": [f"hf:{trained.captioner}"], "dtype": dtype}
+    (job,) = [job for job in trained.train(**settings, tuning="lora") if job.member.side == "generated"]
     near = 1e-5 if dtype == "float32" else 0.01
     weights, captions = trained.weights(job), trained.captions(job, tmp_path)
     found = predicted(trained, weights, captions, tmp_path / "lora.csv")
@@ -159,33 +158,11 @@ def test_lora_merged_is_a_checkpoint_that_answers_alike(dtype: str, trained: Tra
     merged = predicted(trained, folder, captions, tmp_path / "merged.csv")
     assert merged == pytest.approx(found, abs=near)
     # Adapters that had learnt nothing would merge into the checkpoint that they began with.
-    shot = trained.train(metrics=["imagecaptioner2"], judge=[f"hf:{trained.captioner}"], tuning="zero-shot")
-    before = next(trained.answers(other) for other in shot if other.member.side == "generated")
-    assert np.abs(before - found).max() > 1e-3
-    # As hf:FOLDER of a run.
-    asked = trained.train(metrics=["imagecaptioner2"], judge=[f"hf:{folder}"], tuning="zero-shot")
-    again = next(trained.answers(other) for other in asked if other.member.side == "generated")
-    assert again == pytest.approx(found, abs=near)
+    for checkpoint, same in ((trained.captioner, False), (folder, True)):
+        jobs = trained.train(metrics=["imagecaptioner2"], judge=[f"hf:{checkpoint}"], tuning="zero-shot")
+        asked = next(trained.answers(other) for other in jobs if other.member.side == "generated")
+        assert (np.abs(asked - found).max() < near) == same
     assert "started from: git" in (folder / "README.md").read_text()
-
-
-def test_half_precision_without_a_gpu(trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """bf16 is that of training; fp16, which CPUs lack, becomes float32."""
-    job, = [
-        job for job in trained.train(metrics=["lic"], judge=["lstm"], precision="bf16", checkpoints=tmp_path / "kept")
-        if job.member.side == "human"
-    ]  # fmt: skip
-    captions, weights = trained.captions(job, tmp_path), tmp_path / "kept" / f"{job.member.key}.weights.safetensors"
-    found = predicted(trained, weights, captions, tmp_path / "bf16.csv")
-    kept = read_tensors(tmp_path / "kept" / f"{job.member.key}.safetensors")[0]
-    assert found.tolist() == kept[job.member.key].tolist()
-    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
-    half = tmp_path / "fp16.safetensors"
-    tensors, notes = read_tensors(weights)
-    write_tensors(half, tensors, notes | {"precision": "fp16"})
-    whole = predicted(trained, half, captions, tmp_path / "fp16.csv")
-    assert whole == pytest.approx(found, abs=0.02)
-    assert whole.tolist() != found.tolist()
 
 
 def tensors_of(path: Path) -> list[str]:
@@ -193,9 +170,8 @@ def tensors_of(path: Path) -> list[str]:
         return [*file.keys()]
 
 
-@pytest.mark.parametrize("judge", ["lstm", "grit"])
-def test_a_shared_folder_and_its_card(judge: str, trained: Trained, tmp_path: Path) -> None:
-    job = trained.job(judge, "generated")
+def test_a_shared_folder_and_its_card(trained: Trained, tmp_path: Path) -> None:
+    job = trained.job("grit", "generated")
     folder, captions = tmp_path / "shared", trained.captions(job, tmp_path)
     done_well("export", "--judge-weights", trained.weights(job), "--out", folder)
     assert {path.name for path in folder.iterdir()} == {MANIFEST, "judge.safetensors", "judge.json", "README.md"}
@@ -208,14 +184,31 @@ def test_a_shared_folder_and_its_card(judge: str, trained: Trained, tmp_path: Pa
     images = job.member.training()
     answers = np.array([sample.answers[0] for sample in job.member.test()])
     right = np.mean([np.mean(found[answers == k].argmax(axis=1) == k) for k in (0, 1)])
-    told = ["attribute: gender, as perceived", "female, male", "much's"]
-    told += [f"{right:.3f}, a mean over classes, on {len(found)} captions"]
-    told += ["words of 'gender'", "Never use this judge to infer an attribute of a person", "# license: choose one"]
-    told += [f"{sum(sample.answers[0] == k for sample in images)} {name}" for k, name in enumerate(["female", "male"])]
-    told += ["people, segment, by detector gt, as mean"] if judge == "grit" else []
-    assert [line for line in told if line not in card] == []
+    for part in (
+        "attribute: gender, as perceived",
+        f"{right:.3f}, a mean over classes, on {len(found)} captions",
+        "Never use this judge to infer an attribute of a person",
+        "# license: choose one",
+        f"{sum(sample.answers[0] == 0 for sample in images)} female",
+        "people, segment, by detector gt, as mean",
+    ):
+        assert part in card
     assert json.loads((folder / "judge.json").read_text())["data"]["captioner"] == "much"
-    assert "holds another exported judge" in refusal("export", "--judge-weights", trained.weights(job), "--out", folder)
+
+
+def test_a_judge_on_the_hub(trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the hub's client caches it, without a network."""
+    job, cached = trained.job("lstm"), tmp_path / "hub" / "models--me--judge"
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    (cached / "refs").mkdir(parents=True)
+    (cached / "refs" / "main").write_text("0123456789" * 4)
+    done_well("export", "--judge-weights", trained.weights(job), "--out", cached / "snapshots" / ("0123456789" * 4))
+    given = ["--captions", trained.captions(job, tmp_path), "--out", tmp_path / "out.csv"]
+    done_well("predict", "--judge-weights", "me/judge", *given)
+    assert probabilities(rows_of(tmp_path / "out.csv")).tolist() == trained.answers(job).tolist()
+    line = refusal("predict", "--judge-weights", "you/judge", *given, "--overwrite")
+    assert "--judge-weights you/judge: cannot be fetched" in line
 
 
 def test_a_checkpoint_that_has_moved(trained: Trained, tmp_path: Path) -> None:
@@ -225,8 +218,8 @@ def test_a_checkpoint_that_has_moved(trained: Trained, tmp_path: Path) -> None:
         given = ["--judge-weights", trained.weights(job), "--captions", captions, *trained.pictures]
         place.rename(gone)
         try:
-            told = refusal("predict", *given, "--out", out)
-            assert str(place) in told
+            line = refusal("predict", *given, "--out", out)
+            assert str(place) in line
             found = predicted(trained, trained.weights(job), captions, out, "--base", gone)
         finally:
             gone.rename(place)
@@ -234,74 +227,86 @@ def test_a_checkpoint_that_has_moved(trained: Trained, tmp_path: Path) -> None:
 
 
 def test_faults(trained: Trained, tmp_path: Path) -> None:
-    lstm, sat, answers = trained.weights(trained.job("lstm")), trained.weights(trained.job("sat")), tmp_path / "a.csv"
-    new = trained.captions(trained.job("lstm"), tmp_path)
-    (tmp_path / "text.safetensors").write_text("no tensors")
-    cut, old, alien, odd, wrong = (tmp_path / f"{name}.safetensors" for name in ("cut", "old", "alien", "odd", "wrong"))
-    cut.write_bytes(lstm.read_bytes()[:-100])
-    one = {"x": np.zeros(1, dtype=np.float32)}
-    save_file(one, old, {"judge": "lstm", "target": "attribute", "classes": '["a", "b"]'})
-    save_file(one, alien)
-    notes = read_saved(lstm).notes()
-    write_tensors(odd, one, notes | {"data": None})
-    write_tensors(wrong, one, notes)
-    newer = tmp_path / "newer.safetensors"
-    write_tensors(newer, one, notes | {"format": 4})
-    foreign = tmp_path / "foreign.safetensors"
-    write_tensors(foreign, one, notes | {"materials": notes["materials"] | {"pictures": "x"}})
-    bare = tmp_path / "bare.safetensors"
-    write_tensors(bare, one, replace(read_saved(lstm), preparation=None).notes())
-    empty = tmp_path / "empty.json"
+    """Damaged files are in ``training/test_stored_files.py``."""
+    lstm, sat, linear = (trained.weights(trained.job(name)) for name in ("lstm", "sat", "linear"))
+    new, out, empty = trained.captions(trained.job("lstm"), tmp_path), tmp_path / "out", tmp_path / "empty.json"
+    notes, one = read_saved(lstm).notes(), {"x": np.zeros(1, dtype=np.float32)}
+    written = {
+        "odd": notes | {"data": None},
+        "wrong": notes,
+        "newer": notes | {"format": 4},
+        "foreign": notes | {"materials": notes["materials"] | {"pictures": "x"}},
+        "bare": replace(read_saved(lstm), preparation=None).notes(),
+    }
+    for name, about in written.items():
+        write_tensors(tmp_path / f"{name}.safetensors", one, about)
+    odd, wrong, newer, foreign, bare = (tmp_path / f"{name}.safetensors" for name in written)
     empty.write_text('{"7": " "}')
-    own = lstm.with_name(lstm.name.replace(".weights", ""))
-    for weights, captions, extra, message in [
-        (tmp_path / "none.safetensors", new, [], "no such file or folder"),
-        (tmp_path / "text.safetensors", new, [], "is no judge's file of weights, or damaged"),
-        (cut, new, [], "is no judge's file of weights, or damaged"),
-        (old, new, [], "was written by an older version"),
-        (newer, new, [], "has format 4; this version reads 3"),
-        (alien, new, [], "is no judge's file of weights"),
-        (own, new, [], "holds a judge's answers, and no weights"),
-        (odd, new, [], "lacks what a judge's file must say"),
-        (wrong, new, [], "its weights do not fit the judge that it names"),
-        (foreign, new, [], "lacks what a judge's file must say (ValueError: it holds pictures)"),
-        (bare, new, [], "does not say what hid the attribute from its judge"),
-        (trained.kept, new, [], "holds no judge.safetensors"),
-        (lstm, empty, [], "empty.json"),
-        (lstm, tmp_path / "nowhere.json", [], "nowhere.json"),
-        (lstm, new, ["--base", "elsewhere"], "judge 'lstm' started from no checkpoint"),
-        (sat, new, [], "judge 'sat' sees images, and there are none"),
-        (sat, new, ["--images", tmp_path / "none"], "none"),
-        (sat, new, trained.images, "--instances"),
-        (sat, new, [*trained.pictures, "--backbone-weights", cut], "cut.safetensors"),
+    for name, labels in (("skin", "1,dark\n2,light"), ("nobody", "98765,male\n98766,female")):
+        (tmp_path / f"{name}.csv").write_text(f"image_id,gender\n{labels}\n")
+    before = sorted(tmp_path.iterdir())
+    for command, weights, captions, extra, message in [
+        ("predict", newer, new, [], "has format 4; this version reads 3"),
+        ("predict", odd, new, [], "lacks what a judge's file must say"),
+        ("predict", wrong, new, [], "its weights do not fit the judge that it names"),
+        ("predict", foreign, new, [], "lacks what a judge's file must say (ValueError: it holds pictures)"),
+        ("predict", bare, new, [], "does not say what hid the attribute from its judge"),
+        ("predict", trained.kept, new, [], "holds no judge.safetensors"),
+        ("predict", lstm, empty, [], "empty.json"),
+        ("predict", lstm, new, ["--base", "elsewhere"], "judge 'lstm' started from no checkpoint"),
+        ("predict", lstm, new, ["--out", new], "is read"),
+        ("predict", lstm, new, ["--out", tmp_path], "is a folder"),
+        ("predict", sat, new, [], "judge 'sat' sees images, and there are none"),
+        ("predict", sat, new, trained.images, "--instances"),
+        ("predict", sat, new, [*trained.pictures, "--backbone-weights", wrong], "wrong.safetensors"),
+        ("attribute", lstm, new, ["--methods", "exact"], "'lstm' cannot be explained by exact: its log-odds are not"),
+        ("attribute", linear, new, ["--methods", "grad-cam"], "judge 'linear' cannot be explained by grad-cam"),
+        ("attribute", linear, new, ["--labels", tmp_path / "skin.csv"], "skin.csv"),
+        ("attribute", linear, new, ["--labels", tmp_path / "nobody.csv"], "no caption is of an image with a label"),
     ]:
-        given = ["--judge-weights", weights, "--captions", captions, *extra, "--features", tmp_path / "features"]
-        assert message in refusal("predict", *given, "--out", answers)
-        assert not answers.exists()
-    given = ["--judge-weights", lstm, "--captions", new]
-    assert "is read" in refusal("predict", *given, "--out", new)
-    assert "is a folder" in refusal("predict", *given, "--out", tmp_path)
-    answers.write_text("")
-    assert "is there already" in refusal("predict", *given, "--out", answers)
-    assert "judge 'lstm' is no captioner of transformers" in refusal(
-        "export", "--judge-weights", lstm, "--merge", "--out", tmp_path / "out"
-    )
-    assert not (tmp_path / "out").exists()
+        given = ["--judge-weights", weights, "--captions", captions, "--out", out, *extra]
+        assert message in refusal(command, *given)
+        assert sorted(tmp_path.iterdir()) == before
+    merge = ["--judge-weights", lstm, "--merge", "--out", out]
+    assert "judge 'lstm' is no captioner of transformers" in refusal("export", *merge)
+    assert "--judge-weights: nothing is to be explained" in refusal("attribute", "--captions", new)
 
 
-@pytest.mark.parametrize("judge", ["bert-ft", "sentence", "sat", "vl-lic-lstm", "vl-lic", "sat-caption-only", "hf"])
-def test_words_of_judges_of_every_kind_are_explained(judge: str, trained: Trained, tmp_path: Path) -> None:
-    """Images beside the words; what is explained is what judge predict says."""
-    weights, out = trained.weights(trained.job(judge, "generated")), tmp_path / "out"
-    table, images = tmp_path / "new.csv", trained.job(judge).member.split.test[:2]
-    table.write_text("image_id,caption\n" + "".join(f"{image},a dog with a surfboard\n{image},\n" for image in images))
-    given = ["--judge-weights", weights, "--captions", table, *trained.features, *trained.pictures]
-    done_well("attribute", *given, "--out", out)
-    found = predicted(trained, weights, table, tmp_path / "answers.csv")
-    rows = rows_of(out / "words.csv")
-    assert {row["method"] for row in rows} == {"occlusion"}
-    assert {row["image_id"] for row in rows} == set(images)
-    for row in rows:
-        p = found[sorted(images).index(row["image_id"])].max()
-        assert float(row["probability"]) == pytest.approx(p, abs=1e-5)
-        assert float(row["total"]) == pytest.approx(p, abs=1e-5)
+@pytest.mark.parametrize("command", ["predict", "attribute"])
+def test_captions_are_chosen_by_columns(command: str, trained: Trained, tmp_path: Path) -> None:
+    """By --where, --split and --column; a column that is not there is refused."""
+    table, out = tmp_path / "new.csv", tmp_path / "out"
+    table.write_text("image_id,text,kind\n1,a dog,new\n2,a kite,old\n", encoding="utf-8")
+    given = [command, "--judge-weights", trained.weights(trained.job("linear")), "--captions", table, "--out", out]
+    assert "new.csv: no column 'knid' for --where. Did you mean 'kind'?" in refusal(*given, "--where", "knid=new")
+    assert "new.csv: no captions of split 'test'" in refusal(*given, "--split", "test")
+    assert "no file of captions was read by a column 'txt'" in refusal(*given, "--column", "caption=txt")
+    assert not out.exists()
+    assert "1 captions of 1 images" in done_well(*given, "--where", "kind=new", "--column", "caption=text").stdout
+
+
+def test_words_of_several_judges(trained: Trained, tmp_path: Path) -> None:
+    """A row per word; exact contributions add up to the log-odds; labels choose the class that is explained."""
+    lstm, linear = (trained.weights(trained.job(name, "generated", "lic")) for name in ("lstm", "linear"))
+    out, captions = tmp_path / "out", trained.files.captions["much"]
+    given = ["--judge-weights", lstm, "--judge-weights", linear, "--captions", captions, "--out", out]
+    done = done_well("attribute", *given)
+    assert {path.name for path in out.iterdir()} == {MANIFEST, "words.csv", "attribution.json", "attribute.yaml"}
+    table = pd.read_csv(out / "words.csv", keep_default_na=False, dtype={"image_id": str})
+    methods = {judge: set(rows["method"]) for judge, rows in table.groupby("judge")}
+    assert methods == {"lstm": {"occlusion"}, "linear": {"exact", "occlusion"}}
+    for _, words in table[table["method"] == "exact"].astype({"base": float, "total": float}).groupby("image_id"):
+        p, total = words["probability"].iloc[0], words["total"].iloc[0]
+        assert words["contribution"].sum() + words["base"].iloc[0] == pytest.approx(total, abs=1e-9)
+        assert total == pytest.approx(np.log(p / (1 - p)), abs=1e-9)
+    assert 2 <= done.stdout.count(": image ") <= 2 * SHOWN
+    assert "no judgement of the people in images" in done.stdout
+    lines = trained.files.labels.read_text().splitlines()
+    (tmp_path / "labels.csv").write_text("\n".join(lines[:11]) + "\n")
+    only = ["--methods", "occlusion", "--labels", tmp_path / "labels.csv", "--overwrite"]
+    done = done_well("attribute", *given, *only)
+    assert "NOTE: 50 captions are of images without a label; they are left out" in done.stdout
+    again = pd.read_csv(out / "words.csv", dtype={"image_id": str})
+    assert set(again["method"]) == {"occlusion"}
+    explained = again.drop_duplicates("image_id").set_index("image_id")["explained"].to_dict()
+    assert explained == dict(line.split(",") for line in lines[1:11])

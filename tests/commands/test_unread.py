@@ -54,47 +54,37 @@ def test_what_a_judge_says_it_reads_is_what_it_reads(name: str, tmp_path: Path) 
     assert known & {*OF_SOME} == blueprint.reads
 
 
-def test_settings_that_reach_no_judge() -> None:
-    """Each reaches some judge; what is as it is by default, and what another judge of the run reads, is none."""
+GIVEN: dict[str, object] = {"human": "a.json", "captions": ["b.json"]}
+SEEN = {"detector": "yolo", "weights": {"yolo": "w.pt"}, "mask": "box"}
+TRAINED = {"epochs": 3, "reader": "r"}
+BY_READERS = "--reader is not used by lstm, but by bert-ft, bert-pre, vl-lic"
+
+
+@pytest.mark.parametrize(
+    ("settings", "lines"),
+    [
+        (TRAINED | {"judge": "linear,bert-ft"}, []),
+        (TRAINED | {"judge": "lstm"}, [BY_READERS]),
+        ({"judge": "sat", "metrics": "imagecaptioner2", "answers": {"female": "woman"}},
+         ["--answer is not used by sat, but by hf:NAME"]),
+        ({"judge": "self", "metrics": "vl-lic", "tuning": "lora"}, []),
+        ({"judge": "lstm", "metrics": "error"}, ["--judge is not used by error, but by metrics that ask a judge"]),
+        # Settings that a part of the work reads: images, alignment, priors, folds, words that BA counts.
+        (SEEN | {"metrics": "lic", "features": "f", "vectors": "v.txt", "prior": "product"},
+         ["--features is not used by lic, but by judges of images",
+          "--vectors is not used by lic, but by contextual alignment",
+          "--prior is not used by lic, but by dbac and dpac",
+          "--weights --detector --mask are not used by lic, but by a run with --images"]),
+        (SEEN | {"metrics": "dbac", "alignment": "contextual", "images": "i", "vectors": "v", "prior": "product"}, []),
+        ({"metrics": "dpac", "vocabulary": 9}, ["--vocabulary is not used by dpac, but by ba"]),
+        ({"metrics": "ba,lic", "protocol": "paper", "folds": 3},
+         ["--folds is not used by ba, lic, but by judges of protocol crossfit"]),
+    ],
+)  # fmt: skip
+def test_settings_that_nothing_reads(settings: dict[str, object], lines: list[str]) -> None:
+    """What is as it is by default, and what another judge of the run reads, is none of them."""
+    assert list(unread(make_config(GIVEN | settings, RunConfig))) == lines
+
+
+def test_every_setting_reaches_a_judge() -> None:
     assert [name for name in OF_SOME if not readers(name)] == []
-    given = {"human": "a.json", "captions": ["b.json"], "epochs": 3, "reader": "r", "backbone_weights": "pretrained"}
-
-    def told(**more: object) -> list[str]:
-        return list(unread(make_config(given | more, RunConfig)))
-
-    assert [line.split(" not used by ")[0] for line in told()] == ["--reader is", "--epochs is"]
-    assert told(judge="linear,bert-ft") == []
-    asked = told(judge="sat", metrics="imagecaptioner2", answers={"female": "woman"}, reader=None, backbone_weights="x")
-    assert asked[0] == "--answer is not used by sat, but by hf:NAME"
-    assert told(judge="lstm") == ["--reader is not used by lstm, but by bert-ft, bert-pre, vl-lic"]
-    assert told(metrics="vl-lic", judge="self", reader=None, tuning="lora") == []
-    assert told(judge="lstm", metrics="error", reader=None, epochs=None) == [
-        "--judge is not used by error, but by metrics that ask a judge"
-    ]
-
-
-def test_settings_that_only_a_part_of_the_work_reads() -> None:
-    """Of alignment, priors, words that BA counts, images and folds: told where that part is not there, else not."""
-    sight = {"detector": "yolo", "weights": {"yolo": "w.pt"}, "mask": "box"}
-    given: dict[str, object] = {"human": "a.json", "captions": ["b.json"], "vectors": "v.txt", "prior": "product"}
-
-    def told(**more: object) -> list[str]:
-        return list(unread(make_config(given | more, RunConfig)))
-
-    assert told(metrics="lic", folds=3, features="f", **sight) == [
-        "--features is not used by lic, but by judges of images",
-        "--vectors is not used by lic, but by contextual alignment",
-        "--prior is not used by lic, but by dbac and dpac",
-        "--weights --detector --mask are not used by lic, but by a run with --images",
-    ]
-    assert told(metrics="lic,dbac", alignment="contextual", images="pictures", **sight) == []
-    assert told(metrics="dpac,imagecaptioner2", judge="sat", features="f", vocabulary=9) == [
-        "--vocabulary is not used by dpac, imagecaptioner2, but by ba"
-    ]
-    assert told(metrics="ba,lic", vocabulary=9, protocol="paper", folds=3, vectors="corpus", prior="joint") == [
-        "--folds is not used by ba, lic, but by judges of protocol crossfit"
-    ]
-    counted = told(metrics="error", seeds=2, folds=3, checkpoints="c", delta=0.5)
-    assert [line.split(" not used by ")[0] for line in counted] == [
-        "--seeds --checkpoints are", "--folds is", "--vectors --delta are", "--prior is",
-    ]  # fmt: skip

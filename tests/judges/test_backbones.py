@@ -1,13 +1,9 @@
-"""Frozen backbones: timm's own features, weights from a file or drawn alike everywhere, faults in one line."""
+"""Frozen backbones: timm's own features, weights from a file or random, one-line errors."""
 
 from __future__ import annotations
 
-import hashlib
 import io
-import os
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,37 +15,16 @@ from helpers import fault_of
 from safetensors.torch import save_file
 
 from judge.judges import Materials
-from judge.judges.backbones import TimmBackbone, make_backbone
+from judge.judges.backbones import make_backbone
 
 SMALL = "test_resnet"
-# The hub is not there: nobody listens at port 9, and its client would report every try.
-OUTSIDE = """
-import time
-time.sleep = lambda seconds: None
-import torch
-from judge.judges import Materials
-from judge.judges.backbones import make_backbone
-from test_backbones import digest
-torch.manual_seed(1)
-print(digest(make_backbone(Materials(backbone_weights="random", image_size=64), "test_resnet")))
-try:
-    make_backbone(Materials(), 'test_resnet.r160_in1k')
-except Exception as error:
-    print(error)
-"""
-
-
-def digest(backbone: TimmBackbone) -> str:
-    """Of weights and key."""
-    parts = [tensor.numpy().tobytes() for tensor in backbone.state_dict().values()]
-    return f"{hashlib.sha256(b''.join(parts)).hexdigest()} {backbone.key}"
 
 
 def saved(path: Path, name: str = SMALL, *, seed: int = 0) -> torch.nn.Module:
-    """A whole network of timm's, its classifier too, and its weights in ``path``."""
+    """A network of timm with its classifier; its weights are saved in ``path``."""
     torch.manual_seed(seed)
     network = timm.create_model(name).eval()
-    # Scales, shifts and statistics are all alike in a new network, in a trained one never.
+    # Scales, shifts and statistics are equal in a new network, but not in a trained one.
     for tensor in network.state_dict().values():
         if tensor.ndim == 1:
             tensor.uniform_(0.5, 2)
@@ -57,27 +32,26 @@ def saved(path: Path, name: str = SMALL, *, seed: int = 0) -> torch.nn.Module:
     return network
 
 
-def test_another_process(tmp_path: Path) -> None:
-    """Random weights are the same there and draw from nobody's generator; what cannot be fetched is one line."""
-    torch.manual_seed(5)
-    before = torch.get_rng_state()
-    backbone = make_backbone(Materials(backbone_weights="random", image_size=64), SMALL)
-    assert torch.equal(torch.get_rng_state(), before)
-    assert not any(parameter.requires_grad for parameter in backbone.parameters())
-    assert not any(module.training for module in backbone.network.modules())
-    hub = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HUB_CACHE": str(tmp_path)}
-    path = {"HF_HUB_OFFLINE": "0", "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
-    code = [sys.executable, "-c", OUTSIDE]
-    done = subprocess.run(code, capture_output=True, text=True, check=True, env={**os.environ, **hub, **path})
-    same, line = done.stdout.splitlines()
-    assert same == digest(backbone)
-    assert line.startswith("--backbone: weights of 'test_resnet.r160_in1k' cannot be had (")
-    assert done.stderr == ""
+@pytest.mark.usefixtures("offline")
+def test_random_weights_do_not_depend_on_the_global_generator() -> None:
+    random, found = Materials(backbone_weights="random", image_size=64), []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        before = torch.get_rng_state()
+        backbone = make_backbone(random, SMALL)
+        assert torch.equal(torch.get_rng_state(), before)
+        assert not any(parameter.requires_grad for parameter in backbone.parameters())
+        assert not any(module.training for module in backbone.network.modules())
+        found.append(backbone.state_dict())
+    assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])
+    refused(
+        Materials(), "--backbone: ", "weights of 'test_resnet.r160_in1k' cannot be loaded (", "test_resnet.r160_in1k"
+    )
 
 
 @pytest.mark.parametrize("name", [SMALL, "test_vit"])
-def test_features_are_the_networks_last_ones(name: str, tmp_path: Path) -> None:
-    """Weights written by timm and read back: what timm's whole network finds before its classifier."""
+def test_features_are_the_last_ones_of_the_network(name: str, tmp_path: Path) -> None:
+    """With weights from a file: the input of the classifier in timm's whole network."""
     path = tmp_path / "weights.safetensors"
     network = saved(path, name)
     backbone = make_backbone(Materials(backbone_weights=str(path)), name)
@@ -86,7 +60,7 @@ def test_features_are_the_networks_last_ones(name: str, tmp_path: Path) -> None:
         found = backbone(pictures)
         whole = network.forward_features(pictures)
         if name == "test_vit":
-            found = network.norm(found)  # Which a ViT's features have not been through.
+            found = network.norm(found)  # Not part of a ViT's features.
     if name == SMALL:
         expected = torch.stack([whole[:, :, row, column] for row in range(5) for column in range(5)], dim=1)
     else:
@@ -95,7 +69,7 @@ def test_features_are_the_networks_last_ones(name: str, tmp_path: Path) -> None:
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
 
-def test_the_key_is_of_content_and_size(tmp_path: Path) -> None:
+def test_the_key_depends_on_content_and_size(tmp_path: Path) -> None:
     paths = [tmp_path / name for name in ("one.safetensors", "renamed.safetensors", "other.safetensors")]
     for path, seed in zip(paths, (0, 0, 1), strict=True):
         saved(path, seed=seed)
@@ -105,7 +79,7 @@ def test_the_key_is_of_content_and_size(tmp_path: Path) -> None:
     assert len({one, sized, make_backbone(Materials(backbone_weights="random"), SMALL).key}) == 3
 
 
-def test_pictures_are_squeezed_and_normalised() -> None:
+def test_images_are_resized_and_normalised() -> None:
     backbone = make_backbone(Materials(backbone_weights="random", image_size=32), SMALL)
     pixels = np.zeros((20, 50, 3), dtype=np.uint8)
     pixels[:] = (255, 128, 0)
@@ -114,7 +88,7 @@ def test_pictures_are_squeezed_and_normalised() -> None:
     config = timm.get_pretrained_cfg(SMALL)
     expected = (np.array([255, 128, 0]) / 255 - config.mean) / config.std
     assert found[:, 0, 0].numpy() == pytest.approx(expected, abs=1e-6)
-    # No border is lost: what stands at the edge of the longer side is still there.
+    # The edge of the longer side is not cropped.
     pixels[:, -3:] = 255
     assert (backbone.prepare(pixels)[2, :, -1] > found[2, :, -1]).all()
 
@@ -140,11 +114,11 @@ NO_FIT = "its weights do not fit into 'test_resnet' (Error(s) in loading state_d
         (SMALL, SMALL, pickled, NO_FILE),
         ("test_vit", SMALL, bytes, "weights are in it, and"),
         ("test_efficientnet", SMALL, bytes, NO_FIT),
-        # Deeper and shallower sisters: their weights have each other's names and shapes.
+        # A deeper network's weights have all names and shapes of a shallower one's.
         ("resnet34", "resnet18", bytes, "weights"),
     ],
 )
-def test_files_that_are_no_weights_of_it(
+def test_files_with_other_weights(
     given: str, network: str, damage: Callable[[bytes], bytes], message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "weights.pth"
@@ -166,7 +140,7 @@ def test_files_that_are_no_weights_of_it(
         (
             Materials(backbone="test_vit", backbone_weights="random", image_size=100),
             "--image-size: ",
-            "'test_vit' does not take pictures of 100 pixels",
+            "'test_vit' does not take images of 100 pixels",
         ),
     ],
 )
@@ -174,7 +148,7 @@ def test_faults(materials: Materials, where: str, message: str) -> None:
     refused(materials, where, message)
 
 
-def refused(materials: Materials, where: str, message: str) -> None:
-    line = fault_of(make_backbone, materials, SMALL)
+def refused(materials: Materials, where: str, message: str, name: str = SMALL) -> None:
+    line = fault_of(make_backbone, materials, name)
     assert line.startswith(where), line
     assert message in line

@@ -1,4 +1,4 @@
-"""Captioners of billions of weights, in what they are stored, kept and passed again; told on tiny ones."""
+"""Options for captioners with billions of weights, on tiny ones: bf16, recomputed layers, attention, shared weights."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def types(network: nn.Module, *, trained: bool) -> set[torch.dtype]:
 
 @pytest.mark.parametrize("tuning", ["frozen", "lora", "zero-shot"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_what_is_not_trained_may_be_bf16(family: str, tuning: Tuning, checkpoint: Checkpoints) -> None:
-    """Trained weights are float32, and so is what is answered; it is about what float32 answers; it is learnt from."""
+def test_untrained_weights_in_bf16(family: str, tuning: Tuning, checkpoint: Checkpoints) -> None:
+    """Trained weights and answers are float32; answers are near float32's; a step changes trained weights only."""
     whole, halved = (
         network_of(f"hf:{checkpoint(family)}", SAMPLES, replace(SEEN, tuning=tuning, dtype=dtype))
         for dtype in ("float32", "bf16")
@@ -71,14 +71,14 @@ def test_what_is_not_trained_may_be_bf16(family: str, tuning: Tuning, checkpoint
 
 @pytest.mark.parametrize("tuning", ["full", "lora"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_layers_passed_again_make_the_same_numbers(
+def test_recomputed_layers_give_the_same_numbers(
     family: str,
     tuning: Tuning,
     checkpoint: Checkpoints,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Dropout too; of frozen parts it stays off. Each layer's inside runs twice, and is not kept in between."""
+    """With dropout, which is off in frozen parts. Each layer runs twice."""
     monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
     found, passes = [], []
     for again in (False, True):
@@ -120,7 +120,7 @@ def test_a_checkpoint_is_loaded_once_for_all_members(
     checkpoint: Checkpoints,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each starts where the checkpoint is, with adapters of its own draw: as if it had loaded it itself."""
+    """Each judge starts from the checkpoint with its own random adapters, as if it had loaded it."""
     loads, load = [], huggingface.load_captioner
     monkeypatch.setattr(huggingface, "load_captioner", lambda *given, **how: loads.append(1) or load(*given, **how))
     materials = replace(SEEN, tuning=tuning)

@@ -1,4 +1,4 @@
-"""The linear judge of tasks: all labels at once, against scikit-learn's one by one."""
+"""The linear judge against scikit-learn's logistic regression."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ TASKS = Target("tasks", (*(f"object {n}" for n in range(LABELS)), "never", "alwa
 
 
 def make_captions(images: int, *, seed: int = 0) -> list[Sample]:
-    """Words as frequent as in English (Zipf's law: half of them once), labels that two words each tell of.
+    """Words as frequent as in English (Zipf's law: half of them once), and labels with two clue words each.
 
-    From one in two captions to one in fifty; unequal weights. "never" and "always" are what they say.
+    Labels are true in one of 2 to one of 50 captions; weights differ. "never" and "always" have one answer.
     """
     rng = np.random.default_rng(seed)
     samples = []
@@ -55,37 +55,37 @@ def one_by_one(features: csr_matrix, samples: Sequence[Sample], asked: csr_matri
 
 @pytest.mark.parametrize(("tolerance", "bound"), [(logistic.TOLERANCE, 1e-3), (1e-9, 1e-6)])
 def test_tasks_equal_scikit_learn(tolerance: float, bound: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same probabilities within what the tolerance leaves open: with a tight one, within 1e-6."""
+    """Within what the tolerance allows: 1e-6 with a tight one."""
     monkeypatch.setattr(logistic, "TOLERANCE", tolerance)
     train, test = make_captions(500), make_captions(200, seed=1)
     judge = LinearJudge(TASKS).fit(train, seed=0)
     found = judge.predict(test).probabilities
-    features, asked = (judge._terms.table(samples) for samples in (train, test))
+    features, asked = (judge._terms.table(sample.words for sample in samples) for samples in (train, test))
     assert np.abs(found[:, :LABELS] - one_by_one(features, train, asked, judge.c)).max() < bound
 
 
-def test_what_training_answers_in_one_way_has_the_share_of_half_an_image() -> None:
-    """Odds of 1/2 to 300 + 1, whatever the caption says: 0.5 / 301.5; and the most likely is never certain."""
+def test_constant_answers_have_the_share_of_half_an_image() -> None:
+    """Odds of 1/2 to 300 + 1 for any caption: 0.5 / 301.5."""
     judge = LinearJudge(TASKS).fit(make_captions(300), seed=0)
     found = judge.predict([*make_captions(20, seed=1), Sample("odd", "human", 0, (), ())]).probabilities
     assert found[:, LABELS] == pytest.approx(0.5 / 301.5)
     assert found[:, LABELS + 1] == pytest.approx(1 - 0.5 / 301.5)
-    # Where all are answered in one way, too.
+    # Also if all tasks are constant.
     samples = [Sample(str(n), "human", 0, ("a", f"w{n % 3}"), (1,)) for n in range(9)]
     found = LinearJudge(Target("tasks", ("never", "always"))).fit(samples, seed=0).predict(samples).probabilities
     assert found == pytest.approx(np.tile([0.5 / 10.5, 1 - 0.5 / 10.5], (9, 1)))
 
 
-def tell(images: int, target: Target, *, seed: int = 0) -> list[Sample]:
-    """Captions of Zipf's words too, and a word that tells of the class three times in four."""
+def with_clues(images: int, target: Target, *, seed: int = 0) -> list[Sample]:
+    """Captions of Zipf's words, three of four with a word that reveals the class."""
     pairs = zip(
         make_samples(images, target=target, clue=0.75, seed=seed), make_captions(images, seed=seed), strict=True
     )
-    return [replace(told, words=told.words + more.words) for told, more in pairs]
+    return [replace(one, words=one.words + more.words) for one, more in pairs]
 
 
 def folds(slots: Sequence[Sequence[Sample]], *, settings: dict[str, float]) -> list[Assignment]:
-    """Three folds of each slot, a class of images weighing more."""
+    """Three folds of each slot; images of class 0 weigh more."""
     found = []
     for number, slot in enumerate(slots):
         for fold in range(3):
@@ -99,20 +99,21 @@ def folds(slots: Sequence[Sequence[Sample]], *, settings: dict[str, float]) -> l
 
 @pytest.mark.parametrize("target", [GENDER, THREE], ids=["two", "three"])
 def test_joint_training_equals_scikit_learn_fold_by_fold(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever stands beside a fold, its probabilities are those of scikit-learn's own regression on it."""
+    """The probabilities of each fold are those of scikit-learn's regression on it alone."""
     monkeypatch.setattr(logistic, "TOLERANCE", 1e-9)
-    slots = [tell(300, target, seed=seed) for seed in range(2)]
+    slots = [with_clues(300, target, seed=seed) for seed in range(2)]
     assignments = folds(slots, settings={"C": 0.3})
     for assignment, found in zip(assignments, linear.train_together(target, assignments), strict=True):
         train, asked = ([assignment.samples[place] for place in of] for of in (assignment.train, assignment.asked))
         terms, answers = linear._Captions(target, train).terms, [sample.answers[0] for sample in train]
-        expected = guess(terms.table(train), answers, assignment.weights, terms.table(asked), 0.3)
+        features, others = (terms.table(sample.words for sample in part) for part in (train, asked))
+        expected = guess(features, answers, assignment.weights, others, 0.3)
         assert found.probabilities == pytest.approx(expected, abs=1e-5)
         assert found.notes == {"C": 0.3}
 
 
 def test_c_is_one_for_both_sides_of_a_split() -> None:
-    assignments = folds([tell(300, GENDER, seed=seed) for seed in range(3)], settings={})
+    assignments = folds([with_clues(300, GENDER, seed=seed) for seed in range(3)], settings={})
     found = linear.train_together(GENDER, assignments)
     chosen = {(a.split, predictions.notes["C"]) for a, predictions in zip(assignments, found, strict=True)}
     assert len(chosen) == 3
@@ -120,11 +121,8 @@ def test_c_is_one_for_both_sides_of_a_split() -> None:
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_a_problem_is_solved_alike_whatever_is_solved_beside(classes: int) -> None:
-    """Alone, in twos or in twenties, to the last digit: judges that a store keeps serve any run.
-
-    Alone, samples that weigh nothing are left out.
-    """
+def test_other_problems_do_not_change_a_solution(classes: int) -> None:
+    """Alone, in twos or in twenties, to the last digit, since answers are reused by other runs."""
     rng = np.random.default_rng(0)
     words = (rng.random((150, 400)) < np.geomspace(0.4, 0.01, 400)).astype(float)
     scores = words @ rng.normal(size=(400, classes)) + rng.normal(size=(150, classes))
@@ -145,9 +143,9 @@ def test_a_problem_is_solved_alike_whatever_is_solved_beside(classes: int) -> No
         assert np.array_equal(loss, losses[part])
 
 
-def test_a_class_that_training_never_shows() -> None:
-    """Has the share of half a sample, whoever else is guessed."""
-    train = [sample for sample in tell(200, THREE) if sample.answers != (2,)]
-    found = LinearJudge(THREE).fit(train, seed=0).predict(tell(30, THREE, seed=1)).probabilities
+def test_a_class_without_training_samples() -> None:
+    """It has the share of half a sample for any caption."""
+    train = [sample for sample in with_clues(200, THREE) if sample.answers != (2,)]
+    found = LinearJudge(THREE).fit(train, seed=0).predict(with_clues(30, THREE, seed=1)).probabilities
     assert found[:, 2] == pytest.approx(0.5 / (len(train) + 1) / (1 + 0.5 / (len(train) + 1)))
     assert found.sum(axis=1) == pytest.approx(1)

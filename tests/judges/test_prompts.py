@@ -10,22 +10,11 @@ from judge.corpus import Corpus
 from judge.judges.prompts import make_prompt
 
 
-@pytest.mark.parametrize("attribute", ["gender", "race", "emotion", "skin"])
-def test_the_papers_template_serves_every_attribute(attribute: str) -> None:
-    """ImageCaptioner2, "Prompt construction"."""
-    prompt = make_prompt(attribute)
-    assert prompt == make_prompt(attribute, None)
-    assert prompt.template == f"Therefore, the {attribute} is [Answer]"
-    assert prompt.question == f"Therefore, the {attribute} is"
-
-
 @pytest.mark.parametrize(
     ("template", "answers", "message"),
     [
         ("It is", {}, "--template: 'It is' has 0 times [Answer]. Write it once, as in 'Therefore, the gender is"),
         ("[Answer] [Answer]", {}, "has 2 times [Answer]"),
-        ("It is [answer]", {}, "has 0 times [Answer]"),
-        ("", {}, "has 0 times [Answer]"),
         ("It is [Answer]", {"old": " "}, "--answer: class 'old' has an empty answer. Give it a word."),
         ("It is [Answer]", {"old": "x", "young": "x"}, "classes 'old' and 'young' have one answer, 'x'"),
         ("It is [Answer]", {"old": "young"}, "--answer: two classes have one answer: young, young."),
@@ -37,6 +26,7 @@ def test_faults(template: str, answers: dict[str, str], message: str) -> None:
 
 def test_answers_are_checked_against_all_classes_and_passed_over_where_a_captioner_lacks_one(corpus: Corpus) -> None:
     """Of two captioners each may describe classes that the other does not."""
+    assert make_prompt("age").question == "Therefore, the age is"  # ImageCaptioner2, "Prompt construction".
     prompt = make_prompt("age", answers={"old": "grown up", "young": "little"})
     assert prompt.words(("old", "newborn")) == ("grown up", "newborn")
     prompt.check(("newborn", "old", "young"))

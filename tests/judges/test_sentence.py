@@ -1,4 +1,4 @@
-"""Sentence encoders: pooled as by hand and as by sentence-transformers; each caption read once, and kept whole."""
+"""Sentence encoders: pooling by hand and by sentence-transformers; bad checkpoints."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import shutil
 from collections.abc import Sequence
 from importlib.util import find_spec
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,10 @@ import numpy as np
 import pytest
 import torch
 import transformers as tf
-from helpers import EVEN, GENDER, fault_of, keep_predictions, make_samples
+from helpers import fault_of
 
-from judge.corpus.splits import Split
 from judge.judges import NOTHING, find_judge, sentence
 from judge.judges.text_encoders import FrozenEncoder, load_encoder
-from judge.training.member import Member
-from judge.training.options import TrainingSetup
-from judge.training.run_members import train_members
 from judge.utils.hub import quiet
 
 CPU = torch.device("cpu")
@@ -63,11 +58,8 @@ def read(encoder: FrozenEncoder, captions: Sequence[tuple[str, ...]]) -> np.ndar
     return encoder(encoder.collate(captions)).numpy()
 
 
-# What is made of a caption.
-
-
 def test_pooled_as_its_files_say(plain: Path, tmp_path: Path) -> None:
-    """Mean without files; otherwise what they say, in the old way and the new; padding is nowhere in it."""
+    """The mean without files, otherwise as they say, in the old format and the new; padding has no influence."""
     layouts = {
         "plain": plain,
         "mean": lay_out(plain, tmp_path / "a", BOTH, flags("mean_tokens")),
@@ -93,7 +85,7 @@ def test_pooled_as_its_files_say(plain: Path, tmp_path: Path) -> None:
             assert found[name][row] == pytest.approx(vector, abs=1e-5), name
 
 
-def test_an_encoder_in_a_folder_of_its_own_and_what_it_can_read(plain: Path, tmp_path: Path) -> None:
+def test_an_encoder_in_a_subfolder_and_its_longest_input(plain: Path, tmp_path: Path) -> None:
     modules = [{**BOTH[0], "path": "0_Transformer"}, BOTH[1]]
     folder = lay_out(plain, tmp_path / "old", modules, flags("mean_tokens"))
     inner = folder / "0_Transformer"
@@ -135,33 +127,7 @@ def test_minilm_gives_the_librarys_numbers(minilm: Path) -> None:
     assert found @ found.T == pytest.approx(np.array(products), abs=1e-5)
 
 
-# Read once.
-
-
-def test_judges_share_what_is_read(plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two heads, seeds, sides and folds: one encoder, each distinct caption once; another run reads nothing."""
-    asked: list[int] = []
-    collate = FrozenEncoder.collate
-    monkeypatch.setattr(
-        FrozenEncoder, "collate", lambda self, captions: asked.append(len(captions)) or collate(self, captions)
-    )
-    sides = [tuple(make_samples(60, seed=side)) for side in range(2)]
-    half = tuple(map(str, range(30))), tuple(map(str, range(30, 60)))
-    splits = [Split(*halves, EVEN, fold=fold) for fold, halves in enumerate((half, half[::-1]))]
-    members = [
-        Member(find_judge(f"sentence:{plain}+mlp{head}"), GENDER, samples, split, seed)
-        for head, samples, split, seed in product((3, 5), sides, splits, range(2))
-    ]
-    setup = TrainingSetup({"epochs": 1}, workers=1, features=tmp_path)
-    first = train_members(members, setup, then=keep_predictions)
-    assert sum(asked) == len({sample.words for samples in sides for sample in samples})
-    asked.clear()
-    again = train_members(members, setup, then=keep_predictions)
-    assert asked == []
-    assert all(np.array_equal(a.probabilities, b.probabilities) for a, b in zip(first, again, strict=True))
-
-
-# What cannot be had.
+# Errors.
 
 
 def refused(reference: Path | str) -> str:
@@ -171,7 +137,7 @@ def refused(reference: Path | str) -> str:
     return line
 
 
-def test_what_is_not_known_is_refused(plain: Path, tmp_path: Path) -> None:
+def test_unsupported_modules(plain: Path, tmp_path: Path) -> None:
     mean = flags("mean_tokens")
     for number, (modules, pooling, message) in enumerate([
         ([*BOTH, DENSE], mean, "its module 'Dense' is not supported"),
@@ -189,11 +155,11 @@ def test_a_name_that_cannot_be_fetched(plain: Path, tmp_path: Path, monkeypatch:
     assert "cannot be found (" in refused("nobody/nothing-of-the-kind")
     assert "cannot be found (" in refused("all-MiniLM-L6-v2")
     assert "cannot be found (" in refused("distilbert-base-uncased")
-    # Weights in the hub's cache without what says how they are pooled: of its own checkpoints that is no choice.
+    # The hub's cache may have weights without modules.json: refused for checkpoints of sentence-transformers.
     monkeypatch.setattr(sentence, "load_encoder", lambda *_, **__: load_encoder(str(plain)))
     assert "its modules.json is missing" in refused("all-MiniLM-L6-v2")
     assert "'mean'" in str(load("distilbert-base-uncased").pooling)
-    # Unless it lies in a folder of its name.
+    # A folder of that name is read.
     monkeypatch.chdir(tmp_path)
     lay_out(plain, tmp_path / "all-MiniLM-L6-v2", BOTH, flags("cls_token"))
     assert "'cls'" in str(load("all-MiniLM-L6-v2").pooling)

@@ -16,7 +16,7 @@ from helpers import first_images
 from judge.measure import Result
 from judge.metrics import METRICS
 from judge.quality import Quality, measure_quality
-from judge.report.plots import Drawing
+from judge.report.plots import Drawing, save
 from judge.report.sections import SECTIONS
 from judge.statistics.breakdown import Breakdown, TaskPart
 from judge.statistics.summary import Summary
@@ -136,12 +136,11 @@ def test_judges_directions_and_tasks(drawn: Drawn) -> None:
     assert "12 of 20 tasks" in drawing.note
 
 
-def test_a_figure_follows_the_page_and_is_the_same_again(drawn: Drawn) -> None:
+def test_a_figure_is_the_same_again(drawn: Drawn) -> None:
     for _, drawing, _ in drawn.values():
-        svg = drawing.svg_for_page()
-        assert svg == drawing.svg_for_page()
-        assert "prefers-color-scheme:dark" in svg
-        assert "fill: #ffffff" not in svg.partition("<pattern")[0]  # No background.
+        svg = save(drawing.draw(), "svg")
+        assert svg == save(drawing.draw(), "svg")
+        assert b"fill: #ffffff" not in svg.partition(b"<pattern")[0]  # No background.
 
 
 @pytest.mark.parametrize("interval", [None, Interval(-np.inf, 0.2), Interval(0.0, np.inf)])
@@ -161,7 +160,7 @@ def test_infinite_values_run_off_the_axes(human: float | None, interval: Interva
 def test_names_in_figures_are_text(name: str) -> None:
     rows = [row(captioner, "lic", judge, 0.1) for captioner in (name, "b") for judge in ("linear", "lstm")]
     for _, drawing in drawings(result_of(*rows)):
-        texts = [element.text or "" for element in ElementTree.fromstring(drawing.svg_for_page()).iter()]
+        texts = [element.text or "" for element in ElementTree.fromstring(save(drawing.draw(), "svg")).iter()]
         assert any(name.replace("\x01", r"\x01") in text for text in texts)
 
 

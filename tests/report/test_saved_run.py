@@ -159,15 +159,14 @@ def louder(scores: pd.DataFrame) -> pd.DataFrame:
 
 ROW = "metrics.json: results, none, lic (linear)"
 CASES: dict[str, tuple[Tamper, str]] = {
-    "value": (put(0, "generated", 0.123), f"{ROW}, generated: the files of answers and counts give 0."),
-    "end of the message": (put(0, "generated", 0.123), "metrics.json says 0.123. Run judge evaluate again."),
-    "counted p": (put(2, "p_value", 0.9), "none, ba (counted), p_value: "),
+    "value": (put(0, "generated", 0.123), "metrics.json says 0.123. Run judge evaluate again."),
+    "counted p": (put(2, "p_value", 0.9), "none, ba (counted), p_value: the files of answers and counts give "),
     "images": (put(0, "images", 12), "images: the files of answers and counts give 90, metrics.json says 12"),
     "interval": (put(0, "ci", [0.0, 0.9]), f"{ROW}, ci: the files of answers and counts give [-"),
-    "corrected p": (put(0, "p_holm", 1e-9), f"{ROW}, p_holm: "),
     "verdict": (put(3, "verdict", "perfect"), "metrics.json says perfect"),
     "difference": (in_metrics(lambda of: of["differences"][0].update(value=3)), "differences, none, mu|ch, of "),
     "text": (put(0, "human", "0.4"), f"{ROW}, human: "),
+    "infinity": (put(0, "human", math.inf), f"{ROW}, human: "),
     "answer": (in_table("scores", louder), f"{ROW}, "),
     "counts": (in_table("counts", lambda of: of[of["image_id"] != of["image_id"].iloc[0]]), "none, ba (counted), "),
     "refits": (
@@ -176,10 +175,9 @@ CASES: dict[str, tuple[Tamper, str]] = {
     ),
     "parts": (
         in_table("replicates", lambda of: of.assign(amplification=of["amplification"] + (of["metric"] == "ba"))),
-        "replicates.parquet, row 28 (none, ba, counted): 'amplification' is 1.",
+        "replicates.parquet: none, ba (counted), amplification: ",
     ),
     "row lacks": (in_metrics(lambda of: of["results"].pop(0)), "counts give a row, metrics.json says nothing"),
-    "answers lack": (in_table("scores", lambda of: of[of["metric"] != "sc"]), "none, sc (linear): "),
     "twice": (in_metrics(lambda of: of["results"].append(of["results"][0])), f"{ROW}, row 6: "),
     "NaN": (in_table("scores", lambda of: of.assign(loss=np.nan)), "NaN, or images scored on one side only"),
     "other metric": (in_metrics(lambda of: of["run"].update(metrics=["lic", "magic"])), "unknown metric 'magic'"),
@@ -187,38 +185,24 @@ CASES: dict[str, tuple[Tamper, str]] = {
         in_metrics(lambda of: of["run"]["statistics"].update(resamples=10**12)),
         "'level' or 'resamples' of the entry 'run' of metrics.json is out of range",
     ),
-    "no table": (remove("metrics.json"), "(metrics.json is missing)"),
     "no scores": (remove("scores.parquet"), "(scores.parquet is missing)"),
-    "no replicates": (remove("replicates.parquet"), f"{ROW}, "),
     "half written": (text("log.jsonl", '{"event": "started"}\n'), "the run is not finished; the command that began it"),
     "older": (in_metrics(lambda of: of["run"].pop("level")), "not those of a finished run: 'level' is missing"),
     "cut JSON": (text("metrics.json", '{"run": {'), "metrics.json is damaged: line 1"),
-    "a list": (text("metrics.json", "[]"), "not those of a finished run"),
     "nested": (text("metrics.json", "[" * 100_000), "not those of a finished run"),
-    "infinity": (put(0, "human", math.inf), f"{ROW}, human: "),
     "cut YAML": (text("run.yaml", "a: ["), "run.yaml: not YAML"),
     "cut parquet": (text("scores.parquet", "PAR1"), "scores.parquet is damaged"),
-    "column": (in_table("scores", lambda of: of.drop(columns="loss")), "not those of a finished run"),
     "chosen": (in_table("examples", lambda of: of.assign(chosen="<b>")), "not those of a finished run"),
     "picture": (picture(b"');}</style><script>"), "that of image 1 is no small JPEG"),
     "poster": (picture(b"\xff\xd8\xff" + bytes(2 << 20)), "that of image 1 is no small JPEG"),
 }  # fmt: skip
-
-
 SPLIT_CASES: dict[str, tuple[Tamper, str]] = {
-    "splits": (
-        in_table("replicates", lambda of: of.assign(amplification=of["amplification"] + 1)),
-        "replicates.parquet, row 0 (none, lic, linear): 'amplification' is 1.",
-    ),
-    "quality": (
-        in_metrics(lambda of: of["quality"][0].update(value=0.9)),
-        "quality.csv, row 0 (none, BLEU-1, all): 'value' is 0.",
-    ),
+    "quality": (in_metrics(lambda of: of["quality"][0].update(value=0.9)), "quality.csv: none, BLEU-1, all, value: "),
     "breakdown": (
         in_table("breakdown/images", lambda of: of.assign(contribution=of["contribution"] * 2)),
-        "breakdown/images.parquet, row 0 (none, lic, linear): 'contribution' is ",
+        "breakdown/images.parquet: none, lic (linear), contribution: ",
     ),
-    "tasks' p": (in_csv("breakdown/tasks.csv", "p_value", 0.0001), "breakdown/tasks.csv, row 0 (none, lic, linear, "),
+    "tasks' p": (in_csv("breakdown/tasks.csv", "p_value", 0.0001), "breakdown/tasks.csv: none, "),
 }
 
 

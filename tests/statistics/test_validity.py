@@ -16,7 +16,7 @@ from scipy import stats
 from judge import Corpus, evaluate
 from judge.measure.table import COLUMNS
 from judge.metrics import METRICS
-from judge.report.verdicts import verdicts
+from judge.report.warnings import verdicts
 from judge.statistics.comparisons import Pair, conclude, differences
 from judge.statistics.summary import Guessing, Summary, summarise
 from judge.statistics.validity import void_rows

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import pickle
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -15,7 +14,6 @@ import numpy as np
 import pytest
 import torch
 from helpers import GENDER, fault_of
-from safetensors.numpy import save_file
 from torch import Tensor, nn
 
 from judge.corpus.splits import Split
@@ -27,7 +25,7 @@ from judge.masking.instances import from_mask
 from judge.masking.masked_images import MaskedImages
 from judge.masking.people import Hiding
 from judge.training import features
-from judge.training.features import FeatureStore, PictureCache, precompute
+from judge.training.features import FeatureStore, ImageCache, precompute
 from judge.training.member import Member
 from judge.types import Sample
 
@@ -66,10 +64,10 @@ def eyes(materials: Materials) -> TimmBackbone:
     return make_backbone(materials, "resnet18")
 
 
-def cache_of(pictures: MaskedImages, kept: Path, backbone: Any = None) -> PictureCache:
+def cache_of(pictures: MaskedImages, kept: Path, backbone: Any = None) -> ImageCache:
     """Of the backbone ``EYES`` where no other is given."""
     keys = {image: pictures.key(image) for image in pictures.names}
-    return PictureCache(backbone or eyes(EYES), pictures, keys, kept)
+    return ImageCache(backbone or eyes(EYES), pictures, keys, kept)
 
 
 def filled(pictures: MaskedImages, kept: Path) -> tuple[FeatureStore, list[str]]:
@@ -148,36 +146,6 @@ def test_another_mask_content_backbone_or_size_is_another_row(folder: Path, tmp_
         assert len(cache.missing()) == IMAGES - 1
 
 
-def truncate(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-1])
-
-
-def flip(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[-9] ^= 1
-    path.write_bytes(content)
-
-
-DAMAGES: list[Callable[[Path], object]] = [
-    lambda path: path.write_bytes(path.read_bytes()[:-1]),
-    lambda path: path.write_bytes(b""),
-    flip,
-    Path.unlink,
-    lambda path: save_file({"features": np.zeros((17, 4, 96), dtype=np.float16)}, path),
-]
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_file_is_computed_again(damage: Callable[[Path], object], folder: Path, tmp_path: Path) -> None:
-    pictures, kept = seen(folder), tmp_path / "kept"
-    before = filled(pictures, kept)[0].rows(samples_of(*ALL))
-    (path,) = kept.rglob("*.safetensors")
-    damage(path)
-    store, missing = filled(pictures, kept)
-    assert len(missing) == IMAGES - 1
-    torch.testing.assert_close(store.rows(samples_of(*ALL)), before)
-
-
 def test_a_read_error_deletes_nothing(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file server that was restarted: one line, and the file stays."""
     pictures = seen(folder)
@@ -196,7 +164,7 @@ def test_a_read_error_deletes_nothing(folder: Path, tmp_path: Path, monkeypatch:
 class Loud(nn.Module):
     """A backbone beyond half precision."""
 
-    key = "loud"
+    key, regions = "loud", 0
 
     def prepare(self, pixels: np.ndarray) -> Tensor:
         return torch.zeros(3, 4, 4)

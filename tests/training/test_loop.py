@@ -32,7 +32,6 @@ from judge.training.launch import make_accelerator
 from judge.training.loop import NetworkJudge, Trainer
 from judge.training.losses import make_optimiser, to_probabilities
 from judge.training.member import derive_seed
-from judge.training.stacked import Ensemble
 from judge.types import Predictions, Sample, Target, TargetKind
 
 
@@ -460,7 +459,7 @@ def test_as_many_numbers_as_there_are_make_a_seed() -> None:
 
 @pytest.mark.parametrize("judge", ["lstm", "rnn+mlp3", "transformer-1"])
 def test_bf16_tells_as_many_captions_apart(judge: str) -> None:
-    """Output layers are of float32: bf16's logits would be some 600 for 800 captions. Stacked judges likewise."""
+    """Output layers are of float32: bf16's logits would be some 600 for 800 captions."""
     blueprint, samples = find_judge(judge), make_samples(1000, clue=0.7)
     assert blueprint.recipe
     recipe = replace(blueprint.recipe, epochs=1)
@@ -468,9 +467,6 @@ def test_bf16_tells_as_many_captions_apart(judge: str) -> None:
     made.fit(samples[:100], seed=1)
     captions = len({sample.words for sample in samples})
     assert len(np.unique(made.predict(samples).probabilities[:, 0])) > 0.99 * captions
-    if blueprint.stacked:
-        stack = Ensemble([made], [samples[:100]], [1])
-        assert len(np.unique(stack.predict([samples])[0].probabilities[:, 0])) > 0.99 * captions
 
 
 # The trainer and the fast LSTM against a loop that anybody would write: nn.LSTM, torch's Adam, batch by batch.

@@ -1,4 +1,4 @@
-"""Judges of real size in shards: their units, and the memory of a training step. See sharded.py for what they learn."""
+"""A judge of real size in shards: its units, and the memory of a training step. sharded.py: what judges learn."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ def test_real_sizes_fit() -> None:
     done = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
-    assert found["blip"]["units"] == {"FSDPAnswerJudge": 1, "FSDPBlipEncoderLayer": 12, "FSDPBlipTextLayer": 12}
-    assert found["llava"]["units"] == {"FSDPAnswerJudge": 1, "FSDPCLIPEncoderLayer": 24, "FSDPLlamaDecoderLayer": 32}
-    peak = found["llava"]["peak"]
+    assert found["units"] == {"FSDPAnswerJudge": 1, "FSDPCLIPEncoderLayer": 24, "FSDPLlamaDecoderLayer": 32}
+    peak = found["peak"]
     # bf16 weights, half of them here, and adapters of rank 16 in float32: of each layer of 4096 four matrices of
     # 16 x 8192 and three of 16 x (4096 + 11008).
     adapters = 32 * 16 * (4 * 8192 + 3 * (4096 + 11008))

@@ -79,11 +79,9 @@ def test_without_dropout_each_is_what_the_trainer_makes_of_it(name: str, target:
     for seed, (judge, own) in enumerate(zip(one, texts, strict=True)):
         judge.fit(own, seed=seed)
     together = make_judges(blueprint, len(SIZES), target)
-    ensemble = Ensemble(together, texts, range(len(SIZES)))
-    ensemble.fit()
-    for judge, beside, own, found in zip(one, together, tests, ensemble.predict(tests), strict=True):
-        assert found.probabilities == pytest.approx(judge.predict(own).probabilities, abs=1e-5)
-        assert beside.predict(own).probabilities == pytest.approx(found.probabilities, abs=1e-6)
+    Ensemble(together, texts, range(len(SIZES))).fit()
+    for judge, beside, own in zip(one, together, tests, strict=True):
+        assert beside.predict(own).probabilities == pytest.approx(judge.predict(own).probabilities, abs=1e-5)
         assert beside.history.training == pytest.approx(judge.history.training, abs=1e-6)
         # Where a gradient is all rounding, Adam makes a step of it: a hundredth of the learning rate each, at most.
         for weight, expected in zip(weights_of(beside).values(), weights_of(judge).values(), strict=True):
@@ -101,14 +99,14 @@ def stack(name: str, places: Sequence[int], *, checkpoint: Path | None = None) -
 def test_companions_and_places_do_not_matter(name: str) -> None:
     """Up to rounding: of other companions, products have other numbers of rows and are added up in another order."""
     many, _ = stack(name, [0, 1, 2, 3])
-    few, ensemble = stack(name, [3, 1])
+    few, _ = stack(name, [3, 1])
     tests = make_samples(30, seed=9)
-    answers = ensemble.predict([tests, tests])
+    answers = [judge.predict(tests).probabilities for judge in few]
     for one, other, found in ((many[3], few[0], answers[0]), (many[1], few[1], answers[1])):
-        assert one.predict(tests).probabilities == pytest.approx(found.probabilities, abs=1e-6)
+        assert one.predict(tests).probabilities == pytest.approx(found, abs=1e-6)
         for weight, expected in zip(weights_of(one).values(), weights_of(other).values(), strict=True):
             assert (weight - expected).abs().max() < 1e-4
-    assert abs(answers[0].probabilities - answers[1].probabilities).max() > 1e-3
+    assert abs(answers[0] - answers[1]).max() > 1e-3
 
 
 def test_dropout_is_at_its_rate_and_independent() -> None:
@@ -159,14 +157,14 @@ def test_killed_and_resumed_is_uninterrupted(tmp_path: Path) -> None:
 
 def test_no_step_waits_for_the_device() -> None:
     blueprint, texts = without_dropout(find_judge("lstm")), make_texts()[:2]
-    expected = Ensemble(make_judges(blueprint, 2), texts, range(2))
-    expected.fit()
+    expected, found = make_judges(blueprint, 2), []
+    Ensemble(expected, texts, range(2)).fit()
     with pretend_device() as device:
-        ensemble = Ensemble(make_judges(blueprint, 2), texts, range(2))
-        ensemble.fit()
-        found = ensemble.predict(texts)
-    for one, other in zip(found, expected.predict(texts), strict=True):
-        assert one.probabilities == pytest.approx(other.probabilities, abs=1e-5)
+        judges = make_judges(blueprint, 2)
+        Ensemble(judges, texts, range(2)).fit()
+        found = [judge.predict(own).probabilities for judge, own in zip(judges, texts, strict=True)]
+    for one, judge, own in zip(found, expected, texts, strict=True):
+        assert one == pytest.approx(judge.predict(own).probabilities, abs=1e-5)
     steps = [step for place, step in enumerate(device.steps) if place % 3]  # The first of an epoch is after its order.
     assert len(steps) == 4
     assert not any(copies or waits for copies, waits in steps)

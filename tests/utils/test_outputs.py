@@ -139,8 +139,7 @@ def test_a_command_killed_while_it_replaces_loses_nothing(tmp_path: Path, killed
 
 @pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), MemoryError(), ValueError("a bug")])
 def test_any_error_keeps_finished_work(tmp_path: Path, fault: Exception) -> None:
-    """Also in a folder that has the name of the trackers' folder."""
-    folder = run_of(tmp_path / "tracking" / "out")
+    folder = run_of(tmp_path / "deep" / "out")
     kind = ValueError if isinstance(fault, ValueError) else JudgeError
 
     def work(*, finish: bool) -> None:

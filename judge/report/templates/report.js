@@ -5,7 +5,7 @@
   if (!form) return;
   const place = document.querySelector(".cards");
   const more = document.querySelector(".more");
-  const told = form.querySelector("output");
+  const status = form.querySelector("output");
   const cards = [...place.children];
   const step = 24;
   let most = step;
@@ -17,18 +17,18 @@
     "-contribution": (a, b) => number(a, "contribution") - number(b, "contribution"),
     "-difference": (a, b) => number(b, "difference") - number(a, "difference"),
   };
-  const fits = (card, asked) =>
-    ["captioner", "row", "class", "chosen"].every((name) => !asked[name] || card.dataset[name] === asked[name]) &&
-    (!asked.task || card.dataset.tasks.split("|").includes(asked.task));
+  const fits = (card, wanted) =>
+    ["captioner", "row", "class", "chosen"].every((name) => !wanted[name] || card.dataset[name] === wanted[name]) &&
+    (!wanted.task || card.dataset.tasks.split("|").includes(wanted.task));
   const show = () => {
-    const asked = Object.fromEntries([...form.querySelectorAll("select")].map((one) => [one.name, one.value]));
-    const found = cards.filter((card) => fits(card, asked)).sort(orders[asked.sort]);
+    const wanted = Object.fromEntries([...form.querySelectorAll("select")].map((one) => [one.name, one.value]));
+    const found = cards.filter((card) => fits(card, wanted)).sort(orders[wanted.sort]);
     cards.forEach((card) => (card.hidden = true));
     found.forEach((card, at) => {
       card.hidden = at >= most;
       place.append(card);
     });
-    told.textContent = `${Math.min(most, found.length)} of ${found.length} examples shown`;
+    status.textContent = `${Math.min(most, found.length)} of ${found.length} examples shown`;
     more.hidden = found.length <= most;
   };
   form.addEventListener("change", () => {
