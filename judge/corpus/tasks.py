@@ -200,9 +200,10 @@ def _indexed(value: Mapping[str, object], source: str) -> tuple[list[str], list[
             raise JudgeError(f"objects are {kind_of(indices)}", where=where, mend="give a list of indices")
         for index in indices:
             if type(index) is not int or not 0 <= index < len(names):
-                what = f"index {index}" if type(index) is int else f"an index is {kind_of(index)}"
-                mend = "give whole numbers, counted from 0"
-                raise JudgeError(f"{what} of {len(names)} categories", where=where, mend=mend)
+                bad = (
+                    f"index {index} of {len(names)} categories" if type(index) is int else f"index is {kind_of(index)}"
+                )
+                raise JudgeError(bad, where=where, mend="give whole numbers, counted from 0")
         entries.append(Entry(image, [names[index] for index in indices], at))
     return names, entries
 

@@ -73,7 +73,7 @@ def lists(objects: dict[str, object], *names: str) -> dict[str, object]:
     ("content", "expected"),
     [
         (lists({"1": [1]}, "a"), "record 1 ('1'): index 1 of 1 categories. Give whole numbers, counted from 0."),
-        (lists({"1": ["a"]}, "a"), "record 1 ('1'): an index is a text of 1 categories."),
+        (lists({"1": ["a"]}, "a"), "record 1 ('1'): index is a text. Give whole numbers, counted"),
         (lists({"1": 0}, "a"), "record 1 ('1'): objects are a number. Give a list of indices."),
         (lists({"1": [0]}, "a", "A"), "categories, record 2: category 'a' occurs twice. Give each a name of its own."),
         (lists({"1": []}, "a"), "none of 1 images shows anything. Check the file."),
