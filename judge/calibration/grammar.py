@@ -34,7 +34,7 @@ _ATTEMPTS = 10
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What one caption names: the person's class, the task, the setting; None for what it does not name."""
+    """The person's class, the task and the setting that a caption names; None for what it does not name."""
 
     attribute: str | None
     task: str | None

@@ -161,7 +161,7 @@ class Calibration:
 
     @property
     def response(self) -> Response | None:
-        """To doses of the (first) direction that it is meant to measure; None where none was given."""
+        """Response to the (first) direction that it is meant to measure; None where it was given no such doses."""
         return self.responses.get(directions(self.metric)[0])
 
 

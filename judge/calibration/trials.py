@@ -67,9 +67,9 @@ class Design:
 
     Attributes:
         changes: keys of :data:`~judge.calibration.doses.CHANGES`.
-        doses: above 0, of each change.
+        doses: of each change, above 0.
         draws: of each dose.
-        nulls: draws without any change; doses are given to the first ``draws`` of them.
+        nulls: draws without any change; the first ``draws`` of them have doses too.
         images: of a draw.
         seed: of the first draw.
     """
@@ -168,7 +168,9 @@ def whole_trials(
     together = {image: sum((of.by_image[image] for of in others), texts) for image, texts in first.by_image.items()}
     drawn = replace(drawn, generated=(replace(first, by_image=together),))
     for trial in _dosed(drawn, source, design, WHOLE, changes):
-        yield replace(trial, corpus=_reduced(trial.corpus, source)) if reduced else trial
+        human, *generated = (_named_words(of, source) for of in (trial.corpus.human, *trial.corpus.generated))
+        few = replace(trial.corpus, human=human, generated=tuple(generated))
+        yield replace(trial, corpus=few) if reduced else trial
 
 
 def _dosed(drawn: Corpus, source: DoseSource, design: Design, number: int, changes: Sequence[str]) -> Iterator[Trial]:
@@ -186,18 +188,14 @@ def _seed_of(*parts: int) -> int:
     return int(np.random.SeedSequence(parts).generate_state(1)[0])
 
 
-def _reduced(corpus: Corpus, source: DoseSource) -> Corpus:
-    def words(text: str) -> str:
-        found = tokenize(text)
-        kept = source.named_places(found)
-        # An empty caption would be left out: a full stop carries no more.
-        return " ".join(word for place, word in enumerate(found) if place in kept) or "."
+def _named_words(side: Captions, source: DoseSource) -> Captions:
+    """Words of the attribute and of tasks alone; a caption without any is a full stop, as empty ones are left out."""
 
-    human, *generated = (
-        replace(side, by_image={image: tuple(map(words, of)) for image, of in side.by_image.items()})
-        for side in (corpus.human, *corpus.generated)
-    )
-    return replace(corpus, human=human, generated=tuple(generated))
+    def named(text: str) -> str:
+        words = tokenize(text)
+        return " ".join(words[place] for place in sorted(source.named_places(words))) or "."
+
+    return replace(side, by_image={image: tuple(map(named, of)) for image, of in side.by_image.items()})
 
 
 def dosed_captioner(change: str, dose: float) -> tuple[Captioner, Parameters]:

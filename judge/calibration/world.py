@@ -36,7 +36,7 @@ from judge.types import FloatArray, IntArray
 
 CLASSES = ("female", "male")
 SETTINGS = ("kitchen", "street", "beach", "court", "office", "park", "bedroom", "stadium")
-# The settings are shared out so that each occurs with tasks of both halves: alone, they tell little.
+# Each setting occurs with tasks of both halves: alone, it reveals little of the attribute.
 _SETTINGS_OF_TASK = {
     "umbrella": ("street", "beach", "park"),
     "handbag": ("street", "office", "stadium"),

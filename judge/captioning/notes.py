@@ -29,7 +29,7 @@ def check_notes(path: Path) -> None:
     """
     for file in notes_files(path):
         if not file.is_file() or (file.stat().st_size and not _read(file)):
-            what, mend = "holds no captions of an unfinished run, where they would be kept", "move it elsewhere"
+            what, mend = "holds no captions of an unfinished run, which would be written there", "move it elsewhere"
             raise JudgeError(what, where=str(file), mend=mend)
 
 

@@ -73,9 +73,9 @@ class Writer:
         with computing("it cannot caption", self.where), quiet():
             self.tokens([prepared], most=2)
 
-    def prepare(self, picture: Image.Image) -> Prepared:
+    def prepare(self, image: Image.Image) -> Prepared:
         """See :func:`~judge.judges.hf_prompts.generation_inputs`."""
-        return generation_inputs(self.captioner, picture, self.prompt)
+        return generation_inputs(self.captioner, image, self.prompt)
 
     @torch.no_grad()
     def write(self, prepared: Sequence[Prepared]) -> list[str]:

@@ -46,8 +46,6 @@ from judge.utils.launch import is_main_process
 from judge.utils.options import option
 from judge.utils.outputs import OutputFolder
 
-MASKS, FIGURES = "masks.json", "detectors.json"
-
 
 class AblateMasksConfig(ScoredSettings, DetectorSettings):
     """Options of ``judge ablate masks``; it reads the file of ``judge evaluate`` too."""
@@ -120,7 +118,7 @@ def ablate_masks(
         plain = results.get("none")
         rows = [row for name, result in results.items() for row in _mask_rows(variants[name], result, plain)]
         entries = [_mask_entry(row, config.attribute_name) for row in rows]
-        _write(out, config, MASKS, {"results": entries, "notes": ablations.variant_notes(results)})
+        _write(out, config, "masks.json", {"results": entries, "notes": ablations.variant_notes(results)})
     return rows, results
 
 
@@ -178,7 +176,7 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
             "notes": ablations.variant_notes(results),
             "agreement": [asdict(row) | {"metric": row.metric.name} for row in agree],
         }
-        _write(out, config, FIGURES, entries)
+        _write(out, config, "detectors.json", entries)
     return DetectorAblation(rows, failures, results, agree)
 
 

@@ -14,7 +14,7 @@ from judge.commands.images import known_images
 from judge.commands.labels import choose_lexicon
 from judge.config import OutputSettings
 from judge.config.inputs import ReadingSettings, TokenSettings, WordSettings
-from judge.config.values import CAPTIONS, IMAGES, RESULTS, SEVERAL, CaptionFiles, Lexicons, Seed, list_or_text, paths
+from judge.config.values import CAPTIONS, IMAGES, RESULTS, SEVERAL, CaptionFiles, Lexicons, Seed, list_or_text
 from judge.corpus import refuse_unread
 from judge.corpus.captions import ReadOptions, read_captions
 from judge.corpus.ratings import CAPTION, ITEM, RATER, Sheet, key_csv, rating_sheet, read_ratings, sheet_csv
@@ -60,7 +60,7 @@ class AnonymousConfig(OutputSettings, WordSettings, ReadingSettings, TokenSettin
     images: Path | None = option(
         None, f"{IMAGES}: those of the benchmark; captions of others are left out", essential=True
     )
-    ratings: Annotated[tuple[Path, ...], list_or_text(paths)] = option(
+    ratings: Annotated[tuple[Path, ...], list_or_text(tuple)] = option(
         (), "rating.csv that a rater filled in", repeated="FILE", essential=True
     )
     several: bool = option(False, SEVERAL)

@@ -34,7 +34,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 ablates = typer.Typer(help="Ablations: vary the detector or the mask.", no_args_is_help=True)
-recipes = typer.Typer(help="Data recipes: list them, show one, check the files in a folder.", no_args_is_help=True)
+recipes = typer.Typer(help="Data recipes: list them, or show one.", no_args_is_help=True)
 
 app.add_typer(ablates, name="ablate")
 app.add_typer(recipes, name="data")
@@ -55,4 +55,3 @@ add_command(ablates, "detectors", "ablate:detectors", "Compare detectors with gr
 add_command(ablates, "masks", "ablate:masks", "Vary what is hidden in the images, and measure each time.")
 add_command(recipes, "list", "data:data_list", "List the recipes: data sets, who may get them, and their attributes.")
 add_command(recipes, "show", "data:data_show", "Show a recipe: files, licence, access, labels and commands.")
-add_command(recipes, "check", "data:data_check", "Check the files in a folder against a recipe.")

@@ -1,18 +1,24 @@
-"""``judge caption``: captions of a folder of images, by any checkpoint."""
+"""Captions by checkpoints: ``judge caption`` for a folder of images, and ``judge evaluate`` with ``--model``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import fields
+from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from judge.commands.console import report_failures, say, say_notes, show_progress
-from judge.commands.images import open_masking, refuse_unmasked
-from judge.config import OutputSettings
+from judge.commands.images import RunImages, open_masking, refuse_unmasked
+from judge.config import OutputSettings, make_config, read_settings
 from judge.config.inputs import BatchSettings, FolderSettings, ShownSettings
+from judge.config.judges import RunSettings, ScoredSettings
 from judge.config.values import MASK, Checkpoint, MaskMode, NoIsAWord, listed
+from judge.corpus import Corpus
+from judge.corpus.captions import ReadOptions, parse_captions
+from judge.corpus.files import Document
 from judge.corpus.records import canonical_id
 from judge.errors import JudgeError, require
 from judge.masking.categories import read_names
@@ -22,11 +28,15 @@ from judge.masking.images import has_image, list_images
 from judge.masking.masked_images import MaskedImages, find_hidden
 from judge.masking.measured import describe_masks
 from judge.training.launch import in_main_process
-from judge.types import Progress
-from judge.utils.files import writing
+from judge.types import Captions, Progress
+from judge.utils.files import write_whole, writing
 from judge.utils.launch import is_main_process
 from judge.utils.options import option
 from judge.utils.outputs import OutputFile
+
+if TYPE_CHECKING:
+    from judge.captioning import Captioned
+    from judge.report.directory import RunDirectory
 
 
 class CaptionConfig(BatchSettings, OutputSettings, FolderSettings, ShownSettings):
@@ -49,6 +59,10 @@ class CaptionConfig(BatchSettings, OutputSettings, FolderSettings, ShownSettings
     precision: Annotated[Literal["no", "bf16"], NoIsAWord] = option("no", "mixed precision; bf16 halves the memory")
     mask: MaskMode = option("none", MASK, essential=True)
     out: Path = option(..., "file for the captions", "runs/captions.json", essential=True)
+
+
+_SHARED = "images", "instances", "class_names", "max_pixels", "caption_batch"
+CAPTIONS = "captions"  # The folder of a run for the captions that it wrote.
 
 
 def settings_beside(path: Path) -> Path:
@@ -187,6 +201,107 @@ def _write(config: CaptionConfig, out: OutputFile, captions: Mapping[str, str], 
     with suppress(OSError):
         for file in notes_files(unfinished):
             file.unlink()
+
+
+def known_models(config: RunSettings) -> dict[str, str]:
+    """Captioner -> the checkpoint that wrote its captions: as given, else from the settings beside the captions."""
+    found: dict[str, str] = {}
+    for name, path in config.captions.items():
+        beside = settings_beside(path)
+        if beside.is_file() and (model := read_settings(beside).get("model")):
+            found[name] = str(model)
+    return found | config.models
+
+
+def models_to_caption(config: RunSettings, corpus: Corpus | None) -> dict[str, str]:
+    """Captioner -> checkpoint, of those without captions; ``corpus``: None where files are still to be read."""
+    known = {captions.name for captions in corpus.generated} if corpus else set(config.captions)
+    found = {name: model for name, model in config.models.items() if name not in known}
+    if not known | found.keys():
+        mend = "give --captions, or the captioner's checkpoint with --model and images with --images"
+        raise JudgeError("'captions' is missing", mend=mend)
+    for model in found.values():
+        from judge.judges.hf_models import check_captioner
+
+        check_captioner(model, where=f"--model {model}")
+    if found and config.images is None:
+        name, model = next(iter(found.items()))
+        what, mend = f"no captions of '{name}', and no images to caption", f"give --images, or --captions {name}=FILE"
+        raise JudgeError(what, where=f"--model {model}", mend=mend)
+    return found
+
+
+def with_placeholders(corpus: Corpus, names: Iterable[str], images: Mapping[str, str]) -> Corpus:
+    """``corpus`` with human captions in place of those that are still to be written, to check a plan with."""
+    captions = {image: corpus.human.by_image[image][:1] for image in images}
+    return replace(corpus, generated=(*corpus.generated, *(Captions(name, captions, source=name) for name in names)))
+
+
+def images_to_caption(images: RunImages, corpus: Corpus) -> MaskedImages:
+    """The images, as they are, that have human captions."""
+    require("vision", "torch", "transformers", "PIL", "cv2", "pycocotools")
+    plain = images.plain
+    names = {image: plain.names[image] for image in corpus.human.by_image if image in plain.names}
+    if not names:
+        what = f"no file of any of the {len(corpus.human.by_image)} images with human captions"
+        raise JudgeError(what, where=f"--images {plain.folder}", mend="check that ids mean the same in all files")
+    return replace(plain, names=names)
+
+
+def add_captions(
+    config: ScoredSettings,
+    corpus: Corpus,
+    models: Mapping[str, str],
+    images: MaskedImages,
+    *,
+    directory: RunDirectory | None,
+    progress: Progress | None = None,
+) -> Corpus:
+    """``corpus`` with captions of ``images`` by the checkpoints ``models``.
+
+    They are written to ``captions/NAME.json`` in the run's folder, if it has one; images at fault have none, and
+    ``log.jsonl`` lists them. The processes of a launch caption together; the main one writes.
+    """
+    from judge.captioning import caption_images, caption_records
+    from judge.captioning.writer import Writing
+
+    if directory:
+        in_main_process(partial(_begin_captions, directory))
+    how = Writing(caption_batch=config.caption_batch, precision="bf16" if config.precision == "bf16" else "no")
+    options = ReadOptions() if config.refusals is None else ReadOptions(refusals=config.refusals)
+    written = []
+    for name, model in models.items():
+        notes, source = directory.store / f"{name}.captions" if directory else None, model
+        done = caption_images(model, images, how, notes=notes, progress=progress)
+        if not done.captions:
+            raise done.failures[0][1]
+        if directory and config.out:
+            source = str(config.out / CAPTIONS / f"{name}.json")
+            # Those of ``judge caption`` that write the same captions.
+            same = {n: getattr(config, n) for n in _SHARED}
+            settings = make_config({**same, "model": model, "precision": how.precision, "out": source}, CaptionConfig)
+            in_main_process(partial(_write_captions, directory, name, done, settings))
+        document = Document(caption_records(done.captions), source)
+        written.append(parse_captions(document, options, side="generated", name=name))
+    return replace(corpus, generated=(*corpus.generated, *written))
+
+
+def _begin_captions(directory: RunDirectory) -> None:
+    directory.begin()
+    # A killed run of other captioners may have left theirs.
+    shutil.rmtree(directory.partial / CAPTIONS, ignore_errors=True)
+    with directory.writing():
+        (directory.partial / CAPTIONS).mkdir()
+
+
+def _write_captions(directory: RunDirectory, name: str, done: Captioned, settings: CaptionConfig) -> None:
+    from judge.captioning import captions_json
+
+    faults = [str(fault) for _, fault in done.failures]
+    directory.log("captioned", captioner=name, images=len(done.captions), failures=faults)
+    path = directory.partial / CAPTIONS / f"{name}.json"
+    write_whole(path, captions_json(done.captions))
+    write_whole(settings_beside(path), settings.to_yaml().encode())
 
 
 def command(config: CaptionConfig) -> None:

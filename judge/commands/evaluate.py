@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from judge.commands.captioners import add_captions, images_to_caption, models_to_caption, with_placeholders
+from judge.commands.caption import add_captions, images_to_caption, models_to_caption, with_placeholders
 from judge.commands.console import say, show_progress
 from judge.commands.images import RunImages
 from judge.commands.labels import choose_lexicons, complete_labels

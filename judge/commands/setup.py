@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from judge.commands.captioners import known_models
+from judge.commands.caption import known_models
 from judge.commands.labels import complete_labels, keep_own, read_given, unused
 from judge.config.inputs import MASKING
 from judge.config.judges import RunSettings, TrainingSettings

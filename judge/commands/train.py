@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator
 
-from judge.commands.captioners import models_to_caption
+from judge.commands.caption import models_to_caption
 from judge.commands.console import say, say_notes, show_progress
 from judge.commands.evaluate import RunConfig
 from judge.commands.images import RunImages

@@ -25,7 +25,7 @@ class MaskRow:
         line: what was measured, and what it allows to say.
         over_chance: generated score minus that of a judge that knows nothing (LIC's Table 4: "Unbias"); None for
             metrics with priors.
-        over_original: generated score minus that with images as they are; None where that was not asked for.
+        over_original: generated score minus that with images as they are; None where it was not measured.
     """
 
     mask: str

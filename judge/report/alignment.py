@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -14,9 +13,6 @@ from judge.report.table import COUNT, NUMBER, Table, json_text, table_of
 from judge.text.alignment import AlignmentReport, Substitution
 from judge.text.vectors import Vectors
 from judge.utils.cells import table_csv
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 # Shares of an alignment, and their headings.
 _SHARES = {
@@ -96,20 +92,10 @@ def alignment_json(found: Sequence[Alignment], vectors: Vectors, delta: float) -
 
 
 def curve_png(found: Sequence[Alignment], delta: float) -> bytes:
-    """:func:`draw_curves` as a PNG."""
-    return save(draw_curves(found, delta), "png")
-
-
-def draw_curves(found: Sequence[Alignment], delta: float) -> Figure:
-    """Shares of words and tokens over delta, a panel per captioner; the delta of the run is dotted."""
-    columns = min(2, len(found))
-    height = math.ceil(len(found) / columns)
-    figure = new_figure(max(6, 4.5 * columns), 0.8 + 3 * height)
-    panels = list(figure.subplots(height, columns, sharex=True, sharey=True, squeeze=False).flat)
-    for place, panel in enumerate(panels):
-        panel.set_visible(place < len(found))
-        panel.tick_params(labelbottom=place >= len(found) - columns)
-    for panel, entry in zip(panels, found, strict=False):
+    """Shares of words and tokens over delta as a PNG, a panel per captioner; the delta of the run is dotted."""
+    figure = new_figure(6, 0.8 + 2.2 * len(found))
+    panels = figure.subplots(len(found), sharex=True, squeeze=False)[:, 0]
+    for panel, entry in zip(panels, found, strict=True):
         deltas = [at for at, _ in entry.curve]
         for name, colour, line in (("substituted", HUMAN, "-"), ("unknown", GENERATED, "--")):
             for what, width in (("tokens", 2.0), ("words", 1.0)):
@@ -123,4 +109,4 @@ def draw_curves(found: Sequence[Alignment], delta: float) -> Figure:
     figure.supylabel("share of human words, of tokens", fontsize=10)
     lines, names = panels[0].get_legend_handles_labels()
     figure.legend(lines, names, loc="outside upper center", ncols=len(names), frameon=False, fontsize=8)
-    return figure
+    return save(figure, "png")

@@ -22,7 +22,7 @@ _NOT_FAIRNESS = (
 
 @dataclass(frozen=True, slots=True)
 class Rated:
-    """The ratings that came back.
+    """What raters answered.
 
     Attributes:
         raters: rater -> items answered.
@@ -48,7 +48,7 @@ class Anonymous:
         sheet: what raters are given.
         silent: classes that the lexicon has no words for.
         notes: on captions, and on what is counted.
-        rated: what came back; None before.
+        rated: the ratings; None without them.
     """
 
     lexicon: tuple[str, str]
@@ -133,7 +133,7 @@ def agreement_table(rated: Rated) -> Table[tuple[Any, ...]]:
 
 
 def anonymous_notes(found: Anonymous) -> list[str]:
-    """What a reader must know, a line each."""
+    """Notes that a reader needs, a line each."""
     lines = list(_NOT_FAIRNESS)
     if found.silent:
         lines.append(

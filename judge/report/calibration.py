@@ -95,7 +95,7 @@ def verdict(row: Calibration) -> str:
 
 
 def _answer(direction: str, of: Response | None) -> str:
-    """To doses of a direction that it is meant to measure."""
+    """How it responds to doses of a direction that it is meant to measure."""
     if of is None:
         return f"was given no {direction} doses"
     if not of.moves:
@@ -122,6 +122,7 @@ def _mistakes(row: Calibration) -> Iterator[str]:
 
 def calibration_json(found: Sequence[Calibration]) -> str:
     """All results as JSON; absent values null."""
+    measured = {True: "captions", False: "a judge of attribute and task words"}
     rows = [
         {
             "metric": row.metric.name,
@@ -130,18 +131,12 @@ def calibration_json(found: Sequence[Calibration]) -> str:
             "directions": directions(row.metric),
             "verdict": verdict(row),
             "nulls": as_json(row.nulls) | {"reason": row.nulls.reason or None},
-            "worth_from": _worth_from(row),
+            "worth_from": "closed form" if row.masks else measured[bool(row.metric.counted)],
             "changes": row.responses,
         }
         for row in found
     ]
     return json_text({"results": rows})
-
-
-def _worth_from(row: Calibration) -> str:
-    if row.masks:
-        return "closed form"
-    return "captions" if row.metric.counted else "a judge of attribute and task words"
 
 
 def draw_calibration(found: Sequence[Calibration], kind: str) -> bytes:

@@ -20,34 +20,17 @@ from judge.statistics.summary import Summary
 from judge.training.judge_file import Saved
 from judge.utils.files import from_home
 
-_PERCEIVED = """\
-- **Perceived classes.** Labels are what annotators or caption writers saw in an image. They say nothing about
-  anyone's identity, and leave out many people."""
-_CAPTIONER_LIMITS = f"""\
-{_PERCEIVED}
-- **No certificate.** "Cannot tell" is not "unbiased": a judge finds only what it can learn, in the captions of this
-  data set."""
-_JUDGE_LIMITS = f"""\
-- **No judgement of people.** Never use this judge to infer an attribute of a person. It was trained to guess from
-  stereotypes; that is its purpose, and it makes it wrong about individuals.
-{_PERCEIVED}
-- **No certificate.** A judge finds only what it can learn, in the captions (and images) of this data set. "Cannot
-  tell" is not "unbiased".
-- **Other data, other judge.** Its probabilities are for captions like those that it was trained on; for other captions
-  they are no measurement. Bias amplification is measured with judges trained on both sides: `judge evaluate`."""
 
-
-def _card(header: Mapping[str, Any], remark: str, sections: Mapping[str, str], title: str = "") -> str:
-    """A card: the hub's YAML header with a comment, and sections, heading -> text."""
+def _render(template: str, header: Mapping[str, Any], values: Mapping[str, Any]) -> str:
+    """A card with the hub's YAML header."""
     from huggingface_hub import CardData
+    from jinja2 import Environment, PackageLoader, StrictUndefined
 
+    # A card is Markdown: values are escaped where they are made.
+    settings: dict[str, Any] = {"undefined": StrictUndefined, "trim_blocks": True, "keep_trailing_newline": True}
+    templates = Environment(loader=PackageLoader("judge.report"), autoescape=False, **settings)  # noqa: S701
     metadata = CardData(**header).to_yaml() if header else "{}"
-    text = "\n\n".join(f"## {heading}\n\n{content}" for heading, content in sections.items())
-    return f"---\n{metadata}\n{f'# {remark}' if remark else ''}\n---\n\n{f'# {title}' if title else ''}\n\n{text}\n"
-
-
-def _bullets(rows: Iterator[tuple[str, object]]) -> str:
-    return "\n".join(f"- {name}: {value}" for name, value in rows)
+    return templates.get_template(template).render({**values, "header": metadata})
 
 
 def captioner_card(saved: SavedRun) -> str:
@@ -76,22 +59,20 @@ def captioner_card(saved: SavedRun) -> str:
         "measured with": f"Caption Judge {run['version']}",
     }
     notes = [*summary_lines(result), *(f"NOTE: {line}" for line in warnings(result))]
-    text = (
-        "How much more stereotypically than human captions of the same images these captions describe people; "
-        "positive means amplified (fractions, not percent).\n\n"
-    )
-    table = markdown(result_table(result)).partition("\n\n")[2]  # The section has its title.
-    text += "\n".join([table, _bullets(iter(facts.items())), *(f"- {plain(note)}" for note in notes)])
-    remark = "dataset, type: write the data set's name on the hub, if it has one" if index else ""
-    sections = {"Bias amplification": text, "Limits of this measurement": _CAPTIONER_LIMITS}
-    return _card({"model-index": index} if index else {}, remark, sections)
+    values = {
+        "remark": "dataset, type: write the data set's name on the hub, if it has one" if index else "",
+        "table": markdown(result_table(result)).partition("\n\n")[2],  # The section has its title.
+        "facts": facts,
+        "notes": list(map(plain, notes)),
+    }
+    return _render("captioner_card.md", {"model-index": index} if index else {}, values)
 
 
 def _value(row: Summary) -> float | None:
     value = row.amplification if row.metric.amplification != "one_side" else row.generated
     if value is None and row.metric.counted:
         value = row.published
-    return value if value is not None and math.isfinite(value) else None
+    return float(value) if value is not None and math.isfinite(value) else None
 
 
 def _evaluation(line: Line, saved: SavedRun) -> Any:
@@ -151,21 +132,19 @@ def judge_card(saved: Saved, *, merged: bool) -> str:
         header["base_model"] = saved.base
     attribute = saved.preparation.attribute if saved.preparation else "unknown"
     guesses = attribute if saved.target.kind == "attribute" else "tasks (what else an image shows)"
-    use = "judge predict --judge-weights THIS_FOLDER --captions new.json" + (" \\\n    --images DIR" * saved.sees)
-    checkpoint = (
-        "\n\nThe folder is a checkpoint of transformers as well: `--judge hf:THIS_FOLDER --tuning zero-shot` of "
-        "`judge evaluate` asks it about captions of a run."
-    )
-    sections = {
-        "What it is": f"A judge (`{saved.judge}`) of Caption Judge: it reads captions in which words are hidden, and "
-        "guesses. How well it can is evidence of what else in captions goes with the attribute.",
-        "Data": _bullets(_data(saved, attribute, guesses)),
-        "What was hidden": _bullets(_hidden(saved)),
-        "Held-out accuracy": _accuracy(saved),
-        "Limits and responsible use": _JUDGE_LIMITS,
-        "Use": f"```\n{use}\n```{checkpoint if merged else ''}",
+    held = saved.data.get("held_out") or {}
+    values = {
+        "judge": saved.judge,
+        "guesses": guesses,
+        "data": _data(saved, attribute, guesses),
+        "hidden": _hidden(saved),
+        "accuracy": held.get("accuracy"),
+        "held_out": held.get("images"),
+        "classes": len(saved.target.classes),
+        "sees": saved.sees,
+        "merged": merged,
     }
-    return _card(header, "license: choose one, and take the number sign away", sections, f"A judge of {guesses}")
+    return _render("judge_card.md", header, values)
 
 
 def _data(saved: Saved, attribute: str, guesses: str) -> Iterator[tuple[str, object]]:
@@ -199,13 +178,3 @@ def _hidden(saved: Saved) -> Iterator[tuple[str, object]]:
     what = {"object": masking.get("category"), "both": f"people and {masking.get('category')}"}
     found = what.get(str(masking.get("hide")), "people")
     yield "in images", f"{found}, {masking['mask']}, by detector {masking.get('detector')}, as {masking.get('fill')}"
-
-
-def _accuracy(saved: Saved) -> str:
-    held = saved.data.get("held_out") or {}
-    if held.get("accuracy") is None:
-        return "Not known."
-    return (
-        f"{held['accuracy']:.3f}, a mean over classes, on {held['images']} captions of its own side that it was not "
-        f"trained on (1 / classes: {1 / len(saved.target.classes):.3f})."
-    )

@@ -187,14 +187,8 @@ def class_score_table(result: Result) -> Table[Row]:
 
     Captions count as in the metric: the mean over classes is its value of the side.
     """
-    numbers = [("images", COUNT), ("human", NUMBER), ("generated", NUMBER), ("difference", SIGNED)]
-    note = "Mean score of a class's captions. No interval and no test: a guide to where to look."
-    headings = ["captioner", "metric (judge)", "class"]
-    return table_of(headings, numbers, _class_scores(result.scores), "Scores by class", [note])
-
-
-def _class_scores(scores: pd.DataFrame) -> Iterator[Row]:
-    for row in judged_rows(scores, DEFAULT):
+    rows = []
+    for row in judged_rows(result.scores, DEFAULT):
         if row.metric.prior or row.metric.target == "tasks":
             continue
         scored = row.captions[row.captions["n"] > 0]
@@ -203,7 +197,11 @@ def _class_scores(scores: pd.DataFrame) -> Iterator[Row]:
         images = scored.groupby("answer")["image_id"].nunique()
         for name, human, generated in means[["human", "generated"]].sort_index().itertuples(name=None):
             values = int(images[name]), float(human), float(generated), float(generated - human)
-            yield row.line.captioner, row.line.title, str(name), *values
+            rows.append((row.line.captioner, row.line.title, str(name), *values))
+    headings = ["captioner", "metric (judge)", "class"]
+    numbers = [("images", COUNT), ("human", NUMBER), ("generated", NUMBER), ("difference", SIGNED)]
+    note = "Mean score of a class's captions. No interval and no test: a guide to where to look."
+    return table_of(headings, numbers, rows, "Scores by class", [note])
 
 
 def coverage_table(run: Mapping[str, Any]) -> Table[Row]:
@@ -222,8 +220,9 @@ def coverage_table(run: Mapping[str, Any]) -> Table[Row]:
 
 
 def alignment_table(run: Mapping[str, Any]) -> Table[Row]:
-    """Shares of tokens of human captions kept, exchanged, unknown."""
-    shares = {"tokens kept": "tokens_kept", "exchanged": "tokens_substituted", "words kept": "words_kept"}
+    """Shares of tokens of human captions kept, exchanged (of all, and of those that the captioner lacks)."""
+    shares = {"tokens kept": "tokens_kept", "exchanged": "tokens_substituted", "of lacking": "lacking_substituted"}
+    shares["words kept"] = "words_kept"
     rows = (
         (name, find_metric(metric).title, report["how"], *(report.get(share) for share in shares.values()))
         for name, entry in run["captioners"].items()

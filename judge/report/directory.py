@@ -35,16 +35,16 @@ _IMAGES = 25
 
 
 class RunDirectory(OutputFolder):
-    """``run.yaml``, ``metrics.json``, ``log.jsonl``, and what they are made of, of one run.
+    """``run.yaml``, ``metrics.json``, ``log.jsonl``, and the tables behind them, of one run.
 
-    That is ``scores.parquet`` (answers of judges), ``counts.parquet`` (what captions mention) and
+    The tables are ``scores.parquet`` (answers of judges), ``counts.parquet`` (what captions mention) and
     ``replicates.parquet`` (values on parts of the data, and on data drawn anew).
 
     ``report.html`` shows them, with ``figures/`` and examples (``examples.parquet``; where the run has images also
-    ``pictures.parquet``). Where captions were scored also ``quality.csv``; of a breakdown ``breakdown/``.
+    ``pictures.parquet``). ``quality.csv`` holds caption quality, ``breakdown/`` the breakdown, if the run has them.
 
     A run that was killed, or met an error, leaves its working folder behind, and the next one resumes from it.
-    Under several processes only the main one writes.
+    With several processes only the main one writes.
 
     Args:
         path: the folder to make.

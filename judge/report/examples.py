@@ -45,7 +45,7 @@ class Examples:
     """Cards of examples, and what they can be filtered by.
 
     Attributes:
-        cards: of an image of a row of the table each, as the template reads them. ``contribution``: to the row's value;
+        cards: one for each image of a row, as the template reads them. ``contribution``: to the row's value;
             ``difference``: mean probability of the truth from the captioner's captions less that from human ones, 0
             where no judge answered; ``picture``: CSS class of the image, "" where it is not shown.
         pictures: image id -> its CSS class.

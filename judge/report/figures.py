@@ -14,24 +14,8 @@ from judge.metrics import Metric
 from judge.metrics.rows import FAMILIES
 from judge.metrics.scores import SCORES
 from judge.quality import Quality
-from judge.report.plots import (
-    GENERATED,
-    GREY,
-    HUMAN,
-    INK,
-    PALE,
-    SEVERAL,
-    WIDTH,
-    Drawing,
-    draw_interval,
-    legend,
-    mark,
-    new_figure,
-    rows_figure,
-    set_limits,
-    shorten,
-    tick,
-)
+from judge.report import plots
+from judge.report.plots import Drawing
 from judge.statistics.breakdown import TaskPart
 from judge.statistics.comparisons import Key
 from judge.statistics.summary import Summary, name_row
@@ -58,8 +42,8 @@ def forests(result: Result) -> Iterator[Drawing]:
     for metric, rows in _by_metric(result).items():
         above, below = metric.verdicts
         # A metric without a sign (Multi->) has one verdict.
-        signs = {below: (HUMAN, "s"), above: (GENERATED, "o")}
-        found = [signs.get(verdicts[row.key] or "", (GREY, "D")) for row in rows]
+        signs = {below: (plots.HUMAN, "s"), above: (plots.GENERATED, "o")}
+        found = [signs.get(verdicts[row.key] or "", (plots.GREY, "D")) for row in rows]
         marks = f"Circles: {above}{'' if above == below else f'; squares: {below}'}; hollow diamonds: no such verdict"
         chance = "what chance gives (taken off the values)" if metric.counted else "no amplification"
         if not metric.counted and any(row.chance_level is not None for row in rows):
@@ -71,15 +55,15 @@ def forests(result: Result) -> Iterator[Drawing]:
 
 def _draw_forest(rows: Sequence[Summary], signs: Sequence[tuple[str, str]]) -> Figure:
     metric = rows[0].metric
-    figure, axes = rows_figure(_labels(rows), f"amplification by {metric.title}")
+    figure, axes = plots.rows_figure(_labels(rows), f"amplification by {metric.title}")
     chances = [None if metric.counted else row.chance_level for row in rows]
     for place, (row, (colour, marker), chance) in enumerate(zip(rows, signs, chances, strict=True)):
-        draw_interval(axes, row.interval, place, color=colour, linewidth=2)
+        plots.draw_interval(axes, row.interval, place, color=colour, linewidth=2)
         face = "none" if marker == "D" else colour
         axes.plot([_value(row)], [place], marker, color=colour, markersize=7, markerfacecolor=face)
-        tick(axes, chance, place)
-    axes.axvline(metric.neutral, color=INK, linewidth=1)
-    set_limits(axes, [*_values(rows), *chances])
+        plots.tick(axes, chance, place)
+    axes.axvline(metric.neutral, color=plots.INK, linewidth=1)
+    plots.set_limits(axes, [*_values(rows), *chances])
     return figure
 
 
@@ -110,15 +94,15 @@ def _chances(row: Summary, classes: int) -> Sequence[float]:
 def _draw_sides(rows: Sequence[Summary], chances: Sequence[Sequence[float]]) -> Figure:
     metric = rows[0].metric
     score = f"{metric.score.replace('_', ' ')} of the judge{', times the prior' if metric.prior else ''}"
-    figure, axes = rows_figure(_labels(rows), f"{metric.title}: value of each side" if metric.counted else score)
+    figure, axes = plots.rows_figure(_labels(rows), f"{metric.title}: value of each side" if metric.counted else score)
     human, generated, places = [row.human for row in rows], [row.generated for row in rows], range(len(rows))
-    axes.hlines(places, human, generated, color=PALE, linewidth=4, zorder=0)  # type: ignore[arg-type]
-    axes.plot(human, places, "o", color=HUMAN, markersize=7, label="human captions", clip_on=False, zorder=3)  # type: ignore[arg-type]
-    axes.plot(generated, places, "s", color=GENERATED, markersize=7, label="generated captions")  # type: ignore[arg-type]
+    axes.hlines(places, human, generated, color=plots.PALE, linewidth=4, zorder=0)  # type: ignore[arg-type]
+    axes.plot(human, places, "o", color=plots.HUMAN, markersize=7, label="human captions", clip_on=False, zorder=3)  # type: ignore[arg-type]
+    axes.plot(generated, places, "s", color=plots.GENERATED, markersize=7, label="generated captions")  # type: ignore[arg-type]
     for place, of in enumerate(chances):
         for chance in of:
-            tick(axes, chance, place)
-    set_limits(axes, [0.0, *human, *generated, *(chance for of in chances for chance in of)])
+            plots.tick(axes, chance, place)
+    plots.set_limits(axes, [0.0, *human, *generated, *(chance for of in chances for chance in of)])
     figure.legend(loc="outside upper right", ncols=2)
     return figure
 
@@ -142,23 +126,23 @@ def qualities(result: Result) -> Iterator[Drawing]:
 
 
 def _draw_qualities(rows: Sequence[Summary], found: Sequence[Quality]) -> Figure:
-    figure = new_figure(WIDTH, 3 + 0.2 * ((len(rows) + 1) // 2))
+    figure = plots.new_figure(plots.WIDTH, 3 + 0.2 * ((len(rows) + 1) // 2))
     panels = figure.subplots(1, 2, sharey=True)
     across = {
         "vocabulary (distinct words)": [float(of.vocabulary["generated"]) for of in found],
         "CIDEr": [of.value("CIDEr") for of in found],
     }
     for axes, (name, values) in zip(panels, across.items(), strict=True):
-        axes.axhline(rows[0].metric.neutral, color=GREY, linewidth=0.8)
+        axes.axhline(rows[0].metric.neutral, color=plots.GREY, linewidth=0.8)
         for number, (row, at) in enumerate(zip(rows, values, strict=True)):
-            mark(axes, number, row, at, _value(row), vertical=row.interval)
+            plots.mark(axes, number, row, at, _value(row), vertical=row.interval)
         _trend(axes, values, list(map(_value, rows)))
         axes.set_xlabel(name)
         axes.margins(x=0.1)
         axes.locator_params(axis="x", nbins=4)
-    set_limits(panels[0], _values(rows), vertical=True)
+    plots.set_limits(panels[0], _values(rows), vertical=True)
     panels[0].set_ylabel(f"amplification by {rows[0].title}")
-    legend(figure, panels[0], [row.captioner for row in rows], "outside upper left", ncols=2)
+    plots.legend(figure, panels[0], [row.captioner for row in rows], "outside upper left", ncols=2)
     return figure
 
 
@@ -170,7 +154,7 @@ def _trend(axes: Axes, x: Sequence[float], y: Sequence[float]) -> None:
     if len(known) > 2 and np.ptp(x) > 0:
         line = stats.linregress([a for a, _ in known], [b for _, b in known])
         ends = np.array([min(known)[0], max(known)[0]])
-        axes.plot(ends, line.intercept + line.slope * ends, ":", color=GREY)
+        axes.plot(ends, line.intercept + line.slope * ends, ":", color=plots.GREY)
         axes.set_title(f"R\N{SUPERSCRIPT TWO} = {line.rvalue**2:.2f} over {len(known)} captioners", fontsize=9)
 
 
@@ -184,22 +168,22 @@ def judges(result: Result) -> Iterator[Drawing]:
 
 
 def _draw_judges(rows: Sequence[Summary]) -> Figure:
-    figure = new_figure(WIDTH, 3)
+    figure = plots.new_figure(plots.WIDTH, 3)
     axes = figure.subplots()
     names, captioners = (list(dict.fromkeys(getattr(row, of) for row in rows)) for of in ("judge", "captioner"))
     for number, captioner in enumerate(captioners):
         own = [row for row in rows if row.captioner == captioner]
         # Beside each other, so that no interval hides another.
         across = [names.index(row.judge) + 0.06 * (number - (len(captioners) - 1) / 2) for row in own]
-        axes.plot(across, list(map(_value, own)), "-", color=SEVERAL[number % len(SEVERAL)], linewidth=0.8)
+        axes.plot(across, list(map(_value, own)), "-", color=plots.SEVERAL[number % len(plots.SEVERAL)], linewidth=0.8)
         for at, row in zip(across, own, strict=True):
-            mark(axes, number, row, at, _value(row), vertical=row.interval)
-    axes.axhline(rows[0].metric.neutral, color=INK, linewidth=1)
-    axes.set_xticks(range(len(names)), list(map(shorten, names)))
+            plots.mark(axes, number, row, at, _value(row), vertical=row.interval)
+    axes.axhline(rows[0].metric.neutral, color=plots.INK, linewidth=1)
+    axes.set_xticks(range(len(names)), list(map(plots.shorten, names)))
     axes.set_xlim(-0.5, len(names) - 0.5)
     axes.set_ylabel(f"amplification by {rows[0].metric.title}")
-    set_limits(axes, _values(rows), vertical=True)
-    legend(figure, axes, captioners)
+    plots.set_limits(axes, _values(rows), vertical=True)
+    plots.legend(figure, axes, captioners)
     return figure
 
 
@@ -226,18 +210,19 @@ def directions(result: Result) -> Iterator[Drawing]:
 
 
 def _draw_directions(across: Sequence[Summary], up: Sequence[Summary]) -> Figure:
-    figure = new_figure(WIDTH, 3.2)
+    figure = plots.new_figure(plots.WIDTH, 3.2)
     axes = figure.subplots()
     pairs = [(one, other) for one in across for other in up if one.captioner == other.captioner]
     for number, (first, second) in enumerate(pairs):
-        mark(axes, number, first, _value(first), _value(second), vertical=second.interval, horizontal=first.interval)
-    axes.axvline(across[0].metric.neutral, color=INK, linewidth=1)
-    axes.axhline(up[0].metric.neutral, color=INK, linewidth=1)
-    set_limits(axes, _values(across))
-    set_limits(axes, _values(up), vertical=True)
+        x, y = _value(first), _value(second)
+        plots.mark(axes, number, first, x, y, vertical=second.interval, horizontal=first.interval)
+    axes.axvline(across[0].metric.neutral, color=plots.INK, linewidth=1)
+    axes.axhline(up[0].metric.neutral, color=plots.INK, linewidth=1)
+    plots.set_limits(axes, _values(across))
+    plots.set_limits(axes, _values(up), vertical=True)
     axes.set_xlabel(f"{across[0].metric.title}: what captions reveal")
     axes.set_ylabel(up[0].metric.title)
-    legend(figure, axes, [first.captioner for first, _ in pairs])
+    plots.legend(figure, axes, [first.captioner for first, _ in pairs])
     return figure
 
 
@@ -265,14 +250,14 @@ def tasks(result: Result) -> Iterator[Drawing]:
 
 
 def _draw_tasks(parts: Sequence[TaskPart], row: Summary) -> Figure:
-    figure, axes = rows_figure([shorten(part.task) for part in parts], f"contribution to {row.title}")
+    figure, axes = plots.rows_figure([plots.shorten(part.task) for part in parts], f"contribution to {row.title}")
     values = [part.contribution for part in parts]
     for place, (part, value) in enumerate(zip(parts, values, strict=True)):
-        colour, hatch = (GENERATED, "") if value > 0 else (HUMAN, "///")
+        colour, hatch = (plots.GENERATED, "") if value > 0 else (plots.HUMAN, "///")
         axes.barh(place, value, color=colour, hatch=hatch, height=0.55, edgecolor="white", linewidth=0)
-        draw_interval(axes, part.interval, place, color=INK, linewidth=1.2)
-    axes.axvline(0, color=INK, linewidth=1)
-    set_limits(axes, [0.0, *values, *_ends(parts)])
+        plots.draw_interval(axes, part.interval, place, color=plots.INK, linewidth=1.2)
+    axes.axvline(0, color=plots.INK, linewidth=1)
+    plots.set_limits(axes, [0.0, *values, *_ends(parts)])
     return figure
 
 
@@ -326,4 +311,4 @@ def _note(rows: Sequence[Summary]) -> str:
 def _labels(rows: Sequence[Summary]) -> list[str]:
     """Captioners, with their judges where there are several."""
     several = len({row.judge for row in rows}) > 1
-    return [shorten(f"{row.captioner} ({row.judge})" if several else row.captioner) for row in rows]
+    return [plots.shorten(f"{row.captioner} ({row.judge})" if several else row.captioner) for row in rows]

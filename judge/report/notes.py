@@ -10,7 +10,7 @@ from judge.measure import Result
 from judge.metrics import Metric, find_metric
 from judge.metrics.scores import SCORES
 from judge.quality import Quality
-from judge.report.table import how_many, write_coverage
+from judge.report.table import how_many
 from judge.statistics.comparisons import POWER, Difference
 from judge.statistics.inference import SIGNIFICANT
 
@@ -20,7 +20,7 @@ _COUNTED = "amplification is the published value less the chance level"
 
 
 def summary_lines(result: Result) -> list[str]:
-    """The two or three lines that stand below the table in any case."""
+    """The two or three lines that are always printed below the table."""
     run = result.run
     tests = sum(row.p_value is not None for row in result.summaries)
     holm = f"p (Holm): corrected for {_tests(tests)}. " if tests else ""
@@ -30,14 +30,14 @@ def summary_lines(result: Result) -> list[str]:
 
 
 def footnotes(result: Result) -> list[str]:
-    """All that a reader may want to know beside the table, a line each."""
+    """Notes on how the numbers were made, a line each."""
     return [
         *_method(result),
         *_inference(result),
         *_labels(result.run["labels"]),
         *_image_judges(result.run.get("sight")),
         *_chance(result),
-        *_captioners(result),
+        *_counted(result.run),
         *_quality(result.quality),
     ]
 
@@ -262,44 +262,14 @@ def _chance(result: Result) -> Iterator[str]:
         yield f"Chance with {classes} classes, of a judge that is never sure: {scores}."
 
 
-def _captioners(result: Result) -> Iterator[str]:
-    """Notes on each captioner: its images, and the captions left out."""
-    run, entries = result.run, result.run["captioners"].items()
-    if any(row.weighs_named_class for row in metrics_of(result)):
-        covered = [(name, of["coverage"]) for name, of in entries if of["coverage"]]
-        shares = [f"{name} {1 - of['human']['one']:.0%}, {1 - of['generated']['one']:.0%}" for name, of in covered]
-        what = f"captions that do not name exactly one class of {run['attribute']}"
-        yield f"T->A leaves out {what} (human, generated): {'; '.join(shares)}."
-    for names, note in alike((name, "; ".join(_evidence(entry, run))) for name, entry in entries):
-        yield f"{names}: {note}."
-    for names, note in alike((name, _counts(left_out)) for name, of in entries if (left_out := left_out_of(of))):
-        yield f"{names}, left out: {note}."
-
-
-def _evidence(entry: Mapping[str, Any], run: Mapping[str, Any]) -> Iterator[str]:
-    """Images, shares of human words that alignments keep (metrics are named where alignments differ), and coverage."""
-    yield ", ".join(f"{number:,} {group}" for group, number in entry["images"].items())
-    kinds: dict[tuple[Any, ...], list[str]] = {}
-    for metric, report in entry["alignment"].items():
-        kinds.setdefault(tuple(report.values()), []).append(metric)
-    for metrics in kinds.values():
-        report = entry["alignment"][metrics[0]]
-        if report["how"] != "none":
-            whose = "" if len(kinds) == 1 else f" ({', '.join(find_metric(name).title for name in metrics)})"
-            near = f" and exchanges {report['tokens_substituted']:.1%}" if report["how"] == "contextual" else ""
-            if near and report["lacking_substituted"] is not None:
-                share = f"{report['lacking_substituted']:.1%} of those that the captioner lacks"
-                near += f" ({share}, delta {report['delta']:g})"
-            kept = f"keeps {report['tokens_kept']:.1%} of human tokens ({report['words_kept']:.1%} of words)"
-            yield f"alignment{whose} {kept}{near}"
-    counted = entry["counted"]
-    if "words" in counted:
-        yield f"BA counts {counted['words']} words that occur {counted['least']} times or more with every class"
-    if "objects" in counted:
-        yield f"{counted['objects']} objects are annotated (source: {run['tasks']['source']})"
-    if entry["coverage"]:
-        shares = write_coverage(entry["coverage"]["human"])
-        yield f"human captions name {run['attribute']} (one/none/several): {shares}"
+def _counted(run: Mapping[str, Any]) -> Iterator[str]:
+    """Notes on what counted metrics count."""
+    words = [(name, of["counted"]) for name, of in run["captioners"].items() if "words" in of["counted"]]
+    for names, counts in alike((name, f"{of['words']} words that occur {of['least']} times") for name, of in words):
+        yield f"{names}: BA counts {counts} or more with every class."
+    objects = {of["counted"]["objects"] for of in run["captioners"].values() if "objects" in of["counted"]}
+    if objects:
+        yield f"{max(objects)} objects are annotated (source: {run['tasks']['source']})."
 
 
 def _quality(found: Mapping[str, Quality]) -> Iterator[str]:

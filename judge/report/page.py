@@ -1,6 +1,6 @@
 """The report page: one self-contained HTML file, made with Jinja2 from the sections of a report and its examples.
 
-Whatever data holds (captions, names, labels) is text: templates escape it, and the page's own Content-Security-Policy
+All data (captions, names, labels) are text: templates escape them, and the page's own Content-Security-Policy
 allows no request, and no script but the one that sorts the examples. Figures are SVG images, which run no script.
 """
 
@@ -34,12 +34,11 @@ _POSITIVE = (
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What goes into a page.
+    """The contents of a page.
 
     Attributes:
         result: the numbers.
         settings: name of a run (or "") and its run.yaml.
-        title: heading of the page.
         examples: whether images and captions are shown.
         names: whether ids of images are shown, which may be names of files.
         pictures: image id -> JPEG; people are hidden in them.
@@ -47,7 +46,6 @@ class Contents:
 
     result: Result
     settings: Sequence[tuple[str, str]]
-    title: str = "Bias amplification report"
     examples: bool = True
     names: bool = False
     pictures: Mapping[str, bytes] = field(default_factory=dict)
@@ -57,7 +55,7 @@ def make_page(contents: Contents, figures: Path | None = None) -> str:
     """The page, as HTML.
 
     Args:
-        contents: what goes into it.
+        contents: of the page.
         figures: folder for the same figures as SVG and PNG files; it must exist. None for none.
 
     Raises:
@@ -67,7 +65,7 @@ def make_page(contents: Contents, figures: Path | None = None) -> str:
     examples = example_cards(result, contents.pictures, names=contents.names) if contents.examples else None
     versions = result.run.get("versions") or {"caption-judge": result.run["version"]}
     values = {
-        "title": contents.title,
+        "title": "Bias amplification report",
         "version": result.run["version"],
         "lead": _lead(result),
         "verdicts": verdicts(result),

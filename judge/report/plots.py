@@ -1,6 +1,6 @@
 """Matplotlib figures in the style of the report, and their files. No display is needed.
 
-Colours are Okabe and Ito's, which colour-blind readers can tell apart; what differs in colour differs in shape too.
+Colours are Okabe and Ito's, which colour-blind readers can distinguish; marks differ in shape as well.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def save(figure: Figure, kind: str) -> bytes:
 
 
 def shorten(name: str) -> str:
-    """A name without its middle: beginnings (owners) and ends (sizes) tell names apart."""
+    """A name without its middle: beginnings (owners) and ends (sizes) distinguish names."""
     name, end = printable(name), _LONGEST // 2 + 3
     return name if len(name) <= _LONGEST else f"{name[: _LONGEST - end - 1]}\N{HORIZONTAL ELLIPSIS}{name[-end:]}"
 

@@ -1,59 +1,15 @@
-"""Data recipes, and what was found in a folder, as text."""
+"""Data recipes as text."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from textwrap import fill
-from typing import Any, Literal
+from typing import Any
 
-from judge.corpus.recipes import FOLDER, DataFile, LabelNote, Recipe, Use
+from judge.corpus.recipes import FOLDER, DataFile, LabelNote, Recipe
 from judge.report.table import Table, table_of
-
-Status = Literal["ok", "missing", "wrong"]
-
-
-@dataclass(frozen=True, slots=True)
-class FileCheck:
-    """The check of one file of a recipe.
-
-    Attributes:
-        file: the recipe's entry.
-        paths: what was found; () where nothing was.
-        status: "wrong": it is there, and not what it should be.
-        lines: what is in it; of a wrong one what is wrong.
-    """
-
-    file: DataFile
-    paths: tuple[Path, ...]
-    status: Status
-    lines: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class DataCheck:
-    """The check of a folder against a recipe."""
-
-    recipe: Recipe
-    folder: Path
-    files: tuple[FileCheck, ...]
-
-    @property
-    def faults(self) -> list[DataFile]:
-        """Required files that are not there, or not what they should be."""
-        return [found.file for found in self.files if found.file.required and found.status != "ok"]
-
-    def commands(self) -> Iterator[tuple[Use, str, list[str]]]:
-        """The recipe's commands with the folder filled in, and the files that each lacks."""
-        wrong = {found.file.path for found in self.files if found.status != "ok"}
-        for use in self.recipe.use:
-            words = shlex.split(use.command)
-            read = [word.partition(f"{FOLDER}/")[2] for word in words] + [*use.needs]
-            lacking = [path for path in read if any(PurePosixPath(path or "-").match(file) for file in wrong)]
-            command = shlex.join(word.replace(FOLDER, str(self.folder)) for word in words)
-            yield use, command, list(dict.fromkeys(lacking))
 
 
 def recipe_table(recipes: Sequence[Recipe]) -> Table[tuple[Any, ...]]:
@@ -62,8 +18,8 @@ def recipe_table(recipes: Sequence[Recipe]) -> Table[tuple[Any, ...]]:
     return table_of(["name", "data", "access", "attributes"], [], rows)
 
 
-def recipe_lines(recipe: Recipe) -> Iterator[str]:
-    """All of a recipe, a line each; continued parts are indented, and commands stand alone in their lines."""
+def recipe_lines(recipe: Recipe, folder: Path | None = None) -> Iterator[str]:
+    """All of a recipe, a line each, with commands for the files in ``folder``; continued parts are indented."""
     yield f"{recipe.name}: {recipe.title}"
     about = {
         "papers": ", ".join(recipe.papers),
@@ -79,7 +35,15 @@ def recipe_lines(recipe: Recipe) -> Iterator[str]:
     yield from _part("limits", recipe.limits)
     yield from _part("not verified", recipe.unverified)
     yield from _part("make your own", recipe.make)
-    yield from _part("commands", (line for use in recipe.use for line in (f"{use.what}:", f"  {use.command}")))
+    yield from _part("commands", _commands(recipe, folder))
+
+
+def _commands(recipe: Recipe, folder: Path | None) -> Iterator[str]:
+    for use in recipe.use:
+        needs = f" (needs {', '.join(use.needs)} too)" if use.needs else ""
+        words = [word.replace(FOLDER, str(folder)) for word in shlex.split(use.command)]
+        yield f"{use.what}{needs}:"
+        yield f"  {shlex.join(words) if folder else use.command}"
 
 
 def _pass_on(recipe: Recipe) -> str:
@@ -140,36 +104,3 @@ def _labels(labels: Sequence[LabelNote]) -> Iterator[str]:
 def counts(found: Mapping[str, int]) -> str:
     """Names and numbers: ``female 1,031, male 2,566``."""
     return ", ".join(f"{name or '(empty)'} {count:,}" for name, count in found.items())
-
-
-def check_lines(check: DataCheck) -> Iterator[str]:
-    """The files in the folder, missing files and their sources, and the commands, a line each."""
-    recipe = check.recipe
-    yield f"{recipe.name} in {check.folder}: {recipe.title}"
-    yield ""
-    for found in check.files:
-        where = ", ".join(path.relative_to(check.folder).as_posix() for path in found.paths[:3]) or found.file.path
-        more = f" and {len(found.paths) - 3} more" if len(found.paths) > 3 else ""
-        yield f"{found.status:8}{where}{more} ({_kind(found.file)})"
-        yield from (f"        {line}" for line in found.lines)
-    yield from _part("to get", _to_get(check))
-    if not recipe.pass_on:
-        yield from ("", f"passing on: {_pass_on(recipe)}")
-    commands = [*check.commands()]
-    ready = [line for use, command, lacking in commands if not lacking for line in (f"{use.what}:", f"  {command}")]
-    yield from _part("ready", ready)
-    missing = [f"{use.what}: needs {', '.join(lacking)}" for use, _, lacking in commands if lacking]
-    yield from _part("not ready", missing)
-
-
-def _to_get(check: DataCheck) -> Iterator[str]:
-    """Each source once, with what it has that is not there; and who may have it."""
-    recipe = check.recipe
-    wanted: dict[str, list[str]] = {}
-    absent = [found.file for found in check.files if found.status != "ok"]
-    for file in absent:
-        wanted.setdefault(file.source or recipe.origin, []).append(file.path)
-    for source, paths in wanted.items():
-        yield f"{', '.join(paths)}: {source or 'the recipe does not say from where'}"
-    if recipe.audience and not all(file.source for file in absent):
-        yield f"who may have it: {recipe.audience}"

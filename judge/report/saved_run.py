@@ -252,7 +252,7 @@ def _readable(folder: Path) -> Iterator[None]:
 
 
 def _unfinished(folder: Path) -> str:
-    """The clause on an unfinished run; "" for a finished one."""
+    """A clause for an unfinished run; "" for a finished one."""
     partial = folder.parent / f"{resolved(folder).name}.partial"
     if not folder.exists() and (partial / LOG).is_file():
         return f": the run is not finished; the command that began it goes on from {partial.name}"
@@ -290,7 +290,7 @@ def _compare(path: Path, computed: Any, written: Any, versions: Mapping[str, str
 
 
 def _differences(made: Any, written: Any, where: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
-    """Where two documents differ, and what each of them holds."""
+    """Each place where two documents differ, with both values."""
     if isinstance(made, pd.DataFrame):
         made, written = map(_records, (made, written))
     if isinstance(made, list) and isinstance(written, list) and any(isinstance(of, dict) for of in (*made, *written)):
@@ -308,7 +308,7 @@ def _records(table: pd.DataFrame) -> list[dict[Any, Any]]:
 
 
 def _by_name(rows: Sequence[Any]) -> dict[str, Any]:
-    """The rows of a table by the names of what they are of."""
+    """Name of a row, from its captioner, metric and so on -> the row."""
     found: dict[str, Any] = {}
     for place, row in enumerate(rows):
         known = row if isinstance(row, dict) else {}

@@ -63,7 +63,6 @@ class Section:
         tables: its tables; those without rows are left out.
         warnings, lines: sentences of the page alone; warnings in bold.
         folded: sentences of the page that are shown on demand.
-        page_only: whether its tables are shown on the page alone.
     """
 
     name: str
@@ -74,7 +73,6 @@ class Section:
     warnings: Callable[[Result], Iterable[str]] = _nothing
     lines: Callable[[Result], Iterable[str]] = _nothing
     folded: Callable[[Result], Iterable[str]] = _nothing
-    page_only: bool = False
 
 
 def _main_tables(result: Result, detail: Detail) -> Iterator[Table[Any]]:
@@ -130,14 +128,11 @@ SECTIONS = (
         "facts",
         "Classes, coverage, alignment, and what was left out",
         "What the numbers rest on.",
-        tables=lambda result, _: run_tables(result),
-        page_only=True,
+        tables=lambda result, detail: run_tables(result) if detail.verbose else [],
     ),
 )
 
 
 def tables_of(result: Result, detail: Detail = EVERYTHING) -> Iterator[Table[Any]]:
-    """Every table of a result that has a row and is not of the page alone, the main one first."""
-    for section in SECTIONS:
-        if not section.page_only:
-            yield from (table for table in section.tables(result, detail) if table.rows)
+    """Every table of a result that has a row, the main one first."""
+    return (table for section in SECTIONS for table in section.tables(result, detail) if table.rows)

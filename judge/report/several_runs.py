@@ -54,9 +54,14 @@ def join_runs(runs: Sequence[SavedRun]) -> SavedRun:
         JudgeError: runs of which no row compares, or that differ in what a page states once for all of them.
     """
     for first, second in combinations(runs, 2):
-        for name, one, other in _common_facts(first.result.run, second.result.run):
-            if one != other:
-                what = f"the runs do not go together: {name} is {_short(one)} in one and {_short(other)} in the other"
+        one, other = first.result.run, second.result.run
+        common = _COMMON + (_COMMON_OF_JUDGES if _judged(one) and _judged(other) else ())
+        pairs = {name: (one[name], other[name]) for name in common}
+        both = one["ratios"].keys() & other["ratios"].keys()
+        pairs |= {f"what {name} compares": (one["ratios"][name], other["ratios"][name]) for name in both}
+        for name, (mine, its) in pairs.items():
+            if mine != its:
+                what = f"the runs do not go together: {name} is {_short(mine)} in one and {_short(its)} in the other"
                 mend = "measure both with the same settings"
                 raise JudgeError(what, where=f"{first.name} with {second.name}", mend=mend)
     joined, notes = put_together(runs)
@@ -112,14 +117,6 @@ def _unlike(first: SavedRun, second: SavedRun, together: Mapping[str, Any]) -> I
             titles.setdefault(reason, {})[one.title] = None
     for reason, rows in titles.items():
         yield f"{', '.join(rows)} of {first.name} and {second.name} do not compare: {reason}."
-
-
-def _common_facts(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[tuple[str, object, object]]:
-    """Name, and what it is in one run and in the other."""
-    for name in (*_COMMON, *(_COMMON_OF_JUDGES if _judged(one) and _judged(other) else ())):
-        yield name, one[name], other[name]
-    for name in one["ratios"].keys() & other["ratios"].keys():
-        yield f"what {name} compares", one["ratios"][name], other["ratios"][name]
 
 
 def _judged(facts: Mapping[str, Any]) -> bool:

@@ -116,7 +116,9 @@ def as_json(value: Any) -> Any:
         return {str(name): as_json(of) for name, of in value.items()}
     if isinstance(value, list | tuple):
         return [as_json(of) for of in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    return value
 
 
 def json_text(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""What a result allows to say: a verdict on each captioner, and warnings of what would mislead a reader."""
+"""What can be concluded from a result: a verdict on each captioner, and warnings against wrong conclusions."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _QUIET = 0.5
 _MANY = 0.3
 # The same text for many images. The most frequent text of the shared captioners is 2.6% to 7.3% of theirs (300 images).
 _REPEATED, _LEAST = 0.1, 10
-# Share of captions with words that tell the class from which the note on them is never cut.
+# The note on captions with words that reveal the class is always shown from this share of captions on.
 _AFFECTED = 0.005
-# With fewer refits a warning says how little they tell.
+# With fewer refits a warning says that intervals are rough.
 _FEW = 5
 
 
 class Verdict(NamedTuple):
-    """A sentence about a captioner, which begins with what the captioner does; it says no more than the tests."""
+    """A sentence about a captioner, which begins with what the captioner does; it claims no more than the tests."""
 
     captioner: str
     sentence: str
@@ -194,7 +194,7 @@ def _without_images(run: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _without_words(result: Result) -> Iterator[str]:
-    """Attributes, and classes of images, that the lexicon has no words for: that captions never name them says nothing.
+    """Attributes, and classes of images, that the lexicon has no words for, so that captions cannot name them.
 
     Where an attribute has no words, the annotated class stands for the one that captions name.
     """
@@ -217,7 +217,7 @@ def _without_words(result: Result) -> Iterator[str]:
 
 
 def _training_noise(result: Result) -> Iterator[str]:
-    """Intervals that leave training out."""
+    """Intervals that leave out training noise."""
     rows = [row for row in result.summaries if row.basis == "these judges"]
     if rows:
         advice = "--refits N, or five splits or more (--folds 5, --seeds 5)"
@@ -238,7 +238,7 @@ def _training_noise(result: Result) -> Iterator[str]:
 
 
 def _few_refits(run: Mapping[str, Any]) -> Iterator[str]:
-    """Refits that tell little, or of which there are none."""
+    """Too few refits, or refits that have no effect."""
     if run["refits_asked"] and not run["refits"]:
         yield "--refits has no effect, because these metrics train no judge or score one side alone."
     few = min((times for times in run["refits"].values() if times), default=_FEW)
@@ -278,7 +278,7 @@ def _coverage(run: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _alignment(run: Mapping[str, Any]) -> Iterator[str]:
-    """What differs from a paper's preparation: masks for emotion, contextual alignment that finds too few words."""
+    """Masks for emotion, which its paper does not use, and contextual alignment that finds too few words."""
     if run["attribute"] == "emotion" and run.get("sight", {"mask": "none"})["mask"] != "none":
         yield "For emotion, ImageCaptioner2's authors hide words alone and leave images as they are: use --mask none."
     found: dict[float, dict[str, float | None]] = {}

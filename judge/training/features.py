@@ -41,7 +41,7 @@ from judge.utils.tensors import read_notes, read_sound, write_tensors
 
 _FORMAT = 2  # Increased whenever other features are made of an image.
 _NAME = "features"  # Of the tensor in each file.
-_checked: dict[tuple[Path, int], list[str]] = {}  # File and time of writing -> keys, of files that were read whole.
+_checked: dict[tuple[Path, int], list[str]] = {}  # File and time of writing -> keys, of files that were checked.
 Maker = Callable[[Materials], Backbone] | Callable[[Materials], FrozenReader]
 
 
@@ -251,7 +251,7 @@ class ImageCache(FeatureCache):
 
     def __init__(self, backbone: Backbone, pictures: MaskedImages, keys: Mapping[str, str], folder: Path) -> None:
         super().__init__(backbone, keys, folder)
-        self.backbone, self.pictures = backbone, pictures
+        self.backbone, self.images = backbone, pictures
         self.regions = backbone.regions
         if self.regions:
             # The key of an image does not include its boxes, which other judges do not see.
@@ -261,16 +261,16 @@ class ImageCache(FeatureCache):
     def _load(self, names: Sequence[str]) -> Iterator[tuple[Tensor, ...]]:
         """Threads read and mask images while the network computes."""
         with ThreadPoolExecutor(2) as pool:
-            ready = pool.map(lambda image: self.backbone.prepare(self.pictures.read(image)), names)
-            for image, picture in zip(names, ready, strict=True):
-                yield (picture, self._boxes(image)) if self.regions else (picture,)
+            ready = pool.map(lambda image: self.backbone.prepare(self.images.read(image)), names)
+            for image, pixels in zip(names, ready, strict=True):
+                yield (pixels, self._boxes(image)) if self.regions else (pixels,)
 
     def _forward(self, loaded: Sequence[tuple[Tensor, ...]], device: torch.device) -> Tensor:
         return self.backbone(*(torch.stack(part).to(device) for part in zip(*loaded, strict=True)))
 
     def _boxes(self, image: str) -> Tensor:
         boxes = torch.zeros(self.regions, 4)
-        for row, box in zip(boxes, self.pictures.boxes(image), strict=False):
+        for row, box in zip(boxes, self.images.boxes(image), strict=False):
             row[:] = torch.tensor(box)
         return boxes
 

@@ -1,4 +1,4 @@
-"""Fit the judges of members, keep their answers and weights, and find those that are kept."""
+"""Fit the judges of members, and store and load their answers and weights."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _WEIGHTS = ".weights.safetensors"  # In place of the suffix of a member's answer
 
 
 def answers_file(key: str, setup: TrainingSetup) -> Path | None:
-    """File of the answers of the member with this key; None if none are kept."""
+    """File of the answers of the member with this key; None if none are stored."""
     return setup.store / f"{key}.safetensors" if setup.store else None
 
 
@@ -51,7 +51,7 @@ def checkpoint_beside(answers: Path) -> Path:
 
 
 def weights_file(member: Member, setup: TrainingSetup) -> Path | None:
-    """File of the weights of a named member; None if they are not kept."""
+    """File of the weights of a named member; None if they are not stored."""
     answers = answers_file(member.key, setup)
     can_be_kept = member.judge.network is not None or member.judge.restore is not None
     if answers is None or not (setup.keeps_weights and can_be_kept) or member.is_refit:
@@ -60,31 +60,31 @@ def weights_file(member: Member, setup: TrainingSetup) -> Path | None:
 
 
 def load_answers(members: Sequence[Member], setup: TrainingSetup) -> list[Predictions | None]:
-    """The answers of members that are trained together; None for a member whose answers or weights are not kept."""
+    """The answers of members that are trained together; None for a member whose answers or weights are not stored."""
     found: dict[Path, tuple[dict[str, Any], dict[str, Any]] | None] = {}
     answers: list[Predictions | None] = []
     for member, path in zip(members, _files(members, setup), strict=True):
         if path is not None and path not in found:
             found[path] = read_sound(path, read_tensors)
-        kept = found[path] if path and _has_weights(member, setup) else None
-        if kept is None or member.key not in kept[0]:
+        stored = found[path] if path and _has_weights(member, setup) else None
+        if stored is None or member.key not in stored[0]:
             answers.append(None)
         else:
-            answers.append(Predictions(kept[0][member.key], member.target, kept[1][member.key]))
+            answers.append(Predictions(stored[0][member.key], member.target, stored[1][member.key]))
     return answers
 
 
 def _has_weights(member: Member, setup: TrainingSetup) -> bool:
-    """Whether the weights of a member are whole, or need not be there."""
+    """Whether the weights of a member are intact, or not needed."""
     path = weights_file(member, setup)
     return path is None or read_sound(path, read_notes) is not None
 
 
 def store_answers(members: Sequence[Member], setup: TrainingSetup, found: Sequence[Predictions]) -> None:
-    """Keep the answers of members that were trained together, if any are kept.
+    """Store the answers of members that were trained together, if the run stores any.
 
     Raises:
-        JudgeError: NaN; nothing is kept.
+        JudgeError: NaN; nothing is stored.
     """
     for member, answers in zip(members, found, strict=True):
         if not np.isfinite(answers.probabilities).all():
@@ -121,11 +121,11 @@ def fit_member(member: Member, setup: TrainingSetup, log: Log) -> Predictions:
 
 
 def answer(member: Member, judge: Judge, setup: TrainingSetup, **notes: str) -> Predictions:
-    """A trained judge's answers about its test samples; its weights are kept, with ``notes``."""
+    """A trained judge's answers about its test samples; its weights are stored, with ``notes``."""
     found = judge.predict(member.test())
     if member.validates:
         found = _validated(member, found, judge.predict(member.validation()))
-    _keep_weights(judge, member, setup, found, **notes)
+    _store_weights(judge, member, setup, found, **notes)
     return found
 
 
@@ -139,7 +139,7 @@ def fit_jointly(members: Sequence[Member], setup: TrainingSetup) -> list[Predict
         answers = joint(members[0].target, assign(members), judges.__setitem__ if keeps else None)
         found = _split_answers(members, answers)
     for place, judge in judges.items():
-        _keep_weights(judge, members[place], setup, found[place])
+        _store_weights(judge, members[place], setup, found[place])
     return found
 
 
@@ -177,8 +177,8 @@ def _validated(member: Member, test: Predictions, validation: Predictions) -> Pr
     return replace(test, notes={**test.notes, VALIDATION_LOSS: float(loss)})
 
 
-def _keep_weights(judge: Judge, member: Member, setup: TrainingSetup, found: Predictions, **notes: str) -> None:
-    """Write the file of a trained judge, unless it is not kept; all processes that trained it call this."""
+def _store_weights(judge: Judge, member: Member, setup: TrainingSetup, found: Predictions, **notes: str) -> None:
+    """Write the file of a trained judge if it is to be stored; all processes that trained it call this."""
     path, sharing = weights_file(member, setup), setup.sharing_of(member.judge)
     if not path:
         return

@@ -63,12 +63,12 @@ class Saved:
         judge: its name.
         target: what it guesses.
         recipe: how it was trained; its micro-batch is that which memory held. None of judges that train themselves.
-        materials: what it was given, pictures and features apart.
+        materials: what it was given, except images and features.
         precision: Accelerate's, of training and of its answers.
         vocabulary: its words in the order of their numbers, special ones apart; none for judges without one.
         features: "shape", "regions" and "key" of what a frozen network gave it; empty where none did.
         preparation: from captions to the words that it reads; None where its evidence was not a run's.
-        masking: how pictures were hidden, as settings of ``judge evaluate``; empty for judges that read alone.
+        masking: how images were masked, as settings of ``judge evaluate``; empty for judges that see none.
         data: what it learnt from: captioner, side, index, seed, fold, images by class, sharing, held-out accuracy
             (a mean over classes).
         history: losses, epoch by epoch.
@@ -108,7 +108,7 @@ class Saved:
 
     @property
     def sees(self) -> bool:
-        """Whether it is shown pictures."""
+        """Whether it sees images."""
         return "image" in self.blueprint.modalities - self.blueprint.blanked
 
     @property
@@ -173,7 +173,7 @@ def describe_member(member: Member, masking: Mapping[str, Any], sharing: Sharing
 
     Args:
         member: the judge.
-        masking: how pictures are hidden, as settings.
+        masking: how images are masked, as settings.
         sharing: how processes shared its training.
         found: its answers about its test samples.
     """
@@ -205,11 +205,11 @@ def _accuracy(tests: Sequence[Sample], found: Predictions) -> float:
 
 
 def describe_features(features: Any) -> dict[str, Any]:
-    """The shape of features and the network that they are of; boxes of pictures are no part of that."""
+    """The shape of features and the key of the network that computed them, without the boxes of images."""
     if features is None:
         return {}
     regions, key = features.regions, getattr(features, "key", "")
-    # A network that is told where things are has the pictures' boxes behind its own key.
+    # The key of a network that takes boxes ends in a hash of the images' boxes.
     return {"shape": list(features.shape), "regions": regions, "key": key.rpartition(" ")[0] if regions else key}
 
 
@@ -314,7 +314,7 @@ def save_network(judge: NetworkJudge, path: Path | None, about: Mapping[str, Any
     Args:
         judge: trained.
         path: the file.
-        about: from :func:`describe_member`; without, the judge cannot be asked about new captions.
+        about: from :func:`describe_member`; without it, the judge cannot predict on new captions.
         notes: added to the file.
     """
     accelerator = judge.trainer.accelerator
@@ -350,7 +350,7 @@ def answer(
         saved: from :func:`read_saved`.
         parts: lists of captions, from :func:`sample_captions`.
         features: feature cache folder.
-        pictures: the images of a judge that sees.
+        pictures: the images, for a judge that sees them.
         progress: called with the progress.
 
     Returns:
@@ -456,7 +456,7 @@ def check_features(saved: Saved, now: Mapping[str, Any]) -> list[str]:
 
 
 def merge(saved: Saved, folder: Path, beside: Path) -> None:
-    """Write a Hugging Face judge as a whole checkpoint of transformers, and a file of a zero-shot judge that uses it.
+    """Write a Hugging Face judge as a checkpoint of transformers, and the file of a zero-shot judge that uses it.
 
     Args:
         saved: the judge.

@@ -38,7 +38,7 @@ class TrainingSetup:
         stack: whether judges that can be are trained together as one program; None for doing so on GPUs only.
         loaders: processes that collate batches ahead for each judge; None for a number that suits judge and device.
         store: folder of the answers of finished members and of checkpoints; None to keep none.
-        keeps_weights: whether trained judges are kept there too.
+        keeps_weights: whether trained judges are stored there too.
         materials: what judges are given beside their samples.
         features: feature cache folder, shared by all runs.
         log: called after each epoch; None for no log.
@@ -159,7 +159,7 @@ def _setting(member: Member, setup: TrainingSetup) -> tuple[object, ...]:
     features = setup.precomputed and setup.precomputed.features.get(judge.name)
     given = features.key if features else None, setup.materials.settings if recipe else None
     start = judge.fingerprint(setup.materials) if judge.fingerprint else None
-    # Judges that are kept for later runs are found wherever they were trained; their files say where that was.
+    # Stored judges are found by later runs wherever they were trained; their files say where that was.
     place = recipe and (_precision(setup) if setup.keeps_weights else _place(member, setup))
     chosen = member.settings, member.validates
     stream = member.stream if setup.is_trained(judge) else None
@@ -192,9 +192,9 @@ def _evidence_digest(member: Member, keys: Mapping[str, str], known: dict[object
     slot, judge = member.samples, member.judge
     if isinstance(slot, Slot) and member.is_refit and not judge.blanked:
         # The samples of a refit are not drawn before it is trained.
-        pictures = [keys.get(image) for image in sorted(slot.images)] if slot.evidence.sides.uses_images else None
+        images = [keys.get(image) for image in sorted(slot.images)] if slot.evidence.sides.uses_images else None
         return _digest(
-            repr((slot.side, slot.position, slot.evidence.digest(None if judge.joint else slot.side), pictures))
+            repr((slot.side, slot.position, slot.evidence.digest(None if judge.joint else slot.side), images))
         )
     together = slot.evidence.slots.values() if isinstance(slot, Slot) and judge.joint else [slot]
     parts = []
@@ -209,6 +209,6 @@ def _evidence_digest(member: Member, keys: Mapping[str, str], known: dict[object
 def _samples_digest(samples: Iterable[Sample], keys: Mapping[str, str]) -> str:
     digest = hashlib.blake2b(digest_size=16)
     for sample in samples:
-        picture = keys.get(sample.image) if sample.image is not None else None
-        digest.update(repr((sample.image_id, sample.words, sample.answers, picture)).encode())
+        image = keys.get(sample.image) if sample.image is not None else None
+        digest.update(repr((sample.image_id, sample.words, sample.answers, image)).encode())
     return digest.hexdigest()

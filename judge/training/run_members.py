@@ -25,7 +25,7 @@ from judge.utils.parallel import unordered, usable_cores
 
 # Refits that are sent to a worker together, so that the captions they share are sent once.
 _TOGETHER = 4
-# Judges of one program: more would not be faster, and none is kept before all are done.
+# Judges of one program: more would not be faster, and none is stored before all are done.
 _MOST_STACKED = 64
 _logger = logging.getLogger("judge")
 R = TypeVar("R")
@@ -201,7 +201,7 @@ def _work(batch: Batch, setup: TrainingSetup, then: Then[R]) -> _Finished[R]:
         # Machines may have disks of their own: all processes train it, or none does.
         found = gather(found)[0]
     if any(answers is None for answers in found):
-        kept = [answers is not None for answers in found]
+        stored = [answers is not None for answers in found]
         if setup.stacks(members[0].judge):
             from judge.training.stacked import fit_stacked
 
@@ -210,7 +210,7 @@ def _work(batch: Batch, setup: TrainingSetup, then: Then[R]) -> _Finished[R]:
             found = [fit_member(members[0], setup, log)]
         else:  # They choose together: all are trained.
             found = list(fit_jointly(members, setup))
-        new = [place for place, old in enumerate(kept) if not old]
+        new = [place for place, old in enumerate(stored) if not old]
         answers = cast("list[Predictions]", found)
         store_answers([members[place] for place in new], setup, [answers[place] for place in new])
     results = {

@@ -104,7 +104,7 @@ class StackedNetwork(nn.Module):
         return self._head(final, dropout)
 
     def _layer(self, layer: int, inputs: Tensor, there: Tensor) -> Sequence[Tensor]:
-        """[K, ways, B, T, I] -> states of each direction, [K, B, T, H]; after a caption's end its last one is kept."""
+        """[K, ways, B, T, I] -> states of each direction, [K, B, T, H]; after a caption's end its last state stays."""
         members, ways, batch, steps, _ = inputs.shape
         weight, recurrent, *biases = (
             self.get_parameter(f"{name}_l{layer}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
@@ -317,13 +317,13 @@ class Ensemble:
 
 
 def fit_stacked(
-    members: Sequence[Member], kept: Sequence[Predictions | None], setup: TrainingSetup, log: Log
+    members: Sequence[Member], stored: Sequence[Predictions | None], setup: TrainingSetup, log: Log
 ) -> list[Predictions | None]:
     """Train the members without predictions, as many at a time as memory holds, and store their predictions.
 
     Args:
         members: of one judge that can be stacked, and one target.
-        kept: predictions of those that are finished.
+        stored: predictions of those that are finished.
         setup: how they are trained.
         log: called after each epoch of each judge.
 
@@ -333,7 +333,7 @@ def fit_stacked(
     Raises:
         JudgeError: memory does not hold one; NaN.
     """
-    recipe, found = setup.recipe_of(members[0].judge), list(kept)
+    recipe, found = setup.recipe_of(members[0].judge), list(stored)
     assert recipe is not None
     by_steps: dict[int, list[int]] = {}
     for place, member in enumerate(members):

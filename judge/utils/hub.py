@@ -64,7 +64,7 @@ def locate(reference: str, where: str) -> str:
     if path.is_dir():
         for file in (*path.glob("*"), *path.glob("*/*")):
             usual = True
-            with suppress(OSError):  # What may not be looked at is told by whoever opens it.
+            with suppress(OSError):  # An unreadable file is reported when it is opened.
                 usual = not file.exists() or file.is_file() or file.is_dir()
             if not usual:
                 raise JudgeError(f"{file.relative_to(path)} is not a regular file", where=where, mend="remove it")

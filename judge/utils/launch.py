@@ -27,7 +27,7 @@ def is_main_process() -> bool:
 
 
 def promised() -> int:
-    """Processes that the launch was asked for."""
+    """The number of processes that the launch should have."""
     return max(int(os.environ.get(name, "1")) for name in ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"))
 
 

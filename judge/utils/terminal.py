@@ -62,7 +62,7 @@ def report_interrupt(number: int) -> None:
     if launched() and number == signal.SIGTERM:
         # A launcher sends it to all processes when one has ended.
         reports = reports_fault() if is_main_process() or shared_store() is not None else False
-        what = "ended by the launcher, as it was told or as another process has ended (did memory run out?)"
+        what = "ended by the launcher, by a signal to it or because another process has ended (did memory run out?)"
     else:
         reports = is_main_process()
     if not reports:

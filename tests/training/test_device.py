@@ -12,8 +12,8 @@ import pytest
 import torch
 from accelerate.utils import send_to_device
 from captioners import FAMILIES, PROMPT, Pictures
-from helpers import GENDER, make_glimpses, make_samples
-from judges.test_contract import NAMES, TASKS, Readings, make_tasks
+from helpers import GENDER, TASKS, make_glimpses, make_samples, make_tasks
+from judges.test_contract import NAMES, Readings
 from pretend import DEVICE, Lines, OnDevice, Pretend, held, pretend_device
 from sentence_transformers.sentence_transformer.modules import Pooling
 from tiny_bert import save_bert

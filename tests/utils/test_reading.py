@@ -165,9 +165,7 @@ def test_names_that_are_not_utf_8_are_refused_first(settings: dict[str, object])
     assert "is not UTF-8. Rename it" in line
 
 
-@pytest.mark.parametrize(
-    "command", ["report o", "compare a b --out o", "data show o", "data check artemis-v1 o", "demo --out o"]
-)
+@pytest.mark.parametrize("command", ["report o", "compare a b --out o", "data show o", "demo --out o"])
 def test_commands_without_settings_refuse_such_names_too(command: str) -> None:
     done = judge(*(word + "\udcff" * (word == "o") for word in command.split()))
     assert (done.exit_code, done.stdout) == (2, "")
