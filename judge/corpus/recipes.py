@@ -105,11 +105,6 @@ class Recipe(_Part):
         """What the labels of ``attribute`` are."""
         return next(label for label in self.labels if label.attribute == attribute)
 
-    @property
-    def origin(self) -> str:
-        """The source of the data; "" if the recipe has none."""
-        return f"{self.page} ({self.source})" if self.page and self.source else self.page or self.source
-
 
 def shipped_recipes() -> dict[str, Path]:
     """Name -> file of the recipes of this checkout, or else of this installation."""
