@@ -114,7 +114,7 @@ def test_paths(tmp_path: Path) -> None:
         ("522418", ["COCO_val2014_000000522418.jpg", "/data/coco/val2014/COCO_val2014_000000522418.jpg"]),
         ("cat", ["./cat.jpeg"]),
         ("391895", ["http://images.cocodataset.org/train2017/000000391895.jpg"]),  # LAION's ids are addresses
-        ("https://c.org/000000391895.jpg", ["https://c.org/000000391895.jpg"]),
+        ("https://c.org/000000391895", ["https://c.org/000000391895.jpg"]),
         ("猫", ["猫.webp"]),
         *((name, [f"{name}.jpg"]) for name in ("a/cat", "b/cat", "1000092795", "صورة")),
         ("folder/139", ["folder/139.jpg"]),  # not twelve digits: the folder may tell two of them apart
