@@ -1,7 +1,7 @@
-"""Files with faults: from a valid file, as many mutated ones as a test wants, the same every time.
+"""Faulty files made from a valid one, the same every time.
 
 ``mutated_bytes`` damages a file as disks and downloads do, ``mutated_values`` as programs write it wrongly.
-``read_or_refused`` holds a reader to its promise: what is read is read, what is not is refused in one line.
+``read_or_refused`` checks that a reader reads a file or refuses it in one line.
 """
 
 from __future__ import annotations
@@ -86,29 +86,29 @@ def places_in(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def as_json(value: Any) -> bytes:
-    """A value as a file; half of a surrogate pair stays as JSON writes it."""
+    """A value as the bytes of a JSON file."""
     return json.dumps(value).encode()
 
 
 def read_or_refused(
     read: Callable[[Path], object], path: Path, contents: Iterable[bytes], *, longest: int = LONGEST
 ) -> Counter[str]:
-    """Write each of ``contents`` to ``path`` and read it: how many were read, and how many refused in one line.
+    """Write each of ``contents`` to ``path`` and read it; count "read" and "refused".
 
-    Anything else than a ``JudgeError`` goes through, with the number of the content.
+    Errors other than ``JudgeError`` propagate, with the number of the content.
     """
-    told: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     with path.open("wb", buffering=0) as file:  # Opened once: that takes longer than all else.
         for number, content in enumerate(contents):
             file.seek(0)
             file.write(content)
             file.truncate()
-            told[outcome(lambda: read(path), f"content {number}: {content[:2000]!r}", longest=longest)] += 1
-    return told
+            counts[outcome(lambda: read(path), f"content {number}: {content[:2000]!r}", longest=longest)] += 1
+    return counts
 
 
 def outcome(read: Callable[[], object], what: str, *, longest: int = LONGEST) -> str:
-    """ "read" or "refused"; it must be refused in one line."""
+    """Return "read" or "refused"; the refusal must be one line."""
     try:
         read()
     except JudgeError as error:

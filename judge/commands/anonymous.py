@@ -33,8 +33,7 @@ from judge.report.anonymous import (
 from judge.report.render import open_console, print_table, print_text
 from judge.report.table import Table, how_many
 from judge.statistics.consistency import correlate
-from judge.statistics.naming import human_score, measure_naming
-from judge.statistics.raters import krippendorff_alpha
+from judge.statistics.naming import human_score, krippendorff_alpha, measure_naming
 from judge.text.lexicon import Lexicon, shipped_lexicons
 from judge.text.tokens import first_sentence
 from judge.types import Captions, Progress

@@ -130,7 +130,7 @@ def _working(out: OutputFile, unfinished: Path) -> Iterator[None]:
 
 def _check_out(config: CaptionConfig, out: OutputFile, unfinished: Path) -> None:
     """Refuse an output path that cannot be used, before any work."""
-    from judge.captioning.notes import check_notes
+    from judge.captioning import check_notes
 
     if out.path.is_dir():
         out.refuse()
@@ -192,8 +192,7 @@ def _open_images(config: CaptionConfig, progress: Progress | None) -> tuple[Mask
 
 def _write(config: CaptionConfig, out: OutputFile, captions: Mapping[str, str], unfinished: Path) -> None:
     """Write the settings and the captions; then delete the files of unfinished captions."""
-    from judge.captioning import captions_json
-    from judge.captioning.notes import notes_files
+    from judge.captioning import captions_json, notes_files
 
     out.refuse()
     _settings_file(out).write(config.to_yaml().encode())

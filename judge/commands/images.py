@@ -19,7 +19,6 @@ from judge.config.inputs import (
     HidingSettings,
     ImageSettings,
     MaskedSettings,
-    MaskSettings,
     NetworkSettings,
     ShownSettings,
 )
@@ -186,7 +185,6 @@ def load_detector(
         weights=config.weights.get(name) or config.weights.get(""),
         trust=config.trust_weights,
         device=device,
-        mask_threshold=config.mask_threshold if isinstance(config, MaskSettings) else 0.5,
     )
     source = f"detector '{name}'"
     own = {category: category for category in detector.categories}

@@ -217,9 +217,6 @@ class MaskSettings(Settings):
     share: values.Share = option(0.5, "share of each mask that mode partial hides, from the top")
     dilation: int = option(0, "pixels by which hidden regions grow", ge=0)
     threshold: float = option(0.5, "lowest score of a detected instance", ge=0.05, le=1)
-    mask_threshold: values.Share = option(
-        0.5, "lowest probability of a pixel in a detected mask; a lower one hides more"
-    )
     allow_unmasked: bool = option(False, "go on where masks hide almost nobody; metrics of images have no verdict")
 
 
@@ -260,7 +257,7 @@ class ShownSettings(MaskedSettings):
 
 
 MASKING = {
-    *("mask", "hide", "category", "fill", "share", "dilation", "foreground", "threshold", "mask_threshold", "seed"),
+    *("mask", "hide", "category", "fill", "share", "dilation", "foreground", "threshold", "seed"),
     "detector",
 }
 """What decides which pixels of an image a judge sees, the detector's weights apart."""

@@ -14,7 +14,7 @@ import numpy as np
 from detector_samples import FakeDetector, tiny_onnx, tiny_yolo
 
 from attack.targets import Target
-from judge.captioning.notes import Notes
+from judge.captioning import Notes
 from judge.commands.train import _write_index
 from judge.commands.trials import TRIALS, _line, measure_trials
 from judge.masking.cache import Cached

@@ -138,8 +138,7 @@ def ratio(mention: npt.ArrayLike, *, first: int = 0, second: int = 1, both: Both
         mention: classes that each caption names, multi-hot, [N, K] (none: all 0); or the one that it names, [N].
         first: index of the class above.
         second: index of the class below.
-        both: a caption that names several classes: counts for none ("neutral": women-snowboard, Princeton) or for each
-            ("each").
+        both: "neutral" or "each", see :class:`_NamingMetric`.
 
     Raises:
         ValueError: arrays of other values or shapes, or no such class.
@@ -173,10 +172,8 @@ def error(
         attribute: the annotated class, [N], or multi-hot, [N, K]. Samples without any are left out; where there are
             several, each is right.
         mention: classes that each caption names, multi-hot, [N, K], or the one that it names, [N].
-        among: captions of all annotated images (women-snowboard's tables), or of these the ones that name a class (its
-            ``get_error``).
-        both: a caption that names several classes: names none ("neutral": women-snowboard, Princeton) or each, so that
-            it errs if one of them is wrong ("each").
+        among: see :class:`Error`.
+        both: "neutral" or "each", see :class:`_NamingMetric`; then one wrong class is an error.
 
     Raises:
         ValueError: arrays of other values or shapes.
