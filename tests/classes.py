@@ -1,4 +1,4 @@
-"""Captions of people of any number of classes, whose words are known: nothing here asks the package what they say."""
+"""Captions of people of any number of classes whose words are known without the package."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FEELINGS = {
     "amusement": "amused", "awe": "awed", "contentment": "content", "excitement": "excited", "anger": "angry",
     "disgust": "disgusted", "fear": "afraid", "sadness": "sad", "something else": "puzzled",
 }  # fmt: skip
-# Of a lexicon that knows more than images show.
+# A class of the lexicon that no image shows.
 SPARE = {"boredom": "bored"}
 THINGS = ("bench", "boat", "cat", "dog", "horse")
 FUNCTION = frozenset({"a", "with", "and", "in", "the"})
@@ -27,30 +27,23 @@ SIZES = {2: (40, 14), 3: (40, 25, 12), 9: (24, 18, 16, 14, 13, 12, 11, 11, 10)}
 
 @dataclass(frozen=True)
 class World:
-    """A corpus, and what its captions say.
+    """A corpus, and what its captions say."""
 
-    Attributes:
-        words: class -> the word that names it.
-        classes: image id -> class.
-        shown: image id -> what it shows.
-        human, generated: image id -> captions.
-    """
-
-    words: Mapping[str, str]
-    classes: Mapping[str, str]
-    shown: Mapping[str, frozenset[str]]
-    human: Mapping[str, tuple[str, ...]]
+    words: Mapping[str, str]  # Class -> the word that names it.
+    classes: Mapping[str, str]  # Image id -> class.
+    shown: Mapping[str, frozenset[str]]  # Image id -> the things in it.
+    human: Mapping[str, tuple[str, ...]]  # Image id -> captions.
     generated: Mapping[str, tuple[str, ...]]
 
     @property
     def lexicon(self) -> str:
-        """The words as a YAML file."""
+        """The words as the text of a YAML file."""
         lines = [f"  {name}: [{word}]" for name, word in self.words.items()]
         return "\n".join(["# source: this test", "name: feeling", "token: <feeling>", "classes:", *lines, ""])
 
     @cached_property
     def corpus(self) -> Corpus:
-        """The same as files would have it."""
+        """The corpus that files of this world would make."""
         places = {image: tuple(sorted(map(THINGS.index, held))) for image, held in self.shown.items()}
         return Corpus(
             Captions("human", self.human),
@@ -61,11 +54,11 @@ class World:
 
     @cached_property
     def images(self) -> list[str]:
-        """Those that both sides describe."""
+        """Images that both sides describe."""
         return sorted(self.classes.keys() & self.human.keys() & self.generated.keys())
 
     def said(self, side: Mapping[str, tuple[str, ...]], *, content: bool = False) -> list[Said]:
-        """What captions say: things, or all content words but those of classes."""
+        """The words of captions: things, or all content words but those of classes."""
         found = []
         for image in self.images:
             for text in side[image]:
@@ -77,20 +70,15 @@ class World:
 
     @property
     def annotated(self) -> list[Said]:
-        """What images show, and of whom."""
+        """The annotations of images."""
         return [Said(i, self.classes[i], frozenset({self.classes[i]}), self.shown[i]) for i in self.images]
 
 
 def draw(sizes: Sequence[int], *, names: Sequence[str] = (), captions: int = 2, seed: int = 0) -> World:
-    """People of classes of ``sizes``, each with a thing of its own that the captioner names more often.
+    """A world with ``sizes`` images of each class; the captioner names the thing of a class more often.
 
-    Of five captions one names another class and two name none, or two classes; the captioner errs twice as often.
-
-    Args:
-        sizes: images of each class.
-        names: of the classes; those of ``FEELINGS`` by default.
-        captions: human captions of an image.
-        seed: of all that is drawn.
+    A tenth of human captions and a fifth of generated ones name another class; 20% name none and 10% two classes.
+    ``names`` are those of ``FEELINGS`` by default; ``captions`` is the number of human captions of an image.
     """
     rng = np.random.default_rng(seed)
     known, count = list(FEELINGS.items()), len(sizes)
@@ -103,10 +91,10 @@ def draw(sizes: Sequence[int], *, names: Sequence[str] = (), captions: int = 2, 
         one = own[other] if rng.random() < error else own[k]
         who = ([one], [], [own[k], own[other]])[int(rng.choice(3, p=(0.7, 0.2, 0.1)))]
         said = " and ".join(words[name] for name in who)
-        told = [thing for thing in things if rng.random() < 0.8]
-        told += [THINGS[k % len(THINGS)]] * int(rng.random() < leaning)
+        seen = [thing for thing in things if rng.random() < 0.8]
+        seen += [THINGS[k % len(THINGS)]] * int(rng.random() < leaning)
         place = str(rng.choice(["room", "garden", "street"], p=np.roll((0.6, 0.3, 0.1), k)))
-        return f"a {said} person with {' and '.join(['a coat', *(f'a {thing}' for thing in told)])} in the {place}"
+        return f"a {said} person with {' and '.join(['a coat', *(f'a {thing}' for thing in seen)])} in the {place}"
 
     classes, shown, human, generated = {}, {}, {}, {}
     for number, k in enumerate(order.tolist()):
@@ -119,7 +107,7 @@ def draw(sizes: Sequence[int], *, names: Sequence[str] = (), captions: int = 2, 
 
 
 def without(world: World, name: str, *, of: str) -> World:
-    """A side that never says one class: "cap" (the captioner), or "all" (people too)."""
+    """The world without a class's word in captions of "cap" (the captioner), or of "all" (both sides)."""
     word = world.words[name]
 
     def silence(side: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""Captions, labels and pictures in the containers that people publish them in, as their own tools write them."""
+"""Captions, labels and images in the containers in which data sets are published, as their own tools write them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def tar_bytes(members: Sequence[tuple[str, bytes]], *, form: int = tarfile.GNU_F
 
 
 def sample_members(sample: Row) -> list[tuple[str, bytes]]:
-    """The members of a sample, given as `webdataset` takes it: ``__key__``, and suffix -> content."""
+    """The members of a sample of `webdataset`: ``__key__``, and suffix -> content."""
     found = []
     for kind, held in sample.items():
         if kind != "__key__":
@@ -49,7 +49,7 @@ def sample_members(sample: Row) -> list[tuple[str, bytes]]:
 
 
 def write_shards(folder: Path, samples: Sequence[Row], *, shards: int = 2, form: int = tarfile.GNU_FORMAT) -> Path:
-    """``00000.tar`` and so on in ``folder``, the samples dealt out in order; the folder."""
+    """Write samples in order to ``00000.tar`` and so on in ``folder``; return the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for number, part in enumerate(np.array_split(np.arange(len(samples)), shards)):
         members = [member for place in part for member in sample_members(samples[place])]
@@ -58,17 +58,14 @@ def write_shards(folder: Path, samples: Sequence[Row], *, shards: int = 2, form:
 
 
 def as_table(rows: Sequence[Row], classes: Mapping[str, Sequence[str]] | None = None) -> pa.Table:
-    """Rows as an Arrow table; ``classes``: columns that `datasets` would describe as ClassLabel."""
+    """Rows as an Arrow table; ``classes`` are columns that `datasets` describes as ClassLabel."""
     table = pa.Table.from_pylist(list(map(dict, rows)))
     features = {name: {"names": list(names), "_type": "ClassLabel"} for name, names in (classes or {}).items()}
     return table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
 
 
 def write_saved(folder: Path, table: pa.Table, *, files: int = 2, split: str | None = None) -> Path:
-    """What ``Dataset.save_to_disk`` leaves: Arrow's streaming format, ``state.json`` and ``dataset_info.json``.
-
-    Written by pyarrow, as `datasets` does it (4.x); a folder that the package itself wrote is in ``saved_dataset``.
-    """
+    """The files of ``Dataset.save_to_disk`` of `datasets` 4.x: Arrow's streaming format and two JSON files."""
     folder.mkdir(parents=True, exist_ok=True)
     names = [f"data-{number:05d}-of-{files:05d}.arrow" for number in range(files)]
     for name, part in zip(names, np.array_split(np.arange(table.num_rows), files), strict=True):
@@ -81,7 +78,7 @@ def write_saved(folder: Path, table: pa.Table, *, files: int = 2, split: str | N
 
 
 def write_dict(folder: Path, tables: Mapping[str, pa.Table]) -> Path:
-    """What ``DatasetDict.save_to_disk`` leaves."""
+    """The files of ``DatasetDict.save_to_disk``."""
     for split, table in tables.items():
         write_saved(folder / split, table, split=split)
     (folder / "dataset_dict.json").write_text(json.dumps({"splits": list(tables)}), encoding="utf-8")
@@ -89,7 +86,7 @@ def write_dict(folder: Path, tables: Mapping[str, pa.Table]) -> Path:
 
 
 def write_parquet(folder: Path, tables: Mapping[str, pa.Table], *, files: int = 2) -> Path:
-    """A folder as on the Hugging Face hub: ``data/SPLIT-00000-of-00002.parquet``."""
+    """A folder as on the Hugging Face hub, with ``data/SPLIT-00000-of-00002.parquet``."""
     (folder / "data").mkdir(parents=True, exist_ok=True)
     for split, table in tables.items():
         for number, part in enumerate(np.array_split(np.arange(table.num_rows), files)):

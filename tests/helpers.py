@@ -51,6 +51,22 @@ def make_samples(images: int, *, target: Target = GENDER, clue: float = 1.0, see
     return samples
 
 
+TASKS = Target("tasks", ("cup", "dog", "never named"))
+
+
+def make_tasks(images: int, *, seed: int = 0) -> list[Sample]:
+    """Captions of noise; "clue0" and "clue1" stand for the first two labels, each in half of the captions."""
+    rng = np.random.default_rng(seed)
+    samples = []
+    for image in range(images):
+        labels = np.flatnonzero(rng.random(3) < [0.5, 0.5, 0.8])
+        words = [f"noise{n}" for n in rng.integers(8, size=int(rng.integers(5)))]
+        words += [f"clue{n}" for n in labels if n < 2]
+        rng.shuffle(words)
+        samples.append(Sample(str(image), "human", 0, tuple(words), tuple(int(n) for n in labels)))
+    return samples
+
+
 def keep_predictions(member: Member, predictions: Predictions) -> Predictions:
     """The answers of a trained member, as they are."""
     return predictions

@@ -1,6 +1,6 @@
-"""The papers' formulas as slow loops, to hold the package against. Nothing here is imported from it.
+"""The papers' formulas as slow loops for any number of classes; nothing is imported from the package.
 
-For any number of classes. Counts are fractions, so that a tie is a tie.
+Counts are fractions, so that a tie is a tie.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from itertools import combinations, product
 
 Row = Mapping[str, object]
 
-# What judges said
+# Answers of judges
 
 
 def mean_of_classes(rows: Sequence[Row], quantity: Callable[[Row], float]) -> float:
-    """Of one side: classes count equally, and in each of them images, as the mean over their captions and seeds."""
+    """Mean over the classes of one side of the mean over images and seeds; captions of an image are averaged."""
     total = 0.0
     classes = sorted({str(row["answer"]) for row in rows})
     for name in classes:
@@ -37,7 +37,7 @@ def confidence(row: Row) -> float:
 
 
 def accuracy(row: Row) -> float:
-    """1 where the guess is right."""
+    """1 where the answer is right."""
     return float(row["predicted"] == row["answer"])
 
 
@@ -58,9 +58,9 @@ def amplification(rows: Sequence[Row], *, confident: bool) -> float:
 
 
 def directional(rows: Sequence[Row], *, direction: str, pooled: bool) -> float | None:
-    """DBAC's omega (``pooled``) or DPAC's psi of one side, of one seed that asked about every caption.
+    """DBAC's omega (``pooled``) or DPAC's psi of one side and seed; images count equally.
 
-    None where no caption names exactly one class (T->A). Images count equally.
+    None where no caption names exactly one class (T->A).
     """
     written = Counter(str(row["image_id"]) for row in rows)
     weight = {image: Fraction(1, number) for image, number in written.items()}
@@ -88,12 +88,12 @@ def directional(rows: Sequence[Row], *, direction: str, pooled: bool) -> float |
     return sum(part * confidence(row) * prior(row) for part, row in parts) / total
 
 
-# What captions say
+# Words of captions
 
 
 @dataclass(frozen=True)
 class Said:
-    """A caption (or an annotated image): of which image, of which class, naming which classes and which labels."""
+    """A caption or an annotated image: its image, the image's class, and the classes and labels that it names."""
 
     image: str
     annotated: str
@@ -102,7 +102,7 @@ class Said:
 
     @property
     def one(self) -> str | None:
-        """The class that it names, if it names one."""
+        """The class that it names, if it names exactly one."""
         return next(iter(self.named)) if len(self.named) == 1 else None
 
 
@@ -111,19 +111,19 @@ Table = list[tuple[Fraction, str | None, frozenset[str]]]
 
 
 def table(rows: Iterable[Said], class_of: Callable[[Said], str | None]) -> Table:
-    """By annotated or by named class."""
+    """Rows by the annotated or the named class."""
     kept = list(rows)
     written = Counter(row.image for row in kept)
     return [(Fraction(1, written[row.image]), class_of(row), row.labels) for row in kept]
 
 
 def count(rows: Table, class_: str | None = None, labels: Iterable[str] = ()) -> Fraction:
-    """c_al: weight of the rows of a class (None: of any) with all of ``labels``."""
+    """c_al: weight of the rows of a class (None: any) with all of ``labels``."""
     return sum((w for w, own, held in rows if class_ in (None, own) and held.issuperset(labels)), Fraction())
 
 
 def ba(human: Table, generated: Table, classes: Sequence[str], labels: Iterable[str]) -> float | None:
-    """Zhao et al. 2017, eq. 1: over pairs with b > 1/K; labels that a side has with no class are left out."""
+    """Zhao et al. 2017, eq. 1, over pairs with b > 1/K; labels that a side has with no class are left out."""
     total, used = Fraction(), 0
     for label in labels:
         sums = [sum((count(side, name, [label]) for name in classes), Fraction()) for side in (human, generated)]
@@ -136,7 +136,7 @@ def ba(human: Table, generated: Table, classes: Sequence[str], labels: Iterable[
 
 
 def change(truth: Table, predicted: Table, name: str, labels: Sequence[str], direction: str) -> Fraction | None:
-    """P(l|a) or P(a|l), of the predictions less of the truth; None where nobody meets the condition."""
+    """P(l|a) or P(a|l) of the predictions less that of the truth; None where nothing meets the condition."""
     found = []
     for rows in (truth, predicted):
         whole = count(rows, name) if direction == "A->T" else count(rows, None, labels)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import astuple, dataclass, field, replace
@@ -18,13 +20,11 @@ from pathlib import Path
 import torch
 from PIL import Image
 
-from judge.captioning.notes import About, Notes
 from judge.captioning.writer import Prepared, Writer, Writing
 from judge.errors import JudgeError
 from judge.judges.hf_models import load_captioner
 from judge.judges.hf_prompts import processing
 from judge.masking.detectors import Failures
-from judge.masking.detectors.weights import choose_device
 from judge.masking.masked_images import MaskedImages
 from judge.training.launch import (
     gather,
@@ -35,10 +35,13 @@ from judge.training.launch import (
     share_out,
 )
 from judge.types import Progress
-from judge.utils.files import fingerprint_of
+from judge.utils.files import fingerprint_of, read_json_lines, write_whole, writing
 from judge.utils.hub import quiet
 from judge.utils.launch import launched
-from judge.utils.parallel import in_order
+from judge.utils.parallel import choose_device, in_order
+
+About = tuple[str, str]
+"""An image's id, and the key of its content and mask."""
 
 
 @dataclass
@@ -171,3 +174,79 @@ def captions_json(captions: Mapping[str, str]) -> bytes:
     """:func:`caption_records` as JSON, one record a line."""
     lines = ",\n".join(json.dumps(record, ensure_ascii=False) for record in caption_records(captions))
     return f"[\n{lines}\n]\n".encode()
+
+
+def notes_files(path: Path) -> list[Path]:
+    """The files that the processes of a launch, however many, have left at ``path``."""
+    name = re.compile(re.escape(path.name) + r"(\.[1-9][0-9]*)?")
+    return sorted(file for file in path.parent.glob("*") if name.fullmatch(file.name))
+
+
+def check_notes(path: Path) -> None:
+    """Refuse other files at ``path``.
+
+    Raises:
+        JudgeError: a file is not empty and does not hold notes.
+    """
+    for file in notes_files(path):
+        if not file.is_file() or (file.stat().st_size and not _read(file)):
+            what, mend = "holds no captions of an unfinished run, which would be written there", "move it elsewhere"
+            raise JudgeError(what, where=str(file), mend=mend)
+
+
+def _read(path: Path) -> list[list[str]]:
+    """The sound lines of a file: key, image id, key of the image, caption."""
+    with writing(path):
+        return [line for line in read_json_lines(path) if isinstance(line, list) and len(line) == 4]
+
+
+class Notes:
+    """Captions of an unfinished run: each batch is on the disk before the next begins.
+
+    Args:
+        path: the main process's file; other processes append their numbers to its name. None to keep nothing.
+        key: hash of what captions depend on, except images; notes with another key are not used.
+        process: number in the launch. The main one (0) reads the files of all, the others their own.
+
+    Attributes:
+        entries: (image id, key of its content and mask) -> caption, as read.
+
+    Raises:
+        JudgeError: a file cannot be read or written, or does not hold notes.
+    """
+
+    def __init__(self, path: Path | None, key: str, *, process: int = 0) -> None:
+        self.path = path.with_name(f"{path.name}.{process}") if path and process else path
+        self.key = key
+        self.entries: dict[About, str] = {}
+        self._earlier: list[list[str]] = []  # The lines of the own file, until it is written for the first time.
+        if path is None:
+            return
+        check_notes(path)
+        for file in notes_files(path):
+            if file == self.path or not process:
+                lines = _read(file)
+                self.entries |= {(image, about): caption for of, image, about, caption in lines if of == key}
+                self._earlier += lines if file == self.path else []
+
+    def add(self, entries: Mapping[About, str]) -> None:
+        """Append (image id, key) -> caption.
+
+        Raises:
+            JudgeError: the file cannot be written.
+        """
+        if self.path is None or not entries:
+            return
+        new = [[self.key, *about, caption] for about, caption in entries.items()]
+        with writing(self.path):
+            if self._earlier:  # Without a line that a kill has cut.
+                write_whole(self.path, _lines(self._earlier))
+                self._earlier = []
+            with self.path.open("ab") as file:
+                file.write(_lines(new))
+                file.flush()
+                os.fsync(file.fileno())
+
+
+def _lines(entries: list[list[str]]) -> bytes:
+    return "".join(json.dumps(entry) + "\n" for entry in entries).encode()

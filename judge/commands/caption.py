@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from judge.commands.console import report_failures, say, say_notes, show_progress
 from judge.commands.images import RunImages, open_masking, refuse_unmasked
-from judge.config import OutputSettings, make_config, read_settings, shared_settings
+from judge.config import OutputSettings, make_config, read_settings
 from judge.config.inputs import BatchSettings, FolderSettings, ShownSettings
 from judge.config.judges import RunSettings, ScoredSettings
 from judge.config.values import MASK, Checkpoint, MaskMode, NoIsAWord, listed
@@ -61,6 +61,7 @@ class CaptionConfig(BatchSettings, OutputSettings, FolderSettings, ShownSettings
     out: Path = option(..., "file for the captions", "runs/captions.json", essential=True)
 
 
+_SHARED = "images", "instances", "class_names", "max_pixels", "caption_batch"
 CAPTIONS = "captions"  # The folder of a run for the captions that it wrote.
 
 
@@ -129,7 +130,7 @@ def _working(out: OutputFile, unfinished: Path) -> Iterator[None]:
 
 def _check_out(config: CaptionConfig, out: OutputFile, unfinished: Path) -> None:
     """Refuse an output path that cannot be used, before any work."""
-    from judge.captioning.notes import check_notes
+    from judge.captioning import check_notes
 
     if out.path.is_dir():
         out.refuse()
@@ -191,8 +192,7 @@ def _open_images(config: CaptionConfig, progress: Progress | None) -> tuple[Mask
 
 def _write(config: CaptionConfig, out: OutputFile, captions: Mapping[str, str], unfinished: Path) -> None:
     """Write the settings and the captions; then delete the files of unfinished captions."""
-    from judge.captioning import captions_json
-    from judge.captioning.notes import notes_files
+    from judge.captioning import captions_json, notes_files
 
     out.refuse()
     _settings_file(out).write(config.to_yaml().encode())
@@ -277,15 +277,12 @@ def add_captions(
         if directory and config.out:
             source = str(config.out / CAPTIONS / f"{name}.json")
             # Those of ``judge caption`` that write the same captions.
-            same = {n: value for n, value in shared_settings(config, CaptionConfig).items() if n in _SHARED}
+            same = {n: getattr(config, n) for n in _SHARED}
             settings = make_config({**same, "model": model, "precision": how.precision, "out": source}, CaptionConfig)
             in_main_process(partial(_write_captions, directory, name, done, settings))
         document = Document(caption_records(done.captions), source)
         written.append(parse_captions(document, options, side="generated", name=name))
     return replace(corpus, generated=(*corpus.generated, *written))
-
-
-_SHARED = {"images", "instances", "class_names", "max_pixels", "caption_batch"}
 
 
 def _begin_captions(directory: RunDirectory) -> None:

@@ -29,9 +29,6 @@ class ExportConfig(OutputSettings, SavedJudgeSettings):
     out: Path = option(..., "folder for the judge", "runs/judge", essential=True)
 
 
-SETTINGS = "judge.json"
-
-
 def command(config: ExportConfig) -> None:
     """Export a judge that judge train left to a folder to share: weights, judge.json (its settings), a model card.
 
@@ -51,7 +48,7 @@ def command(config: ExportConfig) -> None:
         else:
             (out.partial / WEIGHTS).write_bytes(saved.path.read_bytes())
         notes = json.dumps({**saved.notes(), "merged": config.merge}, indent=1, ensure_ascii=False)
-        (out.partial / SETTINGS).write_text(f"{notes}\n", encoding="utf-8")
+        (out.partial / "judge.json").write_text(f"{notes}\n", encoding="utf-8")
         (out.partial / "README.md").write_text(judge_card(saved, merged=config.merge), encoding="utf-8")
         out.publish()
     say(f"judge '{saved.judge}' is in {config.out}; README.md leaves the license to you")

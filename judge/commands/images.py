@@ -19,7 +19,6 @@ from judge.config.inputs import (
     HidingSettings,
     ImageSettings,
     MaskedSettings,
-    MaskSettings,
     NetworkSettings,
     ShownSettings,
 )
@@ -38,9 +37,6 @@ from judge.masking.measured import hide_nobody
 from judge.masking.people import Hiding, Mode
 from judge.types import Labels, Progress
 
-# LIC's BA asks that a word occurs with every class at least 100 times; for small sets 1% of the images is enough.
-_OFTEN, _SHARE = 100, 0.01
-
 
 class Correlated(NamedTuple):
     """The category most correlated with the attribute.
@@ -58,16 +54,16 @@ class Correlated(NamedTuple):
     images: int
 
 
-def correlated_category(truth: GroundTruth, labels: Labels, *, at_least: int | None = None) -> Correlated:
+def correlated_category(truth: GroundTruth, labels: Labels) -> Correlated:
     """The category other than people whose b_al (BA, Zhao et al. 2017) is highest over classes, as in LIC 5.4.
 
     b_al does not correct for the size of classes: where one class has most images (COCO: men), it is mostly that class.
-    At a tie the first class counts, then the first category of the file.
+    At a tie the first class counts, then the first category of the file. A category must occur in 100 labelled images,
+    or in 1% of them if they are fewer.
 
     Args:
         truth: the objects of the images.
         labels: the attribute of the images.
-        at_least: images in which a category must occur; default: 100, or 1% of the labelled ones if fewer.
 
     Raises:
         JudgeError: no labelled image holds such a category.
@@ -80,7 +76,8 @@ def correlated_category(truth: GroundTruth, labels: Labels, *, at_least: int | N
     categories = [category for category in truth.categories if category != PERSON]
     columns = {category: [counts[label, category] for label in labels.classes] for category in categories}
     table = pd.DataFrame(columns, index=list(labels.classes))
-    least = max(1, min(_OFTEN, round(_SHARE * len(classes)))) if at_least is None else at_least
+    # LIC's BA counts words that occur with every class at least 100 times.
+    least = max(1, min(100, round(0.01 * len(classes))))
     total = table.sum()
     common = total.index[total >= least]
     if common.empty:
@@ -89,7 +86,7 @@ def correlated_category(truth: GroundTruth, labels: Labels, *, at_least: int | N
     shares = table[common] / total[common]
     class_ = str(shares.max(axis=1).idxmax())
     category = str(shares.loc[class_].idxmax())
-    return Correlated(category, class_, float(shares.loc[class_, category]), int(total[category]))
+    return Correlated(category, class_, float(shares.to_numpy().max()), int(total[category]))
 
 
 def _label_of(name: str, truth: GroundTruth, labels: Labels) -> str | None:
@@ -188,7 +185,6 @@ def load_detector(
         weights=config.weights.get(name) or config.weights.get(""),
         trust=config.trust_weights,
         device=device,
-        mask_threshold=config.mask_threshold if isinstance(config, MaskSettings) else 0.5,
     )
     source = f"detector '{name}'"
     own = {category: category for category in detector.categories}

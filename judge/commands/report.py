@@ -27,19 +27,6 @@ _TEXTS: dict[Format, Callable[[SavedRun], str]] = {
 }
 
 
-def open_runs(folders: Sequence[Path]) -> SavedRun:
-    """Read runs, their numbers computed again, and join them.
-
-    Args:
-        folders: of finished runs, one or more; captioners of one name in several are called RUN/CAPTIONER.
-
-    Raises:
-        JudgeError: as :func:`~judge.report.saved_run.read_run`; a folder that is named twice; runs that do not belong
-            together.
-    """
-    return join_runs(read_runs(folders))
-
-
 def _check_out(output: OutputFile, folders: Sequence[Path]) -> None:
     out, where = output.path, output.where
     # A run's folder that does not exist is reported when it is opened.
@@ -82,7 +69,7 @@ def command(
     output = OutputFile(out, overwrite=overwrite) if out is not None else None
     if output:
         _check_out(output, runs)
-    saved = open_runs(runs)
+    saved = join_runs(read_runs(runs))
     if output is None:
         typer.echo(_TEXTS[kind](saved), nl=False)
         return

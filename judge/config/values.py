@@ -36,11 +36,6 @@ def lower_names(parts: list[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name if ":" in name else name.lower() for name in names(parts)))
 
 
-def paths(entries: list[str]) -> tuple[Path, ...]:
-    """Paths, in the given order."""
-    return tuple(map(Path, entries))
-
-
 def listed(files: Path | tuple[Path, ...] | None) -> list[Path]:
     """The paths of an option that may be given several times."""
     return [] if files is None else [files] if isinstance(files, Path) else list(files)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ import numpy as np
 from detector_samples import FakeDetector, tiny_onnx, tiny_yolo
 
 from attack.targets import Target
-from judge.captioning.notes import Notes
+from judge.captioning import Notes
 from judge.commands.train import _write_index
 from judge.commands.trials import TRIALS, _line, measure_trials
 from judge.masking.cache import Cached
@@ -87,11 +87,23 @@ def _read_training(folder: Path) -> None:
 
 
 def _cache(folder: Path) -> Any:
-    from judges.test_sentence import Counting
-
     from judge.training.features import CaptionCache
 
-    return CaptionCache(Counting(), CAPTIONS, folder)
+    return CaptionCache(Lengths(), CAPTIONS, folder)
+
+
+class Lengths:
+    """Reads the length of a caption."""
+
+    key = "lengths"
+
+    def collate(self, captions: Sequence[tuple[str, ...]]) -> Any:
+        import torch
+
+        return torch.tensor([[len(words)] for words in captions], dtype=torch.float32)
+
+    def __call__(self, batch: Any) -> Any:
+        return batch
 
 
 def _write_features(folder: Path) -> None:

@@ -54,15 +54,6 @@ def test_a_run_repeats_from_its_own_yaml(finished_run: Path, tmp_path: Path) -> 
         assert (finished_run / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
 
 
-def test_labels_are_derived_when_none_are_given(finished_world: WorldFiles, tmp_path: Path) -> None:
-    """The captioner's name could be markup."""
-    arguments = ["--human", finished_world.human, "--captions", f"a[red]={finished_world.captions['much']}"]
-    done = done_well("evaluate", *arguments, "--metrics", "sc", *FAST, "--out", tmp_path / "run")
-    assert "Labels DERIVED" in done.stdout
-    assert written(tmp_path / "run")["run"]["labels"]["derived"] is True
-    assert "a[red] " in done.stdout
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -71,13 +71,6 @@ def test_a_file_that_is_there_is_refused(
     assert (tmp_path / "thesis.tex").read_text(encoding="utf-8") == "years of work"
 
 
-def test_an_earlier_run_needs_overwrite(finished_world: WorldFiles, finished_run: Path) -> None:
-    before = (finished_run / "metrics.json").read_bytes()
-    line = refusal("evaluate", *inputs_of(finished_world, "much"), "--out", finished_run)
-    assert line == f"judge: --out {finished_run}: holds another run. Name another folder, or add --overwrite.\n"
-    assert (finished_run / "metrics.json").read_bytes() == before
-
-
 RESUMED = {
     "evaluate": ("captions labels", "--metrics lic --resamples 100 --refits 0 --chance 0 --folds 3 --workers 1"),
     "calibrate": (

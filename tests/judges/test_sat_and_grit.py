@@ -172,7 +172,7 @@ def test_features_depend_on_boxes_for_judges_with_regions_only(tmp_path: Path) -
     runs = []
     for boxes in ((), ((0.0, 0.0, 0.5, 0.5),), ((0.5, 0.0, 1.0, 0.5),), ()):
         pictures = MaskedImages(tmp_path, names, regions={"1.png": boxes})
-        runs.append(precompute(members, replace(SETTINGS, pictures=pictures), tmp_path / "kept"))
+        runs.append(precompute(members, replace(SETTINGS, images=pictures), tmp_path / "kept"))
     assert len({run.features["grit"].key for run in runs}) == 3
     assert runs[0].features["grit"].key == runs[3].features["grit"].key
     assert len({run.features["sat"].key for run in runs}) == 1

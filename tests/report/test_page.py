@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
 from helpers import done_well, refusal
-from pages import page_of
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
@@ -30,6 +31,21 @@ HOSTILE = (
     "<svg onload=window.hurt=1> a man on a \u202ehorse\u202c",
 )
 NAME = 'bad<b onclick>"$x$&amp;'
+
+
+@contextmanager
+def page_of(browser: Browser, path: Path, **settings: Any) -> Iterator[Page]:
+    """A page opened from disk: it requests no other file and reports nothing."""
+    context = browser.new_context(**settings)
+    page, events = context.new_page(), list[str]()
+    page.on("console", lambda message: events.append(f"console: {message.text}"))
+    page.on("pageerror", lambda error: events.append(f"error: {error}"))
+    page.on("dialog", lambda dialog: events.append(f"dialog: {dialog.message}"))
+    page.on("request", lambda of: events.append(of.url) if not of.url.startswith(("data:", "blob:")) else None)
+    page.goto(path.as_uri())
+    yield page
+    assert events == [path.as_uri()]
+    context.close()
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +208,7 @@ def test_pictures_never_show_people(run: Path, world: WorldFiles) -> None:
 
     from judge.masking.detectors.ground_truth import GroundTruth
     from judge.masking.instances import PERSON
-    from judge.masking.people import hidden_region
+    from judge.masking.people import Hiding
 
     truth = GroundTruth.read(world.folder / "instances.json").only((PERSON,))
     names = {str(truth.image_id(name)): name for name in truth.images}
@@ -201,7 +217,7 @@ def test_pictures_never_show_people(run: Path, world: WorldFiles) -> None:
     for image, data in pictures.itertuples(index=False):
         shown = np.asarray(Image.open(io.BytesIO(data)))
         people = [one for one in truth.instances(names[image]) if one.label == PERSON]
-        region = hidden_region(people, (64, 64))
+        region = Hiding().region(people, (64, 64))
         assert region.any()
         assert np.quantile(shown[region], 0.95) < 48  # JPEG lets what lies beside people run a little over.
         assert np.median(shown[region]) < 8

@@ -20,7 +20,6 @@ from pandas.testing import assert_frame_equal
 from judge import evaluate
 from judge.calibration.grammar import make_world, simulate
 from judge.calibration.world import Captioner
-from judge.commands.report import open_runs
 from judge.corpus import Corpus
 from judge.corpus.attributes import multiply_labels
 from judge.measure import Result
@@ -28,8 +27,8 @@ from judge.report.directory import RunDirectory, metrics_json
 from judge.report.notes import footnotes
 from judge.report.printing import tables_of
 from judge.report.render import markdown
-from judge.report.saved_run import read_run
-from judge.report.several_runs import join_runs
+from judge.report.saved_run import SavedRun, read_run
+from judge.report.several_runs import join_runs, read_runs
 from judge.report.warnings import warnings
 from judge.types import Labels
 
@@ -37,6 +36,11 @@ Made = Mapping[str, tuple[Result, Path]]
 QUICK: dict[str, Any] = {"resamples": 100, "workers": 1, "folds": 5, "refits": 0, "chance": 0, "least": 1}
 # A captioner's name as hostile as a file system allows.
 NAMES = ("none", 'mu|ch, of "it" é')
+
+
+def open_runs(folders: list[Path]) -> SavedRun:
+    """Several runs as one, as ``judge report`` opens them."""
+    return join_runs(read_runs(folders))
 
 
 def few_captions(images: int) -> Corpus:

@@ -12,8 +12,8 @@ import pytest
 import torch
 from accelerate.utils import send_to_device
 from captioners import FAMILIES, PROMPT, Pictures
-from helpers import GENDER, make_glimpses, make_samples
-from judges.test_contract import NAMES, TASKS, Readings, make_tasks
+from helpers import GENDER, TASKS, make_glimpses, make_samples, make_tasks
+from judges.test_contract import NAMES, Readings
 from pretend import DEVICE, Lines, OnDevice, Pretend, held, pretend_device
 from sentence_transformers.sentence_transformer.modules import Pooling
 from tiny_bert import save_bert
@@ -111,7 +111,7 @@ def captions(count: int, *, seed: int = 0) -> list[Sample]:
 @pytest.mark.parametrize("tuning", ["full", "frozen", "lora", "zero-shot"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_captioners(family: str, tuning: Tuning, checkpoint: Callable[[str], Path]) -> None:
-    materials = Materials(pictures=Pictures(), prompt=PROMPT, tuning=tuning)  # type: ignore[arg-type]
+    materials = Materials(images=Pictures(), prompt=PROMPT, tuning=tuning)  # type: ignore[arg-type]
     waits = None if tuning == "zero-shot" or family in CUTTING else int(family in CHECKING)
     device = Run(captions(8), captions(3, seed=1)).check(find_judge(f"hf:{checkpoint(family)}"), materials, waits=waits)
     if family in CUTTING:

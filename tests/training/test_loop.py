@@ -297,34 +297,6 @@ print(abs(halved.predict(samples).probabilities - whole.predict(samples).probabi
     assert done.stdout.splitlines() == ["4", "True"]
 
 
-class Asked(Plain):
-    """Not trained; memory holds so many samples a pass, and no more."""
-
-    room = 5
-
-    def __init__(self, target: Target, samples: Sequence[Sample], materials: Materials = NOTHING) -> None:
-        super().__init__(target, samples)
-        self.requires_grad_(requires_grad=False)
-        self.passes: list[int] = []
-
-    def forward(self, batch: Batch) -> Tensor:
-        if len(batch["starts"]) > self.room:
-            torch.empty(1 << 60, dtype=torch.uint8)
-        self.passes.append(len(batch["starts"]))
-        return super().forward(batch)
-
-
-def test_a_judge_that_is_asked_as_it_is_takes_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    samples = make_samples(50)
-    judge = make_judge(Asked, micro_batch="auto").fit(samples, seed=0)
-    found = judge.predict(samples).probabilities
-    assert judge.network.passes == [3] * 16 + [2]  # type: ignore[attr-defined]
-    monkeypatch.setattr(Asked, "room", 50)
-    assert judge.predict(samples).probabilities == pytest.approx(found, abs=1e-6)
-    monkeypatch.setattr(Asked, "room", 0)
-    assert "predicting: memory does not hold a single sample a forward pass" in fault_of(judge.predict, samples)
-
-
 def test_faults_are_one_clear_line() -> None:
     samples = make_samples(20)
     line = fault_of(make_judge(Broken).fit, samples, seed=0)

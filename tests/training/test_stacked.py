@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import EVEN, GENDER, fault_of, keep_predictions, make_samples
-from judges.test_contract import TASKS, make_tasks
+from helpers import EVEN, GENDER, TASKS, fault_of, keep_predictions, make_samples, make_tasks
 from pretend import pretend_device
 from torch import nn
 

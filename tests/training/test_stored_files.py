@@ -19,7 +19,7 @@ from training.test_loop import KilledError, Words, make_judge
 
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
-from judge.captioning.notes import Notes
+from judge.captioning import Notes
 from judge.training.judge_file import read_saved
 from judge.utils.tensors import read_notes, read_sound
 
