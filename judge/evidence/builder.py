@@ -21,10 +21,9 @@ from judge.masking.instances import PERSON
 from judge.metrics import Metric
 from judge.text.alignment import AlignmentName
 from judge.text.combined import ProductLexicon, unlisted_tasks
-from judge.text.coverage import Coverage, measure_coverage
 from judge.text.lexicon import Lexicon, Lexicons
 from judge.text.masking import mask
-from judge.text.survey import SideWords, Survey
+from judge.text.survey import Coverage, SideWords, Survey, measure_coverage
 from judge.text.vectors import VectorCache
 from judge.types import Captions, Labels, Side, Target, TargetKind, Words
 
@@ -60,7 +59,7 @@ class Aligning:
 
     Attributes:
         how: None for each metric's own.
-        vectors: for contextual alignment: "corpus" (learnt from the human captions), a file, or "hf:NAME".
+        vectors: for contextual alignment: "corpus" (learnt from the human captions), or a file.
         delta: for contextual alignment: the cosine distance below which a word is substituted; None: by ``vectors``.
     """
 

@@ -14,8 +14,7 @@ import numpy as np
 
 from judge.evidence.preparation import Preparation
 from judge.text.alignment import UNKNOWN, AlignmentName, AlignmentReport, align
-from judge.text.coverage import Coverage
-from judge.text.survey import Survey
+from judge.text.survey import Coverage, Survey
 from judge.text.vectors import Vectors
 from judge.types import Sample, Side, Target, Words
 

@@ -5,8 +5,8 @@ variation and its reduction: Nair et al. 2026 (DBAC), Table 5. Human alignment: 
 defined is NaN; each function says when.
 
 Correlations are Pearson's r with Fisher's interval, and Spearman's with Bonett and Wright's. Intervals suppose that
-captioners are drawn independently, Fisher's also that both lists are normal; `scripts/bench_agreement.py` measures
-their coverage.
+captioners are drawn independently, Fisher's also that both lists are normal. Their coverage
+is in docs/guides/anonymous.md.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ def contingency(
 
 
 def label_sets(tasks: npt.ArrayLike, *, largest: int | None = None, least: int = 1) -> Sets:
-    """The sets of labels that samples have, with other labels or alone, small ones first; the empty set is none.
+    """The sets of labels that samples have, with other labels or alone, small ones first, without the empty set.
 
     Args:
         tasks: multi-hot, [N, L], or one label a sample, [N].

@@ -138,11 +138,6 @@ class CountedMetric(ABC):
         return replace(self, **self.variants[name]) if name in self.variants else None
 
     @property
-    def needs_class_words(self) -> bool:
-        """Whether it needs a lexicon of the attribute."""
-        return self.direction == "T->A" or self.labels is None
-
-    @property
     def classes(self) -> tuple[str, ...]:
         """The classes that its variant names."""
         return ()
