@@ -115,7 +115,7 @@ def options(command: Any) -> set[str]:
 # Ours, those of other programs, and of scripts/.
 OPTIONS = options(typer.main.get_command(app))
 OPTIONS |= {"--config_file", "--num_processes", "--keep-going", "--help", "--parts", "--plain", "--step", "--shared"}
-OPTIONS |= {"--pipeline", "--answers", "--data", "--minutes", "--mixed_precision"}
+OPTIONS |= {"--exchanged", "--pipeline", "--answers", "--data", "--minutes", "--mixed_precision"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

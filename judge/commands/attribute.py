@@ -177,7 +177,7 @@ class Attribution:
         if config.images is None:
             raise JudgeError("a captioner sees images, and there are none", where="--images", mend="give their folder")
         from judge.attribution.captioner_words import explain_captions
-        from judge.masking.detectors.weights import choose_device
+        from judge.utils.parallel import choose_device
 
         given = {name: getattr(config, name) for name in ("images", "instances", "person_categories", "class_names")}
         truth = RunImages(make_config(given, ShownSettings, where="--images")).truth
@@ -219,7 +219,7 @@ class Attribution:
 
     def _explain_images(self, reference: str, data: Prepared, answers: ExplainedAnswers, how: MapSettings) -> list[str]:
         from judge.attribution.judge_views import explain_predictions
-        from judge.masking.detectors.weights import choose_device
+        from judge.utils.parallel import choose_device
 
         saved, images = data.saved, data.images
         assert images is not None

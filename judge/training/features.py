@@ -28,7 +28,6 @@ from torch import Tensor, nn
 
 from judge.errors import JudgeError
 from judge.judges import Backbone, Blueprint, FrozenReader, Materials
-from judge.masking.detectors.weights import choose_device
 from judge.masking.masked_images import MaskedImages
 from judge.training.batches import run_fitting
 from judge.training.launch import make_accelerator, make_deterministic, raise_together
@@ -36,7 +35,7 @@ from judge.training.member import Member, one_by_one
 from judge.types import Progress, Sample, Words
 from judge.utils.files import writing
 from judge.utils.launch import launched
-from judge.utils.parallel import in_order, threads, usable_cores
+from judge.utils.parallel import choose_device, in_order, threads, usable_cores
 from judge.utils.tensors import read_notes, read_sound, write_tensors
 
 _FORMAT = 2  # Increased whenever other features are made of an image.
