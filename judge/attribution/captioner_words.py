@@ -84,7 +84,7 @@ class ExplainedCaptioner:
 
         def score(shown: Tensor) -> Tensor:
             logits = self.captioner.model(**{**given, PIXELS: shown}).logits[:, -1]
-            return logits.float().log_softmax(dim=-1)[:, token, None]
+            return torch.log_softmax(logits.float(), dim=-1)[:, token, None]
 
         return self.views.make(pixels, shared, score)
 

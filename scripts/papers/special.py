@@ -77,7 +77,7 @@ def _read_trends(job: Job, results: Results, _: Ours) -> Ours:
     values = {row.captioner: row.amplification for row in result.summaries}
     sizes = {name: float(found.vocabulary["generated"]) for name, found in result.quality.items()}
     scores = {name: found.value("BLEU-4") for name, found in result.quality.items()}
-    found = {}
+    found: dict[tuple[Row, str], Value] = {}
     for row, of in ((VOCABULARY, sizes), (BLEU, scores)):
         both = [name for name in values if name in of and values[name] is not None]
         pearson = correlate([of[name] for name in both], [values[name] for name in both]).pearson
@@ -166,7 +166,7 @@ SPEAKERS = {"vanilla": ("SAT", "none"), "predicted": ("EG-SAT", "Img2Emo"), "vot
 
 def _paintings(job: Job, _: Steps) -> Steps:
     """A run for each version; of other data than the paper's, one."""
-    steps = []
+    steps: list[Step] = []
     for version, (_, recipe, table) in [*VERSIONS.items()][: 2 if job.is_paper else 1]:
         folder = job.data / recipe if job.is_paper else job.out / "paintings"
         speakers, images = (folder, "wikiart") if job.is_paper else (folder / "speakers", "images")
@@ -309,13 +309,13 @@ def _variation(scratch: str, lic: str, pretrained: str, ending: str = "") -> Cod
     def derived() -> Ours:
         tables = {"dbac": read_published(scratch), "lic": read_published(lic)}
         both, cv = read_published(pretrained), coefficient_of_variation
-        found = []
+        found: list[tuple[Row, float, float]] = []
         for row in tables["lic"].rows:
             of = [cv([tables[m].values[row, key] for key in tables[m].columns]) for m in ("lic", "dbac")]
-            found.append((("from scratch", *row), *of))
+            found.append((("from scratch", *row), of[0], of[1]))
         for row in both.rows:
             of = [cv([both.values[row, key] for key in both.columns if key.startswith(m)]) for m in ("lic", "dbac")]
-            found.append((("pretrained", *row), *of))
+            found.append((("pretrained", *row), of[0], of[1]))
         return _coefficients(found)
 
     return Code(more=more, derived=derived)
@@ -323,7 +323,7 @@ def _variation(scratch: str, lic: str, pretrained: str, ending: str = "") -> Cod
 
 def _coefficients(found: Iterable[tuple[Row, float, float]], ending: str = "") -> Ours:
     """Those of LIC and DBAC, and by how much DBAC's is lower."""
-    ours = {}
+    ours: dict[tuple[Row, str], Value] = {}
     for row, lic, dbac in found:
         values = {"cv_lic": lic, f"cv_dbac{ending}": dbac, f"reduction{ending}": percent_reduction(lic, dbac)}
         ours |= {(row, column): Value(value) for column, value in values.items() if not math.isnan(value)}
