@@ -30,7 +30,7 @@ from judge.text.tokens import tokenize
 from judge.types import Captions, Labels
 
 WORDS: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
-SUBSETS: Mapping[str, tuple[str, str]] = {task: tuple(verbs) for task, verbs in WORDS["deeds"].items()}
+SUBSETS: Mapping[str, tuple[str, str]] = {task: (first, second) for task, (first, second) in WORDS["deeds"].items()}
 """Task -> its two verbs (DBAC, Table 2); the second class of the attribute leans to the first."""
 NAMES = {"C1": (30, 20), "C2": (35, 15), "C3": (40, 10), "C4": (45, 5)}
 """DBAC's sets (Table 3) and their ratios."""
