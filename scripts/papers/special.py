@@ -164,7 +164,7 @@ VERSIONS = {
 SPEAKERS = {"vanilla": ("SAT", "none"), "predicted": ("EG-SAT", "Img2Emo"), "voted": ("EG-SAT", "voting")}
 
 
-def _paintings(job: Job, _: Steps) -> Steps:
+def _paintings(job: Job, declared: Steps) -> Steps:
     """A run for each version; of other data than the paper's, one."""
     steps = []
     for version, (_, recipe, table) in [*VERSIONS.items()][: 2 if job.is_paper else 1]:
@@ -297,7 +297,7 @@ def _variation(scratch: str, lic: str, pretrained: str, ending: str = "") -> Cod
         ending: of the columns of ours; of skin tones ours is of the other direction, and is not compared.
     """
 
-    def more(job: Job, results: Results, _: Ours) -> Ours:
+    def more(job: Job, results: Results, read: Ours) -> Ours:
         found: dict[Row, dict[str, float]] = {}
         for step, result in results.items():
             metric, _, group = step.partition("-")

@@ -200,9 +200,9 @@ def _enough(found: Candidates, ratio: tuple[int, int], job: Job) -> None:
     for cell, images in found.items():
         _, both = needed.get(kind := f"{cell.attribute} {cell.task}", (0, set()))
         needed[kind] = PER_CELL, both | {*images}
-    for kind, (number, images) in needed.items():
-        if len(images) < number:
-            what = f"only {len(images)} images have captions of the kind '{kind}': {number} are needed"
+    for kind, (number, there) in needed.items():
+        if len(there) < number:
+            what = f"only {len(there)} images have captions of the kind '{kind}': {number} are needed"
             raise JudgeError(what, where=f"--data {job.data}", mend="give all of COCO's captions, with more labels")
 
 
