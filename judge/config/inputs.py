@@ -41,17 +41,26 @@ class WordSettings(Settings):
     )
     @classmethod
     def _by_attribute(cls, value: object, info: ValidationInfo) -> object:
-        from judge.corpus.attributes import by_attribute, dropped_by_attribute, spellings_by_attribute
+        from judge.corpus.attributes import by_attribute, check_names, listed_by_name
 
         names = info.data.get("attribute", "gender")
         names = (names,) if isinstance(names, str) else names
         if info.field_name == "label_drop":
-            return dropped_by_attribute(value, names)
+            listed = [value] if isinstance(value, str) else value
+            if isinstance(listed, list | tuple):
+                listed = listed_by_name(listed, "NAME=VALUE") if len(names) > 1 else [str(one) for one in listed]
+            if isinstance(listed, dict):
+                check_names(listed, names)
+            return listed
         if info.field_name != "label_values":
             return by_attribute(value, names, shared=info.field_name == "labels")
         if len(names) == 1 or not isinstance(value, dict):
             return values.spellings(value)
-        return {name: values.spellings(found) for name, found in spellings_by_attribute(value, names).items()}
+        check_names(value, names)
+        return {
+            name: values.spellings(listed_by_name(of, "CLASS=TEXT") if isinstance(of, list | tuple) else of)
+            for name, of in value.items()
+        }
 
 
 class WhereSettings(Settings):

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from judge.corpus.columns import ROW_NUMBERS, detect, id_column, wanted_columns
+from judge.corpus.columns import ROW_NUMBERS, detect, id_column
 from judge.corpus.datasets import BYTES, Part, faults, find_parts, is_image, read_rows
 from judge.corpus.layouts import row_number
 from judge.corpus.records import canonical_id, place_of
@@ -31,7 +31,7 @@ _COLUMNS = (("image", "img", "picture", "photo"), ("jpg", "jpeg", "png", "webp")
 def find_archive(path: Path) -> Archive | None:
     """The archive at ``path``; None for a folder of images, or if there is nothing.
 
-    - Shards: a tar archive, a range of them, or a folder that holds ``*.tar`` and no image beside them. An image is
+    - Shards: a tar archive, or a folder that holds ``*.tar`` and no image beside them. An image is
       called by its key and suffix.
     - A data set: a folder as ``save_to_disk`` leaves it, or of Parquet files, with a column of images. An image is
       called by its image id; if several rows have the id, it is that of the first.
@@ -44,7 +44,7 @@ def find_archive(path: Path) -> Archive | None:
     try:
         return _find(path, path.stat().st_mtime_ns)
     except (OSError, ValueError):
-        return _find(path, 0) if "{" in str(path) else None  # A range of shards is no file.
+        return None
 
 
 @lru_cache(maxsize=8)
@@ -104,16 +104,17 @@ class Archive:
 
 def _list_shards(path: Path, shards: Sequence[Path]) -> Archive:
     """The images of WebDataset shards."""
-    home: dict[str, Path] = {}
+    states = {shard: _state(shard) for shard in shards}
+    samples: dict[str, tuple[Path, dict[str, Member]]] = {}  # Key -> its shard, and kind -> image.
+    for shard, member in read_members(path, shards):
+        if f".{member.kind.rpartition('.')[2]}" in SUFFIXES:
+            samples.setdefault(member.key, (shard, {}))[1][member.kind] = member
     found: dict[str, tuple[Path, _State, Any, str]] = {}
-    for shard in shards:
-        source, state = label(path, shard), _state(shard)
-        for key, member in _images_of(shard, source):
-            if home.setdefault(key, shard) is not shard:
-                what = f"sample '{key[:100]}' is in {home[key].name[:100]} too"
-                raise JudgeError(what, where=source, mend="give each sample a name of its own")
-            name = f"{key}.{member.kind.rpartition('.')[2]}"
-            found[name] = shard, state, member, f"{source}, {member.name[:100]}"
+    for key, (shard, kinds) in samples.items():
+        source = label(path, shard)
+        member = _image_of(key, kinds, source)
+        name = f"{key}.{member.kind.rpartition('.')[2]}"
+        found[name] = shard, states[shard], member, f"{source}, {member.name[:100]}"
     if not found:
         raise JudgeError("holds no image", where=f"--images {path}", mend="give shards that hold images")
     return Archive(path, sorted(found), found, _load_member)
@@ -121,27 +122,20 @@ def _list_shards(path: Path, shards: Sequence[Path]) -> Archive:
 
 def _load_member(shard: Path, member: Member, where: str) -> bytes:
     PICTURE.refuse(member.size, where, instead="leave it out")
-    return read_bytes(shard, member.offset, member.size)
+    return read_bytes(shard, member)
 
 
-def _images_of(shard: Path, source: str) -> Iterator[tuple[str, Member]]:
-    """Key and image of each sample that has one.
+def _image_of(key: str, kinds: dict[str, Member], source: str) -> Member:
+    """The image of a sample: of ``42.jpg`` and ``42.depth.png`` the first.
 
-    Of ``42.jpg`` and ``42.depth.png`` the first is the image; where all have a suffix of two parts there must be one.
+    Raises:
+        JudgeError: several of the kind of the first; without any, several of the other kind.
     """
-    found: dict[str, dict[str, Member]] = {}
-    for member in read_members(shard, source=source):
-        if f".{member.kind.rpartition('.')[2]}" not in SUFFIXES:
-            continue
-        if found.setdefault(member.key, {}).setdefault(member.kind, member) is not member:
-            where = f"{source}, {member.name[:100]}"
-            raise JudgeError("stands twice in the shard", where=where, mend="keep one of the two")
-    for key, kinds in found.items():
-        plain = [kind for kind in kinds if "." not in kind] or list(kinds)
-        if len(plain) > 1:
-            what = f"sample '{key[:100]}' has several images ({', '.join(sorted(plain))[:100]})"
-            raise JudgeError(what, where=source, mend="keep one of them")
-        yield key, kinds[plain[0]]
+    plain = [kind for kind in kinds if "." not in kind] or list(kinds)
+    if len(plain) > 1:
+        what = f"sample '{key[:100]}' has several images ({', '.join(sorted(plain))[:100]})"
+        raise JudgeError(what, where=source, mend="keep one of them")
+    return kinds[plain[0]]
 
 
 def _list_dataset(path: Path, parts: Sequence[Part], columns: Sequence[str]) -> Archive:
@@ -187,7 +181,7 @@ def _load_cell(file: Path, place: tuple[_State, str, int], where: str) -> bytes:
 
 def _row_names(part: Part, source: str) -> Iterator[tuple[str, str]]:
     """Name and image id of every row of a file."""
-    rows = list(read_rows(part, source=source, wanted=wanted_columns()))
+    rows = list(read_rows(part, source=source))
     column = id_column(rows, source=source, option="a column image_id") if rows else ""
     for place, row in enumerate(rows):
         name = row.get(column)

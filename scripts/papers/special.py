@@ -23,7 +23,7 @@ from judge.commands.ablate import AblateDetectorsConfig, AblateMasksConfig
 from judge.commands.align import AlignConfig
 from judge.commands.anonymous import AnonymousConfig
 from judge.metrics.counted.dpa import Dpa
-from judge.statistics import coefficient_of_variation, human_alignment, percent_reduction
+from judge.statistics import coefficient_of_variation, percent_reduction, ranking_consistency
 from judge.statistics.consistency import correlate, measure_consistency
 
 Steps = list[Step]
@@ -136,7 +136,7 @@ def _alignment() -> Ours:
     table = read_published("imagecaptioner2_table5")
     rows = [row for row in table.rows if row != PEARSON]
     people = table.column("human", rows)
-    return {(PEARSON, key): Value(100 * human_alignment(table.column(key, rows), people)) for key in KEYS}
+    return {(PEARSON, key): Value(100 * ranking_consistency(table.column(key, rows), people)) for key in KEYS}
 
 
 # ---- ImageCaptioner2, Table 6: different detectors hide people

@@ -36,7 +36,6 @@ def containers(place: Path, images: Mapping[int, bytes]) -> dict[str, Path]:
     return {
         "folder": folder,
         "shards": shards,
-        "range": shards / "{00000..00001}.tar",
         "saved": write_saved(place / "saved", as_table(rows)),
         "dict": write_dict(place / "dict", {"a": as_table(rows[:2]), "b": as_table(rows[2:])}),
         "parquet": write_parquet(place / "parquet", {"test": as_table(rows)}),

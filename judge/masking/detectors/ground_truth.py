@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from judge.corpus.coco import annotation_of
-from judge.corpus.records import canonical_id, kind_of, records
+from judge.corpus.records import annotation_of, canonical_id, kind_of, records
 from judge.errors import JudgeError
 from judge.masking.categories import check_categories, names_people, people_among, stays_visible
 from judge.masking.detectors.annotations import find_contradiction, read_annotation
