@@ -11,7 +11,7 @@
 
 Captions are drawn by a seeded generator: words as frequent as in English, with the gender and the objects of the image
 among them. Every part runs in a process of its own, on one core; seconds
-are those of the processor, peaks those of the process and its children. Figures: BENCHMARKS.md.
+are those of the processor. Figures: BENCHMARKS.md.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -35,7 +35,7 @@ import typer
 from timing import machine
 
 from judge import ba_mals, dba, dpa, error, multi, ratio
-from judge.commands.evaluate import RunConfig
+from judge.commands.evaluate import RunConfig, run
 from judge.commands.labels import choose_lexicons
 from judge.commands.setup import make_plan, read_corpus
 from judge.config import make_config
@@ -157,19 +157,14 @@ def measure_linear(sizes: Sequence[int] = (4_500, 9_000, 18_000, 36_000)) -> Non
         for image, text, objects in zip(world.ids, world.side(seed=0), world.objects, strict=True)
     ]
     for size in sizes:
-        timed(f"linear of {size:,} captions", lambda size=size: LinearJudge(target).fit(samples[:size], seed=0), size)
+        timed(f"linear of {size:,} captions", partial(LinearJudge(target).fit, samples[:size], seed=0), size)
 
 
 def measure_memory() -> None:
     """A whole run; its memory does not depend on the numbers of folds and refits, which are small to save time."""
     with TemporaryDirectory() as folder:
-        given = World(40_504).write(Path(folder), 1)
-        files = ["--human", given["human"], "--captions", given["captions"][0], "--labels", given["labels"]]
-        quick = ["--folds", "3", "--refits", "2", "--workers", "1", "--out", f"{folder}/run"]
-        command = [sys.executable, "-m", "judge", "evaluate", "--metrics", "lic", *files, *quick]
-        began = time.perf_counter()
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # noqa: S603 - this package
-        print(f"{time.perf_counter() - began:.0f} s by the clock", flush=True)
+        settings = World(40_504).write(Path(folder), 1) | {"metrics": ["lic"], "folds": 3, "refits": 2, "workers": 1}
+        timed("judge evaluate", lambda: run(make_config(settings | {"out": Path(folder) / "run"}, RunConfig)), 40_504)
 
 
 def measure_counted(samples: int = 1_000_000, tasks: int = 80) -> None:
@@ -233,8 +228,7 @@ def main(
     }
     if inside:
         work[parts[0]]()
-        peaks = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-        print(f"peak {max(peaks) / 2**20:.2f} GB")
+        print(f"peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GB")
         return
     print(machine())
     for part in parts:

@@ -1,9 +1,6 @@
-"""``judge calibrate run.yaml`` for several processes.
+"""``judge calibrate`` for several processes, which share the judges of each trial.
 
-    accelerate launch --config_file accelerate_config.yaml scripts/calibrate.py calibrate.yaml --judge lstm
-
-Takes every option of ``judge calibrate``. The judges of each trial are shared out among the processes; the numbers are
-those of one process, to the last digit.
+accelerate launch --config_file accelerate_config.yaml scripts/calibrate.py calibrate.yaml --judge lstm
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
-"""``judge caption`` for several processes.
+"""``judge caption`` for several processes, which share the images in whole batches; a killed launch can be resumed.
 
-    accelerate launch --config_file accelerate_config.yaml scripts/caption.py --model CHECKPOINT --images FOLDER
-    accelerate launch --config_file scripts/configs/8_gpus.yaml scripts/caption.py --model CHECKPOINT --images FOLDER
-
-Takes every option of ``judge caption``. Pictures are shared out among the processes, whole batches at a time; the
-captions are those of one process. Killed, it goes on where it was, on any number of processes.
+accelerate launch --config_file scripts/configs/8_gpus.yaml scripts/caption.py --model CHECKPOINT --images FOLDER
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
-"""``judge evaluate run.yaml`` for several processes.
+"""``judge evaluate run.yaml`` for several processes, which share the judges (seed x side x caption index x fold).
 
-    accelerate launch --config_file accelerate_config.yaml scripts/evaluate.py run.yaml
-    accelerate launch --config_file accelerate_config.yaml --num_processes 2 scripts/evaluate.py run.yaml --overwrite
-
-Takes every option of ``judge evaluate``. Judges (seed x side x caption index x fold) are shared out among the
-processes; the numbers are those of one process, to the last digit.
+accelerate launch --config_file accelerate_config.yaml --num_processes 2 scripts/evaluate.py run.yaml --overwrite
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""``judge train run.yaml`` for several processes.
+"""``judge train run.yaml`` for several processes, which share small judges, or train a large one together.
 
-    accelerate launch --config_file accelerate_config.yaml scripts/train.py run.yaml
-    accelerate launch --config_file scripts/configs/8_gpus.yaml scripts/train.py run.yaml --micro-batch auto
-
-Takes every option of ``judge train``. Small judges are shared out among the processes; one large judge is trained by
-all of them together (or its weights in shards: scripts/configs/fsdp.yaml). Killed, it goes on where it was.
+accelerate launch --config_file accelerate_config.yaml scripts/train.py run.yaml
+accelerate launch --config_file scripts/configs/fsdp.yaml scripts/train.py run.yaml --micro-batch auto
 """
 
 from __future__ import annotations

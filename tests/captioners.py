@@ -211,7 +211,7 @@ SAMPLES = [
 
 
 def load(folder: Path | str, tuning: Tuning = "full", prompt: Prompt = PROMPT, target: Target = GENDER) -> AnswerJudge:
-    materials = Materials(pictures=Pictures(), prompt=prompt, tuning=tuning)  # type: ignore[arg-type]
+    materials = Materials(images=Pictures(), prompt=prompt, tuning=tuning)  # type: ignore[arg-type]
     made = network_of(f"hf:{folder}", SAMPLES, materials, target=target)
     assert isinstance(made, AnswerJudge)
     return made

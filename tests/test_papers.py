@@ -298,7 +298,7 @@ def test_a_table_as_it_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         (["--shared", "nowhere"], "nowhere: no such folder"),
         (["--small", "--shared", "empty"], "--small: goes with --data, not with --shared"),
@@ -308,7 +308,7 @@ def test_a_table_as_it_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--data", "half"], "half/lic-release/Human_Ann/gender_obj_cap_mw_entries.pkl: no such file"),
     ],
 )
-def test_errors_are_one_line(given: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_are_one_line(given: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "captions_human.json").write_text("[]", encoding="utf-8")
@@ -317,7 +317,7 @@ def test_errors_are_one_line(given: list[str], told: str, tmp_path: Path, monkey
     done = run("lic_table2", *given)
     assert done.exit_code == 2
     assert done.stderr.startswith("judge: ")
-    assert told in done.stderr
+    assert message in done.stderr
     assert done.stderr.count("\n") == 1
     assert not list(tmp_path.glob("runs"))
 

@@ -1,4 +1,4 @@
-"""Captioners of transformers as functions of an image: ``hf:`` judges, and captioners that explain their own words.
+"""Captioners of transformers as functions of an image.
 
 The grid is what the vision tower passes on to the text part: the last hidden states (BLIP, BLIP-2 before its Q-Former,
 GIT, ViT-GPT2, PaliGemma, Florence-2's last map), those of the layer that LLaVA's configuration names, Qwen-VL's patches
@@ -21,7 +21,6 @@ from torch import Tensor
 from judge.attribution.maps import Placement, View, fitted, log_odds, ramps, sum_colours
 from judge.errors import JudgeError
 from judge.judges.hf_models import PIXELS, Captioner
-from judge.judges.hf_prompts import Prompts, go_on, lay_out, processing, usual_prompt
 from judge.judges.huggingface import AnswerJudge
 from judge.masking.instances import Box, Pixels
 from judge.types import FloatArray, Sample, Target
@@ -176,40 +175,5 @@ class AnswerViews:
 
         def score(shown: Tensor) -> Tensor:
             return log_odds(self.network({**batch, "shared": {**shared, PIXELS: shown}}), self.target)
-
-        return self.common.make(pixels, shared, score)
-
-
-class WordViews:
-    """A captioner that has written some tokens, as a function of an image; the score is a token's log-probability.
-
-    Args:
-        captioner: with its family's usual prompt for a caption.
-        device, where: as for :class:`CheckpointViews`.
-    """
-
-    def __init__(self, captioner: Captioner, device: torch.device, where: str) -> None:
-        self.captioner = captioner
-        self.common = CheckpointViews(captioner, device, where)
-        # Florence-2's prompt goes to its encoder.
-        self.prompt = "" if captioner.layout == "decoder" else usual_prompt(captioner)
-
-    def prompts(self, pixels: Pixels) -> Prompts:
-        """The image and the prompt."""
-        with processing("image"):
-            return lay_out(self.captioner, [Image.fromarray(pixels)], [self.prompt])
-
-    def view(self, pixels: Pixels, before: Sequence[int], token: int) -> View:
-        """The score, [N, 1], is the log-probability of a token after those ``before`` it."""
-        shared, (row,) = self.prompts(pixels)
-        text = {
-            name: torch.tensor([[*values, *go_on(self.captioner.architecture, name, tuple(before))]])
-            for name, values in row.items()
-        }
-        given = {name: value.to(self.common.device) for name, value in {**shared, **text}.items()}
-
-        def score(shown: Tensor) -> Tensor:
-            logits = self.captioner.model(**{**given, PIXELS: shown}).logits[:, -1]
-            return logits.float().log_softmax(dim=-1)[:, token, None]
 
         return self.common.make(pixels, shared, score)

@@ -80,7 +80,7 @@ class BackboneViews:
         return prepared[None].to(self.device)
 
 
-def open_views(saved: Saved, device: torch.device) -> tuple[Views, Any, list[str]]:
+def open_views(saved: Saved, device: torch.device) -> tuple[Views, list[str]]:
     """Load a trained judge as a function of images.
 
     Args:
@@ -88,7 +88,7 @@ def open_views(saved: Saved, device: torch.device) -> tuple[Views, Any, list[str
         device: to compute on.
 
     Returns:
-        The function, the judge's network, and notes for the user, a line each.
+        The function, and notes for the user, a line each.
 
     Raises:
         JudgeError: it uses no images; as :func:`~judge.training.judge_file.answer`.
@@ -102,7 +102,7 @@ def open_views(saved: Saved, device: torch.device) -> tuple[Views, Any, list[str
     if saved.blueprint.backbone is None:
         network = restore(saved).network
         assert isinstance(network, AnswerJudge)
-        return AnswerViews(network, saved.target, device, where), network, []
+        return AnswerViews(network, saved.target, device, where), []
     backbone: Any = saved.blueprint.backbone(materials)
     size = getattr(backbone, "backbone", backbone).size
     with torch.no_grad():
@@ -110,25 +110,25 @@ def open_views(saved: Saved, device: torch.device) -> tuple[Views, Any, list[str
     features = FeatureStore(shape, {}, backbone.key, backbone.regions)
     notes = check_features(saved, describe_features(features) | {"key": backbone.key})
     made = restore(saved, replace(materials, features=features)).network
-    return BackboneViews(made, backbone, saved.target, device), made, notes
+    return BackboneViews(made, backbone, saved.target, device), notes
 
 
-def explain_guesses(
+def explain_predictions(
     saved: Saved,
     samples: Sequence[Sample],
-    pictures: MaskedImages,
+    images: MaskedImages,
     settings: MapSettings,
     *,
     device: torch.device,
     answers: Sequence[int] | None = None,
     progress: Progress | None = None,
 ) -> tuple[Iterator[ImageExplanation], list[str]]:
-    """Maps of a trained judge's guesses, sample by sample.
+    """Attribution maps of a trained judge's predictions, sample by sample.
 
     Args:
         saved: the judge.
         samples: captions as the judge reads them, each with its image.
-        pictures: the images as the judge sees them.
+        images: the images, masked as for the judge.
         settings: how maps are made.
         device: to compute on.
         answers: the class to explain for each sample; None for the predicted one.
@@ -140,15 +140,15 @@ def explain_guesses(
     Raises:
         JudgeError: as :func:`open_views`; an unusable image; a family that a method cannot explain.
     """
-    views, _, notes = open_views(saved, device)
+    views, notes = open_views(saved, device)
 
     def explanations() -> Iterator[ImageExplanation]:
         for number, sample in enumerate(samples):
             if progress:
-                progress("explaining guesses", number, len(samples))
+                progress("explaining predictions", number, len(samples))
             assert sample.image is not None
-            pixels = pictures.read(sample.image)
-            view = views.view(sample, pixels, pictures.boxes(sample.image))
+            pixels = images.read(sample.image)
+            view = views.view(sample, pixels, images.boxes(sample.image))
             with torch.no_grad():
                 odds = view.scores(view.shown)[0]
             answer = int(odds.argmax()) if answers is None else answers[number]

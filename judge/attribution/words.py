@@ -42,7 +42,7 @@ class ExplainedAnswers:
         answers: its predictions, [N, A].
         explained: the class (or task) to explain, by its place in the target, [N].
         features: feature cache folder.
-        pictures: the images, for a judge that uses them.
+        images: for a judge that uses them.
     """
 
     saved: Saved
@@ -50,7 +50,7 @@ class ExplainedAnswers:
     answers: Predictions
     explained: IntArray
     features: Path
-    pictures: MaskedImages | None = None
+    images: MaskedImages | None = None
 
     @property
     def probabilities(self) -> FloatArray:
@@ -68,7 +68,7 @@ class ExplainedAnswers:
 
     def predict(self, samples: Sequence[Sample], progress: Progress | None = None) -> Predictions:
         """The judge's predictions for other samples of the same images, [M, A]."""
-        return answer(self.saved, [samples], features=self.features, pictures=self.pictures, progress=progress)[0]
+        return answer(self.saved, [samples], features=self.features, images=self.images, progress=progress)[0]
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def explain_answers(
     parts: Sequence[Sequence[Sample]],
     *,
     features: Path,
-    pictures: MaskedImages | None = None,
+    images: MaskedImages | None = None,
     labels: Labels | None = None,
     progress: Progress | None = None,
 ) -> tuple[ExplainedAnswers, list[str]]:
@@ -104,7 +104,7 @@ def explain_answers(
         saved: the judge.
         parts: captions that are predicted together, as :func:`~judge.training.judge_file.answer` takes them.
         features: feature cache folder.
-        pictures: the images, for a judge that uses them.
+        images: for a judge that uses them.
         labels: of the images; images without a label are left out.
         progress: called with the progress.
 
@@ -112,7 +112,7 @@ def explain_answers(
         The answers, and notes for the user, a line each.
 
     Raises:
-        JudgeError: labels of other classes than the judge's, or of none of the images; as ``ask``.
+        JudgeError: labels of other classes than the judge's, or of none of the images; as ``answer``.
     """
     if labels:
         _check_labels(labels, saved)
@@ -121,12 +121,12 @@ def explain_answers(
     if not given:
         where = labels.source if labels else "--captions"
         raise JudgeError("no caption is of an image with a label", where=where, mend="use labels of these images")
-    answers, notes = answer(saved, given, features=features, pictures=pictures, progress=progress)
+    answers, notes = answer(saved, given, features=features, images=images, progress=progress)
     samples = list(chain.from_iterable(given))
     explained = answers.probabilities.argmax(axis=1)
     if labels:
         explained = np.array([saved.target.classes.index(labels.by_image[sample.image_id]) for sample in samples])
-    return ExplainedAnswers(saved, samples, answers, explained, features, pictures), notes
+    return ExplainedAnswers(saved, samples, answers, explained, features, images), notes
 
 
 def _check_labels(labels: Labels, saved: Saved) -> None:

@@ -25,7 +25,6 @@ from judge.errors import JudgeError
 from judge.judges.hf_models import load_captioner
 from judge.judges.hf_prompts import processing
 from judge.masking.detectors import Failures
-from judge.masking.detectors.weights import choose_device
 from judge.masking.masked_images import MaskedImages
 from judge.training.launch import (
     gather,
@@ -39,7 +38,7 @@ from judge.types import Progress
 from judge.utils.files import fingerprint_of, read_json_lines, write_whole, writing
 from judge.utils.hub import quiet
 from judge.utils.launch import launched
-from judge.utils.parallel import in_order
+from judge.utils.parallel import choose_device, in_order
 
 About = tuple[str, str]
 """An image's id, and the key of its content and mask."""

@@ -7,7 +7,7 @@ import json
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, astuple
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_args
@@ -28,7 +28,7 @@ from judge.masking import DETECTORS
 from judge.masking.detectors import Failures, detect_images
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.instances import Instance
-from judge.masking.measured import Counts, DetectorRow, Overlap, average_precision, count, describe_masks, pool
+from judge.masking.measured import SHARES, DetectorRow, count, describe_masks, pool
 from judge.masking.people import Hiding
 from judge.measure import Result
 from judge.metrics import METRICS, find_metric, spell_out
@@ -311,7 +311,7 @@ def _compare(
     }
     known: Found = {}
     found: dict[str, Found] = {name: {} for name in detectors}
-    counts: dict[str, list[Counts]] = {name: [] for name in detectors}
+    counts: dict[str, list[list[int]]] = {name: [] for name in detectors}
     for image, [true, *answers] in detect_images(
         config.images,
         image_names(config.images, truth)[0],
@@ -332,21 +332,15 @@ def _compare(
 
 
 def _detector_row(
-    name: str, truth: Found, found: Found, counts: Sequence[Counts], hiding: Hiding, config: AblateDetectorsConfig
+    name: str, truth: Found, found: Found, counts: Sequence[list[int]], hiding: Hiding, config: AblateDetectorsConfig
 ) -> DetectorRow:
-    table = np.array([astuple(row) for row in counts], dtype=np.float64)
+    table = np.array(counts, dtype=np.float64)
     generator = np.random.default_rng(config.seed)
     intervals = bootstrap_pooled(table, pool, generator=generator, resamples=config.resamples, level=config.level)
-    precisions = [average_precision(truth, found, label) for label in hiding.labels]
-    # Categories that the images do not hold are left out of the mean, as COCO does.
-    finite = [both for both in precisions if np.isfinite(both).all()] or [(np.nan, np.nan)]
-    precision, at_half = map(float, np.mean(finite, axis=0))
     return DetectorRow(
         detector=name,
-        overlap=Overlap(*map(float, pool(table.sum(axis=0)))),
-        intervals=dict(zip(("recall", "iou", "visible", "beside"), intervals, strict=True)),
-        precision=precision,
-        precision_50=at_half,
+        shares=dict(zip(SHARES, map(float, pool(table.sum(axis=0))), strict=True)),
+        intervals=dict(zip(SHARES, intervals, strict=True)),
         people=sum(len(hiding.chosen(instances)) for instances in found.values()),
         of=sum(len(hiding.chosen(instances)) for instances in truth.values()),
         images=len(table),
@@ -355,10 +349,8 @@ def _detector_row(
 
 def _detector_entry(row: DetectorRow) -> dict[str, object]:
     """A row of ``detectors.json``: fractions, absent values null."""
-    shares = {name: getattr(row.overlap, name) for name in row.intervals}
     intervals = {f"{name}_ci": ends and [ends.low, ends.high] for name, ends in row.intervals.items()}
-    numbers = {**shares, "average_precision": row.precision, "average_precision_50": row.precision_50}
-    finite = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
+    finite = {name: value if math.isfinite(value) else None for name, value in row.shares.items()}
     counted = {"people_found": row.people, "people": row.of, "images": row.images}
     return {"detector": row.detector, **finite, **intervals, **counted}
 

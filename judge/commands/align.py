@@ -168,7 +168,7 @@ def _align(side: _Sides, vectors: Vectors, delta: float) -> tuple[Alignment, lis
         dropped=side.dropped,
         reports={kind: gaps.report(threshold) for kind, threshold in zip(KINDS, thresholds, strict=True)},
         meteor={},
-        curve=list(zip(deltas, gaps.curve(deltas), strict=True)),
+        curve=[(delta, gaps.report(delta)) for delta in deltas],
         substitutions=gaps.substitutions(delta),
     )
     return alignment, [substitute(side.human, gaps.substitutes(threshold)) for threshold in thresholds]

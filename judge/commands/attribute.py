@@ -177,7 +177,7 @@ class Attribution:
         if config.images is None:
             raise JudgeError("a captioner sees images, and there are none", where="--images", mend="give their folder")
         from judge.attribution.captioner_words import explain_captions
-        from judge.masking.detectors.weights import choose_device
+        from judge.utils.parallel import choose_device
 
         given = {name: getattr(config, name) for name in ("images", "instances", "person_categories", "class_names")}
         truth = RunImages(make_config(given, ShownSettings, where="--images")).truth
@@ -205,7 +205,7 @@ class Attribution:
             data.saved,
             data.parts,
             features=self.config.features,
-            pictures=data.images,
+            images=data.images,
             labels=self.labels,
             progress=self.progress,
         )
@@ -218,8 +218,8 @@ class Attribution:
         self.notes += [line for line in [*data.notes, *notes] if line not in self.notes]
 
     def _explain_images(self, reference: str, data: Prepared, answers: ExplainedAnswers, how: MapSettings) -> list[str]:
-        from judge.attribution.judge_views import explain_guesses
-        from judge.masking.detectors.weights import choose_device
+        from judge.attribution.judge_views import explain_predictions
+        from judge.utils.parallel import choose_device
 
         saved, images = data.saved, data.images
         assert images is not None
@@ -230,7 +230,7 @@ class Attribution:
         for sample, answer in zip(answers.samples, answers.explained.tolist(), strict=True):
             first.setdefault(sample.image_id, (sample, answer))
         samples, explained = zip(*first.values(), strict=True)
-        found, notes = explain_guesses(
+        found, notes = explain_predictions(
             saved, samples, images, how, answers=explained, device=choose_device(None), progress=self.progress
         )
         self.maps.add(saved.judge, str(saved.masking.get("mask", "none")), reference, found)

@@ -20,7 +20,7 @@ from judge.config.judges import ScoredSettings
 from judge.config.values import HUMAN, Files, MaskMode
 from judge.corpus import Corpus
 from judge.corpus.attributes import parts_of
-from judge.corpus.human_scores import read_human_scores
+from judge.corpus.ratings import read_human_scores
 from judge.corpus.splits import Protocol
 from judge.errors import JudgeError, shortened, some
 from judge.judges import HUGGING_FACE, SELF, find_judge, name_self

@@ -19,7 +19,6 @@ from judge.config.inputs import (
     HidingSettings,
     ImageSettings,
     MaskedSettings,
-    MaskSettings,
     NetworkSettings,
     ShownSettings,
 )
@@ -87,7 +86,7 @@ def correlated_category(truth: GroundTruth, labels: Labels) -> Correlated:
     shares = table[common] / total[common]
     class_ = str(shares.max(axis=1).idxmax())
     category = str(shares.loc[class_].idxmax())
-    return Correlated(category, class_, float(shares.loc[class_, category]), int(total[category]))
+    return Correlated(category, class_, float(shares.to_numpy().max()), int(total[category]))
 
 
 def _label_of(name: str, truth: GroundTruth, labels: Labels) -> str | None:
@@ -186,7 +185,6 @@ def load_detector(
         weights=config.weights.get(name) or config.weights.get(""),
         trust=config.trust_weights,
         device=device,
-        mask_threshold=config.mask_threshold if isinstance(config, MaskSettings) else 0.5,
     )
     source = f"detector '{name}'"
     own = {category: category for category in detector.categories}

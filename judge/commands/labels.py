@@ -75,14 +75,14 @@ def read_given(config: LabelSettings) -> dict[str, Labels]:
             path,
             attribute=name,
             lexicon=_lexicon_of(config, name),
-            id_column=config.id_column,
-            label_column=_of(config.label_column, name),
-            spellings=values.get(name),  # type: ignore[arg-type]  # nested where attributes are several
             options=LabelOptions(
                 config.label_rule,
                 config.where,
                 drop=_of(config.label_drop, name) or (),
                 alone=list(files.values()).count(path) == 1,
+                id_column=config.id_column,
+                label_column=_of(config.label_column, name),
+                spellings=values.get(name) or {},  # type: ignore[arg-type]  # nested where attributes are several
             ),
         )
         for name, path in files.items()
@@ -108,14 +108,15 @@ def keep_own(config: HumanSettings, options: ReadOptions, labels: Labels | None)
         config.human,
         labels,
         lexicon=_lexicon_of(config, config.attribute),
-        columns=(
-            columns_for(config.columns, "human", "human").get("image_id"),
-            _of(config.label_column, config.attribute),
+        options=LabelOptions(
+            where=config.where,
+            drop=_of(config.label_drop, config.attribute) or (),
+            id_column=columns_for(config.columns, "human", "human").get("image_id"),
+            label_column=_of(config.label_column, config.attribute),
+            spellings=config.label_values,  # type: ignore[arg-type]  # of one attribute not nested
         ),
-        spellings=config.label_values,  # type: ignore[arg-type]  # of one attribute not nested
-        options=LabelOptions(where=config.where, drop=_of(config.label_drop, config.attribute) or ()),
     )
-    return replace(options, of_people=kept), labels
+    return replace(options, chosen_human=kept), labels
 
 
 def complete_labels(corpus: Corpus, given: Mapping[str, Labels], config: HumanSettings) -> Corpus:

@@ -124,7 +124,7 @@ def _key(config: MaskConfig, hiding: Hiding, detector: Detector) -> str:
     truth = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in below]
     named = config.person_categories, config.class_names and config.class_names.read_bytes()
     settings = hiding, detector.key, truth, named, config.format, config.max_pixels
-    return repr((packages, MaskStatistics.__slots__, *settings))
+    return repr((packages, MaskStatistics._fields, *settings))
 
 
 def _remove_others(folder: Path, wanted: Collection[str]) -> None:

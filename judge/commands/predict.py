@@ -168,9 +168,7 @@ def command(config: PredictConfig) -> None:
     out.check(config.inputs())
     with show_progress() as progress, out.working():
         data = prepare(config, progress)
-        answers, notes = answer(
-            data.saved, data.parts, features=config.features, pictures=data.images, progress=progress
-        )
+        answers, notes = answer(data.saved, data.parts, features=config.features, images=data.images, progress=progress)
         out.write(_table(list(chain.from_iterable(data.parts)), answers).encode())
     captions = data.captions
     about = f"{captions.total} captions of {len(captions.by_image)} images; the answers are in {config.out}"

@@ -41,17 +41,26 @@ class WordSettings(Settings):
     )
     @classmethod
     def _by_attribute(cls, value: object, info: ValidationInfo) -> object:
-        from judge.corpus.attributes import by_attribute, dropped_by_attribute, spellings_by_attribute
+        from judge.corpus.attributes import by_attribute, check_names, listed_by_name
 
         names = info.data.get("attribute", "gender")
         names = (names,) if isinstance(names, str) else names
         if info.field_name == "label_drop":
-            return dropped_by_attribute(value, names)
+            listed = [value] if isinstance(value, str) else value
+            if isinstance(listed, list | tuple):
+                listed = listed_by_name(listed, "NAME=VALUE") if len(names) > 1 else [str(one) for one in listed]
+            if isinstance(listed, dict):
+                check_names(listed, names)
+            return listed
         if info.field_name != "label_values":
             return by_attribute(value, names, shared=info.field_name == "labels")
         if len(names) == 1 or not isinstance(value, dict):
             return values.spellings(value)
-        return {name: values.spellings(found) for name, found in spellings_by_attribute(value, names).items()}
+        check_names(value, names)
+        return {
+            name: values.spellings(listed_by_name(of, "CLASS=TEXT") if isinstance(of, list | tuple) else of)
+            for name, of in value.items()
+        }
 
 
 class WhereSettings(Settings):
@@ -208,9 +217,6 @@ class MaskSettings(Settings):
     share: values.Share = option(0.5, "share of each mask that mode partial hides, from the top")
     dilation: int = option(0, "pixels by which hidden regions grow", ge=0)
     threshold: float = option(0.5, "lowest score of a detected instance", ge=0.05, le=1)
-    mask_threshold: values.Share = option(
-        0.5, "lowest probability of a pixel in a detected mask; a lower one hides more"
-    )
     allow_unmasked: bool = option(False, "go on where masks hide almost nobody; metrics of images have no verdict")
 
 
@@ -251,7 +257,7 @@ class ShownSettings(MaskedSettings):
 
 
 MASKING = {
-    *("mask", "hide", "category", "fill", "share", "dilation", "foreground", "threshold", "mask_threshold", "seed"),
+    *("mask", "hide", "category", "fill", "share", "dilation", "foreground", "threshold", "seed"),
     "detector",
 }
 """What decides which pixels of an image a judge sees, the detector's weights apart."""

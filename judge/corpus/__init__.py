@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from itertools import chain
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from judge.corpus.captions import DEFAULT_OPTIONS, ReadOptions, read_captions
 from judge.corpus.labels import LabelTable, read_labels
@@ -57,15 +56,14 @@ class Corpus:
         """Read files of any known format (data/README.md lists them; they are recognised by content).
 
         Args:
-            human: human captions: a file, shards, or the folder of a data set, as every other input; or several,
-                which are united.
+            human: human captions: a file, shards, or the folder of a data set, as every other input; or several.
             captions: captions of captioners, which are named by the file's stem, by ``"NAME=FILE"``, or by a mapping's
                 keys.
             labels: the class of each image: a file, ``{image: class}``, records, a pandas series or frame, or the
                 result of :func:`judge.corpus.labels.read_labels`. Without them ``evaluate`` derives the classes from
                 the human captions.
-            attribute: of the labels, such as "skin"; "gender" by default. It names their column. If a lexicon of that
-                name is shipped, its classes are the labels' classes.
+            attribute: the attribute, such as "skin", which names the column of labels; "gender" by default. If a
+                lexicon of that name is shipped, its classes are the labels' classes.
             objects: what else images show: a file, or the result of :func:`judge.corpus.tasks.read_tasks`.
             options: how caption files are read.
 
@@ -76,7 +74,6 @@ class Corpus:
         if isinstance(objects, str | Path):
             objects = read_tasks(objects)
         named = name_captioners([captions] if isinstance(captions, str | Path) else captions)
-        check_owners(options.columns or {}, ["human", *named])
         generated = [read_captions(path, options, side="generated", name=name) for name, path in named.items()]
         files = [human] if isinstance(human, str | Path) else list(human)
         people = unite([read_captions(path, options, side="human") for path in files])
@@ -87,8 +84,8 @@ class Corpus:
                 mend = "give a file of the captioner's captions, in which a column 'prediction' holds them"
                 raise JudgeError(what, where=str(path), mend=mend)
         notes: list[str] = [Doubt(note) for one in (people, *generated) for note in one.notes]
-        notes += [note for one in generated for note in _doubts(people, one, several=options.several)]
-        notes += [note for one in generated for note in _little_in_common(people, one, labels)]
+        for one in generated:
+            notes += _doubts(people, one, labels, several=options.several)
         return cls(people, tuple(generated), labels, objects, tuple(notes))
 
 
@@ -110,7 +107,7 @@ def _read_labels(given: PathLike | Labels | LabelTable | None, attribute: str | 
         raise JudgeError(error.what, where=error.where, mend=mend) from error
 
 
-def _doubts(people: Captions, captioner: Captions, *, several: bool) -> Iterator[str]:
+def _doubts(people: Captions, captioner: Captions, labels: Labels | None, *, several: bool) -> Iterator[str]:
     """What may be wrong with a captioner's captions, although they can be read."""
     name, captions = captioner.name, captioner.by_image
     both = captions.keys() & people.by_image.keys()
@@ -120,29 +117,26 @@ def _doubts(people: Captions, captioner: Captions, *, several: bool) -> Iterator
         note = f"captions of {name} equal the human ones for {equal:,} of {len(both):,} images"
         yield Doubt(f"{note}: see that {captioner.source or 'they'} holds what the captioner wrote")
     elif many and not several:
-        note = f"{name} has several captions (up to {max(many)}) of {len(many):,} of {len(captions):,} images"
+        note = f"{name} has several captions (up to {max(many)}) for {len(many):,} of {len(captions):,} images"
         if len(many) > len(captions) / 2 and people.total == len(people.by_image) > 0:
             right = f"--human {captioner.source} --captions {people.source}"
-            note += f", and people one of each: the sides look swapped. Give {right}, or --several if they are not"
+            note += (
+                f", and the human captions one each: the sides look swapped. Give {right}, or --several if they are not"
+            )
             yield Doubt(note)
         else:
-            yield f"{note}, as people have: all count. Give --several if the captioner wrote them all"
-
-
-def _little_in_common(people: Captions, captioner: Captions, labels: Labels | None) -> Iterator[str]:
-    images = [people.by_image, captioner.by_image, *([labels.by_image] if labels else [])]
+            yield f"{note}, as the human captions do: all count. Give --several if the captioner wrote them all"
+    images = [people.by_image, captions, *([labels.by_image] if labels else [])]
     common = len(set.intersection(*map(set, images)))
     if 0 < common < _COMMON * min(map(len, images)):
-        note = f"{captioner.name}: {overlap(people, captioner, labels)}, fewer than half of the smallest"
+        note = f"{name}: {overlap(people, captioner, labels)}, fewer than half of the smallest"
         yield Doubt(f"{note}: see that image ids mean the same in all files")
 
 
 def overlap(human: Captions, generated: Captions, labels: Labels | None) -> str:
     """How many images each side and the labels have, and how many are in all of them, in words."""
     common = human.by_image.keys() & generated.by_image.keys()
-    counts = (
-        f"people's captions are of {len(human.by_image):,} images, {generated.name}'s of {len(generated.by_image):,}"
-    )
+    counts = f"human captions are of {len(human.by_image):,} images, {generated.name}'s of {len(generated.by_image):,}"
     if labels is None:
         return f"{counts}; {len(common):,} are in both"
     common &= labels.by_image.keys()
@@ -163,49 +157,40 @@ def unite(parts: Sequence[Captions]) -> Captions:
             if by_image.setdefault(image, captions) != captions:
                 what = f"image '{image}' has other captions than in another file of --human"
                 raise JudgeError(what, where=part.source, mend="keep the image in one of the files")
-    found: dict[str, Any] = {"by_image": by_image, "source": " and ".join(part.source for part in parts)}
-    for name in (one.name for one in fields(Captions) if one.name not in found):
-        of_each: list[Any] = [getattr(part, name) for part in parts]
-        if isinstance(of_each[0], int):
-            found[name] = sum(of_each)
-        elif isinstance(of_each[0], Mapping):  # Counts.
-            found[name] = dict(sum(map(Counter, of_each), Counter[str]()))
-        elif isinstance(of_each[0], tuple):
-            found[name] = tuple(dict.fromkeys(chain(*of_each)))
-    found["silent"] = frozenset(image for part in parts for image in part.silent if image not in by_image)
-    return replace(parts[0], **found)
-
-
-def check_owners(columns: Mapping[str, str], captions: Iterable[str]) -> None:
-    """Refuse a column for captions that do not exist ("humn.caption").
-
-    Raises:
-        JudgeError: there is such a column.
-    """
-    known = ["captions", *captions]
-    for role in columns:
-        owner = role.rpartition(".")[0]
-        if owner and owner not in known:
-            raise JudgeError(f"no captions are called '{owner}'", where=f"--column {role}", mend=nearest(owner, known))
+    return Captions(
+        parts[0].name,
+        by_image,
+        " and ".join(part.source for part in parts),
+        empty=sum(part.empty for part in parts),
+        refused=sum(part.refused for part in parts),
+        silent=frozenset[str]().union(*(part.silent for part in parts)) - by_image.keys(),
+        fields=tuple(dict.fromkeys(name for part in parts for name in part.fields)),
+        columns=tuple(dict.fromkeys(name for part in parts for name in part.columns)),
+        notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
+        cleaned=dict(sum((Counter(part.cleaned) for part in parts), Counter[str]())),
+    )
 
 
 def refuse_unread(columns: Mapping[str, str], captions: Sequence[Captions]) -> None:
-    """Refuse a column by which no file was read; one that some files lack is fine.
+    """Refuse a column of captions that do not exist ("humn.caption"), or by which no file was read.
 
     Raises:
-        JudgeError: there is such a column.
+        JudgeError: there is such a column; one that only some files lack is fine.
     """
     for role, column in columns.items():
-        owner = role.rpartition(".")[0]
+        owner, where = role.rpartition(".")[0], f"--column {role}"
         own = [one for one in captions if owner in {"", one.name} or (owner == "captions" and one.name != "human")]
+        if not own:
+            mend = nearest(owner, ["captions", *(one.name for one in captions)])
+            raise JudgeError(f"no captions are called '{owner}'", where=where, mend=mend)
         if not any(column in side.fields for side in own):
             read = dict.fromkeys(name for side in own for name in side.fields)
             what, mend = f"no file of captions was read by a column '{column}'", f"columns read: {', '.join(read)}"
-            raise JudgeError(what, where=f"--column {role}", mend=mend)
+            raise JudgeError(what, where=where, mend=mend)
 
 
 def name_captioners(captions: Iterable[PathLike] | Mapping[str, PathLike]) -> dict[str, Path]:
-    """Captioner -> file. A path is named by its stem, a range of shards by its folder, unless it says ``NAME=FILE``.
+    """Captioner -> file. A path is named by its stem, unless it says ``NAME=FILE``.
 
     Raises:
         JudgeError: two captioners of one name.
@@ -215,11 +200,10 @@ def name_captioners(captions: Iterable[PathLike] | Mapping[str, PathLike]) -> di
     named: dict[str, Path] = {}
     for entry in map(str, captions):
         name, file = split_name(entry)
-        path = Path(file)
-        name = name or (path.parent.name if "{" in path.name else "") or path.stem
+        name = name or Path(file).stem
         if name in named:
             raise JudgeError(f"two captioners are called '{name}'", where=file, mend=f"name them: OTHER={file}")
-        named[name] = path
+        named[name] = Path(file)
     return named
 
 

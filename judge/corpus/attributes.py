@@ -1,4 +1,4 @@
-"""Several attributes at once: settings of each, and labels by product class ("female & darker")."""
+"""Several attributes at once: labels of their products ("female & darker"), and settings of each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ProductLabels(Labels):
 
     Attributes:
         parts: the labels of each attribute.
-        kept: class -> its images, the fewest of any captioner; see :meth:`without_small`.
+        kept: class -> its number of images, the smallest of any captioner; see :meth:`without_small`.
         left_out: the same for classes with fewer than ``least`` images, which are neither in ``classes`` nor in
             ``by_image``.
         least: the fewest images that a class may have.
@@ -32,7 +32,7 @@ class ProductLabels(Labels):
 
     @property
     def coverage(self) -> str:
-        """How many images have a label of each attribute, and of all of them, in words."""
+        """The numbers of images with a label of each attribute, and of all of them, in words."""
         known = ", ".join(f"{part.attribute} of {len(part.by_image):,}" for part in self.parts)
         return f"{known} and all of {len(_shared(self.parts)):,} images"
 
@@ -42,7 +42,7 @@ class ProductLabels(Labels):
         return _shared(self.parts) - self.by_image.keys()
 
     def without_small(self, counts: Mapping[str, int], least: int) -> ProductLabels:
-        """The same without classes of fewer than ``least`` images.
+        """These labels without the classes of fewer than ``least`` images.
 
         Args:
             counts: class -> images.
@@ -81,7 +81,7 @@ def multiply_labels(parts: Sequence[Labels]) -> ProductLabels:
     """Labels of the product of several attributes: an image has a class if it has one of each attribute.
 
     Args:
-        parts: of each attribute, two or more.
+        parts: the labels of each attribute; two or more.
 
     Raises:
         JudgeError: fewer than two, or one attribute twice; a name with " & " in it; no image has a label of each.
@@ -138,7 +138,7 @@ def by_attribute(value: object, names: Sequence[str], *, shared: bool) -> object
 
     Args:
         value: a text, a list of texts or a mapping; anything else is returned as it is.
-        names: of the attributes.
+        names: the attributes.
         shared: whether one text without a name may serve all of them.
 
     Raises:
@@ -161,35 +161,26 @@ def by_attribute(value: object, names: Sequence[str], *, shared: bool) -> object
         value = named
     if not isinstance(value, dict):
         return value
-    _check(value, names)
+    check_names(value, names)
     return value if len(names) > 1 else next(iter(value.values()), None)
 
 
-def dropped_by_attribute(value: object, names: Sequence[str]) -> object:
-    """Values that mean "no class"; for several attributes a mapping, from texts ``NAME=VALUE``.
+def check_names(value: Mapping[str, object], names: Sequence[str]) -> None:
+    """Refuse a setting of an attribute that is not in ``names``.
 
     Raises:
-        ValueError: a text, or a key, that is of no attribute.
+        ValueError: there is one.
     """
-    listed = [value] if isinstance(value, str) else value
-    if isinstance(listed, list | tuple):
-        listed = _pairs(listed, "NAME=VALUE") if len(names) > 1 else [str(one) for one in listed]
-    if isinstance(listed, dict):
-        _check(listed, names)
-    return listed
+    if strange := [name for name in value if name not in names]:
+        raise ValueError(f"'{strange[0]}' is none of the attributes {', '.join(names)}: write {names[0]}=VALUE")
 
 
-def spellings_by_attribute(value: Mapping[str, object], names: Sequence[str]) -> dict[str, object]:
-    """Attribute -> class -> spellings; texts ``CLASS=TEXT`` become such a mapping.
+def listed_by_name(entries: Sequence[object], shape: str) -> dict[str, list[str]]:
+    """Name -> its texts, from texts ``NAME=TEXT``.
 
     Raises:
-        ValueError: a key that is no attribute; a text that is not ``CLASS=TEXT``.
+        ValueError: another text; ``shape`` says what to write.
     """
-    _check(value, names)
-    return {name: _pairs(of, "CLASS=TEXT") if isinstance(of, list | tuple) else of for name, of in value.items()}
-
-
-def _pairs(entries: Sequence[object], shape: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for entry in entries:
         name, _, text = str(entry).partition("=")
@@ -197,8 +188,3 @@ def _pairs(entries: Sequence[object], shape: str) -> dict[str, list[str]]:
             raise ValueError(f"'{entry}' is not {shape}")
         found.setdefault(name, []).append(text)
     return found
-
-
-def _check(value: Mapping[str, object], names: Sequence[str]) -> None:
-    if strange := [name for name in value if name not in names]:
-        raise ValueError(f"'{strange[0]}' is none of the attributes {', '.join(names)}: write {names[0]}=VALUE")

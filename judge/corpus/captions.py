@@ -1,4 +1,4 @@
-"""Read the captions of one side from a file of any known format: open, recognise, clean, collect."""
+"""The captions of one side from a file of any known format: read, cleaned, and grouped by image."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from judge.corpus.columns import CAPTIONS, columns_for, wanted_columns
+from judge.corpus.columns import columns_for
 from judge.corpus.files import Document, read_document
-from judge.corpus.layouts import Found, Request, find_captions
+from judge.corpus.layouts import Request, find_captions
 from judge.corpus.records import MISSING, image_id, kind_of
 from judge.errors import JudgeError
 from judge.text.cleaning import clean
@@ -49,7 +49,7 @@ class ReadOptions:
         split: keep this split only (Karpathy's "test", "val", ...; any table with a column ``split``), or several
             separated by commas ("train,restval"); None for all.
         refusals: regular expressions of captions that refuse to describe; () to keep such captions.
-        columns: columns of a table whose names do not say what they hold: ``{"image_id": "img", "caption": "text"}``;
+        columns: columns of a table that are not recognised by name: ``{"image_id": "img", "caption": "text"}``;
             for one side ``{"human.caption": "utterance", "captions.caption": "text"}``, for a captioner
             ``{"mine.caption": "text"}``.
         several: take several records of an image as several captions, on the generated side too.
@@ -57,7 +57,7 @@ class ReadOptions:
             captions without such a column is read whole.
         alone: there are no human captions beside them that decide which images count: generated captions without such
             splits or columns are refused too.
-        of_people: keep only these records of human captions ("record 1" is the first); None for all.
+        chosen_human: keep only these records of human captions ("record 1" is the first); None for all.
     """
 
     split: str | None = None
@@ -65,7 +65,7 @@ class ReadOptions:
     columns: Mapping[str, str] | None = None
     several: bool = False
     where: Mapping[str, str] = field(default_factory=dict)
-    of_people: frozenset[str] | None = None
+    chosen_human: frozenset[str] | None = None
     alone: bool = False
 
 
@@ -83,7 +83,7 @@ def read_captions(
     Args:
         path: a file, shards, or the folder of a data set.
         options: see :class:`ReadOptions`.
-        side: whose captions, where a file holds both sides.
+        side: whose captions, if a file holds both sides.
         name: the captioner; by default the file's stem, or "human".
 
     Raises:
@@ -92,66 +92,58 @@ def read_captions(
     """
     if name is None:
         name = "human" if side == "human" else Path(path).stem
-    columns = columns_for(options.columns or {}, side, name).values()
-    document = read_document(path, wanted=wanted_columns(*CAPTIONS[side], chosen=(*columns, *options.where)))
-    return parse_captions(document, options, side=side, name=name)
+    return parse_captions(read_document(path), options, side=side, name=name)
 
 
 def parse_captions(document: Document, options: ReadOptions, *, side: Side, name: str) -> Captions:
     """The captions in a document that is already in memory; as :func:`read_captions`."""
+    source, refusal = document.source, _compile(options.refusals)
     request = Request(
         side,
-        document.source,
+        source,
         splits=[split.strip() for split in options.split.split(",")] if options.split else (),
         columns=columns_for(options.columns or {}, side, name),
         where=options.where,
         needed=options.alone or side == "human",
     )
-    return _collect(find_captions(document.value, request), options, request, name)
-
-
-def _collect(found: Found, options: ReadOptions, request: Request, name: str) -> Captions:
-    """Check and clean every caption, and group them by image."""
-    refused, source = _compile(options.refusals), request.source
-    unique = request.side == "generated" and not (found.several or options.several)
-    chosen = options.of_people if request.side == "human" else None
+    found = find_captions(document.value, request)
+    id_field, caption_field = found.fields
+    unique = side == "generated" and not (found.several or options.several)
     by_image: dict[str, list[str]] = {}
     first: dict[str, str] = {}
-    empty = refusals = 0
+    left_out: dict[str, list[str]] = {"empty": [], "refused": []}
     cleaned = Counter[str]()
-    silent: set[str] = set()
     for entry in found.entries:
-        if chosen is not None and entry.at not in chosen:
+        if side == "human" and options.chosen_human is not None and entry.at not in options.chosen_human:
             continue
-        where = f"{source}, {entry.at}, field '{found.id_field}'"
+        where = f"{source}, {entry.at}, field '{id_field}'"
         image = image_id(entry.image, where)
         if unique and first.setdefault(image, entry.at) != entry.at:
             what = f"duplicate results for image '{image}' ({first[image]} has one)"
             mend = "keep one record per image, or allow several captions with --several"
             raise JudgeError(what, where=where, mend=mend)
-        caption, changes = clean(_checked(entry.value, f"{source}, {entry.at}, field '{found.caption_field}'"))
+        caption, changes = clean(_checked(entry.value, f"{source}, {entry.at}, field '{caption_field}'"))
         cleaned.update(changes)
         if not caption.strip():
-            empty += 1
-            silent.add(image)
-        elif refused.match(caption):
-            refusals += 1
-            silent.add(image)
+            left_out["empty"].append(image)
+        elif refusal.match(caption):
+            left_out["refused"].append(image)
         else:
             by_image.setdefault(image, []).append(caption)
+    empty, refused = map(len, left_out.values())
     if not by_image:
-        what = f"no caption is left ({empty} empty, {refusals} refusals)"
+        what = f"no caption is left ({empty} empty, {refused} refusals)"
         raise JudgeError(what, where=source, mend="give captions that describe")
     return Captions(
         name,
         {image: tuple(captions) for image, captions in by_image.items()},
         source,
         empty,
-        refusals,
-        silent=frozenset(silent - by_image.keys()),
-        fields=(found.id_field, found.caption_field),
-        columns=tuple(found.columns),
-        notes=tuple(found.notes),
+        refused,
+        silent=frozenset({*left_out["empty"], *left_out["refused"]} - by_image.keys()),
+        fields=found.fields,
+        columns=found.columns,
+        notes=found.notes,
         cleaned=dict(cleaned.most_common()),
     )
 

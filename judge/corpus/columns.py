@@ -1,17 +1,16 @@
-"""Which column of a table holds image ids, captions or labels: found by its name, or chosen by the user."""
+"""The column of a table that holds image ids, captions or labels: recognised by name, or chosen by the user."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Collection, Mapping, Sequence
 
-from judge.corpus.records import PAINTING, PAINTING_COLUMNS, Row, place_of
+from judge.corpus.records import PAINTING, Row, place_of
 from judge.errors import JudgeError, nearest
 from judge.types import Side
 
 # Names of earlier lines win; two names of one line in the same table are ambiguous. WebDataset calls a sample by its
 # "__key__", img2dataset by "key", DataComp by "uid", LAION by "SAMPLE_ID" or only by the address of the image.
-_IDS = (
+IDS = (
     ("image_id", "img_id", "imageid", "cocoid", "coco_id"),
     (PAINTING,),
     ("image", "img", "image_name", "image_file", "file_name", "filename", "image_path", "img_path", "imgid", "file"),
@@ -41,7 +40,7 @@ CAPTIONS: Mapping[Side, tuple[tuple[str, ...], ...]] = {
 #: Columns whose cells may be lists of captions, or texts that spell a list.
 LISTS = frozenset({*_HUMAN[0], *_HUMAN[1], "filtered_resps"})
 #: Columns that number rows and name no images: 5 here is not COCO's image 5.
-ROW_NUMBERS = frozenset(_IDS[-1])
+ROW_NUMBERS = frozenset(IDS[-1])
 
 _LOOK_AT = 1000  # Rows whose cells and columns are looked at.
 _BASE64 = ("/9j/", "iVBOR", "R0lGOD", "UklGR", "data:")
@@ -53,8 +52,8 @@ def columns_for(columns: Mapping[str, str], side: Side, name: str) -> dict[str, 
     Args:
         columns: the user's choice: roles for all files; for human captions alone "human.caption"; for all captioners
             "captions.caption"; for one captioner its name, "mine.caption". The most specific one counts.
-        side: of the file.
-        name: of the captioner.
+        side: the file's.
+        name: the captioner.
     """
     found: dict[str, str] = {}
     for owner in ("", *(("human",) if side == "human" else ("captions", name))):
@@ -66,16 +65,6 @@ def columns_for(columns: Mapping[str, str], side: Side, name: str) -> dict[str, 
 def columns_of(rows: Sequence[Row]) -> list[str]:
     """The column names, in order; rows of JSON need not all have the same."""
     return list(dict.fromkeys(str(name) for row in rows[:_LOOK_AT] for name in row))
-
-
-def wanted_columns(*tiers: Sequence[str], chosen: Iterable[str | None] = ()) -> frozenset[str]:
-    """Possible names, in lower case, of columns of image ids, splits and ``tiers``, and the columns ``chosen``.
-
-    Other columns of data sets and shards are not read.
-    """
-    return frozenset(
-        (*chain(*_IDS, *tiers), "split", *PAINTING_COLUMNS, *(name.strip().lower() for name in chosen if name))
-    )
 
 
 def chosen_column(rows: Sequence[Row], column: str, *, source: str) -> str:
@@ -96,8 +85,8 @@ def id_column(rows: Sequence[Row], chosen: str | None = None, *, source: str, op
     Raises:
         JudgeError: as :func:`find_column`.
     """
-    images = {name for name in columns_of(rows) if _holds_images(name, [row.get(name) for row in rows[:_LOOK_AT]])}
-    return find_column(rows, _IDS, chosen, what="image ids", source=source, option=option, without=images)
+    names = [name for name in columns_of(rows) if not _holds_images(name, [row.get(name) for row in rows[:_LOOK_AT]])]
+    return find_column(rows, IDS, chosen, what="image ids", source=source, option=option, names=names)
 
 
 def _holds_images(name: str, cells: Sequence[object]) -> bool:
@@ -106,7 +95,7 @@ def _holds_images(name: str, cells: Sequence[object]) -> bool:
     In columns called "image" and the like one is enough: for a repeated image VLMEvalKit writes the number of its row.
     """
     held = [_is_image(cell) for cell in cells if cell not in (None, "")]
-    return sum(held) > (0 if name.strip().lower() in _IDS[2] else len(held) / 2)
+    return sum(held) > (0 if name.strip().lower() in IDS[2] else len(held) / 2)
 
 
 def _is_image(value: object) -> bool:
@@ -130,18 +119,12 @@ def find_column(
     what: str,
     source: str,
     option: str,
-    without: Collection[str] = (),
+    names: Collection[str] | None = None,
 ) -> str:
-    """The column of ``what``: the user's choice, else the one whose name is in ``tiers``.
+    """The column of ``what``: the one ``chosen`` by the user, else the one whose name is in the first of ``tiers``.
 
-    Args:
-        rows: of the table.
-        tiers: names; earlier tiers are preferred.
-        chosen: the user's choice.
-        what: the column holds, for messages.
-        source: the file, for messages.
-        option: names a column, for messages ("--column image_id").
-        without: columns to pass over.
+    ``source`` and ``option`` ("--column image_id"), which names a column, are for messages; ``names``: the columns that
+    may be found, all by default.
 
     Raises:
         JudgeError: no such column; none, or several, with such names.
@@ -149,14 +132,14 @@ def find_column(
     if chosen is not None:
         return chosen_column(rows, chosen, source=source)
     known = columns_of(rows)
-    found = detect([name for name in known if name not in without], tiers)
+    found = detect(known if names is None else names, tiers)
     if len(found) == 1:
         return found[0]
-    names = ", ".join(f"'{name[:40]}'" for name in known[:20])
+    shown = ", ".join(f"'{name[:40]}'" for name in known[:20])
     if not found:
-        raise JudgeError(f"no column of {what} among {names}", where=source, mend=f"name it with {option}=NAME")
+        raise JudgeError(f"no column of {what} among {shown}", where=source, mend=f"name it with {option}=NAME")
     several = " and ".join(f"'{name}'" for name in found)
-    what = f"columns {several} may both hold the {what} (columns: {names})"
+    what = f"columns {several} may both hold the {what} (columns: {shown})"
     # In JSON one record may be at fault: the first with a column that others lack.
     having = min(([n for n, row in enumerate(rows, start=1) if name in row] for name in found), key=len)
     where = source if len(having) == len(rows) else f"{source}, {place_of(rows[having[0] - 1], having[0])}"

@@ -1,4 +1,4 @@
-"""Data sets of Hugging Face's `datasets`, and Parquet files, read by pyarrow: batches of rows, needed columns alone.
+"""Data sets of Hugging Face's `datasets`, and Parquet files, read by pyarrow, a batch of rows at a time.
 
 - ``Dataset.save_to_disk``: ``state.json`` names the Arrow files beside it; ``DatasetDict.save_to_disk``:
   ``dataset_dict.json`` names the splits, each a folder like that.
@@ -11,23 +11,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from judge.corpus.records import Placed, Row
 from judge.corpus.tables import header_of, load_json
 from judge.errors import JudgeError
-from judge.utils.files import is_encodable
-from judge.utils.reading import CELL, DESCRIPTION, ROW, TEXT, read_text, refuse_large, regular
+from judge.utils.reading import CELL, ROW, TEXT, read_small_text, refuse_large, regular
 
 DICT, STATE = "dataset_dict.json", "state.json"
 #: The fields of an image's cell.
 BYTES, PATH = "bytes", "path"
 _BATCH = 256  # Rows per batch: a few bytes may repeat a long text.
-_LONGEST = 255  # Bytes of a file's name on every usual file system.
 _SHARD = re.compile(r"(.+?)-[0-9]+-of-[0-9]+(?:-[0-9a-f]+)?")
 _SPLIT = re.compile(r"(?:train|training|valid|validation|val|dev|test|testing|eval|evaluation)", re.IGNORECASE)
 _AGAIN = "save the data set again"
@@ -41,7 +39,7 @@ class Part:
     Attributes:
         path: the file.
         name: relative to the folder, for messages.
-        split: the split that it belongs to; None where nothing says it.
+        split: the split that it belongs to; None if unknown.
     """
 
     path: Path
@@ -55,16 +53,14 @@ class Part:
 
 
 def find_parts(folder: Path) -> list[Part]:
-    """The files of the data set in ``folder``, in order; none where it is no data set.
+    """The files of the data set in ``folder``, in order; none if it is no data set.
 
     Raises:
         JudgeError: what describes the data set cannot be read; it names files elsewhere, or a saved selection.
     """
     if (folder / DICT).is_file():
-        splits, where = _describe(folder / DICT).get("splits"), str(folder / DICT)
-        if not isinstance(splits, list) or not splits:
-            raise JudgeError("names no 'splits'", where=where, mend=_AGAIN)
-        names = [_file_name(split, where) for split in splits]
+        splits = _described(folder / DICT, "splits")
+        names = [_file_name(split, folder / DICT) for split in splits]
         return [part for name in names for part in _saved(folder, folder / name, name)]
     if (folder / STATE).is_file():
         return _saved(folder, folder, None)
@@ -75,15 +71,28 @@ def find_parts(folder: Path) -> list[Part]:
 
 
 def _saved(root: Path, folder: Path, split: str | None) -> list[Part]:
-    where, state = str(folder / STATE), _describe(folder / STATE)
-    if state.get("_indices_files") or state.get("_indices_data_files"):
+    files = _described(folder / STATE, "_data_files")
+    names = [_file_name(file.get("filename") if isinstance(file, dict) else file, folder / STATE) for file in files]
+    return [Part(folder / name, (folder / name).relative_to(root).as_posix(), split) for name in names]
+
+
+def _described(path: Path, key: str) -> list[object]:
+    """A list in a JSON file that describes a data set."""
+    found = load_json(read_small_text(path), source=str(path))
+    listed = found.get(key) if isinstance(found, dict) else None
+    if not isinstance(listed, list):
+        raise JudgeError(f"'{key}' is no list", where=str(path), mend=_AGAIN)
+    if isinstance(found, dict) and (found.get("_indices_files") or found.get("_indices_data_files")):
         what = "is a selection of other rows, saved by an old version of datasets"
-        raise JudgeError(what, where=where, mend="load it, flatten_indices() and save it again")
-    files = state.get("_data_files")
-    if not isinstance(files, list) or not all(isinstance(file, dict) for file in files):
-        raise JudgeError("'_data_files' is no list of objects", where=where, mend=_AGAIN)
-    paths = [folder / _file_name(file.get("filename"), where) for file in files]
-    return [Part(path, path.relative_to(root).as_posix(), split) for path in paths]
+        raise JudgeError(what, where=str(path), mend="load it, flatten_indices() and save it again")
+    return listed
+
+
+def _file_name(name: object, where: Path) -> str:
+    """The name of a file in the same folder."""
+    if not isinstance(name, str) or name in {"", ".."} or PurePosixPath(name).name != name or "\\" in name:
+        raise JudgeError(f"{str(name)[:60]!a} is no file's name", where=str(where), mend=_AGAIN)
+    return name
 
 
 def _parquet_part(root: Path, path: Path) -> Part:
@@ -97,53 +106,30 @@ def _parquet_part(root: Path, path: Path) -> Part:
     return Part(path, path.relative_to(root).as_posix(), split)
 
 
-def _describe(path: Path) -> dict[str, object]:
-    try:
-        DESCRIPTION.refuse(path.stat().st_size, str(path), instead=_AGAIN)
-        value = load_json(read_text(path), source=str(path))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise JudgeError(f"cannot be read ({reason})", where=str(path), mend=_AGAIN) from error
-    if not isinstance(value, dict):
-        raise JudgeError("is no object", where=str(path), mend=_AGAIN)
-    return value
-
-
-def _file_name(name: object, where: str) -> str:
-    """The name of a file in the same folder."""
-    fits = isinstance(name, str) and is_encodable(name) and 0 < len(name.encode()) <= _LONGEST
-    if not isinstance(name, str) or not fits or name in {".", ".."} or set(name) & set("/\\\0:"):
-        raise JudgeError(f"{str(name)[:60]!a} is no file's name", where=where, mend=_AGAIN)
-    return name
-
-
-def read_parts(folder: Path, parts: Sequence[Part], *, wanted: Collection[str] | None = None) -> Iterator[Row]:
+def read_parts(folder: Path, parts: Sequence[Part]) -> Iterator[Row]:
     """The rows of all files; see :func:`read_rows`."""
     for part in parts:
-        yield from read_rows(part, source=str(folder), wanted=wanted)
+        yield from read_rows(part, source=str(folder))
 
 
-def read_rows(part: Part, *, source: str, wanted: Collection[str] | None = None) -> Iterator[Row]:
+def read_rows(part: Part, *, source: str) -> Iterator[Row]:
     """The rows of a file; those of a split get a column ``split``, if there is none.
 
     Args:
         part: the file.
         source: its data set, for messages.
-        wanted: columns to read, in lower case; None for all. The first row names the others, for messages.
 
     Raises:
         JudgeError: cut off or damaged; too large when unpacked; two columns of one name.
     """
     where = f"{source}, {part.name}"
-    if part.is_parquet:
-        with faults("Parquet", where):
-            rows = _parquet_rows(regular(part.path), where, wanted)
-    else:
-        rows = _arrow_rows(part.path, where, wanted)
-    for number, row in enumerate(rows, start=1):
-        if part.split is not None:
-            row.setdefault("split", part.split)
-        yield Placed(row, part.name, number)
+    with faults("Parquet" if part.is_parquet else "Arrow", where):
+        path = regular(part.path)
+        rows = _parquet_rows(path, where) if part.is_parquet else _arrow_rows(path, where)
+        for number, row in enumerate(rows, start=1):
+            if part.split is not None:
+                row.setdefault("split", part.split)
+            yield Placed(row, f"{part.name}, record {number}")
 
 
 def load_parquet(data: bytes, *, source: str) -> list[Row]:
@@ -154,41 +140,37 @@ def load_parquet(data: bytes, *, source: str) -> list[Row]:
     """
     import pyarrow as pa
 
-    return list(_parquet_rows(pa.BufferReader(data), source, None))
+    with faults("Parquet", source):
+        return list(_parquet_rows(pa.BufferReader(data), source))
 
 
-def _parquet_rows(file: Any, source: str, wanted: Collection[str] | None) -> Iterator[Row]:
+def _parquet_rows(file: Any, source: str) -> Iterator[Row]:
     """``file``: a path, or what pyarrow reads bytes from."""
     from pyarrow import parquet
 
-    with faults("Parquet", source), parquet.ParquetFile(file, memory_map=isinstance(file, Path)) as opened:
+    with parquet.ParquetFile(file, memory_map=isinstance(file, Path)) as opened:
         # A few bytes may claim any number of rows without a value. The sizes that the file states of its columns are
         # not looked at: damaged ones make pyarrow end the process.
         refuse_large(opened.metadata.num_rows * (ROW + CELL), source, packed=True)
-        columns = _Columns.of(opened.schema_arrow, source, wanted)
-        names = [*columns.names, *(f"{name}.{PATH}" for name in columns.images)]
-        yield from columns.rows(opened.iter_batches(_BATCH, columns=names, use_threads=False), source)
+        names, images = _columns(opened.schema_arrow, source)
+        read = [*names, *(f"{name}.{PATH}" for name in images)]
+        batches = opened.iter_batches(_BATCH, columns=read, use_threads=False)
+        yield from _rows(batches, names, images, opened.schema_arrow.metadata, source)
 
 
-def _arrow_rows(path: Path, source: str, wanted: Collection[str] | None) -> Iterator[Row]:
+def _arrow_rows(path: Path, source: str) -> Iterator[Row]:
     """From Arrow's streaming format, in which `datasets` saves."""
     import pyarrow as pa
 
-    with faults("Arrow", source), pa.memory_map(str(regular(path))) as file, pa.ipc.open_stream(file) as reader:
-        columns = _Columns.of(reader.schema, source, wanted)
-
-        def batches() -> Iterator[Any]:
-            for batch in reader:
-                part = batch.select([*columns.names, *columns.images])
-                part.validate(full=True)  # Damaged offsets would lead out of the file.
-                yield part
-
-        yield from columns.rows(batches(), source)
+    with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as reader:
+        names, images = _columns(reader.schema, source)
+        batches = (batch.select([*names, *images]) for batch in reader)
+        yield from _rows(batches, names, images, reader.schema.metadata, source)
 
 
 @contextmanager
 def faults(kind: str, source: str) -> Iterator[None]:
-    """What pyarrow raises for a damaged file becomes one line.
+    """Turn what pyarrow raises for a damaged file into one line.
 
     Raises:
         JudgeError: it was raised.
@@ -203,59 +185,39 @@ def faults(kind: str, source: str) -> Iterator[None]:
         raise JudgeError(f"{kind} cannot be read ({reason})", where=source, mend=mend) from error
 
 
-@dataclass(frozen=True, slots=True)
-class _Columns:
-    """What is read of a table.
+def _columns(schema: Any, source: str) -> tuple[list[str], list[str]]:
+    """The columns of texts, numbers and lists of them; and those of images, of which only the file name is read."""
+    header_of(schema.names, source)
+    names = [field.name for field in schema if _PLAIN.fullmatch(str(_value_type(field.type)))]
+    return names, [field.name for field in schema if is_image(field.type)]
 
-    Attributes:
-        names: columns of texts, numbers and lists of them.
-        images: columns of images, of which only the file name is read, as a column "image.path".
-        others: columns that are not read.
-        classes: column of numbers -> the classes that they stand for, as `datasets` describes its ClassLabel.
+
+def _rows(
+    batches: Iterable[Any], names: list[str], images: list[str], metadata: Mapping[bytes, bytes] | None, source: str
+) -> Iterator[Row]:
+    """The rows of pyarrow batches; the file name of an image is a column "image.path".
+
+    Raises:
+        JudgeError: too large; a number of no class.
     """
+    from pyarrow import compute
 
-    names: tuple[str, ...]
-    images: tuple[str, ...]
-    others: tuple[str, ...]
-    classes: Mapping[str, Sequence[str]]
-
-    @classmethod
-    def of(cls, schema: Any, source: str, wanted: Collection[str] | None) -> _Columns:
-        """From a pyarrow schema.
-
-        Raises:
-            JudgeError: two columns of one name.
-        """
-        header_of(schema.names, source)
-        images = tuple(field.name for field in schema if is_image(field.type))
-        readable = [field.name for field in schema if _PLAIN.fullmatch(str(_value_type(field.type)))]
-        names = [name for name in readable if wanted is None or name.strip().lower() in wanted] or readable
-        others = tuple(name for name in readable if name not in names)
-        return cls(tuple(names), images, others, _classes(schema.metadata))
-
-    def rows(self, batches: Iterator[Any], source: str) -> Iterator[Row]:
-        """The rows of pyarrow batches that hold these columns.
-
-        Raises:
-            JudgeError: too large; a number that stands for no class.
-        """
-        from pyarrow import compute
-
-        size = number = 0
-        for batch in batches:
-            size += int(batch.num_rows * (ROW + CELL * batch.num_columns) + TEXT * sum(map(_decoded, batch.columns)))
-            refuse_large(size, source, packed=True)
-            paths = {name: compute.struct_field(batch.column(name), [PATH]).to_pylist() for name in self.images}
-            cells = {name: _values(batch.column(name)) for name in self.names}
-            for place in range(batch.num_rows):
-                row: Row = {name: column[place] for name, column in cells.items()}
-                number += 1
-                for name in self.classes.keys() & cells.keys():
-                    row[name] = _class(row[name], self.classes[name], f"{source}, record {number}, field '{name}'")
-                row.update({f"{name}.{PATH}": held[place] for name, held in paths.items() if held[place]})
-                if number == 1:
-                    row.update(dict.fromkeys(self.others))
-                yield row
+    classes = _classes(metadata)
+    size = number = 0
+    for batch in batches:
+        batch.validate(full=True)  # Damaged offsets would lead out of the file.
+        refuse_large(size + TEXT * batch.nbytes, source, packed=True)
+        cells = {name: _values(batch.column(name)) for name in names}
+        size += batch.num_rows * ROW + sum(_size(cell) for column in cells.values() for cell in column)
+        refuse_large(size, source, packed=True)
+        paths = {name: compute.struct_field(batch.column(name), [PATH]).to_pylist() for name in images}
+        for place in range(batch.num_rows):
+            number += 1
+            row: Row = {name: column[place] for name, column in cells.items()}
+            for name in classes.keys() & cells.keys():
+                row[name] = _class(row[name], classes[name], f"{source}, record {number}, field '{name}'")
+            row.update({f"{name}.{PATH}": held[place] for name, held in paths.items() if held[place]})
+            yield row
 
 
 def _value_type(kind: Any) -> Any:
@@ -267,28 +229,18 @@ def _value_type(kind: Any) -> Any:
 
 def _values(column: Any) -> list[object]:
     """The values of a column; a text of a dictionary is in memory once."""
-    from pyarrow import types
-
-    if types.is_dictionary(column.type) and len(column.dictionary) <= len(column):
+    if hasattr(column, "dictionary") and len(column.dictionary) <= len(column):
         words = [*column.dictionary.to_pylist(), None]
         return [words[-1 if place is None else place] for place in column.indices.to_pylist()]
     found: list[object] = column.to_pylist()
     return found
 
 
-def _decoded(column: Any) -> int:
-    """Bytes of a column's values, each counted as often as it occurs."""
-    from pyarrow import compute, types
-
-    if types.is_dictionary(column.type):
-        if not types.is_string(column.type.value_type) and not types.is_large_string(column.type.value_type):
-            return len(column) * CELL
-        lengths = compute.binary_length(column.dictionary)
-        return int(compute.sum(compute.take(lengths, column.indices)).as_py() or 0)
-    if types.is_list(column.type) or types.is_large_list(column.type):
-        values = column.flatten()
-        return len(values) * CELL + _decoded(values)
-    return int(column.nbytes)
+def _size(cell: object) -> int:
+    """Bytes of a cell in memory, about; a text counts as often as it is repeated."""
+    if isinstance(cell, list):
+        return CELL + sum(map(_size, cell))
+    return CELL + TEXT * len(cell) if isinstance(cell, str) else CELL
 
 
 def is_image(kind: Any) -> bool:
@@ -302,7 +254,7 @@ def is_image(kind: Any) -> bool:
 
 
 def _classes(metadata: Mapping[bytes, bytes] | None) -> dict[str, Sequence[str]]:
-    """Column -> class names, as `datasets` describes its ClassLabel; any other description says nothing."""
+    """Column -> class names, as `datasets` describes its ClassLabel; none for any other description."""
     try:
         features = json.loads((metadata or {})[b"huggingface"])["info"]["features"]
         names = {name: feature["names"] for name, feature in features.items() if feature.get("_type") == "ClassLabel"}

@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from judge.corpus.datasets import find_parts, load_parquet, read_parts
-from judge.corpus.pickles import load_pickle
 from judge.corpus.records import Row, kind_of
 from judge.corpus.shards import find_shards, read_shards
-from judge.corpus.tables import load_csv, load_json, load_xlsx
+from judge.corpus.tables import load_csv, load_json, load_pickle, load_xlsx
 from judge.errors import JudgeError
-from judge.utils.reading import NotRegularError, named_alike, read_bytes
+from judge.utils.reading import opening, read_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
-    """What a file holds, whatever its format.
-
-    Attributes:
-        value: the rows of a table; the unchecked value of JSON or of a pickle.
-        source: the path, for messages.
-    """
+class Document(NamedTuple):
+    """What a file holds: the rows of a table, or the unchecked ``value`` of JSON or a pickle; ``source``: its path."""
 
     value: object
     source: str
@@ -36,7 +28,7 @@ CONTAINERS: tuple[tuple[Callable[[Path], list[Any]], Callable[..., Iterable[Row]
     (find_shards, read_shards),
     (find_parts, read_parts),
 )
-# Protocol 2 and later say so in two bytes; earlier ones begin with the list or dict they hold
+# Protocols 2 and later begin with two fixed bytes, earlier ones with the list or dict
 # (or, where somebody hides a call, with a class).
 _PICKLE = rb"\x80[\x02-\x05]|\([ld](?:p[0-9]+\n|[q(.])|[\]}][q(.]|c[\w.]+\n[\w.]+\n(?:\(|p[0-9]+\n|q)"
 # How a file's bytes begin -> what parses them; other files are JSON or tables of text.
@@ -50,23 +42,18 @@ _REFUSED = {
     b"BZh": ("a bzip2 archive", "unpack it first"),
     b"\xfd7zXZ": ("an xz archive", "unpack it first"),
     b"\xd0\xcf\x11\xe0": ("an old Excel file (.xls)", "save it as .xlsx or CSV"),
-    b"\xff\xfe\0\0": ("UTF-32 text", "save it as UTF-8"),
-    b"\0\0\xfe\xff": ("UTF-32 text", "save it as UTF-8"),
     b"\xff\xfe": ("UTF-16 text", "save it as UTF-8"),
     b"\xfe\xff": ("UTF-16 text", "save it as UTF-8"),
-    b"\x89PNG": ("an image", "give JSON or a table"),
-    b"\xff\xd8\xff": ("an image", "give JSON or a table"),
 }
 
 
-def read_document(path: str | os.PathLike[str], *, wanted: Collection[str] | None = None) -> Document:
+def read_document(path: str | os.PathLike[str]) -> Document:
     """Read JSON, JSON lines, CSV, TSV, Parquet, Excel, a pickle of plain values, shards or a data set.
 
     Text is UTF-8, with or without a byte order mark.
 
     Args:
-        path: a file, a folder of shards or of a data set, or a range of shards.
-        wanted: columns of shards and data sets to read, in lower case; None for all.
+        path: a file, or a folder of shards or of a data set.
 
     Raises:
         JudgeError: missing, another folder, not readable, empty, too large, not UTF-8, or damaged.
@@ -76,10 +63,13 @@ def read_document(path: str | os.PathLike[str], *, wanted: Collection[str] | Non
         try:
             parts = find(Path(path))
         except OSError:
-            break  # Reading it as a file says why it cannot be read.
+            break  # Reading it as a file then reports the reason.
         if parts:
-            return Document(list(read(Path(path), parts, wanted=wanted)), source)
-    data = _read_bytes(Path(path), source)
+            return Document(list(read(Path(path), parts)), source)
+    folder = "give one file, or a folder of .tar shards, of Parquet files or of a saved data set"
+    with opening(path, folder=folder):
+        # All human captions of COCO are 0.1 GB; their values take some six times that.
+        data = read_bytes(Path(path), instead="keep only ids and captions")
     for start, load in BINARY.items():
         if start.match(data):
             return Document(load(data, source=source), source)
@@ -91,8 +81,8 @@ def read_document(path: str | os.PathLike[str], *, wanted: Collection[str] | Non
     return Document(load_csv(text.lstrip("\r\n"), source=source), source)
 
 
-def table_in_memory(given: Any, source: str) -> Document:
-    """A mapping, a list of records, or a series or frame of pandas as a document; ``source`` stands for its path.
+def table_in_memory(given: Any, source: str = "labels in memory") -> Document:
+    """A mapping, a list of records, or a series or frame of pandas as a document; ``source`` is for messages.
 
     The index of a series holds the images, as does a named index of a frame.
 
@@ -110,23 +100,6 @@ def table_in_memory(given: Any, source: str) -> Document:
         return Document([dict(row) if isinstance(row, Mapping) else row for row in given], source)
     what = f"is {kind_of(given)}, not a table"
     raise JudgeError(what, where=source, mend="give {image: class}, a list of records, or a table of pandas")
-
-
-def _read_bytes(path: Path, source: str) -> bytes:
-    try:
-        # All human captions of COCO are 0.1 GB; their values take some six times that.
-        return read_bytes(path, instead="keep only ids and captions")
-    except IsADirectoryError:
-        mend = "give one file, or a folder of .tar shards, of Parquet files or of a saved data set"
-        raise JudgeError("is a folder", where=source, mend=mend) from None
-    except NotRegularError:
-        raise JudgeError("is not a regular file", where=source, mend="give a file on disk") from None
-    except FileNotFoundError:
-        raise JudgeError("no such file", where=source, mend=named_alike(path)) from None
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        reason = getattr(error, "strerror", None) or str(error)
-        mend = "check the path and its permissions"
-        raise JudgeError(f"cannot be read ({reason})", where=source, mend=mend) from error
 
 
 def _decode(data: bytes, source: str) -> str:

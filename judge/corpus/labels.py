@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from judge.corpus.columns import find_column, wanted_columns
-from judge.corpus.columns import id_column as column_of_ids
+from judge.corpus.columns import find_column, id_column
 from judge.corpus.files import Document, read_document, table_in_memory
 from judge.corpus.records import MISSING, Entry, chosen_rows, image_id, kind_of, mapping_entries, records, row_entries
 from judge.errors import JudgeError, nearest
@@ -53,14 +52,17 @@ class LabelOptions:
         where: keep the records of a table whose columns hold these texts; a table without such a column is read whole.
         drop: further values that mean "no class", compared without case.
         alone: whether the file has labels of this attribute only; else a column "label" could be of any.
-        columns: see :func:`read_labels`, as is ``spellings``.
+        id_column: the column of image ids, if it is not recognised by name.
+        label_column: the column of labels, likewise.
+        spellings: class -> further spellings in this table (``{"male": ["0"]}``); they win over "Both" and the like.
     """
 
     rule: Rule = "one"
     where: Mapping[str, str] = field(default_factory=dict)
     drop: tuple[str, ...] = ()
     alone: bool = True
-    columns: tuple[str | None, str | None] = (None, None)
+    id_column: str | None = None
+    label_column: str | None = None
     spellings: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
@@ -68,7 +70,7 @@ DEFAULT_OPTIONS = LabelOptions()
 
 
 class _Label(NamedTuple):
-    """A record: its image, its class (None for no class), its value, and which record it is."""
+    """A record: its image, its class (None for no class), its value, and its place."""
 
     image: str
     name: str | None
@@ -81,38 +83,27 @@ def read_labels(
     *,
     attribute: str = "gender",
     lexicon: Lexicon | None = None,
-    id_column: str | None = None,
-    label_column: str | None = None,
-    spellings: Mapping[str, Sequence[str]] | None = None,
     options: LabelOptions = DEFAULT_OPTIONS,
 ) -> Labels:
     """Read one class per image from a table or from ``{image: label}``, in any format of :func:`read_document`.
 
     With a lexicon, values are its class names or their spellings ("Female", "F", "woman"), compared without case.
     Without one (skin tone, emotion), the classes are the values as first spelled. Empty values, "Both", "Unsure" and
-    the like mean "no class" and leave the image out. If ``spellings`` names all classes (of the lexicon; without one
-    two or more), every other value means "no class" too. Numbers are refused unless ``spellings`` says which class they
-    mean: published tables disagree on whether 0 is male.
+    the like mean "no class" and leave the image out. If ``options.spellings`` names all classes (of the lexicon;
+    without one two or more), every other value means "no class" too. Numbers are refused unless they are spellings:
+    published tables disagree on whether 0 is male.
 
     Args:
         path: CSV, TSV, JSON, JSON lines, Parquet, Excel, one of LIC's pickles, or a table in memory.
         attribute: names the column: "bb_gender", "gender", "gender_label", "perceived_gender", "label" or "class".
         lexicon: the attribute's classes; its words are not used.
-        id_column: the column of image ids, if its name does not say it.
-        label_column: the column of labels, likewise.
-        spellings: class -> further spellings in this table (``{"male": ["0"]}``); they win over "Both" and the like.
         options: see :class:`LabelOptions`.
 
     Raises:
         JudgeError: columns absent or ambiguous; a missing or odd image id; a number or an unknown value for a label;
             one image with two labels, unless they vote; no image left. Few images of a class are no error here.
     """
-    options = replace(options, columns=(id_column, label_column), spellings=spellings or {})
-    if isinstance(path, str | os.PathLike):
-        tiers = label_columns(attribute, alone=options.alone)
-        document = read_document(path, wanted=wanted_columns(*tiers, chosen=(*options.columns, *options.where)))
-    else:
-        document = table_in_memory(path, "labels in memory")
+    document = read_document(path) if isinstance(path, str | os.PathLike) else table_in_memory(path)
     source = document.source
     labels = list(_labels(document, attribute, lexicon, options))
     found, votes = _most_frequent(labels) if options.rule == "majority" else (_agreed(labels, source), {})
@@ -134,18 +125,14 @@ def choose_own(
     labels: Labels,
     *,
     lexicon: Lexicon | None = None,
-    columns: tuple[str | None, str | None] = (None, None),
-    spellings: Mapping[str, Sequence[str]] | None = None,
     options: LabelOptions = DEFAULT_OPTIONS,
 ) -> tuple[frozenset[str], Labels]:
     """The records ("record 1") of a table of labelled captions whose label is their image's.
 
     Args:
         path: the table.
-        labels: of the images.
+        labels: the classes of the images.
         lexicon: as for :func:`read_labels`.
-        columns: of image ids and of labels, if their names do not say it.
-        spellings: as for :func:`read_labels`.
         options: likewise, except their rule.
 
     Returns:
@@ -158,19 +145,19 @@ def choose_own(
     if isinstance(document.value, dict):
         what, mend = "has no column of labels", "give a table with a label for each caption, or leave it out"
         raise JudgeError(what, where=f"--own-captions with {document.source}", mend=mend)
-    known = {} if lexicon else dict.fromkeys(labels.classes, ())
-    options = replace(options, columns=columns, spellings={**known, **(spellings or {})})
-    kept, others = set(), 0
+    if not lexicon:
+        options = replace(options, spellings={**dict.fromkeys(labels.classes, ()), **options.spellings})
+    chosen, others = set(), 0
     for label in _labels(document, labels.attribute, lexicon, options):
         if label.name is not None and labels.by_image.get(label.image) == label.name:
-            kept.add(label.at)
+            chosen.add(label.at)
         elif label.image in labels.by_image:
             others += 1
-    if not kept:
+    if not chosen:
         what = f"no caption has the {labels.attribute} of its image"
         raise JudgeError(what, where=document.source, mend="check the columns, or leave out --own-captions")
-    votes = {**labels.votes, "own captions": len(kept), "other captions": others}
-    return frozenset(kept), replace(labels, votes=votes)
+    votes = {**labels.votes, "own captions": len(chosen), "other captions": others}
+    return frozenset(chosen), replace(labels, votes=votes)
 
 
 def label_columns(attribute: str, *, alone: bool) -> tuple[tuple[str, ...], ...]:
@@ -185,35 +172,40 @@ def _labels(document: Document, attribute: str, lexicon: Lexicon | None, options
     """The records of a document, with their classes."""
     source = document.source
     column, entries = _entries(document, attribute, options)
-    spellings = _Spellings.of(lexicon, options, source)
+    spelled = _spellings(lexicon, options, source)
+    # Whether the user has named all classes, so that any other value means no class.
+    closed = options.spellings.keys() >= lexicon.classes.keys() if lexicon else len(options.spellings) > 1
     for entry in entries:
         where = f"{source}, {entry.at}"
         image = image_id(entry.image, where)
         where += f", field '{column}'" if column else ""
         value = _text(entry.value, where)
-        yield _Label(image, spellings.class_of(value, where), value, entry.at)
+        if (key := value.lower()) not in spelled:
+            no_class = closed or means_no_class(value)
+            spelled[key] = None if no_class else _new_class(value, lexicon, where)
+        yield _Label(image, spelled[key], value, entry.at)
 
 
 def _entries(document: Document, attribute: str, options: LabelOptions) -> tuple[str, Sequence[Entry]]:
     """The column of labels ("" for a file without columns), and the records."""
-    (image, label), value, source, alone = options.columns, document.value, document.source, options.alone
+    value, source, alone = document.value, document.source, options.alone
     if isinstance(value, dict):
         if not alone:
-            what = f"{{image: label}} says one attribute, and {attribute} is not the only one"
+            what = f"{{image: label}} holds one attribute, and there are others beside {attribute}"
             raise JudgeError(what, where=source, mend=f"give a table, or a file of each: --labels {attribute}=FILE")
         # If only a few values are lists or objects, each of them is a fault of its own.
         if 2 * sum(isinstance(held, dict | list) for held in value.values()) >= len(value):
             raise JudgeError("JSON of the wrong shape (an object)", where=source, mend=_SHAPES)
         return "", mapping_entries(value)
     rows = records(value, source=source, shapes=_SHAPES)
-    image = column_of_ids(rows, image, source=source, option="--id-column")
+    image = id_column(rows, options.id_column, source=source, option="--id-column")
     name, what = attribute.lower(), f"{attribute} labels"
     option = "--label-column" if alone else f"--label-column {name}"
     if attribute not in shipped_lexicons() and (meant := get_close_matches(name, shipped_lexicons(), n=1)):
         option = f"--attribute {meant[0]}, if that is meant, else with {option}"
-    kept = chosen_rows(rows, options.where, source=source, needed=False)
-    column = find_column(rows, label_columns(attribute, alone=alone), label, what=what, source=source, option=option)
-    return column, row_entries(kept, image, column)
+    tiers = label_columns(attribute, alone=alone)
+    column = find_column(rows, tiers, options.label_column, what=what, source=source, option=option)
+    return column, row_entries(chosen_rows(rows, options.where, source=source, needed=False), image, column)
 
 
 def _text(value: object, where: str) -> str:
@@ -226,63 +218,48 @@ def _text(value: object, where: str) -> str:
     return text.removesuffix(".0") if _CODE.fullmatch(text) else text
 
 
-@dataclass(frozen=True, slots=True)
-class _Spellings:
-    """Value in lower case -> its class, or None for no class. Without a lexicon it grows as values are met.
+def _spellings(lexicon: Lexicon | None, options: LabelOptions, source: str) -> dict[str, str | None]:
+    """Value in lower case -> its class, or None for no class, from the lexicon and the user's spellings.
 
-    ``closed``: the user has named all classes, so that any other value means no class.
+    Raises:
+        JudgeError: a class that the lexicon lacks; a spelling of two classes.
     """
+    spelled: dict[str, str | None] = {_text(value, source).lower(): None for value in options.drop}
+    given: list[tuple[str, str]] = []
+    if lexicon is not None:
+        known = [(word, name) for name in lexicon.classes for word in (name, *lexicon.spellings.get(name, ()))]
+        given += [(word, name) for word, name in known if word.lower() not in spelled]
+    for name, words in options.spellings.items():
+        if lexicon is not None and name not in lexicon.classes:
+            mend = nearest(name, sorted(lexicon.classes))
+            raise JudgeError(f"'{name}' is no class of {lexicon.name}", where=source, mend=mend)
+        given += [(name, name), *((_text(word, source), name) for word in words)]
+    for word, name in given:
+        if (before := spelled.setdefault(word.lower(), name)) != name:
+            what = f"'{word}' is given as a spelling of '{before or 'no class'}' and of '{name}'"
+            raise JudgeError(what, where=source, mend="keep one of the two")
+    return spelled
 
-    classes: dict[str, str | None]
-    lexicon: Lexicon | None
-    closed: bool
 
-    @classmethod
-    def of(cls, lexicon: Lexicon | None, options: LabelOptions, source: str) -> _Spellings:
-        """What the lexicon and the user say.
+def _new_class(value: str, lexicon: Lexicon | None, where: str) -> str:
+    """A value that nobody has spelled, as a class.
 
-        Raises:
-            JudgeError: a class that is none; a spelling of two classes.
-        """
-        spelled: dict[str, str | None] = {_text(value, source).lower(): None for value in options.drop}
-        given: list[tuple[str, str]] = []
-        if lexicon is not None:
-            known = [(word, name) for name in lexicon.classes for word in (name, *lexicon.spellings.get(name, ()))]
-            given += [(word, name) for word, name in known if word.lower() not in spelled]
-        for name, words in options.spellings.items():
-            if lexicon is not None and name not in lexicon.classes:
-                mend = nearest(name, sorted(lexicon.classes))
-                raise JudgeError(f"'{name}' is no class of {lexicon.name}", where=source, mend=mend)
-            given += [(name, name), *((_text(word, source), name) for word in words)]
-        for word, name in given:
-            if (before := spelled.setdefault(word.lower(), name)) != name:
-                what = f"'{word}' is given as a spelling of '{before or 'no class'}' and of '{name}'"
-                raise JudgeError(what, where=source, mend="keep one of the two")
-        named = options.spellings
-        return cls(spelled, lexicon, len(named) > 1 if lexicon is None else named.keys() >= lexicon.classes.keys())
-
-    def class_of(self, value: str, where: str) -> str | None:
-        """The class of ``value``; None for no class.
-
-        Raises:
-            JudgeError: a number or an unknown value.
-        """
-        key = value.lower()
-        if key not in self.classes:
-            shown, known = value[:60], sorted(self.lexicon.classes) if self.lexicon else []
-            if self.closed or means_no_class(value):
-                return None
-            if _CODE.fullmatch(value):
-                what = f"label is the number {shown}, and published tables disagree on what numbers mean"
-                of = f" (CLASS: {' or '.join(known)})" if known else ""
-                mend = f"look up what the table's numbers mean, and say it of each: --label-value CLASS={shown}{of}"
-                raise JudgeError(what, where=where, mend=mend)
-            if known:
-                mend = f"known classes: {', '.join(known)}; mend it, or say which it is: --label-value CLASS={shown}"
-                mend += f", or that it is none: --label-drop {shown}"
-                raise JudgeError(f"unknown label '{shown}'", where=where, mend=mend)
-            self.classes[key] = value
-        return self.classes[key]
+    Raises:
+        JudgeError: it is a number; the lexicon has other classes.
+    """
+    known = sorted(lexicon.classes) if lexicon else []
+    if _CODE.fullmatch(value):
+        what = f"label is the number {value[:60]}, and published tables disagree on what numbers mean"
+        of = f" (CLASS: {' or '.join(known)})" if known else ""
+        mend = (
+            f"look up what the table's numbers mean, and name the class of each: --label-value CLASS={value[:60]}{of}"
+        )
+        raise JudgeError(what, where=where, mend=mend)
+    if known:
+        mend = f"known classes: {', '.join(known)}; correct it, or name its class: --label-value CLASS={value[:60]}"
+        mend += f", or drop it: --label-drop {value[:60]}"
+        raise JudgeError(f"unknown label '{value[:60]}'", where=where, mend=mend)
+    return value
 
 
 def means_no_class(value: str) -> bool:

@@ -1,7 +1,8 @@
-"""Captions in a parsed document, whichever layout it has: :data:`LAYOUTS` says how to recognise and read each.
+"""Captions in a parsed document, in any of the known layouts: :data:`LAYOUTS` lists how to recognise and read each.
 
-Row numbers: where a file knows an image only by a row number ("index", "doc_id"), its id is "index:5" or "doc_id:5",
-because a bare 5 would silently join with COCO's image 5. ``columns={"image_id": "index"}`` overrides it.
+Every layout is turned into rows, of which :func:`find_captions` then takes the split, the columns and the captions. If
+a file identifies an image only by a row number ("index", "doc_id"), its id is "index:5" or "doc_id:5", because a bare
+5 would join with COCO's image 5. ``columns={"image_id": "index"}`` overrides it.
 """
 
 from __future__ import annotations
@@ -10,20 +11,21 @@ import ast
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from judge.corpus.coco import caption_entries
-from judge.corpus.columns import (
-    CAPTIONS,
-    LISTS,
-    ROW_NUMBERS,
-    chosen_column,
-    columns_of,
-    detect,
-    find_column,
-    id_column,
+from judge.corpus.columns import CAPTIONS, LISTS, ROW_NUMBERS, chosen_column, columns_of, detect, find_column, id_column
+from judge.corpus.records import (
+    MISSING,
+    Entry,
+    Placed,
+    Row,
+    annotation_of,
+    canonical_id,
+    chosen_rows,
+    mapping_entries,
+    place_of,
+    records,
 )
-from judge.corpus.records import MISSING, Entry, Row, canonical_id, chosen_rows, mapping_entries, place_of, records
 from judge.errors import JudgeError, nearest
 from judge.types import Side
 from judge.utils.reading import LISTED
@@ -44,35 +46,14 @@ _RESTVAL = (
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """The captions of a file.
-
-    Attributes:
-        entries: one per caption, in file order.
-        id_field: the file's name for the image id.
-        caption_field: its name for the caption.
-        several: whether several records of an image are several captions of it, in this layout.
-        columns: all columns of a table.
-        notes: what readers of a result should know about the file, one line each.
-    """
-
-    entries: Sequence[Entry]
-    id_field: str
-    caption_field: str
-    several: bool = False
-    columns: Sequence[str] = ()
-    notes: Sequence[str] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Request:
     """Which captions are read from a document, and where they are in it.
 
     Attributes:
-        side: whose captions, where a document holds both sides.
+        side: whose captions, if a document holds both sides.
         source: the file, for messages.
         splits: the splits to keep; () for all.
-        columns: role ("image_id", "caption") -> column of a table, where column names do not say it.
+        columns: role ("image_id", "caption") -> column of a table, if column names do not tell.
         where: column -> text: keep the rows whose columns hold these texts.
         needed: whether a document without such splits or columns is refused, instead of being read whole.
     """
@@ -85,23 +66,40 @@ class Request:
     needed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """A layout of captions in a parsed document.
+class Table(NamedTuple):
+    """A document as rows, each with one caption or a list of them.
 
-    Attributes:
-        name: in a few words.
-        recognise: whether a document has this layout; the first of :data:`LAYOUTS` that does reads it.
-        read: reads a document of this layout.
-        has_splits: whether the layout can name splits.
-        has_columns: whether the layout has columns to choose rows by.
+    ``columns``: those of image ids and of captions; None to recognise them by name. ``several``: whether several rows
+    of an image are several captions of it. ``notes``: what readers of a result should know about the file. ``place``:
+    the place of a row, from the row and its number, in words.
     """
+
+    rows: Sequence[Row]
+    columns: tuple[str, str] | None = None
+    several: bool = False
+    notes: tuple[str, ...] = ()
+    place: Callable[[Row, int], str] = place_of
+
+
+class Layout(NamedTuple):
+    """A layout of captions: its ``name``, whether a document has it, and the document as rows."""
 
     name: str
     recognise: Callable[[Any, Request], bool]
-    read: Callable[[Any, Request], Found]
-    has_splits: bool = False
-    has_columns: bool = False
+    read: Callable[[Any, Request], Table]
+
+
+class Found(NamedTuple):
+    """The captions of a file: an entry for each, in file order, and the fields of image ids and of captions.
+
+    ``columns``: all columns of a table; () for other layouts. ``several`` and ``notes``: as of :class:`Table`.
+    """
+
+    entries: Sequence[Entry]
+    fields: tuple[str, str]
+    several: bool
+    columns: tuple[str, ...]
+    notes: tuple[str, ...]
 
 
 def find_captions(document: object, request: Request) -> Found:
@@ -114,203 +112,59 @@ def find_captions(document: object, request: Request) -> Found:
     Raises:
         JudgeError: no known layout; no such split or record; columns absent or ambiguous.
     """
-    layout = next(one for one in LAYOUTS if one.recognise(document, request))
-    if request.needed and not layout.has_splits:
-        _check_splits([{}], request.splits, request.source)
-    if request.needed and request.where and not layout.has_columns:
-        column, text = next(iter(request.where.items()))
-        what = f"is no table, so it has no column '{column}' for --where {column}={text}"
-        mend = "give these captions as a table with that column, or no --where"
-        raise JudgeError(what, where=request.source, mend=mend)
-    return layout.read(document, request)
-
-
-# Documents that are objects.
-
-
-def _read_coco(document: Mapping[str, Any], request: Request) -> Found:
-    return Found(caption_entries(document["annotations"], request.source), "image_id", "caption", several=True)
-
-
-def _read_karpathy(document: Mapping[str, Any], request: Request) -> Found:
-    """``{"images": [{cocoid | filename, split, sentences: [{raw}]}]}``; he trains on splits "train" and "restval"."""
-    source, splits = request.source, request.splits
-    rows = records(document["images"], source=source, shapes=_SHAPES)
-    if not any("sentences" in row for row in rows):
-        raise JudgeError("'images' without 'annotations' or 'sentences'", where=source, mend=_SHAPES)
-    id_field = "cocoid" if "cocoid" in rows[0] else "filename"
-    entries = [
-        Entry(row.get(id_field, MISSING), sentence.get("raw", MISSING), f"record {number}")
-        for number, row in enumerate(rows, start=1)
-        if not splits or row.get("split") in splits
-        for sentence in _objects(row, "sentences", f"{source}, record {number}", "[{'raw': caption}, ...]")
-    ]
-    _check_splits(rows, splits, source)
-    rest = sum(row.get("split") == "restval" for row in rows) if [*splits] == ["train"] else 0
-    notes = [_RESTVAL.format(source=source, count=rest)] if rest else []
-    return Found(entries, id_field, "raw", several=True, notes=notes)
-
-
-def _objects(row: Row, key: str, where: str, shape: str) -> list[dict[str, object]]:
-    """The objects that ``row`` lists under ``key``."""
-    found = row.get(key)
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
-        raise JudgeError("is not a list of objects", where=f"{where}, field '{key}'", mend=f"give {shape}")
-    return found
-
-
-def _is_row(document: object, request: Request) -> bool:
-    """Whether an object is one record (JSON lines of one line) rather than ``{image: caption}``."""
-    if not isinstance(document, dict):
-        return False
-    chosen = request.columns.values()
-    if _is_lmms_eval([document], request) or (chosen and all(name in document for name in chosen)):
-        return True
-    known = list(map(str, document))
-    ids = (("image_id", "image", "img_id", "file_name", "id"),)
-    return bool(detect(known, ids) and detect(known, CAPTIONS[request.side]))
-
-
-def _wrapped(document: object, request: Request) -> list[object]:
-    """The records of ``{"model": ..., "results": [{image_id, caption}]}``: its only list; else none."""
-    listed = [held for held in document.values() if isinstance(held, list) and held] if type(document) is dict else []
-    return listed[0] if len(listed) == 1 and _is_row(listed[0][0], request) else []
-
-
-def _read_mapping(document: Mapping[object, Any], request: Request) -> Found:
-    """``{image: caption}``, ``{image: [captions]}``, or ``{image: [{caption}]}`` as pycocoevalcap has it."""
-    if not document:
-        raise JudgeError("holds no captions", where=request.source, mend="give at least one")
-    if not any(map(_holds_captions, document.values())):
-        keys = ", ".join(f"'{key}'" for key in list(document)[:5])
-        raise JudgeError(f"JSON of the wrong shape (an object with {keys})", where=request.source, mend=_SHAPES)
-    entries = [
-        entry._replace(value=caption.get("caption", caption) if isinstance(caption, dict) else caption)
-        for entry in mapping_entries(document)
-        for caption in (entry.value if isinstance(entry.value, list) else [entry.value])
-    ]
-    return Found(entries, "key", "value")
-
-
-def _holds_captions(value: object) -> bool:
-    if isinstance(value, list):
-        return not any(isinstance(caption, dict) and "caption" not in caption for caption in value)
-    return value is None or isinstance(value, str | int | float)
-
-
-# Documents that are lists of records.
-
-
-def _first(document: object) -> Mapping[str, object]:
-    """The first record of a list; an empty one for anything else."""
-    return document[0] if isinstance(document, list) and document and isinstance(document[0], dict) else {}
-
-
-def _read_regions(document: object, request: Request) -> Found:
-    """Visual Genome (Krishna et al. 2017): ``[{id | image_id, regions: [{phrase}]}]``, some fifty phrases an image."""
-    source, rows = request.source, records(document, source=request.source)
-    id_field = next((name for name in ("image_id", "id") if name in rows[0]), "image_id")
-    entries = [
-        Entry(row.get(id_field, MISSING), region.get("phrase", MISSING), f"{at}, region {place}")
-        for number, row in enumerate(rows, start=1)
-        for at in [place_of(row, number)]
-        for place, region in enumerate(_objects(row, "regions", f"{source}, {at}", "[{'phrase': text}, ...]"), start=1)
-    ]
-    if not entries:
-        raise JudgeError("holds no phrases", where=source, mend="give Visual Genome's region_descriptions.json")
-    return Found(entries, id_field, "phrase", several=True, notes=[_OWN_IDS.format(source=source)])
-
-
-def _is_lmms_eval(document: object, request: Request) -> bool:
-    """Whether it is lmms-eval's (or lm-evaluation-harness's) samples, and the user names none of their columns."""
-    first = _first(document)
-    answers = "filtered_resps" in first or "resps" in first
-    return "doc_id" in first and answers and not any(name in first for name in request.columns.values())
-
-
-def _read_lmms_eval(document: object, request: Request) -> Found:
-    """A line per image: ``doc_id``, ``target`` (the references), ``filtered_resps`` (a list of one caption).
-
-    Newer releases drop ``doc``, which held the file name; the id survives only in the objects of metrics, such as
-    ``coco_CIDEr: {answer, pred, image_id}``. These are preferred, because ``pred`` is what was scored, without the
-    reasoning between <think> tags.
-    """
-    rows = [_sample(row) for row in records(document, source=request.source)]
-    return _read_table(rows, request)
-
-
-def _sample(row: Row) -> Row:
-    """A sample as a row of image_id, filtered_resps and target; absent ones stay absent."""
-    metrics = [value for value in row.values() if isinstance(value, dict) and {"image_id", "pred"} <= value.keys()]
-    metric = metrics[0] if metrics else {}
-    document = row.get("doc") if isinstance(row.get("doc"), dict) else {}
-    known = [document[name] for name in _DOCUMENT_IDS if name in document]  # type: ignore[operator, index]
-    image = known[0] if known else row_number("doc_id", row.get("doc_id"))
-    flat: Row = {"image_id": metric.get("image_id", image)}
-    for name, own, other in (("filtered_resps", "pred", "resps"), ("target", "answer", "target")):
-        held = [(metric, own), (row, name), (row, other)]
-        if found := [holder[key] for holder, key in held if key in holder]:
-            flat[name] = _unwrap(found[0])
-    return flat
-
-
-def _unwrap(value: object) -> object:
-    """[["a caption"]] -> "a caption": lmms-eval wraps an answer once per repetition and per request."""
-    while isinstance(value, list) and len(value) == 1:
-        value = value[0]
-    return value
-
-
-def _read_table(document: object, request: Request) -> Found:
-    """Rows of a table or COCO results: columns are recognised by name (:mod:`judge.corpus.columns`) or chosen."""
-    rows, source, side = records(document, source=request.source, shapes=_SHAPES), request.source, request.side
-    numbered = chosen_rows(rows, request.where, source=source, needed=request.needed)
+    table, source = _as_table(document, request), request.source
+    numbered = chosen_rows(table.rows, request.where, source=source, needed=request.needed)
     splits = request.splits if request.needed or any("split" in row for _, row in numbered) else ()
     _check_splits([row for _, row in numbered], splits, source)
     numbered = [(number, row) for number, row in numbered if not splits or row.get("split") in splits]
-    table = [row for _, row in numbered]
-    image, caption = _columns(table, request)
-    number_of_row = image.lower() in ROW_NUMBERS and image != request.columns.get("image_id")
+    rows = [row for _, row in numbered]
+    image, caption = table.columns or _columns(rows, request)
+    number_of_row = not table.columns and image.lower() in ROW_NUMBERS and image != request.columns.get("image_id")
     may_list = caption.strip().lower() in LISTS or caption == request.columns.get("caption")
     entries: list[Entry] = []
     for number, row in numbered:
-        at, name = place_of(row, number), row.get(image, MISSING)
+        at, name = table.place(row, number), row.get(image, MISSING)
         if number_of_row and name is not MISSING:
             name = row_number(image, name)
-        captions = _captions(row.get(caption, MISSING), may_list, side, f"{source}, {at}, field '{caption}'")
-        entries.extend(Entry(name, text, at) for text in captions)
-    return Found(entries, image, caption, columns=columns_of(table))
+        where = f"{source}, {at}, field '{caption}'"
+        entries += [Entry(name, text, at) for text in _captions(row.get(caption, MISSING), may_list, request, where)]
+    columns = () if table.columns else tuple(columns_of(rows))
+    return Found(entries, (image, caption), table.several, columns, table.notes)
 
 
-def _columns(table: Sequence[Row], request: Request) -> tuple[str, str]:
+def _as_table(document: object, request: Request) -> Table:
+    return next(layout.read(document, request) for layout in LAYOUTS if layout.recognise(document, request))
+
+
+def _columns(rows: Sequence[Row], request: Request) -> tuple[str, str]:
     """The columns of image ids and of captions: the user's, else by their names."""
     source, columns = request.source, request.columns
     if unknown := sorted(columns.keys() - {"image_id", "caption"}):
         mend = nearest(unknown[0], ["image_id", "caption"])
         raise JudgeError(f"unknown column role '{unknown[0]}'", where=source, mend=mend)
-    known = columns_of(table)
+    known = columns_of(rows)
     named = {role: column for role, column in columns.items() if column in known}
     what, option = f"{request.side} captions", "--column caption"
     try:
         return (
-            id_column(table, named.get("image_id"), source=source, option="--column image_id"),
-            find_column(table, CAPTIONS[request.side], named.get("caption"), what=what, source=source, option=option),
+            id_column(rows, named.get("image_id"), source=source, option="--column image_id"),
+            find_column(rows, CAPTIONS[request.side], named.get("caption"), what=what, source=source, option=option),
         )
     except JudgeError:
         for column in columns.values():  # If the user's column is absent, say so instead.
-            chosen_column(table, column, source=source)
+            chosen_column(rows, column, source=source)
         raise
 
 
-def _captions(cell: object, may_list: bool, side: Side, where: str) -> Sequence[object]:
+def _captions(cell: object, may_list: bool, request: Request, where: str) -> Sequence[object]:
     """The captions of a cell: human ones may be lists, a model's only in a column that is meant for lists."""
-    if isinstance(cell, list | tuple) and (may_list or side == "human"):
+    if isinstance(cell, list | tuple) and (may_list or request.side == "human"):
         return cell
     if isinstance(cell, str) and may_list and cell.lstrip().startswith("["):
         try:
             return parse_list(cell, where=where)
         except JudgeError:
-            if side == "human":
+            if request.side == "human":
                 raise  # In a column of lists a broken list is a fault; a model may answer "[".
     return (cell,)
 
@@ -354,24 +208,153 @@ def _check_splits(rows: Sequence[Row], splits: Sequence[str], source: str) -> No
         raise JudgeError(f"no captions of split '{absent[0]}'", where=source, mend=mend)
 
 
+# Documents that are objects.
+
+
+def _read_coco(document: Mapping[str, Any], request: Request) -> Table:
+    """``{"annotations": [{image_id, caption}]}``."""
+    rows = records(document["annotations"], source=request.source)
+    if "bbox" in rows[0] or "segmentation" in rows[0]:
+        mend = "give captions_*.json in place of instances_*.json"
+        raise JudgeError("holds object instances, not captions", where=request.source, mend=mend)
+    return Table(rows, ("image_id", "caption"), several=True, place=annotation_of)
+
+
+def _read_karpathy(document: Mapping[str, Any], request: Request) -> Table:
+    """``{"images": [{cocoid | filename, split, sentences: [{raw}]}]}``; he trains on splits "train" and "restval"."""
+    source = request.source
+    images = records(document["images"], source=source, shapes=_SHAPES)
+    if not any("sentences" in row for row in images):
+        raise JudgeError("'images' without 'annotations' or 'sentences'", where=source, mend=_SHAPES)
+    rows = _flat(images, "sentences", "raw", "cocoid" if "cocoid" in images[0] else "filename", source)
+    rest = sum(row.get("split") == "restval" for row in images) if [*request.splits] == ["train"] else 0
+    return rows._replace(notes=(_RESTVAL.format(source=source, count=rest),) if rest else ())
+
+
+def _flat(rows: Sequence[Row], key: str, caption: str, id_field: str, source: str) -> Table:
+    """A row for each caption in the objects that ``rows`` list under ``key``."""
+    found: list[Row] = []
+    for number, row in enumerate(rows, start=1):
+        at, parts = place_of(row, number), row.get(key)
+        if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
+            where, mend = f"{source}, {at}, field '{key}'", f"give [{{'{caption}': text}}, ...]"
+            raise JudgeError("is not a list of objects", where=where, mend=mend)
+        shared = {name: row[name] for name in (id_field, "split") if name in row}
+        for place, part in enumerate(parts, start=1):
+            found.append(Placed({**shared, caption: part.get(caption, MISSING)}, f"{at}, {key[:-1]} {place}"))
+    return Table(found, (id_field, caption), several=True)
+
+
+def _is_row(document: object, request: Request) -> bool:
+    """Whether an object is one record (JSON lines of one line) rather than ``{image: caption}``."""
+    if not isinstance(document, dict):
+        return False
+    chosen = request.columns.values()
+    if _is_lmms_eval([document], request) or (chosen and all(name in document for name in chosen)):
+        return True
+    known = list(map(str, document))
+    ids = (("image_id", "image", "img_id", "file_name", "id"),)
+    return bool(detect(known, ids) and detect(known, CAPTIONS[request.side]))
+
+
+def _wrapped(document: object, request: Request) -> list[object]:
+    """The records of ``{"model": ..., "results": [{image_id, caption}]}``: its only list; else none."""
+    listed = [held for held in document.values() if isinstance(held, list) and held] if type(document) is dict else []
+    return listed[0] if len(listed) == 1 and _is_row(listed[0][0], request) else []
+
+
+def _read_mapping(document: Mapping[object, Any], request: Request) -> Table:
+    """``{image: caption}``, ``{image: [captions]}``, or ``{image: [{caption}]}`` as pycocoevalcap has it."""
+    if document and not any(map(_holds_captions, document.values())):
+        keys = ", ".join(f"'{key}'" for key in list(document)[:5])
+        raise JudgeError(f"JSON of the wrong shape (an object with {keys})", where=request.source, mend=_SHAPES)
+    rows = [
+        Placed({"key": image, "value": one.get("caption", one) if isinstance(one, dict) else one}, at)
+        for image, value, at in mapping_entries(document)
+        for one in (value if isinstance(value, list) else [value])
+    ]
+    return Table(rows, ("key", "value"))
+
+
+def _holds_captions(value: object) -> bool:
+    if isinstance(value, list):
+        return not any(isinstance(caption, dict) and "caption" not in caption for caption in value)
+    return value is None or isinstance(value, str | int | float)
+
+
+# Documents that are lists of records.
+
+
+def _first(document: object) -> Mapping[str, object]:
+    """The first record of a list; an empty one for anything else."""
+    return document[0] if isinstance(document, list) and document and isinstance(document[0], dict) else {}
+
+
+def _read_regions(document: object, request: Request) -> Table:
+    """Visual Genome (Krishna et al. 2017): ``[{id | image_id, regions: [{phrase}]}]``, some fifty phrases an image."""
+    rows = records(document, source=request.source)
+    id_field = next((name for name in ("image_id", "id") if name in rows[0]), "image_id")
+    table = _flat(rows, "regions", "phrase", id_field, request.source)
+    return table._replace(notes=(_OWN_IDS.format(source=request.source),))
+
+
+def _is_lmms_eval(document: object, request: Request) -> bool:
+    """Whether it is lmms-eval's (or lm-evaluation-harness's) samples, and the user names none of their columns."""
+    first = _first(document)
+    answers = "filtered_resps" in first or "resps" in first
+    return "doc_id" in first and answers and not any(name in first for name in request.columns.values())
+
+
+def _read_lmms_eval(document: object, request: Request) -> Table:
+    """A line per image: ``doc_id``, ``target`` (the references), ``filtered_resps`` (a list of one caption).
+
+    Newer releases drop ``doc``, which held the file name; the id survives only in the objects of metrics, such as
+    ``coco_CIDEr: {answer, pred, image_id}``. These are preferred, because ``pred`` is what was scored, without the
+    reasoning between <think> tags.
+    """
+    return Table([_sample(row) for row in records(document, source=request.source)])
+
+
+def _sample(row: Row) -> Row:
+    """A sample as a row of image_id, filtered_resps and target; absent ones stay absent."""
+    metrics = [value for value in row.values() if isinstance(value, dict) and {"image_id", "pred"} <= value.keys()]
+    metric = metrics[0] if metrics else {}
+    document = row["doc"] if isinstance(row.get("doc"), dict) else {}
+    known = [document[name] for name in _DOCUMENT_IDS if name in document]  # type: ignore[operator, index]
+    image = known[0] if known else row_number("doc_id", row.get("doc_id"))
+    flat: Row = {"image_id": metric.get("image_id", image)}
+    for name, own, other in (("filtered_resps", "pred", "resps"), ("target", "answer", "target")):
+        held = [(metric, own), (row, name), (row, other)]
+        if found := [holder[key] for holder, key in held if key in holder]:
+            flat[name] = _unwrap(found[0])
+    return flat
+
+
+def _unwrap(value: object) -> object:
+    """[["a caption"]] -> "a caption": lmms-eval wraps an answer once per repetition and per request."""
+    while isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    return value
+
+
 def _has_list(key: str) -> Callable[[Any, Request], bool]:
     return lambda document, _: isinstance(document, dict) and isinstance(document.get(key), list)
 
 
 LAYOUTS: tuple[Layout, ...] = (
     Layout("COCO captions", _has_list("annotations"), _read_coco),
-    Layout("Karpathy's dataset", _has_list("images"), _read_karpathy, has_splits=True),
-    Layout("one record", _is_row, lambda row, request: find_captions([row], request), True, True),
+    Layout("Karpathy's dataset", _has_list("images"), _read_karpathy),
+    Layout("one record", _is_row, lambda row, request: _as_table([row], request)),
     Layout(
         "records in an object",
         lambda document, request: bool(_wrapped(document, request)),
-        lambda document, request: find_captions(_wrapped(document, request), request),
-        has_splits=True,
-        has_columns=True,
+        lambda document, request: _as_table(_wrapped(document, request), request),
     ),
     Layout("{image: caption}", lambda document, _: isinstance(document, dict), _read_mapping),
     Layout("Visual Genome's regions", lambda document, _: "regions" in _first(document), _read_regions),
-    Layout("lmms-eval samples", _is_lmms_eval, _read_lmms_eval, has_splits=True, has_columns=True),
-    Layout("a table", lambda *_: True, _read_table, has_splits=True, has_columns=True),
+    Layout("lmms-eval samples", _is_lmms_eval, _read_lmms_eval),
+    Layout(
+        "a table", lambda *_: True, lambda rows, request: Table(records(rows, source=request.source, shapes=_SHAPES))
+    ),
 )
-"""Every layout of captions. To add one, write two functions above and an entry here, before the more general ones."""
+"""Every layout of captions. To add one, write a reader above and an entry here, before the more general ones."""

@@ -1,25 +1,28 @@
-"""Rating sheets: captions as a CSV file that people fill in, and the ratings that come back.
+"""Human judgements: rating sheets, and scores of captioners that metrics are compared with.
 
-Raters see neither captioner nor image id: captions are shuffled and numbered, and the key maps each number back. The
-question is AnonymousBench's (Abdelrahman et al., AAAI 2024, section 5.5.1): can the class be guessed from the caption?
+A rating sheet is a CSV file of captions that people fill in. Raters see neither captioner nor image id: captions are
+shuffled and numbered, and the key maps each number back. The question is AnonymousBench's (Abdelrahman et al., AAAI
+2024, section 5.5.1): can the class be guessed from the caption?
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from judge.corpus.columns import columns_of
+from judge.corpus.columns import chosen_column, columns_of
 from judge.corpus.files import read_document
-from judge.corpus.records import records
+from judge.corpus.records import MISSING, Entry, kind_of, mapping_entries, records, row_entries
 from judge.errors import JudgeError, nearest
 from judge.types import Captions, IntArray
 from judge.utils.cells import rows_csv, unguard
@@ -70,7 +73,7 @@ def rating_sheet(captioners: Sequence[Captions], attribute: str, classes: Sequen
         captioners: whose captions; their order does not matter.
         attribute: what raters guess.
         classes: its classes.
-        seed: of the shuffle.
+        seed: the seed of the shuffle.
     """
     found: dict[tuple[str, str], Counter[str]] = {}
     for captions in captioners:
@@ -137,57 +140,98 @@ class Ratings:
 def read_ratings(paths: Sequence[str | os.PathLike[str]], sheet: Sheet) -> Ratings:
     """Read sheets that raters filled in: tables with the sheet's columns, in any order, recognised by content.
 
-    The rater is the cell of the column ``rater``, or the file's name where that is empty. A rater may leave items out,
+    The rater is the cell of the column ``rater``, or the file's name if that is empty. A rater may leave items out,
     or send several files that do not overlap.
 
     Raises:
         JudgeError: a file that cannot be read; a column is missing; an item of another sheet; a caption that is not the
             item's; an unknown answer; an item rated twice by one rater; a file without any answer.
     """
-    items = {item.name: item for item in sheet.items}
+    texts = {item.name: item.text for item in sheet.items}
+    spelled = {answer.casefold(): answer for answer in sheet.answers}
     answers: dict[str, dict[str, str]] = {}
     for path in paths:
-        document = read_document(path)
-        rows = records(document.value, source=document.source, shapes="give a rating.csv that was filled in")
-        columns = {unguard(name.strip()).casefold(): name for name in columns_of(rows)}
-        for name in (ITEM, sheet.attribute):
-            if name.casefold() not in columns:
-                what = f"no column '{name}' among {', '.join(columns)[:200]}"
-                raise JudgeError(what, where=document.source, mend="give a sheet that was filled in, with all columns")
-        given = 0
-        for number, row in enumerate(rows, 1):
-            item, text, answer, rater = (
-                unguard(str(row.get(columns.get(name.casefold(), "")) or "").strip())
-                for name in (ITEM, CAPTION, sheet.attribute, RATER)
-            )
-            where = f"{document.source}, record {number}"
-            _check_item(item, text, items, sheet, where)
+        source, given = os.fspath(path), 0
+        for number, (item, text, answer, rater) in enumerate(_cells(path, sheet), start=1):
+            where = f"{source}, record {number}"
+            if item not in texts:
+                what, mend = f"no item '{item[:60]}' on this sheet", "leave the column 'item' as it was"
+                if "-" in item and item.partition("-")[0] != sheet.name:
+                    what = f"item '{item[:60]}' is of another sheet; these captions make {sheet.name}"
+                    mend = "give the captions, --sample and --seed of its sheet (anonymous.yaml beside it has them)"
+                raise JudgeError(what, where=where, mend=mend)
+            # Rows that were sorted without their captions would give every answer to another caption.
+            if text and text != texts[item]:
+                mend = "sort whole rows, and leave the captions as they were"
+                raise JudgeError(f"the caption is not that of item '{item}'", where=where, mend=mend)
             if not answer:
                 continue
-            spelled = {of.casefold(): of for of in sheet.answers}
             if answer.casefold() not in spelled:
                 mend = nearest(answer, list(sheet.answers))
                 raise JudgeError(f"unknown answer '{answer[:60]}'", where=where, mend=mend)
-            rater = rater or Path(path).stem
             if rater in answers.setdefault(item, {}):
-                what = f"'{rater}' rated item '{item}' twice"
-                raise JudgeError(what, where=where, mend="keep one of the two, or name two raters")
+                mend = "keep one of the two, or name two raters"
+                raise JudgeError(f"'{rater}' rated item '{item}' twice", where=where, mend=mend)
             answers[item][rater] = spelled[answer.casefold()]
             given += 1
         if not given:
-            raise JudgeError("holds no answer", where=document.source, mend="fill it in, or leave it out")
+            raise JudgeError("holds no answer", where=source, mend="fill it in, or leave it out")
     return Ratings(sheet, answers)
 
 
-def _check_item(item: str, text: str, items: Mapping[str, Item], sheet: Sheet, where: str) -> None:
-    if item not in items:
-        name, dash, _ = item.partition("-")
-        if dash and name != sheet.name:
-            what = f"item '{item[:60]}' is of another sheet; these captions make {sheet.name}"
-            mend = "give the captions, --sample and --seed that its sheet was made with (its anonymous.yaml has them)"
-            raise JudgeError(what, where=where, mend=mend)
-        raise JudgeError(f"no item '{item[:60]}' on this sheet", where=where, mend="leave the column 'item' as it was")
-    # Rows that were sorted without their captions would give every answer to another caption.
-    if text and text != items[item].text:
-        what = f"the caption is not that of item '{item}'"
-        raise JudgeError(what, where=where, mend="sort whole rows, and leave the captions as they were")
+def _cells(path: str | os.PathLike[str], sheet: Sheet) -> Iterator[list[str]]:
+    """Item, caption, answer and rater of each row; "" for an empty cell, the file's name for the rater."""
+    document = read_document(path)
+    rows = records(document.value, source=document.source, shapes="give a rating.csv that was filled in")
+    columns = {unguard(name.strip()).casefold(): name for name in columns_of(rows)}
+    names = [ITEM, CAPTION, sheet.attribute, RATER]
+    if absent := [name for name in (ITEM, sheet.attribute) if name.casefold() not in columns]:
+        what = f"no column '{absent[0]}' among {', '.join(columns)[:200]}"
+        raise JudgeError(what, where=document.source, mend="give a sheet that was filled in, with all columns")
+    for row in rows:
+        cells = [unguard(str(row.get(columns.get(name.casefold(), "")) or "").strip()) for name in names]
+        yield [*cells[:-1], cells[-1] or Path(path).stem]
+
+
+def read_human_scores(path: str | os.PathLike[str], *, captioners: Sequence[str]) -> dict[str, float]:
+    """Captioner -> human score, for the captioners of a run and others in the file.
+
+    The file holds ``{captioner: score}``, or a table with columns "captioner" and "score". ImageCaptioner2's Table 5
+    compares metrics with such scores (Abdelrahman et al., AAAI 2024).
+
+    Raises:
+        JudgeError: a file that cannot be read; columns absent; a score that is no number; a captioner with two, or
+            without any.
+    """
+    document = read_document(path)
+    value, source = document.value, document.source
+    scores: dict[str, float] = {}
+    for captioner, score, at in mapping_entries(value) if isinstance(value, dict) else _rows(value, source):
+        where = f"{source}, {at}"
+        # Programs write a name of digits as a number.
+        if not isinstance(captioner, str | int | float) or not str(captioner).strip():
+            raise JudgeError("names no captioner", where=where, mend="write its name")
+        name = str(captioner)
+        name = name if name in captioners else unguard(name)  # Our own tables guard names that look like formulas.
+        if name in scores:
+            raise JudgeError(f"captioner '{name}' has two scores", where=where, mend="keep one of them")
+        scores[name] = _number(score, where)
+    if missing := [name for name in captioners if name not in scores]:
+        known = ", ".join(scores) or "none"
+        raise JudgeError(f"no score of captioner '{missing[0]}' (there are: {known})", where=source, mend="add it")
+    return scores
+
+
+def _rows(value: object, source: str) -> list[Entry]:
+    rows = records(value, source=source, shapes="write {captioner: score}")
+    columns = {name.strip().lower(): name for name in columns_of(rows)}
+    captioner, score = (chosen_column(rows, columns.get(name, name), source=source) for name in ("captioner", "score"))
+    return row_entries(enumerate(rows, 1), captioner, score)
+
+
+def _number(value: object, where: str) -> float:
+    with suppress(ValueError, OverflowError):
+        if isinstance(value, str | int | float) and math.isfinite(number := float(value)):
+            return number
+    shown = f"'{value}'" if isinstance(value, str) else "that is missing" if value is MISSING else kind_of(value)
+    raise JudgeError(f"score {shown} is no number", where=where, mend="write it like 0.35")

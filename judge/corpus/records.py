@@ -1,4 +1,4 @@
-"""Records of a file, as rows or as (image, value) pairs; where each stands; and one spelling per image id."""
+"""Records of a file as rows or (image, value) pairs, the place of each, and the canonical spelling of image ids."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from judge.utils.files import is_encodable
 
 Row = dict[str, object]
 MISSING = object()
-"""Stands for a value that a record lacks; ``None`` is a value that says null."""
+"""The value of a field that a record lacks; ``None`` is the value null."""
 
 PAINTING = "art_style/painting"
 """The id column that tables of ArtEmis get: "Impressionism/claude-monet_haystacks", as in WikiArt's folders."""
 _STYLE, _NAME, _FILE, _EMOTION = "art_style", "painting", "image_file", "grounding_emotion"
-PAINTING_COLUMNS = _STYLE, _NAME, _FILE, _EMOTION
 
 _SUFFIX = re.compile(r"\.(?:jpe?g|png|bmp|gif|webp|tiff?|heic|avif)$", re.IGNORECASE)
 _DIGITS = re.compile(r"(-?)0*([0-9]+)(?:\.0+)?")
@@ -28,29 +27,19 @@ _COCO = re.compile(r"(?:.*/)?(?:COCO_(?:train|val|test)[0-9]{4}_)?([0-9]{12})", 
 
 
 class Placed(dict[str, object]):
-    """A row of a container of several files, which knows its place: "00000.tar, sample '000000042'"."""
+    """A row that knows its place in the user's files, in words: "00000.tar, sample '000000042'"."""
 
-    __slots__ = ("_file", "_record")
+    __slots__ = ("at",)
 
-    def __init__(self, values: Row, file: str, record: int | str) -> None:
+    def __init__(self, values: Mapping[str, object], at: str) -> None:
         super().__init__(values)
-        self._file, self._record = file, record
-
-    @property
-    def at(self) -> str:
-        """The place, in words."""
-        record = f"record {self._record}" if isinstance(self._record, int) else f"sample '{self._record[:100]}'"
-        return f"{self._file}, {record}" if self._file else record
-
-    def with_cells(self, cells: Row) -> Placed:
-        """A copy with these cells added or replaced."""
-        return Placed(self | cells, self._file, self._record)
+        self.at = at
 
 
 class Entry(NamedTuple):
     """One record, not checked yet.
 
-    ``image``: its image id; ``value``: its caption, label or objects; ``at``: which record it is, in words.
+    ``image``: its image id; ``value``: its caption, label or objects; ``at``: its place, in words.
     """
 
     image: object
@@ -83,11 +72,12 @@ def records(value: object, *, source: str, shapes: str = "write each record as a
 
 
 def _with(row: Row, column: str, cell: object) -> Row:
-    return row.with_cells({column: cell}) if isinstance(row, Placed) else row | {column: cell}
+    changed = row | {column: cell}
+    return Placed(changed, row.at) if isinstance(row, Placed) else changed
 
 
 def _painting(style: object, name: object) -> str | None:
-    """Null where one of the two is no text, and empty where one is empty."""
+    """None if one of the two is no text; "" if one is empty."""
     if not isinstance(style, str) or not isinstance(name, str):
         return None
     return f"{style.strip()}/{name.strip()}" if style.strip() and name.strip() else ""
@@ -105,18 +95,18 @@ def chosen_rows(rows: Sequence[Row], where: Mapping[str, str], *, source: str, n
     Raises:
         JudgeError: no such column; no such row.
     """
-    kept = list(enumerate(rows, start=1))
+    chosen = list(enumerate(rows, start=1))
     for column, cell in where.items():
-        cells = {_cell(row[column]) for _, row in kept if column in row}
+        cells = {_cell(row[column]) for _, row in chosen if column in row}
         if cells:
-            kept = [(number, row) for number, row in kept if _cell(row.get(column, "")) == cell]
+            chosen = [(number, row) for number, row in chosen if _cell(row.get(column, "")) == cell]
         elif needed:
             known = list(dict.fromkeys(str(name) for row in rows[:1000] for name in row))
             raise JudgeError(f"no column '{column}' for --where", where=source, mend=nearest(column, known))
-        if not kept:
+        if not chosen:
             what = f"no record where {column} is '{cell}'"
             raise JudgeError(what, where=source, mend=f"values in the file: {', '.join(sorted(cells)[:10])}")
-    return kept
+    return chosen
 
 
 def _cell(value: object) -> str:
@@ -124,13 +114,18 @@ def _cell(value: object) -> str:
     return "" if isinstance(value, list | tuple | dict | set | frozenset) else str(value).strip()
 
 
-def place_of(row: Row, number: int) -> str:
+def place_of(row: Mapping[str, object], number: int) -> str:
     """Which record a row is, in words."""
     return row.at if isinstance(row, Placed) else f"record {number}"
 
 
+def annotation_of(row: Mapping[str, object], number: int) -> str:
+    """Which annotation of a COCO file a row is, in words: by its id, else by its number, from 1."""
+    return f"annotation {row['id']}" if type(row.get("id")) is int else f"annotations, record {number}"
+
+
 def row_entries(numbered: Iterable[tuple[int, Row]], image: str, value: str) -> list[Entry]:
-    """Entries of numbered rows, given the column of image ids and the column of values."""
+    """Entries of numbered rows, from the column of image ids and the column of values."""
     return [Entry(row.get(image, MISSING), row.get(value, MISSING), place_of(row, number)) for number, row in numbered]
 
 

@@ -1,10 +1,10 @@
-"""Which images train a judge, and which it is scored on; no image does both."""
+"""Images that train a judge, and others on which it is scored."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -41,22 +41,26 @@ def holdout_split(
         classes: image id -> class.
         seed: decides which images are subsampled and which are held out.
         test: share of each class that is held out (LIC 0.1, ImageCaptioner2 0.2).
-        validation: share of each class kept for choosing an epoch (ImageCaptioner2 0.1).
-        balanced: False to keep every class at its size.
+        validation: share of each class for choosing an epoch (ImageCaptioner2 0.1).
+        balanced: False to leave every class at its size.
 
     Source: CVPR 2022, section 5 ("balanced split with equal number of images per value").
     """
     generator = np.random.default_rng(seed)
-    groups = _by_class(classes)
-    size = min(len(group) for group in groups.values()) if balanced else None
-    held = [[group[i] for i in generator.permutation(len(group))[:size]] for group in groups.values()]
-    parts = [(group, max(1, round(test * len(group))), round(validation * len(group))) for group in held]
-    return Split(
-        train=_sorted(group[tested + validated :] for group, tested, validated in parts),
-        test=_sorted(group[:tested] for group, tested, _ in parts),
-        weights=dict.fromkeys(groups, 1.0),
-        validation=_sorted(group[tested : tested + validated] for group, tested, validated in parts),
-    )
+    groups: dict[str, list[str]] = {name: [] for name in sorted(set(classes.values()))}
+    for image in sorted(classes):
+        groups[classes[image]].append(image)
+    size = min(map(len, groups.values())) if balanced else None
+    train, tested, validated = list[str](), list[str](), list[str]()
+    for group in groups.values():
+        drawn = [group[i] for i in generator.permutation(len(group))[:size]]
+        first = max(1, round(test * len(drawn)))
+        second = first + round(validation * len(drawn))
+        tested += drawn[:first]
+        validated += drawn[first:second]
+        train += drawn[second:]
+    weights = dict.fromkeys(groups, 1.0)
+    return Split(tuple(sorted(train)), tuple(sorted(tested)), weights, tuple(sorted(validated)))
 
 
 def stratified_folds(classes: Mapping[str, str], *, seed: int, folds: int = 10, validation: float = 0.0) -> list[Split]:
@@ -75,12 +79,14 @@ def stratified_folds(classes: Mapping[str, str], *, seed: int, folds: int = 10, 
         train, chosen = learnt, learnt[:0]
         if validation:
             drawn = np.random.RandomState([seed, fold])  # scikit-learn's kind
-            size = max(math.ceil(validation * len(learnt)), len(set(names)))  # Of each class one, if need be.
+            size = max(math.ceil(validation * len(learnt)), len(set(names)))  # At least one of each class.
             train, chosen = train_test_split(
                 learnt, test_size=size, stratify=[names[i] for i in learnt], random_state=drawn
             )
+        counts = Counter(names[i] for i in sorted(train))
+        weights = {name: len(train) / (len(counts) * count) for name, count in counts.items()}
         parts = [tuple(ids[i] for i in sorted(part)) for part in (train, scored, chosen)]
-        splits.append(Split(parts[0], parts[1], _weights(parts[0], classes), parts[2], fold=fold))
+        splits.append(Split(parts[0], parts[1], weights, parts[2], fold=fold))
     return splits
 
 
@@ -98,8 +104,8 @@ def make_splits(
     Args:
         protocol: "paper" or "crossfit".
         classes: image id -> class; each part has its share of every class.
-        seed: of the draw.
-        folds: of ``crossfit``.
+        seed: the seed of the draw.
+        folds: the number of folds of ``crossfit``.
         holdout: the shares of images that the paper's judges are scored on, and that choose their epoch; under
             ``crossfit`` the same share of the images that are not scored chooses.
         balanced: whether classes count equally: under ``paper`` by size, under ``crossfit`` by weight. Else all images
@@ -110,19 +116,3 @@ def make_splits(
         return [holdout_split(classes, seed=seed, test=test, validation=validation, balanced=balanced)]
     splits = stratified_folds(classes, seed=seed, folds=folds, validation=validation / (1 - test))
     return splits if balanced else [replace(split, weights=dict.fromkeys(split.weights, 1.0)) for split in splits]
-
-
-def _weights(train: Sequence[str], classes: Mapping[str, str]) -> dict[str, float]:
-    counts = Counter(classes[image] for image in train)
-    return {name: len(train) / (len(counts) * count) for name, count in counts.items()}
-
-
-def _by_class(classes: Mapping[str, str]) -> dict[str, list[str]]:
-    groups: dict[str, list[str]] = {name: [] for name in sorted(set(classes.values()))}
-    for image in sorted(classes):
-        groups[classes[image]].append(image)
-    return groups
-
-
-def _sorted(groups: Iterable[Sequence[str]]) -> tuple[str, ...]:
-    return tuple(sorted(image for group in groups for image in group))

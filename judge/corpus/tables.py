@@ -1,15 +1,22 @@
-"""JSON, JSON lines, CSV, TSV and Excel, parsed. Tables become rows: dicts of column -> cell."""
+"""JSON, JSON lines, CSV, TSV, Excel and pickles, parsed. Tables become rows: dicts of column -> cell.
+
+Unpickling can run any code. Here only the instructions that build lists, dicts, texts, numbers, booleans
+and None are known; all others are refused.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import pickle
 import re
 import warnings
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from pickle import _Unpickler
+from typing import Any, NoReturn
 
 from judge.corpus.records import Row
 from judge.errors import JudgeError
@@ -19,6 +26,27 @@ _FLICKR = re.compile(r"[^\t\n]+\.jpg#[0-9]+\t")
 _DELIMITERS = "\t,;|"
 _TAGS = 8  # XML tags of a cell, at most, with its text in the table of texts.
 _SAVE_CSV = "save it as CSV, which has no such limit, or delete the empty rows and columns"
+# The C unpickler sizes its memo by a number in the file, so four bytes can claim 64 GB; the Python one
+# has a dict, and its instructions can be listed. Tuples and sets, which may be keys, could take forever to look up.
+_ALLOWED = (
+    "MARK STOP POP POP_MARK NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 FLOAT BINFLOAT "
+    "STRING BINSTRING SHORT_BINSTRING UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8 "
+    "LIST EMPTY_LIST APPEND APPENDS DICT EMPTY_DICT SETITEM SETITEMS PUT BINPUT LONG_BINPUT MEMOIZE PROTO FRAME "
+    # These name a class; they are allowed so that find_class can say which class it refuses.
+    "GLOBAL STACK_GLOBAL INST"
+)
+_CHECKED = "GET BINGET LONG_BINGET INT LONG LONG1"
+_MEND = (
+    "a pickle can run code, so only lists, dicts, texts and numbers are read; "
+    "where it was written, turn it into JSON: json.dump(data, file, default=str)"
+)
+_MEND_TABLE = (
+    "a table of pandas is read as CSV: where it was written, table.to_csv('captions.csv', index=False); for ArtEmis's "
+    "speakers it is the second of [settings, table, attention]"
+)
+# Bytes of memory that short instructions take, at most; any other one takes twelve times its length at most.
+_COSTS = {b"(": 120, b"]": 64, b"}": 72, b"\x94": 110, b"r": 110} | dict.fromkeys((b"X", b"U", b"T", b"\x8c"), 60)
+_COST = 12
 
 
 def load_json(text: str, *, source: str) -> object:
@@ -71,7 +99,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_unique)
 def load_csv(text: str, *, source: str) -> list[Row]:
     """Rows of a table with a header line and commas, tabs, semicolons or bars; every cell stays a text.
 
-    Nothing is guessed ("NA", "null" and "1.0" are texts), because a caption may say any of them. Flickr8k.token.txt and
+    "NA", "null" and "1.0" are texts too, since captions may consist of them. Flickr8k.token.txt and
     results_20130124.token of Flickr30k, which have no header, are recognised: ``IMAGE.jpg#NUMBER``, a tab, a caption.
 
     Raises:
@@ -141,7 +169,12 @@ def load_xlsx(data: bytes, *, source: str) -> list[Row]:
             warnings.simplefilter("ignore")  # They are about styles and validation, which are not read.
             sheet = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True).worksheets[0]
             sheet.reset_dimensions()  # The size that the file states may be wrong.
-            lines = list(_filled(sheet.iter_rows(values_only=True), source))
+            lines, cells = list[list[object]](), 0
+            for line in sheet.iter_rows(values_only=True):
+                cells += max(1, len(line))  # Empty ones too.
+                CELLS.refuse(cells, source, instead=_SAVE_CSV)
+                if any(cell is not None for cell in line):
+                    lines.append(["" if cell is None else cell for cell in line])
     except JudgeError:
         raise
     except Exception as error:  # openpyxl lets errors of the XML library and of its own parsing through.
@@ -151,19 +184,9 @@ def load_xlsx(data: bytes, *, source: str) -> list[Row]:
         raise JudgeError("the first sheet is empty", where=source, mend="put the table on the first sheet")
     width = max(map(len, lines))
     CELLS.refuse(width * len(lines), source, instead=_SAVE_CSV)
-    filled = [["" if cell is None else cell for cell in (*line, *[None] * (width - len(line)))] for line in lines]
-    header = header_of(filled[0], source)
-    return [dict(zip(header, line, strict=True)) for line in filled[1:]]
-
-
-def _filled(lines: Iterable[Sequence[object]], source: str) -> Iterator[Sequence[object]]:
-    """The lines that are not empty; ``CELLS`` counts empty ones too, as they come."""
-    cells = 0
-    for line in lines:
-        cells += max(1, len(line))
-        CELLS.refuse(cells, source, instead=_SAVE_CSV)
-        if any(cell is not None for cell in line):
-            yield line
+    header, *rows = ([*line, *[""] * (width - len(line))] for line in lines)
+    names = header_of(header, source)
+    return [dict(zip(names, line, strict=True)) for line in rows]
 
 
 def _check_archive(archive: zipfile.ZipFile, source: str) -> None:
@@ -178,3 +201,82 @@ def _check_archive(archive: zipfile.ZipFile, source: str) -> None:
                 while part := file.read(2**20):
                     tags += part.count(b"<")
                     CELLS.refuse(tags / _TAGS, source, instead=_SAVE_CSV)
+
+
+class _RefusedError(Exception):
+    """The pickle asks for something that could run code."""
+
+    def __init__(self, what: str, mend: str = _MEND) -> None:
+        super().__init__(what)
+        self.mend = mend
+
+
+def _unknown(_: object) -> NoReturn:
+    raise _RefusedError("pickle builds objects, tuples or sets")
+
+
+def _checked(code: int) -> Callable[[Any], None]:
+    """An instruction that must not leave a list or a long number on the stack.
+
+    A few bytes could repeat a list forever, or put it into itself; long numbers could all have one hash.
+    """
+    load: Callable[[Any], None] = _Unpickler.dispatch[code]
+
+    def checked(unpickler: Any) -> None:
+        load(unpickler)
+        value = unpickler.stack[-1]
+        if isinstance(value, list | dict):
+            raise _RefusedError("pickle repeats a list or dict")
+        if isinstance(value, int) and value.bit_length() > 64:
+            raise _RefusedError("pickle holds a number of over 64 bits")
+
+    return checked
+
+
+def _codes(names: str) -> list[int]:
+    return [getattr(pickle, name)[0] for name in names.split()]
+
+
+class _PlainUnpickler(_Unpickler):
+    """Builds plain values and nothing else; keys are texts and numbers."""
+
+    dispatch = {  # noqa: RUF012  # the base class's own name and shape
+        **dict.fromkeys(_Unpickler.dispatch, _unknown),
+        **{code: _Unpickler.dispatch[code] for code in _codes(_ALLOWED)},
+        **{code: _checked(code) for code in _codes(_CHECKED)},
+    }
+
+    def find_class(self, module: str, name: str) -> NoReturn:
+        mend = _MEND_TABLE if module.partition(".")[0] == "pandas" else _MEND
+        raise _RefusedError(f"pickle holds the class '{module}.{name}'", mend)
+
+    def persistent_load(self, pid: object) -> NoReturn:  # noqa: ARG002  # the base class's signature
+        raise _RefusedError("pickle refers to objects outside it")
+
+
+def load_pickle(data: bytes, *, source: str) -> object:
+    """The value of a pickle (protocols 0 to 5) made of lists, dicts, texts and numbers.
+
+    If a number comes first and another value follows, as ArtEmis's code writes files, that value is returned.
+
+    Raises:
+        JudgeError: it names a class (numpy scalars do), builds an object, a tuple or a set, is cut off or is no pickle;
+            it has one list in two places; a number has over 64 bits; too large.
+    """
+    size = _COST * len(data) + sum(cost * data.count(code) for code, cost in _COSTS.items())
+    refuse_large(size, source, instead="give JSON")
+    file = io.BytesIO(data)
+    try:
+        # Python 2 pickles hold texts as bytes.
+        value = _PlainUnpickler(file, encoding="utf-8", errors="strict").load()
+        if type(value) is int and file.tell() < len(data):
+            value = _PlainUnpickler(file, encoding="utf-8", errors="strict").load()
+    except JudgeError:
+        raise
+    except _RefusedError as error:
+        raise JudgeError(f"{error}, which is refused", where=source, mend=error.mend) from None
+    except Exception as error:
+        # Garbage fails in as many ways as there are instructions: IndexError, KeyError, struct.error, EOFError ...
+        what = f"pickle cannot be read ({type(error).__name__}: {error})"
+        raise JudgeError(what, where=source, mend="it may be cut off: copy it again, or give JSON") from error
+    return value

@@ -1,4 +1,4 @@
-"""Which tasks (objects, activities) each image shows: read from a file, or derived from human captions."""
+"""The tasks (objects, activities) that each image shows: read from a file, or derived from human captions."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from judge.corpus.coco import object_entries
 from judge.corpus.columns import find_column, id_column
 from judge.corpus.files import read_document
 from judge.corpus.layouts import parse_list
-from judge.corpus.records import MISSING, Entry, image_id, kind_of, mapping_entries, records, row_entries
+from judge.corpus.records import MISSING, Entry, Row, image_id, kind_of, mapping_entries, records, row_entries
 from judge.errors import JudgeError, nearest
 
 _COLUMNS = (
@@ -93,23 +92,21 @@ def read_tasks(
     *,
     id_column: str | None = None,
     task_column: str | None = None,
-    separator: str | None = None,
 ) -> Tasks:
     """Read the tasks of images, from any format of :func:`judge.corpus.files.read_document`.
 
     - ``{"categories": [names], "objects": {image: [indices]}}``;
     - COCO instances: every listed image is known; annotations of others are counted in ``ignored``;
     - ``{image: [names]}``;
-    - a table of images and names: a list, or a text with ``;``, ``|`` or ``,`` between the names of one cell; an
-      image may stand in several rows. An empty cell (or "none") means that the image shows nothing.
+    - a table of images and names: a list, or a text with the names of one cell between the first of ``;``, ``|`` and
+      ``,`` that the column holds; several rows of an image add up. An empty cell (or "none") means nothing.
 
     Names are compared without case and outer white space; order and repetition mean nothing.
 
     Args:
         path: the file.
-        id_column: the column of image ids of a table, if its name does not say it.
+        id_column: the column of image ids of a table, if it is not recognised by name.
         task_column: the column of names, likewise ("objects", "tasks", "object", "category" ... are known).
-        separator: between the names of one cell; by default the first of ``;``, ``|``, ``,`` that the column holds.
 
     Raises:
         JudgeError: none of these; columns absent or ambiguous; an odd image id or name; an index out of range;
@@ -118,17 +115,17 @@ def read_tasks(
     document = read_document(path)
     value, source = document.value, document.source
     names: Sequence[str] = ()
-    ignored: Mapping[str, int] = {}
+    ignored = 0
     if isinstance(value, dict) and "categories" in value and "objects" in value:
         names, entries = _indexed(value, source)
     elif isinstance(value, dict) and "categories" in value and "annotations" in value:
-        names, entries, ignored = object_entries(value, source, shapes=_SHAPES)
+        names, entries, ignored = _instances(value, source)
     elif isinstance(value, dict):
         if 2 * sum(isinstance(held, list | str) or held is None for held in value.values()) <= len(value):
             raise JudgeError("JSON of the wrong shape (an object)", where=source, mend=_SHAPES)
         entries = mapping_entries(value)
     else:
-        entries = _table(value, source, (id_column, task_column), separator)
+        entries = _table(value, source, id_column, task_column)
     found: dict[str, set[str]] = {}
     for image, tasks, at in entries:
         where = f"{source}, {at}"
@@ -136,10 +133,55 @@ def read_tasks(
         shown.update(filter(None, (_name(task, where) for task in (tasks if isinstance(tasks, list) else [tasks]))))
     if not any(found.values()):
         raise JudgeError(f"none of {len(found)} images shows anything", where=source, mend="check the file")
-    return Tasks.of(found, source, (_name(name, source) for name in names), ignored=dict(ignored))
+    left_out = {"annotation of an image that is not listed": ignored} if ignored else {}
+    return Tasks.of(found, source, (_name(name, source) for name in names), ignored=left_out)
+
+
+def _instances(value: Mapping[str, object], source: str) -> tuple[list[str], list[Entry], int]:
+    """COCO's ``{"images", "annotations", "categories"}``.
+
+    Returns:
+        All category names; entries whose value is a list of names, an empty one for each listed image; the number of
+        annotations of images that are not listed.
+    """
+    rows = {key: _part(value, key, source) for key in ("categories", "annotations", "images")}
+    names: dict[int, str] = {}
+    for number, row in enumerate(rows["categories"], start=1):
+        where, category, name = f"{source}, categories, record {number}", row.get("id"), row.get("name")
+        if not isinstance(category, int) or category in names:
+            what = f"category id is {kind_of(category)}, or occurs twice"
+            raise JudgeError(what, where=where, mend="give each a number of its own")
+        if not isinstance(name, str) or not name.strip():
+            kind = "empty" if isinstance(name, str) else kind_of(name)
+            raise JudgeError(f"category name is {kind}", where=where, mend="give it one")
+        names[category] = name
+    entries = [
+        Entry(row.get("id", MISSING), [], f"images, record {number}") for number, row in enumerate(rows["images"], 1)
+    ]
+    listed = {image_id(entry.image, f"{source}, {entry.at}") for entry in entries}
+    ignored = 0
+    for image, category, at in row_entries(enumerate(rows["annotations"], 1), "image_id", "category_id"):
+        where = f"{source}, annotations, {at}"
+        if not isinstance(category, int) or category not in names:
+            absent = category is MISSING or category is None
+            what = "no category_id" if absent else f"category_id {str(category)[:40]} is no category"
+            raise JudgeError(what, where=where, mend="give the id of one of 'categories'")
+        if listed and image_id(image, where) not in listed:
+            ignored += 1
+        else:
+            entries.append(Entry(image, [names[category]], f"annotations, {at}"))
+    return list(names.values()), entries, ignored
+
+
+def _part(value: Mapping[str, object], key: str, source: str) -> list[Row]:
+    """The rows of one list of a COCO file; images may be absent."""
+    if not value.get(key) and key == "images":
+        return []
+    return records(value[key], source=f"{source}, '{key}'", shapes=_SHAPES)
 
 
 def _indexed(value: Mapping[str, object], source: str) -> tuple[list[str], list[Entry]]:
+    """Category names and entries of ``{"categories": [names], "objects": {image: [indices]}}``."""
     categories, objects = value["categories"], value["objects"]
     if not isinstance(categories, list) or not categories or not isinstance(objects, dict):
         raise JudgeError("'categories' is no list, or 'objects' no object", where=source, mend=_SHAPES)
@@ -148,46 +190,44 @@ def _indexed(value: Mapping[str, object], source: str) -> tuple[list[str], list[
         where = f"{source}, categories, record {number}"
         name = _name(category, where)
         if not name or name in names:
-            what = f"category '{name}' stands twice" if name else "a category is empty"
+            what = f"category '{name}' occurs twice" if name else "a category is empty"
             raise JudgeError(what, where=where, mend="give each a name of its own")
         names.append(name)
-    entries = mapping_entries(objects)
-    return names, [one._replace(value=_named(one.value, names, f"{source}, {one.at}")) for one in entries]
+    entries = []
+    for image, indices, at in mapping_entries(objects):
+        where = f"{source}, {at}"
+        if not isinstance(indices, list):
+            raise JudgeError(f"objects are {kind_of(indices)}", where=where, mend="give a list of indices")
+        for index in indices:
+            if type(index) is not int or not 0 <= index < len(names):
+                bad = (
+                    f"index {index} of {len(names)} categories" if type(index) is int else f"index is {kind_of(index)}"
+                )
+                raise JudgeError(bad, where=where, mend="give whole numbers, counted from 0")
+        entries.append(Entry(image, [names[index] for index in indices], at))
+    return names, entries
 
 
-def _named(indices: object, names: Sequence[str], where: str) -> list[str]:
-    """The names that indices mean."""
-    if not isinstance(indices, list):
-        raise JudgeError(f"objects are {kind_of(indices)}", where=where, mend="give a list of indices")
-    for index in indices:
-        if type(index) is not int:
-            raise JudgeError(f"an index is {kind_of(index)}", where=where, mend="give whole numbers")
-        if not 0 <= index < len(names):
-            raise JudgeError(f"index {index} of {len(names)} categories", where=where, mend="count from 0")
-    return [names[index] for index in indices]
-
-
-def _table(value: object, source: str, columns: tuple[str | None, str | None], separator: str | None) -> list[Entry]:
+def _table(value: object, source: str, id_name: str | None, task_name: str | None) -> list[Entry]:
     rows = records(value, source=source, shapes=_SHAPES)
-    ids = id_column(rows, columns[0], source=source, option="--object-id-column")
-    task = find_column(rows, _COLUMNS, columns[1], what="objects", source=source, option="--object-column")
-    if separator is None:
-        texts = [cell for row in rows if isinstance(cell := row.get(task), str)]
-        separator = next((mark for mark in _SEPARATORS if any(mark in text for text in texts)), None)
-    entries = row_entries(enumerate(rows, 1), ids, task)
-    return [one._replace(value=_cell(one.value, separator, f"{source}, {one.at}")) for one in entries]
-
-
-def _cell(cell: object, separator: str | None, where: str) -> Sequence[object]:
-    if isinstance(cell, str):
-        if cell.lstrip().startswith("["):
-            return parse_list(cell, where=where, of="objects")
-        return cell.split(separator) if separator else [cell]
-    return list(cell) if isinstance(cell, list | tuple) else [cell]
+    ids = id_column(rows, id_name, source=source, option="--object-id-column")
+    task = find_column(rows, _COLUMNS, task_name, what="objects", source=source, option="--object-column")
+    texts = [cell for row in rows if isinstance(cell := row.get(task), str)]
+    separator = next((mark for mark in _SEPARATORS if any(mark in text for text in texts)), None)
+    entries = []
+    for image, cell, at in row_entries(enumerate(rows, 1), ids, task):
+        if isinstance(cell, str) and cell.lstrip().startswith("["):
+            cells: Sequence[object] = parse_list(cell, where=f"{source}, {at}", of="objects")
+        elif isinstance(cell, str):
+            cells = cell.split(separator) if separator else [cell]
+        else:
+            cells = cell if isinstance(cell, list | tuple) else [cell]
+        entries.append(Entry(image, [*cells], at))
+    return entries
 
 
 def _name(value: object, where: str) -> str:
-    """A task's name in lower case; "" where the value says that there is none."""
+    """A task's name in lower case; "" for a value that means none."""
     if value is None or value is MISSING or (isinstance(value, float) and math.isnan(value)):
         return ""
     if not isinstance(value, str):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +21,9 @@ from judge.masking.instances import PERSON
 from judge.metrics import Metric
 from judge.text.alignment import AlignmentName
 from judge.text.combined import ProductLexicon, unlisted_tasks
-from judge.text.coverage import Coverage, measure_coverage
 from judge.text.lexicon import Lexicon, Lexicons
 from judge.text.masking import mask
-from judge.text.survey import SideWords, Survey
+from judge.text.survey import Coverage, SideWords, Survey, measure_coverage
 from judge.text.vectors import VectorCache
 from judge.types import Captions, Labels, Side, Target, TargetKind, Words
 
@@ -36,7 +34,6 @@ MINIMUM_IMAGES = 10
 INDEX_COVERAGE = 0.9
 _SAME = "give files of the same images, and see that image ids mean the same in all"
 
-T = TypeVar("T")
 Row = tuple[str, int, Words]
 """A caption of a side: (image id, index among the image's captions, words)."""
 
@@ -62,7 +59,7 @@ class Aligning:
 
     Attributes:
         how: None for each metric's own.
-        vectors: for contextual alignment: "corpus" (learnt from the human captions), a file, or "hf:NAME".
+        vectors: for contextual alignment: "corpus" (learnt from the human captions), or a file.
         delta: for contextual alignment: the cosine distance below which a word is substituted; None: by ``vectors``.
     """
 
@@ -127,9 +124,9 @@ class EvidenceBuilder:
         labels = self._compare(given, words.attribute) if given else self._derive_labels(words.attribute, least)
         self.truth = Truth(labels, words, self._complete(corpus.tasks, words.tasks))
         self._built: dict[tuple[object, ...], Evidence] = {}
-        # Captioners mostly share the human captions, and so what is computed from them.
-        self._human: dict[tuple[str, ...], list[Row]] = {}
-        self._computed: dict[tuple[int, Hashable], Any] = {}
+        self._joined: dict[tuple[object, ...], Joined] = {}
+        # Captioners mostly share the human captions.
+        self._masked: dict[tuple[object, ...], tuple[MaskedCaption, ...]] = {}
 
     def _mask(self, words: Words, kind: TargetKind, spared: frozenset[str] = frozenset()) -> Words:
         return mask(words, self._lexicon(kind), spared=spared)
@@ -210,11 +207,15 @@ class EvidenceBuilder:
             raise JudgeError(what, where=where, mend="check that image ids mean the same in all files")
         if judged:
             _check_classes(classes, labels, where, partial(overlap, self.corpus.human, captioner, labels))
-        images = tuple(classes)
-        if images not in self._human:
-            self._human[images] = self._flatten(self.corpus.human, images)
-        rows: dict[Side, list[Row]] = {"human": self._human[images], "generated": self._flatten(captioner, images)}
-        return Joined(classes, rows, dropped, self._coverage(rows), self._survey(rows, classes, captioner)), found
+        key = captioner.name, tuple(classes)
+        if key not in self._joined:
+            rows: dict[Side, list[Row]] = {
+                "human": self._flatten(self.corpus.human, classes),
+                "generated": self._flatten(captioner, classes),
+            }
+            coverage, survey = self._coverage(rows), self._survey(rows, classes, captioner)
+            self._joined[key] = Joined(classes, rows, {}, coverage, survey)
+        return replace(self._joined[key], dropped=dropped), found
 
     def _images(
         self, captioner: Captions, *, tasks: bool, without: Collection[str]
@@ -230,15 +231,6 @@ class EvidenceBuilder:
             images = [image for image in images if image in found.by_image]
             dropped |= gone
         return {image: labels.by_image[image] for image in images}, dropped, found
-
-    def once(self, rows: Sequence[Row], what: Hashable, compute: Callable[[], T]) -> T:
-        """``compute()``; for human captions, which captioners share, its cached result under the key ``what``."""
-        if not any(rows is human for human in self._human.values()):
-            return compute()
-        key = id(rows), what
-        if key not in self._computed:
-            self._computed[key] = compute()
-        return cast(T, self._computed[key])
 
     def leave_out_small(self, metrics: Collection[Metric], least: int) -> None:
         """Leave out product classes with fewer than ``least`` images of some captioner.
@@ -277,8 +269,14 @@ class EvidenceBuilder:
         rows: dict[Side, tuple[MaskedCaption, ...]] = {}
         for side, captions in joined.rows.items():
             indices, dropped[f"{side} captions beyond the common number"] = _indices(captions, len(joined.classes))
-            masked = partial(self._masked, captions, hidden, metric, indices)
-            rows[side] = self.once(captions, (hidden, spared, metric.prior), masked)
+            key = side == "human" or captioner.name, tuple(joined.classes), hidden, spared, metric.prior
+            if key not in self._masked:
+                self._masked[key] = tuple(
+                    MaskedCaption(image, index, self.mask(words, hidden, spared), *self._names(image, words, metric))
+                    for image, index, words in captions
+                    if index in indices
+                )
+            rows[side] = self._masked[key]
         how = self.aligning.how or metric.alignment
         # Vectors are learnt from the run's own captions; refits use the same.
         vectors = self._vectors.vectors([row.words for row in rows["human"]]) if how == "contextual" else None
@@ -287,23 +285,13 @@ class EvidenceBuilder:
         about = metric.uses_images, joined.coverage, joined.survey, dropped, prepared
         return Sides(captioner.name, target, joined.classes, answers, rows, aligner, *about)
 
-    def _masked(
-        self, captions: Sequence[Row], hidden: TargetKind, metric: Metric, indices: Collection[int]
-    ) -> tuple[MaskedCaption, ...]:
-        spared = _spared(metric)
-        return tuple(
-            MaskedCaption(image, index, self.mask(words, hidden, spared), *self._names(image, words, metric))
-            for image, index, words in captions
-            if index in indices
-        )
-
     def _names(self, image: str, words: Words, metric: Metric) -> tuple[str, str]:
         """The classes, or the tasks, that a caption names, if the metric's prior needs them; else ""."""
         if metric.weighs_named_class:
             return join_names(self.named(words, self.truth.labels.by_image[image])), ""
         return "", join_names(self.mentions(words, "tasks") - _spared(metric)) if metric.weighs_tasks else ""
 
-    def _flatten(self, captions: Captions, images: Sequence[str]) -> list[Row]:
+    def _flatten(self, captions: Captions, images: Iterable[str]) -> list[Row]:
         return [
             (image, index, self._words(caption))
             for image in images
@@ -324,7 +312,7 @@ class EvidenceBuilder:
             masked = [self.mask(words, "attribute") for _, _, words in of]
             return SideWords([words for _, _, words in of], masked, [classes[image] for image, _, _ in of])
 
-        human, generated = (self.once(of, "words of", partial(read, of)) for of in (rows["human"], rows["generated"]))
+        human, generated = read(rows["human"]), read(rows["generated"])
         lexicon = self.truth.words.attribute
         return {
             "human": human.survey(generated, lexicon, self.corpus.human),
@@ -336,11 +324,10 @@ class EvidenceBuilder:
         if lexicon is None:
             return None
         classes = lexicon.classes or labels.classes
-
-        def cover(of: Sequence[Row]) -> Coverage:
-            return measure_coverage([self.named(words, labels.by_image[image]) for image, _, words in of], classes)
-
-        return {side: self.once(of, "coverage", partial(cover, of)) for side, of in rows.items()}
+        return {
+            side: measure_coverage([self.named(words, labels.by_image[image]) for image, _, words in of], classes)
+            for side, of in rows.items()
+        }
 
     @property
     def task_words(self) -> Lexicon:

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 from judge.errors import JudgeError
@@ -123,19 +122,15 @@ def task_rows(builder: EvidenceBuilder, captioner: Captions) -> pd.DataFrame:
 
 def _annotated_rows(builder: EvidenceBuilder, joined: Joined) -> tuple[pd.DataFrame, Mapping[str, int], int]:
     """A row for each annotated image; reason -> annotated tasks or images left out; and the number of objects."""
-
-    def annotate() -> tuple[pd.DataFrame, Mapping[str, int], int]:
-        tasks, dropped = builder.find_tasks(list(joined.classes))
-        objects = {*tasks.names} - PEOPLE
-        if not objects:
-            raise JudgeError("images show nothing but people", where=tasks.source, mend="give other --objects")
-        images = [image for image in joined.classes if image in tasks.by_image]
-        named = [[joined.classes[image]] for image in images]
-        shown = [{tasks.names[index] for index in tasks.by_image[image]} - PEOPLE for image in images]
-        table = _frame(joined, "annotated", [(image, 0, ()) for image in images], named=named, objects=shown)
-        return table, dropped, len(objects)
-
-    return builder.once(joined.rows["human"], "annotated", annotate)
+    tasks, dropped = builder.find_tasks(list(joined.classes))
+    objects = {*tasks.names} - PEOPLE
+    if not objects:
+        raise JudgeError("images show nothing but people", where=tasks.source, mend="give other --objects")
+    images = [image for image in joined.classes if image in tasks.by_image]
+    named = [[joined.classes[image]] for image in images]
+    shown = [{tasks.names[index] for index in tasks.by_image[image]} - PEOPLE for image in images]
+    table = _frame(joined, "annotated", [(image, 0, ()) for image in images], named=named, objects=shown)
+    return table, dropped, len(objects)
 
 
 def _check(builder: EvidenceBuilder, joined: Joined, wanted: Mapping[Metric, CountedMetric]) -> None:
@@ -144,7 +139,7 @@ def _check(builder: EvidenceBuilder, joined: Joined, wanted: Mapping[Metric, Cou
     names = {*joined.classes.values(), *(words.classes if words else ()), *(tasks.classes if tasks else ())}
     check_names(sorted(names))
     for metric, counted in wanted.items():
-        if words is None and counted.needs_class_words:
+        if words is None and (counted.direction == "T->A" or counted.labels is None):
             what = f"{metric.title} counts the classes that captions name, and no words of them are known"
             raise JudgeError(what, where=f"attribute '{labels.attribute}'", mend=mend_without_words(metric))
         for name in sorted({*counted.classes} - {*labels.classes}):
@@ -158,7 +153,7 @@ def _common_words(builder: EvidenceBuilder, joined: Joined, vocabulary: Vocabula
     Captions of both sides choose the words. Words of human captions alone (LIC's) would include those that humans use
     often by chance, and the captioner therefore less often; exchanged captions could not tell that from amplification.
     """
-    parts = [builder.once(rows, "words", partial(_count_words, builder, joined, rows)) for rows in joined.rows.values()]
+    parts = [_count_words(builder, joined, rows) for rows in joined.rows.values()]
     counts = sum((counter for part in parts for counter in part.values()), Counter[str]())
     content = filter(is_content, counts)
     common = set(sorted(content, key=lambda word: (-counts[word], word))[: vocabulary.most])
@@ -194,14 +189,10 @@ def _caption_rows(
 ) -> pd.DataFrame:
     """The rows of a side's captions."""
     rows = joined.rows[side]
-
-    def read() -> pd.DataFrame:
-        named = [builder.named(caption, joined.classes[image]) for image, _, caption in rows]
-        held = [builder.mentions(caption, "tasks") - PEOPLE if objects else () for _, _, caption in rows]
-        return _frame(joined, side, rows, named=named, objects=held)
-
-    said = builder.once(rows, ("rows", objects), read)
-    return said.assign(words=[join_names(words.intersection(caption)) if words else "" for _, _, caption in rows])
+    named = [builder.named(caption, joined.classes[image]) for image, _, caption in rows]
+    held = [builder.mentions(caption, "tasks") - PEOPLE if objects else () for _, _, caption in rows]
+    table = _frame(joined, side, rows, named=named, objects=held)
+    return table.assign(words=[join_names(words.intersection(caption)) if words else "" for _, _, caption in rows])
 
 
 def _frame(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from judge.text.alignment import UNKNOWN, is_special
@@ -89,10 +89,6 @@ class Preparation:
             None if vocabulary is None else frozenset(vocabulary),
             dict(entry["substitutes"]),
         )
-
-    def aligned_with(self, vocabulary: frozenset[str], substitutes: Mapping[str, str]) -> Self:
-        """The same with alignment."""
-        return replace(self, vocabulary=vocabulary, substitutes=substitutes)
 
 
 def _lexicon_json(lexicon: Lexicon) -> dict[str, Any]:

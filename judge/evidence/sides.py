@@ -8,14 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
-from typing import Literal, overload
+from typing import Any, Literal
 
 import numpy as np
 
 from judge.evidence.preparation import Preparation
 from judge.text.alignment import UNKNOWN, AlignmentName, AlignmentReport, align
-from judge.text.coverage import Coverage
-from judge.text.survey import Survey
+from judge.text.survey import Coverage, Survey
 from judge.text.vectors import Vectors
 from judge.types import Sample, Side, Target, Words
 
@@ -195,11 +194,8 @@ class Evidence:
     def __init__(self, sides: Sides, resample: Resample | None = None) -> None:
         self.sides, self.resample = sides, resample
 
-    def __getstate__(self) -> tuple[Sides, Resample | None]:
-        return self.sides, self.resample
-
-    def __setstate__(self, state: tuple[Sides, Resample | None]) -> None:
-        self.sides, self.resample = state
+    def __reduce__(self) -> tuple[type[Evidence], tuple[Sides, Resample | None]]:
+        return Evidence, (self.sides, self.resample)
 
     @property
     def captioner(self) -> str:
@@ -247,7 +243,11 @@ class Evidence:
         generated = frozenset(word for row in drawn.rows["generated"] for word in row.words)
         pairs = zip(drawn.rows["human"], self._aligned[0], strict=True)
         near = {word: new for row, words in pairs for word, new in zip(row.words, words, strict=True) if word != new}
-        return prepared.aligned_with(generated, {word: new for word, new in near.items() if new != UNKNOWN})
+        return replace(
+            prepared,
+            vocabulary=generated,
+            substitutes={word: new for word, new in near.items() if new != UNKNOWN},
+        )
 
     def spell(self, image: str) -> str:
         """The image's answer in files: names joined by "|"."""
@@ -294,13 +294,7 @@ class Slot(Sequence[Sample]):
     def __reduce__(self) -> tuple[type[Slot], tuple[Evidence, Side, int]]:
         return Slot, (self.evidence, self.side, self.position)
 
-    @overload
-    def __getitem__(self, place: int) -> Sample: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Sample]: ...
-
-    def __getitem__(self, place: int | slice) -> Sample | Sequence[Sample]:
+    def __getitem__(self, place: Any) -> Any:  # A sample, or several of a slice.
         return self._samples[place]
 
     def __len__(self) -> int:

@@ -119,7 +119,7 @@ class Materials:
     """What networks are made from, besides their samples.
 
     Attributes:
-        pictures: the images, for judges that use them.
+        images: for judges that use them.
         prompt: of captioners; None for ``make_prompt("gender")``.
         answering: ImageCaptioner2's softmax over the answers alone, or over the whole vocabulary.
         backbone: timm's name of the image network; None for the judge's own.
@@ -134,7 +134,7 @@ class Materials:
         empty: whether weights may stay on ``meta``, since another process sends its own; set by the trainer.
     """
 
-    pictures: MaskedImages | None = None
+    images: MaskedImages | None = None
     prompt: Prompt | None = None
     answering: Answering = "restricted"
     backbone: str | None = None
@@ -202,7 +202,7 @@ class Assignment:
         samples: of one side and caption index; shared by all assignments that split them.
         train: places of the training samples in ``samples``.
         weights: of the training samples, [N].
-        asked: places of the samples to predict.
+        predict: places of the samples to predict.
         seed: of the split; the same for all assignments with this split.
         split: its name.
         settings: chosen before, e.g. {"C": 0.1}; empty if training chooses them.
@@ -212,7 +212,7 @@ class Assignment:
     samples: Sequence[Sample]
     train: IntArray
     weights: FloatArray
-    asked: IntArray
+    predict: IntArray
     seed: int
     split: Hashable = None
     settings: Mapping[str, float] = field(default_factory=dict)
@@ -241,13 +241,13 @@ class Explanation:
 
     Attributes:
         terms: names, [F]: words, or two neighbours joined by a space.
-        held: which terms each caption contains, [N, F], sparse, 0 or 1.
+        contains: which terms each caption contains, [N, F], sparse, 0 or 1.
         weights: what a term adds to the log-probability of each class, up to a constant for all classes, [P, F, A].
         predictions: of each judge, [P], as from ``joint``.
     """
 
     terms: tuple[str, ...]
-    held: Any
+    contains: Any
     weights: FloatArray
     predictions: list[Predictions]
 

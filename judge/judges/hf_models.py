@@ -194,15 +194,15 @@ def check_captioner(reference: str, *, where: str) -> None:
         raise JudgeError(_NO_WEIGHTS, where=where, mend=_CONVERT)
 
 
-def load_processors(reference: str) -> tuple[Any, Any]:
-    """Tokenizer and image processor of the captioner that :func:`load_captioner` loads, without its weights.
+def load_tokenizer(reference: str) -> Any:
+    """Tokenizer of the captioner that :func:`load_captioner` loads, without its weights.
 
     Raises:
         JudgeError: no such folder; tokenizer or image processor missing.
     """
     where = place(reference)
     with quiet():
-        return _load_processors(locate(reference, where), where)[:2]
+        return _load_processors(locate(reference, where), where)[0]
 
 
 def _check_kind(name: str, where: str) -> None:

@@ -30,7 +30,7 @@ from judge.judges.hf_models import (
     computing,
     copy_trained,
     load_captioner,
-    load_processors,
+    load_tokenizer,
     loading,
     place,
     spell_exactly,
@@ -78,7 +78,7 @@ class AnswerJudge(nn.Module):
     def __init__(self, captioner: Captioner, target: Target, materials: Materials) -> None:
         super().__init__()
         self.has_answered = False
-        self.captioner, self.pictures, self.answering = captioner, materials.pictures, materials.answering
+        self.captioner, self.images, self.answering = captioner, materials.images, materials.answering
         prompt = materials.prompt or make_prompt("gender")
         self.question, self._blank = plain(prompt.question), blank()
         what = "its processor takes images and text in an unknown way"
@@ -192,10 +192,10 @@ class AnswerJudge(nn.Module):
 
         if sample.image is None:
             return self._blank
-        if self.pictures is None:
+        if self.images is None:
             what = f"the sample of image '{sample.image_id}' needs the image, and the judge has none"
             raise JudgeError(what, where=place(self.captioner.reference), mend="give --images")
-        return Image.fromarray(self.pictures.read(sample.image))
+        return Image.fromarray(self.images.read(sample.image))
 
     def _make_text(self, words: Words) -> str:
         """The caption and the question; a caption too long for the model's positions is truncated."""
@@ -243,7 +243,7 @@ def read_for(reference: str, tokens: Sequence[str]) -> dict[str, str]:
     Raises:
         JudgeError: the tokenizer cannot be loaded.
     """
-    tokenizer, _ = load_processors(reference)
+    tokenizer = load_tokenizer(reference)
     return {token: stand_in(tokenizer, token) for token in tokens}
 
 

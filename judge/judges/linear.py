@@ -66,7 +66,7 @@ class LinearJudge:
         return centre(found) if self.solved.softmax else found
 
     def weights(self) -> tuple[Words, FloatArray]:
-        """Words and word pairs [F], and what each adds to the log-odds [F, A] of a caption that has it."""
+        """Words and word pairs [F], and what each adds to the log-odds of a caption that contains it, [F, A]."""
         found = self.solved.weights(self._merge)[0]
         return tuple(self._terms.terms), found if self.target.kind == "tasks" else centre(found)
 
@@ -86,7 +86,7 @@ class LinearJudge:
 
     @classmethod
     def restore(cls, target: Target, vocabulary: Words, tensors: Mapping[str, Any]) -> Self:
-        """The judge that :meth:`tensors` came from; its predictions are the same to the last digit.
+        """The judge with these :meth:`tensors`; its predictions are the same to the last digit.
 
         Raises:
             ValueError, KeyError: the tensors are not those of a judge of this target and vocabulary.
@@ -99,11 +99,13 @@ class LinearJudge:
         expected = of_answers | {"learnt": (1,), "C": (1,), "groups": terms.shape}
         expected["coefficients"] = merge.shape[1] + 1, *of_answers["open"]
         wrong = [name for name, shape in expected.items() if tensors[name].shape != shape]
-        if wrong or len(set(vocabulary)) < size or terms.min(initial=0) < 0 or terms.max(initial=0) >= size + size**2:
+        rising = bool((np.diff(terms, prepend=-1) > 0).all()) and terms.max(initial=0) < size + size**2
+        known = _Vocabulary(vocabulary, terms) if rising else None
+        if wrong or known is None or len(known.terms) < len(terms):
             raise ValueError(f"{wrong[0] if wrong else 'terms'} of another judge")
         masks = tensors["open"][None], tensors["shown"][None], tensors["learnt"][None]
         solved = Solved(tensors["coefficients"][:, None], *masks, two, exclusive and not two)
-        return cls(target)._set(_Vocabulary(vocabulary, terms), merge, solved, float(tensors["C"][0]))
+        return cls(target)._set(known, merge, solved, float(tensors["C"][0]))
 
 
 def train_together(target: Target, assignments: Sequence[Assignment], keep: Keep | None = None) -> list[Predictions]:
@@ -131,7 +133,7 @@ def train_together(target: Target, assignments: Sequence[Assignment], keep: Keep
             model = captions.fit(part, c)
             probabilities = model.probabilities(features.rows)
             for column, (one, place) in enumerate(zip(part, places[start : start + step], strict=True)):
-                found[place] = Predictions(probabilities[one.asked, column], target, {"C": float(c[column])})
+                found[place] = Predictions(probabilities[one.predict, column], target, {"C": float(c[column])})
                 if keep:
                     judge = LinearJudge(target)
                     keep(place, judge._set(captions.terms, features.merge, model.only(column), float(c[column])))
@@ -144,7 +146,7 @@ def explain(target: Target, assignments: Sequence[Assignment]) -> Explanation:
     features = captions.features
     model = captions.fit(assignments, np.array([one.settings["C"] for one in assignments]))
     found = model.probabilities(features.rows)
-    answers = [Predictions(found[one.asked, p], target, dict(one.settings)) for p, one in enumerate(assignments)]
+    answers = [Predictions(found[one.predict, p], target, dict(one.settings)) for p, one in enumerate(assignments)]
     table = captions.terms.table(sample.words for sample in assignments[0].samples)
     return Explanation(tuple(captions.terms.terms), table, model.weights(features.merge), answers)
 

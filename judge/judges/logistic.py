@@ -8,7 +8,6 @@ solved yet. BENCHMARKS.md compares it with scikit-learn's ``LogisticRegression``
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -257,8 +256,8 @@ class _Problems:
             )
             step = part.newton_step(p[:, columns], gradient[:, columns])
             change = self.features.rows @ step
-            loss = part.loss_along((odds[:, columns], change), (found[:, columns], step))
-            length = part.spread(step_length(loss, part.gather(_total(gradient[:, columns] * step))))
+            slope = part.gather(_total(gradient[:, columns] * step))
+            length = part.spread(part.step_length((odds[:, columns], change), (found[:, columns], step), slope))
             found[:, columns] += length * step
             odds[:, columns] += length * change
         return len(unsolved)
@@ -297,10 +296,16 @@ class _Problems:
         """Products of each problem's vectors, [F, Q * width] both, for each of its columns."""
         return self.spread(self.gather(_total(left * right)))
 
-    def loss_along(
-        self, odds: tuple[FloatArray, FloatArray], found: tuple[FloatArray, FloatArray]
-    ) -> Callable[[FloatArray], FloatArray]:
-        """Penalised log loss [Q] after any part [Q] of a step; ``odds`` and ``found``: (before it, its change)."""
+    def step_length(
+        self, odds: tuple[FloatArray, FloatArray], found: tuple[FloatArray, FloatArray], slope: FloatArray
+    ) -> FloatArray:
+        """For each problem the first of 1, 1/2, 1/4, ... that lowers its loss enough (Armijo's rule), up to rounding.
+
+        Args:
+            odds: log-odds before the step, and their change.
+            found: coefficients before the step, and their change.
+            slope: of the penalised log loss along the step, [Q].
+        """
         tilt = self.gather(_total(self.penalties * found[0][:-1] * found[1][:-1]))
         bend = self.gather(_total(self.penalties * found[1][:-1] ** 2)) / 2
 
@@ -308,19 +313,13 @@ class _Problems:
             losses = self.weights * _log_loss(odds[0] + self.spread(part) * odds[1], self.answers, self.width)
             return np.asarray(_total(losses) + part * tilt + part**2 * bend)
 
-        return loss
-
-
-def step_length(loss: Callable[[FloatArray], FloatArray], slope: FloatArray) -> FloatArray:
-    """For each problem the first of 1, 1/2, 1/4, ... that lowers its loss enough (Armijo's rule), up to rounding."""
-    length = np.ones_like(slope)
-    start = loss(np.zeros_like(slope))
-    for _ in range(50):
-        far = loss(length) > start + 1e-4 * length * slope + 1e-12 * (1 + start)
-        if not far.any():
-            break
-        length[far] /= 2
-    return length
+        length, start = np.ones_like(slope), loss(np.zeros_like(slope))
+        for _ in range(50):
+            far = loss(length) > start + 1e-4 * length * slope + 1e-12 * (1 + start)
+            if not far.any():
+                break
+            length[far] /= 2
+        return length
 
 
 def _log_loss(odds: FloatArray, answers: FloatArray, width: int) -> FloatArray:

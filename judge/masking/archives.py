@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from judge.corpus.columns import ROW_NUMBERS, detect, id_column, wanted_columns
+from judge.corpus.columns import ROW_NUMBERS, detect, id_column
 from judge.corpus.datasets import BYTES, Part, faults, find_parts, is_image, read_rows
 from judge.corpus.layouts import row_number
 from judge.corpus.records import canonical_id, place_of
@@ -22,13 +23,15 @@ from judge.utils.reading import PICTURE, refuse_large, regular
 SUFFIXES = frozenset({".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"})
 # Groups of rows of Parquet files that stay in memory; `datasets` writes a hundred images to a group.
 _GROUPS = 4
+_State = tuple[int, int]
+"""Size of a file, and when it was changed last (ns)."""
 _COLUMNS = (("image", "img", "picture", "photo"), ("jpg", "jpeg", "png", "webp"))
 
 
 def find_archive(path: Path) -> Archive | None:
     """The archive at ``path``; None for a folder of images, or if there is nothing.
 
-    - Shards: a tar archive, a range of them, or a folder that holds ``*.tar`` and no image beside them. An image is
+    - Shards: a tar archive, or a folder that holds ``*.tar`` and no image beside them. An image is
       called by its key and suffix.
     - A data set: a folder as ``save_to_disk`` leaves it, or of Parquet files, with a column of images. An image is
       called by its image id; if several rows have the id, it is that of the first.
@@ -41,7 +44,7 @@ def find_archive(path: Path) -> Archive | None:
     try:
         return _find(path, path.stat().st_mtime_ns)
     except (OSError, ValueError):
-        return _find(path, 0) if "{" in str(path) else None  # A range of shards is no file.
+        return None
 
 
 @lru_cache(maxsize=8)
@@ -50,39 +53,38 @@ def _find(path: Path, _changed: int) -> Archive | None:
         if path.is_dir() and any(p.suffix.lower() in SUFFIXES for p in path.iterdir() if not p.name.startswith(".")):
             return None
         if shards := find_shards(path):
-            return ShardImages(path, shards)
+            return _list_shards(path, shards)
         if path.is_dir() and (parts := find_parts(path)) and (columns := _image_columns(parts[0], path)):
-            return DatasetImages(path, parts, columns)
+            return _list_dataset(path, parts, columns)
     return None
 
 
+@dataclass(frozen=True)
 class Archive:
     """Images by name.
 
     Attributes:
         path: as the user gave it.
-        files: that hold the images.
-        places: image -> number of its file, and its place in it.
+        names: of the images, in order.
+        images: key of a name (see ``key_of``) -> the file, its state when it was listed, the image's place in it, and
+            where that is, for messages.
+        load: reads an image from its file, place and where.
+        key_of: name -> key.
     """
 
-    def __init__(self, path: Path, files: Sequence[Path]) -> None:
-        self.path, self.files = path, files
-        self.places: dict[str, tuple[int, Any]] = {}
-        self.states = [_state(file) for file in files]
-
-    def names(self) -> list[str]:
-        """All names, in a fixed order."""
-        return sorted(self.places)
+    path: Path
+    names: Sequence[str]
+    images: Mapping[str, tuple[Path, _State, Any, str]]
+    load: Callable[[Path, Any, str], bytes]
+    key_of: Callable[[str], str] = str
 
     def holds(self, name: str) -> bool:
         """Whether there is an image of this name."""
-        return self._key(name) in self.places
+        return self.key_of(name) in self.images
 
     def where(self, name: str) -> str:
         """Where an image lies, for messages."""
-        if not self.holds(name):
-            return str(self.path / name[:200])
-        return self._where(*self.places[self._key(name)])
+        return self.images[self.key_of(name)][-1] if self.holds(name) else str(self.path / name[:200])
 
     def read(self, name: str) -> bytes:
         """The image's file.
@@ -90,119 +92,96 @@ class Archive:
         Raises:
             JudgeError: no such image; it cannot be read; it has changed since it was listed.
         """
-        where = self.where(name)
         if not self.holds(name):
-            raise JudgeError("no such image", where=where, mend="check --images")
-        number, place = self.places[self._key(name)]
-        file = self.files[number]
+            raise JudgeError("no such image", where=self.where(name), mend="check --images")
+        file, state, place, where = self.images[self.key_of(name)]
         with faults("image", where):
-            if _state(file) == self.states[number]:
-                return self._read(file, place, where)
+            if _state(file) == state:
+                return self.load(file, place, where)
         _find.cache_clear()
         raise JudgeError("has changed since its images were listed", where=str(file), mend="give the command again")
 
-    def _key(self, name: str) -> str:
-        return name
 
-    def _where(self, number: int, place: Any) -> str:
-        raise NotImplementedError
-
-    def _read(self, file: Path, place: Any, where: str) -> bytes:
-        raise NotImplementedError
-
-
-class ShardImages(Archive):
+def _list_shards(path: Path, shards: Sequence[Path]) -> Archive:
     """The images of WebDataset shards."""
-
-    def __init__(self, path: Path, shards: Sequence[Path]) -> None:
-        super().__init__(path, shards)
-        home: dict[str, int] = {}
-        for number, shard in enumerate(shards):
-            for key, member in _images_of(shard, label(path, shard)):
-                if home.setdefault(key, number) != number:
-                    what = f"sample '{key[:100]}' is in {shards[home[key]].name[:100]} too"
-                    raise JudgeError(what, where=label(path, shard), mend="give each sample a name of its own")
-                self.places[f"{key}.{member.kind.rpartition('.')[2]}"] = number, member
-        if not self.places:
-            raise JudgeError("holds no image", where=f"--images {path}", mend="give shards that hold images")
-
-    def _where(self, number: int, place: Member) -> str:
-        return f"{label(self.path, self.files[number])}, {place.name[:100]}"
-
-    def _read(self, file: Path, place: Member, where: str) -> bytes:
-        PICTURE.refuse(place.size, where, instead="leave it out")
-        return read_bytes(file, place.offset, place.size)
+    states = {shard: _state(shard) for shard in shards}
+    samples: dict[str, tuple[Path, dict[str, Member]]] = {}  # Key -> its shard, and kind -> image.
+    for shard, member in read_members(path, shards):
+        if f".{member.kind.rpartition('.')[2]}" in SUFFIXES:
+            samples.setdefault(member.key, (shard, {}))[1][member.kind] = member
+    found: dict[str, tuple[Path, _State, Any, str]] = {}
+    for key, (shard, kinds) in samples.items():
+        source = label(path, shard)
+        member = _image_of(key, kinds, source)
+        name = f"{key}.{member.kind.rpartition('.')[2]}"
+        found[name] = shard, states[shard], member, f"{source}, {member.name[:100]}"
+    if not found:
+        raise JudgeError("holds no image", where=f"--images {path}", mend="give shards that hold images")
+    return Archive(path, sorted(found), found, _load_member)
 
 
-def _images_of(shard: Path, source: str) -> Iterator[tuple[str, Member]]:
-    """Key and image of each sample that has one.
+def _load_member(shard: Path, member: Member, where: str) -> bytes:
+    PICTURE.refuse(member.size, where, instead="leave it out")
+    return read_bytes(shard, member)
 
-    Of ``42.jpg`` and ``42.depth.png`` the first is the image; where all have a suffix of two parts there must be one.
+
+def _image_of(key: str, kinds: dict[str, Member], source: str) -> Member:
+    """The image of a sample: of ``42.jpg`` and ``42.depth.png`` the first.
+
+    Raises:
+        JudgeError: several of the kind of the first; without any, several of the other kind.
     """
-    found: dict[str, dict[str, Member]] = {}
-    for member in read_members(shard, source=source):
-        if f".{member.kind.rpartition('.')[2]}" not in SUFFIXES:
-            continue
-        if found.setdefault(member.key, {}).setdefault(member.kind, member) is not member:
-            where = f"{source}, {member.name[:100]}"
-            raise JudgeError("stands twice in the shard", where=where, mend="keep one of the two")
-    for key, kinds in found.items():
-        plain = [kind for kind in kinds if "." not in kind] or list(kinds)
-        if len(plain) > 1:
-            what = f"sample '{key[:100]}' has several images ({', '.join(sorted(plain))[:100]})"
-            raise JudgeError(what, where=source, mend="keep one of them")
-        yield key, kinds[plain[0]]
+    plain = [kind for kind in kinds if "." not in kind] or list(kinds)
+    if len(plain) > 1:
+        what = f"sample '{key[:100]}' has several images ({', '.join(sorted(plain))[:100]})"
+        raise JudgeError(what, where=source, mend="keep one of them")
+    return kinds[plain[0]]
 
 
-class DatasetImages(Archive):
+def _list_dataset(path: Path, parts: Sequence[Part], columns: Sequence[str]) -> Archive:
     """The images in a data set's column."""
+    chosen = list(columns) if len(columns) == 1 else detect(columns, _COLUMNS)
+    if len(chosen) != 1:
+        several = " and ".join(f"'{name[:40]}'" for name in columns[:5])
+        what, mend = f"columns {several} all hold images", "call the right one 'image'"
+        raise JudgeError(what, where=f"--images {path}", mend=mend)
+    found: dict[str, tuple[Path, _State, Any, str]] = {}
+    names = []
+    for part in parts:
+        state = _state(part.path)
+        for row, (name, key) in enumerate(_row_names(part, str(path))):
+            if key not in found:
+                names.append(name)
+                where = f"{path}, {part.name}, record {row + 1}, field '{chosen[0]}'"
+                found[key] = part.path, state, (state, chosen[0], row), where
+    if not found:
+        raise JudgeError("holds no image", where=f"--images {path}", mend="give a data set with rows")
+    return Archive(path, names, found, _load_cell, _canonical)
 
-    def __init__(self, path: Path, parts: Sequence[Part], columns: Sequence[str]) -> None:
-        super().__init__(path, [part.path for part in parts])
-        self.parts, self._names = parts, list[str]()
-        chosen = list(columns) if len(columns) == 1 else detect(columns, _COLUMNS)
-        if len(chosen) != 1:
-            several = " and ".join(f"'{name[:40]}'" for name in columns[:5])
-            what, mend = f"columns {several} all hold images", "call the right one 'image'"
-            raise JudgeError(what, where=f"--images {path}", mend=mend)
-        self.column = chosen[0]
-        for number, part in enumerate(parts):
-            for row, (name, key) in enumerate(_row_names(part, str(path))):
-                if key not in self.places:
-                    self.places[key] = number, row
-                    self._names.append(name)
-        if not self.places:
-            raise JudgeError("holds no image", where=f"--images {path}", mend="give a data set with rows")
 
-    def names(self) -> list[str]:
-        """All names, in the order of the files."""
-        return list(self._names)
+def _canonical(name: str) -> str:
+    with suppress(ValueError):
+        return canonical_id(name)
+    return ""
 
-    def _key(self, name: str) -> str:
-        with suppress(ValueError):
-            return canonical_id(name)
-        return ""
 
-    def _where(self, number: int, place: int) -> str:
-        return f"{self.path}, {self.parts[number].name}, record {place + 1}, field '{self.column}'"
-
-    def _read(self, file: Path, place: int, where: str) -> bytes:
-        state = _state(file)
-        sizes, group = _group_sizes(file, state), 0
-        while group < len(sizes) and place >= sizes[group]:
-            place, group = place - sizes[group], group + 1
-        column = _group(file, state, self.column, group) if group < len(sizes) else ()
-        if place >= len(column):  # A damaged file may claim more rows than it has.
-            raise ValueError("rows are missing")
-        data: bytes | None = column[place][BYTES].as_py() if column[place].is_valid else None
-        if not data:
-            raise JudgeError("holds no image, or only its path", where=where, mend="save the data set with its images")
-        return data
+def _load_cell(file: Path, place: tuple[_State, str, int], where: str) -> bytes:
+    state, name, row = place
+    sizes, group = _group_sizes(file, state), 0
+    while group < len(sizes) and row >= sizes[group]:
+        row, group = row - sizes[group], group + 1
+    column = _group(file, state, name, group) if group < len(sizes) else ()
+    if row >= len(column):  # A damaged file may claim more rows than it has.
+        raise ValueError("rows are missing")
+    data: bytes | None = column[row][BYTES].as_py() if column[row].is_valid else None
+    if not data:
+        raise JudgeError("holds no image, or only its path", where=where, mend="save the data set with its images")
+    return data
 
 
 def _row_names(part: Part, source: str) -> Iterator[tuple[str, str]]:
     """Name and image id of every row of a file."""
-    rows = list(read_rows(part, source=source, wanted=wanted_columns()))
+    rows = list(read_rows(part, source=source))
     column = id_column(rows, source=source, option="a column image_id") if rows else ""
     for place, row in enumerate(rows):
         name = row.get(column)
@@ -216,7 +195,7 @@ def _row_names(part: Part, source: str) -> Iterator[tuple[str, str]]:
 
 
 @lru_cache(maxsize=1024)
-def _group_sizes(path: Path, _state: tuple[int, int]) -> list[int]:
+def _group_sizes(path: Path, _state: _State) -> list[int]:
     """Rows in each group of a Parquet file, or in each batch of an Arrow file."""
     import pyarrow as pa
     from pyarrow import parquet
@@ -229,7 +208,7 @@ def _group_sizes(path: Path, _state: tuple[int, int]) -> list[int]:
 
 
 @lru_cache(maxsize=_GROUPS)
-def _group(path: Path, _state: tuple[int, int], column: str, group: int) -> Any:
+def _group(path: Path, _state: _State, column: str, group: int) -> Any:
     """The images of a group of rows; batches of a mapped Arrow file take no memory until they are read."""
     import pyarrow as pa
     from pyarrow import parquet
@@ -258,6 +237,6 @@ def _image_columns(part: Part, path: Path) -> list[str]:
         return [field.name for field in schema if is_image(field.type)]
 
 
-def _state(path: Path) -> tuple[int, int]:
+def _state(path: Path) -> _State:
     found = path.stat()
     return found.st_size, found.st_mtime_ns

@@ -73,9 +73,8 @@ class Cached:
             return None
 
     def _path(self, image: LoadedImage) -> Path:
-        height, width = image.size
-        content = hashlib.blake2b(f"{height}x{width}".encode() + image.pixels.tobytes(), digest_size=20)
-        name = content.hexdigest()
+        size = f"{image.size[0]}x{image.size[1]}".encode()
+        name = hashlib.blake2b(size + image.pixels.tobytes(), digest_size=20).hexdigest()
         return self.folder / name[:2] / f"{name}.json"
 
 

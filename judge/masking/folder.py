@@ -7,9 +7,10 @@ import json
 import threading
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from judge.errors import JudgeError
 from judge.masking import MAX_PIXELS
@@ -32,15 +33,8 @@ _AHEAD = 8
 _LONGEST = 255
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A row of ``masks.parquet``.
-
-    Attributes:
-        image: the image's name in its folder.
-        masked: the masked image's name in the output folder.
-        statistics: of what is hidden in it.
-    """
+class Row(NamedTuple):
+    """A row of ``masks.parquet``: names of the image and of the masked image, and what is hidden."""
 
     image: str
     masked: str
@@ -65,9 +59,9 @@ class Finished:
     """Images that an unfinished ``judge mask`` has masked: a line of JSON each, with their rows.
 
     Args:
-        log: the file of lines; made if need be.
+        log: the file of lines; created when the first image is added.
         out: the folder of masked images.
-        key: of all that decides a masked image except the image.
+        key: everything that determines a masked image except the image.
     """
 
     def __init__(self, log: Path, out: Path, key: str) -> None:
@@ -76,11 +70,11 @@ class Finished:
         self._known: dict[str, tuple[Row, list[int]]] = {}
         for line in log.read_bytes().splitlines() if log.exists() else ():
             with suppress(ValueError, TypeError):  # A kill may have cut a line.
-                key, (image, masked, values), state = json.loads(line)
-                self._known[key] = Row(image, masked, MaskStatistics(*values)), state
+                of, (image, masked, values), state = json.loads(line)
+                self._known[of] = Row(image, masked, MaskStatistics(*values)), state
 
     def find(self, images: Path, name: str) -> Row | None:
-        """The row of an image that is masked already, from the same file in the same way, and is still there."""
+        """The row of an image that was masked already, from the same file in the same way, and still exists."""
         with suppress(JudgeError, OSError):
             row, state = self._known.get(self._key(images, name), (None, []))
             return row if row and self._state(row) == state else None
@@ -92,7 +86,7 @@ class Finished:
         Raises:
             OSError: it cannot be written.
         """
-        line = json.dumps([self._key(images, row.image), astuple(row), self._state(row)])
+        line = json.dumps([self._key(images, row.image), row, self._state(row)])
         with self._lock, self.log.open("a", encoding="utf-8") as file:
             file.write(f"\n{line}\n")  # The line before may have been cut.
 
@@ -135,7 +129,7 @@ class MaskFolder:
     def run(self, names: Sequence[str], *, workers: int | None = None, progress: Progress | None = None) -> Masked:
         """Mask the images ``names``; errors of single images are collected, not raised.
 
-        Threads suffice: decoding, masking and encoding release Python's lock. The detector works for one at a time.
+        Threads suffice: decoding, masking and encoding release Python's lock.
         """
         from joblib import cpu_count
 
@@ -157,20 +151,20 @@ class MaskFolder:
     def _targets(self, names: Sequence[str], result: Masked) -> dict[str, str]:
         """Image -> masked image; if two would be written to the same path the second fails."""
         targets: dict[str, str] = {}
-        taken = {place: place for place in self.reserved}
+        files = {place: place for place in self.reserved}
         folders: dict[str, str] = {}
         for name in names:
             with collected(result.failures, name):
                 path_inside(self.images, name)
                 path = PurePosixPath(name.replace("\\", "/")).with_suffix(f".{self.kind}")
                 target, above = path.as_posix(), [parent.as_posix() for parent in path.parents]
-                clash = next((taken[place] for place in (target, *above) if place in taken), folders.get(target))
+                clash = next((files[place] for place in (target, *above) if place in files), folders.get(target))
                 if clash is not None:
                     what = f"would be written where '{clash}' is"
                     raise JudgeError(what, where=f"image '{name}'", mend="rename one of them")
                 if len(path.name.encode()) > _LONGEST:
                     raise JudgeError("has too long a name", where=f"image '{name}'", mend="rename it")
-                taken[target], targets[name] = name, target
+                files[target], targets[name] = name, target
                 folders |= dict.fromkeys(above, name)
         return targets
 

@@ -45,12 +45,16 @@ def list_images(folder: Path) -> list[str]:
         JudgeError: no such folder; no image in it; a folder below that cannot be read.
     """
     if archive := find_archive(folder):
-        return archive.names()
+        return list(archive.names)
     if not folder.is_dir():
         mend = "give the folder that holds the images" if folder.exists() else named_alike(folder)
         raise JudgeError("is no folder", where=f"--images {folder}", mend=mend)
+
+    def refuse(error: OSError) -> None:
+        raise JudgeError(f"cannot be read ({error.strerror})", where=str(error.filename), mend="make it readable")
+
     names = []
-    for root, folders, files in os.walk(folder, onerror=_refuse):
+    for root, folders, files in os.walk(folder, onerror=refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
         sheet = SHEET_NAME if TABLE_NAME in files else ""  # People are visible on a contact sheet.
         paths = [Path(root) / name for name in files if not name.startswith(".") and name != sheet]
@@ -58,10 +62,6 @@ def list_images(folder: Path) -> list[str]:
     if not names:
         raise JudgeError("holds no image", where=f"--images {folder}", mend="give the folder that holds the images")
     return sorted(names)
-
-
-def _refuse(error: OSError) -> None:
-    raise JudgeError(f"cannot be read ({error.strerror})", where=str(error.filename), mend="make it readable")
 
 
 def path_inside(folder: Path, name: str) -> Path:
@@ -136,8 +136,7 @@ def decode(data: bytes, *, where: str, max_pixels: int = MAX_PIXELS) -> tuple[Pi
         with _limit(lifted=True):
             image = Image.open(io.BytesIO(data), formats=_FORMATS)
         with image:
-            _check(image, data, where, max_pixels)
-            return _decode(image, where), image.getexif().get(_ORIENTATION, 1) in _TURNED
+            return _decode(image, data, where, max_pixels), image.getexif().get(_ORIENTATION, 1) in _TURNED
     except UnidentifiedImageError:
         raise JudgeError("is not an image", where=where, mend=_NOT_AN_IMAGE) from None
     except JudgeError:
@@ -146,18 +145,15 @@ def decode(data: bytes, *, where: str, max_pixels: int = MAX_PIXELS) -> tuple[Pi
         raise JudgeError(f"is damaged ({str(error)[:100]})", where=where, mend="download it again") from error
 
 
-def _check(image: Image, data: bytes, where: str, max_pixels: int) -> None:
-    """Refuse images that are too large, and those that a broken download filled up with zeros."""
+def _decode(image: Image, data: bytes, where: str, max_pixels: int) -> Pixels:
+    from PIL import ImageOps
+
     if image.width * image.height > max_pixels:
         what = f"has {image.width} x {image.height} pixels, over the limit of {max_pixels:,}"
         raise JudgeError(what, where=where, mend="if you trust it, raise --max-pixels")
+    # Broken downloads fill up files with zeros.
     if image.format == "JPEG" and data.endswith(b"\0\0") and not data.rstrip(b"\0").endswith(b"\xff\xd9"):
         raise JudgeError("is truncated", where=where, mend="download it again")
-
-
-def _decode(image: Image, where: str) -> Pixels:
-    from PIL import ImageOps
-
     # For a TIFF, Pillow also checks the size of its tiles as it decodes.
     above = image.width * image.height > MAX_PIXELS
     with _limit(lifted=above) if above or image.format == "TIFF" else nullcontext():
@@ -216,27 +212,26 @@ def locate(folder: Path, names: Sequence[str]) -> dict[str, str]:
     Raises:
         JudgeError: two images in the folder match.
     """
+
+    def last_part(name: str) -> str:
+        last = PurePosixPath(name.replace("\\", "/")).name
+        with suppress(ValueError):
+            return canonical_id(last)
+        return last
+
     absent = [name for name in names if not has_image(folder, name)]
     below: dict[str, list[str]] = {}
     found: dict[str, str] = {}
     for name in list_images(folder) if absent else ():
-        below.setdefault(_last_part(name), []).append(name)
+        below.setdefault(last_part(name), []).append(name)
     for name in absent:
-        several = below.get(_last_part(name), [])
+        several = below.get(last_part(name), [])
         if len(several) > 1:
             what = f"image '{name}' may be {several[0]} or {several[1]}"
             raise JudgeError(what, where=f"--images {folder}", mend="give the folder that the images lie in")
         if several:
             found[name] = several[0]
     return found
-
-
-def _last_part(name: str) -> str:
-    last = PurePosixPath(name.replace("\\", "/")).name
-    try:
-        return canonical_id(last)
-    except ValueError:
-        return last
 
 
 def _read_bytes(path: Path) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,6 @@ MAX_BOXES = 20
 _VISIBLE = 0.5
 
 PERSON = "person"
-Foreground = Literal["all", "largest"] | float
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,39 +132,6 @@ def union(instances: Iterable[Instance], size: tuple[int, int]) -> BoolMask:
     if not found:
         return np.zeros(size, dtype=np.bool_)
     return np.asarray(coco.decode(coco.merge([instance.rle for instance in found])), dtype=np.bool_)
-
-
-def select(
-    instances: Sequence[Instance],
-    *,
-    labels: Iterable[str] = (PERSON,),
-    threshold: float = 0.5,
-    foreground: Foreground = "all",
-) -> tuple[Instance, ...]:
-    """The instances to hide.
-
-    Args:
-        instances: of one image.
-        labels: categories.
-        threshold: least score; ground truth has 1.
-        foreground: "all"; "largest" of each category (DBAC and DPAC mask only the foreground person: the largest not in
-            a crowd, first at a tie); or a share of the image's area in (0, 1): all whose mask covers at least as
-            much.
-
-    Raises:
-        JudgeError: a share outside (0, 1).
-    """
-    wanted = tuple(labels)
-    kept = tuple(instance for instance in instances if instance.label in wanted and instance.score >= threshold)
-    if foreground == "all" or not kept:
-        return kept
-    if foreground == "largest":
-        # A crowd is nobody's foreground, as long as somebody stands alone.
-        alike = ([instance for instance in kept if instance.label == label] for label in dict.fromkeys(wanted))
-        return tuple(max(some, key=lambda instance: (not instance.crowd, instance.area)) for some in alike if some)
-    if not isinstance(foreground, float) or not 0 < foreground < 1:
-        raise JudgeError(f"foreground is {foreground}", mend="use all, largest, or a share of the image in (0, 1)")
-    return tuple(instance for instance in kept if instance.area >= foreground * instance.size[0] * instance.size[1])
 
 
 def visible_boxes(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,8 +17,7 @@ LEAST = 0.05
 refused. 54% of COCO's images show people, and nearly all of those with a gender in their captions."""
 
 
-@dataclass(frozen=True, slots=True)
-class MaskStatistics:
+class MaskStatistics(NamedTuple):
     """What a mask hides in one image.
 
     Attributes:
@@ -50,9 +47,9 @@ class MaskStatistics:
         """Statistics of hiding the pixels ``region``, those of ``instances``; ``truth``: of ground truth, if known."""
         pixels, chosen = None, hiding.chosen(instances)
         if truth is not None:
-            # Of people alone, unless objects alone are hidden: a chair that is detected is no person.
             both = [hiding.chosen(truth), chosen]
-            if any(instance.label == PERSON for instances in both for instance in instances):
+            # Compare people alone, unless only objects are hidden: a chair that is detected is no person.
+            if PERSON in {instance.label for instances in both for instance in instances}:
                 both = [tuple(one for one in instances if one.label == PERSON) for instances in both]
             right, found = (union(instances, (region.shape[0], region.shape[1])) for instances in both)
             pixels = int(right.sum()), int(found.sum()), int((right & found).sum())
@@ -98,67 +95,32 @@ def hide_nobody(masks: Mapping[str, Any]) -> str:
     return f"masks hide somebody in {masks['people']:.1%} of {masks['of']:,} images" if masks["people"] < LEAST else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """Pixels of one image.
-
-    Attributes:
-        truth: of the people, by ground truth.
-        found: of the people, by the detector.
-        both: by both.
-        visible: of ``truth``, those that hiding what the detector found leaves visible.
-        hidden: that it hides, rightly or wrongly.
-    """
-
-    truth: int
-    found: int
-    both: int
-    visible: int
-    hidden: int
-
-
-@dataclass(frozen=True, slots=True)
-class Overlap:
-    """Shares over all images, pooled by pixel: large people count as much as their pixels; NaN where there is nothing.
-
-    Attributes:
-        recall: of the people's pixels, those that the detector found.
-        iou: pixels of both by pixels of either.
-        visible: of the people's pixels, those left visible when what it found is hidden in the run's mode.
-        beside: of the hidden pixels, those of nothing that was to be hidden.
-    """
-
-    recall: float
-    iou: float
-    visible: float
-    beside: float
+SHARES = ("recall", "iou", "visible", "beside")
+"""Of the people's pixels, those that the detector found; pixels of both by pixels of either; of the people's pixels,
+those left visible when what it found is hidden in the run's mode; of the hidden pixels, those that need not be."""
 
 
 @dataclass(frozen=True, slots=True)
 class DetectorRow:
-    """One detector against ground truth.
+    """One detector compared with ground truth.
 
     Attributes:
         detector: its name.
-        overlap: shares of pixels, pooled over images.
-        intervals: of each share, by its name in ``Overlap``; bootstrap over images.
-        precision: COCO's average precision of masks (IoU 0.50 to 0.95), the mean over hidden categories;
-            ``precision_50``: at 0.50.
-        people: instances that it found, rightly or wrongly; ``of``: those that there are.
+        shares: ``SHARES``, pooled over all images by pixel: large people count more; NaN where there is nothing.
+        intervals: of each share; bootstrap over images.
+        people: instances that it found, rightly or wrongly; ``of``: those in ground truth.
         images: compared.
     """
 
     detector: str
-    overlap: Overlap
+    shares: Mapping[str, float]
     intervals: Mapping[str, Interval | None]
-    precision: float
-    precision_50: float
     people: int
     of: int
     images: int
 
 
-def count(truth: Sequence[Instance], found: Sequence[Instance], hiding: Hiding, size: tuple[int, int]) -> Counts:
+def count(truth: Sequence[Instance], found: Sequence[Instance], hiding: Hiding, size: tuple[int, int]) -> list[int]:
     """Count the pixels of one image; ``hiding`` selects among ground truth and detections alike.
 
     Args:
@@ -166,64 +128,19 @@ def count(truth: Sequence[Instance], found: Sequence[Instance], hiding: Hiding, 
         found: instances that the detector found.
         hiding: what is hidden, and how.
         size: height and width of the image.
+
+    Returns:
+        Pixels of people, by ground truth; by the detector; by both; those of ground truth that hiding what the detector
+        found leaves visible; and those that it hides, rightly or wrongly.
     """
     people, chosen = union(hiding.chosen(truth), size), hiding.chosen(found)
     mask, region = union(chosen, size), hiding.region(chosen, size)
-    return Counts(
-        truth=int(people.sum()),
-        found=int(mask.sum()),
-        both=int((people & mask).sum()),
-        visible=int((people & ~region).sum()),
-        hidden=int(region.sum()),
-    )
+    return [int(pixels.sum()) for pixels in (people, mask, people & mask, people & ~region, region)]
 
 
 def pool(counts: FloatArray) -> FloatArray:
-    """Recall, IoU, visible and beside, [4, ...], of summed counts in ``Counts``' order, [5, ...]; NaN for 0 / 0."""
+    """``SHARES``, [4, ...], of summed counts in the order of :func:`count`, [5, ...]; NaN for 0 / 0."""
     truth, found, both, visible, hidden = np.asarray(counts, dtype=np.float64)
     tops = np.stack([both, both, visible, hidden - (truth - visible)])
     bottoms = np.stack([truth, truth + found - both, truth, hidden])
     return np.asarray(np.divide(tops, bottoms, out=np.full(tops.shape, np.nan), where=bottoms > 0))
-
-
-def average_precision(
-    truth: Mapping[str, Sequence[Instance]], found: Mapping[str, Sequence[Instance]], label: str
-) -> tuple[float, float]:
-    """COCO's AP of masks over IoU 0.50 to 0.95, and at 0.50, by pycocotools; detections from 0.05 on count.
-
-    Args:
-        truth: image -> instances of ground truth.
-        found: image -> instances that the detector found; the same images.
-        label: the category.
-
-    Returns:
-        Fractions; NaN if ground truth has no instance that is no crowd.
-    """
-    from pycocotools.coco import COCO
-    from pycocotools.cocoeval import COCOeval
-
-    sizes = [next((one.size for one in (*truth[name], *found[name])), (1, 1)) for name in truth]
-    images = [{"id": number, "height": size[0], "width": size[1]} for number, size in enumerate(sizes, start=1)]
-    with contextlib.redirect_stdout(io.StringIO()):  # pycocotools prints every step.
-        cocos = COCO(), COCO()
-        for coco, instances in zip(cocos, (truth, found), strict=True):
-            annotations = _annotations([instances[name] for name in truth], label)
-            coco.dataset = {"images": images, "annotations": annotations, "categories": [{"id": 1, "name": label}]}
-            coco.createIndex()
-        evaluation = COCOeval(*cocos, iouType="segm")
-        evaluation.evaluate()
-        evaluation.accumulate()
-        evaluation.summarize()
-    # pycocotools returns -1 where there is nothing to find.
-    overall, at_half = (float(value) if value >= 0 else float("nan") for value in evaluation.stats[:2])
-    return overall, at_half
-
-
-def _annotations(images: Sequence[Sequence[Instance]], label: str) -> list[dict[str, object]]:
-    """COCO's records of the instances of each image."""
-    found = [(number, one) for number, ones in enumerate(images, start=1) for one in ones if one.label == label]
-    return [
-        {"id": place, "image_id": number, "category_id": 1, "segmentation": one.rle, "area": one.area,
-         "bbox": list(one.box), "iscrowd": int(one.crowd), "score": one.score}
-        for place, (number, one) in enumerate(found, start=1)
-    ]  # fmt: skip

@@ -18,64 +18,22 @@ from judge.errors import JudgeError
 from judge.masking.instances import (
     PERSON,
     BoolMask,
-    Foreground,
     Instance,
     LoadedImage,
     Pixels,
     box_mask,
-    select,
     union,
 )
 
 Mode = Literal["partial", "segment", "box"]
 Fill = Literal["black", "mean", "blur", "noise"]
+Foreground = Literal["all", "largest"] | float
 
 # DBAC's and DPAC's "partially masked" gives no share.
 PARTIAL_SHARE = 0.5
 # Of the image's longer side: enough that a 640-pixel image keeps no detail finer than some 60 pixels.
 _BLUR = 0.05
 _GREY = 128
-
-
-def hidden_region(
-    instances: Sequence[Instance],
-    size: tuple[int, int],
-    *,
-    mode: Mode = "segment",
-    share: float = PARTIAL_SHARE,
-    dilation: int = 0,
-) -> BoolMask:
-    """The pixels to hide, [H, W].
-
-    Modes (DBAC 5.2.1, DPAC 4.3):
-
-    - ``partial``: of each instance the upper ``share`` of its mask, ``ceil(share * area)`` pixels, row by row from the
-      top: heads first; of crowds all, whose heads are anywhere. The papers give neither share nor part.
-    - ``segment``: the masks.
-    - ``box``: the boxes, and whatever of a mask reaches out of its box.
-
-    Args:
-        instances: of the image.
-        size: its height and width.
-        mode: see above.
-        share: of ``partial``, in (0, 1).
-        dilation: pixels by which the region grows on all sides (a disc); 0 for none.
-
-    Raises:
-        JudgeError: an instance of another size; ``share`` or ``dilation`` out of range.
-    """
-    if dilation < 0:
-        raise JudgeError(f"dilation is {dilation}", mend="use 0 pixels or more")
-    if mode == "partial" and not 0 < share < 1:
-        raise JudgeError(f"share is {share}", mend="use a number between 0 and 1, or mode segment")
-    region = union([] if mode == "partial" else instances, size)
-    for instance in instances:
-        if mode == "partial":
-            mask = union([instance], size)
-            region |= mask if instance.crowd else _upper_part(mask, share)
-        elif mode == "box":
-            region |= box_mask(instance.box, size)
-    return _dilate(region, dilation) if dilation and region.any() else region
 
 
 def hide(pixels: Pixels, region: BoolMask, *, fill: Fill = "black", seed: int | Sequence[int] = 0) -> Pixels:
@@ -146,7 +104,23 @@ def _background(pixels: Pixels, region: BoolMask, fill: Fill, seed: int | Sequen
 
 @dataclass(frozen=True, slots=True)
 class Hiding:
-    """What is hidden in an image, and how; the arguments of ``select``, ``hidden_region`` and ``hide``."""
+    """What is hidden in an image, and how.
+
+    Attributes:
+        labels: categories to hide.
+        threshold: least score; ground truth has 1.
+        foreground: "all"; "largest" of each category (DBAC and DPAC mask only the foreground person: the largest not in
+            a crowd, first at a tie); or a share of the image's area in (0, 1): all whose mask covers at least as
+            much.
+        mode: what is hidden of each instance (DBAC 5.2.1, DPAC 4.3). ``segment``: its mask. ``box``: its box, and
+            whatever of the mask reaches out of it. ``partial``: the upper ``share`` of its mask, ``ceil(share * area)``
+            pixels, row by row from the top: heads first; all of a crowd, whose heads are anywhere. The papers give
+            neither share nor part.
+        share: of ``partial``, in (0, 1).
+        dilation: pixels by which the region grows on all sides (a disc); 0 for none.
+        fill: see :func:`hide`.
+        seed: of the noise.
+    """
 
     labels: tuple[str, ...] = (PERSON,)
     threshold: float = 0.5
@@ -158,12 +132,41 @@ class Hiding:
     seed: int = 0
 
     def chosen(self, instances: Sequence[Instance]) -> tuple[Instance, ...]:
-        """Those of ``instances`` that are hidden."""
-        return select(instances, labels=self.labels, threshold=self.threshold, foreground=self.foreground)
+        """Those of the instances of one image that are hidden.
+
+        Raises:
+            JudgeError: ``foreground`` is a share outside (0, 1).
+        """
+        kept = [one for one in instances if one.label in self.labels and one.score >= self.threshold]
+        if self.foreground == "largest":
+            # A crowd is nobody's foreground, as long as somebody stands alone.
+            alike = ([one for one in kept if one.label == label] for label in dict.fromkeys(self.labels))
+            return tuple(max(some, key=lambda one: (not one.crowd, one.area)) for some in alike if some)
+        if self.foreground == "all" or not kept:
+            return tuple(kept)
+        if not isinstance(self.foreground, float) or not 0 < self.foreground < 1:
+            what, mend = f"foreground is {self.foreground}", "use all, largest, or a share of the image in (0, 1)"
+            raise JudgeError(what, mend=mend)
+        return tuple(one for one in kept if one.area >= self.foreground * one.size[0] * one.size[1])
 
     def region(self, chosen: Sequence[Instance], size: tuple[int, int]) -> BoolMask:
-        """The pixels that are hidden, [H, W]."""
-        return hidden_region(chosen, size, mode=self.mode, share=self.share, dilation=self.dilation)
+        """The pixels to hide, [H, W], of the instances ``chosen`` in an image of a height and width.
+
+        Raises:
+            JudgeError: an instance of another size; ``share`` or ``dilation`` out of range.
+        """
+        if self.dilation < 0:
+            raise JudgeError(f"dilation is {self.dilation}", mend="use 0 pixels or more")
+        if self.mode == "partial" and not 0 < self.share < 1:
+            raise JudgeError(f"share is {self.share}", mend="use a number between 0 and 1, or mode segment")
+        region = union([] if self.mode == "partial" else chosen, size)
+        for instance in chosen:
+            if self.mode == "partial":
+                mask = union([instance], size)
+                region |= mask if instance.crowd else _upper_part(mask, self.share)
+            elif self.mode == "box":
+                region |= box_mask(instance.box, size)
+        return _dilate(region, self.dilation) if self.dilation and region.any() else region
 
     def apply(self, image: LoadedImage, instances: Sequence[Instance]) -> tuple[Pixels, BoolMask]:
         """The masked image, and the region hidden in it; noise differs from image to image."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -19,8 +18,7 @@ _WHITE = 255
 _OUTLINE = (255, 0, 255)
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
+class Tile(NamedTuple):
     """One image of a sheet.
 
     Attributes:
@@ -41,12 +39,7 @@ def before_and_after(title: str, before: Pixels, after: Pixels, region: BoolMask
     outlined = before.copy()
     contours, _ = cv2.findContours(region.view(np.uint8), cv2.RETR_CCOMP, cv2.CHAIN_APPROX_NONE)
     cv2.drawContours(outlined, contours, -1, _OUTLINE, max(1, round(before.shape[0] / HEIGHT)))
-    return tile(title, [outlined, after], has_mask=bool(region.any()))
-
-
-def tile(title: str, images: Sequence[Pixels], *, has_mask: bool = True) -> Tile:
-    """A tile of images of any size, [H, W, 3], side by side."""
-    return Tile(title, tuple(map(_shrink, images)), has_mask)
+    return Tile(title, (_shrink(outlined), _shrink(after)), bool(region.any()))
 
 
 def contact_sheet(tiles: Sequence[Tile], width: int = 1600) -> Pixels:
@@ -58,7 +51,9 @@ def contact_sheet(tiles: Sequence[Tile], width: int = 1600) -> Pixels:
     """
     import cv2
 
-    panels = [_row(shown.panels) for shown in tiles]
+    gap = np.full((HEIGHT, 2, 3), _WHITE, dtype=np.uint8)
+    rows = [[part for panel in shown.panels for part in (panel, gap)][:-1] for shown in tiles]
+    panels = [np.concatenate(row, axis=1) for row in rows]
     places, left, top, right = [], _GAP, _GAP, _GAP
     for panel in panels:
         if left + panel.shape[1] > width and left > _GAP:
@@ -73,12 +68,6 @@ def contact_sheet(tiles: Sequence[Tile], width: int = 1600) -> Pixels:
         cv2.putText(sheet, fits, (left, top + 10), cv2.FONT_HERSHEY_SIMPLEX, 0.35, (0, 0, 0), 1, cv2.LINE_AA)
         sheet[top + _CAPTION : top + _CAPTION + HEIGHT, left : left + panel.shape[1]] = panel
     return sheet
-
-
-def _row(panels: Sequence[Pixels]) -> Pixels:
-    gap = np.full((HEIGHT, 2, 3), _WHITE, dtype=np.uint8)
-    parts = [part for panel in panels for part in (panel, gap)]
-    return np.concatenate(parts[:-1], axis=1)
 
 
 def _shrink(pixels: Pixels) -> Pixels:

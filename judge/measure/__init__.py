@@ -20,7 +20,7 @@ from judge.measure.refits import check_refits, refit
 from judge.measure.table import Answers, answer_rows, in_order, score_table, with_parts
 from judge.measure.words import caption_words, word_contributions
 from judge.quality import Quality, measure_quality
-from judge.statistics.breakdown import Breakdown, break_down, image_contributions
+from judge.statistics.breakdown import break_down, image_contributions
 from judge.statistics.counted import summarise_counts
 from judge.statistics.summary import Settings, summarise
 from judge.text.lexicon import Lexicons
@@ -70,14 +70,14 @@ def measure(
     if len(work.counts):
         progress("counting", 0, 0)
     # Counted metrics come first: they take less time than judges, and may be refused.
-    counted = in_main_process(lambda: summarise_counts(work.counts, work.names, **plan.resampling))
+    settings = _settings(work, plan, setup)
+    counted = in_main_process(lambda: summarise_counts(work.counts, work.names, settings))
     if ready:
         ready()
     _, setup, answers, refits = _train(work, plan, setup, progress)
     notes = [chosen for _, chosen in answers]
     scores = score_table(work.jobs, [rows for rows, _ in answers])
     progress("intervals and tests", 0, 0)
-    settings = _settings(work, plan, setup)
     judged = in_main_process(lambda: summarise(scores, refits, settings))
     summaries = in_order([*judged, *counted], [captioner.name for captioner in corpus.generated], work.names)
     result = Result(
@@ -94,8 +94,9 @@ def measure(
         result = replace(result, examples=examples)
     if plan.breakdown:
         progress("contributions of tasks and words", 0, 0)
-        breakdown = in_main_process(lambda: _break_down(work, plan, result, notes, settings))
-        result = replace(result, breakdown=breakdown)
+        found = in_main_process(lambda: break_down(result.scores, result.counts, work.tasks, work.names, settings))
+        words = in_main_process(lambda: word_contributions(work.jobs, notes, plan))
+        result = replace(result, breakdown=replace(found, words=words))
     return result
 
 
@@ -141,7 +142,7 @@ def _prepare(work: Work, plan: Plan, setup: TrainingSetup, open_images: OpenImag
         images = open_images(sorted({image for one in evidence for image in one.classes}))
         if images.hiding and masking.get("hide", PERSON) != PERSON:
             masking = {**masking, "category": images.hiding.labels[-1]}  # The category that was chosen to be hidden.
-        setup = replace(setup, materials=replace(setup.materials, pictures=images), masking=masking)
+        setup = replace(setup, materials=replace(setup.materials, images=images), masking=masking)
     check_refits(work.jobs, plan, setup)
     return setup
 
@@ -167,7 +168,14 @@ def _qualities(corpus: Corpus, work: Work, plan: Plan, progress: Progress) -> di
     found: dict[str, Quality] = {}
     for number, captioner in enumerate(corpus.generated):
         progress("quality of captions", number, len(corpus.generated))
-        found[captioner.name] = measure_quality(corpus.human, captioner, labels=work.truth.labels, **plan.resampling)
+        found[captioner.name] = measure_quality(
+            corpus.human,
+            captioner,
+            labels=work.truth.labels,
+            resamples=plan.resamples,
+            level=plan.level,
+            seed=plan.first_seed,
+        )
     return found
 
 
@@ -184,13 +192,6 @@ def _examples(
     examples = choose_examples(corpus, work, result.scores, contributions, seed=settings.seed)
     read = set(examples[examples["read"] != ""][CAPTION].itertuples(index=False, name=None))
     return with_words(examples, caption_words(work.jobs, notes, plan, read) if read else pd.DataFrame())
-
-
-def _break_down(
-    work: Work, plan: Plan, result: Result, notes: Sequence[Mapping[str, float]], settings: Settings
-) -> Breakdown:
-    found = break_down(result.scores, result.counts, work.tasks, work.names, settings)
-    return replace(found, words=word_contributions(work.jobs, notes, plan))
 
 
 def _ignore(what: str, done: int, total: int) -> None:

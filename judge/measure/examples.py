@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from statistics import fmean, mode
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 import numpy as np
@@ -15,7 +14,6 @@ from judge.measure.jobs import Work
 from judge.statistics.summary import ROW
 from judge.text.lexicon import load_lexicon
 from judge.text.tokens import tokenize
-from judge.types import Side
 
 Chosen = Literal["adds", "takes away", "random"]
 CHOSEN: tuple[Chosen, ...] = get_args(Chosen)
@@ -30,7 +28,6 @@ CARD = [*ROW, "chosen", "rank"]
 COLUMNS = [
     *CARD, "image_id", "contribution", "class", "tasks", "side", "index", "caption", "read", "probability", "predicted"
 ]  # fmt: skip
-_SHOWN = ["chosen", "rank", "image_id", "contribution"]
 _CAPTION = ["side", "image_id", "index"]
 CAPTION = ["captioner", *_CAPTION]
 WORDS = "words"
@@ -61,25 +58,27 @@ def choose_examples(
     }
     written = {captions.name: captions.by_image for captions in corpus.generated}
     scored = dict(iter(scores.groupby(ROW, sort=False, observed=True))) if len(scores) else {}
-    rows = []
-    for key, part in picked.groupby(ROW, sort=False, observed=True):
-        captioner, metric, judge = map(str, key)
-        wanted = set(part["image_id"])
-        answered = _answers(scored[key], wanted) if key in scored else {}
-        read = _read(evidence[captioner, metric, judge], wanted) if (captioner, metric, judge) in evidence else {}
-        sides: Mapping[Side, Mapping[str, Sequence[str]]] = {
-            "human": corpus.human.by_image,
-            "generated": written[captioner],
-        }
-        for chosen, rank, image, amount in zip(*(part[name] for name in _SHOWN), strict=True):
-            class_ = work.truth.labels.by_image.get(image, "")
-            about = [chosen, rank, image, amount, class_, _shows(image, work, sides["human"].get(image, ()))]
-            for side, index, caption in _captions(sides, image, read):
-                place = side, image, index
-                rows.append(
-                    [*key, *about, side, index, caption, read.get(place, ""), *answered.get(place, (np.nan, ""))]
-                )
-    return pd.DataFrame(rows, columns=COLUMNS)
+    tables = []
+    for names, part in picked.groupby(ROW, sort=False, observed=True):
+        captioner, metric, judge = map(str, names)
+        key = captioner, metric, judge
+        images = part["image_id"].unique().tolist()
+        sides = {"human": corpus.human.by_image, "generated": written[captioner]}
+        captions = pd.DataFrame(
+            [(side, image, index, caption) for image in images for side, of in sides.items()
+             for index, caption in enumerate(of.get(image, ()))], columns=[*_CAPTION, "caption"],
+        )  # fmt: skip
+        if key in evidence:  # Captions that judges read, as they read them.
+            captions = captions.merge(_read(evidence[key], set(images)), on=_CAPTION)
+        if key in scored:
+            captions = captions.merge(_answers(scored[key], images), on=_CAPTION, how="left")
+        shown = {image: _shows(image, work, sides["human"].get(image, ())) for image in images}
+        about = pd.DataFrame({"image_id": images, "tasks": shown.values()})
+        about["class"] = [work.truth.labels.by_image.get(image, "") for image in images]
+        tables.append(part.merge(about, on="image_id").merge(captions, on="image_id"))
+    found = pd.concat(tables, ignore_index=True) if tables else picked
+    texts = {name: found[name].fillna("") if name in found else "" for name in ("read", "predicted")}
+    return found.assign(**texts).reindex(columns=COLUMNS)
 
 
 def with_words(examples: pd.DataFrame, amounts: pd.DataFrame) -> pd.DataFrame:
@@ -119,36 +118,21 @@ def _pick(contributions: pd.DataFrame, seed: int) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True) if parts else contributions.assign(chosen="", rank=0)
 
 
-def _answers(rows: pd.DataFrame, images: set[str]) -> dict[tuple[str, str, int], tuple[float, str]]:
-    """(side, image, index) -> mean probability of the truth over judges, and their most frequent answer."""
+def _answers(rows: pd.DataFrame, images: Sequence[str]) -> pd.DataFrame:
+    """Each caption's mean probability of the truth over judges, and their most frequent answer."""
     asked = rows[rows["image_id"].isin(images) & rows["probability"].notna()]
-    said: dict[tuple[str, str, int], list[tuple[float, str]]] = {}
-    columns = (asked[name] for name in [*_CAPTION, "probability", "predicted"])
-    for side, image, index, probability, guess in zip(*columns, strict=True):
-        said.setdefault((side, image, index), []).append((probability, guess))
-    return {
-        place: (fmean(value for value, _ in answers), mode(sorted(guess for _, guess in answers)))
-        for place, answers in said.items()
-    }
+    groups = asked.groupby(_CAPTION, observed=True, as_index=False)
+    return groups.agg(probability=("probability", "mean"), predicted=("predicted", lambda of: of.mode().iloc[0]))
 
 
-def _read(evidence: Evidence, images: set[str]) -> dict[tuple[str, str, int], str]:
-    """(side, image, index) -> the caption as judges read it."""
-    return {
-        (side, sample.image_id, sample.index): sample.text
+def _read(evidence: Evidence, images: set[str]) -> pd.DataFrame:
+    """The captions of images as judges read them."""
+    samples = [
+        (side, sample.image_id, sample.index, sample.text)
         for (side, _), slot in evidence.slots.items()
-        for sample in (slot[slot.place[image]] for image in sorted(images & slot.place.keys()))
-    }
-
-
-def _captions(
-    sides: Mapping[Side, Mapping[str, Sequence[str]]], image: str, read: Mapping[tuple[str, str, int], str]
-) -> Iterator[tuple[Side, int, str]]:
-    """Side, index and text of an image's captions: those that judges read, or all for counted metrics."""
-    for side, captions in sides.items():
-        for index, caption in enumerate(captions.get(image, ())):
-            if not read or (side, image, index) in read:
-                yield side, index, caption
+        for sample in (slot[slot.place[image]] for image in images & slot.place.keys())
+    ]
+    return pd.DataFrame(samples, columns=[*_CAPTION, "read"])
 
 
 def _shows(image: str, work: Work, captions: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
-from typing import Any, TypedDict
+from typing import Any
 
 import pandas as pd
 
@@ -27,14 +27,6 @@ SEEDS: dict[Protocol, int] = {"paper": 10, "crossfit": 1}
 # Refits of judges that train in seconds; those that guess tasks learn dozens of answers.
 REFITS: dict[TargetKind, int] = {"attribute": 20, "tasks": 8}
 CHANCE = 2
-
-
-class Resampling(TypedDict):
-    """Arguments of functions that compute intervals."""
-
-    resamples: int
-    level: float
-    seed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +93,6 @@ class Plan:
             # The same share of the other images is held out to choose an epoch, or a seed.
             return 1 / ((self.folds - 1) * (1 - validation / (1 - test)))
         return test / (1 - test - validation)
-
-    @property
-    def resampling(self) -> Resampling:
-        """Arguments of functions that compute intervals."""
-        return {"resamples": self.resamples, "level": self.level, "seed": self.first_seed}
 
     @property
     def seed_numbers(self) -> range:

@@ -147,8 +147,7 @@ def make_table(
     """
     settings = settings_of(run)
     rows = summarise(scores, replicates, settings)
-    resamples, level, seed, *_ = settings
-    counted = summarise_counts(counts, run["metrics"], resamples=resamples, level=level, seed=seed)
+    counted = summarise_counts(counts, run["metrics"], settings)
     return in_order([*rows, *counted], list(run["captioners"]), run["metrics"])
 
 

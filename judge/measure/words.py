@@ -9,8 +9,7 @@ causes, but it is not the sum of these rows.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -24,7 +23,6 @@ from judge.metrics import Metric
 from judge.metrics.scores import VALIDATION_LOSS, centre
 from judge.training.fit_members import explain
 from judge.training.member import Member
-from judge.types import FloatArray, IntArray
 
 # The number of terms with a row of their own, and of captions shown for each.
 LARGEST, EXAMPLES = 200, 3
@@ -140,98 +138,90 @@ class _Side(NamedTuple):
     """The scored captions of one side, of the seeds that count, and the contributions of terms to them.
 
     Attributes:
-        captions: seed, image, index, words, answer and odds (of the truth) of each judge's captions, [C].
-        added: contributions of terms to these odds, [C, F], sparse; stored wherever a caption holds a term.
-        once: its rows of the first judge that scores each caption.
-        weights: sum over judges of the weights of each term for each class, [F, A].
+        captions: seed, image, index, words, answer and odds (of the truth) of each judge's captions, by their number.
+        terms: caption (its number), term and amount: what the term adds to these odds.
+        weights: sum over judges of the weights of each term for each class.
     """
 
     captions: pd.DataFrame
-    added: Any
-    once: Any
-    weights: FloatArray
+    terms: pd.DataFrame
+    weights: pd.DataFrame
 
-    def amounts(self, metric: Metric) -> FloatArray:
-        """Mean contribution of each term, and the intercept, averaged as the metric averages captions, [F + 1]."""
-        table = self.captions
-        share = 1 / table.groupby(["seed", "image"])["index"].transform("size")
-        of_class = share.groupby(table["answer"]).transform("sum") * table["answer"].nunique()
+    def table(self, metric: Metric) -> pd.DataFrame:
+        """Mean contribution (amount), averaged as the metric averages captions, and captions, of each term."""
+        captions, terms = self.captions, self.terms
+        share = 1 / captions.groupby(["seed", "image"])["index"].transform("size")
+        of_class = share.groupby(captions["answer"]).transform("sum") * captions["answer"].nunique()
         share /= of_class if metric.balanced else share.sum()
-        found = self.added.T @ share.to_numpy()
-        return np.append(found, (share * table["odds"]).sum() - found.sum())
+        amounts = (terms["amount"] * share.loc[terms["caption"]].to_numpy()).groupby(terms["term"]).sum()
+        amounts[INTERCEPT] = (share * captions["odds"]).sum() - amounts.sum()
+        once = ~captions.duplicated(["image", "index"])
+        counts = terms["term"][once.loc[terms["caption"]].to_numpy()].value_counts()
+        counts[INTERCEPT] = once.sum()
+        return pd.DataFrame({"amount": amounts, "captions": counts}).fillna(0)
 
-    def counts(self) -> IntArray:
-        """Number of captions with each term, and of all captions, [F + 1]."""
-        captions, terms = self.once.shape
-        return np.append(np.bincount(self.once.indices, minlength=terms), captions)
+    def holding(self, terms: pd.Index[str]) -> int:
+        """Number of captions with any of ``terms``."""
+        numbers = self.terms["caption"][self.terms["term"].isin(terms)].unique()
+        return len(self.captions.loc[numbers].drop_duplicates(["image", "index"]))
 
-    def examples(self, terms: IntArray) -> list[str]:
-        """Captions with each term, those first to which it adds most."""
-        texts = (self.captions["image"] + ": " + self.captions["words"]).to_numpy()
-        words, found = pd.factorize(self.captions["words"])[0], []
-        columns = self.added[:, terms].tocsc()
-        for start, stop in pairwise(columns.indptr):
-            rows = columns.indices[start:stop][np.argsort(-columns.data[start:stop], kind="stable")]
-            different = np.sort(np.unique(words[rows], return_index=True)[1])
-            found.append(" / ".join(texts[rows[different[:EXAMPLES]]]))
-        return found
+    def examples(self, terms: pd.Index[str]) -> pd.Series[str]:
+        """Captions with each term, those first to which it adds most, each text once."""
+        found = self.terms[self.terms["term"].isin(terms)].sort_values("amount", ascending=False, kind="stable")
+        found = found.join(self.captions[["image", "words"]], on="caption").drop_duplicates(["term", "words"])
+        first = found.groupby("term").head(EXAMPLES)
+        texts = (first["image"] + ": " + first["words"]).groupby(first["term"]).agg(" / ".join)
+        return texts.reindex(terms, fill_value="")
+
+
+def _gather(taken: Sequence[_Explained], metric: Metric) -> _Side:
+    captions, terms, weights, count = [], [], [], 0
+    for member, number, found in _counting(taken, metric):
+        own, odds = centre(found.weights[number]), centre(np.log(found.predictions[number].probabilities))
+        samples, held = member.test(), found.contains[member.places(member.split.test)].tocoo()
+        truth = np.array([sample.answers[0] for sample in samples])
+        about = [(member.seed, sample.image_id, sample.index, sample.text) for sample in samples]
+        table = pd.DataFrame(about, columns=["seed", "image", "index", "words"])
+        captions.append(table.assign(answer=truth, odds=odds[np.arange(len(truth)), truth]))
+        names, amounts = np.array(found.terms, dtype=object)[held.col], own[held.col, truth[held.row]]
+        terms.append(pd.DataFrame({"caption": held.row + count, "term": names, "amount": amounts}))
+        weights.append(pd.DataFrame(own, index=list(found.terms)))
+        count += len(samples)
+    by_term = pd.concat(weights).groupby(level=0).sum()
+    return _Side(pd.concat(captions, ignore_index=True), pd.concat(terms, ignore_index=True), by_term)
 
 
 def _table(jobs: Sequence[Job]) -> pd.DataFrame:
-    """The rows of one captioner, group of metrics and judge."""
+    """The rows of one captioner, group of metrics and judge: the largest terms, all others, and the intercept."""
     metrics, evidence = jobs[0].metrics, jobs[0].evidence
     taken = _explain(jobs)
-    terms = pd.Index(sorted({term for _, found in taken for term in found.terms}))
     human, generated = (
-        _gather([part for part in taken if part[0][0].side == side], terms, metrics[0])
-        for side in ("human", "generated")
+        _gather([part for part in taken if part[0][0].side == side], metrics[0]) for side in ("human", "generated")
     )
-    weights = np.where(np.ptp(generated.weights, axis=1, keepdims=True) > 0, generated.weights, human.weights)
-    leans = np.array(evidence.target.classes, dtype=object)[weights.argmax(axis=1)]
-    amounts = human.amounts(metrics[0]), generated.amounts(metrics[0])
+    sides = [side.table(metrics[0]) for side in (human, generated)]
+    terms = human.weights.index.union(generated.weights.index)
+    table = pd.concat(sides, axis=1, keys=["human", "generated"]).reindex([*terms, INTERCEPT]).fillna(0)
     table = pd.DataFrame(
         {
-            "captioner": evidence.captioner,
-            "metric": "|".join(metric.name for metric in metrics),
-            "judge": jobs[0].judge,
-            "term": [*terms, INTERCEPT],
-            **dict(zip(_AMOUNTS, (*amounts, amounts[1] - amounts[0]), strict=True)),
-            **dict(zip(_COUNTS, (human.counts(), generated.counts()), strict=True)),
-            "leans_to": [*np.where(np.ptp(weights, axis=1) > 0, leans, ""), ""],
+            **{side: table[side, "amount"] for side in ("human", "generated")},
+            "contribution": table["generated", "amount"] - table["human", "amount"],
+            **{f"captions_{side}": table[side, "captions"].astype(int) for side in ("human", "generated")},
+            "leans_to": "",
             "examples": "",
         }
     )
-    return _largest(table, human, generated)
-
-
-def _largest(table: pd.DataFrame, human: _Side, generated: _Side) -> pd.DataFrame:
-    """The rows of the largest terms, with examples, of the sum of all others, and of the intercept."""
-    order = np.argsort(-table["contribution"].abs().to_numpy()[:-1], kind="stable")
-    largest, rest = order[:LARGEST], order[LARGEST:]
-    rows = [table.loc[largest].assign(examples=generated.examples(largest))]
+    size = table["contribution"][terms].abs().sort_values(ascending=False, kind="stable")
+    largest, rest = size.index[:LARGEST], size.index[LARGEST:]
+    used = generated.weights[np.ptp(generated.weights, axis=1) > 0]
+    weights = used.reindex(largest).fillna(human.weights.reindex(largest))
+    leans = weights.fillna(0).to_numpy().argmax(axis=1)
+    names = np.where(np.ptp(weights, axis=1) > 0, np.array(evidence.target.classes, dtype=object)[leans], "")
+    rows = [table.loc[largest].assign(leans_to=names, examples=generated.examples(largest))]
     if len(rest):
-        counts = [np.count_nonzero(side.once[:, rest].getnnz(axis=1)) for side in (human, generated)]
-        others = dict(zip(_AMOUNTS, table.loc[rest, _AMOUNTS].sum(), strict=True))
-        others |= dict(zip(_COUNTS, counts, strict=True))
-        rows.append(table[-1:].assign(term=f"({len(rest)} other terms)", **others))
-    return pd.concat([*rows, table[-1:]], ignore_index=True)
-
-
-def _gather(taken: Sequence[_Explained], terms: pd.Index[str], metric: Metric) -> _Side:
-    from scipy.sparse import csr_matrix, vstack
-
-    captions, added, weights = [], [], np.zeros((len(terms), len(taken[0][0][0].target.classes)))
-    for member, number, found in _counting(taken, metric):
-        own, odds = centre(found.weights[number]), centre(np.log(found.predictions[number].probabilities))
-        held, place = found.held[member.places(member.split.test)], terms.get_indexer(pd.Index(found.terms))
-        samples = member.test()
-        truth = np.array([sample.answers[0] for sample in samples])
-        amounts = own[held.indices, np.repeat(truth, np.diff(held.indptr))]
-        added.append(csr_matrix((amounts, place[held.indices], held.indptr), shape=(len(samples), len(terms))))
-        for sample, of_truth in zip(samples, odds[np.arange(len(truth)), truth], strict=True):
-            about = sample.image_id, sample.index, sample.text, sample.answers[0], of_truth
-            captions.append((member.seed, *about))
-        weights[place] += own
-    table = pd.DataFrame(captions, columns=["seed", "image", "index", "words", "answer", "odds"])
-    every = vstack(added, format="csr")
-    return _Side(table, every, every[~table.duplicated(["image", "index"]).to_numpy()], weights)
+        others = table.loc[rest, _AMOUNTS].sum().to_dict()
+        others |= {"captions_human": human.holding(rest), "captions_generated": generated.holding(rest)}
+        rows.append(pd.DataFrame({**others, "leans_to": "", "examples": ""}, index=[f"({len(rest)} other terms)"]))
+    rows.append(table.loc[[INTERCEPT]])
+    found = pd.concat(rows).rename_axis("term").reset_index()
+    names_of_row = {"captioner": evidence.captioner, "metric": "|".join(metric.name for metric in metrics)}
+    return found.assign(**names_of_row, judge=jobs[0].judge)[COLUMNS]

@@ -15,12 +15,12 @@ class VectorOptions(BaseModel):
     panel: ClassVar[str] = "Metrics"
 
     vectors: str = option(
-        "corpus", "word vectors: corpus (learnt from human captions), GloVe, word2vec or fastText file, or hf:NAME",
+        "corpus", "word vectors: corpus (learnt from human captions), or a GloVe, word2vec or fastText file",
         file=True, min_length=1,
     )  # fmt: skip
     delta: float | None = option(
         None, "cosine distance below which contextual alignment substitutes a word",
-        "by --vectors: 0.65 for corpus, 0.7 for hf:, 0.4 for a file", ge=0, le=2,
+        "by --vectors: 0.65 for corpus, 0.4 for a file", ge=0, le=2,
     )  # fmt: skip
 
 

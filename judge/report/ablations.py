@@ -39,13 +39,12 @@ def detector_table(rows: Sequence[DetectorRow]) -> Table[tuple[Any, ...]]:
     """The table of ``judge ablate detectors``: a row per detector. Fractions."""
     shares = {"recall": "pixels found", "iou": "IoU", "visible": "left visible", "beside": "hidden beside"}
     numbers = [column for heading in shares.values() for column in ((heading, NUMBER), ("interval", NUMBER))]
-    numbers += [("AP", NUMBER), ("AP50", NUMBER), ("detections/people", TEXT), ("images", COUNT)]
+    numbers += [("detections/people", TEXT), ("images", COUNT)]
     cells = []
     for row in rows:
-        found = [value for name in shares for value in (float(getattr(row.overlap, name)), row.intervals[name])]
-        precision = row.precision, row.precision_50
-        cells.append((row.detector, *found, *precision, f"{row.people}/{row.of}", row.images))
-    note = "Shares of pixels are pooled over images; intervals: bootstrap over images. AP: COCO's, of masks."
+        found = [value for name in shares for value in (row.shares[name], row.intervals[name])]
+        cells.append((row.detector, *found, f"{row.people}/{row.of}", row.images))
+    note = "Shares of pixels are pooled over images; intervals: bootstrap over images."
     return table_of(["detector"], numbers, cells, notes=[note])
 
 

@@ -3,7 +3,6 @@
 from judge.statistics.consistency import (
     coefficient_of_variation,
     conflict_score,
-    human_alignment,
     percent_reduction,
     ranking_consistency,
 )
@@ -11,7 +10,6 @@ from judge.statistics.consistency import (
 __all__ = [
     "coefficient_of_variation",
     "conflict_score",
-    "human_alignment",
     "percent_reduction",
     "ranking_consistency",
 ]

@@ -1,26 +1,24 @@
-"""Contributions of captions, images and tasks to every metric: they add up to it.
+"""Contributions of captions, images and tasks to every metric: they add up to its value.
 
-Every metric is linear in what captions add to its sums, as long as the factors that weigh these sums are fixed
-(``pieces`` of :class:`~judge.statistics.judged.Statistic`, and of counted metrics). So generated captions add their
-contribution, human captions take theirs away, and nothing remains.
+With fixed weights every metric is linear in what captions add to its sums (``pieces`` of
+:class:`~judge.statistics.judged.Statistic`, and of counted metrics): generated captions add their contribution, human
+captions subtract theirs.
 
-Where a metric asks what captions reveal (A->T), a caption belongs to the tasks that it names; where it asks how
-captions name the attribute (T->A), to those that its image shows. It is shared equally among several tasks. Counted
-metrics that count labels have a part for each label (BA: for each word); a set of labels (Multi->) is shared equally.
+A caption belongs to the tasks that it names if the metric measures what captions reveal (A->T), or to those that its
+image shows (T->A); several tasks share it equally. Counted metrics over labels have a part for each label (BA: for each
+word); a set of labels (Multi->) is shared equally.
 
-Tests compare a task's contribution with chance: with 0 for judged metrics, with the mean over captions that change
-sides for counted ones. They are those of the metric itself (:mod:`judge.statistics.inference`), for judged metrics
-always from splits: refits keep no tasks. Holm's correction is over the tasks of a captioner, metric and judge.
-Where human captions stand for a captioner's (BENCHMARKS.md, "Breakdown"), tests of tasks are rather too cautious, but
-those of DBA_O found something in one of five tasks with five captions or fewer: tasks with fewer than ten have no test.
-Nor has Multi->: its sets are those that human captions name, so that the contribution of one is seldom that of chance.
+Tests compare a task's contribution with chance: 0 for judged metrics, the mean over exchanged captions for counted
+ones. They are the tests of the metric itself (:mod:`judge.statistics.inference`); judged metrics use splits, because
+refits keep no tasks. Holm's correction is over the tasks of a captioner, metric and judge. Tasks with fewer than ten
+captions have no test (BENCHMARKS.md, "Breakdown"), and Multi-> has none: its sets are chosen by human captions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -53,13 +51,12 @@ class TaskPart:
     """The contribution of a task's captions to a metric.
 
     Attributes:
-        captioner, metric, judge: names of the table's row.
-        task: its name; of BA a word; ``NONE`` for captions without any.
-        contribution: to the row's amplification less what is neutral; these of all tasks add up to it.
-        published: of counted metrics, to the published value; else None.
-        human, generated: captions of either side that count for it (of T->A: of images that show it).
-        interval, p_value: of the contribution, against that of chance; None where too little is known.
-        basis: what the interval is from.
+        task: its name (BA: a word); ``NONE`` for captions without any.
+        contribution: to the row's amplification less its neutral value.
+        published: to the published value of a counted metric; else None.
+        human, generated: number of captions of each side that count for it (T->A: of images that show it).
+        interval, p_value: of the contribution, against chance; None with too few captions or splits.
+        basis: source of the interval.
         p_holm: p corrected for all tasks of the row.
     """
 
@@ -82,10 +79,10 @@ class Breakdown:
     """Contributions of tasks and of images to every row of the table.
 
     Attributes:
-        tasks: by row of the main table, the greatest contribution first.
-        images: captioner, metric, judge, image_id, contribution (of counted metrics to the published value).
-        captions: what was said of which image, and the tasks that it names.
-        words: what they add to the log-odds of ``linear`` (:mod:`judge.measure.words`).
+        tasks: by row of the main table, the largest contribution first.
+        images: see :func:`image_contributions`.
+        captions: the captions of each image, and the tasks that they name.
+        words: contributions to the log odds of ``linear`` (:mod:`judge.measure.words`).
     """
 
     tasks: tuple[TaskPart, ...]
@@ -109,7 +106,7 @@ def break_down(
         counts: the rows of ``counts.parquet``.
         said: the tasks that captions name and images show (:func:`judge.evidence.counts.task_rows`).
         names: of the metrics.
-        settings: as of :func:`~judge.statistics.summary.summarise`.
+        settings: see :func:`~judge.statistics.summary.summarise`.
 
     Raises:
         JudgeError: a counted metric, such as a user's own, that has no ``pieces``.
@@ -151,7 +148,7 @@ def image_contributions(
         scores: the rows of ``scores.parquet``.
         counts: the rows of ``counts.parquet``.
         names: of the metrics; counted ones without ``pieces`` are left out.
-        settings: as of :func:`~judge.statistics.summary.summarise`.
+        settings: see :func:`~judge.statistics.summary.summarise`.
 
     Returns:
         captioner, metric, judge, image_id, contribution; of counted metrics to the published value.
@@ -191,17 +188,25 @@ def _count(shares: csr_array, chosen: BoolArray) -> list[int]:
     return list(map(int, np.bincount(csr_array(shares[chosen] > 0).indices, minlength=shares.shape[1])))
 
 
-def _corrected(parts: Sequence[TaskPart]) -> list[TaskPart]:
-    """With Holm's p, the greatest contribution first, without tasks that have no caption.
+def _parts(
+    row: JudgedRow | CountedRow,
+    names: Sequence[str],
+    values: FloatArray,
+    published: Sequence[float | None],
+    counts: tuple[list[int], list[int]],
+    known: Sequence[Known],
+) -> list[TaskPart]:
+    """The tasks of a row with Holm's p, the largest contribution first, without tasks that have no caption.
 
-    Tasks with few captions lose interval and p: their errors are estimated too small (see the module's docstring).
+    Tasks with few captions have no interval and p: their errors would be too small (see the module's docstring).
     """
-    there = [
-        part if part.human + part.generated >= LEAST else replace(part, interval=None, p_value=None, basis=None)
-        for part in parts
-        if part.human or part.generated
-    ]
-    corrected = [replace(part, p_holm=p) for part, p in zip(there, holm([of.p_value for of in there]), strict=True)]
+    parts = []
+    for name, value, whole, human, generated, of in zip(names, values.tolist(), published, *counts, known, strict=True):
+        if human or generated:
+            inference = of if human + generated >= LEAST else UNKNOWN
+            parts.append(TaskPart(*row.line.key, name, value, whole, human, generated, *inference))
+    p_values = holm([part.p_value for part in parts])
+    corrected = [replace(part, p_holm=p) for part, p in zip(parts, p_values, strict=True)]
     return sorted(corrected, key=lambda part: -abs(part.contribution))
 
 
@@ -220,12 +225,7 @@ def judged_rows(scores: pd.DataFrame, settings: Settings) -> Iterator[JudgedRow]
 
 
 def _of_captions(row: JudgedRow, captions: pd.DataFrame) -> FloatArray:
-    """The contribution of each caption, [C], to the metric of these captions; NaN where it has no value.
-
-    Args:
-        row: of the table.
-        captions: its captions, or those of one of its splits.
-    """
+    """The contribution of each caption of a row, or of one of its splits, [C]; NaN if the metric has no value there."""
     statistic, rows = row.statistic, row.statistic.rows(captions)
     sums = rows.sums()
     if not np.isfinite(statistic(*sums).value):  # A split without captions of a class.
@@ -266,12 +266,7 @@ def _judged_tasks(row: JudgedRow, said: pd.DataFrame, settings: Settings) -> lis
             strata=row.strata,
         )
         known = [(interval, None, "these judges" if interval else None) for interval in intervals]
-    rows = zip([*tasks, NONE], values, *counts, known, strict=True)
-    parts = [
-        TaskPart(*row.line.key, task, float(value), None, int(human), int(generated), *of)
-        for task, value, human, generated, of in rows
-    ]
-    return _corrected(parts)
+    return _parts(row, [*tasks, NONE], values, [None] * len(values), counts, known)
 
 
 def _from_splits(
@@ -316,13 +311,10 @@ def _pieces(row: CountedRow, *tables: ContingencyTable) -> tuple[ContingencyTabl
 
 
 class _Division(NamedTuple):
-    """How the value of a counted row is divided among tasks.
+    """How the value of a counted row is divided among T tasks.
 
-    Attributes:
-        tasks: their names, [T].
-        table: what each caption adds to sums, [C, S].
-        holds: which captions count for a task, [C, T].
-        by_task: sums of both sides, [S, ...] each -> what each task adds to the value, [T, ...].
+    ``table`` has what each caption adds to sums, [C, S], ``holds`` the tasks that it is of, [C, T], and ``by_task``
+    makes contributions, [T, ...], of both sides' sums, [S, ...] each.
     """
 
     tasks: list[str]
@@ -341,8 +333,8 @@ def _by_label(row: CountedRow) -> _Division:
 
     def by_task(human: FloatArray, generated: FloatArray) -> FloatArray:
         tables = held.read(human), held.read(generated)
-        parts = counted.freeze(*tables).parts(*tables).sum(axis=-2)
-        return np.moveaxis(np.asarray(parts @ of_label), -1, 0)
+        frozen: Any = counted.freeze(*tables)
+        return np.moveaxis(np.asarray(frozen.parts(*tables).sum(axis=-2) @ of_label), -1, 0)
 
     return _Division(tasks, table, csr_array(table[:, held.label_columns] @ share), by_task)
 
@@ -376,12 +368,7 @@ def _counted_tasks(row: CountedRow, said: pd.DataFrame, settings: Settings) -> l
     published = division.by_task(*replace(rows, table=division.table).sums())
     counts = _count(division.holds, ~rows.generated), _count(division.holds, rows.generated)
     values, known = _infer_counted(row, division, published, settings)
-    found = zip(division.tasks, values, published, *counts, known, strict=True)
-    parts = [
-        TaskPart(*row.line.key, task, float(value), float(whole), int(human), int(generated), *of)
-        for task, value, whole, human, generated, of in found
-    ]
-    return _corrected(parts)
+    return _parts(row, division.tasks, values, published.tolist(), counts, known)
 
 
 def _infer_counted(

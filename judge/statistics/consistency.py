@@ -5,8 +5,8 @@ variation and its reduction: Nair et al. 2026 (DBAC), Table 5. Human alignment: 
 defined is NaN; each function says when.
 
 Correlations are Pearson's r with Fisher's interval, and Spearman's with Bonett and Wright's. Intervals suppose that
-captioners are drawn independently, Fisher's also that both lists are normal. Their coverage for 4, 5 and 9 captioners
-is in docs/guides/anonymous.md and in tests/statistics/test_consistency.py.
+captioners are drawn independently, Fisher's also that both lists are normal. Their coverage
+is in docs/guides/anonymous.md.
 """
 
 from __future__ import annotations
@@ -65,10 +65,7 @@ def correlate(first: Sequence[float], second: Sequence[float], *, level: float =
             found = stats.pearsonr(first, second)
         except stats.NearConstantInputWarning:
             return nothing
-    interval = None
-    if pairs > 3:
-        bounds = found.confidence_interval(level)
-        interval = Interval(float(bounds.low), float(bounds.high), level)
+    interval = Interval(*map(float, found.confidence_interval(level)), level) if pairs > 3 else None
     ranks = float(stats.spearmanr(first, second).statistic)
     return Correlation(float(found.statistic), interval, ranks, pairs, spearman_interval(ranks, pairs, level=level))
 
@@ -123,7 +120,7 @@ def conflict_score(a: Sequence[float], b: Sequence[float], *, neutral: float = 0
 
 
 def ranking_consistency(a: Sequence[float], b: Sequence[float]) -> float:
-    """Pearson's correlation, in [-1, 1], of two judges' amplifications over captioners; 1 means one ranking.
+    """Pearson's correlation, in [-1, 1], of two judges' amplifications over captioners, or of one's with human scores.
 
     Returns:
         NaN where ``pearson`` of :class:`Correlation` is None.
@@ -133,14 +130,6 @@ def ranking_consistency(a: Sequence[float], b: Sequence[float]) -> float:
     """
     found = correlate(a, b).pearson
     return math.nan if found is None else found
-
-
-def human_alignment(values: Sequence[float], human: Sequence[float]) -> float:
-    """Pearson's correlation, in [-1, 1], of a metric's values with human scores of the same captioners.
-
-    NaN and errors as of :func:`ranking_consistency`.
-    """
-    return ranking_consistency(values, human)
 
 
 def coefficient_of_variation(values: Sequence[float]) -> float:
@@ -175,15 +164,7 @@ def percent_reduction(x: float, y: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class JudgePair:
-    """How far two judges of a metric agree over captioners.
-
-    Attributes:
-        metric: that both measure.
-        first, second: the judges.
-        captioners: how many both have an amplification of.
-        conflict: see :func:`conflict_score`.
-        ranking: of the amplifications; its ``pearson`` is :func:`ranking_consistency`, None where that is NaN.
-    """
+    """How far two judges of a metric agree on the amplifications of the captioners that both measured."""
 
     metric: Metric
     first: str
@@ -195,14 +176,7 @@ class JudgePair:
 
 @dataclass(frozen=True, slots=True)
 class Variation:
-    """How far a captioner's amplification depends on the judge.
-
-    Attributes:
-        metric, captioner: of the row.
-        judges: how many have an amplification of it; at least two.
-        mean: of the amplifications.
-        cv: see :func:`coefficient_of_variation`; NaN where that is.
-    """
+    """How far a captioner's amplification depends on the judge: over two judges or more, their mean and ``cv``."""
 
     metric: Metric
     captioner: str
@@ -213,13 +187,7 @@ class Variation:
 
 @dataclass(frozen=True, slots=True)
 class HumanAlignment:
-    """How far a metric, by one judge, agrees with human scores over captioners.
-
-    Attributes:
-        metric, judge: of the row.
-        alignment: of the amplifications with human scores; its ``pearson`` is :func:`human_alignment`, None where
-            that is NaN.
-    """
+    """How far the amplifications of a metric, by one judge, agree with human scores over captioners."""
 
     metric: Metric
     judge: str
@@ -238,17 +206,14 @@ class Consistency:
 def measure_consistency(summaries: Sequence[Summary], human: Mapping[str, float] | None = None) -> Consistency:
     """Every pair of judges of every metric, and every captioner that two judges or more have an amplification of.
 
-    Where human scores of the captioners are given (``human``), every metric and judge is compared with them.
-
-    Metrics, judges and captioners stand in order of appearance. Rows without an amplification (a metric of one side,
-    NaN) are left out, and so are pairs of judges without a captioner in common.
+    Where human scores of the captioners are given (``human``), every metric and judge is compared with them. Metrics,
+    judges and captioners stand in order of appearance. Rows without an amplification are left out, and so are pairs of
+    judges without a captioner in common.
     """
-    by_metric: dict[Metric, dict[str, dict[str, float]]] = {}
-    for (metric, judge), of in _amplifications(summaries).items():
-        if of:
-            by_metric.setdefault(metric, {})[judge] = of
-    pairs, variations, alignments = [], [], []
-    for metric, by_judge in by_metric.items():
+    found = _amplifications(summaries)
+    pairs, variations = [], []
+    for metric in dict.fromkeys(metric for metric, _ in found):
+        by_judge = {judge: of for (name, judge), of in found.items() if name == metric}
         for one, other in combinations(by_judge, 2):
             first, second = _in_both(by_judge[one], by_judge[other])
             if first:
@@ -259,8 +224,7 @@ def measure_consistency(summaries: Sequence[Summary], human: Mapping[str, float]
             if len(values) > 1:
                 cv = coefficient_of_variation(values)
                 variations.append(Variation(metric, captioner, len(values), float(np.mean(values)), cv))
-        for judge, of in by_judge.items() if human else ():
-            alignments.append(HumanAlignment(metric, judge, correlate(*_in_both(of, human or {}))))
+    alignments = [HumanAlignment(*key, correlate(*_in_both(of, human))) for key, of in found.items()] if human else []
     return Consistency(tuple(pairs), tuple(variations), tuple(alignments))
 
 
@@ -278,19 +242,18 @@ def agreements(variants: Mapping[str, Sequence[Summary]], *, level: float = 0.95
     """Every variant against the first, metric by metric and judge by judge."""
     first, *others = ((name, _amplifications(rows)) for name, rows in variants.items())
     return [
-        Agreement(metric, judge, name, correlate(*_in_both(values, of.get((metric, judge), {})), level=level))
-        for (metric, judge), values in first[1].items()
+        Agreement(*key, name, correlate(*_in_both(values, of.get(key, {})), level=level))
+        for key, values in first[1].items()
         for name, of in others
     ]
 
 
 def _amplifications(rows: Sequence[Summary]) -> dict[tuple[Metric, str], dict[str, float]]:
-    """(metric, judge) -> captioner -> amplification, without captioners that have none."""
+    """(metric, judge) -> captioner -> amplification, without rows that have none."""
     found: dict[tuple[Metric, str], dict[str, float]] = {}
     for row in rows:
-        of = found.setdefault((row.metric, row.judge), {})
         if row.amplification is not None and not math.isnan(row.amplification):
-            of[row.captioner] = row.amplification
+            found.setdefault((row.metric, row.judge), {})[row.captioner] = row.amplification
     return found
 
 

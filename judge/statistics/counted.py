@@ -1,16 +1,13 @@
-"""counts.parquet -> the table: counted metrics, their intervals and tests. No judge is asked.
+"""Counted metrics from ``counts.parquet``: values, intervals and tests, without judges.
 
-Images count equally on each side, whatever the number of their captions; where all have as many, this is the papers'
-plain count. A metric that chooses its pairs by one side (BA, DBA), or adds up sizes (Multi), is not 0 where nothing is
-amplified: pairs chosen by one side regress. So captions of an image change sides, as many as each has, and pairs are
-chosen anew each time: the mean of these values is the chance level, p is against them, and the headline is the
-excess over their mean. (Exchanging sides whole would not do where people wrote five captions and the captioner one:
-shares of five are steadier, so that less is preferred by chance.) Its interval is from halves of the images, as that of
-judged metrics (``inference.py``), each with its own pairs and its own mean of exchanged captions; a bootstrap of the
-published value holds 0 in no trial where BA is not amplified. Labels that a few images show vanish from halves, which
-then claim too little (0.76 to 0.88 of the sd over trials of 900 images for BA, DBA_G, Multi and DPA T->A): the standard
-error is never less than the sd of exchanged values.
-What is counted at all is chosen before, from captions of both sides (BA's words and objects) or from the annotation.
+Images count equally on each side, whatever the number of their captions; with equal numbers this is the papers' plain
+count. A metric that chooses pairs by one side (BA, DBA) or adds up sizes (Multi) is not 0 without amplification: pairs
+chosen by one side regress to the mean. So the captions of each image are exchanged between the sides, as many as
+each has, and pairs are chosen anew each time. The mean of these values is the chance level, the headline is the excess
+over it, and p tests against it. The interval is from halves of the images, as for judged metrics (``inference.py``),
+each with its own pairs and chance level. Labels that few images show vanish from halves (0.76 to 0.88 of the sd over
+trials of 900 images for BA, DBA_G, Multi and DPA T->A), so the standard error is never less than the sd of exchanged
+values. Which labels are counted is chosen before, by both sides' captions (BA) or the annotation.
 """
 
 from __future__ import annotations
@@ -30,24 +27,20 @@ from judge.metrics.counted.contingency import ContingencyTable, added
 from judge.metrics.counted.spec import CaptionTable, CountedMetric, single_names
 from judge.statistics.inference import HALVES, from_halves
 from judge.statistics.intervals import Exchange, Rows
-from judge.statistics.summary import Replicates, Summary
+from judge.statistics.summary import DEFAULT, Replicates, Settings, Summary
 from judge.types import BoolArray, FloatArray, IntArray
 
 # Exchanges of captions in each half of the images.
 EXCHANGES = 40
 
 
-def summarise_counts(
-    counts: pd.DataFrame, metrics: Iterable[str], *, resamples: int = 2000, level: float = 0.95, seed: int = 0
-) -> list[Summary]:
+def summarise_counts(counts: pd.DataFrame, metrics: Iterable[str], settings: Settings = DEFAULT) -> list[Summary]:
     """One :class:`Summary` per captioner of ``counts`` and counted row of ``metrics``, captioner by captioner.
 
     Args:
         counts: the columns of ``counts.parquet`` (``judge.evidence.counts``).
         metrics: names of rows; those that ask a judge are passed over.
-        resamples: of the permutation test.
-        level: of the intervals.
-        seed: of the generators; every metric has its own, so that rows do not depend on each other.
+        settings: of the permutation test and intervals.
 
     Raises:
         JudgeError: Multi-> of too many sets of labels.
@@ -59,7 +52,7 @@ def summarise_counts(
         return []
 
     def summarise(rows: pd.DataFrame, metric: Metric) -> Summary:
-        return CountedRow(metric, rows, counts).summary(resamples=resamples, level=level, seed=seed)
+        return CountedRow(metric, rows, counts).summary(settings)
 
     captioners = counts.groupby("captioner", sort=False, observed=True)
     jobs = [delayed(summarise)(rows, metric) for _, rows in captioners for metric in asked]
@@ -96,7 +89,7 @@ class CountedRow:
             images = len(np.unique(self.held.rows.image))
             self.line = replace(self.line, human=human, generated=generated, published=published, images=images)
 
-    def summary(self, *, resamples: int, level: float, seed: int) -> Summary:
+    def summary(self, settings: Settings) -> Summary:
         """The row of the table."""
         line, held = self.line, self.held
         if held is None or line.published is None or not self.metric.exchangeable:
@@ -106,14 +99,14 @@ class CountedRow:
             tables = held.read(before), held.read(after)
             return self.counted.freeze(*tables).compare(*tables).value
 
-        exchange = Exchange(held.rows, anew, generator=self.generator(seed))
-        exchanged = exchange.test(resamples)
+        exchange = Exchange(held.rows, anew, generator=self.generator(settings.seed))
+        exchanged = exchange.test(settings.resamples)
         if exchanged is None:
             return line
         value = line.published - exchanged.mean
         line = replace(line, amplification=value, chance_level=exchanged.mean)
-        excess = exchange.excess(self.halves(seed), exchanges=EXCHANGES).tolist()
-        inference = from_halves(value, excess, exchanged._replace(mean=0.0), level=level)
+        excess = exchange.excess(self.halves(settings.seed), exchanges=EXCHANGES).tolist()
+        inference = from_halves(value, excess, exchanged._replace(mean=0.0), level=settings.level)
         if inference is None:
             return line
         return replace(
@@ -148,14 +141,9 @@ def _known(value: FloatArray) -> float | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountedRows:
-    """What captions add to the table of the truth (the human side) and to the predicted one (the generated side).
+    """What captions add to the tables of the truth (human side) and of the predictions (generated side), both [A, L].
 
-    Attributes:
-        rows: of both sides; :meth:`read` takes their sums apart.
-        shape: classes A and labels L of the tables.
-        images: the images of ``rows``, by their index there.
-        truth: what rows of the human side say.
-        names: of the labels that it says.
+    ``images`` are those of ``rows``, by their index there; ``names`` are the labels of ``truth``.
     """
 
     rows: Rows
@@ -199,18 +187,7 @@ def choose_classes(counted: CountedMetric, counts: pd.DataFrame) -> CountedMetri
 
 
 def counted_rows(rows: pd.DataFrame, counted: CountedMetric) -> CountedRows | None:
-    """What captions add for a counted metric.
-
-    Args:
-        rows: of ``counts.parquet``, of one captioner.
-        counted: the metric, its classes chosen.
-
-    Returns:
-        None where no caption names a class, or a label, and the metric counts those that do.
-
-    Raises:
-        JudgeError: as its ``terms``.
-    """
+    """What the captions of one captioner add for a counted metric; None if there is nothing to count."""
     known = sorted(rows["class"].unique())
     classes = (*known, *sorted({*counted.classes, *names_of(rows["named"])} - {*known, ""}))
     by_side = dict(iter(rows.groupby("side", observed=True)))
@@ -241,9 +218,7 @@ def counted_rows(rows: pd.DataFrame, counted: CountedMetric) -> CountedRows | No
     terms = counted.terms(truth, predicted)
     image = np.concatenate([truth.image, predicted.image])
     generated = np.repeat([False, True], [len(truth.image), len(predicted.image)])
-    # Rows without any class and any counted label are blank.
-    blank = [~(classes.any(axis=1) | np.asarray(labels.sum(axis=1) > 0)) for classes, labels in terms]
-    table = vstack([added(*side, of) for side, of in zip(terms, blank, strict=True)], format="csr")
+    table = vstack([added(*side) for side in terms], format="csr")
     shape = terms[0][0].shape[1], terms[0][1].shape[1]
     return CountedRows(Rows(table, image, generated), shape, tuple(images), truth, tuple(names))
 

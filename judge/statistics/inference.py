@@ -17,12 +17,9 @@ of trials of 900 images, and in 57% of 3,400. What includes training:
 - **Splits** (:func:`from_splits`). Without refits, the values of K splits (folds, or hold-outs): their variance is
   corrected for training sets that overlap, by 1/K + tested / trained images (Nadeau and Bengio, Machine Learning 2003).
 
-Tried on the same trials (BENCHMARKS.md, "Trust"; claimed over observed sd, LIC and Leakage of 900 images):
-pairs of halves 0.99 and 1.06, sd over single halves 1.22 and 1.32 (the noise of drawing folds counts twice), corrected
-splits 1.02 and 1.29, a jackknife over 24 groups of images 1.72 and 2.08 (scores jump where a guess changes, and a
-jackknife multiplies such jumps; an infinitesimal jackknife has no derivative to take there), a bootstrap over tested
-images 0.74 and 0.91. A bootstrap of images with judges trained again, copies kept together, was 1.36 for LIC in the
-review that asked for this, and costs twice as much as halves.
+On the same trials (BENCHMARKS.md, "Trust"; claimed over observed sd, LIC and Leakage of 900 images) pairs of halves
+gave 0.99 and 1.06, corrected splits 1.02 and 1.29, a jackknife over 24 groups of images 1.72 and 2.08, and a bootstrap
+over tested images 0.74 and 0.91.
 """
 
 from __future__ import annotations

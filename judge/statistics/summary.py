@@ -1,15 +1,13 @@
 """scores.parquet and replicates.parquet -> the table. Any number of a report comes from files, without a judge.
 
 One estimate for every protocol: a caption's quantity (``scores.py``) is averaged over seeds and over an image's
-captions of a side, images are averaged within each class, classes count equally. Where classes are balanced and every
-image has the same number of captions this is the papers' plain mean. Of rows of METRICS that are not balanced, images
-count equally. Losses and priors are averaged over seeds before a pooled score (1/CE) and a normalised amplification is
-taken.
+captions of a side, images are averaged within each class, and classes count equally (images do for metrics that are not
+balanced). With balanced classes and equal numbers of captions this is the papers' plain mean. Losses and priors are
+averaged over seeds before pooled scores (1/CE) and normalised amplifications are computed.
 
-The interval and p of a row are for the procedure on another sample of images, judges trained anew: from refits, or
-from splits where there are five or more (``inference.py``). A judge that is not trained has no such noise: a bootstrap
-over images, and captions that change sides after it was asked. With neither there is no p, and the interval is for the
-judges as they were trained, as ``these_judges`` always is.
+The interval and p of a row are for the procedure on another sample of images, judges trained anew: from refits, or from
+five splits or more (``inference.py``). Untrained judges have a bootstrap over images, and exchange captions after they
+answered. Otherwise there is no p, and the interval is for the judges as trained, as ``these_judges`` always is.
 """
 
 from __future__ import annotations
@@ -100,25 +98,23 @@ class Summary:
     Attributes:
         human, generated: score of each side (of DBAC omega, of DPAC psi); None where the metric has no such side, and
             of DBA and Multi->, which are changes and have none.
-        amplification: the metric's value; positive means amplified (for ``ratio``: above 1). Of counted metrics the
+        amplification: the metric's value; positive means amplified (for ``ratio``: above 1). For counted metrics the
             published value's excess over the chance level.
         sd: sample standard deviation of the amplification over seeds; None for one seed.
         interval: of the amplification; see ``basis``.
-        p_value: two-sided; of counted metrics, captions of an image change sides.
+        p_value: two-sided.
         images: distinct images scored.
         seeds: seeds averaged, or chosen from; 0 where no judge was trained.
-        qualities: how well judges guess, without priors (Q), of the human and the generated side; None without priors.
-        priors: mean weight w of the human and the generated side; None without priors.
-        chance_level: mean amplification of exchanged captions: what there is without any bias. None where not known.
-        published: of counted metrics, the value as its paper has it.
-        basis: what the interval is from; None without an interval.
-        standard_error: of the amplification, by the same basis.
-        degrees: of freedom of the standard error.
-        critical: how far the value must be from ``chance_level`` (or from what is neutral) for p below 0.05.
-        these_judges: interval for the judges as they were trained: over images alone.
-        chance: scores of the human and the generated side where labels are shuffled; None where that was not tried.
-        human_error: standard error of the human side's score, by the same basis.
-        guessing: the test of Q by itself; None without priors, or without an interval.
+        qualities, priors: Q (without the prior) and mean weight w of both sides; None without priors.
+        chance_level: mean amplification of exchanged captions; None if not known.
+        published: value of a counted metric as its paper defines it.
+        basis: source of the interval; None without one.
+        standard_error, degrees: of the amplification, and its degrees of freedom.
+        critical: distance from ``chance_level`` (or the neutral value) at which p is 0.05.
+        these_judges: interval over images alone, for the judges as trained.
+        chance: scores of both sides with shuffled labels; None if not tried.
+        human_error: standard error of the human side's score.
+        guessing: the test of Q alone; None without priors or without an interval.
         replicates: values on parts of the data, for differences between captioners.
     """
 
@@ -359,14 +355,10 @@ class JudgedRow:
         ratio: float = 0.0,
         chance: tuple[float, float] | None = None,
     ) -> Summary | None:
-        """The line with interval, p and, of metrics with priors, the test of Q by itself, which is made alike.
+        """The line with interval and p and, for metrics with priors, the same test of Q alone.
 
-        Args:
-            line: with the basis.
-            parts: values on parts of the data, a row each: amplification, human, human_quality, generated_quality.
-            infer: value, its values on the parts, what is tested -> inference; None where too little is known.
-            ratio: of splits, tested / trained images.
-            chance: Q of both sides where labels are shuffled.
+        ``parts`` are the values on parts of the data (columns of :func:`_frame`); ``infer`` makes an inference of a
+        value, its values on the parts, and what is tested. ``ratio`` and ``chance`` are as in the results.
         """
         assert line.amplification is not None
         parts = self._with_quality(parts)

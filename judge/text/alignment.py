@@ -1,9 +1,9 @@
 """Align human captions with the generated side's vocabulary.
 
-A captioner's vocabulary is smaller than people's, which alone would tell a judge the sides apart. LIC (CVPR 2022,
-section 4) removes words that the captioner never uses from the human side. DPAC and DBAC replace them by the nearest
-word of the captioner, if there is a near one. Here, unlike there, function words replace function words only, and
-content words content words: learnt vectors have "during" next to "tennis".
+A captioner's vocabulary is smaller than that of human captions, which alone would let a judge tell the sides apart.
+LIC (CVPR 2022, section 4) removes words that the captioner never uses from the human side. DPAC and DBAC replace them
+by the nearest word of the captioner, if one is near. Here, unlike there, function words replace function words only,
+and content words content words: learnt vectors have "during" next to "tennis".
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Literal
 
 import numpy as np
@@ -29,7 +28,7 @@ ENOUGH = 0.6
 DELTAS = tuple(step / 20 for step in range(21))
 
 _BLOCK = 2**23  # Cosines in memory at a time: 64 MB.
-_TIE = 1e-9  # Distances that differ by less are equal: the last bits of a product depend on where a column stands.
+_TIE = 1e-9  # Distances that differ by less are equal: the last bits of a product depend on the position of a column.
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,32 +84,27 @@ class Gaps:
         """
         if not 0 <= delta <= 2:
             raise ValueError(f"a cosine distance lies between 0 and 2, not at {delta}")
-        return {**dict.fromkeys(self.lacking, UNKNOWN), **{row.word: row.substitute for row in self._near(delta)}}
+        near = {word: neighbour for word, (neighbour, distance) in self.nearest.items() if distance < delta}
+        return dict.fromkeys(self.lacking, UNKNOWN) | near
 
     def substitutions(self, delta: float) -> list[Substitution]:
         """What is substituted at ``delta``, the most frequent words first, then in alphabetical order."""
-        return sorted(self._near(delta), key=lambda row: (-row.tokens, row.word))
-
-    def _near(self, delta: float) -> list[Substitution]:
-        return [
+        found = [
             Substitution(word, near, distance, self.counts[word])
             for word, (near, distance) in self.nearest.items()
             if distance < delta
         ]
+        return sorted(found, key=lambda row: (-row.tokens, row.word))
 
     def report(self, delta: float) -> AlignmentReport:
         """Shares at ``delta``."""
         table = self.substitutes(delta)
         unknown = [word for word, near in table.items() if near == UNKNOWN]
         words, tokens = len(self.counts), self.counts.total()
-        of_words = _shares(len(table), len(unknown), words)
         gone, lost = (sum(self.counts[word] for word in these) for these in (table, unknown))
         found = (gone - lost) / gone if gone else None
+        of_words = _shares(len(table), len(unknown), words)
         return AlignmentReport(words, *of_words, tokens, *_shares(gone, lost, tokens), delta, found)
-
-    def curve(self, deltas: Sequence[float] = DELTAS) -> list[AlignmentReport]:
-        """:meth:`report` at each of ``deltas``, from the same distances."""
-        return [self.report(delta) for delta in deltas]
 
 
 def align(
@@ -132,11 +126,11 @@ def align(
         human: captions as words.
         generated: captions as words; their vocabulary counts.
         how: the kind.
-        vectors: of the words in use, for ``contextual``.
+        vectors: the vectors of the words in use, for ``contextual``.
         delta: in [0, 2]; None for the vectors' own.
 
     Returns:
-        The aligned captions, in order and of unchanged lengths, and what was kept.
+        The aligned captions, in order and of unchanged lengths, and the report.
 
     Raises:
         ValueError: ``contextual`` without vectors; ``delta`` out of range.
@@ -144,19 +138,18 @@ def align(
     if how == "contextual" and vectors is None:
         raise ValueError("contextual alignment needs vectors")
     near = vectors if how == "contextual" else None
-    if near is None or delta is None:
-        delta = near.delta if near else 0.0
+    delta = 0.0 if near is None else near.delta if delta is None else delta
     gaps = find_gaps(human, human if how == "none" else generated, near)
     return substitute(human, gaps.substitutes(delta)), gaps.report(delta)
 
 
 def find_gaps(human: Iterable[Words], generated: Iterable[Words], vectors: Vectors | None) -> Gaps:
     """The words that ``generated`` lacks, and their neighbours in it; none without ``vectors``."""
-    counts = Counter(chain.from_iterable(human))
+    counts = Counter(word for words in human for word in words)
     for word in [word for word in counts if is_special(word)]:
         del counts[word]
-    vocabulary = set(chain.from_iterable(generated))
-    lacking = sorted(word for word in counts if word not in vocabulary)
+    vocabulary = {word for words in generated for word in words}
+    lacking = sorted(counts.keys() - vocabulary)
     return Gaps(counts, tuple(lacking), nearest(lacking, vocabulary, vectors) if vectors else {})
 
 
@@ -167,21 +160,29 @@ def substitute(captions: Iterable[Words], table: Mapping[str, str]) -> list[Word
 
 
 def nearest(words: Iterable[str], candidates: Iterable[str], vectors: Vectors) -> dict[str, tuple[str, float]]:
-    """Word -> the candidate at the least cosine distance, and that distance, in [0, 2]; of words that have one.
+    """Word -> the candidate at the least cosine distance, and that distance, in [0, 2].
 
     Words are compared within their kind: content words, function words, numbers and marks (``judge.text.tokens``). Of
     candidates at the same distance (to 1e-9) the first in alphabetical order is taken. Special tokens and words
-    without a vector are never chosen, nor do they find a neighbour.
+    without a vector are never chosen and have no neighbour.
     """
     rows = vectors.rows
-    asking = [word for word in words if word in rows and not is_special(word)]
-    offered = sorted({word for word in candidates if word in rows and not is_special(word)})
+    left, right = dict[str, list[str]](), dict[str, list[str]]()
+    for side, these in ((left, words), (right, sorted(set(candidates)))):
+        for word in these:
+            if word in rows and not is_special(word):
+                side.setdefault(kind_of(word), []).append(word)
     found = {}
-    for kind in sorted({kind_of(word) for word in asking} & {kind_of(word) for word in offered}):
-        these, names = ([word for word in side if kind_of(word) == kind] for side in (asking, offered))
-        left, right = (vectors.matrix[[rows[word] for word in side]] for side in (these, names))
-        for word, column, distance in zip(these, *_nearest(left, right), strict=True):
-            found[word] = names[column], distance
+    for kind in sorted(left.keys() & right.keys()):
+        one, other = (_unit(vectors.matrix[[rows[word] for word in side[kind]]]) for side in (left, right))
+        step = max(1, _BLOCK // len(other))
+        for start in range(0, len(one), step):
+            cosines = one[start : start + step] @ other.T
+            best = cosines.max(axis=1)
+            columns = np.argmax(cosines >= best[:, None] - _TIE, axis=1)
+            distances = 1 - np.clip(best, -1, 1)
+            for word, column, distance in zip(left[kind][start : start + step], columns, distances, strict=True):
+                found[word] = right[kind][column], float(distance)
     return found
 
 
@@ -204,20 +205,6 @@ def hardly_contextual(shares: Mapping[str, float | None], delta: float) -> Itera
 def is_special(word: str) -> bool:
     """Whether ``word`` is a special token such as "<gender>"; the tokeniser never writes "<" beside a letter."""
     return len(word) > 2 and word[0] == "<" and word[-1] == ">"
-
-
-def _nearest(left: np.ndarray, right: np.ndarray) -> tuple[list[int], list[float]]:
-    """For each row of ``left`` [N, D] the nearest row of ``right`` [M, D], and its cosine distance."""
-    one, other = _unit(left), _unit(right).T
-    columns, distances = np.zeros(len(left), dtype=np.int64), np.zeros(len(left))
-    step = max(1, _BLOCK // len(right))
-    for start in range(0, len(left), step):
-        block = slice(start, start + step)
-        cosines = one[block] @ other
-        best = cosines.max(axis=1)
-        columns[block] = np.argmax(cosines >= best[:, None] - _TIE, axis=1)
-        distances[block] = 1 - np.clip(best, -1, 1)
-    return columns.tolist(), distances.tolist()
 
 
 def _unit(matrix: np.ndarray) -> FloatArray:

@@ -69,7 +69,7 @@ _OWN = r"(?:captions?|descriptions?|answer|response|output|summary|alt[- _]?text
 _LABEL = rf"{_OWN}|assistant|model|title|text|result|(?:option|version|alternative) \d+"
 _KIND = "(?:the|an?|my|one|short|brief|detailed|image|photo|picture|final|generated|best|possible|suggested|english)"
 _SURE = "sure(?: thing)?|certainly|of course|absolutely|no problem|got it|as requested"
-# A comma alone does not tell these from a caption: "Yes, bears can rip open cars".
+# A comma alone does not distinguish these from a caption: "Yes, bears can rip open cars".
 _YES = "definitely|ok(?:ay)?|alright|all right|great(?: question)?|yes|here you (?:go|are)"
 _OFFER = r"i(?:['’]d| would|['’]ll| will| can) (?:be (?:happy|glad)|love|describe|help|caption|provide)\b"
 _HERE = r"here(?:['’]s| is| are)|(?:below|this|the following) (?:is|are)"
@@ -92,7 +92,7 @@ _WESTERN = r"[\p{Latin}\p{Greek}\p{Cyrillic}]"
 _THINK = r"((?:\w+:)?(?:think(?:ing)?|thought|reason(?:ing)?|reflection|analysis|scratchpad))"
 _OPEN, _CLOSE, _ENDED = r"[<\[◁]\s*", r"\s*[>\]▷]", r"[<\[◁]\s*/\s*"
 
-# (what was changed or removed, as notes say it; where; what stands there afterwards), applied in this order.
+# (name of the change in notes, pattern, replacement), applied in this order.
 # fmt: off
 _TABLE: tuple[tuple[str, str, _Replacement], ...] = (
     # What lies around the whole.
@@ -132,7 +132,7 @@ _TABLE: tuple[tuple[str, str, _Replacement], ...] = (
     ("chat", r"(?s)\A(\W*\w.*?)(?:<\|user\|>|^[^\S\n]*(?:user|human|question)\s*:).*\Z", r"\1"),
     ("chat", r"<\|[^<>|\n]{1,40}\|>|</?(?:s|bos|eos|pad|sep|cls|start|end|image|video|box|[a-z]+(?:_[a-z0-9]+)+)>", ""),
     ("chat", r"<</?SYS>>|\[/?(?:INST|CLS|SEP|PAD|BOS|EOS)\]", ""),
-    # What stands after the caption and before it.
+    # Text after the caption and before it.
     ("closers", rf"(?s)(?:\n|(?<=[.!?\"”*)\]}}])\s)\W{{0,9}}(?:{_BYE}).*\Z", ""),
     ("closers", rf"(?s)\n\W{{0,9}}(?:{_AFTER}).*\Z", ""),
     ("closers", r"(?:\s+#\p{L}\w*)+\s*\Z", ""),

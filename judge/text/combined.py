@@ -1,4 +1,4 @@
-"""Several lexicons as one: of several attributes (their product), and of several lists of tasks (their union)."""
+"""Several lexicons as one: the product of attributes, and the union of lists of tasks."""
 
 from __future__ import annotations
 
@@ -73,11 +73,7 @@ def multiply_lexicons(parts: Mapping[str, Lexicon | None]) -> ProductLexicon | N
 
 @dataclass(frozen=True)
 class TaskUnion(Lexicon):
-    """The tasks of several lexicons.
-
-    Attributes:
-        parts: the lexicons.
-    """
+    """The tasks of several lexicons, ``parts``."""
 
     parts: tuple[Lexicon, ...] = ()
 
@@ -105,15 +101,14 @@ def unite_lexicons(lexicons: Sequence[Lexicon]) -> TaskUnion:
     """
     classes: dict[str, frozenset[str]] = {}
     owner: dict[str, str] = {}
-    for lexicon in lexicons:
-        for name, words in lexicon.classes.items():
-            if name in classes:
-                raise JudgeError(f"two lexicons have a task '{name}'", where="--tasks", mend="rename it in one of them")
-            for word in sorted(words & owner.keys()):
-                what = f"'{word}' stands for '{owner[word]}' and for '{name}'"
-                raise JudgeError(what, where="--tasks", mend="keep it in one of the lexicons")
-            classes[name] = words
-            owner |= dict.fromkeys(words, name)
+    for name, words in (pair for lexicon in lexicons for pair in lexicon.classes.items()):
+        if name in classes:
+            raise JudgeError(f"two lexicons have a task '{name}'", where="--tasks", mend="rename it in one of them")
+        for word in sorted(words & owner.keys()):
+            what = f"'{word}' names '{owner[word]}' and '{name}'"
+            raise JudgeError(what, where="--tasks", mend="keep it in one of the lexicons")
+        classes[name] = words
+        owner |= dict.fromkeys(words, name)
     return TaskUnion(
         name=",".join(lexicon.name for lexicon in lexicons),
         token=f"<{'-or-'.join(lexicon.token[1:-1] for lexicon in lexicons)}>",

@@ -8,15 +8,18 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from judge.errors import JudgeError, nearest
 from judge.text.tokens import tokenize
-from judge.utils.reading import parse_yaml, read_small_text
+from judge.utils.reading import parse_yaml, read_small_text, validated
 
-_FIELDS = {"name", "token", "language", "extends", "classes", "hidden_only", "spellings", "counterparts"}
 _SUFFIXES = {".yaml", ".yml"}
-# How a row of counterparts calls the word that names no class.
+_CLASSES = "write 'classes: {class: [words]}', and quote words that YAML reads otherwise, like 'no'"
 NO_CLASS = "none"
+"""The key of a row of counterparts for the word that names no class."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +32,10 @@ class Lexicon:
         classes: class -> its words, lower case; an entry may be several words ("hot dog").
         hidden_only: words that are hidden too but name no class.
         spellings: class -> its spellings in label tables, lower case.
-        counterparts: rows of words that say the same of each class, and of none: {"female": "woman", "male": "man",
-            "none": "person"}; in the first row that holds it a word finds its counterparts.
+        counterparts: rows of words with one meaning, for each class and for none: {"female": "woman", "male": "man",
+            "none": "person"}; the counterparts of a word are in the first row that has it.
         source: where the lists come from (the file's first line).
-        language: of the words; for "en", captions in another language are reported.
+        language: the language of the words; for "en", captions in another language are reported.
     """
 
     name: str
@@ -106,8 +109,8 @@ def shipped_lexicons() -> list[str]:
 def load_lexicon(name_or_path: str) -> Lexicon:
     """A lexicon shipped with the package by name ("gender"), or a YAML file of the user's.
 
-    One with ``extends: gender`` has the words and spellings of that one too, and its name and token unless it says
-    others. What is extended is named as here, a shipped name or a file.
+    A lexicon with ``extends: gender`` also has the words and spellings of that lexicon (a shipped name or a file), and
+    its name and token unless it has its own.
 
     Raises:
         JudgeError: no such lexicon; not YAML; wrong shape; one word in two classes; lexicons that extend each other.
@@ -128,98 +131,78 @@ def _load(name_or_path: str, *, within: Sequence[str]) -> Lexicon:
     if name_or_path in within:
         what = f"lexicons extend each other ({' by '.join([name_or_path, *reversed(within)])})"
         raise JudgeError(what, where=within[-1], mend="take 'extends' out of one of them")
-    shipped = resources.files("judge.text") / "lexicons" / f"{name_or_path}.yaml"
-    path = Path(name_or_path)
+    path, shipped = Path(name_or_path), shipped_lexicons()
     if path.suffix in _SUFFIXES:
         text, where = read_small_text(path), str(path)
-    elif name_or_path in shipped_lexicons():
-        text, where = shipped.read_text(encoding="utf-8"), f"lexicon '{name_or_path}'"
+    elif name_or_path in shipped:
+        file = resources.files("judge.text") / "lexicons" / f"{name_or_path}.yaml"
+        text, where = file.read_text(encoding="utf-8"), f"lexicon '{name_or_path}'"
     else:
-        extending = f"{within[-1]}, 'extends'" if within else ""
-        meant = nearest(name_or_path, shipped_lexicons())
+        meant = nearest(name_or_path, shipped)
         mend = f"{meant} Else give a .yaml path" if meant.endswith("?") else f"{meant}; or give a .yaml path"
+        extending = f"{within[-1]}, 'extends'" if within else ""
         raise JudgeError(f"no lexicon '{name_or_path}'", where=extending, mend=mend)
-    data = parse_yaml(text, where=where, mend="write 'classes: {class: [words]}'")
+    found = validated(_LexiconFile, parse_yaml(text, where=where, mend=_CLASSES), where=where, mend=_CLASSES)
+    base = _load(found.extends, within=[*within, name_or_path]) if found.extends else Lexicon("", "", {})
     source = text.splitlines()[0].removeprefix("# source:").strip() if text.startswith("# source:") else where
-    extended = data.get("extends") if isinstance(data, dict) else None
-    base = None if extended is None else _load(str(extended), within=[*within, name_or_path])
-    return _parse(data, where, source, base or Lexicon("", "", {}))
+    return _extend(found, base, source, where)
 
 
-def _parse(data: object, where: str, source: str, base: Lexicon) -> Lexicon:
-    """``base``: the lexicon that it extends; one without words if it extends none."""
-    given = data.get("classes", base.classes) if isinstance(data, dict) else None
-    if not isinstance(data, dict) or not isinstance(given, Mapping) or len(given) < 1:
-        raise JudgeError("no 'classes'", where=where, mend="write 'classes: {class: [words]}'")
-    unknown = sorted(set(map(str, data)) - _FIELDS)
-    if unknown:
-        raise JudgeError(f"unknown key '{unknown[0]}'", where=where, mend=nearest(unknown[0], sorted(_FIELDS)))
-    name = str(data.get("name") or base.name or Path(where).stem)
-    token = str(data.get("token") or base.token or f"<{name}>")
+def _word(text: str) -> str:
+    """An entry in lower case, its words separated by one space."""
+    if not text.strip():
+        raise ValueError("is empty")
+    return " ".join(text.lower().split())
+
+
+_Word = Annotated[str, AfterValidator(_word)]
+
+
+class _LexiconFile(BaseModel):
+    """A lexicon's YAML file; the fields are those of :class:`Lexicon`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = ""
+    token: str = ""
+    language: str = ""
+    extends: str = ""
+    classes: dict[str, frozenset[_Word]] = {}
+    hidden_only: frozenset[_Word] = frozenset()
+    spellings: dict[str, frozenset[_Word]] = {}
+    counterparts: tuple[dict[str, _Word], ...] = ()
+
+
+def _extend(file: _LexiconFile, base: Lexicon, source: str, where: str) -> Lexicon:
+    """The lexicon of a file that extends ``base``, which has no words if the file extends none."""
+    name = file.name or base.name or Path(where).stem
+    token = file.token or base.token or f"<{name}>"
     if not re.fullmatch(r"<[^<>\s]+>", token) or token in {"<unk>", "<pad>"}:
         raise JudgeError(f"token '{token}' could be a word", where=where, mend=f"write it like '<{name}>'")
-    classes = _lists(data.get("classes", {}), where, "classes", base.classes)
-    hidden_only = _words(data.get("hidden_only") or [], where, "hidden_only") | base.hidden_only
-    _refuse_shared(classes, hidden_only, where)
-    spellings = _lists(data.get("spellings") or {}, where, "spellings", base.spellings)
-    own = _counterparts(data.get("counterparts") or [], where)
-    _check_counterparts(own, classes, where)
-    # If this lexicon adds a class, rows of the extended one lack a word of it.
-    counterparts = (*own, *(row for row in base.counterparts if {*row} == {*classes, NO_CLASS}))
-    language = str(data.get("language") or base.language)
+    classes = _joined(base.classes, file.classes)
+    if not classes:
+        raise JudgeError("no 'classes'", where=where, mend=_CLASSES)
+    hidden_only = file.hidden_only | base.hidden_only
+    first: dict[str, str] = {}
+    for key, words in {**classes, "hidden_only": hidden_only}.items():
+        for word in sorted(words):
+            if first.setdefault(word, key) != key:
+                what = f"'{word}' is in '{first[word]}' and in '{key}'"
+                raise JudgeError(what, where=where, mend="keep it in one of them")
+    for number, row in enumerate(file.counterparts, start=1):
+        named = {word: key for key, words in classes.items() for word in words}
+        if {key: named.get(word, NO_CLASS) for key, word in row.items()} != {key: key for key in (*classes, NO_CLASS)}:
+            mend = f"give a word of each of {', '.join(classes)}, and as '{NO_CLASS}' a word that names no class"
+            raise JudgeError("is no row of counterparts", where=f"{where}, counterparts, row {number}", mend=mend)
+    # If the file adds a class, rows of the extended lexicon lack a word of it.
+    counterparts = (*file.counterparts, *(row for row in base.counterparts if {*row} == {*classes, NO_CLASS}))
+    spellings, language = _joined(base.spellings, file.spellings), file.language or base.language
     return Lexicon(name, token, classes, hidden_only, spellings, counterparts, source, language)
 
 
-def _counterparts(rows: object, where: str) -> list[dict[str, str]]:
-    """Rows as mappings of classes to words, lower case."""
-    mend = "write rows like '{female: woman, male: man, none: person}'"
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise JudgeError("'counterparts' is no list of rows", where=where, mend=mend)
-    found = []
-    for number, row in enumerate(rows, 1):
-        if not all(isinstance(word, str) and word.strip() for word in row.values()):
-            raise JudgeError("holds something else than words", where=f"{where}, counterparts, row {number}", mend=mend)
-        found.append({str(name): " ".join(word.lower().split()) for name, word in row.items()})
-    return found
-
-
-def _check_counterparts(rows: Sequence[Mapping[str, str]], classes: Mapping[str, frozenset[str]], where: str) -> None:
-    """Each row has a word of each class, and one of none of them."""
-    for number, row in enumerate(rows, 1):
-        place = f"{where}, counterparts, row {number}"
-        if {*row} != {*classes, NO_CLASS}:
-            what = f"says words of {', '.join(map(str, row))}"
-            raise JudgeError(what, where=place, mend=f"say one of each of {', '.join([*classes, NO_CLASS])}")
-        for name, word in row.items():
-            fits = word in classes[name] if name != NO_CLASS else not any(word in words for words in classes.values())
-            if not fits:
-                what = f"'{word}' is no word of '{name}'" if name != NO_CLASS else f"'{word}' names a class"
-                raise JudgeError(what, where=place, mend="exchange it, or change the lists of words")
-
-
-def _lists(value: object, where: str, at: str, base: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
-    """Class -> words, those of ``base`` among them."""
-    if not isinstance(value, Mapping):
-        raise JudgeError(f"'{at}' is no mapping of classes", where=where, mend=f"write '{at}: {{class: [words]}}'")
-    own = {str(key): _words(words, where, f"{at}.{key}") for key, words in value.items()}
-    return {name: own.get(name, frozenset()) | base.get(name, frozenset()) for name in {**base, **own}}
-
-
-def _words(value: object, where: str, at: str) -> frozenset[str]:
-    if not isinstance(value, list) or not all(isinstance(word, str) and word.strip() for word in value):
-        mend = "quote words that YAML reads otherwise, like 'no'"
-        raise JudgeError(f"'{at}' is not a list of words", where=where, mend=mend)
-    return frozenset(" ".join(word.lower().split()) for word in value)
-
-
-def _refuse_shared(classes: Mapping[str, frozenset[str]], hidden_only: frozenset[str], where: str) -> None:
-    first: dict[str, str] = {}
-    for name, words in [*classes.items(), ("hidden_only", hidden_only)]:
-        for word in sorted(words):
-            if word in first:
-                what = f"'{word}' stands in '{first[word]}' and in '{name}'"
-                raise JudgeError(what, where=where, mend="keep it in one of them")
-            first[word] = name
+def _joined(one: Mapping[str, frozenset[str]], other: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
+    """Class -> the words of both."""
+    return {name: one.get(name, frozenset()) | other.get(name, frozenset()) for name in {**one, **other}}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
-"""What captions hold after masking: words that masking misses, another language, the same text for many images."""
+"""How many captions name the attribute, what masking misses in them, their language, and one text for many images."""
 
 from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,21 +14,56 @@ from judge.text.cleaning import LOOK_ALIKES
 from judge.text.lexicon import Lexicon
 from judge.types import Captions, Words
 
-# A token decides the class where so much of what holds it, classes counting equally, is of one class, and so many
-# captions of that class hold it of which nothing was masked: one share for a token that the other side never uses, one
-# for others. Captions with a masked word do not count, since stereotypes ("a woman playing tennis") stand in these. Of
-# human captions and the four captioners of COCO (91 draws of 300, 900 and 3,597 images) the largest shares are 0.021
-# ("players") and 0.100 ("baseball"). The worlds of the demo and all doses of judge calibrate stay below as well.
+# A token decides the class if this share of its captions, classes counting equally, is of one class, and a share of the
+# captions of that class have it and no masked word: one share for a token that the other side never uses, one for
+# others. (Stereotypes such as "a woman playing tennis" stand in captions with a masked word.) The largest shares of
+# COCO's human captions and four captioners (91 draws of 300, 900 and 3,597 images) are 0.021 ("players") and 0.100
+# ("baseball"); the demo's worlds and all doses of judge calibrate stay below as well.
 _LEAST, _PURE, _STRANGE, _KNOWN = 10, 0.95, 0.05, 0.5
-# Short words that other languages hardly have: 9 to 20% of the words of English captions. Keywords have none, but where
-# the other side's captions are English, these have most of the words. An English lexicon finds words such as French
-# "son" and German "man" in a few captions; one that finds words in more is in the language of the captions.
+# Short words that other languages hardly have: 9 to 20% of the words of English captions. Keywords have none, but an
+# English other side has most of them. An English lexicon finds French "son" and German "man" in a few captions; if it
+# finds words in more, it is in their language.
 _ENGLISH = {"the", "of", "and", "with", "at", "are", "to", "from", "by", "that", "this", "while", "their", "his"}
 _FEW, _MOST, _FOUND = 0.03, 0.5, 0.3
 _DIGITS = str.maketrans("013457", "oieast")
 _PART = regex.compile(r"[a-z]+|\p{Latin}+|\p{Cyrillic}+|\p{Greek}+|[\p{L}\p{M}]+")
-# Scripts without spaces: a word stands inside of a token.
+# Scripts without spaces: a token may contain a word.
 _UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]")
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Captions of one side: counts, and shares in [0, 1] of those that were judged.
+
+    Attributes:
+        captions: captions judged.
+        one: share that names exactly one class.
+        none: share that names none.
+        several: share that names more than one.
+        classes: class -> share of captions that name it (alone or with others).
+    """
+
+    captions: int
+    one: float
+    none: float
+    several: float
+    classes: dict[str, float]
+
+
+def measure_coverage(mentions: Sequence[frozenset[str]], classes: Iterable[str]) -> Coverage:
+    """Coverage of captions, given the ``classes`` that each names. Shares are NaN without captions."""
+    total = len(mentions)
+
+    def share(count: int) -> float:
+        return count / total if total else float("nan")
+
+    return Coverage(
+        captions=total,
+        one=share(sum(len(named) == 1 for named in mentions)),
+        none=share(sum(not named for named in mentions)),
+        several=share(sum(len(named) > 1 for named in mentions)),
+        classes={name: share(sum(name in named for named in mentions)) for name in classes},
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +101,7 @@ class SideWords:
     Attributes:
         raw: the words of each caption.
         masked: the same after masking.
-        classes: of each caption's image.
+        classes: the class of each caption's image.
     """
 
     raw: Sequence[Words]
@@ -75,7 +110,7 @@ class SideWords:
 
     @cached_property
     def used(self) -> Counter[str]:
-        """How often each token stands in the captions, before masking."""
+        """The number of occurrences of each token in the captions, before masking."""
         return Counter(word for words in self.raw for word in words)
 
     def share(self, words: Collection[str]) -> float:
@@ -96,7 +131,7 @@ class SideWords:
         """Facts about these captions, beside those of the ``other`` side.
 
         Args:
-            other: of the same images; if all are of one class, no token decides it.
+            other: captions of the same images; if all are of one class, no token decides it.
             lexicon: the words that were masked; None for none.
             source: the whole file, with what was left out and cleaned.
         """
@@ -129,12 +164,12 @@ class SideWords:
             return False
         if word in other.used:
             return held[name, True] >= max(_LEAST, _KNOWN * sizes[name])
-        # A tag or a second language may stand beside words that are masked.
+        # Captions with a tag or a second language may have masked words too.
         return held[name, True] >= max(_LEAST, _STRANGE * sizes[name]) or shares[name] >= _KNOWN
 
 
 def holds(token: str, words: frozenset[str]) -> bool:
-    """Whether a token that is none of ``words`` contains one.
+    """Whether a token that is not in ``words`` contains one of them.
 
     It is split at digits, underscores, apostrophes and changes of script; accents are removed, and look-alike letters
     and digits that stand for letters replaced. In scripts without spaces any part of it may be a word.

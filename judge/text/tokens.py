@@ -30,7 +30,7 @@ _CONTENT = frozenset({
     "front", "full", "give", "go", "interest", "keep", "made", "mill", "move", "part", "put", "see", "serious",
     "show", "side", "sincere", "system", "take", "thick", "thin", "top",
 })
-# Function words that it lacks: prepositions, pronouns, auxiliaries, and what stands before "n't" and its like.
+# Function words that it lacks: prepositions, pronouns, auxiliaries, and stems of contractions such as "isn't".
 _FUNCTION = frozenset({
     "aboard", "alongside", "amid", "amidst", "atop", "beneath", "despite", "inside", "like", "near", "nearby",
     "opposite", "outside", "past", "till", "underneath", "unlike", "versus", "vs",
@@ -59,7 +59,7 @@ def tokenize(caption: str, *, contractions: Contractions = "whole") -> tuple[str
     else:
         text = unicodedata.normalize("NFC", caption).lower().translate(_APOSTROPHES)
         found = (_WHOLE if contractions == "whole" else _SPLIT).findall(text)
-    # A word is kept once, however many captions say it.
+    # One object for each word, however often it occurs.
     return tuple(map(intern, found))
 
 
@@ -83,7 +83,7 @@ def kind_of(word: str) -> WordKind:
     """Whether a token is a content word, a function word of English, a number (digits or a word), or a mark.
 
     Function words are scikit-learn's stop words, nouns, verbs and adjectives among them apart, a few more, and single
-    letters. Contractions and possessives go with what stands before the apostrophe: "it's" is "it".
+    letters. Contractions and possessives are of the kind of their stem: "it's" is "it".
     """
     stem = word.partition("'")[0]
     if stem in _NUMBERS or word[:1].isdigit():

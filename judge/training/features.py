@@ -28,7 +28,6 @@ from torch import Tensor, nn
 
 from judge.errors import JudgeError
 from judge.judges import Backbone, Blueprint, FrozenReader, Materials
-from judge.masking.detectors.weights import choose_device
 from judge.masking.masked_images import MaskedImages
 from judge.training.batches import run_fitting
 from judge.training.launch import make_accelerator, make_deterministic, raise_together
@@ -36,7 +35,7 @@ from judge.training.member import Member, one_by_one
 from judge.types import Progress, Sample, Words
 from judge.utils.files import writing
 from judge.utils.launch import launched
-from judge.utils.parallel import in_order, threads, usable_cores
+from judge.utils.parallel import choose_device, in_order, threads, usable_cores
 from judge.utils.tensors import read_notes, read_sound, write_tensors
 
 _FORMAT = 2  # Increased whenever other features are made of an image.
@@ -351,12 +350,12 @@ def _image_keys(members: Sequence[Member], materials: Materials) -> dict[str, st
     names = {member.judge.name for member in members if "image" in member.judge.modalities}
     if not names:
         return {}
-    if materials.pictures is None:
+    if materials.images is None:
         what = f"there are no images for {', '.join(sorted(names))}"
         raise JudgeError(what, where="--images", mend="give the folder of images")
     slots = {id(member.samples): member.samples for member in members}.values()
     images = {sample.image for samples in slots for sample in samples if sample.image is not None}
-    return {image: materials.pictures.key(image) for image in sorted(images)}
+    return {image: materials.images.key(image) for image in sorted(images)}
 
 
 def _captions(members: Sequence[Member]) -> dict[Maker, dict[Words, None]]:
@@ -382,9 +381,9 @@ def _cache(
     """The cache of a judge's frozen network."""
     if judge.reader is not None:
         return CaptionCache(judge.reader(materials), captions[judge.reader], folder)
-    assert materials.pictures is not None
+    assert materials.images is not None
     assert judge.backbone is not None
-    return ImageCache(judge.backbone(materials), materials.pictures, keys, folder)
+    return ImageCache(judge.backbone(materials), materials.images, keys, folder)
 
 
 def _compute(make: Callable[[], FeatureCache], progress: Progress | None) -> FeatureStore:

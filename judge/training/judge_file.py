@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from judge.training.loop import NetworkJudge
 
 FORMAT = 3  # Older formats have other metadata.
-_ABSENT = {"pictures", "features", "empty"}  # Materials that no file holds.
+_ABSENT = {"images", "features", "empty"}  # Materials that no file holds.
 _AGAIN = "train the judge again, into another --checkpoints"
 
 
@@ -339,7 +339,7 @@ def answer(
     parts: Sequence[Sequence[Sample]],
     *,
     features: Path,
-    pictures: MaskedImages | None = None,
+    images: MaskedImages | None = None,
     progress: Progress | None = None,
 ) -> tuple[Predictions, list[str]]:
     """Answers of a trained judge; equal to those of the run that trained it, if ``parts`` are those of its folds.
@@ -350,7 +350,7 @@ def answer(
         saved: from :func:`read_saved`.
         parts: lists of captions, from :func:`sample_captions`.
         features: feature cache folder.
-        pictures: the images, for a judge that sees them.
+        images: for a judge that uses them.
         progress: called with the progress.
 
     Returns:
@@ -365,7 +365,7 @@ def answer(
         if saved.trains_itself:
             judge = open_self_trained(saved)
         else:
-            materials = replace(saved.materials, pictures=pictures)
+            materials = replace(saved.materials, images=images)
             found, notes = _features(saved, samples, materials, features, progress)
             judge = restore(saved, replace(materials, features=found))
         answers = []

@@ -166,7 +166,7 @@ def _for_worker(member: Member, setup: TrainingSetup) -> TrainingSetup:
         setup = replace(setup, precomputed=replace(setup.precomputed, features=features))
     if "image" in judge.modalities and not (judge.backbone or features):
         return setup
-    return replace(setup, materials=replace(setup.materials, pictures=None))
+    return replace(setup, materials=replace(setup.materials, images=None))
 
 
 def _batches(judges: Sequence[Equal], setup: TrainingSetup) -> Iterator[Batch]:

@@ -259,7 +259,7 @@ def split_name(entry: str) -> tuple[str, str]:
     or if a separator stands before its "=" ("./lr=0.1/captions.json").
     """
     name, equals, text = entry.partition("=")
-    # Only the first folders are looked up: a range of shards has no file of its name.
+    # Only the first folders are looked up: the file may not exist yet.
     whole, rest = (os.path.lexists(path.partition(os.sep)[0] or os.sep) for path in (entry, text))
     is_path = os.sep in name or (whole and not rest)
     return (name, text) if name and equals and not is_path else ("", entry)

@@ -19,6 +19,7 @@ from judge.errors import JudgeError
 from judge.utils.terminal import ignore_signals
 
 if TYPE_CHECKING:
+    import torch
     from threadpoolctl import ThreadpoolController
 
 T = TypeVar("T")
@@ -137,3 +138,20 @@ def _thread_pools(imported: int) -> ThreadpoolController:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
+
+
+def choose_device(name: str | None) -> torch.device:
+    """The device to run on; None: the first CUDA device if there is one, else the CPU.
+
+    Raises:
+        JudgeError: this machine has no such device.
+    """
+    import torch
+
+    try:
+        device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        mend = "use cpu, cuda or cuda:N, of a device that this machine has"
+        raise JudgeError("cannot be used here", where=f"--device {name}", mend=mend) from error
+    return device

@@ -8,15 +8,21 @@ import io
 import os
 import stat
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, TypeVar
 
 import yaml
 
 from judge.errors import FAULTS, JudgeError
 
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+M = TypeVar("M", bound="BaseModel")
 NO_LIMITS = "JUDGE_NO_LIMITS"
 """Environment variable: "1" lifts all limits, in every command, worker process and script."""
 _LIFT = f"set the environment variable {NO_LIMITS}=1 if you trust the file"
@@ -64,14 +70,12 @@ class Limit:
 # docs/reference/file-formats.md has a table of them all.
 LIMITS = (
     MEMORY := Limit(4, "GB", "content of a file, in memory"),
-    DEPTH := Limit(40, "nested lists or mappings", "YAML, a pickle"),
-    VALUES := Limit(500_000, "values, repetitions by aliases included", "YAML, a pickle"),
-    BYTES := Limit(4 * 2**20, "bytes", "a YAML file"),
-    DESCRIPTION := Limit(2**24, "bytes", "a description of a data set"),
+    DEPTH := Limit(40, "nested lists or mappings", "YAML"),
+    VALUES := Limit(500_000, "values, repetitions by aliases included", "YAML"),
+    BYTES := Limit(4 * 2**20, "bytes", "a YAML file, a description of a data set"),
     CELLS := Limit(250_000, "cells", "an Excel sheet"),
     CHARACTERS := Limit(50_000, "characters", "a caption"),
     LISTED := Limit(1_000_000, "characters", "a text that lists captions"),
-    SHARDS := Limit(100_000, "files", "a range of shards"),
     MEMBER := Limit(2**20, "bytes", "a text or JSON member of a shard"),
     PICTURE := Limit(2**30, "bytes", "an image file"),
     WIDTH := Limit(100_000, "numbers", "a word vector"),
@@ -191,6 +195,34 @@ def read_text(path: Path, errors: str = "strict") -> str:
     return io.TextIOWrapper(io.BytesIO(read_bytes(path)), encoding="utf-8", errors=errors).read()
 
 
+@contextmanager
+def opening(path: str | os.PathLike[str], *, folder: str, absent: str = "", where: str = "") -> Iterator[None]:
+    """Turn errors of opening a file that the user named into one line.
+
+    Args:
+        path: the file.
+        folder: what to give instead of a folder.
+        absent: what to give instead of a file that does not exist; a file of nearly its name by default.
+        where: the place in messages; the path by default.
+
+    Raises:
+        JudgeError: absent, a folder, a pipe or device, not readable.
+    """
+    where = where or os.fspath(path)
+    try:
+        yield
+    except IsADirectoryError:
+        raise JudgeError("is a folder", where=where, mend=folder) from None
+    except NotRegularError:
+        raise JudgeError("is not a regular file", where=where, mend="give a file on disk") from None
+    except FileNotFoundError:
+        raise JudgeError("no such file", where=where, mend=absent or named_alike(Path(path))) from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path.
+        reason = getattr(error, "strerror", None) or error
+        mend = "check the path and its permissions"
+        raise JudgeError(f"cannot be read ({reason})", where=where, mend=mend) from error
+
+
 def named_alike(path: Path) -> str:
     """Advice for a ``path`` that does not exist: a file beside it with nearly its name, or to check it."""
     try:
@@ -287,26 +319,48 @@ def read_yaml(path: Path, *, mend: str) -> Any:
     return parse_yaml(read_small_text(path), where=str(path), mend=mend)
 
 
+def validated(kind: type[M], value: object, *, where: str, mend: str) -> M:
+    """``value`` as a pydantic model.
+
+    Args:
+        kind: the model.
+        value: of a YAML file.
+        where: the file, for messages.
+        mend: what to write instead, for messages.
+
+    Raises:
+        JudgeError: all faults of the fields, in one line.
+    """
+    from pydantic import ValidationError
+
+    try:
+        return kind.model_validate(value)
+    except ValidationError as error:
+        names = {"missing": "missing", "extra_forbidden": "unknown"}
+        fields, others = dict[str, list[str]](), list[str]()
+        for fault in error.errors():
+            field = ".".join(map(str, fault["loc"]))
+            if fault["type"] in names:
+                fields.setdefault(names[fault["type"]], []).append(field)
+            else:
+                others.append(f"{f'field {field!r}: ' if field else ''}{fault['msg'].removeprefix('Value error, ')}")
+        lines = [f"{name} fields: {', '.join(found)}" for name, found in fields.items()]
+        raise JudgeError("; ".join([*lines, *others]), where=where, mend=mend) from error
+
+
 def read_small_text(path: Path) -> str:
     """The text of a settings file, without a byte order mark.
 
     Raises:
         JudgeError: it cannot be read, is no regular file, is larger than ``BYTES``, or is not UTF-8.
     """
-    where = str(path)
     try:
-        if path.is_dir():
-            raise JudgeError("is a folder", where=where, mend=f"name the file in it, such as {path / 'run.yaml'}")
-        with open_regular(path) as file:
-            BYTES.refuse(size_of(file), where, instead="keep captions and labels in files of their own")
-            return file.read().decode("utf-8-sig")
-    except FileNotFoundError:
-        raise JudgeError("no such file", where=where, mend=named_alike(path)) from None
+        with opening(path, folder=f"name the file in it, such as {path / 'run.yaml'}"), open_regular(path) as file:
+            BYTES.refuse(size_of(file), str(path), instead="keep captions and labels in files of their own")
+            data = file.read()
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise JudgeError(f"not UTF-8 (at byte {error.start})", where=where, mend="save it as UTF-8") from error
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path.
-        reason = getattr(error, "strerror", None) or error
-        raise JudgeError(f"cannot be read ({reason})", where=where, mend="check the path") from error
+        raise JudgeError(f"not UTF-8 (at byte {error.start})", where=str(path), mend="save it as UTF-8") from error
 
 
 def parse_yaml(text: str, *, where: str, mend: str) -> Any:

@@ -100,7 +100,7 @@ def _diagonal(association: float) -> float:
     return association + (1 - association) / len(EMOTIONS)
 
 
-def write_world(folder: Path, *, images: int, pictures: int, seed: int = 0) -> None:
+def write_world(folder: Path, *, images: int, pixels: int, seed: int = 0) -> None:
     """Write a world as ArtEmis v1 was released, into a new folder.
 
     ``artemis_dataset_release_v0.csv`` has five utterances a painting, ``speakers/NAME.csv`` a caption a painting, and
@@ -109,7 +109,7 @@ def write_world(folder: Path, *, images: int, pictures: int, seed: int = 0) -> N
     Args:
         folder: created, with its parents.
         images: paintings with an emotion that most annotators feel; 5% more have none.
-        pictures: pixels along the side of each image.
+        pixels: along the side of each image.
         seed: of every random stream.
     """
     (folder / "speakers").mkdir(parents=True, exist_ok=True)
@@ -125,7 +125,7 @@ def write_world(folder: Path, *, images: int, pictures: int, seed: int = 0) -> N
     for name in SPEAKERS:
         _write(folder / "speakers" / f"{name}.csv", _SPOKEN, _speak(emotion, motif, felt, name, seed))
     (folder / "truth.json").write_text(json.dumps({name: true_lic(of) for name, of in SPEAKERS.items()}), "utf-8")
-    _paint(colour, folder / "images", pictures, seed)
+    _paint(colour, folder / "images", pixels, seed)
 
 
 def draw_paintings(images: int, seed: int = 0) -> tuple[IntArray, IntArray, IntArray, IntArray]:

@@ -9,16 +9,15 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from figures import Ours, Row, Value, comparison, distances
 from jobs import Job, Size
 from small_world import write_small
-from tables import PAPERS, PaperTable, load_tables
+from tables import PaperTable, load_tables
 
 from judge.commands.console import one_line_errors, say
 from judge.errors import JudgeError, nearest
@@ -102,15 +101,14 @@ def show(table: PaperTable, ours: Ours, job: Job | None = None) -> None:
         print_text(table.about(job.size), console)
     title = f"{table.heading}: {'published figures and ours' if ours else 'published figures'}"
     print_table(comparison(table.published, table.columns, ours, title, apart=comparable), console)
-    where = f"{PAPERS[table.paper]}, {table.number}: how far ours is from the published figures"
+    where = f"{table.label}: how far ours is from the published figures"
     if apart := distances(table.published, table.columns, ours if comparable else {}, where):
         print_table(apart, console)
     for line in table.lines:
         print_text(line, console)
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
+class Made(NamedTuple):
     """Ours as ``--keep`` wrote them."""
 
     size: Size
@@ -123,6 +121,7 @@ class Made:
 def write_made(table: PaperTable, job: Job, ours: Ours) -> None:
     """Keep ours, with the commit that made them."""
     changed = bool(_git("status", "--porcelain", "--", ":/judge", ":/scripts/papers/*.py", ":/scripts/papers/*.yaml"))
+    place = f"runs/papers/{table.name}"
     values = [
         {"row": list(row), "column": column, "value": found.value}
         | ({"low": found.interval.low, "high": found.interval.high} if found.interval else {})
@@ -132,10 +131,7 @@ def write_made(table: PaperTable, job: Job, ours: Ours) -> None:
         "size": job.size,
         "commit": _git("rev-parse", "--short", "HEAD") + (" (with changes)" if changed else ""),
         "stand_ins": job.stand_ins(table.judges),
-        "commands": [
-            line.replace(str(job.data), "DATA").replace(str(job.out), f"runs/papers/{table.name}")
-            for line in table.commands(job)
-        ],
+        "commands": [line.replace(str(job.data), "DATA").replace(str(job.out), place) for line in table.commands(job)],
         "values": values,
     }
     (MADE / f"{table.name}.json").write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
@@ -165,7 +161,7 @@ def make_page() -> str:
     Ours come from ``made``, or follow from other published tables.
     """
     known = load_tables().values()
-    rows = [f"| [{PAPERS[of.paper]}, {of.number}](#{_anchor(of)}) | `{of.name}` | {_status(of)} |" for of in known]
+    rows = [f"| [{of.label}](#{_anchor(of)}) | `{of.name}` | {_status(of)} |" for of in known]
     index = "\n".join(["| table | name | status |", "| --- | --- | --- |", *rows])
     head = (FOLDER / "page.md").read_text(encoding="utf-8")
     return "\n".join([head, index, "", *(part for table in known for part in _section(table))]).rstrip() + "\n"
@@ -218,11 +214,11 @@ def _bash(lines: Sequence[str]) -> str:
 
 
 def _stand_ins(stand_ins: Mapping[str, str]) -> str:
-    """Which judge was asked in whose place."""
+    """Which judge replaced which."""
     places = {of: [judge for judge, mine in stand_ins.items() if mine == of] for of in stand_ins.values()}
-    said = ", ".join(f"{of} in place of {', '.join(judges)}" for of, judges in places.items())
+    text = ", ".join(f"{of} in place of {', '.join(judges)}" for of, judges in places.items())
     once = "; its figures stand once, under the first" if any(len(judges) > 1 for judges in places.values()) else ""
-    return f" Judge: {said}{once}." if said else ""
+    return f" Judge: {text}{once}." if text else ""
 
 
 if __name__ == "__main__":

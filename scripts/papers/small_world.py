@@ -12,38 +12,33 @@ from judge.calibration.world import CAPTIONERS
 from judge.text.lexicon import load_lexicon
 from judge.utils.hub import quiet
 
-SCENES, PIXELS, HUMAN_CAPTIONS = 28, 64, 1
+SCENES, PIXELS = 28, 64
 MODEL, FEW, EXPLAINED = "models/untrained", "instances_few.json", 8
 
 
-def write_small(folder: Path, *, pictures: bool = True) -> Path:
+def write_small(folder: Path) -> Path:
     """Write a drawn world as a folder of data, with one human caption a scene and an untrained captioner."""
-    files = write_world(make_world(SCENES, seed=1), CAPTIONERS, folder, pictures=PIXELS if pictures else None)
+    files = write_world(make_world(SCENES, seed=1), CAPTIONERS, folder, pictures=PIXELS)
     human = json.loads(files.human.read_text(encoding="utf-8"))
-    seen: dict[int, int] = {}
-    kept = []
-    for entry in human["annotations"]:
-        seen[entry["image_id"]] = number = seen.get(entry["image_id"], 0) + 1
-        kept += [entry] if number <= HUMAN_CAPTIONS else []
-    files.human.write_text(json.dumps(human | {"annotations": kept}), encoding="utf-8")
+    first = {entry["image_id"]: entry for entry in reversed(human["annotations"])}
+    files.human.write_text(json.dumps(human | {"annotations": list(first.values())}), encoding="utf-8")
     files.labels.rename(folder / "gender.csv")
-    if pictures:
-        shown = json.loads((folder / "instances.json").read_text(encoding="utf-8"))
-        shown["images"] = shown["images"][:EXPLAINED]
-        ids = {image["id"] for image in shown["images"]}
-        shown["annotations"] = [entry for entry in shown["annotations"] if entry["image_id"] in ids]
-        (folder / FEW).write_text(json.dumps(shown), encoding="utf-8")
-        texts = (entry["caption"] for entry in kept)
-        words = sorted({word for text in texts for word in re.findall("[a-z]+", text.lower())})
-        gender = load_lexicon("gender")
-        # Many words of gender, so that some captions hold one.
-        naming = [word for word in words if gender.mentions([word])]
-        _write_captioner(folder / MODEL, sorted({*naming, *words[:: max(1, len(words) // (2 * len(naming)))]}))
+    shown = json.loads((folder / "instances.json").read_text(encoding="utf-8"))
+    shown["images"] = shown["images"][:EXPLAINED]
+    ids = {image["id"] for image in shown["images"]}
+    shown["annotations"] = [entry for entry in shown["annotations"] if entry["image_id"] in ids]
+    (folder / FEW).write_text(json.dumps(shown), encoding="utf-8")
+    texts = (entry["caption"] for entry in first.values())
+    words = sorted({word for text in texts for word in re.findall("[a-z]+", text.lower())})
+    gender = load_lexicon("gender")
+    # Many words of gender, so that some captions hold one.
+    naming = [word for word in words if gender.mentions([word])]
+    _write_captioner(folder / MODEL, sorted({*naming, *words[:: max(1, len(words) // (2 * len(naming)))]}))
     return folder
 
 
 def _write_captioner(folder: Path, words: list[str]) -> None:
-    """A GIT of 32 columns with random weights: what it says means nothing, but depends on the picture."""
+    """A GIT of 32 columns with random weights: its captions mean nothing, but depend on the image."""
     import torch
     import transformers
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
@@ -59,21 +54,10 @@ def _write_captioner(folder: Path, words: list[str]) -> None:
     names: dict[str, Any] = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", **unknown}
     names |= {"cls_token": "<s>", "sep_token": "</s>"}
     tokenizer = tf.PreTrainedTokenizerFast(tokenizer_object=raw, **names)
-    size: dict[str, Any] = {
-        "hidden_size": 32,
-        "intermediate_size": 37,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-    }
-    config = tf.GitConfig(
-        vision_config={**size, "image_size": 32, "patch_size": 16},
-        vocab_size=len(ids),
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
-        max_position_embeddings=64,
-        **size,
-    )
+    size = {"hidden_size": 32, "intermediate_size": 37, "num_hidden_layers": 2, "num_attention_heads": 2}
+    marked = {"vocab_size": len(ids), "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    seeing = {**size, "image_size": 32, "patch_size": 16}
+    config = tf.GitConfig(vision_config=seeing, max_position_embeddings=64, **marked, **size)
     with quiet():
         torch.manual_seed(0)
         model = tf.GitForCausalLM(config)

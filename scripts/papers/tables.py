@@ -17,19 +17,6 @@ from judge.measure import Result
 
 Results = Mapping[str, Any]
 """Name of a step -> what its command returned."""
-PAPERS = {
-    "hirota2022quantifying": "LIC",
-    "abdelrahman2024imagecaptioner2": "ImageCaptioner2",
-    "nair2026dbac": "DBAC",
-    "nair2025dpac": "DPAC",
-}
-NOTES: Mapping[Size, str] = {
-    "paper": "Ours: the paper's own protocol, on its data.",
-    "shared": "Ours: real captions of fewer images than the paper's, with labels derived from the human captions, "
-    "and a quicker judge: not a repetition of the published figures.",
-    "small": "SMALL RUN: a drawn world of a few scenes, captioners of its own, judges that hardly learnt. It shows "
-    "that everything runs; its figures cannot be compared with the published ones.",
-}
 
 
 @dataclass(frozen=True)
@@ -72,9 +59,14 @@ class PaperTable:
     not_shared: str = ""
 
     @property
+    def label(self) -> str:
+        """Paper and number."""
+        return f"{read_declared()['papers'][self.paper]}, {self.number}"
+
+    @property
     def heading(self) -> str:
         """Paper, number and title."""
-        return f"{PAPERS[self.paper]}, {self.number}: {self.title}"
+        return f"{self.label}: {self.title}"
 
     @property
     def published(self) -> Published:
@@ -88,7 +80,7 @@ class PaperTable:
 
     def about(self, size: Size) -> str:
         """What ours of a run of this size are made of."""
-        return self.shared_note if size == "shared" and self.shared_note else NOTES[size]
+        return str(self.shared_note if size == "shared" and self.shared_note else read_declared()["notes"][size])
 
     def compares(self, size: Size) -> bool:
         """Whether ours of a run of this size can be compared with the published figures."""
@@ -152,7 +144,7 @@ class PaperTable:
             steps = self.steps(job)
             results = {step.name: step.run(progress, overwrite=overwrite, report=report) for step in steps}
         ours = dict(self._read(job, results))
-        return ours | (self.code.more(job, results, ours) if self.code.more else {})
+        return {**ours, **(self.code.more(job, results, ours) if self.code.more else {})}
 
     def _read(self, job: Job, results: Results) -> Iterator[tuple[tuple[Row, str], Value]]:
         """What the columns read. A stand-in's figures stand once, under the first judge that it replaces."""
@@ -163,7 +155,7 @@ class PaperTable:
             once.setdefault((judge, column.metric, column.run, column.field), column)
         # An ablation of detectors has a result for each.
         found = {name: of for result in results.values() for name, of in getattr(result, "results", {}).items()}
-        for name, result in (results | found).items():
+        for name, result in {**results, **found}.items():
             for (judge, *_), column in once.items():
                 if isinstance(result, Result) and column.run in {"", name}:
                     for captioner, value in values_of(result, column, judge):

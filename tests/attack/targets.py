@@ -24,9 +24,8 @@ from judge.commands.mask import MaskConfig
 from judge.commands.train import TrainConfig
 from judge.corpus import Corpus
 from judge.corpus.captions import ReadOptions, read_captions
-from judge.corpus.human_scores import read_human_scores
 from judge.corpus.labels import LabelOptions, read_labels
-from judge.corpus.ratings import key_csv, rating_sheet, read_ratings, sheet_csv
+from judge.corpus.ratings import key_csv, rating_sheet, read_human_scores, read_ratings, sheet_csv
 from judge.corpus.recipes import read_recipe, shipped_recipes
 from judge.corpus.tasks import read_tasks
 from judge.masking import archives
@@ -222,12 +221,11 @@ def yaml_targets() -> dict[str, Target]:
 def vector_targets() -> dict[str, Target]:
     table = {word: np.random.default_rng(0).normal(size=4).astype("<f4") for word in ("a", "dog", "犬")}
     text = "".join(f"{word} {' '.join(map(str, row))}\n" for word, row in table.items()).encode()
-    packed = b"3 4\n" + b"".join(word.encode() + b" " + row.tobytes() + b"\n" for word, row in table.items())
 
     def read(path: Path) -> object:
         return load_vectors(str(path), ["dog", "a"])
 
-    contents = {"glove": text, "word2vec-text": b"3 4\n" + text, "word2vec": packed, "gzip": gzip.compress(text)}
+    contents = {"glove": text, "word2vec": b"3 4\n" + text, "gzip": gzip.compress(text)}
     return {name: file(read, content) for name, content in contents.items()}
 
 

@@ -12,7 +12,7 @@ import torch
 from captioners import FAMILIES, IDS, SAMPLES, Checkpoints, Pictures, load
 from helpers import GENDER, fault_of
 
-from judge.attribution.captioner_views import AnswerViews, WordViews
+from judge.attribution.captioner_views import AnswerViews
 from judge.attribution.captioner_words import ExplainedCaptioner, first_word
 from judge.attribution.maps import METHODS, View, attribute, grad_cam
 from judge.judges.hf_models import load_captioner
@@ -123,12 +123,11 @@ def test_the_explained_word_is_the_most_probable_one(family: str, checkpoint: Ch
     if word is None:
         pytest.skip("its captions have no word")
     assert captioner.tokenizer.decode([word.token]).strip() == word.word
-    views: WordViews = known.views
-    view = views.view(pixels, word.before, word.token)
+    view = known.view(pixels, word.before, word.token)
     with torch.no_grad():
         own = float(view.scores(view.shown)[0, 0])
         others = [
-            float(views.view(pixels, word.before, token).scores(view.shown)[0, 0]) for token in range(4, len(IDS))
+            float(known.view(pixels, word.before, token).scores(view.shown)[0, 0]) for token in range(4, len(IDS))
         ]
     assert own <= 0
     assert own == pytest.approx(max(others), abs=1e-4)

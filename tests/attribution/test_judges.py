@@ -14,7 +14,7 @@ import torch
 from helpers import done_well, few, refusal, save_captioner
 from tiny_bert import save_bert
 
-from judge.attribution.judge_views import explain_guesses, open_views
+from judge.attribution.judge_views import explain_predictions, open_views
 from judge.attribution.maps import METHODS, MapSettings, grad_cam
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
@@ -91,8 +91,8 @@ SAMPLES = [
 def test_what_is_explained_is_the_judges_answer(judge: str, trained: Trained, tmp_path: Path) -> None:
     """The log-odds of its probabilities, up to the half precision of cached features; maps by both methods."""
     saved = trained.saved(judge)
-    answers, _ = answer(saved, [SAMPLES], features=tmp_path, pictures=trained.pictures)
-    found, notes = explain_guesses(saved, SAMPLES, trained.pictures, MapSettings(samples=2), device=CPU)
+    answers, _ = answer(saved, [SAMPLES], features=tmp_path, images=trained.pictures)
+    found, notes = explain_predictions(saved, SAMPLES, trained.pictures, MapSettings(samples=2), device=CPU)
     assert notes == []
     explained = list(found)
     assert [(one.image_id, one.method) for one in explained] == [(s.image_id, m) for s in SAMPLES for m in METHODS]
@@ -103,7 +103,7 @@ def test_what_is_explained_is_the_judges_answer(judge: str, trained: Trained, tm
     assert {one.mass.shape for one in explained} == {(SIZE, SIZE)}
     assert all((one.mass >= 0).all() for one in explained)
     other_class = [1 - saved.target.classes.index(one.answer) for one in explained[::2]]
-    against, _ = explain_guesses(
+    against, _ = explain_predictions(
         saved, SAMPLES, trained.pictures, MapSettings(("grad-cam",)), device=CPU, answers=other_class
     )
     assert [one.value for one in against] == pytest.approx([-one.value for one in explained[::2]], abs=1e-5)
@@ -112,12 +112,12 @@ def test_what_is_explained_is_the_judges_answer(judge: str, trained: Trained, tm
 @pytest.mark.parametrize("judge", ["sat", "grit"])
 def test_grad_cam_is_the_formula(judge: str, trained: Trained) -> None:
     """The backbone's map, weighted by its gradients from autograd, through GRIT's regions too."""
-    views, network, _ = open_views(trained.saved(judge), CPU)
+    views: Any = open_views(trained.saved(judge), CPU)[0]
     sample, pixels = SAMPLES[0], trained.pictures.read("1")
     boxes = trained.pictures.boxes("1")
     assert boxes
     view = views.view(sample, pixels, boxes)
-    backbone: Any = views.backbone  # type: ignore[attr-defined]
+    backbone, network = views.backbone, views.network
     whole = backbone.backbone if isinstance(backbone, GridsAndRegions) else backbone
     cells = whole(whole.prepare(pixels)[None]).detach().requires_grad_()
     corners = torch.zeros(1, backbone.regions, 4)

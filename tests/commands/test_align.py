@@ -20,7 +20,7 @@ from judge.text.alignment import DELTAS, align
 from judge.text.lexicon import load_lexicon
 from judge.text.masking import mask
 from judge.text.tokens import tokenize
-from judge.text.vectors import DELTA, DELTA_EMBEDDINGS, DELTA_LEARNT, load_vectors
+from judge.text.vectors import DELTA, DELTA_LEARNT, load_vectors
 
 DOES = {"dog": ["barks", "fetches"], "puppy": ["barks", "fetches"], "cat": ["purrs", "climbs"]}
 DOES["kitten"] = DOES["cat"]
@@ -128,7 +128,7 @@ def test_the_threshold_is_that_of_the_vectors(files: tuple[Path, Path], tmp_path
         assert written["delta"] == delta
     for kind in (AlignConfig, RunConfig):
         unset = shown(kind, "delta")["unset"]
-        assert f"{DELTA_LEARNT} for corpus, {DELTA_EMBEDDINGS} for hf:, {DELTA} for a file" in unset
+        assert f"{DELTA_LEARNT} for corpus, {DELTA} for a file" in unset
 
 
 @pytest.mark.slow

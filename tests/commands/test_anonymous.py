@@ -13,7 +13,7 @@ import pytest
 from helpers import done_well, refusal
 from scipy import stats
 
-from judge.corpus.human_scores import read_human_scores
+from judge.corpus.ratings import read_human_scores
 
 # Of ten images: a names a class in 6 (4 male, 1 female, 1 both), b in 2 (both male), c in none.
 CAPTIONS = {

@@ -150,7 +150,7 @@ V1 = "artemis_dataset_release_v0.csv"
 def paintings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """200 paintings as ArtEmis v1; ``combined.csv`` calls most of them v2's new ones, ``new.csv`` has these alone."""
     folder = tmp_path_factory.mktemp("emotion")
-    write_world(folder, images=200, pictures=16)
+    write_world(folder, images=200, pixels=16)
     people = pd.read_csv(folder / V1)
     people["version"] = np.where(people["painting"].str[-1] != "0", "new", "old")
     people.to_csv(folder / "combined.csv", index=False)

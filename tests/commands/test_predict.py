@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import huggingface_hub
 import numpy as np
 import pandas as pd
 import pytest
@@ -194,21 +193,6 @@ def test_a_shared_folder_and_its_card(trained: Trained, tmp_path: Path) -> None:
     ):
         assert part in card
     assert json.loads((folder / "judge.json").read_text())["data"]["captioner"] == "much"
-
-
-def test_a_judge_on_the_hub(trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the hub's client caches it, without a network."""
-    job, cached = trained.job("lstm"), tmp_path / "hub" / "models--me--judge"
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    (cached / "refs").mkdir(parents=True)
-    (cached / "refs" / "main").write_text("0123456789" * 4)
-    done_well("export", "--judge-weights", trained.weights(job), "--out", cached / "snapshots" / ("0123456789" * 4))
-    given = ["--captions", trained.captions(job, tmp_path), "--out", tmp_path / "out.csv"]
-    done_well("predict", "--judge-weights", "me/judge", *given)
-    assert probabilities(rows_of(tmp_path / "out.csv")).tolist() == trained.answers(job).tolist()
-    line = refusal("predict", "--judge-weights", "you/judge", *given, "--overwrite")
-    assert "--judge-weights you/judge: cannot be fetched" in line
 
 
 def test_a_checkpoint_that_has_moved(trained: Trained, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Captions and labels out of shards, data sets, Visual Genome and LAION: the same as out of a file."""
+"""Captions and labels from shards, data sets and Visual Genome: the same as from a file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import io
 import json
 import tarfile
 import tracemalloc
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,8 @@ from containers import as_table, tar_bytes, write_dict, write_parquet, write_sav
 from helpers import Write, fault, fault_of
 from pyarrow import parquet
 
-from judge.corpus import name_captioners
 from judge.corpus.captions import ReadOptions, read_captions
-from judge.corpus.files import read_document
 from judge.corpus.labels import read_labels
-from judge.corpus.records import canonical_id
 from judge.corpus.tasks import read_tasks
 from judge.text.lexicon import load_lexicon
 
@@ -29,7 +25,7 @@ GENDER = load_lexicon("gender")
 PUBLISHED = Path(__file__).parent / "published"
 
 
-@pytest.mark.parametrize("name", ["saved", "parquet", "shards", "shards/{00000..00001}.tar"])
+@pytest.mark.parametrize("name", ["saved", "parquet", "shards"])
 def test_as_published(name: str) -> None:
     """What `datasets` 5.2.0 (save_to_disk, to_parquet) and `webdataset` 1.0.2 (ShardWriter) wrote."""
     said = {str(n): (f"a person on picture {n}",) for n in (range(1, 4) if "shards" in name else range(1, 6))}
@@ -57,7 +53,6 @@ def test_members_and_fields(tmp_path: Path) -> None:
     }
     classes = write_shards(tmp_path / "classes", [{"__key__": "7", "cls": "woman"}])
     assert read_labels(classes, lexicon=GENDER).by_image == {"7": "female"}
-    assert [*name_captioners([tmp_path / "mine" / "{00000..00001}.tar", tmp_path / "classes"])] == ["mine", "classes"]
 
 
 def with_type(kind: bytes, name: str = "2.txt") -> bytes:
@@ -75,14 +70,11 @@ GOOD = tar_bytes([("1.txt", b"a man")])
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (with_type(tarfile.SYMTYPE), "'2.txt': is a link, not a plain file. Write the shard again without it."),
-        (with_type(tarfile.CHRTYPE), "'2.txt': is a device or sparse file, not a plain file."),
+        (with_type(tarfile.SYMTYPE), "'2.txt': is a link, a device or a sparse file, not a plain file. Write"),
         (tar_bytes([("/etc/x.txt", b"a")]), "'/etc/x.txt': the name leads out of the shard. Use relative names."),
         (tar_bytes([("C:\\x.txt", b"a")]), "'C:\\\\x.txt': the name leads out of the shard."),
-        (tar_bytes([("\udcff.txt", b"a")]), "'\\udcff.txt': is no name of a file."),
-        (tar_bytes([("1.txt", b"a"), ("1.txt", b"b")]), "1.txt: stands twice in the shard. Keep one of the two."),
+        (tar_bytes([("1.txt", b"a"), ("1.txt", b"b")]), "1.txt: occurs twice in the shard. Keep one of the two."),
         (tar_bytes([("1.txt", b"\xff")]), "1.txt: not UTF-8 (byte 1). Save it as UTF-8."),
-        (tar_bytes([("1.json", b'{"a": 1, "a": 2}')]), "1.json: key 'a' occurs twice in one object."),
         (tar_bytes([("1.txt", b"x" * 2**21)]), "1.txt: has over 1,048,576 bytes. Leave it out, or set "),
         (tar_bytes([("1.json", b'{"caption": 3}')]), "sample '1', field 'caption': caption is a number."),
         (tar_bytes([("1.txt", b"a"), ("2.jpg", b"")]), "sample '2', field 'txt': caption is missing."),
@@ -98,12 +90,8 @@ def test_bad_shards(write: Write, content: bytes, expected: str) -> None:
 def test_bad_folders_of_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write_shards(tmp_path / "set", [{"__key__": "1", "txt": "a man"}, {"__key__": "1", "txt": "a dog"}])
     assert fault(folder) == "00001.tar: sample '1' is in 00000.tar too. Give each sample a name of its own."
-    gone = folder / "{00000..00002}.tar"
-    assert fault(folder / "00002.tar", read=lambda _: read_captions(gone, side="human")).startswith("no such file.")
     (folder / "00001.tar").write_bytes(b"\x1f\x8b\x08")
     assert fault(folder).startswith("00001.tar: tar archive cannot be read (")
-    assert "is empty, or has numbers of over 9 digits. Write it like" in fault(folder / "{5..2}.tar")
-    assert "has over 100,000 files. Write it like" in fault(folder / "{0..999}{0..999}.tar")
     monkeypatch.setattr("judge.utils.reading.memory_limit", lambda: 600)
     whole = write_shards(tmp_path / "whole", [{"__key__": str(n), "txt": "a man"} for n in range(2)])
     assert "of memory when it is read. Give fewer shards" in fault(whole)
@@ -145,12 +133,7 @@ def test_records_of_data_sets(tmp_path: Path) -> None:
     hub = write_parquet(tmp_path / "hub", {"t": as_table(rows)}), "data/t-00001-of-00002.parquet"
     for folder, file in (saved, hub):
         assert fault(folder).startswith(f"{file}, record 2, field 'caption': caption is null. Give the record a text")
-        # Columns that nobody asked for are named in messages, and not read.
         assert "among 'image_id', 'caption', 'license'" in fault(folder, read=read_labels)
-        document = read_document(folder, wanted={"image_id"}).value
-        assert isinstance(document, list)
-        assert [row["image_id"] for row in document] == [0, 1, 2, 3, 4]
-        assert not any(row.get("license") or row.get("caption") for row in document)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +143,7 @@ def test_records_of_data_sets(tmp_path: Path) -> None:
         ("state.json", {"_data_files": [{"filename": "x"}]}, ", x: Arrow cannot be read ([Errno 2]"),
         ("state.json", {"_data_files": [], "_indices_files": [1]}, "state.json: is a selection of other rows"),
         ("dataset_dict.json", {"splits": ["a/b"]}, "dataset_dict.json: 'a/b' is no file's name."),
-        ("dataset_dict.json", {"splits": ["a"]}, "a/state.json: cannot be read (No such file or directory)."),
+        ("dataset_dict.json", {"splits": ["a"]}, "a/state.json: no such file."),
     ],
 )
 def test_bad_data_sets(tmp_path: Path, name: str, content: object, expected: str) -> None:
@@ -185,20 +168,3 @@ def test_visual_genome(write: Write, name: str) -> None:
     assert fault(path).startswith("record 1, region 2, field 'phrase': caption is a number.")
     rows[1]["regions"] = [3]
     assert fault(write(rows)).startswith("record 2, field 'regions': is not a list of objects.")
-
-
-ROWS: Sequence[dict[str, Any]] = [
-    {"url": "https://a.org/b/cat.jpg?w=300&n=" + "x" * 300, "caption": "a cat", "similarity": 0.3},
-    {"url": "https://c.org/b/cat.jpg", "caption": "another cat", "similarity": 0.3},
-]
-
-
-def test_laion(write: Write, tmp_path: Path) -> None:
-    """An address is an id as a whole: two hosts may call their pictures the same."""
-    ids = [canonical_id(row["url"]) for row in ROWS]
-    assert ids == [ROWS[0]["url"], "https://c.org/b/cat"]
-    path = write("\n".join(map(json.dumps, ROWS)))
-    assert read_captions(path, side="human").by_image == {ids[0]: ("a cat",), ids[1]: ("another cat",)}
-    coco = "http://images.cocodataset.org/train2017/000000391895.jpg"
-    assert canonical_id(coco) == "391895"
-    assert canonical_id("https://shop.org/000000391895.jpg") == "https://shop.org/000000391895"

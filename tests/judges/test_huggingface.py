@@ -289,7 +289,7 @@ def test_an_image_that_the_processor_cannot_take_is_named(checkpoint: Checkpoint
         def read(self, image_id: str) -> np.ndarray:
             return np.zeros((2, 900, 3), np.uint8) if image_id == "3" else super().read(image_id)
 
-    network.pictures = Strip()  # type: ignore[assignment]
+    network.images = Strip()  # type: ignore[assignment]
     assert torch.isfinite(ask(network, SAMPLES[:2])).all()
     line = fault_of(network.collate, SAMPLES)
     assert line.startswith("image '3': the captioner's processor fails at it (")

@@ -27,7 +27,7 @@ class Named(Pictures):
         return image_id
 
 
-SEEN = Materials(pictures=Named(), prompt=PROMPT)  # type: ignore[arg-type]
+SEEN = Materials(images=Named(), prompt=PROMPT)  # type: ignore[arg-type]
 RECIPE = Recipe(epochs=1, learning_rate=2e-3, batch_size=8, micro_batch=4)
 
 

@@ -104,7 +104,7 @@ def test_joint_training_equals_scikit_learn_fold_by_fold(target: Target, monkeyp
     slots = [with_clues(300, target, seed=seed) for seed in range(2)]
     assignments = folds(slots, settings={"C": 0.3})
     for assignment, found in zip(assignments, linear.train_together(target, assignments), strict=True):
-        train, asked = ([assignment.samples[place] for place in of] for of in (assignment.train, assignment.asked))
+        train, asked = ([assignment.samples[place] for place in of] for of in (assignment.train, assignment.predict))
         terms, answers = linear._Captions(target, train).terms, [sample.answers[0] for sample in train]
         features, others = (terms.table(sample.words for sample in part) for part in (train, asked))
         expected = guess(features, answers, assignment.weights, others, 0.3)

@@ -10,52 +10,49 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands.test_mask import DOG, HEIGHT, SQUARE, WIDTH, tree, write_instances
 from containers import as_table, small_picture, tar_bytes, write_dict, write_parquet, write_saved, write_shards
 from detector_samples import FakeDetector
-from helpers import done_well, fault_of, one_line, refusal
+from helpers import fault_of, one_line
 
 from judge.commands.images import known_images
 from judge.masking.cache import Cached
-from judge.masking.images import encode, has_image, list_images, read_bytes, read_image
+from judge.masking.images import has_image, list_images, read_bytes, read_image
 from judge.masking.instances import LoadedImage, from_mask
 from judge.masking.masked_images import MaskedImages
-from judge.utils.outputs import MANIFEST
 from judge.utils.reading import PICTURE
 
 PUBLISHED = Path(__file__).parents[1] / "corpus" / "published"
-PICTURES = {n: small_picture(n) for n in range(5)}
+IMAGES = {n: small_picture(n) for n in range(5)}
 
 
-def containers(place: Path, pictures: Mapping[int, bytes]) -> dict[str, Path]:
-    """The same pictures, by number, in a folder and in everything else."""
+def containers(place: Path, images: Mapping[int, bytes]) -> dict[str, Path]:
+    """The same images, by number, in a folder and in everything else."""
     folder = place / "folder"
     folder.mkdir(parents=True)
-    for number, data in pictures.items():
+    for number, data in images.items():
         (folder / f"{number:012d}.png").write_bytes(data)
-    shards = write_shards(place / "shards", [{"__key__": f"{n:012d}", "png": data} for n, data in pictures.items()])
-    rows = [{"image_id": n, "image": {"bytes": data, "path": "x.png"}} for n, data in pictures.items()]
+    shards = write_shards(place / "shards", [{"__key__": f"{n:012d}", "png": data} for n, data in images.items()])
+    rows = [{"image_id": n, "image": {"bytes": data, "path": "x.png"}} for n, data in images.items()]
     return {
         "folder": folder,
         "shards": shards,
-        "range": shards / "{00000..00001}.tar",
         "saved": write_saved(place / "saved", as_table(rows)),
         "dict": write_dict(place / "dict", {"a": as_table(rows[:2]), "b": as_table(rows[2:])}),
         "parquet": write_parquet(place / "parquet", {"test": as_table(rows)}),
     }
 
 
-def test_every_container_has_the_same_pictures(tmp_path: Path) -> None:
-    found = containers(tmp_path, PICTURES)
+def test_every_container_has_the_same_images(tmp_path: Path) -> None:
+    found = containers(tmp_path, IMAGES)
     folder = MaskedImages(found["folder"], known_images(found["folder"], None))
     for place in found.values():
         known = known_images(place, None)
-        assert [*known] == [str(n) for n in PICTURES]
+        assert [*known] == [str(n) for n in IMAGES]
         shown = MaskedImages(place, known)
-        for number, data in PICTURES.items():
+        for number, data in IMAGES.items():
             assert read_bytes(place, known[str(number)]) == data
             assert np.array_equal(shown.read(str(number)), folder.read(str(number)))
-            # Kept features and detections serve too, wherever the picture lies.
+            # Kept features and detections serve too, wherever the image lies.
             assert shown.key(str(number)) == folder.key(str(number))
             assert has_image(place, f"{number:012d}.png")
         assert not has_image(place, "absent.png")
@@ -68,12 +65,12 @@ def test_as_published() -> None:
     for name in ("saved", "parquet", "shards", "shards/00000.tar"):
         known = known_images(PUBLISHED / name, None)
         assert len(known) == {"shards": 3, "shards/00000.tar": 2}.get(name, 5)
-        for image, picture in known.items():
+        for image, name_of in known.items():
             expected = np.random.default_rng(int(image)).integers(0, 256, (4, 5, 3), dtype=np.uint8)
-            assert np.array_equal(read_image(PUBLISHED / name, picture).pixels, expected)
+            assert np.array_equal(read_image(PUBLISHED / name, name_of).pixels, expected)
 
 
-def test_which_picture_of_a_sample(tmp_path: Path) -> None:
+def test_which_image_of_a_sample(tmp_path: Path) -> None:
     def shard(**members: bytes) -> Path:
         path = tmp_path / "one.tar"
         path.write_bytes(tar_bytes([(name.replace("_", "."), data) for name, data in members.items()]))
@@ -87,7 +84,7 @@ def test_which_picture_of_a_sample(tmp_path: Path) -> None:
 
 
 def test_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = containers(tmp_path, PICTURES | {9: b"broken"})
+    place = containers(tmp_path, IMAGES | {9: b"broken"})
     with one_line(f"{place['shards']}, 00001.tar, 000000000009.png: is not an image"):
         read_image(place["shards"], "000000000009.png")
     with one_line(f"{place['saved']}, data-00001-of-00002.arrow, record 3, field 'image': is not an image"):
@@ -104,33 +101,6 @@ def test_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "record 1, field 'image': holds no image, or only its path" in fault_of(read_bytes, absent, "1")
     null = write_saved(tmp_path / "null", as_table([{"id": None, "image": {"bytes": b"x", "path": ""}}] * 2))
     assert "data-00000-of-00002.arrow, record 1, field 'id': image id is null" in fault_of(list_images, null)
-
-
-@pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Six pictures, a dog in each and a person in some, in every container; and their instances."""
-    place = tmp_path_factory.mktemp("scene")
-    noise = {n: np.random.default_rng(n).integers(1, 256, (HEIGHT, WIDTH, 3), dtype=np.uint8) for n in range(6)}
-    found = containers(place, {n: encode(pixels) for n, pixels in noise.items()})
-    people = [{"image_id": n, "category_id": 1, "segmentation": SQUARE} for n in (0, 2, 4)]
-    dogs = [{"image_id": n, "category_id": 2, "segmentation": DOG} for n in range(6)]
-    names = [f"{n:012d}.png" for n in range(6)]
-    return found | {"instances": write_instances(place / "instances.json", names, [*people, *dogs])}
-
-
-def test_masked_alike(scene: dict[str, Path], tmp_path: Path) -> None:
-    """``judge mask`` writes the same bytes, whatever the pictures lie in."""
-    found = {}
-    for name in ("folder", "shards", "range", "saved", "parquet"):
-        out = tmp_path / name
-        done_well("mask", "--images", scene[name], "--instances", scene["instances"], "--out", out)
-        found[name] = {path: data for path, data in tree(out).items() if path not in {MANIFEST, "mask.yaml"}}
-    assert len(found["folder"]) == 6 + 3
-    assert all(written == found["folder"] for written in found.values())
-    again = refusal(
-        "mask", "--images", tmp_path / "{0..9}.tar", "--instances", scene["instances"], "--out", tmp_path / "x"
-    )
-    assert again.startswith(f"judge: {tmp_path}/0.tar: no such file")
 
 
 MASK = np.zeros((20, 30), dtype=bool)

@@ -68,25 +68,25 @@ def run(images: Path, names: Sequence[str], detector: Squares | None = None, **o
     return job.run(names, workers=2)
 
 
-@pytest.mark.parametrize(("kind", "fill"), [("png", "black"), ("png", "noise"), ("webp", "blur")])
+@pytest.mark.parametrize(("kind", "fill"), [("png", "noise"), ("webp", "blur")])
 def test_workers_do_not_change_a_byte(images: Path, tmp_path: Path, fill: str, kind: str) -> None:
     names = [*names_in(images), "gone.png"]
     (images / "2.png").write_bytes(b"damaged")
     made, sheets, threads = [], [], cv2.getNumThreads()
-    for workers in (1, 2, 4):
+    for workers in (1, 4):
         out = tmp_path / f"out{workers}"
         out.mkdir()
         seen: list[tuple[str, int, int]] = []
         job = MaskFolder(images, out, Squares("10.png"), Hiding(fill=fill, dilation=2, seed=5), kind)  # type: ignore[arg-type]
-        done = job.run(names, workers=workers, progress=lambda *told, seen=seen: seen.append(told))
+        done = job.run(names, workers=workers, progress=lambda *step, seen=seen: seen.append(step))
         faults = [(name, str(fault)) for name, fault in done.failures]
         made.append((done.rows, faults, {name: (out / name).read_bytes() for name in names_in(out)}))
         sheets.append(done.sheet())
         assert [of[1:] for of in seen] == [(n, 13) for n in range(1, 14)]
     assert [name for name, _ in made[0][1]] == ["10.png", "2.png", "gone.png"]
     assert len(made[0][2]) == 10
-    assert made[1:] == made[:1] * 2
-    assert all(np.array_equal(sheet, sheets[0]) for sheet in sheets)
+    assert made[0] == made[1]
+    np.testing.assert_array_equal(*sheets)
     assert cv2.getNumThreads() == threads
 
 
@@ -135,9 +135,8 @@ def test_images_in_folders_keep_their_places(images: Path) -> None:
     (images / "long.png").write_bytes(encode(np.zeros((2, 16_384, 3), dtype=np.uint8)))
     done = run(images, ["val/deep/x.y.jpeg", "long.png"], kind="webp")
     assert [row.masked for row in done.rows] == names_in(images.parent / "out") == ["val/deep/x.y.webp"]
-    [(name, fault)] = done.failures  # Too large for WebP.
-    assert name == "long.png"
-    assert "an image of 16384 x 2 does not fit into webp" in str(fault)
+    [(name, fault)] = done.failures
+    assert f"{name} {fault}".startswith("long.png an image of 16384 x 2 does not fit into webp")
 
 
 def tile(shape: tuple[int, int], *, hidden: bool = True, title: str = "x.png") -> Tile:

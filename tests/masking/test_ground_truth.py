@@ -99,8 +99,8 @@ FAULTS: list[tuple[Record, str]] = [
     *[(with_runs(runs), "do not add up") for runs in RUNS],
     *[({"segmentation": [[1, 2, 3, 4, 5, x]]}, "not finite") for x in (math.nan, 10**400)],
     *[({"segmentation": [[1, 2, 3, 4, 5, x]]}, "no list of numbers") for x in ("6", True)],
-    ({"segmentation": [[1, 2, 3, 4]]}, "polygon of 2 points"),
-    ({"segmentation": [[1, 2, 3, 4, 5, 6, 7]]}, "odd number of values"),
+    ({"segmentation": [[1, 2, 3, 4]]}, "polygon of 4 values"),
+    ({"segmentation": [[1, 2, 3, 4, 5, 6, 7]]}, "polygon of 7 values"),
     ({"segmentation": [1, 2, 3, 4, 5, 6]}, "polygon is no list of numbers"),
     ({"segmentation": [[1, 2, 22.5, 4, 5, 6]]}, "coordinate 22.5 lies outside the image (0 to 20)"),
     ({"segmentation": [[0.1, 0.3, 0.4, 0.3, 0.4, 0.8]]}, "holds numbers from 0 to 1"),
@@ -127,9 +127,9 @@ FAULTS: list[tuple[Record, str]] = [
 def test_an_unsound_annotation_costs_its_image_alone(tmp_path: Path, record: Record, message: str) -> None:
     path = coco_file(tmp_path / "i.json", [record])
     truth = GroundTruth.read(path)
-    with one_line(message) as told:
+    with one_line(message) as lines:
         truth.instances("1.jpg", SIZE)
-    assert told[0].startswith(f"{path}, image '1.jpg', annotation 10")
+    assert lines[0].startswith(f"{path}, image '1.jpg', annotation 10")
     assert truth.instances("2.jpg", SIZE)[0].area == 36
 
 

@@ -20,7 +20,6 @@ from judge import evaluate
 from judge.corpus import Corpus
 from judge.measure import Result
 from judge.metrics import METRICS
-from judge.report.notes import footnotes
 from judge.report.warnings import warnings
 from judge.statistics.summary import Summary
 
@@ -177,23 +176,6 @@ def test_judged_by_linear(run: Run, metric: str) -> None:
         assert len(rows["generated"]) == len(run.world.images)
 
 
-def test_classes_and_chance_are_told(run: Run) -> None:
-    """A class without images is none: chance is that of the others, and the reader is told."""
-    classes, absent = classes_of(run.world), {*run.world.words} - {*classes_of(run.world)}
-    entry = run.result.run["captioners"]["cap"]
-    assert entry["images"] == Counter(run.world.classes[image] for image in run.world.images)
-    assert entry["without_images"] == sorted(absent)
-    told = [note for note in warnings(run.result) if "no image that both sides describe" in note]
-    assert told == [
-        f"cap: no image that both sides describe is of class {name}, so the other classes alone count."
-        for name in absent
-    ]
-    (chance,) = (note for note in footnotes(run.result) if note.startswith("Chance with"))
-    assert f"with {len(classes)} classes" in chance
-    assert f"Leakage {1 / len(classes):.3f}" in chance
-    assert f"LIC {1 / len(classes) ** 2:.3f}" in chance or run.row("lic").chance
-
-
 # What cannot be measured is refused, in a line that says which class it is
 
 
@@ -254,14 +236,3 @@ def test_captioners_of_other_classes_are_not_compared(tmp_path: Path) -> None:
 
 
 # What classes are called, or that others could be, changes nothing
-
-
-def test_names_of_classes_change_nothing(run_of: Callable[[int, str], Run], tmp_path: Path) -> None:
-    """Of all metrics: values, as far as judges are solved; counted ones' chance levels and p. In another order, too."""
-    before = run_of(3, "unequal").result
-    after = measure(draw(SIZES[3], names=["zeal", "awe", "anger"]), tmp_path, [*READ, *COUNTED])
-    for one, other in zip(before.summaries, after.summaries, strict=True):
-        counted, same = one.metric.counted, ["human", "generated", "published", "amplification"]
-        for name in [*same, *(["chance_level", "p_value"] if counted else [])]:
-            expected = pytest.approx(getattr(one, name), abs=1e-9 if counted else 1e-4)
-            assert getattr(other, name) == expected, (one.metric.name, name)

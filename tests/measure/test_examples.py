@@ -11,8 +11,7 @@ from judge.calibration.grammar import World, make_world, simulate
 from judge.calibration.world import Captioner
 from judge.corpus import Corpus
 from judge.measure import Result
-from judge.measure.examples import CHOSEN, MOST, MOST_IN_ALL, _pick
-from judge.statistics.summary import ROW
+from judge.measure.examples import MOST
 
 
 @pytest.fixture(scope="module")
@@ -80,19 +79,3 @@ def test_captions_are_as_written_as_read_and_as_judged(result: Result, world: Wo
     assert len(counted)
     assert (counted["read"] == "").all()
     assert counted["probability"].isna().all()
-
-
-def test_the_same_images_every_time_and_never_too_many() -> None:
-    rng = np.random.default_rng(0)
-    rows = [(f"c{c}", f"m{m}", "linear") for c in range(8) for m in range(5)]
-    table = pd.concat(
-        pd.DataFrame({"image_id": [f"{i}" for i in range(1000)], "contribution": rng.normal(size=1000)}).assign(
-            **dict(zip(ROW, key, strict=True))
-        )
-        for key in rows
-    )
-    picked = _pick(table, seed=1)
-    pd.testing.assert_frame_equal(picked, _pick(table, seed=1))
-    assert MOST_IN_ALL // 2 < len(picked) <= MOST_IN_ALL
-    assert len(picked.groupby([*ROW, "chosen"])) == len(rows) * len(CHOSEN)
-    assert set(_pick(table, seed=2)["image_id"]) != set(picked["image_id"])

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import done_well, known, one_line, refusal
+from helpers import known, one_line, refusal
 
 from judge import evaluate
 from judge.calibration.grammar import WorldFiles, make_world, simulate, write_world
@@ -166,43 +166,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
 
 
 BOTH = ["--attribute", "gender", "--attribute", "skin"]
-FAST = ["--folds", 3, "--refits", 0, "--chance", 0, "--resamples", 100, "--workers", 1, "--least", 2]
 
 
 def sides(files: WorldFiles) -> list[object]:
     return ["--human", files.human, "--captions", files.captions["much"]]
-
-
-def written(out: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
-    return found
-
-
-@pytest.mark.slow
-def test_the_command(files: WorldFiles, tmp_path: Path) -> None:
-    """One table of both; a file of each, and its settings again: the same numbers."""
-    metrics = ["--metrics", "lic,leakage,dbac,ba,dba,error"]
-    table = ["--labels", files.folder / "both.csv"]
-    done = done_well("evaluate", *sides(files), *BOTH, *table, *metrics, *FAST, "--out", tmp_path / "one")
-    printed = " ".join(done.output.split())
-    assert "NOTE: Classes left out, with fewer than 10 images: female & darker (0)." in printed
-    assert (
-        "NOTE: Labelled images: 160 for gender, 144 for skin, 144 for all of these. Only the last are used." in printed
-    )
-    first = written(tmp_path / "one")
-    assert first["run"]["attribute"] == "gender & skin"
-    assert set(first["run"]["labels"]["classes"]) == {"female & lighter", "male & darker", "male & lighter"}
-    assert first["run"]["labels"]["attributes"]["skin"]["images"] == 144
-    assert any("No words of skin are known" in note for note in first["notes"]["warnings"])
-    each = ["--labels", f"gender={files.folder / 'both.csv'}", "--labels", f"skin={files.folder / 'skin.csv'}"]
-    each += ["--label-column", "gender=bb_gender", "--label-value", "skin=darker=d", "--label-value", "skin=lighter=l"]
-    fewer = ["--metrics", "sc,error", *FAST]
-    first = {row["metric"]: row["generated"] for row in first["results"]}
-    done_well("evaluate", *sides(files), "--attribute", "gender,skin", *each, *fewer, "--out", tmp_path / "two")
-    done_well("evaluate", tmp_path / "two" / "run.yaml", "--out", tmp_path / "three")
-    for name in ("two", "three"):
-        found = [row["generated"] for row in written(tmp_path / name)["results"]]
-        assert found == [first["leakage"], first["error"]]
 
 
 def test_a_corpus_with_labels_of_some(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typer.testing import Result
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import FAITHFUL, Parameters
 
-SIZE, TINY, IMAGES, FEW = 96, 64, 400, 80
+SIZE, IMAGES = 96, 400
 # A random network sees settings well enough, and no test downloads one.
 EYES = ["--backbone", "resnet18", "--backbone-weights", "random", "--image-size", SIZE]
 QUICK = ["--epochs", "2", "--batch-size", "32", "--learning-rate", "0.0005", "--resamples", "200"]
@@ -29,18 +29,6 @@ def told_by_the_setting(images: int, out: Path, captions: int) -> WorldFiles:
 def given(world: WorldFiles, folder: Path) -> list[object]:
     """What every run of a drawn world is given."""
     return [*inputs_of(world, "plain"), *pictures_of(world), "--features", folder / "features", *EYES, *QUICK, *PAPER]
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
-    """A small one, for all that no learning is asked of."""
-    return told_by_the_setting(FEW, tmp_path_factory.mktemp("setting") / "world", 2)
-
-
-@pytest.fixture
-def arguments(world: WorldFiles, tmp_path: Path) -> list[object]:
-    """What runs of the small world are given."""
-    return given(world, tmp_path)
 
 
 def evaluate(*arguments: object) -> Result:
@@ -73,49 +61,3 @@ def test_images_carry_what_captions_do_not(tmp_path: Path) -> None:
     assert scores[scores["judge"] == "sat"]["image_id"].nunique() == pytest.approx(0.2 * IMAGES, rel=0.1)
     # With captions blanked both sides are the same evidence.
     assert looking["amplification"] == 0
-
-
-@pytest.mark.slow
-def test_masks_decide_what_is_seen_and_features_are_kept(arguments: list[object], tmp_path: Path) -> None:
-    def kept(name: str, *more: str) -> dict[Path, int]:
-        """Features there are after another run, and when they were written."""
-        evaluate(*arguments, "--metrics", "imagecaptioner2", "--epochs", "1", *more, "--out", tmp_path / name)
-        return {path: path.stat().st_mtime_ns for path in (tmp_path / "features").rglob("*.safetensors")}
-
-    first = kept("one", "--judge", "sat,sat-image-only")
-    assert first
-    assert kept("two", "--judge", "sat,sat-image-only") == first  # Not written again either.
-    assert results_of(tmp_path / "one") == results_of(tmp_path / "two")
-    # With captions blanked both sides and both human captions are the same evidence: one judge, and no amplification.
-    assert results_of(tmp_path / "one")["imagecaptioner2", "sat-image-only"]["amplification"] == 0
-    scores = pd.read_parquet(tmp_path / "one" / "scores.parquet")
-    by_image = scores[scores["judge"] == "sat-image-only"].groupby("image_id")["probability"]
-    assert set(by_image.size()) == {3}
-    assert set(by_image.nunique()) == {1}
-    kept("box", "--mask", "box")
-    every = kept("none", "--mask", "none")
-    assert first.items() <= every.items()
-    assert len(every) == 3 * len(first)
-
-
-@pytest.mark.parametrize(
-    ("extra", "message"),
-    [
-        (["--template", "Therefore, the gender is"], "--template: 'Therefore, the gender is' has 0 times [Answer]"),
-        (["--answer", "femal=woman"], "no class 'femal'. Did you mean 'female'?"),
-        (["--backbone", "resnet1818"], "--backbone: timm has no network 'resnet1818'"),
-        (["--backbone-weights", "nowhere.safetensors"], "nowhere.safetensors: cannot be read"),
-        (["--judge", "sat-blind"], "unknown judge 'sat-blind'"),
-        (["--judge", "linear-image-only"], "judge 'linear' reads the caption alone"),
-        (["--detector", "yolo"], "--weights: detector 'yolo' needs weights"),
-        (["--images", "nowhere"], "--images nowhere: is no folder"),
-    ],
-)
-def test_faults(arguments: list[object], tmp_path: Path, extra: list[object], message: str) -> None:
-    out = tmp_path / "out"
-    done = judge("evaluate", *arguments, "--metrics", "imagecaptioner2", "--out", out, *extra)
-    assert done.exit_code == 2, done.output
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert not out.exists()
-    assert [path.name for path in tmp_path.iterdir() if path.name != "features"] == []

@@ -208,7 +208,7 @@ def test_pictures_never_show_people(run: Path, world: WorldFiles) -> None:
 
     from judge.masking.detectors.ground_truth import GroundTruth
     from judge.masking.instances import PERSON
-    from judge.masking.people import hidden_region
+    from judge.masking.people import Hiding
 
     truth = GroundTruth.read(world.folder / "instances.json").only((PERSON,))
     names = {str(truth.image_id(name)): name for name in truth.images}
@@ -217,7 +217,7 @@ def test_pictures_never_show_people(run: Path, world: WorldFiles) -> None:
     for image, data in pictures.itertuples(index=False):
         shown = np.asarray(Image.open(io.BytesIO(data)))
         people = [one for one in truth.instances(names[image]) if one.label == PERSON]
-        region = hidden_region(people, (64, 64))
+        region = Hiding().region(people, (64, 64))
         assert region.any()
         assert np.quantile(shown[region], 0.95) < 48  # JPEG lets what lies beside people run a little over.
         assert np.median(shown[region]) < 8

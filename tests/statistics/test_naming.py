@@ -12,8 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from judge.statistics.naming import caption_share
-from judge.statistics.raters import krippendorff_alpha
+from judge.statistics.naming import caption_share, krippendorff_alpha
 
 # Krippendorff, Computing Krippendorff's Alpha-Reliability (2011), example C: 4 observers, 12 units; 0 is none.
 PUBLISHED = [

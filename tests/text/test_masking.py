@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judge.errors import JudgeError
-from judge.text.coverage import measure_coverage
 from judge.text.lexicon import Lexicon, load_lexicon
 from judge.text.masking import mask
+from judge.text.survey import measure_coverage
 from judge.text.tokens import first_sentence, tokenize
 
 GENDER, WIDE = load_lexicon("gender"), load_lexicon("gender-wide")
@@ -23,10 +23,8 @@ GENDER, WIDE = load_lexicon("gender"), load_lexicon("gender-wide")
         ("A man rides a Horse.", "a man rides a horse ."),
         ("A woman's bag, on her t-shirt!", "a woman's bag , on her t - shirt !"),
         ("don’t", "don't"),
-        ("Une fille à l'école", "une fille à l'école"),
         ("e\u0301cole", "\u00e9cole"),  # NFC
         ("स्त्री चल रही है।", "स्त्री चल रही है ।"),  # vowel signs are not split off
-        ("رجل يركض", "رجل يركض"),
         ("a chef 👩‍🍳🏽 cooks", "a chef 👩‍🍳🏽 cooks"),  # one emoji sequence is one token
         ("a <gender> cat", "a < gender > cat"),  # nobody can write our token
         ("  \t\n ", ""),
@@ -47,29 +45,25 @@ def test_longest_entry_first() -> None:
     assert mask(("a", "dog", "hot", "dog's", "tail"), foods) == ("a", "<food>", "<food>", "tail")
 
 
-MEANT = "Did you mean 'gender'? Else give a .yaml path."
-
-
 AB = "classes: {a: [x], b: [y]}\ncounterparts: "
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        *((f"token: '{name}'\nclasses: {{a: [x]}}", "could be a word") for name in ("gender", "[g]", "<unk>", "<a b>")),
-        ("classes: {a: [x, y], b: [y]}", "'y' stands in 'a' and in 'b'"),
-        ("klasses: {}", "no 'classes'"),
-        ("classes: {a: [x]}\nhiden_only: [y]", "unknown key 'hiden_only'. Did you mean 'hidden_only'?"),
-        ("a: [", "not YAML that can be read (did not find expected node content on line 2)"),
-        (f"{AB}{{a: x}}", "'counterparts' is no list of rows. Write rows like"),
-        (f"{AB}[{{a: x, b: [y], none: z}}]", "own.yaml, counterparts, row 1: holds something else than words"),
+        *((f"token: '{name}'\nclasses: {{a: [x]}}", "could be a word") for name in ("gender", "<unk>", "<a b>")),
+        ("classes: {a: [x, y], b: [y]}", "'y' is in 'a' and in 'b'"),
+        ("name: x", "no 'classes'"),
+        ("classes: {a: [x]}\nhiden_only: [y]", "unknown fields: hiden_only"),
         (
-            f"{AB}[{{a: x, none: z}}]",
-            "own.yaml, counterparts, row 1: says words of a, none. Say one of each of a, b, none",
+            "classes: {a: [no, ' ']}",
+            "'classes.a.0': Input should be a valid string; field 'classes.a.1': is empty",
         ),
-        (f"{AB}[{{a: x, b: z, none: z}}]", "own.yaml, counterparts, row 1: 'z' is no word of 'b'"),
+        ("a: [", "not YAML that can be read (did not find expected node content on line 2)"),
+        (f"{AB}{{a: x}}", "field 'counterparts': Input should be a valid tuple"),
+        (f"{AB}[{{a: x, none: z}}]", "own.yaml, counterparts, row 1: is no row of counterparts"),
+        (f"{AB}[{{a: x, b: z, none: z}}]", "Give a word of each of a, b, and as 'none' a word that names no class"),
         ("extends: own.yaml\nclasses: {x: [z]}", "own.yaml: lexicons extend each other (own.yaml by own.yaml)"),
-        ("extends: gendre\nclasses: {x: [z]}", f"own.yaml, 'extends': no lexicon 'gendre'. {MEANT}"),
     ],
 )
 def test_faulty_lexicons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str) -> None:

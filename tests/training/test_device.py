@@ -111,7 +111,7 @@ def captions(count: int, *, seed: int = 0) -> list[Sample]:
 @pytest.mark.parametrize("tuning", ["full", "frozen", "lora", "zero-shot"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_captioners(family: str, tuning: Tuning, checkpoint: Callable[[str], Path]) -> None:
-    materials = Materials(pictures=Pictures(), prompt=PROMPT, tuning=tuning)  # type: ignore[arg-type]
+    materials = Materials(images=Pictures(), prompt=PROMPT, tuning=tuning)  # type: ignore[arg-type]
     waits = None if tuning == "zero-shot" or family in CUTTING else int(family in CHECKING)
     device = Run(captions(8), captions(3, seed=1)).check(find_judge(f"hf:{checkpoint(family)}"), materials, waits=waits)
     if family in CUTTING:

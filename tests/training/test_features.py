@@ -237,14 +237,14 @@ def members(*names: str) -> list[Member]:
 
 def test_judges_with_one_backbone_look_once(folder: Path, tmp_path: Path) -> None:
     """Both variants of a judge, and two judges that are told of one backbone, share what is computed."""
-    materials = replace(EYES, pictures=seen(folder))
+    materials = replace(EYES, images=seen(folder))
     told: list[tuple[str, int, int]] = []
     looking = members("sat", "sat-image-only", "vl-lic-lstm", "linear")
     precomputed = precompute(looking, materials, tmp_path / "kept", progress=lambda *units: told.append(units))
     assert set(precomputed.features) == {"sat", "sat-image-only", "vl-lic-lstm"}
     assert len({features.key for features in precomputed.features.values()}) == 1
     assert told == [("computing features of images", IMAGES - 1, IMAGES - 1)]
-    assert precomputed.keys == {image: materials.pictures.key(image) for image in map(str, range(IMAGES))}
+    assert precomputed.keys == {image: materials.images.key(image) for image in map(str, range(IMAGES))}
     expected = filled(seen(folder), tmp_path / "other")[0].rows(samples_of(*ALL))
     for found in precomputed.features.values():
         torch.testing.assert_close(found.rows(samples_of(*ALL)), expected)

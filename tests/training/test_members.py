@@ -236,10 +236,10 @@ def test_threads_are_part_of_the_name_of_a_judge_that_takes_them_all() -> None:
 
 def test_masks_travel_to_those_alone_that_read_pictures_themselves() -> None:
     pictures = MaskedImages(Path(), {str(n): f"{n}.png" for n in range(40)})
-    setup = TrainingSetup(materials=Materials(pictures=pictures))
+    setup = TrainingSetup(materials=Materials(images=pictures))
     for judge, travels in {"lstm": False, "sat": False, "sat-image-only": False, "hf:mine": True}.items():
         members = make_members("lstm", seeds=1)
-        sent = _for_worker(replace(members[0], judge=find_judge(judge)), setup).materials.pictures
+        sent = _for_worker(replace(members[0], judge=find_judge(judge)), setup).materials.images
         assert (sent is pictures) == travels
         assert travels or sent is None
 

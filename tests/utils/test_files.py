@@ -19,7 +19,6 @@ from judge.utils import files
         ("captions.json", "", "captions.json"),
         ("=captions.json", "", "=captions.json"),
         ("lr=0.1/captions.json", "", "lr=0.1/captions.json"),
-        ("lr=0.1/{00000..00009}.tar", "", "lr=0.1/{00000..00009}.tar"),
         ("./lr=0.2/captions.json", "", "./lr=0.2/captions.json"),
         ("/data/lr=0.2/captions.json", "", "/data/lr=0.2/captions.json"),
         ("best=lr=0.1/captions.json", "best", "lr=0.1/captions.json"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,10 @@ from judge.masking import DETECTORS, MAX_PIXELS
 from judge.masking.images import read_image
 from judge.masking.instances import Instance, LoadedImage
 from judge.types import Progress
+from judge.utils.reading import memory_limit, read_bytes
 
+MIN_SCORE = 0.05
+"""Detections with a lower score are dropped, whatever the detector."""
 Failures = list[tuple[str, JudgeError]]
 """Images that were left out, by name, and why."""
 
@@ -36,9 +40,9 @@ class Detector(Protocol):
         ...
 
     def detect(self, image: LoadedImage) -> tuple[Instance, ...]:
-        """All detections with a score of at least 0.05, of every category.
+        """All detections with a score of at least ``MIN_SCORE``, of every category.
 
-        ``instances.select`` applies higher thresholds, so one detection serves them all.
+        ``Hiding.chosen`` applies higher thresholds, so one detection serves them all.
 
         Raises:
             JudgeError: an image that does not fit what the detector knows of it.
@@ -101,12 +105,7 @@ def detect_images(
 
 
 def make_detector(
-    name: str,
-    *,
-    weights: str | None = None,
-    trust: Path | None = None,
-    device: str | None = None,
-    mask_threshold: float = 0.5,
+    name: str, *, weights: str | None = None, trust: Path | None = None, device: str | None = None
 ) -> Detector:
     """The network called ``name``.
 
@@ -115,7 +114,6 @@ def make_detector(
         weights: a file, or a name that its library downloads.
         trust: the folder whose ``.pt`` files may be unpickled.
         device: None: CUDA if available.
-        mask_threshold: least probability of a mask's pixels, in (0, 1).
 
     Raises:
         JudgeError: unknown name, missing file, an extra that is not installed, weights that cannot be loaded.
@@ -128,7 +126,27 @@ def make_detector(
     if name == "yolo":
         from judge.masking.detectors.yolo import load_yolo
 
-        return load_yolo(weights, trust=trust, device=device, mask_threshold=mask_threshold)
+        return load_yolo(weights, trust=trust, device=device)
     from judge.masking.detectors.maskrcnn import load_maskrcnn
 
-    return load_maskrcnn(weights, device=device, mask_threshold=mask_threshold)
+    return load_maskrcnn(weights, device=device)
+
+
+def read_weights(path: Path) -> bytes:
+    """The bytes of a weights file.
+
+    Raises:
+        JudgeError: missing, a folder, not readable.
+    """
+    try:
+        return read_bytes(path, memory_limit())
+    except OSError as error:
+        absent = isinstance(error, FileNotFoundError)
+        what = "no such file of weights" if absent else f"cannot be read ({error.strerror})"
+        raise JudgeError(what, where=str(path), mend="check the path") from error
+
+
+def fingerprint(*parts: object) -> str:
+    """A hash of what results depend on (weights' bytes, options, versions): 64 hexadecimal digits."""
+    digests = (hashlib.sha256(part if isinstance(part, bytes) else repr(part).encode()).digest() for part in parts)
+    return hashlib.sha256(b"".join(digests)).hexdigest()

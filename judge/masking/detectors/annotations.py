@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ def read_annotation(annotation: Mapping[str, Any], label: str, size: tuple[int, 
 
 
 def find_contradiction(annotation: Mapping[str, Any], instance: Instance, *, where: str) -> tuple[str, str] | None:
-    """What else the annotation says that its mask contradicts: the kind of it, and the figures; None for nothing.
+    """A field that contradicts the mask: what annotations like this one do, and the figures; None if there is none.
 
     Raises:
         JudgeError: the thing would stay visible: its mask is empty, lies mostly outside of its box, or has less than a
@@ -88,17 +89,16 @@ def find_contradiction(annotation: Mapping[str, Any], instance: Instance, *, whe
     own, box = coco.toBbox(instance.rle), np.array(instance.box)
     figures = f"bbox {box.round(1).tolist()}, box of the mask {own.tolist()}, area {declared}, pixels {area}"
     apart = coco.iou((own + _GROWTH)[None], (box + _GROWTH)[None], [0])[0, 0] < _OVERLAP
+    outside = apart and 2 * (instance.mask & box_mask(tuple(box + _GROWTH), instance.size)).sum() < area
     known = isinstance(declared, int | float) and math.isfinite(declared)
-    fault = ""
-    if not area:
-        fault = "hides nothing: its mask is empty"
-    elif apart and 2 * (instance.mask & box_mask(tuple(box + _GROWTH), instance.size)).sum() < area:
-        fault = "its mask lies outside of its bbox"
-    elif known and declared >= max(_LARGE, _GROSS * area):
-        fault = "its mask is much smaller than its area"
-    if fault:
-        mend = f"see that coordinates are pixels of this image; else {_REPAIR}"
-        raise JudgeError(f"{fault} ({figures})", where=where, mend=mend)
+    for fault, holds in {
+        "hides nothing: its mask is empty": not area,
+        "its mask lies outside of its bbox": outside,
+        "its mask is much smaller than its area": known and declared >= max(_LARGE, _GROSS * area),
+    }.items():
+        if holds:
+            mend = f"see that coordinates are pixels of this image; else {_REPAIR}"
+            raise JudgeError(f"{fault} ({figures})", where=where, mend=mend)
     if apart:
         return "have a bbox that is not the box of their mask", figures
     if known and max(declared, area) >= _LARGE and not declared / _FACTOR <= area <= declared * _FACTOR:
@@ -126,8 +126,8 @@ def _numbers(values: object, what: str, where: str) -> list[float]:
 def _read_polygon(polygon: object, size: tuple[int, int], where: str) -> list[float]:
     points = _numbers(polygon, "polygon", where)
     if len(points) < 6 or len(points) % 2:
-        what = f"polygon of {len(points) // 2} points" if len(points) % 2 == 0 else "polygon of an odd number of values"
-        raise JudgeError(what, where=where, mend="a polygon is x1, y1, x2, y2, x3, y3 and so on")
+        mend = "a polygon is x1, y1, x2, y2, x3, y3 and so on"
+        raise JudgeError(f"polygon of {len(points)} values", where=where, mend=mend)
     _check_coordinates("segmentation", points, points, size, where)
     return points
 
@@ -168,14 +168,10 @@ def read_rle(shape: Mapping[str, Any], size: tuple[int, int], *, where: str) -> 
     if given != list(size):
         what = f"run lengths for size {given}, the image is [{size[0]}, {size[1]}] (height, width)"
         raise JudgeError(what, where=where, mend=_SAME_IMAGES)
-    runs: Sequence[float] = ()
-    if isinstance(counts, list):
-        runs = _numbers(counts, "counts", where)
-    elif isinstance(counts, str):
-        try:
+    runs: Sequence[float] = _numbers(counts, "counts", where) if isinstance(counts, list) else ()
+    if isinstance(counts, str):
+        with suppress(ValueError):
             runs = run_lengths(counts.encode())
-        except ValueError:
-            runs = ()
     if not runs or any(run < 0 or run != int(run) for run in runs) or sum(runs) != size[0] * size[1]:
         what = f"run lengths do not add up to {size[0] * size[1]:,} pixels"
         raise JudgeError(what, where=where, mend="export the annotation again")

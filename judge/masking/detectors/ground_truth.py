@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from judge.corpus.coco import annotation_of
-from judge.corpus.records import canonical_id, kind_of, records
+from judge.corpus.records import annotation_of, canonical_id, kind_of, records
 from judge.errors import JudgeError
 from judge.masking.categories import check_categories, names_people, people_among, stays_visible
 from judge.masking.detectors.annotations import find_contradiction, read_annotation
@@ -32,15 +31,14 @@ class _Record(NamedTuple):
     value: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(NamedTuple):
     """An image as the file describes it; id and size (height, width) are None if the file has none to use."""
 
     name: str
     image_id: str | None
     size: tuple[int, int] | None
-    annotations: list[_Record] = field(default_factory=list)
-    faults: list[JudgeError] = field(default_factory=list)
+    annotations: list[_Record]
+    faults: list[JudgeError]
 
 
 @dataclass
@@ -109,7 +107,7 @@ class GroundTruth:
         check_categories(labels, self.categories, self.source)
         wanted = {None, *labels}
         entries = {
-            name: replace(entry, annotations=[one for one in entry.annotations if one.label in wanted])
+            name: entry._replace(annotations=[one for one in entry.annotations if one.label in wanted])
             for name, entry in self._entries.items()
         }
         return replace(self, labels=frozenset(labels), _entries=entries)
@@ -148,12 +146,7 @@ class GroundTruth:
         return frozenset(one.label for one in annotations if one.label is not None)
 
     def detect(self, image: LoadedImage) -> tuple[Instance, ...]:
-        """The instances of an image, found by its name.
-
-        Raises:
-            JudgeError: an image that the files do not list or describe with another size; an annotation that is not
-                sound (see ``read_annotation``), or whose thing would stay visible (see ``find_contradiction``).
-        """
+        """The instances of an image; see :meth:`instances`."""
         return self.instances(image.name, image.size)
 
     def known(self, image: LoadedImage) -> tuple[Instance, ...] | None:
@@ -163,7 +156,12 @@ class GroundTruth:
         return None
 
     def instances(self, name: str, size: tuple[int, int] | None = None) -> tuple[Instance, ...]:
-        """The instances of one image; ``size``: its height and width, by default as the files have them."""
+        """The instances of one image; ``size``: its height and width, by default as the files have them.
+
+        Raises:
+            JudgeError: an image that the files do not list or describe with another size; an annotation that is not
+                sound (see ``read_annotation``), or whose thing would stay visible (see ``find_contradiction``).
+        """
         entry = self._entries.get(name)
         if entry is None:
             what = f"image '{name}' is not among its images"
@@ -194,7 +192,7 @@ class GroundTruth:
         moved = locate(folder, self.images)
         taken = Counter(moved.get(name, name) for name in self.images)
         named = {name: new if taken[new := moved.get(name, name)] == 1 else name for name in self.images}
-        self._entries = {named[name]: replace(entry, name=named[name]) for name, entry in self._entries.items()}
+        self._entries = {named[name]: entry._replace(name=named[name]) for name, entry in self._entries.items()}
 
     def _add_file(
         self,
@@ -217,13 +215,12 @@ class GroundTruth:
         ids = self._add_images(shown, source)
         joined, elsewhere, visible = set[str](), Counter[str](), dict[str, None]()
         for number, annotation in enumerate(annotations, start=1):
-            image_id, category = _id(annotation.get("image_id")), _id(annotation.get("category_id"))
-            category_name = known.get(category or "")
-            label = None if category_name is None else self.renamed[category_name]
+            image_id = _id(annotation.get("image_id"))
+            category = known.get(_id(annotation.get("category_id")) or "")
+            label = None if category is None else self.renamed[category]
             if image_id is None:
                 what = f"'image_id' is {kind_of(annotation.get('image_id'))}: what it shows stays visible"
-                where = f"annotations, record {number}"
-                self.strays.append((where, JudgeError(what, where=f"{source}, {where}", mend="correct the annotation")))
+                self._stray(f"annotations, record {number}", what, source)
             elif image_id not in ids:
                 elsewhere[image_id] += 1
             else:
@@ -245,31 +242,32 @@ class GroundTruth:
         if not lists_images and (silent := ids - joined):
             self.notes.append(f"{len(silent):,} of {len(ids):,} images have no record in {source}: nothing is hidden.")
 
+    def _stray(self, where: str, what: str, source: str) -> None:
+        self.strays.append((where, JudgeError(what, where=f"{source}, {where}", mend="correct the record")))
+
     def _add_images(self, images: Sequence[Mapping[str, Any]], source: str) -> set[str]:
         """Add the images of a file; their ids."""
         ids, names = set[str](), set[str]()
         for number, image in enumerate(images, start=1):
             name, image_id, size = image.get("file_name"), _id(image.get("id")), _size(image)
-            where, mend = f"images, record {number}", "correct the record"
+            where = f"images, record {number}"
             if not isinstance(name, str) or not name:
-                what = f"'file_name' is {kind_of(name)}"
-                self.strays.append((where, JudgeError(what, where=f"{source}, {where}", mend=mend)))
+                self._stray(where, f"'file_name' is {kind_of(name)}", source)
                 continue
-            entry = self._entries.setdefault(name, _Entry(name, image_id, size))
+            entry = self._entries.setdefault(name, _Entry(name, image_id, size, [], []))
             first = self._by_id.setdefault(image_id, entry) if image_id is not None else entry
             faults = {
                 f"'file_name' {name} stands there twice": name in names,
-                f"'{name}' has another id or size than in another file": (entry.image_id, entry.size)
-                != (image_id, size),
+                f"'{name}' has another id or size than in another file": (image_id, size) != entry[1:3],
                 f"'id' is {kind_of(image.get('id'))}": image_id is None,
                 # The first would get all annotations, and people in the second would stay visible.
                 f"'id' {image_id} is that of '{first.name}' too": first is not entry,
                 f"height and width are {image.get('height')} and {image.get('width')}": size == _WRONG,
             }
-            found = [JudgeError(what, where=f"{source}, {where}", mend=mend) for what, wrong in faults.items() if wrong]
-            entry.faults.extend(found)
-            if first is not entry:
-                first.faults.extend(found)
+            for what in (what for what, wrong in faults.items() if wrong):
+                fault = JudgeError(what, where=f"{source}, {where}", mend="correct the record")
+                entry.faults.append(fault)
+                first.faults.append(fault)
             names.add(name)
             ids |= {image_id} if image_id is not None else set()
         for entry in self._entries.values():
@@ -301,10 +299,8 @@ def _categories(categories: Sequence[Mapping[str, Any]], source: str) -> dict[st
     for number, category in enumerate(categories, start=1):
         key, name = _id(category.get("id")), str(category.get("name"))
         if key is None or found.setdefault(key, name) != name:
-            what = (
-                f"'id' is {kind_of(category.get('id'))}" if key is None else f"id {key} is '{found[key]}' and '{name}'"
-            )
-            where = f"{source}, categories, record {number}"
+            twice = "" if key is None else f"id {key} is '{found[key]}' and '{name}'"
+            what, where = twice or f"'id' is {kind_of(category.get('id'))}", f"{source}, categories, record {number}"
             raise JudgeError(what, where=where, mend="give each category an id of its own")
     return found
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from judge.errors import JudgeError, nearest, require
-from judge.masking.detectors.weights import MIN_SCORE, choose_device, fingerprint, read_weights
+from judge.masking.detectors import MIN_SCORE, fingerprint, read_weights
 from judge.masking.instances import Instance, LoadedImage, from_mask
+from judge.utils.parallel import choose_device
 
 if TYPE_CHECKING:
     import torch
@@ -32,28 +33,18 @@ class MaskRcnn:
         categories: names of the classes, without the background.
         weights: fingerprint of its weights.
         device: to run on.
-        mask_threshold: least probability of a mask's pixels, in (0, 1).
     """
 
     name = "maskrcnn"
 
-    def __init__(
-        self,
-        network: Any,
-        categories: Sequence[str],
-        weights: str,
-        *,
-        device: torch.device,
-        mask_threshold: float = 0.5,
-    ) -> None:
+    def __init__(self, network: Any, categories: Sequence[str], weights: str, *, device: torch.device) -> None:
         import torch
         import torchvision
 
         self.network, self.categories, self.device = network.to(device).eval(), tuple(categories), device
         self.network.roi_heads.score_thresh = MIN_SCORE
-        self.mask_threshold = mask_threshold
         versions = f"torchvision {torchvision.__version__}, torch {torch.__version__}"
-        self.key = fingerprint("maskrcnn", weights, mask_threshold, versions)
+        self.key = fingerprint("maskrcnn", weights, versions)
 
     def detect(self, image: LoadedImage) -> tuple[Instance, ...]:
         """See :meth:`~judge.masking.detectors.Detector.detect`; at most 100 instances.
@@ -75,14 +66,14 @@ class MaskRcnn:
         found = []
         for place, (score, label) in enumerate(zip(detection["scores"], detection["labels"], strict=True)):
             drawn = paste_masks_in_image(detection["masks"][place : place + 1], boxes[place : place + 1], image.size)
-            mask = (drawn[0, 0] >= self.mask_threshold).cpu().numpy()
+            mask = (drawn[0, 0] >= 0.5).cpu().numpy()
             x, y, right, bottom = boxes[place].tolist()
             box, name = (x, y, right - x, bottom - y), self.categories[int(label) - 1]
             found.append(from_mask(mask, name, box=box, score=float(score)))
         return tuple(instance for instance in found if instance.area)
 
 
-def load_maskrcnn(weights: str, *, device: str | None = None, mask_threshold: float = 0.5) -> MaskRcnn:
+def load_maskrcnn(weights: str, *, device: str | None = None) -> MaskRcnn:
     """A detector from a file, or from torchvision's own weights.
 
     Classes of weights with as many classes as COCO have COCO's names; others are called by their numbers from 0 on, and
@@ -92,7 +83,6 @@ def load_maskrcnn(weights: str, *, device: str | None = None, mask_threshold: fl
         weights: the state dict of a ``maskrcnn_resnet50_fpn`` or ``maskrcnn_resnet50_fpn_v2`` (``.safetensors``;
             ``.pth`` or ``.pt``, read with ``weights_only=True``); or one of these names, for torchvision's weights.
         device: "cpu", "cuda", "cuda:1"; None: CUDA if available.
-        mask_threshold: least probability of a mask's pixels, in (0, 1).
 
     Raises:
         JudgeError: no such file; weights that are damaged, do not fit, or cannot be downloaded; a device or package
@@ -123,7 +113,7 @@ def load_maskrcnn(weights: str, *, device: str | None = None, mask_threshold: fl
     coco: Any = get_model_weights(name)
     names, classes = coco.DEFAULT.meta["categories"][1:], len(tensors[_SCORES]) - 1
     categories = names if len(names) == classes else [str(number) for number in range(classes)]
-    return MaskRcnn(network, categories, mark, device=place, mask_threshold=mask_threshold)
+    return MaskRcnn(network, categories, mark, device=place)
 
 
 def _read(where: str) -> tuple[dict[str, torch.Tensor], str]:

@@ -1,4 +1,4 @@
-"""``yolo``: models of Ultralytics that segment or detect, run by its own ``YOLO.predict``.
+"""``yolo``: models of Ultralytics that segment or detect.
 
 Ultralytics is AGPL-3.0 and is imported only by commands that use this detector. A ``.pt`` file is a pickle, and reading
 a pickle can run code, so it must lie in the folder of ``--trust-weights``. An ONNX file holds numbers only.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import atexit
-import math
 import os
 import re
 import sys
@@ -20,9 +19,10 @@ from typing import Any
 import numpy as np
 
 from judge.errors import JudgeError, require
-from judge.masking.detectors.weights import MIN_SCORE, choose_device, fingerprint, read_weights
+from judge.masking.detectors import MIN_SCORE, fingerprint, read_weights
 from judge.masking.instances import Instance, LoadedImage, Pixels, from_box, from_mask
 from judge.utils.files import resolved
+from judge.utils.parallel import choose_device
 
 _SETTINGS = {
     "YOLO_OFFLINE": "1",
@@ -38,9 +38,9 @@ _NUMBERS = {"imgsz": r"\[?\d{2,4}(, ?\d{2,4})?\]?", "stride": r"[1-9]\d{0,2}", "
 
 
 def import_ultralytics() -> Any:
-    """The package ``ultralytics``, with telemetry, online checks and installation of packages switched off.
+    """The package ``ultralytics``, without telemetry, online checks and installation of packages.
 
-    It writes its settings into a temporary folder, not into the user's; what it replaces in other packages is restored.
+    It writes its settings into a temporary folder; what it replaces in other packages is restored.
 
     Raises:
         JudgeError: it is not installed.
@@ -75,9 +75,8 @@ class Yolo:
 
     Args:
         path: a ``.pt`` or ``.onnx`` file.
-        export: of an ONNX file its ``task`` and, if it has one, its ``imgsz``; a ``.pt`` file has its own.
-        device: "cpu", "cuda", "cuda:1"; None: CUDA if available.
-        mask_threshold: least probability of a mask's pixels, in (0, 1).
+        export: ``task`` and, if it has one, ``imgsz`` of an ONNX file; a ``.pt`` file has its own.
+        device: see :func:`load_yolo`.
 
     Raises:
         JudgeError: the file is no model that segments or detects; no such device.
@@ -85,7 +84,7 @@ class Yolo:
 
     name = "yolo"
 
-    def __init__(self, path: Path, export: Mapping[str, Any], *, device: str | None, mask_threshold: float) -> None:
+    def __init__(self, path: Path, export: Mapping[str, Any], *, device: str | None) -> None:
         import torch
 
         ultralytics = import_ultralytics()
@@ -94,8 +93,6 @@ class Yolo:
         self.options |= {"device": choose_device(device), **{key: export[key] for key in export if key == "imgsz"}}
         try:
             self.model = ultralytics.YOLO(str(path), task=export.get("task"))
-            if self.model.task == "segment":
-                self.options["predictor"] = _segmentation_predictor(mask_threshold)
             self._predict(np.zeros((64, 64, 3), dtype=np.uint8))
             names = self.model.predictor.model.names
             self.categories: tuple[str, ...] = tuple(str(names[index]) for index in range(len(names)))
@@ -105,19 +102,19 @@ class Yolo:
             raise JudgeError(what, where=str(path), mend=mend) from error
         _check_task(self.model.task, str(path))
         versions = f"ultralytics {ultralytics.__version__}, torch {torch.__version__}"
-        self.key = fingerprint("yolo", read_weights(path), mask_threshold, versions)
+        self.key = fingerprint("yolo", read_weights(path), versions)
 
     def detect(self, image: LoadedImage) -> tuple[Instance, ...]:
         """See :meth:`~judge.masking.detectors.Detector.detect`; at most 300 instances."""
         result = self._predict(image.pixels)
-        masks = None if result.masks is None else result.masks.data.cpu().numpy().astype(np.bool_)
         found = []
         for place, (x, y, right, bottom, confidence, number) in enumerate(result.boxes.data.tolist()):
             box, label, score = (x, y, right - x, bottom - y), self.categories[int(number)], min(1.0, confidence)
-            if masks is None:
+            if result.masks is None:
                 found.append(from_box(box, image.size, label, score=score))
             else:
-                found.append(from_mask(masks[place], label, box=box, score=score))
+                mask = result.masks.data[place].cpu().numpy().astype(np.bool_)
+                found.append(from_mask(mask, label, box=box, score=score))
         return tuple(instance for instance in found if instance.area)
 
     def _predict(self, pixels: Pixels) -> Any:
@@ -125,34 +122,13 @@ class Yolo:
         return result
 
 
-def _segmentation_predictor(mask_threshold: float) -> Any:
-    """Ultralytics' predictor of masks, with a threshold that need not be 0.5."""
-    import torch
-    from ultralytics.models.yolo.segment import SegmentationPredictor
-
-    level = math.log(mask_threshold / (1 - mask_threshold))
-
-    class Predictor(SegmentationPredictor):
-        """One more prototype, constant, lowers the logits of all masks by ``level``; Ultralytics cuts at 0."""
-
-        def construct_results(self, preds: Any, img: Any, orig_imgs: Any, protos: Any = None) -> Any:
-            preds = [torch.cat([pred, torch.ones_like(pred[:, :1])], dim=1) for pred in preds]
-            protos = torch.cat([protos, torch.full_like(protos[:, :1], -level)], dim=1)
-            return super().construct_results(preds, img, orig_imgs, protos)  # type: ignore[no-untyped-call]
-
-    return Predictor
-
-
-def load_yolo(
-    weights: str | Path, *, trust: Path | None = None, device: str | None = None, mask_threshold: float = 0.5
-) -> Yolo:
+def load_yolo(weights: str | Path, *, trust: Path | None = None, device: str | None = None) -> Yolo:
     """A detector from a file, or from a name that Ultralytics downloads.
 
     Args:
         weights: an ``.onnx`` file of ``yolo export``; a ``.pt`` file; or a model's name ("yolo11n-seg").
         trust: the folder of ``--trust-weights``: pickles in it are read, and named models are downloaded into it.
         device: "cpu", "cuda", "cuda:1"; None: CUDA if available.
-        mask_threshold: least probability of a mask's pixels, in (0, 1).
 
     Raises:
         JudgeError: no such file or model; a pickle outside ``trust``; a file that is damaged or of another kind; a
@@ -165,7 +141,7 @@ def load_yolo(
         if trust is None:
             what, mend = "would be downloaded as a pickle", "if you trust Ultralytics, add --trust-weights FOLDER"
             raise JudgeError(f"{what}, and reading one can run code", where=str(weights), mend=mend)
-        return Yolo(trust / f"{path.name.removesuffix('.pt')}.pt", {}, device=device, mask_threshold=mask_threshold)
+        return Yolo(trust / f"{path.name.removesuffix('.pt')}.pt", {}, device=device)
     if path.suffix not in {".onnx", ".pt"}:
         mend = "give an .onnx or .pt file, or a model's name such as yolo11n-seg"
         raise JudgeError("is no file of YOLO weights", where=str(weights), mend=mend)
@@ -175,7 +151,7 @@ def load_yolo(
     elif trust is None or not resolved(path).is_relative_to(resolved(trust)):
         mend = f"export it to ONNX; or, if you trust its author, name its folder: --trust-weights {path.parent}"
         raise JudgeError("is a pickle, and reading one can run code", where=str(path), mend=mend)
-    return Yolo(path, export, device=device, mask_threshold=mask_threshold)
+    return Yolo(path, export, device=device)
 
 
 def _check_task(task: object, where: str) -> None:

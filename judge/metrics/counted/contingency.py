@@ -31,44 +31,35 @@ class ContingencyTable:
         attribute: samples of class a, [..., A].
         tasks: samples with label l, [..., L].
         samples: all samples, [...].
-        blank: samples without any class and any label, [...].
     """
 
     together: FloatArray
     attribute: FloatArray
     tasks: FloatArray
     samples: FloatArray
-    blank: FloatArray
 
     @classmethod
     def of_sums(cls, sums: FloatArray, shape: tuple[int, int]) -> ContingencyTable:
         """Sums of the rows of :func:`added`, [S, ...], as tables of ``shape`` (A, L) with the leading axes [...]."""
         classes, labels = shape
         moved = np.moveaxis(sums, 0, -1)
-        fields = np.split(moved, np.cumsum([classes * labels, classes, labels, 1]), axis=-1)
+        fields = np.split(moved, np.cumsum([classes * labels, classes, labels]), axis=-1)
         together = fields[0].reshape(*moved.shape[:-1], classes, labels)
-        return cls(together, fields[1], fields[2], fields[3][..., 0], fields[4][..., 0])
+        return cls(together, fields[1], fields[2], fields[3][..., 0])
 
     def sums(self) -> FloatArray:
         """The inverse of :meth:`of_sums`: [S, ...]."""
         leading = self.samples.shape
-        fields = self.together, self.attribute, self.tasks, self.samples, self.blank
+        fields = self.together, self.attribute, self.tasks, self.samples
         return np.moveaxis(np.concatenate([of.reshape(*leading, -1) for of in fields], axis=-1), -1, 0)
 
 
-def added(classes: BoolArray | FloatArray, labels: BoolArray | FloatArray | Sparse, blank: BoolArray) -> Sparse:
-    """What each sample adds to the fields of a :class:`ContingencyTable`, in their order, [N, S].
-
-    Args:
-        classes: [N, A].
-        labels: [N, L].
-        blank: samples without any class and any label, [N].
-    """
+def added(classes: BoolArray | FloatArray, labels: BoolArray | FloatArray | Sparse) -> Sparse:
+    """What samples of ``classes``, [N, A], and ``labels``, [N, L], add to the fields of a table, in order, [N, S]."""
     of_labels = labels if isinstance(labels, csr_array) else csr_array(np.asarray(labels, dtype=np.float64))
     of_classes = csr_array(np.asarray(classes, dtype=np.float64))
     together = [of_labels.multiply(of_classes[:, [index]]) for index in range(of_classes.shape[1])]
-    ones = csr_array(np.ones((len(classes), 1)))
-    return csr_array(hstack([*together, of_classes, of_labels, ones, csr_array(blank[:, None], dtype=np.float64)]))
+    return csr_array(hstack([*together, of_classes, of_labels, csr_array(np.ones((len(classes), 1)))]))
 
 
 def hot(name: str, *sources: npt.ArrayLike | None) -> list[BoolArray]:
@@ -96,9 +87,9 @@ def hot(name: str, *sources: npt.ArrayLike | None) -> list[BoolArray]:
         raise ValueError(f"{name}: labels are indices from 0, and {greatest} is not meant as one")
     if greatest >= width:
         raise ValueError(f"{name}: label {greatest} is beyond the {width} columns of the multi-hot array")
-    spread = [_spread(array, width) for array in arrays]
-    given = iter(spread)
-    return [spread[0] if source is None else next(given) for source in sources]
+    multi_hot = [array if array.ndim == 2 else array[:, None] == np.arange(width) for array in arrays]
+    given = iter(multi_hot)
+    return [multi_hot[0] if source is None else next(given) for source in sources]
 
 
 def divide(upper: npt.ArrayLike, lower: npt.ArrayLike) -> FloatArray:
@@ -150,109 +141,42 @@ def read_samples(
 
 
 def contingency(
-    attribute: npt.ArrayLike, tasks: npt.ArrayLike, *, weights: npt.ArrayLike | None = None
+    attribute: npt.ArrayLike, tasks: npt.ArrayLike, *, sets: Sequence[tuple[int, ...]] | None = None
 ) -> ContingencyTable:
     """Counts of classes and labels that occur together.
 
     Args:
         attribute: multi-hot, [N, A], or one class a sample, [N], see :func:`hot`.
         tasks: multi-hot, [N, L], or one label a sample, [N].
-        weights: weight of each sample, [..., N]; [R, N] counts R resamples with a few matrix products. Default: 1.
-            Captions of a resampled image all get its weight.
-
-    Returns:
-        Counts with the leading axes of ``weights``; none without.
+        sets: sets of labels; then there is a column for each, of the samples that have all of its labels.
 
     Raises:
         ValueError: see :func:`hot`; or the number of samples differs.
     """
     (classes,), (labels,) = hot("attribute", attribute), hot("tasks", tasks)
     same_samples(attribute=classes, tasks=labels)
-    return _count(classes, labels, labels, weights)
+    columns = labels if sets is None else holding(labels, sets)
+    sums = np.asarray(added(classes, columns).sum(axis=0), dtype=np.float64)
+    return ContingencyTable.of_sums(sums, (classes.shape[1], columns.shape[1]))
 
 
-def label_sets(
-    tasks: npt.ArrayLike, *, exact: bool = False, largest: int | None = None, least: int = 1
-) -> tuple[tuple[int, ...], ...]:
-    """The sets of labels that samples have, small ones first.
+def label_sets(tasks: npt.ArrayLike, *, largest: int | None = None, least: int = 1) -> Sets:
+    """The sets of labels that samples have, with other labels or alone, small ones first, without the empty set.
 
     Args:
         tasks: multi-hot, [N, L], or one label a sample, [N].
-        exact: the label sets of samples as they are, instead of all their subsets. The empty set is never among them.
         largest: labels in a set at most; None: any number.
-        least: samples that must have the set (``exact``: and no other label).
+        least: samples that must have the set.
 
     Raises:
         ValueError: there are more than 250,000 of them; or see :func:`hot`.
     """
     (labels,) = hot("tasks", tasks)
     most = labels.shape[1] if largest is None else largest
-    found = _exact(labels, most, least) if exact else _subsets(labels, most, least)
-    if len(found) > _SETS:
-        raise ValueError(f"more than {_SETS:,} sets of labels occur; name the largest= or the least= of them")
-    return tuple(sorted(found, key=lambda labels: (len(labels), labels)))
-
-
-def set_contingency(
-    attribute: npt.ArrayLike,
-    tasks: npt.ArrayLike,
-    sets: Sequence[tuple[int, ...]],
-    *,
-    weights: npt.ArrayLike | None = None,
-) -> ContingencyTable:
-    """Like :func:`contingency`, with one column per set of labels, of the samples that have all of them.
-
-    ``blank`` still counts samples without any class and any label.
-    """
-    (classes,), (labels,) = hot("attribute", attribute), hot("tasks", tasks)
-    same_samples(attribute=classes, tasks=labels)
-    return _count(classes, labels, holding(labels, sets), weights)
-
-
-def holding(labels: BoolArray, sets: Sequence[tuple[int, ...]]) -> Sparse:
-    """Which samples, [N, L], have all labels of each set: 0 or 1, [N, len(sets)]."""
-    columns = csc_array(labels, dtype=np.float64)
-    parts = [_products(columns, sets[start : start + _CHUNK]) for start in range(0, len(sets), _CHUNK)]
-    return csr_array(hstack(parts)) if parts else csr_array((len(labels), 0))
-
-
-def _products(columns: csc_array, sets: Sequence[tuple[int, ...]]) -> csc_array:
-    """:func:`holding` of few sets: products of columns, all sets' first labels by their second ones and so on."""
-    longest = max(map(len, sets))
-    members = np.array([[*labels, *[labels[-1]] * (longest - len(labels))] for labels in sets])
-    held = columns[:, members[:, 0]]
-    for place in range(1, longest):
-        held = held.multiply(columns[:, members[:, place]])
-    return csc_array(held)
-
-
-def _count(
-    classes: BoolArray, labels: BoolArray, columns: BoolArray | Sparse, weights: npt.ArrayLike | None
-) -> ContingencyTable:
-    """The weighted counts of samples with ``classes``, ``labels``, and ``columns`` made of the labels."""
-    blank = np.asarray(~(classes.any(axis=1) | labels.any(axis=1)))
-    drawn = np.ones(len(classes)) if weights is None else np.asarray(weights, dtype=np.float64)
-    if not drawn.ndim or drawn.shape[-1] != len(classes):
-        raise ValueError(f"weights: one for each of {len(classes)} samples is needed, got shape {drawn.shape}")
-    sums = np.asarray(added(classes, columns, blank).T @ drawn.reshape(-1, len(classes)).T)
-    shape = classes.shape[1], columns.shape[1]
-    return ContingencyTable.of_sums(sums.reshape((-1, *drawn.shape[:-1])), shape)
-
-
-def _exact(labels: BoolArray, most: int, least: int) -> list[tuple[int, ...]]:
-    """The exact label sets of samples."""
-    rows, counted = np.unique(np.packbits(labels, axis=1), axis=0, return_counts=True)
-    held = np.unpackbits(rows, axis=1, count=labels.shape[1])
-    sizes = held.sum(axis=1)
-    chosen = held[(sizes > 0) & (sizes <= most) & (counted >= least)]
-    return [tuple(np.flatnonzero(row).tolist()) for row in chosen[: _SETS + 1]]
-
-
-def _subsets(labels: BoolArray, most: int, least: int) -> list[tuple[int, ...]]:
-    """All sets of labels that samples have, each extended from a smaller one; stops at too many."""
     found: list[tuple[int, ...]] = []
+    # Each set is extended from a smaller one.
     grown: list[tuple[tuple[int, ...], IntArray]] = [((), np.arange(len(labels)))] if most else []
-    while grown and len(found) <= _SETS:
+    while grown:
         members, holders = grown.pop()
         after = members[-1] + 1 if members else 0
         held = labels[holders, after:]
@@ -260,7 +184,25 @@ def _subsets(labels: BoolArray, most: int, least: int) -> list[tuple[int, ...]]:
             found.append((*members, after + label))
             if len(members) + 1 < most:
                 grown.append((found[-1], holders[held[:, label]]))
-    return found
+        if len(found) > _SETS:
+            raise ValueError(f"more than {_SETS:,} sets of labels occur; name the largest= or the least= of them")
+    return tuple(sorted(found, key=lambda labels: (len(labels), labels)))
+
+
+def holding(labels: BoolArray, sets: Sequence[tuple[int, ...]]) -> Sparse:
+    """Which samples, [N, L], have all labels of each set: 0 or 1, [N, len(sets)]."""
+    columns = csc_array(labels, dtype=np.float64)
+    parts = []
+    for start in range(0, len(sets), _CHUNK):
+        # Products of columns: all sets' first labels by their second ones and so on; short sets repeat their last.
+        part = sets[start : start + _CHUNK]
+        longest = max(map(len, part))
+        members = np.array([[*labels, *[labels[-1]] * (longest - len(labels))] for labels in part])
+        held = columns[:, members[:, 0]]
+        for place in range(1, longest):
+            held = held.multiply(columns[:, members[:, place]])
+        parts.append(csc_array(held))
+    return csr_array(hstack(parts)) if parts else csr_array((len(labels), 0))
 
 
 def _checked(name: str, array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
@@ -280,12 +222,3 @@ def _checked(name: str, array: npt.NDArray[np.generic]) -> npt.NDArray[np.generi
     if (labels != array).any() or labels.min() < 0:
         raise ValueError(f"{name}: labels must be whole numbers from 0; give [N, K] of 0 and 1 where some have none")
     return labels
-
-
-def _spread(array: npt.NDArray[np.generic], width: int) -> BoolArray:
-    """[N] labels as [N, width]; multi-hot arrays as they are."""
-    if array.ndim == 2:
-        return np.asarray(array, dtype=np.bool_)
-    held = np.zeros((len(array), width), dtype=np.bool_)
-    held.reshape(-1)[np.arange(len(array)) * width + array.astype(np.int64)] = True
-    return held

@@ -185,14 +185,12 @@ def dpa(
 
     Tokas, Nair and Kerner 2024, with the Bayes-optimal guesser of the counts for the attacker. "A->T" guesses labels
     from the class (T^ from A, against T from A), "T->A" the class from labels. Nothing is trained or held out: a side
-    whose conditions are rare is guessed too well. Samples of several labels (classes) are so many guesses; where it
-    matters what they say together, ``Dpa(unit="attacker")`` trains a guesser (:func:`attack`), which for "T->A" leaves
-    out samples that have no class or several. The paper's quality equalisation (noise put on the truth until it is as
-    wrong as the model) is not applied.
+    with rare conditions is guessed too well. Each label (class) of a sample is one guess; ``Dpa(unit="attacker")``
+    trains a guesser of whole samples (:func:`attack`), for "T->A" of those with one class. The paper's quality
+    equalisation (noise put on the truth until it is as wrong as the model) is not applied.
 
-    Table 3 of the DBAC paper has 0.5 for one side, where two genders and three tasks are balanced, and does not say
-    what is guessed. ``truth`` of "T->A" is 1/2 there; of "A->T" it is 1/3 by default, the chance of three tasks, and
-    1/2 with ``Dpa(unit="label", score="balanced")``.
+    Table 3 of the DBAC paper has 0.5 for one side, where two genders and three tasks are balanced. ``truth`` is 1/2
+    there for "T->A", and for "A->T" with ``Dpa(unit="label", score="balanced")``; by default it is 1/3.
 
     Class 0 has the labels 0 0 1 2 and class 1 has 1 1 2 2: the best guesses, 0 and 1, are right four times of eight. Of
     the model's labels they are right six times:

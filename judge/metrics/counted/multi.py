@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from judge.errors import JudgeError
-from judge.metrics.counted.contingency import Sets, Train, holding, label_sets, read_samples, set_contingency
+from judge.metrics.counted.contingency import Sets, Train, contingency, holding, label_sets, read_samples
 from judge.metrics.counted.pairs import Dba, mean, mean_slope, variance
 from judge.metrics.counted.spec import Amplification, CaptionTable, Terms
 from judge.types import BoolArray, Direction, FloatArray
@@ -22,34 +22,24 @@ class Multi(Dba):
 
     Attributes:
         statistic: the mean size of the changes, or their variance.
-        sets: all sets of labels that some sample has, with others or alone ("subsets": the paper, kerner-lab), or the
-            exact label sets of samples ("exact": Sony). Both belong to every sample that has all of their labels.
         largest: labels in a set at most; None: any number.
         least: samples that must have a set.
-        ddof: of the variance: 0 (Sony) or 1 (kerner-lab).
-        spread: whose variance: the change of probability ("change": the paper, Sony), the change with the sign of y
-            ("signed": kerner-lab), or its size ("size").
     """
 
     statistic: Literal["mean size", "variance"] = "mean size"
-    sets: Literal["subsets", "exact"] = "subsets"
     largest: int | None = None
     least: int = 1
-    ddof: Literal[0, 1] = 0
-    spread: Literal["change", "signed", "size"] = "change"
 
     verdicts: ClassVar[tuple[str, str]] = ("changes", "changes")
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "annotation": {"against": "annotation"},
-        "sony": {"sets": "exact", "tie": "zero", "rows": "labelled"},
         "pairs": {"largest": 2},
         "variance": {"statistic": "variance"},
-        "variance-kerner-lab": {"statistic": "variance", "ddof": 1, "spread": "signed"},
     }
 
     def find_sets(self, tasks: BoolArray) -> Sets:
-        """The sets of labels that are counted, of samples with ``tasks``, [N, L]."""
-        return label_sets(tasks, exact=self.sets == "exact", largest=self.largest, least=self.least)
+        """The sets of labels that samples with ``tasks``, [N, L], have, with others or alone."""
+        return label_sets(tasks, largest=self.largest, least=self.least)
 
     def terms(self, truth: CaptionTable, predicted: CaptionTable) -> list[Terms]:
         """The sets of labels of the truth that each row has.
@@ -71,21 +61,13 @@ class Multi(Dba):
 
     def pool(self, change: FloatArray, pairs: FloatArray) -> FloatArray:
         """The mean size of changes, or their variance."""
-        return self.variance(change, pairs) if self.statistic == "variance" else mean(np.abs(change))
+        return variance(change) if self.statistic == "variance" else mean(np.abs(change))
 
     def slope(self, sign: FloatArray, change: FloatArray) -> FloatArray:
         """The factor of each change: its sign, or its distance from the mean."""
-        if self.statistic == "mean size":
-            return mean_slope(np.sign(change), change)
-        turned = {"change": np.ones_like(change), "signed": sign, "size": np.sign(change)}[self.spread]
-        spread = turned * change
-        count = np.isfinite(change).sum(axis=(-2, -1), keepdims=True)
-        return np.asarray(turned * (spread - mean(spread)[..., None, None]) / np.maximum(count - self.ddof, 1))
-
-    def variance(self, change: FloatArray, pairs: FloatArray) -> FloatArray:
-        """The variance of changes, of signed changes or of sizes."""
-        spreads = {"change": change, "signed": pairs, "size": np.abs(change)}
-        return variance(spreads[self.spread], ddof=self.ddof)
+        return mean_slope(
+            np.sign(change) if self.statistic == "mean size" else change - mean(change)[..., None, None], change
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,7 +75,7 @@ class MultiAmplification(Amplification):
     """Multi-> of arrays: ``value`` is the mean size of the M sets' ``pairs``, [A, M].
 
     Attributes:
-        variance: see :class:`Multi`; NaN where no pair is defined.
+        variance: of the changes; NaN where no pair is defined.
         sets: the M sets of labels, as indices.
     """
 
@@ -140,10 +122,10 @@ def multi(
     metric = replace(variant or Multi(), direction=direction)
     sets = metric.find_sets(sides.train[1])
     if train is not None:
-        kept = set_contingency(*sides.truth, sets).tasks >= max(1, metric.least)
+        kept = contingency(*sides.truth, sets=sets).tasks >= max(1, metric.least)
         sets = tuple(labels for labels, keep in zip(sets, kept, strict=True) if keep)
-    truth, predicted = set_contingency(*sides.truth, sets), set_contingency(*sides.predicted, sets)
-    frozen = metric.freeze(truth if train is None else set_contingency(*sides.train, sets), predicted)
+    truth, predicted = contingency(*sides.truth, sets=sets), contingency(*sides.predicted, sets=sets)
+    frozen = metric.freeze(truth if train is None else contingency(*sides.train, sets=sets), predicted)
     found = frozen.compare(truth, predicted)
     before, after = frozen.shares(truth, predicted)
-    return MultiAmplification.of(found, variance=float(metric.variance(after - before, found.pairs)), sets=sets)
+    return MultiAmplification.of(found, variance=float(variance(after - before)), sets=sets)

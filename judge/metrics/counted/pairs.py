@@ -78,11 +78,9 @@ def mean_slope(sign: FloatArray, change: FloatArray) -> FloatArray:
     return np.asarray(sign / np.maximum(np.isfinite(change).sum(axis=(-2, -1), keepdims=True), 1))
 
 
-def variance(pairs: FloatArray, *, ddof: int = 0) -> FloatArray:
-    """Variance over the defined pairs, [..., A, L] -> [...]; NaN with ``ddof`` pairs or fewer."""
-    defined = np.isfinite(pairs)
-    squares = np.where(defined, (pairs - mean(pairs)[..., None, None]) ** 2, 0.0)
-    return divide(squares.sum(axis=(-2, -1)), np.maximum(defined.sum(axis=(-2, -1)) - ddof, 0))
+def variance(pairs: FloatArray) -> FloatArray:
+    """Variance over the defined pairs, [..., A, L] -> [...]; NaN without any."""
+    return mean((pairs - mean(pairs)[..., None, None]) ** 2)
 
 
 def _whole(table: ContingencyTable, share: Share) -> FloatArray:
@@ -104,25 +102,20 @@ class Ba(CountedMetric):
     Attributes:
         share: what is compared: b_al = c_al / sum_a c_al ("conditional": Zhao 2017, Princeton) or c_al / N ("joint":
             kerner-lab). The pairs are those of the conditional share in both.
-        threshold: b_al must exceed 1/A, or 1/(A-1) (Sony; with two classes no pair does).
         empty: a label that one side never has is left out of the sum and of |L| ("skip"), or has share 0 ("zero").
     """
 
     labels: LabelKind | None = "words"
     share: Literal["conditional", "joint"] = "conditional"
-    threshold: Literal["1/A", "1/(A-1)"] = "1/A"
     empty: Empty = "skip"
 
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "joint": {"share": "joint"},
         "kerner-lab": {"share": "joint", "empty": "zero"},
-        "sony": {"threshold": "1/(A-1)"},
     }
 
-    def by_construction(self, attribute: str, *, classes: int, has_words: bool, derived: bool) -> Iterator[str]:
-        """A threshold that no pair passes, and classes that are the annotated ones."""
-        if self.threshold == "1/(A-1)" and classes == 2:
-            yield "BA, sony: with two classes its threshold is a share of 1, which no pair can pass: it says nothing."
+    def by_construction(self, attribute: str, *, has_words: bool, derived: bool) -> Iterator[str]:
+        """Classes that are the annotated ones."""
         if not has_words:
             yield f"no words of {attribute} are known: BA counts the annotated classes, on both sides."
 
@@ -136,8 +129,7 @@ class Ba(CountedMetric):
         if classes < 2:
             raise ValueError("BA needs two classes or more; give the attribute as [N, A] with A >= 2, or as labels")
         total = truth.together.sum(axis=-2, keepdims=True)
-        times = classes if self.threshold == "1/A" else classes - 1
-        sign = (truth.together * times > total).astype(np.float64)  # Integer counts: exact at a tie.
+        sign = (truth.together * classes > total).astype(np.float64)  # Integer counts: exact at a tie.
         share: Share = "of samples" if self.share == "joint" else "of the label's classes"
         return FrozenBa(sign, share, self.empty, _pool_ba, _slope_ba)
 
@@ -175,32 +167,28 @@ class Dba(CountedMetric):
     """DBA. The default is Wang and Russakovsky 2021, eq. 1-3 (``empty``: their code).
 
     Attributes:
-        tie: pairs of P(a, l) = P(a) P(l) have y = 0 and count as -delta ("negative": the paper, kerner-lab, Facebook),
-            or do not count ("zero": Princeton, Sony).
+        tie: pairs of P(a, l) = P(a) P(l) have y = 0 and count as -delta ("negative": the paper, kerner-lab), or do not
+            count ("zero": Princeton).
         empty: pairs whose condition no sample meets are left out ("skip": Princeton), or have probability 0 ("zero":
             kerner-lab).
-        per: P(l|a) is a share of the samples of class a ("samples": the paper, Princeton, Sony) or of their labels
+        per: P(l|a) is a share of the samples of class a ("samples": the paper, Princeton) or of their labels
             ("mentions": kerner-lab); P(a|l) likewise. They agree where each sample has one label (one class).
-        rows: samples that y counts: "all", or only those with any class or label ("labelled": Sony).
     """
 
     direction: Direction | None = "A->T"
     tie: Literal["negative", "zero"] = "negative"
     empty: Empty = "skip"
     per: Literal["samples", "mentions"] = "samples"
-    rows: Literal["all", "labelled"] = "all"
 
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "annotation": {"against": "annotation"},
         "princeton": {"tie": "zero"},
-        "sony": {"tie": "zero", "rows": "labelled"},
         "kerner-lab": {"empty": "zero", "per": "mentions"},
     }
 
     def freeze(self, truth: ContingencyTable, predicted: ContingencyTable) -> FrozenPairs:
         """Signs: +1 where P(a, l) > P(a) P(l) in ``truth``, the table of training or of test samples; else -1."""
-        samples = truth.samples - (truth.blank if self.rows == "labelled" else 0)
-        together = truth.together * samples[..., None, None]
+        together = truth.together * truth.samples[..., None, None]
         sign = np.sign(together - truth.attribute[..., :, None] * truth.tasks[..., None, :])
         if self.tie == "negative":
             sign = np.where(sign > 0, 1.0, -1.0)
@@ -246,7 +234,7 @@ def ba_mals(
     Returns:
         ``value`` is ``predicted`` - ``truth``, and the sum of ``pairs`` by |L|. ``truth`` is the share of a label's
         samples that are of the classes that it goes with, a mean over labels: from 1/A, where labels go with no class
-        (BA_H of the DBAC paper, Table 3), to 1. Of joint shares: their sum over the pairs that count, by |L|.
+        (BA_H of the DBAC paper, Table 3), to 1. With joint shares it is their sum over the pairs that count, by |L|.
 
     Raises:
         ValueError: arrays of other values or shapes, or fewer than two classes.

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, TypeAlias
 
 import numpy as np
 
-from judge.metrics.amplification import AMPLIFICATIONS, NEUTRAL, log_mean
+from judge.metrics.amplification import AMPLIFICATIONS, log_mean
 from judge.metrics.counted.contingency import ContingencyTable, Sparse, divide
 from judge.types import BoolArray, Direction, FloatArray, IntArray
 
@@ -44,10 +44,6 @@ class Frozen(Protocol):
 
     def compare(self, truth: ContingencyTable, predicted: ContingencyTable) -> Compared:
         """The metric of tables with any leading axes."""
-        ...
-
-    def parts(self, truth: ContingencyTable, predicted: ContingencyTable) -> FloatArray:
-        """What each pair of a class and a label adds to the value less its neutral value, [..., A, L]."""
         ...
 
     def pieces(self, truth: ContingencyTable, predicted: ContingencyTable) -> tuple[ContingencyTable, ContingencyTable]:
@@ -142,11 +138,6 @@ class CountedMetric(ABC):
         return replace(self, **self.variants[name]) if name in self.variants else None
 
     @property
-    def needs_class_words(self) -> bool:
-        """Whether it needs a lexicon of the attribute."""
-        return self.direction == "T->A" or self.labels is None
-
-    @property
     def classes(self) -> tuple[str, ...]:
         """The classes that its variant names."""
         return ()
@@ -155,12 +146,11 @@ class CountedMetric(ABC):
         """With the open classes of its variant: those that human captions name most, and least."""
         return self
 
-    def by_construction(self, attribute: str, *, classes: int, has_words: bool, derived: bool) -> Iterator[str]:
+    def by_construction(self, attribute: str, *, has_words: bool, derived: bool) -> Iterator[str]:
         """Sentences on values that hold by construction, whatever captions say.
 
         Args:
             attribute: name of the attribute.
-            classes: number of its classes.
             has_words: whether it has a lexicon.
             derived: whether labels are derived from human captions.
         """
@@ -200,10 +190,6 @@ class Quotients:
     def terms(added: BoolArray | FloatArray) -> Terms:
         """What rows add to numerator and denominator, [C, 2], as classes and labels."""
         return added[:, :1], added[:, 1:]
-
-    def parts(self, truth: ContingencyTable, predicted: ContingencyTable) -> FloatArray:
-        """The whole value: there are no pairs."""
-        return np.asarray(self.compare(truth, predicted).value - NEUTRAL[self.amplification])[..., None, None]
 
     def pieces(self, truth: ContingencyTable, predicted: ContingencyTable) -> tuple[ContingencyTable, ContingencyTable]:
         """The coefficient of each numerator; for a ratio of sides also of each denominator.
@@ -250,7 +236,6 @@ def pieces_of(
         np.zeros_like(table.attribute) if attribute is None else attribute,
         np.zeros_like(table.tasks) if tasks is None else tasks,
         np.zeros_like(table.samples),
-        np.zeros_like(table.blank),
     )
 
 

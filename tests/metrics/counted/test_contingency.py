@@ -1,4 +1,4 @@
-"""Labels read from arrays: what is taken, what is refused; counts of all samples and of weighted ones."""
+"""Labels read from arrays: what is taken, what is refused; counts of samples."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from judge.metrics.counted import contingency as module
-from judge.metrics.counted.contingency import contingency, hot, label_sets, set_contingency
+from judge.metrics.counted.contingency import contingency, hot, label_sets
 
 A = np.array([[1, 0, 0], [1, 1, 0], [0, 0, 0], [0, 1, 0]])
 T = np.array([[1, 0], [1, 1], [0, 0], [0, 0]])
@@ -19,22 +19,15 @@ def test_counts_by_hand() -> None:
     found = contingency(A, T)
     assert found.together.tolist() == [[2, 1], [1, 1], [0, 0]]
     assert (found.attribute.tolist(), found.tasks.tolist()) == ([2, 2, 0], [2, 1])
-    assert (float(found.samples), float(found.blank)) == (4, 1)
-    # Sample 1 twice, the blank one three times; and any axes.
-    found = contingency(A, T, weights=[[[1, 2, 3, 0.5]]])
-    assert found.together.tolist() == [[[[3, 2], [2, 2], [0, 0]]]]
-    assert (found.attribute.tolist(), found.tasks.tolist()) == ([[[3, 2.5, 0]]], [[[3, 2]]])
-    assert (found.samples.tolist(), found.blank.tolist()) == ([[6.5]], [[3]])
-    assert float(contingency(A, T, weights=[1, 2, 3, 0.5]).samples) == 6.5
+    assert float(found.samples) == 4
 
 
 def test_sets_are_counted_as_their_labels_together() -> None:
     """{0, 1} is in sample 1 alone; {0} and {1} are the labels."""
-    found = set_contingency(A, T, ((0,), (1,), (0, 1)))
+    found = contingency(A, T, sets=((0,), (1,), (0, 1)))
     assert found.together.tolist() == [[2, 1, 1], [1, 1, 1], [0, 0, 0]]
-    assert (found.tasks.tolist(), float(found.blank)) == ([2, 1, 1], 1)
+    assert found.tasks.tolist() == [2, 1, 1]
     assert label_sets(T) == ((0,), (1,), (0, 1))
-    assert label_sets(T, exact=True) == ((0,), (0, 1))
     assert label_sets(T, least=2) == ((0,),)
 
 
@@ -43,9 +36,6 @@ def test_too_many_sets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_SETS", 100)
     with pytest.raises(ValueError, match="more than 100 sets of labels occur; name the largest="):
         label_sets(np.ones((1, 8)))
-    monkeypatch.setattr(module, "_SETS", 7)
-    with pytest.raises(ValueError, match="more than 7 sets of labels occur"):
-        label_sets(np.eye(8), exact=True)
     monkeypatch.undo()
     assert len(label_sets(np.ones((1, 8)), largest=2)) == 36
 
@@ -60,8 +50,6 @@ def test_widths() -> None:
         hot("tasks", np.zeros((1, 2)), np.zeros((1, 3)))
     with pytest.raises(ValueError, match="tasks: label 2 is beyond the 2 columns of the multi-hot array"):
         hot("tasks", np.zeros((1, 2)), [2])
-    with pytest.raises(ValueError, match=re.escape("weights: one for each of 4 samples is needed, got shape (2, 3)")):
-        contingency(A, T, weights=np.ones((2, 3)))
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
-from helpers import judge
+from helpers import known
 
 from judge import Corpus, ba_mals, dba, dpa, error, evaluate, multi
 from judge.corpus.tasks import Tasks
@@ -20,7 +18,6 @@ from judge.metrics import find_metric, spell_out
 from judge.metrics.counted.dpa import Dpa
 from judge.metrics.counted.multi import Multi
 from judge.metrics.counted.pairs import Dba
-from judge.statistics.counted import summarise_counts
 from judge.text.lexicon import Lexicon, load_lexicon
 from judge.text.tokens import tokenize
 from judge.types import Captions, Labels
@@ -163,8 +160,8 @@ def test_variants_are_spelt_out_and_those_of_the_plain_functions() -> None:
         assert table[name]["published"] == pytest.approx(value, abs=1e-12), name
     assert find_metric("dba-o:princeton").title == "DBA_O (A->T), princeton"
     assert spell_out(["DBA"]) == spell_out(["dba-at", "dba-ta"]) == ("dba-o", "dba-g")
-    variants = "dba-o:sony", "dba-g:sony", "multi-at", "multi-ta", "ratio:female/male"
-    assert spell_out(["dba:sony", "multi", "ratio:female/male"]) == variants
+    variants = "dba-o:princeton", "dba-g:princeton", "multi-at", "multi-ta", "ratio:female/male"
+    assert spell_out(["dba:princeton", "multi", "ratio:female/male"]) == variants
 
 
 def test_images_count_equally_whatever_the_number_of_their_captions() -> None:
@@ -179,23 +176,6 @@ def test_images_count_equally_whatever_the_number_of_their_captions() -> None:
     for name, row in wanted.items():
         for column in ("human", "generated", "published"):
             assert found[name][column] == pytest.approx(row[column], nan_ok=True), (name, column)
-
-
-@pytest.mark.slow
-def test_p_is_uniform_where_nobody_amplifies() -> None:
-    """Sides that come from one source, three captions and one: of 40 worlds p is below 0.2 in about a fifth.
-
-    BA prefers the pairs of the human side, whose shares are the steadier: permutations of whole sides, or under these
-    pairs, would find amplification (or its opposite) in nearly all.
-    """
-    found = []
-    for seed in range(40):
-        corpus = draw(60, seed=seed, captions=4)
-        first = {image: texts[:1] for image, texts in corpus.human.by_image.items()}
-        others = {image: texts[1:] for image, texts in corpus.human.by_image.items()}
-        alike = replace(corpus, human=Captions("human", others), generated=(Captions("cap", first),))
-        found.append(count(alike, "ba-objects")["ba-objects"]["p_value"])
-    assert 2 <= sum(p < 0.2 for p in found) <= 16  # Binomial(40, 0.2): 0.9992 of its mass.
 
 
 def test_a_captioner_that_exaggerates_is_found() -> None:
@@ -216,36 +196,21 @@ def test_a_captioner_that_exaggerates_is_found() -> None:
 
 
 @pytest.mark.slow
-def test_the_table_comes_from_the_file(coco: Path, tmp_path: Path) -> None:
-    """The command on real captions of two captioners; counts.parquet alone gives the same numbers again."""
-    out = tmp_path / "run"
-    names = "ba,dba,dpa,ratio,error"
-    order = ["nic_equalizer", "nic_plus"]
-    files = ["--human", coco / "captions_human.json", "--labels", coco / "gender.csv"]
-    files += ["--objects", coco / "objects.json", "--metrics", names]
-    files += [part for name in order for part in ("--captions", coco / "results" / f"{name}.json")]
-    done = judge("evaluate", *files, "--resamples", 200, "--out", out)
-    assert done.exit_code == 0, done.output
-    assert "DBA_G (T->A)" in done.stdout
-    written = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
-    assert "Ratio: captions that name male over captions that name female." in written["notes"]["footnotes"]
-    found = written["results"]
-    rows_of = ["ba", "dba-o", "dba-g", "dpa-at", "dpa-ta", "ratio", "error"]
-    assert [(row["captioner"], row["metric"]) for row in found] == [(name, row) for name in order for row in rows_of]
-    again = summarise_counts(pd.read_parquet(out / "counts.parquet"), names.split(","), resamples=200)
-    for column in ("amplification", "p_value", "chance_level"):
-        assert [getattr(row, column) for row in again] == [row[column] for row in found]
-    assert [[row.interval.low, row.interval.high] for row in again if row.interval] == [row["ci"] for row in found]
-    assert not (out / "scores.parquet").exists()
-    by_name = {(row["captioner"], row["metric"]): row for row in found}
-    # LIC's Table 1: NIC+ Ratio 2.89 and Error 12.9, its equaliser 1.91 and 7.7 (on other images).
-    assert by_name["nic_plus", "ratio"]["generated"] > 2.5 > by_name["nic_equalizer", "ratio"]["generated"]
-    assert by_name["nic_plus", "error"]["generated"] == pytest.approx(0.129, abs=0.02)
-    assert by_name["nic_equalizer", "error"]["generated"] == pytest.approx(0.077, abs=0.02)
-    # BA of NIC+ is the greater there too, 6.07 and 5.08, and DBA_O is above 0, 0.17 and 0.20. (DBA_G, 2.08 and 3.05, is
-    # not found again: -1.5 and -1.4.)
-    assert by_name["nic_plus", "ba"]["published"] > 0.03 > by_name["nic_equalizer", "ba"]["published"]
-    assert by_name["nic_equalizer", "dba-o"]["published"] > by_name["nic_plus", "dba-o"]["published"] > 0
+def test_lics_table_1(coco: Path) -> None:
+    """NIC+ has Ratio 2.89 and Error 12.9 there, its equaliser 1.91 and 7.7, on other images; BA 6.07 and 5.08.
+
+    DBA_O is above 0, 0.17 and 0.20. (DBA_G, 2.08 and 3.05, is not found again: -1.5 and -1.4.)
+    """
+    captions = [coco / "results" / f"{name}.json" for name in ("nic_plus", "nic_equalizer")]
+    settings = {"labels": coco / "gender.csv", "objects": coco / "objects.json", "resamples": 20}
+    result = evaluate(human=coco / "captions_human.json", captions=captions, metrics="ba,dba-o,ratio,error", **settings)
+    plus, equal = ({row.metric.name: row for row in result.summaries if row.captioner == name}
+                   for name in ("nic_plus", "nic_equalizer"))  # fmt: skip
+    assert known(plus["ratio"].generated) > 2.5 > known(equal["ratio"].generated)
+    assert plus["error"].generated == pytest.approx(0.129, abs=0.02)
+    assert equal["error"].generated == pytest.approx(0.077, abs=0.02)
+    assert known(plus["ba"].published) > 0.03 > known(equal["ba"].published)
+    assert known(equal["dba-o"].published) > known(plus["dba-o"].published) > 0
 
 
 def test_a_captioner_that_keeps_silent_changes_nothing_in_t_to_a() -> None:
