@@ -114,7 +114,7 @@ class Ba(CountedMetric):
         "kerner-lab": {"share": "joint", "empty": "zero"},
     }
 
-    def by_construction(self, attribute: str, *, classes: int, has_words: bool, derived: bool) -> Iterator[str]:
+    def by_construction(self, attribute: str, *, has_words: bool, derived: bool) -> Iterator[str]:
         """Classes that are the annotated ones."""
         if not has_words:
             yield f"no words of {attribute} are known: BA counts the annotated classes, on both sides."

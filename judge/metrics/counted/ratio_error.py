@@ -89,7 +89,7 @@ class Error(_NamingMetric):
     verdicts: ClassVar[tuple[str, str]] = ("errs more", "errs less")
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"naming": {"among": "naming"}, **_NamingMetric.variants}
 
-    def by_construction(self, attribute: str, *, classes: int, has_words: bool, derived: bool) -> Iterator[str]:
+    def by_construction(self, attribute: str, *, has_words: bool, derived: bool) -> Iterator[str]:
         """Human captions do not err against labels that are derived from them."""
         if derived:
             yield "the Error of human captions is 0 by construction: labels are derived from them."

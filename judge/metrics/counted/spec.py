@@ -146,12 +146,11 @@ class CountedMetric(ABC):
         """With the open classes of its variant: those that human captions name most, and least."""
         return self
 
-    def by_construction(self, attribute: str, *, classes: int, has_words: bool, derived: bool) -> Iterator[str]:
+    def by_construction(self, attribute: str, *, has_words: bool, derived: bool) -> Iterator[str]:
         """Sentences on values that hold by construction, whatever captions say.
 
         Args:
             attribute: name of the attribute.
-            classes: number of its classes.
             has_words: whether it has a lexicon.
             derived: whether labels are derived from human captions.
         """
