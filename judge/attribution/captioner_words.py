@@ -83,8 +83,8 @@ class ExplainedCaptioner:
         given = {name: value.to(self.views.device) for name, value in {**shared, **text}.items()}
 
         def score(shown: Tensor) -> Tensor:
-            logits = self.captioner.model(**{**given, PIXELS: shown}).logits[:, -1]
-            return torch.log_softmax(logits.float(), dim=-1)[:, token, None]
+            logits: Tensor = self.captioner.model(**{**given, PIXELS: shown}).logits[:, -1]
+            return logits.float().log_softmax(dim=-1)[:, token, None]
 
         return self.views.make(pixels, shared, score)
 

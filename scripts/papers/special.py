@@ -59,7 +59,7 @@ def _masked_row(_: str, captioner: str) -> Row:
 
 def _read_masked(job: Job, results: Results, read: Ours) -> Ours:
     """How far LIC_M is from that of an unbiased captioner, and from that of the original images."""
-    found = {}
+    found: dict[tuple[Row, str], Value] = {}
     for (row, _), side in read.items():
         found[row, "over_unbiased"] = Value(side.value - UNBIASED)
         found[row, "over_original"] = Value(side.value - read[(row[0], "original"), "lic_m"].value)
@@ -164,9 +164,9 @@ VERSIONS = {
 SPEAKERS = {"vanilla": ("SAT", "none"), "predicted": ("EG-SAT", "Img2Emo"), "voted": ("EG-SAT", "voting")}
 
 
-def _paintings(job: Job, _: Steps) -> Steps:
+def _paintings(job: Job, declared: Steps) -> Steps:
     """A run for each version; of other data than the paper's, one."""
-    steps: list[Step] = []
+    steps = []
     for version, (_, recipe, table) in [*VERSIONS.items()][: 2 if job.is_paper else 1]:
         folder = job.data / recipe if job.is_paper else job.out / "paintings"
         speakers, images = (folder, "wikiart") if job.is_paper else (folder / "speakers", "images")
@@ -297,7 +297,7 @@ def _variation(scratch: str, lic: str, pretrained: str, ending: str = "") -> Cod
         ending: of the columns of ours; of skin tones ours is of the other direction, and is not compared.
     """
 
-    def more(job: Job, results: Results, _: Ours) -> Ours:
+    def more(job: Job, results: Results, read: Ours) -> Ours:
         found: dict[Row, dict[str, float]] = {}
         for step, result in results.items():
             metric, _, group = step.partition("-")
@@ -311,11 +311,11 @@ def _variation(scratch: str, lic: str, pretrained: str, ending: str = "") -> Cod
         both, cv = read_published(pretrained), coefficient_of_variation
         found: list[tuple[Row, float, float]] = []
         for row in tables["lic"].rows:
-            of = [cv([tables[m].values[row, key] for key in tables[m].columns]) for m in ("lic", "dbac")]
-            found.append((("from scratch", *row), of[0], of[1]))
+            a, b = (cv([tables[m].values[row, key] for key in tables[m].columns]) for m in ("lic", "dbac"))
+            found.append((("from scratch", *row), a, b))
         for row in both.rows:
-            of = [cv([both.values[row, key] for key in both.columns if key.startswith(m)]) for m in ("lic", "dbac")]
-            found.append((("pretrained", *row), of[0], of[1]))
+            a, b = (cv([both.values[row, key] for key in both.columns if key.startswith(m)]) for m in ("lic", "dbac"))
+            found.append((("pretrained", *row), a, b))
         return _coefficients(found)
 
     return Code(more=more, derived=derived)
