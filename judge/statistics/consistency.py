@@ -65,7 +65,8 @@ def correlate(first: Sequence[float], second: Sequence[float], *, level: float =
             found = stats.pearsonr(first, second)
         except stats.NearConstantInputWarning:
             return nothing
-    interval = Interval(*map(float, found.confidence_interval(level)), level) if pairs > 3 else None
+    low, high = map(float, found.confidence_interval(level)) if pairs > 3 else (math.nan, math.nan)
+    interval = Interval(low, high, level) if pairs > 3 else None
     ranks = float(stats.spearmanr(first, second).statistic)
     return Correlation(float(found.statistic), interval, ranks, pairs, spearman_interval(ranks, pairs, level=level))
 
