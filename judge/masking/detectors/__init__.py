@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,10 +12,7 @@ from judge.masking import DETECTORS, MAX_PIXELS
 from judge.masking.images import read_image
 from judge.masking.instances import Instance, LoadedImage
 from judge.types import Progress
-from judge.utils.reading import memory_limit, read_bytes
 
-MIN_SCORE = 0.05
-"""Detections with a lower score are dropped, whatever the detector."""
 Failures = list[tuple[str, JudgeError]]
 """Images that were left out, by name, and why."""
 
@@ -130,23 +126,3 @@ def make_detector(
     from judge.masking.detectors.maskrcnn import load_maskrcnn
 
     return load_maskrcnn(weights, device=device)
-
-
-def read_weights(path: Path) -> bytes:
-    """The bytes of a weights file.
-
-    Raises:
-        JudgeError: missing, a folder, not readable.
-    """
-    try:
-        return read_bytes(path, memory_limit())
-    except OSError as error:
-        absent = isinstance(error, FileNotFoundError)
-        what = "no such file of weights" if absent else f"cannot be read ({error.strerror})"
-        raise JudgeError(what, where=str(path), mend="check the path") from error
-
-
-def fingerprint(*parts: object) -> str:
-    """A hash of what results depend on (weights' bytes, options, versions): 64 hexadecimal digits."""
-    digests = (hashlib.sha256(part if isinstance(part, bytes) else repr(part).encode()).digest() for part in parts)
-    return hashlib.sha256(b"".join(digests)).hexdigest()
