@@ -96,7 +96,8 @@ class Uncached(ImageCache):
         super().__init__(backbone, images, {}, folder)
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.backbone.to(self.device)  # type: ignore[attr-defined]  # a module, as its protocol says
-        self.shape: tuple[int, int] = self.features([first], self.device).shape[1:]
+        _, positions, columns = self.features([first], self.device).shape
+        self.shape = (positions, columns)
 
     def rows(self, samples: Sequence[Sample]) -> Tensor:
         """[B, P, D] float32."""

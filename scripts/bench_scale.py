@@ -24,7 +24,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -157,7 +157,7 @@ def measure_linear(sizes: Sequence[int] = (4_500, 9_000, 18_000, 36_000)) -> Non
         for image, text, objects in zip(world.ids, world.side(seed=0), world.objects, strict=True)
     ]
     for size in sizes:
-        timed(f"linear of {size:,} captions", lambda size=size: LinearJudge(target).fit(samples[:size], seed=0), size)
+        timed(f"linear of {size:,} captions", partial(LinearJudge(target).fit, samples[:size], seed=0), size)
 
 
 def measure_memory() -> None:

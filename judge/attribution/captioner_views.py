@@ -53,7 +53,7 @@ class CheckpointViews:
 
         def scores(inputs: Tensor) -> Tensor:
             # One at a time, as other inputs of the model would have to be repeated in ways that differ by family.
-            return torch.cat([score(one.flatten(0, 1) if one.dim() == 3 else one) for one in inputs.split(1)])
+            return torch.cat([score(one.flatten(0, 1) if one.dim() == 3 else one) for one in torch.split(inputs, 1)])
 
         def grid(answer: int) -> tuple[Tensor, Tensor]:
             return self._grid(lambda: scores(shown)[0, answer], placement.shown)
@@ -128,7 +128,7 @@ class CheckpointViews:
             return values[0]
         tokens = values.reshape(-1, values.shape[-1])
         high, wide = self._layout(len(tokens), size)
-        return tokens[len(tokens) - high * wide :].T.unflatten(1, (high, wide))
+        return tokens[len(tokens) - high * wide :].T.reshape(-1, high, wide)
 
     def _layout(self, tokens: int, size: tuple[int, int]) -> tuple[int, int]:
         """Rows and columns of a vision tower's tokens, without those before the patches; ``size`` is the input's."""

@@ -83,7 +83,7 @@ class ExplainedCaptioner:
         given = {name: value.to(self.views.device) for name, value in {**shared, **text}.items()}
 
         def score(shown: Tensor) -> Tensor:
-            logits = self.captioner.model(**{**given, PIXELS: shown}).logits[:, -1]
+            logits: Tensor = self.captioner.model(**{**given, PIXELS: shown}).logits[:, -1]
             return logits.float().log_softmax(dim=-1)[:, token, None]
 
         return self.views.make(pixels, shared, score)

@@ -106,7 +106,8 @@ class DoseSource:
         Raises:
             JudgeError: a class with which no task goes.
         """
-        found: dict[str, str] = (self.counts / pd.Series(self._sizes)).idxmax(axis=1).to_dict()
+        shares = self.counts / pd.Series(self._sizes)
+        found = {str(task): str(name) for task, name in shares.idxmax(axis=1).items()}
         if without := {*self._sizes} - {*found.values()}:
             what = f"no task that captions name {LEAST} times goes with '{min(without)}'"
             raise JudgeError(what, where=f"lexicon '{self.tasks.name}'", mend="give more captions, or other --tasks")

@@ -184,8 +184,9 @@ def calibrate(trials: pd.DataFrame, worth: Mapping[Key, float]) -> list[Calibrat
     """
     found = []
     trials = trials.replace([np.inf, -np.inf], np.nan)
-    for (name, judge, masks), rows in trials.groupby(["metric", "judge", "masks"], sort=False):
-        metric = find_metric(str(name))
+    for key, rows in trials.groupby(["metric", "judge", "masks"], sort=False):
+        name, judge, masks = map(str, key)
+        metric = find_metric(name)
         plain = rows[rows["change"] == NOTHING].sort_values("draw")
         responses = {}
         for change in [known for known in CHANGES if known in set(rows["change"])]:
@@ -197,8 +198,8 @@ def calibrate(trials: pd.DataFrame, worth: Mapping[Key, float]) -> list[Calibrat
         found.append(
             Calibration(
                 metric,
-                str(judge),
-                str(masks),
+                judge,
+                masks,
                 _nulls(plain, metric.neutral),
                 responses,
                 seconds=float(rows["seconds"].mean()),

@@ -86,7 +86,7 @@ def correlated_category(truth: GroundTruth, labels: Labels) -> Correlated:
     shares = table[common] / total[common]
     class_ = str(shares.max(axis=1).idxmax())
     category = str(shares.loc[class_].idxmax())
-    return Correlated(category, class_, float(shares.loc[class_, category]), int(total[category]))
+    return Correlated(category, class_, float(shares.to_numpy().max()), int(total[category]))
 
 
 def _label_of(name: str, truth: GroundTruth, labels: Labels) -> str | None:

@@ -28,7 +28,8 @@ def _parts(config: JudgedSettings, rows: Sequence[Metric]) -> list[tuple[tuple[s
     """(settings, what reads them, whether it is a part of this run)."""
     judged = [row for row in rows if not row.counted]
     is_run = isinstance(config, RunSettings)  # A calibration brings its own images; its doses are changes of tasks.
-    labelled = config.labels if isinstance(config.labels, dict) else dict.fromkeys(config.attributes, config.labels)
+    labels = config.labels
+    labelled = [labels.get(name) if isinstance(labels, dict) else labels for name in config.attributes]
     return [
         (("judge", "seeds", "checkpoints", "alignment"), "metrics that ask a judge", bool(judged)),
         (("folds",), "judges of protocol crossfit", bool(judged) and config.protocol == "crossfit"),
@@ -42,7 +43,7 @@ def _parts(config: JudgedSettings, rows: Sequence[Metric]) -> list[tuple[tuple[s
         (
             ("label_least",),
             "labels that are derived from human captions",
-            not all(labelled.get(name) for name in config.attributes),
+            not all(labelled),
         ),
         (("prior",), "dbac and dpac", any(row.prior for row in rows)),
         (("vocabulary", "least"), "ba", any(row.counted.labels == "words" for row in rows if row.counted)),

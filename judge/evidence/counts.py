@@ -139,7 +139,7 @@ def _check(builder: EvidenceBuilder, joined: Joined, wanted: Mapping[Metric, Cou
     names = {*joined.classes.values(), *(words.classes if words else ()), *(tasks.classes if tasks else ())}
     check_names(sorted(names))
     for metric, counted in wanted.items():
-        if words is None and counted.needs_class_words:
+        if words is None and (counted.direction == "T->A" or counted.labels is None):
             what = f"{metric.title} counts the classes that captions name, and no words of them are known"
             raise JudgeError(what, where=f"attribute '{labels.attribute}'", mend=mend_without_words(metric))
         for name in sorted({*counted.classes} - {*labels.classes}):

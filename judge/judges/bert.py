@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from judge.errors import require
-from judge.judges import Backbone, Batch, Blueprint, Features, Materials, Recipe
+from judge.judges import Backbone, Batch, Blueprint, Features, Materials, Modality, Recipe
 from judge.judges.backbones import RESNET50, make_backbone
 from judge.judges.encoders import OutputLayer, build_vocabulary, make_lstm
 from judge.judges.text_encoders import READER, FrozenEncoder, PretrainedClassifier, load_encoder
@@ -119,7 +119,7 @@ def _fingerprint(materials: Materials) -> object:
 
 _LIC = "hirota2022quantifying, supplement A.1"
 _VL_LIC = f"abdelrahman2024imagecaptioner2, section 5.7; {_LIC}"
-_BOTH = frozenset({"caption", "image"})
+_BOTH: frozenset[Modality] = frozenset({"caption", "image"})
 
 # No micro-batches, and no sharing of batches: batch normalisation depends on all samples of a forward pass.
 BLUEPRINTS = {

@@ -168,8 +168,14 @@ def _qualities(corpus: Corpus, work: Work, plan: Plan, progress: Progress) -> di
     found: dict[str, Quality] = {}
     for number, captioner in enumerate(corpus.generated):
         progress("quality of captions", number, len(corpus.generated))
-        how = {"resamples": plan.resamples, "level": plan.level, "seed": plan.first_seed}
-        found[captioner.name] = measure_quality(corpus.human, captioner, labels=work.truth.labels, **how)
+        found[captioner.name] = measure_quality(
+            corpus.human,
+            captioner,
+            labels=work.truth.labels,
+            resamples=plan.resamples,
+            level=plan.level,
+            seed=plan.first_seed,
+        )
     return found
 
 

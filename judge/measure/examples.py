@@ -59,9 +59,11 @@ def choose_examples(
     written = {captions.name: captions.by_image for captions in corpus.generated}
     scored = dict(iter(scores.groupby(ROW, sort=False, observed=True))) if len(scores) else {}
     tables = []
-    for key, part in picked.groupby(ROW, sort=False, observed=True):
+    for names, part in picked.groupby(ROW, sort=False, observed=True):
+        captioner, metric, judge = map(str, names)
+        key = captioner, metric, judge
         images = part["image_id"].unique().tolist()
-        sides = {"human": corpus.human.by_image, "generated": written[str(key[0])]}
+        sides = {"human": corpus.human.by_image, "generated": written[captioner]}
         captions = pd.DataFrame(
             [(side, image, index, caption) for image in images for side, of in sides.items()
              for index, caption in enumerate(of.get(image, ()))], columns=[*_CAPTION, "caption"],

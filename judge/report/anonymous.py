@@ -70,7 +70,7 @@ def _table(
     share: str,
 ) -> Table[Any]:
     """A row for each captioner: images, captions, the share of captions with its interval, and each class's."""
-    columns = [
+    columns: list[Column[Any]] = [
         names("captioner", lambda row: str(row.captioner)),
         Column("images", lambda row: row.share.images, COUNT),
         Column("captions", lambda row: row.share.captions, COUNT),

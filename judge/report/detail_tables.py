@@ -161,11 +161,33 @@ def _digits(row: Record) -> int:
 
 def run_tables(result: Result) -> Iterator[Table[Row]]:
     """Tables on the data of a result: classes, scores by class, coverage, alignment, and what was left out."""
-    yield class_table(result.run)
+    run, entries = result.run, result.run["captioners"].items()
+    yield class_table(run)
     yield class_score_table(result)
-    yield coverage_table(result.run)
-    yield alignment_table(result.run)
-    yield left_table(result.run)
+    kinds = "one", "none", "several"
+    coverage = (
+        (name, side, *(shares[kind] for kind in kinds))
+        for name, entry in entries
+        for side, shares in (entry["coverage"] or {}).items()
+    )
+    note = (
+        f"How many captions name a class of {run['attribute']}. A captioner that always says 'person' reveals nothing."
+    )
+    yield table_of(["captioner", "captions"], [(f"name {of}", SHARE) for of in kinds], coverage, "Coverage", [note])
+    # Shares of tokens; "of lacking": exchanged, of those that the captioner lacks.
+    shares = {"tokens kept": "tokens_kept", "exchanged": "tokens_substituted", "of lacking": "lacking_substituted"}
+    shares["words kept"] = "words_kept"
+    alignments = (
+        (name, find_metric(metric).title, report["how"], *(report.get(share) for share in shares.values()))
+        for name, entry in entries
+        for metric, report in entry["alignment"].items()
+    )
+    note = "Words of human captions that the captioner lacks become <unk>, or the nearest word that it has."
+    headings, numbers = ["captioner", "metric", "alignment"], [(heading, SHARE) for heading in shares]
+    yield table_of(headings, numbers, alignments, "Alignment of human captions", [note])
+    left_out = [(name, why, count) for name, entry in entries for why, count in left_out_of(entry).items()]
+    left_out += [("labels", f"no class: {why}", count) for why, count in labels_left_out(run["labels"]).items()]
+    yield table_of(["captioner", "reason"], [("images, captions or tasks", COUNT)], left_out, "Left out")
 
 
 def class_table(run: Mapping[str, Any]) -> Table[Row]:
@@ -202,41 +224,3 @@ def class_score_table(result: Result) -> Table[Row]:
     numbers = [("images", COUNT), ("human", NUMBER), ("generated", NUMBER), ("difference", SIGNED)]
     note = "Mean score of a class's captions. No interval and no test: a guide to where to look."
     return table_of(headings, numbers, rows, "Scores by class", [note])
-
-
-def coverage_table(run: Mapping[str, Any]) -> Table[Row]:
-    """Shares of captions that name one class, none, several."""
-    kinds = "one", "none", "several"
-    rows = (
-        (name, side, *(shares[kind] for kind in kinds))
-        for name, entry in run["captioners"].items()
-        for side, shares in (entry["coverage"] or {}).items()
-    )
-    note = (
-        f"How many captions name a class of {run['attribute']}. A captioner that always says 'person' reveals nothing."
-    )
-    numbers = [(f"name {kind}", SHARE) for kind in kinds]
-    return table_of(["captioner", "captions"], numbers, rows, "Coverage", [note])
-
-
-def alignment_table(run: Mapping[str, Any]) -> Table[Row]:
-    """Shares of tokens of human captions kept, exchanged (of all, and of those that the captioner lacks)."""
-    shares = {"tokens kept": "tokens_kept", "exchanged": "tokens_substituted", "of lacking": "lacking_substituted"}
-    shares["words kept"] = "words_kept"
-    rows = (
-        (name, find_metric(metric).title, report["how"], *(report.get(share) for share in shares.values()))
-        for name, entry in run["captioners"].items()
-        for metric, report in entry["alignment"].items()
-    )
-    note = "Words of human captions that the captioner lacks become <unk>, or the nearest word that it has."
-    headings, numbers = ["captioner", "metric", "alignment"], [(heading, SHARE) for heading in shares]
-    return table_of(headings, numbers, rows, "Alignment of human captions", [note])
-
-
-def left_table(run: Mapping[str, Any]) -> Table[Row]:
-    """Images, captions and tasks left out, by reason."""
-    rows = [
-        (name, why, count) for name, entry in run["captioners"].items() for why, count in left_out_of(entry).items()
-    ]
-    rows += [("labels", f"no class: {why}", count) for why, count in labels_left_out(run["labels"]).items()]
-    return table_of(["captioner", "reason"], [("images, captions or tasks", COUNT)], rows, "Left out")

@@ -65,8 +65,8 @@ def join_runs(runs: Sequence[SavedRun]) -> SavedRun:
                 mend = "measure both with the same settings"
                 raise JudgeError(what, where=f"{first.name} with {second.name}", mend=mend)
     joined, notes = put_together(runs)
-    joined.result.run.setdefault("input_notes", []).extend(map(Doubt, notes))
-    return joined
+    facts = {**joined.result.run, "input_notes": [*joined.result.run.get("input_notes", ()), *map(Doubt, notes)]}
+    return replace(joined, result=replace(joined.result, run=facts))
 
 
 def put_together(runs: Sequence[SavedRun]) -> tuple[SavedRun, list[str]]:

@@ -324,7 +324,6 @@ def _by_construction(result: Result) -> Iterator[str]:
     silent = (run["lexicon"] or {}).get("without_words", [])
     spoken = [of for name, of in run["labels"].get("attributes", {"": run["labels"]}).items() if name not in silent]
     facts: dict[str, Any] = {
-        "classes": max(len(entry["images"]) for entry in run["captioners"].values()),
         "has_words": run["lexicon"] is not None,
         "derived": all(of["derived"] for of in spoken),
     }

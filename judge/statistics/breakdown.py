@@ -106,7 +106,7 @@ def break_down(
         counts: the rows of ``counts.parquet``.
         said: the tasks that captions name and images show (:func:`judge.evidence.counts.task_rows`).
         names: of the metrics.
-        settings: as of :func:`~judge.statistics.summary.summarise`.
+        settings: see :func:`~judge.statistics.summary.summarise`.
 
     Raises:
         JudgeError: a counted metric, such as a user's own, that has no ``pieces``.
@@ -148,7 +148,7 @@ def image_contributions(
         scores: the rows of ``scores.parquet``.
         counts: the rows of ``counts.parquet``.
         names: of the metrics; counted ones without ``pieces`` are left out.
-        settings: as of :func:`~judge.statistics.summary.summarise`.
+        settings: see :func:`~judge.statistics.summary.summarise`.
 
     Returns:
         captioner, metric, judge, image_id, contribution; of counted metrics to the published value.

@@ -178,7 +178,7 @@ def differences(
         summaries: of one table, or of several runs; names of captioners differ.
         pair: gives two rows of one metric and judge on the images that they share; None where they do not compare.
         level: of the intervals.
-        reasons: as of :func:`conclude`.
+        reasons: see :func:`conclude`.
     """
     void = reasons or {}
     concluded = zip(summaries, conclude(summaries, void), strict=True)

@@ -5,8 +5,8 @@ variation and its reduction: Nair et al. 2026 (DBAC), Table 5. Human alignment: 
 defined is NaN; each function says when.
 
 Correlations are Pearson's r with Fisher's interval, and Spearman's with Bonett and Wright's. Intervals suppose that
-captioners are drawn independently, Fisher's also that both lists are normal; `scripts/bench_agreement.py` measures
-their coverage.
+captioners are drawn independently, Fisher's also that both lists are normal. Their coverage
+is in docs/guides/anonymous.md.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ def correlate(first: Sequence[float], second: Sequence[float], *, level: float =
             found = stats.pearsonr(first, second)
         except stats.NearConstantInputWarning:
             return nothing
-    interval = Interval(*map(float, found.confidence_interval(level)), level) if pairs > 3 else None
+    low, high = map(float, found.confidence_interval(level)) if pairs > 3 else (math.nan, math.nan)
+    interval = Interval(low, high, level) if pairs > 3 else None
     ranks = float(stats.spearmanr(first, second).statistic)
     return Correlation(float(found.statistic), interval, ranks, pairs, spearman_interval(ranks, pairs, level=level))
 

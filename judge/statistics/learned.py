@@ -75,7 +75,7 @@ def imagecaptioner2(
     """ImageCaptioner2 (Abdelrahman et al., AAAI 2024, eq. 1-2): mean probability of the true class.
 
     Args:
-        y: as of :func:`lic`, like the other arguments.
+        y: see :func:`lic`, like the other arguments.
         human_probabilities: [N, K].
         generated_probabilities: [N, K].
         ratio: whether the sides are divided instead of subtracted.

@@ -98,7 +98,7 @@ class Summary:
     Attributes:
         human, generated: score of each side (of DBAC omega, of DPAC psi); None where the metric has no such side, and
             of DBA and Multi->, which are changes and have none.
-        amplification: the metric's value; positive means amplified (for ``ratio``: above 1). Of counted metrics the
+        amplification: the metric's value; positive means amplified (for ``ratio``: above 1). For counted metrics the
             published value's excess over the chance level.
         sd: sample standard deviation of the amplification over seeds; None for one seed.
         interval: of the amplification; see ``basis``.

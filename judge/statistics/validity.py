@@ -18,7 +18,7 @@ from judge.statistics.summary import Summary
 _BEYOND_CHANCE = 2.0
 # A product of probabilities that is smaller may have lost its digits, or be 0, in float64.
 _LEAST = 1e-290
-# Captions that name the attribute: fewer than this share, where people name it ten times as often, are near none.
+# Largest share of captions that name the attribute for "near none", where human captions name it ten times as often.
 _SILENT, _RATIO = 0.02, 10
 # Images from which labels are compared with what human captions name, and the kappa that they must exceed.
 _COMPARED, _KAPPA = 30, 0.1
@@ -41,8 +41,8 @@ def void_rows(summaries: Iterable[Summary], run: Mapping[str, Any]) -> dict[tupl
 def _at_chance(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
     """Judges of human captions that guess no better than chance cannot see a captioner amplify.
 
-    Of metrics with priors Q counts. Where judges of shuffled labels were not tried, chance is that of a judge that
-    knows how frequent classes are; of judges that guess tasks it is then not known.
+    Metrics with priors are checked by Q. Without judges trained on shuffled labels, chance is the score of a judge that
+    knows only how frequent classes are; for tasks it is then unknown.
     """
     if row.human is None or row.metric.counted:
         return

@@ -13,14 +13,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, TypeVar
 
 import yaml
-from pydantic import BaseModel, ValidationError
 
 from judge.errors import FAULTS, JudgeError
 
-M = TypeVar("M", bound=BaseModel)
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+M = TypeVar("M", bound="BaseModel")
 NO_LIMITS = "JUDGE_NO_LIMITS"
 """Environment variable: "1" lifts all limits, in every command, worker process and script."""
 _LIFT = f"set the environment variable {NO_LIMITS}=1 if you trust the file"
@@ -329,6 +331,8 @@ def validated(kind: type[M], value: object, *, where: str, mend: str) -> M:
     Raises:
         JudgeError: all faults of the fields, in one line.
     """
+    from pydantic import ValidationError
+
     try:
         return kind.model_validate(value)
     except ValidationError as error:

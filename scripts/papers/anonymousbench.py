@@ -97,7 +97,7 @@ def load_pipeline(reference: str, device: str) -> Any:
     utils.logging.set_verbosity_error()
     utils.logging.disable_progress_bar()
     where, mend = f"--pipeline {reference}", "name a text-to-image pipeline of diffusers with .safetensors weights"
-    settings = {"use_safetensors": True, "trust_remote_code": False}
+    settings: dict[str, Any] = {"use_safetensors": True, "trust_remote_code": False}
     settings["torch_dtype"] = torch.float16 if device == "cuda" else torch.float32
     loader: Any = DiffusionPipeline
     try:
@@ -158,7 +158,7 @@ def _generate(pipeline: Any, generation: Generation, prompt: Prompt, indices: Se
 
     # Noise is drawn on the CPU: the same on any device.
     noise = [torch.Generator("cpu").manual_seed(seed_of(generation.seed, prompt.number, index)) for index in indices]
-    settings = {} if generation.size is None else {"height": generation.size, "width": generation.size}
+    settings: dict[str, Any] = {} if generation.size is None else {"height": generation.size, "width": generation.size}
     settings |= {"num_inference_steps": generation.steps, "guidance_scale": generation.guidance, "output_type": "pil"}
     try:
         with quiet():

@@ -188,7 +188,7 @@ class Job:
         folder, stem = released[name]
         middle = "_th10_cap_mw" if name == "NIC" else "_cap_mw"
         stem = f"gender_val_{stem}{middle}" if attribute == "gender" else f"race_val_{stem}_cap"
-        return self.data / "lic-release" / folder / f"{stem}_entries.pkl"
+        return self.data / "lic-release" / str(folder) / f"{stem}_entries.pkl"
 
     def found(self) -> dict[str, Path]:
         """Captioner -> file, of all captions in a folder that is not laid out by recipes.

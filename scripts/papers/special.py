@@ -59,7 +59,7 @@ def _masked_row(_: str, captioner: str) -> Row:
 
 def _read_masked(job: Job, results: Results, read: Ours) -> Ours:
     """How far LIC_M is from that of an unbiased captioner, and from that of the original images."""
-    found = {}
+    found: dict[tuple[Row, str], Value] = {}
     for (row, _), side in read.items():
         found[row, "over_unbiased"] = Value(side.value - UNBIASED)
         found[row, "over_original"] = Value(side.value - read[(row[0], "original"), "lic_m"].value)
@@ -77,7 +77,7 @@ def _read_trends(job: Job, results: Results, _: Ours) -> Ours:
     values = {row.captioner: row.amplification for row in result.summaries}
     sizes = {name: float(found.vocabulary["generated"]) for name, found in result.quality.items()}
     scores = {name: found.value("BLEU-4") for name, found in result.quality.items()}
-    found = {}
+    found: dict[tuple[Row, str], Value] = {}
     for row, of in ((VOCABULARY, sizes), (BLEU, scores)):
         both = [name for name in values if name in of and values[name] is not None]
         pearson = correlate([of[name] for name in both], [values[name] for name in both]).pearson
@@ -164,7 +164,7 @@ VERSIONS = {
 SPEAKERS = {"vanilla": ("SAT", "none"), "predicted": ("EG-SAT", "Img2Emo"), "voted": ("EG-SAT", "voting")}
 
 
-def _paintings(job: Job, _: Steps) -> Steps:
+def _paintings(job: Job, declared: Steps) -> Steps:
     """A run for each version; of other data than the paper's, one."""
     steps = []
     for version, (_, recipe, table) in [*VERSIONS.items()][: 2 if job.is_paper else 1]:
@@ -297,7 +297,7 @@ def _variation(scratch: str, lic: str, pretrained: str, ending: str = "") -> Cod
         ending: of the columns of ours; of skin tones ours is of the other direction, and is not compared.
     """
 
-    def more(job: Job, results: Results, _: Ours) -> Ours:
+    def more(job: Job, results: Results, read: Ours) -> Ours:
         found: dict[Row, dict[str, float]] = {}
         for step, result in results.items():
             metric, _, group = step.partition("-")
@@ -309,13 +309,13 @@ def _variation(scratch: str, lic: str, pretrained: str, ending: str = "") -> Cod
     def derived() -> Ours:
         tables = {"dbac": read_published(scratch), "lic": read_published(lic)}
         both, cv = read_published(pretrained), coefficient_of_variation
-        found = []
+        found: list[tuple[Row, float, float]] = []
         for row in tables["lic"].rows:
-            of = [cv([tables[m].values[row, key] for key in tables[m].columns]) for m in ("lic", "dbac")]
-            found.append((("from scratch", *row), *of))
+            a, b = (cv([tables[m].values[row, key] for key in tables[m].columns]) for m in ("lic", "dbac"))
+            found.append((("from scratch", *row), a, b))
         for row in both.rows:
-            of = [cv([both.values[row, key] for key in both.columns if key.startswith(m)]) for m in ("lic", "dbac")]
-            found.append((("pretrained", *row), *of))
+            a, b = (cv([both.values[row, key] for key in both.columns if key.startswith(m)]) for m in ("lic", "dbac"))
+            found.append((("pretrained", *row), a, b))
         return _coefficients(found)
 
     return Code(more=more, derived=derived)
@@ -323,7 +323,7 @@ def _variation(scratch: str, lic: str, pretrained: str, ending: str = "") -> Cod
 
 def _coefficients(found: Iterable[tuple[Row, float, float]], ending: str = "") -> Ours:
     """Those of LIC and DBAC, and by how much DBAC's is lower."""
-    ours = {}
+    ours: dict[tuple[Row, str], Value] = {}
     for row, lic, dbac in found:
         values = {"cv_lic": lic, f"cv_dbac{ending}": dbac, f"reduction{ending}": percent_reduction(lic, dbac)}
         ours |= {(row, column): Value(value) for column, value in values.items() if not math.isnan(value)}

@@ -144,7 +144,7 @@ class PaperTable:
             steps = self.steps(job)
             results = {step.name: step.run(progress, overwrite=overwrite, report=report) for step in steps}
         ours = dict(self._read(job, results))
-        return ours | (self.code.more(job, results, ours) if self.code.more else {})
+        return {**ours, **(self.code.more(job, results, ours) if self.code.more else {})}
 
     def _read(self, job: Job, results: Results) -> Iterator[tuple[tuple[Row, str], Value]]:
         """What the columns read. A stand-in's figures stand once, under the first judge that it replaces."""
@@ -155,7 +155,7 @@ class PaperTable:
             once.setdefault((judge, column.metric, column.run, column.field), column)
         # An ablation of detectors has a result for each.
         found = {name: of for result in results.values() for name, of in getattr(result, "results", {}).items()}
-        for name, result in (results | found).items():
+        for name, result in {**results, **found}.items():
             for (judge, *_), column in once.items():
                 if isinstance(result, Result) and column.run in {"", name}:
                     for captioner, value in values_of(result, column, judge):

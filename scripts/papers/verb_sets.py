@@ -30,7 +30,7 @@ from judge.text.tokens import tokenize
 from judge.types import Captions, Labels
 
 WORDS: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
-SUBSETS: Mapping[str, tuple[str, str]] = {task: tuple(verbs) for task, verbs in WORDS["deeds"].items()}
+SUBSETS: Mapping[str, tuple[str, str]] = {task: (first, second) for task, (first, second) in WORDS["deeds"].items()}
 """Task -> its two verbs (DBAC, Table 2); the second class of the attribute leans to the first."""
 NAMES = {"C1": (30, 20), "C2": (35, 15), "C3": (40, 10), "C4": (45, 5)}
 """DBAC's sets (Table 3) and their ratios."""
@@ -200,9 +200,9 @@ def _enough(found: Candidates, ratio: tuple[int, int], job: Job) -> None:
     for cell, images in found.items():
         _, both = needed.get(kind := f"{cell.attribute} {cell.task}", (0, set()))
         needed[kind] = PER_CELL, both | {*images}
-    for kind, (number, images) in needed.items():
-        if len(images) < number:
-            what = f"only {len(images)} images have captions of the kind '{kind}': {number} are needed"
+    for kind, (number, there) in needed.items():
+        if len(there) < number:
+            what = f"only {len(there)} images have captions of the kind '{kind}': {number} are needed"
             raise JudgeError(what, where=f"--data {job.data}", mend="give all of COCO's captions, with more labels")
 
 

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pycocotools.coco import COCO
-from test_layers import loaded_after
 
 from judge.calibration.scenes import CATEGORIES, Drawing, draw, write_images
 from judge.calibration.world import CLASSES, SETTINGS, TASKS, Scene
@@ -138,7 +137,3 @@ def test_files_are_the_drawings(tmp_path: Path) -> None:
             assert annotation["area"] == thing.mask.sum()
             assert annotation["bbox"] == list(cv2.boundingRect(thing.mask.astype(np.uint8)))
             assert (annotation["iscrowd"], annotation["foreground"]) == (0, int(thing.foreground))
-
-
-def test_importing_scenes_is_light() -> None:
-    assert not loaded_after("import judge.calibration.scenes") & {"cv2", "pycocotools", "joblib"}

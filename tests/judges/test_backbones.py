@@ -55,10 +55,10 @@ def test_features_are_the_last_ones_of_the_network(name: str, tmp_path: Path) ->
     path = tmp_path / "weights.safetensors"
     network = saved(path, name)
     backbone = make_backbone(Materials(backbone_weights=str(path)), name)
-    pictures = torch.rand(2, 3, 160, 160)
+    images = torch.rand(2, 3, 160, 160)
     with torch.inference_mode():
-        found = backbone(pictures)
-        whole = network.forward_features(pictures)
+        found = backbone(images)
+        whole = network.forward_features(images)
         if name == "test_vit":
             found = network.norm(found)  # Not part of a ViT's features.
     if name == SMALL:

@@ -144,11 +144,11 @@ SETTINGS = Materials(backbone="resnet18", backbone_weights="random", image_size=
 def test_a_region_is_the_mean_of_the_cells_under_it() -> None:
     backbone = find_judge("grit").backbone(SETTINGS)  # type: ignore[misc]
     assert isinstance(backbone, GridsAndRegions)
-    pictures = torch.randn(2, 3, 64, 64)
-    cells = backbone.backbone(pictures)
+    images = torch.randn(2, 3, 64, 64)
+    cells = backbone.backbone(images)
     boxes = torch.zeros(2, MAX_BOXES, 4)
     boxes[0, 0], boxes[0, 1], boxes[1, 0] = torch.tensor([[0, 0, 1, 1], [0.5, 0, 1, 0.5], [0, 0, 0.5, 1.0]])
-    found = backbone(pictures, boxes)
+    found = backbone(images, boxes)
     assert found.shape == (2, 4 + MAX_BOXES, 512 + CODE)
     assert torch.equal(found[:, :4, :512], cells)
     assert not found[:, :4, 512:].any()
@@ -158,8 +158,8 @@ def test_a_region_is_the_mean_of_the_cells_under_it() -> None:
         assert torch.equal(found[row, 4 + place, 512:], torch.cat([boxes[row, place], torch.ones(1)]))
     assert not found[0, 6:].any()
     assert not found[1, 5:].any()
-    assert torch.equal(backbone(pictures)[:, :4], found[:, :4])
-    assert not backbone(pictures)[:, 4:].any()
+    assert torch.equal(backbone(images)[:, :4], found[:, :4])
+    assert not backbone(images)[:, 4:].any()
 
 
 def test_features_depend_on_boxes_for_judges_with_regions_only(tmp_path: Path) -> None:

@@ -198,7 +198,7 @@ REFUSED = [
     (["--labels", "hue={}/skin.csv"], "is of none of gender, skin"),
     (["--labels", "skin={}/both.csv", "--labels", "skin={}/skin.csv"], "'skin' twice: give one of each attribute"),
     (["--labels", "{}/skin.csv"], "no column of gender labels among 'id', 'label'. Name it with --label-column gender"),
-    (["--labels", "{}/map.json"], "says one attribute, and gender is not the only one"),
+    (["--labels", "{}/map.json"], "holds one attribute, and there are others beside gender"),
     (["--labels", "gender={}/map.json"], "no labels of skin, and no lexicon to derive them from"),
     (["--labels", "gender={}/map.json", "--labels", "skin={}/few.csv"], "skin of 4 and all of 4 images"),
     (["--labels", "gender={}/map.json", "--labels", "skin={}/none.csv"], "skin of 1 and all of 0 images"),

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers import known
+from scipy import stats
 
 from judge.metrics import METRICS
 from judge.report.detail_tables import pair_table, variation_table
@@ -209,6 +210,24 @@ def test_agreement_joins_captioners_by_name() -> None:
 # ---- Intervals of correlations over few captioners -------------------------------------------------------------------
 
 Z = 1.959963984540054
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.8])
+@pytest.mark.parametrize(("captioners", "least"), [(4, 0.955), (9, 0.94)])
+def test_what_intervals_hold(captioners: int, least: float, correlation: float) -> None:
+    """Spearman's interval by Bonett and Wright, of a bivariate normal: rho_s = 6 / pi asin(rho / 2).
+
+    ``least``: share of 95% intervals that hold the truth, as docs/guides/anonymous.md says.
+    """
+    drawn = np.random.default_rng(captioners).standard_normal((20_000, 2, captioners))
+    drawn[:, 1] = correlation * drawn[:, 0] + math.sqrt(1 - correlation**2) * drawn[:, 1]
+    gaps = np.diff(stats.rankdata(drawn, axis=2), axis=1)
+    ranks = np.round(1 - 6 * (gaps**2).sum(axis=(1, 2)) / (captioners**3 - captioners), 12)
+    truth, held = 6 / math.pi * math.asin(correlation / 2), 0
+    for value, count in zip(*np.unique(ranks, return_counts=True), strict=True):
+        bounds = known(spearman_interval(float(value), captioners))
+        held += int(count) * (bounds.low <= truth <= bounds.high)
+    assert held / 20_000 >= least
 
 
 def test_spearmans_is_bonett_and_wrights() -> None:

@@ -63,3 +63,13 @@ def test_images_weigh_the_same() -> None:
     alike = caption_share([3] * 5, [3] * 5).interval
     single = caption_share([1] * 5, [1] * 5).interval
     assert 0 < known(alike).low < known(single).low + 0.1
+
+
+@pytest.mark.parametrize("alike", [0.0, 0.4])
+@pytest.mark.parametrize("share", [0.05, 0.5])
+def test_intervals_of_several_captions_hold_their_level(share: float, alike: float) -> None:
+    rng = np.random.default_rng(0)
+    scale = 1 / alike - 1 if alike else 0.0
+    of_image = rng.beta(share * scale, (1 - share) * scale, (400, 50)) if alike else share
+    intervals = [caption_share(row, [3] * 50).interval for row in rng.binomial(3, of_image, (400, 50)).tolist()]
+    assert np.mean([known(of).low <= share <= known(of).high for of in intervals]) > 0.91

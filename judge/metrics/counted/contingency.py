@@ -87,7 +87,8 @@ def hot(name: str, *sources: npt.ArrayLike | None) -> list[BoolArray]:
         raise ValueError(f"{name}: labels are indices from 0, and {greatest} is not meant as one")
     if greatest >= width:
         raise ValueError(f"{name}: label {greatest} is beyond the {width} columns of the multi-hot array")
-    multi_hot = [array if array.ndim == 2 else array[:, None] == np.arange(width) for array in arrays]
+    wide = [array if array.ndim == 2 else array[:, None] == np.arange(width) for array in arrays]
+    multi_hot = [np.asarray(array, dtype=np.bool_) for array in wide]
     given = iter(multi_hot)
     return [multi_hot[0] if source is None else next(given) for source in sources]
 
@@ -161,7 +162,7 @@ def contingency(
 
 
 def label_sets(tasks: npt.ArrayLike, *, largest: int | None = None, least: int = 1) -> Sets:
-    """The sets of labels that samples have, with other labels or alone, small ones first; the empty set is none.
+    """The sets of labels that samples have, with other labels or alone, small ones first, without the empty set.
 
     Args:
         tasks: multi-hot, [N, L], or one label a sample, [N].

@@ -114,7 +114,7 @@ class Ba(CountedMetric):
         "kerner-lab": {"share": "joint", "empty": "zero"},
     }
 
-    def by_construction(self, attribute: str, *, classes: int, has_words: bool, derived: bool) -> Iterator[str]:
+    def by_construction(self, attribute: str, *, has_words: bool, derived: bool) -> Iterator[str]:
         """Classes that are the annotated ones."""
         if not has_words:
             yield f"no words of {attribute} are known: BA counts the annotated classes, on both sides."
@@ -234,7 +234,7 @@ def ba_mals(
     Returns:
         ``value`` is ``predicted`` - ``truth``, and the sum of ``pairs`` by |L|. ``truth`` is the share of a label's
         samples that are of the classes that it goes with, a mean over labels: from 1/A, where labels go with no class
-        (BA_H of the DBAC paper, Table 3), to 1. Of joint shares: their sum over the pairs that count, by |L|.
+        (BA_H of the DBAC paper, Table 3), to 1. With joint shares it is their sum over the pairs that count, by |L|.
 
     Raises:
         ValueError: arrays of other values or shapes, or fewer than two classes.

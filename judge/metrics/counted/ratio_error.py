@@ -37,7 +37,7 @@ class _NamingMetric(CountedMetric):
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio(_NamingMetric):
-    """Ratio. Of its papers' two genders one is over the other; of any number of classes two are chosen.
+    """Ratio of two classes: its papers' two genders, or two of any number of classes.
 
     Attributes:
         first: the class above; None for the one that human captions name most.
@@ -89,10 +89,10 @@ class Error(_NamingMetric):
     verdicts: ClassVar[tuple[str, str]] = ("errs more", "errs less")
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"naming": {"among": "naming"}, **_NamingMetric.variants}
 
-    def by_construction(self, attribute: str, *, classes: int, has_words: bool, derived: bool) -> Iterator[str]:
+    def by_construction(self, attribute: str, *, has_words: bool, derived: bool) -> Iterator[str]:
         """Human captions do not err against labels that are derived from them."""
         if derived:
-            yield "people's Error is 0 by construction: the labels are derived from their captions."
+            yield "the Error of human captions is 0 by construction: labels are derived from them."
 
     def side_terms(self, side: CaptionTable) -> Terms:
         """Whether rows err, and whether they are counted."""
@@ -129,7 +129,7 @@ def ratio(mention: npt.ArrayLike, *, first: int = 0, second: int = 1, both: Both
     LIC's paper puts men over women, women-snowboard women over men: the caller says which is first. It is 1 where both
     are named as often, whatever the images show.
 
-    Of five captions two name a man (1), one a woman (0), one both and one nobody:
+    Two of five captions name a man (1), one a woman (0), one both and one nobody:
 
         >>> ratio([[1, 0], [0, 1], [0, 1], [1, 1], [0, 0]], first=1, second=0).value
         2.0
@@ -144,7 +144,7 @@ def ratio(mention: npt.ArrayLike, *, first: int = 0, second: int = 1, both: Both
         ValueError: arrays of other values or shapes, or no such class.
     """
     (named,) = hot("mention", mention)
-    if np.ndim(mention) == 1:  # Classes that nobody names.
+    if np.ndim(mention) == 1:  # Classes that no caption names.
         named = np.pad(named, ((0, 0), (0, max(0, max(first, second) + 1 - named.shape[1]))))
     if not (min(first, second) >= 0 and max(first, second) < named.shape[1]):
         raise ValueError(f"mention: classes {first} and {second} of {named.shape[1]}")

@@ -138,11 +138,6 @@ class CountedMetric(ABC):
         return replace(self, **self.variants[name]) if name in self.variants else None
 
     @property
-    def needs_class_words(self) -> bool:
-        """Whether it needs a lexicon of the attribute."""
-        return self.direction == "T->A" or self.labels is None
-
-    @property
     def classes(self) -> tuple[str, ...]:
         """The classes that its variant names."""
         return ()
@@ -151,12 +146,11 @@ class CountedMetric(ABC):
         """With the open classes of its variant: those that human captions name most, and least."""
         return self
 
-    def by_construction(self, attribute: str, *, classes: int, has_words: bool, derived: bool) -> Iterator[str]:
+    def by_construction(self, attribute: str, *, has_words: bool, derived: bool) -> Iterator[str]:
         """Sentences on values that hold by construction, whatever captions say.
 
         Args:
             attribute: name of the attribute.
-            classes: number of its classes.
             has_words: whether it has a lexicon.
             derived: whether labels are derived from human captions.
         """
