@@ -15,7 +15,7 @@ from judge.commands.labels import choose_lexicon
 from judge.config import OutputSettings
 from judge.config.inputs import ReadingSettings, TokenSettings, WordSettings
 from judge.config.values import CAPTIONS, IMAGES, RESULTS, SEVERAL, CaptionFiles, Lexicons, Seed, list_or_text
-from judge.corpus import refuse_unread
+from judge.corpus import check_owners, refuse_unread
 from judge.corpus.captions import ReadOptions, read_captions
 from judge.corpus.ratings import CAPTION, ITEM, RATER, Sheet, key_csv, rating_sheet, read_ratings, sheet_csv
 from judge.errors import JudgeError, nearest
@@ -135,6 +135,7 @@ def _read(config: AnonymousConfig) -> tuple[list[Captions], dict[str, dict[str, 
     options = ReadOptions(config.split, columns=config.columns, several=config.several, where=config.where, alone=True)
     known = known_images(config.images, None).keys() if config.images else None
     captioners, left_out = [], {}
+    check_owners(config.columns, config.captions)
     for name, path in config.captions.items():
         found = read_captions(path, options, side="generated", name=name)
         left_out[name] = {"empty captions": found.empty, "refusals": found.refused}

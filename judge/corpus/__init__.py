@@ -74,6 +74,7 @@ class Corpus:
         if isinstance(objects, str | Path):
             objects = read_tasks(objects)
         named = name_captioners([captions] if isinstance(captions, str | Path) else captions)
+        check_owners(options.columns or {}, ["human", *named])
         generated = [read_captions(path, options, side="generated", name=name) for name, path in named.items()]
         files = [human] if isinstance(human, str | Path) else list(human)
         people = unite([read_captions(path, options, side="human") for path in files])
@@ -171,8 +172,21 @@ def unite(parts: Sequence[Captions]) -> Captions:
     )
 
 
+def check_owners(columns: Mapping[str, str], captions: Iterable[str]) -> None:
+    """Refuse a column of captions that do not exist ("humn.caption").
+
+    Raises:
+        JudgeError: there is such a column.
+    """
+    known = ["captions", *captions]
+    for role in columns:
+        owner = role.rpartition(".")[0]
+        if owner and owner not in known:
+            raise JudgeError(f"no captions are called '{owner}'", where=f"--column {role}", mend=nearest(owner, known))
+
+
 def refuse_unread(columns: Mapping[str, str], captions: Sequence[Captions]) -> None:
-    """Refuse a column of captions that do not exist ("humn.caption"), or by which no file was read.
+    """Refuse a column by which no file was read.
 
     Raises:
         JudgeError: there is such a column; one that only some files lack is fine.
@@ -180,9 +194,6 @@ def refuse_unread(columns: Mapping[str, str], captions: Sequence[Captions]) -> N
     for role, column in columns.items():
         owner, where = role.rpartition(".")[0], f"--column {role}"
         own = [one for one in captions if owner in {"", one.name} or (owner == "captions" and one.name != "human")]
-        if not own:
-            mend = nearest(owner, ["captions", *(one.name for one in captions)])
-            raise JudgeError(f"no captions are called '{owner}'", where=where, mend=mend)
         if not any(column in side.fields for side in own):
             read = dict.fromkeys(name for side in own for name in side.fields)
             what, mend = f"no file of captions was read by a column '{column}'", f"columns read: {', '.join(read)}"
