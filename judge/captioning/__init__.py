@@ -219,7 +219,7 @@ class Notes:
         self.path = path.with_name(f"{path.name}.{process}") if path and process else path
         self.key = key
         self.entries: dict[About, str] = {}
-        self._earlier: list[list[str]] = []  # The lines of the own file, until it is written for the first time.
+        self._earlier: list[list[str]] | None = []  # The lines of the own file, until it is written for the first time.
         if path is None:
             return
         check_notes(path)
@@ -227,7 +227,8 @@ class Notes:
             if file == self.path or not process:
                 lines = _read(file)
                 self.entries |= {(image, about): caption for of, image, about, caption in lines if of == key}
-                self._earlier += lines if file == self.path else []
+                if file == self.path:
+                    self._earlier = lines
 
     def add(self, entries: Mapping[About, str]) -> None:
         """Append (image id, key) -> caption.
@@ -239,9 +240,10 @@ class Notes:
             return
         new = [[self.key, *about, caption] for about, caption in entries.items()]
         with writing(self.path):
-            if self._earlier:  # Without a line that a kill has cut.
-                write_whole(self.path, _lines(self._earlier))
-                self._earlier = []
+            if self._earlier is not None:  # Without a line that a kill has cut.
+                write_whole(self.path, _lines([*self._earlier, *new]))
+                self._earlier = None
+                return
             with self.path.open("ab") as file:
                 file.write(_lines(new))
                 file.flush()
