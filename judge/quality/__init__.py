@@ -81,7 +81,7 @@ class Quality:
 
     Attributes:
         captioner: its name.
-        tokenizer: the tokenizer of captions: "ptb" (as the COCO evaluation), or "judge" (``judge.text.tokens``), without Java.
+        tokenizer: "ptb" (as the COCO evaluation), or "judge" (``judge.text.tokens``), without Java.
         images: ids of the images scored, [N].
         by_image: score -> value of each image by itself, [N].
         groups: every score of all images and of every class.
