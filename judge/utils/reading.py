@@ -375,11 +375,13 @@ def parse_yaml(text: str, *, where: str, mend: str) -> Any:
     """
     loader = None
     try:
-        depth = 0
+        depth = count = 0
         event: Any
         for event in yaml.parse(text, Loader=_Loader):  # Takes no memory, and no stack.
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            count += isinstance(event, yaml.NodeEvent)
             _refuse_over(DEPTH, depth, event, mend)
+            _refuse_over(VALUES, count, event, mend)
         loader = _Loader(text)
         node = loader.get_single_node()
         return None if node is None else _Builder(loader, mend).build(node)
