@@ -161,7 +161,7 @@ def _common_words(builder: EvidenceBuilder, joined: Joined, vocabulary: Vocabula
     classes = sorted(set(joined.classes.values()))
     lexicon = builder.truth.words.attribute
     if lexicon and (silent := lexicon.without_words_for(classes)):
-        what = f"counts words that stand with every class, and '{lexicon.name}' has no words for '{silent[0]}'"
+        what = f"counts words that occur with every class, and '{lexicon.name}' has no words for '{silent[0]}'"
         raise JudgeError(what, where="BA", mend=f"{_OBJECTS}; or give a --lexicon with words for '{silent[0]}'")
     together = {name: sum((part[name] for part in parts if name in part), Counter[str]()) for name in classes}
     words = frozenset(word for word in common if all(together[name][word] >= least for name in classes))
