@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,9 +32,12 @@ from judge.report.anonymous import (
 )
 from judge.report.render import open_console, print_table, print_text
 from judge.report.table import Table, how_many
+from judge.report.warnings import text_notes
 from judge.statistics.consistency import correlate
 from judge.statistics.naming import human_score, krippendorff_alpha, measure_naming
 from judge.text.lexicon import Lexicon, shipped_lexicons
+from judge.text.masking import mask
+from judge.text.survey import SideWords
 from judge.text.tokens import first_sentence
 from judge.types import Captions, Progress
 from judge.utils.options import option
@@ -94,7 +97,7 @@ def measure_anonymous(config: AnonymousConfig, *, progress: Progress | None = No
         left_out=left_out,
         sheet=sheet,
         silent=without_words,
-        notes=[*_notes(config, captioners)],
+        notes=[*_notes(config, lexicon, captioners)],
         rated=_rate(config, sheet, lexicon, [captions.name for captions in captioners]) if config.ratings else None,
     )
     out.begin()
@@ -153,11 +156,18 @@ def _read(config: AnonymousConfig) -> tuple[list[Captions], dict[str, dict[str, 
     return captioners, left_out
 
 
-def _notes(config: AnonymousConfig, captioners: Sequence[Captions]) -> Iterator[str]:
+def _notes(config: AnonymousConfig, lexicon: Lexicon, captioners: Sequence[Captions]) -> Iterator[str]:
+    """Notes on what is counted, on how captions were cleaned, and on words that the lexicon may miss."""
     if config.images is None:
         yield "No --images: captions of all images in the files count, and images without a caption are not known."
     if len({frozenset(captions.by_image) for captions in captioners}) > 1:
         yield "Captioners have captions of different images: the rating sheet has those in common."
+    options = TextOptions(config.contractions, config.text)
+    for captions in captioners:
+        raw = [options.words(text) for texts in captions.by_image.values() for text in texts]
+        words = SideWords(raw, [mask(caption, lexicon) for caption in raw], [""] * len(raw))
+        for note in text_notes(asdict(words.survey(words, lexicon, captions)), config.attribute):
+            yield f"Captions of {captions.name} {note}."
 
 
 def _make_sheet(config: AnonymousConfig, classes: Sequence[str], captioners: Sequence[Captions]) -> Sheet:

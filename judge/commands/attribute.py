@@ -144,7 +144,7 @@ def _with_attribute(config: AttributeConfig) -> AttributeConfig:
 class Attribution:
     """What ``judge attribute`` explains, and what it found.
 
-    values.Attributes:
+    Attributes:
         config: the settings.
         folder: to write to.
         labels: whose class is explained; None for the predicted one.
@@ -338,7 +338,7 @@ def _write(path: Path, text: str) -> None:
 class ImageMaps:
     """Maps of several judges over the same people, the first of them drawn.
 
-    values.Attributes:
+    Attributes:
         people: the images with people hidden, and where they are.
         plain: draw maps over images as they are; else only over those in which a person was found, and is hidden.
         most: images that are drawn, of each judge.

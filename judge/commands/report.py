@@ -45,12 +45,14 @@ def command(
     ] = "html",
     out: Annotated[
         Path | None,
-        typer.Option(help="file to write [default: RUN/report.html of one run; md, latex, card: standard output]"),
+        typer.Option(help="file to write \\[default: RUN/report.html of one run; md, latex, card: standard output]"),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="replace an earlier file")] = False,
     no_examples: Annotated[bool, typer.Option("--no-examples", metavar="", help="no captions and images")] = False,
     no_images: Annotated[bool, typer.Option("--no-images", metavar="", help="captions without images")] = False,
-    show_ids: Annotated[bool, typer.Option("--show-ids", metavar="", help="ids of images, or names of files")] = False,
+    show_ids: Annotated[
+        bool, typer.Option("--show-ids", metavar="", help="ids of images, which may be names of files")
+    ] = False,
 ) -> None:
     """Report finished runs: a page, Markdown or LaTeX tables, or a model card section with model-index metadata.
 

@@ -229,9 +229,10 @@ def _value_type(kind: Any) -> Any:
 
 def _values(column: Any) -> list[object]:
     """The values of a column; a text of a dictionary is in memory once."""
-    if hasattr(column, "dictionary") and len(column.dictionary) <= len(column):
-        words = [*column.dictionary.to_pylist(), None]
-        return [words[-1 if place is None else place] for place in column.indices.to_pylist()]
+    if hasattr(column, "dictionary"):
+        places = column.indices.to_pylist()
+        words = {place: None if place is None else column.dictionary[place].as_py() for place in set(places)}
+        return [words[place] for place in places]
     found: list[object] = column.to_pylist()
     return found
 

@@ -26,7 +26,7 @@ class _Part(BaseModel):
 class DataFile(_Part):
     """A file of a data set, or several of one kind (``*`` in the path); docs/guides/data.md describes the fields."""
 
-    path: str = Field(pattern=r"^[^/.]")
+    path: str = Field(pattern=r"^[^/.][^/]*(/[^/.][^/]*)*/?$")  # Within the folder.
     what: str
     kind: Literal["labels", "captions", "objects", "instances", "images", "records"]
     required: bool = True

@@ -100,7 +100,7 @@ def read_bytes(shard: Path, member: Member) -> bytes:
         file.seek(member.offset)
         data = file.read(member.size)
     if len(data) != member.size:
-        raise OSError("the shard has become shorter")
+        raise OSError("the shard ends before the end of it")
     return data
 
 
@@ -170,6 +170,8 @@ def _read_text(shard: Path, member: Member, source: str) -> str:
     MEMBER.refuse(member.size, where, instead="leave it out")
     try:
         return read_bytes(shard, member).decode("utf-8-sig")
+    except OSError as error:
+        raise JudgeError(f"cannot be read ({error})", where=where, mend=_CUT) from error
     except UnicodeDecodeError as error:
         raise JudgeError(f"not UTF-8 (byte {error.start + 1})", where=where, mend="save it as UTF-8") from error
 

@@ -78,7 +78,7 @@ def example_cards(result: Result, pictures: Mapping[str, bytes], *, names: bool)
     sizes = sorted(abs(float(value)) for text in table["words"].unique() for value in text.split())
     largest = sizes[int(0.98 * (len(sizes) - 1))] if sizes else 0.0
     cards = []
-    for _, rows in table.groupby(CARD, sort=False):
+    for _, rows in table.groupby(CARD, sort=False, observed=True):
         card = _card(rows.to_dict("records"), largest)
         card["picture"] = known.get(card["image_id"], "")
         cards.append(card if names else card | {"image_id": ""})

@@ -135,6 +135,8 @@ def _width(body: bytes, where: str) -> int:
 
 def _word(body: bytes, width: int, where: str) -> bytes:
     """The word: everything before the last ``width`` fields."""
+    if body.count(b" ") == width:  # Much faster than to split millions of lines.
+        return body.partition(b" ")[0]
     word, *numbers = body.rsplit(b" ", width)
     # GloVe has the word "at name@domain.com"; "cat 0.12" is one number too many.
     further = sum(1 for part in word.split(b" ")[1:] if _DECIMAL.fullmatch(part))
