@@ -168,7 +168,7 @@ def _common_words(builder: EvidenceBuilder, joined: Joined, vocabulary: Vocabula
     if not words:
         often = {name: sum(together[name][word] >= least for word in common) for name in classes}
         rare = min(classes, key=lambda name: often[name])
-        what = f"no word stands in {least} captions with each of {', '.join(classes)} (with '{rare}': {often[rare]} do)"
+        what = f"no word is in {least} captions with each of {', '.join(classes)} (with '{rare}': {often[rare]} do)"
         mend = f"lower --least, or {_OBJECTS}" if any(together[rare][word] for word in common) else _OBJECTS
         raise JudgeError(what, where="BA", mend=mend)
     return words, least

@@ -223,7 +223,7 @@ class OutputFolder:
                     self.log("resumed" if resumed else "started")
                     self.store.mkdir(exist_ok=True)
             except BaseException:
-                self.discard()
+                self._close() if self.holds_work() else self.discard()
                 raise
 
     def _recover(self) -> None:
@@ -270,7 +270,7 @@ class OutputFolder:
 
     def discard(self) -> None:
         """Remove the working folder, if this process has begun it, and the parents that :meth:`begin` made."""
-        if self._begun and not self.holds_work():
+        if self._begun:
             remove(self.partial)
         self._close()
 
