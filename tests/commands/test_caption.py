@@ -335,7 +335,7 @@ def test_one_command_captions_and_assesses_a_checkpoint(
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
-        (["--captions", "PLAIN", "--judge", "self-caption-only"], "--judge self-caption-only: the checkpoint that wrote the captions of 'plain' is unknown"),
+        (["--captions", "PLAIN", "--judge", "self-caption-only"], "wrote the captions of 'plain' is unknown"),
         (["--model", "a/x", "--model", "b/x"], "two captioners are called 'x': write OTHER=b/x"),
         (["--model", "..=x"], "'..' cannot be a file's name"),
         # Before any image is captioned.
