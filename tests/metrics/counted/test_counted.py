@@ -202,7 +202,7 @@ def test_lics_table_1(coco: Path) -> None:
     DBA_O is above 0, 0.17 and 0.20. (DBA_G, 2.08 and 3.05, is not found again: -1.5 and -1.4.)
     """
     captions = [coco / "results" / f"{name}.json" for name in ("nic_plus", "nic_equalizer")]
-    settings = {"labels": coco / "gender.csv", "objects": coco / "objects.json", "resamples": 20}
+    settings = {"labels": coco / "gender.csv", "objects": coco / "objects.json", "resamples": 100}
     result = evaluate(human=coco / "captions_human.json", captions=captions, metrics="ba,dba-o,ratio,error", **settings)
     plus, equal = ({row.metric.name: row for row in result.summaries if row.captioner == name}
                    for name in ("nic_plus", "nic_equalizer"))  # fmt: skip
