@@ -75,7 +75,9 @@ def main() -> None:
     assert np.abs(alone - together).max() < 1e-5, np.abs(alone - together).max()
     normed = Blueprint("normed", "this test", network=Normed, recipe=recipe)
     with pytest.raises(JudgeError, match="batch normalisation is of one process's samples"):
-        NetworkJudge(normed, GENDER, recipe, Trainer(accelerator, sharing="data")).fit(samples, seed=0)
+        NetworkJudge(normed, GENDER, recipe, Trainer(accelerator, sharing="data")).fit(
+            samples, seed=0, validation=samples
+        )
     check_replicated(Path(sys.argv[1]))
     # As scripts/configs/fsdp.yaml asks for it.
     os.environ |= {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"}

@@ -63,6 +63,10 @@ class OnDevice(Tensor):
         made.held = held
         return made
 
+    def __repr__(self, **_: Any) -> str:
+        # Torch's would copy the numbers to the CPU; transformers formats tensors into messages that nobody reads.
+        return f"OnDevice({self.held!r})"
+
     def __tensor_flatten__(self) -> tuple[list[str], None]:
         """Says to ``Module.to`` that weights are to be moved in place: those that modules share stay shared."""
         return ["held"], None

@@ -54,26 +54,26 @@ class Captioned:
 
 def caption_images(
     model: str,
-    pictures: MaskedImages,
+    images: MaskedImages,
     writing: Writing,
     *,
     device: str | None = None,
     notes: Path | None = None,
     progress: Progress | None = None,
 ) -> Captioned:
-    """Caption every image of ``pictures``; errors of single images are collected, not raised.
+    """Caption every image of ``images``; errors of single images are collected, not raised.
 
     Each process of a launch captions its share of the batches. A batch always holds the same images, whatever the
     number of processes and whatever a killed run had done: captions are those of an uninterrupted run of one process.
 
     Args:
         model: folder of a checkpoint, or its name on the hub.
-        pictures: the images as the captioner gets them; the same in every process.
+        images: as the captioner gets them; the same in every process.
         writing: how.
         device: cpu, cuda, cuda:1; None for a GPU if there is one, in a launch the process's own.
         notes: file of finished captions, for the next run of the same checkpoint, settings and images, on any number of
             processes; the caller removes it, and those of other processes (``notes_files``). None to keep none.
-        progress: called with the images captioned, of this process's share.
+        progress: called with the number of images captioned, of this process's share.
 
     Returns:
         The same in every process.
@@ -86,10 +86,10 @@ def caption_images(
     make_deterministic()
     with raise_together():
         place = accelerator.device if accelerator and device is None else choose_device(device)
-    images, size = list(pictures.names), writing.images_at_a_time(place)
+    ids, size = list(images.names), writing.images_at_a_time(place)
     writing = replace(writing, caption_batch=size)
     # Times of files depend on the machine: the main process's key counts.
-    key = gather(_key(model, images, writing, place))[0]
+    key = gather(_key(model, ids, writing, place))[0]
     with raise_together():
         store = Notes(notes, key, process=accelerator.process_index if accelerator else 0)
     noted = store.entries | in_main_process(lambda: store.entries)
@@ -97,38 +97,38 @@ def caption_images(
     def caption(share: Sequence[Sequence[str]]) -> Iterator[Captioned]:
         done, left = list[Captioned](), list[Sequence[str]]()
         for batch in share:
-            captions = _find_noted(pictures, noted, batch)
+            captions = _find_noted(images, noted, batch)
             if captions is None:
                 left.append(batch)
             else:
                 done.append(Captioned(captions))
         yield from done
         count, total = sum(len(part.captions) for part in done), sum(map(len, share))
-        for batch, (found, errors) in zip(left, _caption(model, pictures, writing, place, left), strict=True):
+        for batch, (found, errors) in zip(left, _caption(model, images, writing, place, left), strict=True):
             store.add({(image, about): text for image, (about, text) in found.items()})
             count += len(batch)
             if progress:
                 progress("captioning", count, total)
             yield Captioned({image: text for image, (_, text) in found.items()}, errors)
 
-    parts = share_out([images[start : start + size] for start in range(0, len(images), size)], caption)
+    parts = share_out([ids[start : start + size] for start in range(0, len(ids), size)], caption)
     found = {image: text for part in parts for image, text in part.captions.items()}
     errors = [error for part in parts for error in part.failures]
-    return Captioned({image: found[image] for image in images if image in found}, errors)
+    return Captioned({image: found[image] for image in ids if image in found}, errors)
 
 
-def _find_noted(pictures: MaskedImages, noted: Mapping[About, str], batch: Sequence[str]) -> dict[str, str] | None:
+def _find_noted(images: MaskedImages, noted: Mapping[About, str], batch: Sequence[str]) -> dict[str, str] | None:
     """The noted captions of a batch; None if any is missing, or an image has changed."""
     if not noted:
         return None
     try:
-        return {image: noted[image, pictures.key(image)] for image in batch}
+        return {image: noted[image, images.key(image)] for image in batch}
     except (KeyError, JudgeError):  # An error of an image is raised again when it is captioned.
         return None
 
 
 def _caption(
-    model: str, pictures: MaskedImages, writing: Writing, device: torch.device, batches: Sequence[Sequence[str]]
+    model: str, images: MaskedImages, writing: Writing, device: torch.device, batches: Sequence[Sequence[str]]
 ) -> Iterator[tuple[dict[str, tuple[str, str]], Failures]]:
     """Of each batch image -> (its key, its caption), and errors; while one is captioned, the next is read."""
     if not batches:
@@ -136,8 +136,8 @@ def _caption(
 
     def read(image: str) -> tuple[str, Prepared] | JudgeError:
         try:
-            key, pixels = pictures.key(image), Image.fromarray(pictures.read(image))
-            with processing(f"image '{pictures.names[image]}'"):
+            key, pixels = images.key(image), Image.fromarray(images.read(image))
+            with processing(f"image '{images.names[image]}'"):
                 return key, writer.prepare(pixels)
         except JudgeError as error:
             return error
@@ -152,7 +152,7 @@ def _caption(
                 sound = {image: read for image, read in found.items() if not isinstance(read, JudgeError)}
                 texts = writer.write([prepared for _, prepared in sound.values()])
                 captions = {image: (sound[image][0], text) for image, text in zip(sound, texts, strict=True)}
-                yield captions, [(pictures.names[image], e) for image, e in found.items() if isinstance(e, JudgeError)]
+                yield captions, [(images.names[image], e) for image, e in found.items() if isinstance(e, JudgeError)]
 
 
 def _key(model: str, images: Sequence[str], writing: Writing, device: torch.device) -> str:
@@ -219,7 +219,7 @@ class Notes:
         self.path = path.with_name(f"{path.name}.{process}") if path and process else path
         self.key = key
         self.entries: dict[About, str] = {}
-        self._earlier: list[list[str]] = []  # The lines of the own file, until it is written for the first time.
+        self._earlier: list[list[str]] | None = []  # The lines of the own file, until it is written for the first time.
         if path is None:
             return
         check_notes(path)
@@ -227,7 +227,8 @@ class Notes:
             if file == self.path or not process:
                 lines = _read(file)
                 self.entries |= {(image, about): caption for of, image, about, caption in lines if of == key}
-                self._earlier += lines if file == self.path else []
+                if file == self.path:
+                    self._earlier = lines
 
     def add(self, entries: Mapping[About, str]) -> None:
         """Append (image id, key) -> caption.
@@ -239,9 +240,10 @@ class Notes:
             return
         new = [[self.key, *about, caption] for about, caption in entries.items()]
         with writing(self.path):
-            if self._earlier:  # Without a line that a kill has cut.
-                write_whole(self.path, _lines(self._earlier))
-                self._earlier = []
+            if self._earlier is not None:  # Without a line that a kill has cut.
+                write_whole(self.path, _lines([*self._earlier, *new]))
+                self._earlier = None
+                return
             with self.path.open("ab") as file:
                 file.write(_lines(new))
                 file.flush()

@@ -89,7 +89,7 @@ def caption(config: CaptionConfig, *, progress: Progress | None = None) -> Capti
             ``failures``; where none could be captioned, nothing is written either.
     """
     out = OutputFile(config.out, overwrite=config.overwrite)
-    unfinished = out.path.with_name(f".{out.path.name}.partial")
+    unfinished = out.path.parent / f".{out.path.name}.partial"
     in_main_process(lambda: _check_out(config, out, unfinished))
     require("vision", "torch", "transformers", "PIL", "cv2")
     from judge.captioning import caption_images

@@ -29,7 +29,8 @@ _BATCH = 256  # Rows per batch: a few bytes may repeat a long text.
 _SHARD = re.compile(r"(.+?)-[0-9]+-of-[0-9]+(?:-[0-9a-f]+)?")
 _SPLIT = re.compile(r"(?:train|training|valid|validation|val|dev|test|testing|eval|evaluation)", re.IGNORECASE)
 _AGAIN = "save the data set again"
-_PLAIN = re.compile(r"u?int\d+|halffloat|float|double|bool|null|(?:large_)?string|string_view")
+_TEXTS = re.compile(r"null|(?:large_)?string|string_view")
+_PLAIN = re.compile(rf"u?int\d+|halffloat|float|double|bool|{_TEXTS.pattern}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,9 +187,9 @@ def faults(kind: str, source: str) -> Iterator[None]:
 
 
 def _columns(schema: Any, source: str) -> tuple[list[str], list[str]]:
-    """The columns of texts, numbers and lists of them; and those of images, of which only the file name is read."""
+    """The columns of texts, numbers and lists of texts; and those of images, of which only the file name is read."""
     header_of(schema.names, source)
-    names = [field.name for field in schema if _PLAIN.fullmatch(str(_value_type(field.type)))]
+    names = [field.name for field in schema if _is_plain(field.type)]
     return names, [field.name for field in schema if is_image(field.type)]
 
 
@@ -220,11 +221,13 @@ def _rows(
             yield row
 
 
-def _value_type(kind: Any) -> Any:
-    """The type of a list's or dictionary's values; any other type itself."""
+def _is_plain(kind: Any) -> bool:
+    """Whether cells of a pyarrow type are texts, numbers or lists of texts; lists of numbers are embeddings."""
     from pyarrow import types
 
-    return kind.value_type if types.is_list(kind) or types.is_large_list(kind) or types.is_dictionary(kind) else kind
+    is_list = types.is_list(kind) or types.is_large_list(kind)
+    value = kind.value_type if is_list or types.is_dictionary(kind) else kind
+    return bool((_TEXTS if is_list else _PLAIN).fullmatch(str(value)))
 
 
 def _values(column: Any) -> list[object]:

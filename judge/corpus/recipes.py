@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -26,7 +26,7 @@ class _Part(BaseModel):
 class DataFile(_Part):
     """A file of a data set, or several of one kind (``*`` in the path); docs/guides/data.md describes the fields."""
 
-    path: str = Field(pattern=r"^[^/.][^/]*(/[^/.][^/]*)*/?$")  # Within the folder.
+    path: str
     what: str
     kind: Literal["labels", "captions", "objects", "instances", "images", "records"]
     required: bool = True
@@ -36,6 +36,14 @@ class DataFile(_Part):
     attributes: tuple[str, ...] = ()
     published: dict[str, int] = {}
     source: str = ""
+
+    @field_validator("path")
+    @classmethod
+    def _within(cls, value: str) -> str:
+        path = PurePosixPath(value)
+        if path.is_absolute() or ".." in path.parts or not path.name:
+            raise ValueError("is no path within the folder")
+        return value
 
 
 class LabelNote(_Part):

@@ -64,7 +64,7 @@ def read_shards(path: Path, shards: Sequence[Path]) -> list[Row]:
     A text member wins over a field of its name.
 
     Args:
-        path: as the user named the shards, for messages.
+        path: the shards as the user named them, for messages.
         shards: the archives.
 
     Raises:
@@ -108,7 +108,7 @@ def read_members(path: Path, shards: Sequence[Path]) -> Iterator[tuple[Path, Mem
     """The members of all shards, in order, without folders, hidden files and files without a suffix.
 
     Args:
-        path: as the user named the shards, for messages.
+        path: the shards as the user named them, for messages.
         shards: the archives.
 
     Raises:

@@ -27,7 +27,7 @@ from judge.text.survey import Coverage, SideWords, Survey, measure_coverage
 from judge.text.vectors import VectorCache
 from judge.types import Captions, Labels, Side, Target, TargetKind, Words
 
-# People have the attribute and are no task: the noun for a person ("a surfer", "a child") says nothing else.
+# People have the attribute and are no task: the noun for a person ("a surfer", "a child") names nothing else.
 PEOPLE = frozenset({PERSON})
 MINIMUM_IMAGES = 10
 # The share of images that must have a caption index: too few have a 6th or 7th caption to train a judge on.

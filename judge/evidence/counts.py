@@ -161,14 +161,14 @@ def _common_words(builder: EvidenceBuilder, joined: Joined, vocabulary: Vocabula
     classes = sorted(set(joined.classes.values()))
     lexicon = builder.truth.words.attribute
     if lexicon and (silent := lexicon.without_words_for(classes)):
-        what = f"counts words that stand with every class, and '{lexicon.name}' has no words for '{silent[0]}'"
+        what = f"counts words that occur with every class, and '{lexicon.name}' has no words for '{silent[0]}'"
         raise JudgeError(what, where="BA", mend=f"{_OBJECTS}; or give a --lexicon with words for '{silent[0]}'")
     together = {name: sum((part[name] for part in parts if name in part), Counter[str]()) for name in classes}
     words = frozenset(word for word in common if all(together[name][word] >= least for name in classes))
     if not words:
         often = {name: sum(together[name][word] >= least for word in common) for name in classes}
         rare = min(classes, key=lambda name: often[name])
-        what = f"no word stands in {least} captions with each of {', '.join(classes)} (with '{rare}': {often[rare]} do)"
+        what = f"no word is in {least} captions with each of {', '.join(classes)} (with '{rare}': {often[rare]} do)"
         mend = f"lower --least, or {_OBJECTS}" if any(together[rare][word] for word in common) else _OBJECTS
         raise JudgeError(what, where="BA", mend=mend)
     return words, least

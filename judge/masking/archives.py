@@ -64,8 +64,8 @@ class Archive:
     """Images by name.
 
     Attributes:
-        path: as the user gave it.
-        names: of the images, in order.
+        path: the path as given by the user.
+        names: the names of the images, in order.
         images: key of a name (see ``key_of``) -> the file, its state when it was listed, the image's place in it, and
             where that is, for messages.
         load: reads an image from its file, place and where.

@@ -90,7 +90,7 @@ def read_image(folder: Path, name: str, *, max_pixels: int = MAX_PIXELS) -> Load
     an alpha channel is dropped, as captioners' own preprocessing drops it; of an animation the first frame counts.
 
     Args:
-        folder: of images; or shards, or a data set.
+        folder: the folder of images; or shards, or a data set.
         name: relative to it.
         max_pixels: larger images (width x height) are refused as decompression bombs.
 

@@ -36,7 +36,7 @@ class LoadedImage:
         name: the file's name, relative to the folder of images ("val2014/000000000139.jpg").
         pixels: [H, W, 3] uint8, RGB, upright.
         turned: whether EXIF's orientation turned or mirrored the pixels of the file.
-        checksum: of the file; "" where there is no file.
+        checksum: the checksum of the file; "" if there is no file.
     """
 
     name: str
@@ -143,7 +143,7 @@ def visible_boxes(
     tie on a hidden person would reveal who is hidden.
 
     Args:
-        instances: of one image, of any category.
+        instances: all instances of one image, of any category.
         hidden: its hidden pixels, [H, W].
         threshold: least score.
         most: boxes.

@@ -30,7 +30,7 @@ class MaskedImages:
     """Images with people hidden, as judges and captioners see them.
 
     Attributes:
-        folder: of the images.
+        folder: the folder of the images.
         names: image id -> the image's name in it.
         hiding: what is hidden, and how; None for images as they are.
         hidden: name -> the instances that are hidden.
@@ -106,7 +106,7 @@ def find_hidden(  # noqa: PLR0913 - which images, what is hidden, how errors are
     """Find, once for each image, what is to be hidden and where other things are.
 
     Args:
-        folder: of the images.
+        folder: the folder of the images.
         names: image id -> the image's name.
         detector: finds the instances.
         hiding: what is hidden, and how; None for nothing.

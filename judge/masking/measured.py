@@ -22,7 +22,7 @@ class MaskStatistics(NamedTuple):
 
     Attributes:
         instances: that are hidden.
-        share: of the pixels that are hidden, in [0, 1].
+        share: the share of pixels that are hidden, in [0, 1].
         people: instances of these that are people.
         pixels: if ground truth is known too, its pixels, those that the detector found, and those of both.
         turned: whether EXIF's orientation turned or mirrored the image.
@@ -96,8 +96,8 @@ def hide_nobody(masks: Mapping[str, Any]) -> str:
 
 
 SHARES = ("recall", "iou", "visible", "beside")
-"""Of the people's pixels, those that the detector found; pixels of both by pixels of either; of the people's pixels,
-those left visible when what it found is hidden in the run's mode; of the hidden pixels, those that need not be."""
+"""The share of the pixels of people that the detector found; intersection over union; the share of the pixels of people
+that stays visible if its instances are hidden in the run's mode; the share of hidden pixels that show no person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class DetectorRow:
     Attributes:
         detector: its name.
         shares: ``SHARES``, pooled over all images by pixel: large people count more; NaN where there is nothing.
-        intervals: of each share; bootstrap over images.
+        intervals: the interval of each share; bootstrap over images.
         people: instances that it found, rightly or wrongly; ``of``: those in ground truth.
         images: compared.
     """

@@ -52,7 +52,7 @@ def hide(pixels: Pixels, region: BoolMask, *, fill: Fill = "black", seed: int | 
         pixels: [H, W, 3] uint8.
         region: [H, W].
         fill: see above. Where nothing is visible ``mean`` and ``blur`` give a middle grey.
-        seed: of the noise.
+        seed: the seed of the noise.
     """
     import cv2
 
@@ -116,10 +116,10 @@ class Hiding:
             whatever of the mask reaches out of it. ``partial``: the upper ``share`` of its mask, ``ceil(share * area)``
             pixels, row by row from the top: heads first; all of a crowd, whose heads are anywhere. The papers give
             neither share nor part.
-        share: of ``partial``, in (0, 1).
+        share: the share of ``partial``, in (0, 1).
         dilation: pixels by which the region grows on all sides (a disc); 0 for none.
         fill: see :func:`hide`.
-        seed: of the noise.
+        seed: the seed of the noise.
     """
 
     labels: tuple[str, ...] = (PERSON,)

@@ -81,7 +81,7 @@ class Quality:
 
     Attributes:
         captioner: its name.
-        tokenizer: of captions: "ptb" (as the COCO evaluation), or "judge" (``judge.text.tokens``), without Java.
+        tokenizer: "ptb" (as the COCO evaluation), or "judge" (``judge.text.tokens``), without Java.
         images: ids of the images scored, [N].
         by_image: score -> value of each image by itself, [N].
         groups: every score of all images and of every class.
@@ -152,9 +152,9 @@ def measure_quality(
             scored: read the scores together with ``generated.silent``.
         labels: attribute classes, for scores by class.
         java: use it where it runs; False for the same tokeniser on every machine, and no METEOR.
-        resamples: of the bootstrap over images; 0 for no intervals.
-        level: of the intervals.
-        seed: of the resamples; every row has a generator of its own.
+        resamples: the number of resamples of the bootstrap over images; 0 for no intervals.
+        level: the level of the intervals.
+        seed: the seed of the resamples; every row has a generator of its own.
 
     Raises:
         JudgeError: pycocoevalcap is not installed; no image has captions of both sides, or a label.

@@ -91,7 +91,7 @@ class VectorCache:
     """The vectors of a run, read or learnt once.
 
     Args:
-        reference: as of :func:`load_vectors`.
+        reference: see :func:`load_vectors`.
         vocabulary: returns every word of the run, so that a file is read once.
     """
 
@@ -125,7 +125,7 @@ def learn(
     Special tokens count as words here, so that words near a hidden one are alike.
 
     Args:
-        captions: as words, masked.
+        captions: masked captions, as words.
         wanted: words to give a vector.
         dimension: the size of the vectors; smaller if there are fewer words.
         window: words on either side that count as context, each by 1 / distance, within its caption.

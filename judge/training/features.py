@@ -243,18 +243,18 @@ class FeatureCache(ABC):
 
 
 class ImageCache(FeatureCache):
-    """The features of images; ``keys``: image id -> ``pictures.key``."""
+    """The features of images; ``keys``: image id -> ``images.key``."""
 
     SHARD, BATCH, KIND = 256, 16, "image"
     OPTION, MEND = "--backbone", "take a smaller one, or a smaller --image-size"
 
-    def __init__(self, backbone: Backbone, pictures: MaskedImages, keys: Mapping[str, str], folder: Path) -> None:
+    def __init__(self, backbone: Backbone, images: MaskedImages, keys: Mapping[str, str], folder: Path) -> None:
         super().__init__(backbone, keys, folder)
-        self.backbone, self.images = backbone, pictures
+        self.backbone, self.images = backbone, images
         self.regions = backbone.regions
         if self.regions:
             # The key of an image does not include its boxes, which other judges do not see.
-            self.keys = {image: digest((key, pictures.boxes(image))) for image, key in keys.items()}
+            self.keys = {image: digest((key, images.boxes(image))) for image, key in keys.items()}
             self.key = f"{backbone.key} {digest(self.keys)}"
 
     def _load(self, names: Sequence[str]) -> Iterator[tuple[Tensor, ...]]:

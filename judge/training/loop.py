@@ -164,11 +164,11 @@ class NetworkJudge:
                 under batch normalisation; memory ran out.
         """
         trainer, share = self.trainer, min(self.recipe.batch_size, len(samples))
-        if self.recipe.keep == "best" and not validation:
-            raise JudgeError("nothing to choose the best epoch by", where="recipe", mend="give validation samples")
         self.network = self.make(samples, seed, empty=trainer.sharded and trainer.rank > 0)
         if not any(weight.requires_grad for weight in self.module.parameters()):
             return self  # A zero-shot judge.
+        if self.recipe.keep == "best" and not validation:
+            raise JudgeError("nothing to choose the best epoch by", where="recipe", mend="give validation samples")
         size = trainer.choose_micro_batch(self.recipe, normalises=_normalises(self.module))
 
         def attempt(size: int) -> None:

@@ -99,12 +99,17 @@ def read_manifest(folder: Path, kind: str | None = None) -> set[str] | None:
 
 def names_in(folder: Path) -> list[str]:
     """All that lies in ``folder`` except its manifest and temporary files, sorted; names of folders end in "/"."""
-    found = list[str]()
-    for path in folder.rglob("*"):
-        place = path.relative_to(folder)
-        if not any(part.startswith(TEMPORARY) for part in place.parts):
-            found.append(place.as_posix() + "/" * (path.is_dir() and not path.is_symlink()))
-    return sorted(name for name in found if name != MANIFEST)
+    found = set[str]()
+    for base, folders, files in os.walk(folder, onerror=_raise):
+        folders[:] = [name for name in folders if not name.startswith(TEMPORARY)]
+        paths = [Path(base, name) for name in (*folders, *files) if not name.startswith(TEMPORARY)]
+        found |= {p.relative_to(folder).as_posix() + "/" * (p.is_dir() and not p.is_symlink()) for p in paths}
+    return sorted(found - {MANIFEST})
+
+
+def _raise(error: OSError) -> None:
+    """A folder that cannot be listed may hold files of others: ``rglob`` would take it for an empty one."""
+    raise error
 
 
 class OutputFolder:
@@ -223,7 +228,7 @@ class OutputFolder:
                     self.log("resumed" if resumed else "started")
                     self.store.mkdir(exist_ok=True)
             except BaseException:
-                self.discard()
+                self._close() if self.holds_work() else self.discard()
                 raise
 
     def _recover(self) -> None:
@@ -270,7 +275,7 @@ class OutputFolder:
 
     def discard(self) -> None:
         """Remove the working folder, if this process has begun it, and the parents that :meth:`begin` made."""
-        if self._begun and not self.holds_work():
+        if self._begun:
             remove(self.partial)
         self._close()
 

@@ -333,6 +333,8 @@ def validated(kind: type[M], value: object, *, where: str, mend: str) -> M:
     """
     from pydantic import ValidationError
 
+    if not isinstance(value, dict):
+        raise JudgeError("holds no fields", where=where, mend=mend)
     try:
         return kind.model_validate(value)
     except ValidationError as error:
@@ -342,8 +344,9 @@ def validated(kind: type[M], value: object, *, where: str, mend: str) -> M:
             field = ".".join(map(str, fault["loc"]))
             if fault["type"] in names:
                 fields.setdefault(names[fault["type"]], []).append(field)
-            else:
-                others.append(f"{f'field {field!r}: ' if field else ''}{fault['msg'].removeprefix('Value error, ')}")
+            elif fault["type"] != "too_short" or not (fields or others):  # A list without its faulty entries.
+                message = fault["msg"].removeprefix("Value error, ").replace("frozenset", "list")
+                others.append(f"{f'field {field!r}: ' if field else ''}{message}")
         lines = [f"{name} fields: {', '.join(found)}" for name, found in fields.items()]
         raise JudgeError("; ".join([*lines, *others]), where=where, mend=mend) from error
 
@@ -372,11 +375,13 @@ def parse_yaml(text: str, *, where: str, mend: str) -> Any:
     """
     loader = None
     try:
-        depth = 0
+        depth = count = 0
         event: Any
         for event in yaml.parse(text, Loader=_Loader):  # Takes no memory, and no stack.
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            count += isinstance(event, yaml.NodeEvent)
             _refuse_over(DEPTH, depth, event, mend)
+            _refuse_over(VALUES, count, event, mend)
         loader = _Loader(text)
         node = loader.get_single_node()
         return None if node is None else _Builder(loader, mend).build(node)

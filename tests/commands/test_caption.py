@@ -105,7 +105,7 @@ def test_the_size_of_batches_changes_nothing(family: str, checkpoint: Callable[[
     for beams in (1, 2):
         whole = write(checkpoint(family), pictures, beams=beams)
         assert write(checkpoint(family), pictures, size=3, beams=beams) == whole
-    assert len(set(whole)) > 1 or family == "paligemma"
+    assert len(set(whole)) > 1 or family in {"blip2", "paligemma"}  # Their random weights see no difference.
 
 
 def test_where_memory_is_short_fewer_are_captioned_at_a_time(checkpoint: Callable[[str], Path]) -> None:
@@ -335,7 +335,7 @@ def test_one_command_captions_and_assesses_a_checkpoint(
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
-        (["--captions", "PLAIN", "--judge", "self-caption-only"], "--judge self-caption-only: nothing says which"),
+        (["--captions", "PLAIN", "--judge", "self-caption-only"], "wrote the captions of 'plain' is unknown"),
         (["--model", "a/x", "--model", "b/x"], "two captioners are called 'x': write OTHER=b/x"),
         (["--model", "..=x"], "'..' cannot be a file's name"),
         # Before any image is captioned.

@@ -219,7 +219,7 @@ def test_faults(trained: Trained, tmp_path: Path) -> None:
         "odd": notes | {"data": None},
         "wrong": notes,
         "newer": notes | {"format": 4},
-        "foreign": notes | {"materials": notes["materials"] | {"pictures": "x"}},
+        "foreign": notes | {"materials": notes["materials"] | {"images": "x"}},
         "bare": replace(read_saved(lstm), preparation=None).notes(),
     }
     for name, about in written.items():
@@ -233,7 +233,7 @@ def test_faults(trained: Trained, tmp_path: Path) -> None:
         ("predict", newer, new, [], "has format 4; this version reads 3"),
         ("predict", odd, new, [], "lacks what a judge's file must say"),
         ("predict", wrong, new, [], "its weights do not fit the judge that it names"),
-        ("predict", foreign, new, [], "lacks what a judge's file must say (ValueError: it holds pictures)"),
+        ("predict", foreign, new, [], "lacks what a judge's file must say (ValueError: it holds images)"),
         ("predict", bare, new, [], "does not say what hid the attribute from its judge"),
         ("predict", trained.kept, new, [], "holds no judge.safetensors"),
         ("predict", lstm, empty, [], "empty.json"),

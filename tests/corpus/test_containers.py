@@ -79,6 +79,7 @@ GOOD = tar_bytes([("1.txt", b"a man")])
         (tar_bytes([("1.json", b'{"caption": 3}')]), "sample '1', field 'caption': caption is a number."),
         (tar_bytes([("1.txt", b"a"), ("2.jpg", b"")]), "sample '2', field 'txt': caption is missing."),
         (GOOD[:1024], "tar archive has no end. It may be cut off: copy or download it again."),
+        (GOOD[:514], "1.txt: cannot be read (the shard ends before the end of it)."),
         (GOOD[:800], "tar archive cannot be read (unexpected end of data)."),
         (GOOD[:1024] + b"x" * 512 + GOOD[1024:], "tar archive holds something else after 1,024 bytes."),
     ],

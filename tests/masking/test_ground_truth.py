@@ -190,7 +190,7 @@ OTHER = {"id": 2, "file_name": "2.jpg", "height": HEIGHT, "width": WIDTH}
 @pytest.mark.parametrize(
     ("images", "message"),
     [
-        ([IMAGE, IMAGE | {"id": 3}], "images, record 2: 'file_name' 1.jpg stands there twice"),
+        ([IMAGE, IMAGE | {"id": 3}], "images, record 2: 'file_name' 1.jpg occurs twice"),
         # The first would get no annotation, and its people would stay visible.
         ([IMAGE, IMAGE | {"file_name": "3.jpg"}], "images, record 2: 'id' 1 is that of '1.jpg' too"),
         ([{"file_name": "1.jpg"}], "images, record 1: 'id' is null"),

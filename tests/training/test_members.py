@@ -18,7 +18,7 @@ from judge.commands.setup import with_precision
 from judge.config import make_config
 from judge.corpus.splits import Split, stratified_folds
 from judge.evidence import Aligner, Evidence, MaskedCaption, Resample, ResampleKind, Sides
-from judge.judges import Assignment, Materials, find_judge
+from judge.judges import Assignment, Keep, Materials, find_judge
 from judge.masking.masked_images import MaskedImages
 from judge.text.alignment import AlignmentName
 from judge.training.features import Precomputed
@@ -85,9 +85,9 @@ def test_equal_members_are_trained_once() -> None:
     trained: list[int] = []
     linear = find_judge("linear")
 
-    def counted(target: Target, assignments: Sequence[Assignment]) -> list[Predictions]:
+    def counted(target: Target, assignments: Sequence[Assignment], keep: Keep | None) -> list[Predictions]:
         trained.append(len(assignments))
-        return list(linear.joint(target, assignments))  # type: ignore[misc]
+        return list(linear.joint(target, assignments, keep))  # type: ignore[misc]
 
     members = [replace(member, judge=replace(linear, joint=counted)) for member in make_members("linear", seeds=1)]
     again = [replace(member, samples=(*member.samples,)) for member in members]

@@ -74,7 +74,7 @@ def detect_images(
     An image that cannot be read, or on which a detector fails, is left out.
 
     Args:
-        folder: of the images.
+        folder: the folder of the images.
         names: relative to it.
         detectors: called one after the other.
         failures: collects the name and the error of each image left out; None to raise the first error.

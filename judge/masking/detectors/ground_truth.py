@@ -257,7 +257,7 @@ class GroundTruth:
             entry = self._entries.setdefault(name, _Entry(name, image_id, size, [], []))
             first = self._by_id.setdefault(image_id, entry) if image_id is not None else entry
             faults = {
-                f"'file_name' {name} stands there twice": name in names,
+                f"'file_name' {name} occurs twice": name in names,
                 f"'{name}' has another id or size than in another file": (image_id, size) != entry[1:3],
                 f"'id' is {kind_of(image.get('id'))}": image_id is None,
                 # The first would get all annotations, and people in the second would stay visible.

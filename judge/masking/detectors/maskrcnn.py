@@ -32,7 +32,7 @@ class MaskRcnn:
         network: torchvision's ``MaskRCNN``.
         categories: names of the classes, without the background.
         weights: fingerprint of its weights.
-        device: to run on.
+        device: the device on which it runs.
     """
 
     name = "maskrcnn"

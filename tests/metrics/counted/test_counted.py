@@ -202,7 +202,7 @@ def test_lics_table_1(coco: Path) -> None:
     DBA_O is above 0, 0.17 and 0.20. (DBA_G, 2.08 and 3.05, is not found again: -1.5 and -1.4.)
     """
     captions = [coco / "results" / f"{name}.json" for name in ("nic_plus", "nic_equalizer")]
-    settings = {"labels": coco / "gender.csv", "objects": coco / "objects.json", "resamples": 20}
+    settings = {"labels": coco / "gender.csv", "objects": coco / "objects.json", "resamples": 100}
     result = evaluate(human=coco / "captions_human.json", captions=captions, metrics="ba,dba-o,ratio,error", **settings)
     plus, equal = ({row.metric.name: row for row in result.summaries if row.captioner == name}
                    for name in ("nic_plus", "nic_equalizer"))  # fmt: skip
@@ -239,7 +239,7 @@ def test_faults(tmp_path: Path) -> None:
         ("dba-o:princetown", 1, r"unknown variant 'princetown'. Did you mean 'princeton'"),
         ("ratio:boy", 1, r"unknown variant 'boy'. Known: each, CLASS/CLASS"),
         ("ratio:boy/female", 1, r"no image is of class 'boy'. Known: female, male"),
-        ("ba", 500, r"no word stands in 500 captions .* Lower --least"),
+        ("ba", 500, r"no word is in 500 captions .* Lower --least"),
         ("ba", 0, "'least'"),
     ):
         with pytest.raises(JudgeError, match=message):
