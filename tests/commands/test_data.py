@@ -183,7 +183,7 @@ def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
         ),
         (
             {"files": [{"path": "../a.csv", "what": "x", "kind": "labels"}]},
-            "'files.0.path': String should match",
+            "'files.0.path': is no path within the folder",
         ),
         ({"use": [{"what": "x", "command": "judge 'evaluate"}]}, "field 'use.0.command': No closing quotation."),
         ({"files": [{"path": "a.csv", "what": "x", "kind": "labels", "attributes": ["age"]}]}, "has labels of 'age'"),
