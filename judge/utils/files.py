@@ -121,12 +121,12 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def check_writable(folder: Path) -> None:
-    """Make a file in ``folder``, and remove it.
+    """Make a folder in ``folder``, and remove it.
 
     Raises:
         OSError: that cannot be done.
     """
-    with tempfile.NamedTemporaryFile(prefix=TEMPORARY, dir=folder):
+    with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=folder):
         pass
 
 

@@ -161,7 +161,7 @@ class OutputFolder:
         with self.writing():
             if is_main_process():
                 self.lock.check()
-                if self._replaced.exists():
+                if self._replaced.exists() or (self.command and (self.path / self.store.name).exists()):
                     with self.lock.holding():
                         self._recover()
                 self._check_partial()
@@ -232,10 +232,14 @@ class OutputFolder:
                 raise
 
     def _recover(self) -> None:
-        """Put back the output that a killed command had moved away to replace it, or remove it if it is replaced."""
+        """Complete the last steps of a killed command: put back or remove what it replaced, and remove its store."""
         if self._replaced.exists() and not self.path.exists():
             self._replaced.rename(self.path)
         remove(self._replaced)
+        left = self.path / self.store.name
+        if self.command and f"{left.name}/" in (read_manifest(self.path, self.what) or ()):
+            remove(left)
+            write_manifest(self.path, self.what)
 
     @contextmanager
     def working(self) -> Iterator[None]:
@@ -304,9 +308,6 @@ class OutputFolder:
                 raise
             with suppress(OSError):  # The output is whole: the next command removes what stays.
                 self._recover()
-                if self.command:
-                    remove(self.path / self.store.name)
-                    write_manifest(self.path, self.what)
         self._close()
 
     def log(self, event: str, **facts: Any) -> None:

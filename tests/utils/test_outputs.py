@@ -137,6 +137,17 @@ def test_a_command_killed_while_it_replaces_loses_nothing(tmp_path: Path, killed
     assert tree(tmp_path) == {"out/figures/one.svg": "second"}
 
 
+def test_the_store_goes_that_a_kill_left_in_a_complete_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("judge.utils.outputs.remove", lambda path: None)  # As if killed before it.
+        make(tmp_path / "out")
+    assert (tmp_path / "out" / "members").is_dir()
+    with pytest.raises(JudgeError, match="holds another run"):
+        make(tmp_path / "out", "second")
+    assert tree(tmp_path) == {"out/figures/one.svg": "first"}
+    assert not (tmp_path / "out" / "members").exists()
+
+
 @pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), MemoryError(), ValueError("a bug")])
 def test_any_error_keeps_finished_work(tmp_path: Path, fault: Exception) -> None:
     folder = run_of(tmp_path / "deep" / "out")
