@@ -13,6 +13,7 @@ import pytest
 from helpers import judge, refusal
 from masking.test_images import png_header
 from PIL import Image
+from pycocotools.coco import COCO
 from typer.testing import Result
 
 from judge.masking.images import MAX_PIXELS, encode, list_images
@@ -134,6 +135,32 @@ def test_noise_is_that_of_the_seed(world: World) -> None:
         assert world.run("--fill", "noise", "--seed", seed, "--format", "webp", out=out).exit_code == 0
     first, second, third = ([(out / f"{n}.webp").read_bytes() for n in range(6)] for out in outs)
     assert first == second != third
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "count"), [("png", None), ("webp", 8)])
+def test_real_photographs_end_to_end(shared: Path, tmp_path: Path, kind: str, count: int | None) -> None:
+    """What was written, read back: black wherever pycocotools' masks have a person, else the image."""
+    images, instances, out = shared / "coco-mini" / "val2017", tmp_path / "instances.json", tmp_path / "out"
+    document = json.loads((images.parent / "annotations" / "instances_val2017.json").read_text(encoding="utf-8"))
+    document["images"] = document["images"][:count]
+    instances.write_text(json.dumps(document))
+    truth = COCO(str(instances))
+    done = judge("mask", "--images", images, "--instances", instances, "--out", out, "--format", kind)
+    assert (done.exit_code, done.stderr) == (0, "")
+    table = pd.read_parquet(out / "masks.parquet").set_index("image")
+    assert set(table.index) == {image["file_name"] for image in document["images"]}
+    assert (table["share_hidden"] > 0).sum() > 2
+    for image in document["images"]:
+        name, hidden = image["file_name"], np.zeros((image["height"], image["width"]), dtype=bool)
+        people = truth.loadAnns(truth.getAnnIds(imgIds=[image["id"]], catIds=truth.getCatIds(catNms=["person"])))
+        for annotation in people:
+            hidden |= truth.annToMask(annotation).astype(bool)
+        after = pixels_of((out / name).with_suffix(f".{kind}"))
+        assert not after[hidden].any()
+        np.testing.assert_array_equal(after[~hidden], pixels_of(images / name)[~hidden])
+        assert table.loc[name, "instances"] == len(people)
+        assert table.loc[name, "share_hidden"] == hidden.mean()
 
 
 def test_bad_images_are_listed_and_the_others_done(world: World) -> None:
