@@ -83,6 +83,7 @@ def test_a_metric_with_a_planted_fault_is_caught(
     assert results(finished)["lic"]["changes"]["A->T"]["right_sign"] > 0.8
 
 
+@pytest.mark.slow
 def test_a_prior_held_fixed_is_caught(files: WorldFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Priors of the whole sample in every split, as if they were known: errors claim too little."""
 

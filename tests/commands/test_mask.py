@@ -137,7 +137,6 @@ def test_noise_is_that_of_the_seed(world: World) -> None:
     assert first == second != third
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "count"), [("png", None), ("webp", 8)])
 def test_real_photographs_end_to_end(shared: Path, tmp_path: Path, kind: str, count: int | None) -> None:
     """What was written, read back: black wherever pycocotools' masks have a person, else the image."""
@@ -237,6 +236,20 @@ def test_places_that_are_taken(world: World) -> None:
         fails(world, "--out", out=place)
     write_manifest(world.root, "folder of masked images")
     fails(world, "which is read", "--overwrite", out=world.root)
+
+
+def test_the_object_is_chosen_by_image_ids_not_by_names(world: World) -> None:
+    """Images 0.png and 1.png have each other's number as "id": labels go by the id, as captions do."""
+    document = json.loads(world.instances.read_text())
+    people = [a for a in document["annotations"] if a["category_id"] == 1]
+    things = [{"id": 300 + n, "image_id": n, "category_id": 2 + n % 2, "segmentation": DOG} for n in range(6)]
+    for n, image in enumerate(document["images"]):
+        image["id"] = n ^ 1
+    world.instances.write_text(json.dumps(document | {"annotations": people + things}))
+    labels, spelled = world.root / "labels.csv", ["--label-value", "female=f", "--label-value", "male=m"]
+    labels.write_text("\n".join(["image_id,gender", *(f"{n},{'fm'[n % 2]}" for n in range(6))]), encoding="utf-8")
+    done = world.run("--hide", "object", "--labels", labels, *spelled)
+    assert "Hidden object: dog (100% of 3 images with it are female)" in done.stdout
 
 
 def test_the_object_that_goes_with_the_attribute(world: World) -> None:
