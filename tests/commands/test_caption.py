@@ -252,6 +252,20 @@ def test_masked_images_are_captioned_as_judge_mask_writes_them(folder: Folder) -
     assert list(hidden.values()) != list(plain.values())
 
 
+def test_settings_of_others_beside_the_captions_stay(folder: Folder) -> None:
+    """Those of the same command, killed before it wrote its captions, are taken."""
+    settings, by_others = folder.root / "out.caption.yaml", "model: another\n"
+    done_well(*folder.given())
+    folder.out.unlink()
+    done_well(*folder.given())
+    folder.out.unlink()
+    settings.write_text(by_others)
+    line = refusal(*folder.given())
+    assert line.startswith(f"judge: {settings.name}, beside --out {folder.out}: is there already. ")
+    assert (folder.left(), settings.read_text()) == ([settings.name], by_others)
+    done_well(*folder.given("--overwrite"))
+
+
 def test_faulty_images_are_listed_and_the_others_captioned(folder: Folder) -> None:
     good = folder.captions()
     for number, data in ((1, b""), (4, b"no image")):
