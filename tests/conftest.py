@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -118,8 +119,20 @@ def _finished(factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Family of captioners -> the folder of its checkpoint, written when it is first asked for. Read only."""
+    """Family of captioners -> the folder of its checkpoint, written when it is first asked for. Read only.
+
+    Its captions depend on the image. It asks for sampling, which captioning must not follow.
+    """
     from helpers import save_captioner
 
     root = tmp_path_factory.mktemp("captioners")
-    return cache(lambda family: save_captioner(root / family, family))
+
+    @cache
+    def make(family: str) -> Path:
+        folder = save_captioner(root / family, family, seed=len(family))
+        settings = folder / "generation_config.json"
+        drawn = {"do_sample": True, "temperature": 0.7}
+        settings.write_text(json.dumps(json.loads(settings.read_text()) | drawn))
+        return folder
+
+    return make

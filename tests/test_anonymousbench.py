@@ -8,10 +8,12 @@ from typing import Any
 
 import cv2
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from typer.testing import CliRunner
 
+from judge.errors import JudgeError
 from judge.masking.images import encode
 from judge.text.lexicon import load_lexicon
 from judge.text.tokens import tokenize
@@ -117,6 +119,14 @@ def test_images_are_the_pipelines_own_in_any_batch(bench: Any, tmp_path: Path) -
     assert "holds images made with another settings.yaml" in line
 
 
+def test_weights_that_are_pickles_are_not_read(bench: Any, tmp_path: Path) -> None:
+    with quiet():
+        make_pipeline().save_pretrained(tmp_path, safe_serialization=False)
+    assert list(tmp_path.rglob("*.bin"))
+    with pytest.raises(JudgeError, match="cannot be loaded"):
+        bench.load_pipeline(str(tmp_path), "cpu")
+
+
 # Sheets, and what is kept
 
 
@@ -133,13 +143,20 @@ def test_what_most_raters_say_yes_to_twice_is_kept(bench: Any, tmp_path: Path) -
     for rater, answers in enumerate(("y y y y n -", "y y h h n -", "y h n - h -")):
         kinds = {"y": "yes,Yes", "h": "yes,no", "n": "no,", "-": "yes,"}
         lines = [f"00100{number}.png,{kinds[kind]}" for number, kind in enumerate(answers.split())]
-        (tmp_path / f"{rater}.csv").write_text("\n".join(["image,human,anonymous", *lines]))
-        given += ["--answers", tmp_path / f"{rater}.csv"]
+        table = pd.DataFrame([line.split(",") for line in lines], columns=["image", "human", "anonymous"])
+        path = tmp_path / f"{rater}.{'xlsx' if rater == 2 else 'csv'}"
+        table.to_excel(path, index=False) if rater == 2 else table.to_csv(path, index=False, sep=",;"[rater])
+        given += ["--answers", path]
     printed = run(bench, "keep", "--images", made, *given, "--out", tmp_path / "kept")
     assert printed.startswith("kept 2, left out 3, not rated 1; see ")
     kept = sorted((tmp_path / "kept" / "images").iterdir())
     assert [path.name for path in kept] == ["001000.png", "001001.png"]
     assert (tmp_path / "kept" / "kept.csv").read_text() == "image,yes,raters\n001000.png,3,3\n001001.png,2,3\n"
-    (tmp_path / "sheet.csv").write_text("image,human,anonymous\n001000.png,maybe,\n")
     asked = ("keep", "--images", made, "--answers", tmp_path / "sheet.csv", "--out", tmp_path / "other")
-    assert "answer yes or no" in run(bench, *asked, code=2).casefold()
+    for text, line in (
+        ("image,human\n001000.png,yes\n", "no column 'anonymous'"),
+        ("image,human,anonymous\n001000.png,maybe,\n", "answer yes or no"),
+        ("image,human,anonymous\n001000.png,,\n", "no image is kept"),
+    ):
+        (tmp_path / "sheet.csv").write_text(text)
+        assert line in run(bench, *asked, code=2).casefold()

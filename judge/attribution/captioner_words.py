@@ -125,7 +125,7 @@ def explain_captions(
 
     Args:
         model: folder of a checkpoint, or its name on the hub.
-        ids: of the images to explain.
+        ids: ids of the images to explain.
         images: with nothing hidden.
         lexicon: the attribute's words.
         settings: how maps are made.

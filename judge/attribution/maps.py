@@ -190,7 +190,7 @@ class ImageExplanation:
     Attributes:
         image_id: of the image.
         caption: the caption that the judge read, or the captioner wrote.
-        answer: what is explained: a class (usually the predicted one), or a word of the caption.
+        answer: the explained answer: a class (usually the predicted one), or a word of the caption.
         value: its log-odds, or the word's log-probability (natural).
         method: of the map.
         mass: the map, at the image's size, [H, W], at least 0.

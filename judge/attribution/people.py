@@ -99,7 +99,7 @@ def sheet(pixels: Pixels, mass: FloatArray, people: BoolMask, lines: list[str]) 
         pixels: the image, [H, W, 3] uint8.
         mass: the map, [H, W], at least 0.
         people: where they are, [H, W].
-        lines: what is explained, and how.
+        lines: texts that name the explained answer and the method.
     """
     from PIL import Image, ImageDraw, ImageFont
 

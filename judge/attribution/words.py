@@ -54,7 +54,7 @@ class ExplainedAnswers:
 
     @property
     def probabilities(self) -> FloatArray:
-        """Of the explained class, [N]."""
+        """Probabilities of the explained class, [N]."""
         return self.of_class(self.answers.probabilities)
 
     @property
@@ -73,14 +73,14 @@ class ExplainedAnswers:
 
 @dataclass(frozen=True)
 class WordAttribution:
-    """What words contribute to N predictions.
+    """Contributions of words to N predictions.
 
     Attributes:
         method: one of ``WORD_METHODS``.
         contributions: of each caption's words, in order, [N] of [words].
         base: the predictions without any word, [N]: base and contributions sum to the total. NaN for methods whose
             contributions do not add up.
-        total: what is explained, [N]: a probability (occlusion) or log-odds.
+        total: the explained quantity, [N]: a probability (occlusion) or log-odds.
     """
 
     method: str

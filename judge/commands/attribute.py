@@ -56,7 +56,7 @@ _UNSAFE = re.compile(r"[^\w.-]+")  # In names of files.
 
 
 class AttributeConfig(OutputSettings, BaseSettings, NewCaptionSettings, LabelSettings):
-    """Options of ``judge attribute``: those of ``judge predict``, and what is explained how."""
+    """Options of ``judge attribute``: those of ``judge predict``, the methods and what they explain."""
 
     command = "judge attribute"
     panel = "Output"

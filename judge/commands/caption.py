@@ -136,12 +136,15 @@ def _check_out(config: CaptionConfig, out: OutputFile, unfinished: Path) -> None
         out.refuse()
     check_notes(unfinished)
     out.check(config.inputs())
-    _settings_file(out).check(config.inputs())
+    _settings_file(config, out).check(config.inputs())
 
 
-def _settings_file(out: OutputFile) -> OutputFile:
-    """The output of settings beside captions; it replaces those of captions that are no longer there."""
-    return OutputFile(settings_beside(out.path), overwrite=True, where=out.where)
+def _settings_file(config: CaptionConfig, out: OutputFile) -> OutputFile:
+    """The file of settings beside the captions; one with the same settings may be there, from a killed command."""
+    path = settings_beside(out.path)
+    same = path.is_file() and path.read_bytes() == config.to_yaml().encode()
+    where, mend = f"{path.name}, beside {out.where}", "name another file, or add --overwrite"
+    return OutputFile(path, overwrite=config.overwrite or same, where=where, mend=mend)
 
 
 def _name_images(config: CaptionConfig) -> tuple[dict[str, str], Failures]:
@@ -195,7 +198,7 @@ def _write(config: CaptionConfig, out: OutputFile, captions: Mapping[str, str], 
     from judge.captioning import captions_json, notes_files
 
     out.refuse()
-    _settings_file(out).write(config.to_yaml().encode())
+    _settings_file(config, out).write(config.to_yaml().encode())
     out.write(captions_json(captions))
     with suppress(OSError):
         for file in notes_files(unfinished):

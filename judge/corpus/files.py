@@ -42,8 +42,12 @@ _REFUSED = {
     b"BZh": ("a bzip2 archive", "unpack it first"),
     b"\xfd7zXZ": ("an xz archive", "unpack it first"),
     b"\xd0\xcf\x11\xe0": ("an old Excel file (.xls)", "save it as .xlsx or CSV"),
+    b"\xff\xfe\0\0": ("UTF-32 text", "save it as UTF-8"),  # Before UTF-16, whose mark begins alike.
+    b"\0\0\xfe\xff": ("UTF-32 text", "save it as UTF-8"),
     b"\xff\xfe": ("UTF-16 text", "save it as UTF-8"),
     b"\xfe\xff": ("UTF-16 text", "save it as UTF-8"),
+    b"\x89PNG": ("an image", "give JSON or a table"),
+    b"\xff\xd8\xff": ("an image", "give JSON or a table"),
 }
 
 

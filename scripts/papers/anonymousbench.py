@@ -19,11 +19,13 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 import typer
 import yaml
 
 from judge.commands.console import one_line_errors, show_progress
+from judge.corpus.columns import chosen_column
+from judge.corpus.files import read_document
+from judge.corpus.records import records
 from judge.errors import JudgeError, require
 from judge.masking.images import encode, list_images
 from judge.types import Progress
@@ -201,13 +203,11 @@ def read_votes(paths: Sequence[Path], names: Sequence[str]) -> dict[str, list[bo
     """
     votes: dict[str, list[bool]] = {}
     for path in paths:
-        try:
-            table = pd.read_csv(path, dtype=str, keep_default_na=False, usecols=SHEET_COLUMNS)
-        except (OSError, ValueError) as error:
-            mend = f"give a filled sheet with the columns {', '.join(SHEET_COLUMNS)}"
-            raise JudgeError("is no filled sheet", where=str(path), mend=mend) from error
-        for row in table[[*SHEET_COLUMNS]].itertuples(index=False):
-            image, human, anonymous = (str(cell).strip().casefold() for cell in row)
+        document = read_document(path)
+        rows = records(document.value, source=document.source, shapes="give a filled sheet")
+        columns = [chosen_column(rows, name, source=document.source) for name in SHEET_COLUMNS]
+        for row in rows:
+            image, human, anonymous = (str(row.get(name) or "").strip().casefold() for name in columns)
             if image not in names or not {human, anonymous} <= {"yes", "no", ""}:
                 mend = "answer yes or no for these images"
                 raise JudgeError(f"'{image}: {human} {anonymous}'", where=str(path), mend=mend)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import json
+import pickle
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -20,6 +22,7 @@ from judge.calibration.world import Captioner
 from judge.commands.evaluate import RunConfig, run
 from judge.commands.options import resolve
 from judge.corpus.recipes import FOLDER, Recipe, load_recipe, read_recipe, read_shipped, shipped_recipes
+from judge.measure import Result
 from judge.report.page import bibliography
 
 IMAGES = 96
@@ -74,13 +77,13 @@ def commands_of(name: str, folder: Path) -> dict[str, list[str]]:
     return found
 
 
-def run_of(command: Sequence[object], captions: Path) -> Mapping[str, Any]:
-    """The description of a run of a ready command, in little, with the world's captioner."""
+def run_of(command: Sequence[object], captions: Path, *more: object) -> Result:
+    """A run of a ready command, in little, with the world's captioner; ``more``: other options."""
     words = [str(captions) if word == "mine.json" else str(word) for word in command]
     assert words[:2] == ["judge", "evaluate"]
-    given = parse(["evaluate", *instead(words[2:], *FAST)])
+    given = parse(["evaluate", *instead(words[2:], *FAST, *more)])
     config = resolve(given.pop("file"), given, RunConfig)
-    return run(config.model_copy(update={"out": None})).run
+    return run(config.model_copy(update={"out": None}))
 
 
 def classes(about: Mapping[str, Any]) -> dict[str, int]:
@@ -98,7 +101,7 @@ def test_a_folder_and_its_commands(world: WorldFiles, zhao: Path) -> None:
     ready = commands_of("coco-gender-skin", zhao)
     by_attribute = {what.partition(" (")[0]: command for what, command in ready.items()}
     uses = {"gender": "gender", "skin": "skin tone in two classes", "three": "skin tone in three classes"}
-    found = {name: run_of(by_attribute[what], world.captions["sat"]) for name, what in uses.items()}
+    found = {name: run_of(by_attribute[what], world.captions["sat"]).run for name, what in uses.items()}
     assert {name: classes(about) for name, about in found.items()} == {
         "gender": {"female": gender["Female"], "male": gender["Male"]},
         "skin": {"Dark": 24, "Light": 48},
@@ -109,6 +112,46 @@ def test_a_folder_and_its_commands(world: WorldFiles, zhao: Path) -> None:
         "skin": {"Unsure": 12, "Both": 12},
         "three": {"Both": 12},
     }
+
+
+@pytest.mark.parametrize(("attribute", "column"), [("gender", "bb_gender"), ("skin", "bb_skin")])
+def test_lics_pickles_give_the_numbers_of_the_table(
+    world: WorldFiles, zhao: Path, tmp_path: Path, attribute: str, column: str
+) -> None:
+    """The same captions and labels in the shape of LIC's release: the same LIC, to the last digit."""
+    said: dict[int, list[str]] = {}
+    for record in json.loads(world.human.read_text(encoding="utf-8"))["annotations"]:
+        said.setdefault(record["image_id"], []).append(record["caption"])
+    generated = {row["image_id"]: row["caption"] for row in json.loads(world.captions["sat"].read_text())}
+    rows = [row for row in labels_of(world) if row[column] not in {"Both", "Unsure"}]
+    known = [{"img_id": int(row["id"]), column: row[column]} for row in rows]
+    human, captions = tmp_path / "human.pkl", tmp_path / "captions.pkl"
+    more = [{"caption_list": said[row["img_id"]], "rmdup_object_list": ["person"]} for row in known]
+    human.write_bytes(pickle.dumps([a | b for a, b in zip(known, more, strict=True)]))
+    captions.write_bytes(pickle.dumps([row | {"pred": generated[row["img_id"]]} for row in known]))
+    command = ["judge", "evaluate", "--captions", "mine.json", "--attribute", attribute]
+    quick = ["--metrics", "lic", "--folds", 2, "--seeds", 1, "--refits", 0, "--chance", 0, "--workers", 1]
+    pickled = run_of([*command, "--human", human, "--labels", human], captions, *quick)
+    table = [*command, "--human", world.human, "--labels", zhao / "images_val2014.csv"]
+    tabled = run_of(table, world.captions["sat"], *quick)
+    assert classes(pickled.run) == classes(tabled.run)
+    values = [(found.summaries[0].human, found.summaries[0].generated) for found in (pickled, tabled)]
+    assert values[0] == values[1]
+
+
+def test_skin_tone_on_a_scale_becomes_three_classes(world: WorldFiles, tmp_path: Path) -> None:
+    """A table of one's own with Fitzpatrick's 1 to 6: which numbers are which class, the user says."""
+    rows = [{"image_id": row["id"], "skin": str(n % 7 or "unsure")} for n, row in enumerate(labels_of(world))]
+    write_csv(tmp_path / "mine.csv", rows)
+    command = ["judge", "evaluate", "--human", world.human, "--captions", "mine.json", "--attribute", "skin"]
+    command += ["--labels", tmp_path / "mine.csv"]
+    for number, name in enumerate(("lighter", "lighter", "medium", "medium", "darker", "darker"), start=1):
+        command += ["--label-value", f"{name}={number}"]
+    about = run_of(command, world.captions["sat"]).run
+    counted = Counter(row["skin"] for row in rows)
+    pairs = {"darker": "56", "lighter": "12", "medium": "34"}
+    assert classes(about) == {name: counted[one] + counted[two] for name, (one, two) in pairs.items()}
+    assert about["labels"]["ignored"] == {"unsure": 14}
 
 
 @pytest.mark.parametrize("recipe", read_shipped(), ids=lambda recipe: recipe.name)

@@ -13,6 +13,7 @@ import pytest
 from helpers import judge, refusal
 from masking.test_images import png_header
 from PIL import Image
+from pycocotools.coco import COCO
 from typer.testing import Result
 
 from judge.masking.images import MAX_PIXELS, encode, list_images
@@ -136,6 +137,31 @@ def test_noise_is_that_of_the_seed(world: World) -> None:
     assert first == second != third
 
 
+@pytest.mark.parametrize(("kind", "count"), [("png", None), ("webp", 8)])
+def test_real_photographs_end_to_end(shared: Path, tmp_path: Path, kind: str, count: int | None) -> None:
+    """What was written, read back: black wherever pycocotools' masks have a person, else the image."""
+    images, instances, out = shared / "coco-mini" / "val2017", tmp_path / "instances.json", tmp_path / "out"
+    document = json.loads((images.parent / "annotations" / "instances_val2017.json").read_text(encoding="utf-8"))
+    document["images"] = document["images"][:count]
+    instances.write_text(json.dumps(document))
+    truth = COCO(str(instances))
+    done = judge("mask", "--images", images, "--instances", instances, "--out", out, "--format", kind)
+    assert (done.exit_code, done.stderr) == (0, "")
+    table = pd.read_parquet(out / "masks.parquet").set_index("image")
+    assert set(table.index) == {image["file_name"] for image in document["images"]}
+    assert (table["share_hidden"] > 0).sum() > 2
+    for image in document["images"]:
+        name, hidden = image["file_name"], np.zeros((image["height"], image["width"]), dtype=bool)
+        people = truth.loadAnns(truth.getAnnIds(imgIds=[image["id"]], catIds=truth.getCatIds(catNms=["person"])))
+        for annotation in people:
+            hidden |= truth.annToMask(annotation).astype(bool)
+        after = pixels_of((out / name).with_suffix(f".{kind}"))
+        assert not after[hidden].any()
+        np.testing.assert_array_equal(after[~hidden], pixels_of(images / name)[~hidden])
+        assert table.loc[name, "instances"] == len(people)
+        assert table.loc[name, "share_hidden"] == hidden.mean()
+
+
 def test_bad_images_are_listed_and_the_others_done(world: World) -> None:
     """Each fault is one line; nothing is written elsewhere, and nothing changes where images are read."""
     secret, out = world.root / "secret.png", "leads out of the folder of images"
@@ -210,6 +236,20 @@ def test_places_that_are_taken(world: World) -> None:
         fails(world, "--out", out=place)
     write_manifest(world.root, "folder of masked images")
     fails(world, "which is read", "--overwrite", out=world.root)
+
+
+def test_the_object_is_chosen_by_image_ids_not_by_names(world: World) -> None:
+    """Images 0.png and 1.png have each other's number as "id": labels go by the id, as captions do."""
+    document = json.loads(world.instances.read_text())
+    people = [a for a in document["annotations"] if a["category_id"] == 1]
+    things = [{"id": 300 + n, "image_id": n, "category_id": 2 + n % 2, "segmentation": DOG} for n in range(6)]
+    for n, image in enumerate(document["images"]):
+        image["id"] = n ^ 1
+    world.instances.write_text(json.dumps(document | {"annotations": people + things}))
+    labels, spelled = world.root / "labels.csv", ["--label-value", "female=f", "--label-value", "male=m"]
+    labels.write_text("\n".join(["image_id,gender", *(f"{n},{'fm'[n % 2]}" for n in range(6))]), encoding="utf-8")
+    done = world.run("--hide", "object", "--labels", labels, *spelled)
+    assert "Hidden object: dog (100% of 3 images with it are female)" in done.stdout
 
 
 def test_the_object_that_goes_with_the_attribute(world: World) -> None:

@@ -80,7 +80,18 @@ def test_a_vote_for_no_class_counts(write: Write) -> None:
     )
 
 
-@pytest.mark.parametrize("kind", ["tsv", "parquet"])
+def test_what_preprocessing_makes(write: Write) -> None:
+    """``test_40.csv`` and its like: a path on somebody's machine, splits, codes of emotions."""
+    table = pd.read_csv(io.StringIO(V1)).assign(split=["train"] * 4 + ["test"] * 2 + ["rest"])
+    table["image_file"] = "/data/wikiart/" + table["art_style"] + "/" + table["painting"] + ".jpg"
+    table = table.assign(grounding_emotion=table["emotion"], utterance_spelled="x", emotion_label=3, tokens="['x']")
+    path = write(table.to_csv(index=False))
+    assert read_captions(path, ReadOptions(split="test"), side="human").by_image.keys() == {SELF}
+    assert read_captions(path, side="human").by_image[BOTTLE] == ("I do not see a bottle.",)
+    assert read_emotions(path).by_image == {HAY: "contentment", BOTTLE: "something else"}
+
+
+@pytest.mark.parametrize("kind", ["tsv", "parquet", "xlsx"])
 def test_speakers_of_wikiart_and_of_a_table_of_files(write: Write, kind: str) -> None:
     names = [part.split("/") for part in (HAY, unicodedata.normalize("NFD", BOTTLE))]
     spoken = pd.DataFrame(names, columns=["art_style", "painting"])

@@ -61,11 +61,11 @@ def karpathy(pairs: dict[str, str]) -> list[dict[str, object]]:
     return [more | {"cocoid": int(image), "sentences": [{"raw": caption}]} for image, caption in pairs.items()]
 
 
-def delimited(delimiter: str) -> Form:
+def delimited(delimiter: str, encoding: str = "utf-8") -> Form:
     def write(pairs: dict[str, str]) -> bytes:
         buffer = io.StringIO(newline="")
         csv.writer(buffer, delimiter=delimiter).writerows([("image_id", "caption"), *pairs.items()])
-        return buffer.getvalue().encode()
+        return buffer.getvalue().encode(encoding)
 
     return write
 
@@ -75,9 +75,12 @@ FORMATS: dict[str, Form] = {
     "coco captions": as_json(lambda pairs: {"images": [], "annotations": results(pairs, id=7)}, ensure_ascii=False),
     "karpathy": as_json(lambda pairs: {"images": karpathy(pairs), "dataset": "coco"}),
     "image: caption": as_json(lambda pairs: {f"COCO_val2014_{int(image):012d}.jpg": pairs[image] for image in pairs}),
+    "image: captions": as_json(lambda pairs: {image: [caption] for image, caption in pairs.items()}, indent=1),
     "json lines": as_lines(lambda image, caption: {"image": f"{image}.jpg", "text": caption}),
     "lmms-eval": lambda pairs: as_lines(lmms_eval)(pairs) + b"\n",
     "csv": delimited(","),
+    "csv with a byte order mark": delimited(",", "utf-8-sig"),
+    "tsv": delimited("\t"),
     "semicolons": delimited(";"),
     "parquet": lambda pairs: table_bytes(
         pd.DataFrame(results(pairs)).assign(picture=[{"bytes": b"\xff\xd8"}] * len(pairs)), "parquet"
@@ -231,6 +234,13 @@ def test_vlmevalkit(write: Write, kind: str) -> None:
     assert human.by_image == {"index:0": tuple(answers[0]), "index:1": tuple(answers[1])}
     generated = read_captions(path, side="generated")
     assert (generated.by_image, generated.empty) == ({"index:0": ("a man",)}, 1)
+
+
+@pytest.mark.parametrize("text", ["[not a list", "['a', 3]", "[__import__('os').getcwd()]", "[" * 5000, "['a'"])
+def test_lists_in_text_are_parsed_never_run(write: Write, text: str) -> None:
+    path = write([{"image_id": 1, "answer": text}])
+    expected = "record 1, field 'answer': looks like a list of captions but is none. Write it as a JSON list of texts."
+    assert fault(path, "human") == expected
 
 
 def test_people_may_give_lists_models_may_not(write: Write) -> None:

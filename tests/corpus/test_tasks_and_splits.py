@@ -46,13 +46,15 @@ def test_coco_instances(write: Write) -> None:
 @pytest.mark.parametrize(
     "content",
     [
+        "image_id,objects\n1,dog;Cat\n2,cat\n3,\n",
         'image_id,objects\n1,"[\'dog\', \'cat\']"\n2,"[""cat""]"\n3,[]\n',
         "image,object\n1.jpg,dog\n1.jpg,cat\n2.jpg,cat\n2.jpg,cat\n3.jpg,\n",
         [{"img_id": 1, "objects": ["dog", "cat"]}, {"img_id": 2, "objects": ["cat"]}, {"img_id": 3, "objects": None}],
         "\n".join(json.dumps({"image_id": i, "tasks": t}) for i, t in ((1, ["cat", "dog"]), (2, "cat"), (3, []))),
+        {"1": ["dog", "cat"], "2": ["cat"], "3": []},
         table_bytes(pd.DataFrame({"image_id": [1, 2, 3], "objects": [["dog", "cat"], ["cat"], []]}), "parquet"),
     ],
-    ids=["lists", "rows", "json", "json lines", "parquet"],
+    ids=["csv", "lists", "rows", "json", "json lines", "mapping", "parquet"],
 )
 def test_every_format(write: Write, content: object) -> None:
     assert shown(read_tasks(write(content))) == {"1": {"cat", "dog"}, "2": {"cat"}, "3": set()}
@@ -91,6 +93,8 @@ def lists(objects: dict[str, object], *names: str) -> dict[str, object]:
             "categories, record 2: category id is a number, or occurs twice. ",
         ),
         ({"1": 3}, "JSON of the wrong shape (an object). "),
+        ([{"image_id": 1, "objects": [3]}], "record 1: an object is a number. Write its name."),
+        ("image_id,objects\n,dog\n", "record 1: image id is empty. "),
         ("image_id,objects\n1,[dog\n", "record 1: looks like a list of objects but is none. "),
     ],
 )
@@ -178,4 +182,8 @@ def test_folds_leave_an_eighth_of_what_is_not_scored_to_choose(images: dict[str,
         assert len(chosen) == pytest.approx((len(images) - len(scored)) / 8, abs=max(1, len(set(images.values()))))
         assert {images[image] for image in chosen} == set(images.values())
     assert make_splits("crossfit", dict(reversed(images.items())), seed=seed, folds=5, holdout=(0.2, 0.1)) == splits
+    assert Counter(image for split in splits for image in split.test) == Counter(dict.fromkeys(images, 1))
+    # Folds choose apart from each other (of few images two may agree by chance), and a metric without validation
+    # learns from all.
+    assert len({split.validation for split in splits}) == len(splits) or min(Counter(images.values()).values()) < 40
     assert not any(split.validation for split in make_splits("crossfit", images, seed=seed, folds=5))

@@ -113,6 +113,20 @@ def test_what_is_hidden_or_reported(
     assert bool(note) == ("NOTE" in printed)
 
 
+def test_what_would_stay_visible_is_refused(images: Path) -> None:
+    """An empty mask costs its image; masks that hide nobody in any image cost the command, unless that is allowed."""
+    value = document()
+    first(segmentation=[], bbox=[0, 0, 0, 0])(value)
+    path = images.parent / "i.json"
+    code, left, printed = masked(images, write(path, value))
+    assert (code, left) == (1, [0])
+    assert "hides nothing: its mask is empty" in printed
+    code, _, printed = masked(images, write(path, value | {"annotations": []}))
+    assert code == 2
+    assert "masks hide somebody in 0.0% of 2 images. Give other weights or instances" in printed
+    assert masked(images, path, "--allow-unmasked")[:2] == (0, [600, 600])
+
+
 def test_people_by_other_names(images: Path) -> None:
     """OpenImages has Person, Man and Woman; where "person" stands beside them they are named."""
     value = document()

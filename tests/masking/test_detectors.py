@@ -94,6 +94,18 @@ def test_maskrcnn_finds_what_torchvision_finds(maskrcnn: MaskRcnn) -> None:
             assert samples.overlap(instance.mask, mask) > 0.99
 
 
+def test_onnx_finds_what_the_model_finds(yolo: Yolo, weights: Path) -> None:
+    """Untrained scores are close to each other, so a few boxes may be suppressed by others."""
+    free = load_yolo(samples.tiny_onnx(weights, dynamic=True), device="cpu")
+    for image in NOISE[:3]:
+        others = free.detect(image)
+        alike = [
+            any(one.label == other.label and samples.overlap(one.mask, other.mask) > 0.9 for other in others)
+            for one in yolo.detect(image)
+        ]
+        assert np.mean(alike) > 0.9
+
+
 @pytest.mark.parametrize(
     ("notes", "fault"),
     [

@@ -70,18 +70,32 @@ UPRIGHT: dict[int, Callable[[Array], Array]] = {
 }
 
 
-def exif(orientation: int) -> bytes:
-    found = Image.Exif()
-    found[274] = orientation
-    return found.tobytes()
+def exif(orientation: int, order: str = "<") -> bytes:
+    """An EXIF block of one tag, in either byte order."""
+    mark = b"II*\0" if order == "<" else b"MM\0*"
+    value = struct.pack(f"{order}HH", orientation, 0)
+    return b"Exif\0\0" + mark + struct.pack(f"{order}IHHHI", 8, 1, 274, 3, 1) + value + struct.pack(f"{order}I", 0)
 
 
 @pytest.mark.parametrize("orientation", UPRIGHT)
 @pytest.mark.parametrize(("mode", "kind"), [("RGB", "JPEG"), ("P", "PNG"), ("RGBA", "WEBP")])
 def test_exif_orientation(orientation: int, mode: str, kind: str) -> None:
-    data = saved(Image.fromarray(SMOOTH).convert(mode), kind, exif=exif(orientation))
-    np.testing.assert_array_equal(read(data), UPRIGHT[orientation](pillow(data)))
-    assert decode(data, where="x")[1] == (1 < orientation < 9)
+    """In either byte order, or as a long number."""
+    long = b"Exif\0\0MM\0*" + struct.pack(">IHHHIII", 8, 1, 274, 4, 1, orientation, 0)
+    for block in (exif(orientation, "<"), exif(orientation, ">"), long):
+        data = saved(Image.fromarray(SMOOTH).convert(mode), kind, exif=block)
+        np.testing.assert_array_equal(read(data), UPRIGHT[orientation](pillow(data)))
+        assert decode(data, where="x")[1] == (1 < orientation < 9)
+
+
+@pytest.mark.parametrize("orientation", UPRIGHT)
+def test_orientation_of_xmp_and_tiff(orientation: int) -> None:
+    packet = f'<x:xmpmeta><rdf:Description tiff:Orientation="{orientation}"/></x:xmpmeta>'.encode()
+    image = Image.fromarray(SMOOTH)
+    plain = pillow(saved(image, "JPEG"))
+    np.testing.assert_array_equal(read(saved(image, "JPEG", xmp=packet)), UPRIGHT[orientation](plain))
+    data = saved(Image.fromarray(COLOURS), "TIFF", tiffinfo={274: orientation})
+    np.testing.assert_array_equal(read(data), UPRIGHT[orientation](COLOURS))
 
 
 def palette_image(indices: Array) -> Image.Image:
@@ -128,13 +142,25 @@ def test_lossless_formats_are_read_to_the_last_bit(name: str) -> None:
     np.testing.assert_array_equal(read(data), expected)
 
 
+def test_jpeg_is_what_pillow_reads(shared: Path) -> None:
+    """Whatever follows the image."""
+    files = [path.read_bytes() for path in sorted((shared / "coco-mini" / "val2017").glob("*.jpg"))[:6]]
+    for options in ({"progressive": True}, {"subsampling": 2, "quality": 30}):
+        files += [saved(Image.fromarray(SMOOTH).convert(mode), "JPEG", **options) for mode in ("RGB", "L")]
+    files.append(saved(Image.fromarray(SMOOTH), "MPO", save_all=True, append_images=[FULL.copy()]))
+    whole = saved(Image.fromarray(SMOOTH), "JPEG")
+    files += [whole + tail for tail in (b"\0" * 10, b"motion picture", b"\xff\xda not a scan")]
+    for data in files:
+        np.testing.assert_array_equal(read(data), pillow(data))
+
+
 @pytest.mark.parametrize("progressive", [False, True])
 @pytest.mark.parametrize("mode", ["RGB", "CMYK"])
 def test_a_truncated_jpeg_is_refused_wherever_it_ends(*, progressive: bool, mode: str) -> None:
     """The end mark of a thumbnail, which EXIF keeps in the header, must not count as the image's own."""
     noise = Image.fromarray(RNG.integers(0, 256, (64, 96, 3), dtype=np.uint8)).convert(mode)
     plain = saved(noise, "JPEG", progressive=progressive)
-    block = exif(1) + b"\0" + saved(Image.fromarray(SMOOTH[::4, ::4].copy()), "JPEG")
+    block = exif(1) + saved(Image.fromarray(SMOOTH[::4, ::4].copy()), "JPEG")
     for data in (plain, plain[:2] + b"\xff\xe1" + struct.pack(">H", len(block) + 2) + block + plain[2:]):
         assert read(data).shape == (64, 96, 3)
         for end in [1, 2, 3, *range(20, len(data) - 64, 397)]:

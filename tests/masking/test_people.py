@@ -193,3 +193,14 @@ def test_blur_extends_the_colours_around_the_region() -> None:
     row = hide(pixels, region, fill="blur")[50].astype(int)
     assert row[41, 0] > row[55, 0] > row[65, 0] > row[78, 0]
     assert row[45, 0] > 160  # The near side's colour decides, not the mean of 100.
+
+
+def test_noise_is_uniform_and_repeats() -> None:
+    pixels, region = np.zeros((80, 90, 3), dtype=np.uint8), np.zeros((80, 90), dtype=bool)
+    region[10:70, 10:80] = True
+    first, again = (hide(pixels, region, fill="noise", seed=3) for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+    assert (hide(pixels, region, fill="noise", seed=[3, 1]) != first).mean() > 0.5
+    counts = np.bincount(first[region].ravel(), minlength=256)
+    # 12,600 values in 256 bins: 49 each, sd 7.
+    assert 15 < counts.min() <= counts.max() < 90

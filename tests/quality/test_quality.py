@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from helpers import first_images, known
 from judge.corpus import Corpus
 from judge.errors import JudgeError
 from judge.quality import SCORES, Quality, measure_quality
-from judge.quality.library import meteor_of, plain_words
+from judge.quality.library import meteor_of, penn_treebank, plain_words
 from judge.types import Captions, Labels
 
 REFERENCES = {
@@ -72,6 +73,49 @@ def test_rouge_and_words_by_hand() -> None:
 
 
 # ---- CIDEr-D, from the paper -----------------------------------------------------------------------------------------
+
+
+def slow_cider(refs: Sequence[Sequence[str]], hyps: Sequence[str]) -> list[float]:
+    """Vedantam et al. 2015, eq. 1-3 with the clipping and length penalty of CIDEr-D (section 7), in plain loops."""
+
+    def grams(text: str, n: int) -> Counter[tuple[str, ...]]:
+        words = text.split()
+        return Counter(tuple(words[i : i + n]) for i in range(len(words) - n + 1))
+
+    found = []
+    for hyp, of in zip(hyps, refs, strict=True):
+        total = 0.0
+        for n in range(1, 5):
+
+            def weight(gram: tuple[str, ...], n: int = n) -> float:
+                seen = sum(any(gram in grams(ref, n) for ref in other) for other in refs)
+                return math.log(len(refs)) - math.log(max(1, seen))
+
+            mine = {gram: count * weight(gram) for gram, count in grams(hyp, n).items()}
+            for ref in of:
+                theirs = {gram: count * weight(gram) for gram, count in grams(ref, n).items()}
+                dot = sum(min(value, theirs.get(gram, 0)) * theirs.get(gram, 0) for gram, value in mine.items())
+                norm = math.sqrt(sum(v * v for v in mine.values()) * sum(v * v for v in theirs.values()))
+                gap = len(hyp.split()) - len(ref.split())
+                total += 10 * (dot / norm if norm else 0) * math.exp(-(gap**2) / (2 * 6**2)) / len(of) / 4
+        found.append(total)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_cider_against_slow_loops(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+
+    def caption() -> str:
+        return " ".join(rng.choice([*"abcdefgh"], size=int(rng.integers(2, 9))))
+
+    refs = [[caption() for _ in range(int(rng.integers(1, 4)))] for _ in range(12)]
+    hyps = [caption() for _ in refs]
+    human = Captions("human", {str(n): tuple(of) for n, of in enumerate(refs)})
+    found = quick(human, Captions("cap", {str(n): (hyp,) for n, hyp in enumerate(hyps)}))
+    expected = slow_cider(refs, hyps)
+    assert found.by_image["CIDEr"] == pytest.approx(expected)
+    assert found.value("CIDEr") == pytest.approx(np.mean(expected))
 
 
 # ---- What is scored --------------------------------------------------------------------------------------------------
@@ -227,3 +271,17 @@ def test_with_java(capfd: pytest.CaptureFixture[str]) -> None:
     assert found.value("METEOR") == pytest.approx(METEOR_OF_ALL)
     assert capfd.readouterr() == ("", "")
     assert files() == before
+
+
+@pytest.mark.skipif(shutil.which("java") is None, reason="Java is not here")
+def test_penn_treebank_words() -> None:
+    """As the library's tokeniser gives them, brackets too; a caption stays one, whatever breaks its lines."""
+    words = {
+        "A man's dog, it isn't here.": "a man 's dog it is n't here",
+        "Caf\u00e9\u2028na\u00efve\nred": "caf\u00e9 na\u00efve red",
+        "8th ave and 22 3/4 st": "8th ave and 22\u00a03/4 st",
+        "(...)": "-lrb- -rrb-",
+        "...": "",
+        "\u65e5\u672c": "\u65e5\u672c",
+    }
+    assert penn_treebank([*words]) == [*words.values()]

@@ -147,3 +147,18 @@ def test_a_captioner_that_says_what_people_say_adds_nothing() -> None:
     parts = known(found.breakdown).tasks
     assert {part.contribution for part in parts} == {0.0}
     assert {part.p_value for part in parts} <= {1.0, None}
+
+
+def test_a_captioner_that_never_names_a_class() -> None:
+    """Ratio 0: its logarithm is none, and what captions add still adds up."""
+    classes = {str(image): ("female", "male")[image % 2] for image in range(60)}
+    human = {image: (f"a {'woman' if name == 'female' else 'man'} with a dog",) for image, name in classes.items()}
+    generated = {image: (f"a man with a {('dog', 'kite')[int(image) % 3 == 0]}",) for image in classes}
+    labels = Labels("gender", ("female", "male"), classes, "drawn")
+    corpus = Corpus(Captions("human", human), (Captions("cap", generated),), labels, None)
+    human["0"] = ("a woman with a kite",)  # A task that not every image shows.
+    found = evaluate(corpus, metrics=["ratio:female/male"], resamples=100, breakdown=True)
+    (row,), parts = found.summaries, known(found.breakdown).tasks
+    assert row.published == 0
+    assert sum(known(part.published) for part in parts) == pytest.approx(-1, abs=1e-12)
+    assert sum(part.contribution for part in parts) == pytest.approx(known(row.amplification), abs=1e-9)

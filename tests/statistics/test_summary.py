@@ -144,3 +144,12 @@ def test_a_judge_that_is_not_trained_is_tested_on_its_answers() -> None:
     assert row.interval == row.these_judges
     assert row.p_value == pytest.approx(2 * stats.norm.sf(abs(row.amplification or 0) / error), abs=0.03)
     assert row.standard_error == pytest.approx(error, rel=0.5)
+
+
+def test_order_names_and_other_rows_change_nothing() -> None:
+    scores = make_scores(30, seeds=2)
+    (alone,) = summarise(scores, None, QUICK)
+    assert alone in summarise(pd.concat([scores.assign(captioner="other"), scores]), None, QUICK)
+    shuffled = scores.sample(frac=1, random_state=0).assign(image_id="x" + scores["image_id"])
+    (again,) = summarise(shuffled, None, QUICK)
+    assert (again.amplification, again.human) == pytest.approx((alone.amplification, alone.human))

@@ -12,6 +12,7 @@ import pytest
 from judge import evaluate
 from judge.evidence import TextOptions
 from judge.measure import Result
+from judge.report.notes import summary_lines
 from judge.report.warnings import warnings
 from judge.text.cleaning import clean
 from judge.text.lexicon import Lexicon, load_lexicon
@@ -74,14 +75,18 @@ WORDS: Mapping[str, Disguise] = {
 # Of the whole.
 WHOLE: Mapping[str, Disguise] = {
     "byte-level": lambda text: text.replace(" ", "\u0120"),
+    "sentence pieces": lambda text: "\u2581" + text.replace(" ", "\u2581"),
     "percent": lambda text: text.replace(" ", "%20"),
     "byte tokens": lambda text: text.replace(" ", "<0x20>"),
     "think": around("<think>A man or a woman? I cannot tell.</think>\n"),
+    "thinking": around("<thinking>\nThe man...\n</thinking>\n\n"),
     "lone end of thinking": around("It could be a man.\n</think>\n\n"),
     "opener": around("Certainly! Here is a caption for the image:\n\n"),
     "offer": around("Of course, I'd be happy to help! Here's a short description: "),
     "label": around("Caption: "),
     "bold label": around("**Caption:** "),
+    "heading": around("# Caption\n\n"),
+    "number": around("1. "),
     "block quote": around("> "),
     "bold": around("**", "**"),
     "paragraph": around("<p>", "</p>"),
@@ -92,10 +97,13 @@ WHOLE: Mapping[str, Disguise] = {
     "quotes": around('"', '"'),
     "ends": around("<s>", "</s></s><pad>"),
     "ChatML": around("<|im_start|>assistant\n", "<|im_end|>\n<|im_start|>user\nA man?"),
+    "Llama": around("<|start_header_id|>assistant<|end_header_id|>\n\n", "<|eot_id|>"),
     "Mistral": around("[INST] Describe the man. [/INST] ", "</s>"),
     "channel": around("<|channel|>analysis<|message|>A man?<|end|><|start|>assistant<|channel|>final<|message|>"),
     "boxed": around("\\boxed{", "}"),
+    "closer": around("", "\n\nLet me know if the man needs another caption!"),
     "next turn": around("", "\nUser: And the man?\nAssistant: A man."),
+    "assistant": around("USER: <image>\nDescribe the image. ASSISTANT: "),
 }
 # Not taken off, but told.
 TOLD: Mapping[str, Disguise] = {
@@ -171,6 +179,13 @@ def test_what_only_looks_like_a_mark_stays(text: str) -> None:
     assert clean(text) == (text, ())
 
 
+def test_tags_beside_masked_words_are_found(tmp_path: Path) -> None:
+    """A second language, or an emoji, in every caption decides the class although a word is masked there."""
+    mark = {"female": " \U0001f469", "male": " \U0001f468"}
+    result = write(tmp_path, [text + mark[name] for text, name in zip(PLAIN, CLASSES, strict=True)])
+    assert [*result.void] == [result.summaries[0].key]
+
+
 def write(folder: Path, captions: Sequence[str], **settings: Any) -> Result:
     """A run on the 300 images; two human captions each."""
     human = [{"id": n, "image_id": n % 300, "caption": PLAIN[n * 7 % 300 // 2 * 2 + n % 2]} for n in range(600)]
@@ -204,6 +219,14 @@ def test_the_first_sentence_of_what_remains_and_one_text_for_all(tmp_path: Path)
     assert any('read the same in 150 of 300: "a man riding a bike ."' in note for note in warnings(result))
     whole = write(tmp_path, [WHOLE["think"](text) for text in PLAIN], metrics=["error", "ratio"])
     assert [row.generated for row in whole.summaries] == [0, 1]
+
+
+def test_what_is_left_out_does_not_depend_on_the_lexicon(tmp_path: Path) -> None:
+    empty, refused = ["<think>A man.</think>", "<think>A man", " "], ["Sure! I cannot describe the image."] * 4
+    result = write(tmp_path, [*empty, *refused, *PLAIN[7:]], lexicon="none")
+    text = result.run["captioners"]["cap"]["text"]["generated"]
+    assert (text["empty"], text["refused"]) == (3, 4)
+    assert any("7 captions (mostly generated captions refused)" in line for line in summary_lines(result))
 
 
 def test_captions_and_lexicon_in_the_same_language(tmp_path: Path) -> None:

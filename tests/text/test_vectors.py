@@ -118,6 +118,7 @@ def cut(data: bytes, share: float = 0.6) -> bytes:
     return data[: int(len(data) * share)]
 
 
+NAN = {**TABLE, "dog": np.full(7, np.nan, dtype=np.float32)}
 FAULTS: dict[str, tuple[bytes, str]] = {
     "empty": (b"", r"vectors\.dat: file is empty"),
     "glove cut": (b"a 1 2 3\nb 1 2 3\nc 1 2", "line 3: holds 2 numbers where others hold 3"),
@@ -125,6 +126,9 @@ FAULTS: dict[str, tuple[bytes, str]] = {
         b"\n".join(word2vec_text(TABLE).split(b"\n")[:-2]),
         "line 10: its first line says 10 vectors, and it holds 9",
     ),
+    "no vectors": (b"2 7\n", "holds no vectors after its first line"),
+    "mixed, longer": (b"a 0.1 0.2\nb 0.1 0.2 0.3\n", "line 2: holds 3 numbers where others hold 2"),
+    "nan in text": (glove(NAN), "line 9: the vector of 'dog' holds a value that is no finite number"),
     "too large": (b"dog 1e300 1\n", "line 1: the vector of 'dog'"),
     "not UTF-8": (b"a 1 2\ncaf\xe9 1 2\n", "line 2: its word is not UTF-8"),
     "word2vec binary": (b"2 7\na " + TABLE["a"].tobytes(), "known format.*gensim converts word2vec's binary files"),
@@ -133,6 +137,9 @@ FAULTS: dict[str, tuple[bytes, str]] = {
     "no line ends": (b"a 1 2 " + b"3 " * 2**22, "line 1: too long for a vector.* JUDGE_NO_LIMITS"),
     "wide": (b"a" + b" 3" * 100_001 + b"\n", "line 1: has over 100,000 numbers.* JUDGE_NO_LIMITS"),
     "gzip cut": (cut(gzip.compress(glove(TABLE))), "cut off or damaged"),
+    "gzip damaged": (gzip.compress(glove(TABLE))[:-8] + bytes(8), "cut off or damaged"),
+    "zip": (b"PK\x03\x04" + bytes(99), "is a zip archive. Unpack it first"),
+    "fastText model": (b"\xba\x16O/\x0c" + bytes(99), "is a fastText model. Give the .vec that is published"),
 }
 
 

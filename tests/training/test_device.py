@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from accelerate.state import AcceleratorState, PartialState
 from accelerate.utils import send_to_device
 from captioners import FAMILIES, PROMPT, Pictures
 from helpers import GENDER, TASKS, make_glimpses, make_samples, make_tasks
@@ -153,6 +154,16 @@ class Forgetful(EncoderClassifier):
         return torch.ones(len(tokens), 1)
 
 
+class Waiting(Forgetful):
+    def scale(self, tokens: Tensor) -> Tensor:
+        return torch.ones(len(tokens), 1, device=tokens.device) * (tokens.max().item() > 0) * tokens[tokens > 0].numel()
+
+
+class Copying(Forgetful):
+    def scale(self, tokens: Tensor) -> Tensor:
+        return torch.tensor([1.0], device=tokens.device)
+
+
 def blueprint_of(kind: type[Forgetful]) -> Blueprint:
     def network(target: Target, samples: Sequence[Sample], materials: Materials) -> Forgetful:
         whole = find_judge("rnn").network(target, samples, materials)  # type: ignore[misc]
@@ -168,6 +179,70 @@ def test_a_forgotten_move_is_found() -> None:
         run.check(blueprint_of(Forgetful), Materials())
     assert _get_current_dispatch_mode() is None
     assert make_accelerator().device == torch.device("cpu")
+
+
+def test_waits_and_copies_are_found() -> None:
+    run = Run(make_samples(12), make_samples(5, seed=1))
+    device = run.check(blueprint_of(Waiting), Materials(), waits=2)
+    kinds = {line.partition(" ")[2]: count for line, count in device.steps[1][1].items() if "test_device.py" in line}
+    assert kinds == {"_local_scalar_dense": 1, "mask as index": 1}
+    with pytest.raises(AssertionError, match=r"test_device\.py"):
+        run.check(blueprint_of(Waiting), Materials(), waits=1)
+    with pytest.raises(AssertionError, match=r"test_device\.py"):
+        run.check(blueprint_of(Copying), Materials())
+
+
+@pytest.mark.parametrize(
+    ("do", "kind"),
+    [
+        (lambda x: x.item(), "_local_scalar_dense"),
+        (lambda x: bool(x > 0), "_local_scalar_dense"),
+        (lambda x: x[None].tolist(), "tolist"),
+        (lambda x: x.cpu(), "to the host"),
+        (lambda x: torch.zeros(()).copy_(x), "to the host"),
+        (lambda x: x[None][x[None] > 0], "mask as index"),
+        (lambda x: x[None].nonzero(), "nonzero"),
+        (lambda x: torch.tensor([x, x]), "_local_scalar_dense"),
+        (lambda x: torch.repeat_interleave(x[None].long()), "repeat_interleave"),
+        (lambda x: x[None].equal(x[None]), "equal"),
+    ],
+)
+def test_what_waits(do: Callable[[Tensor], object], kind: str) -> None:
+    with pretend_device() as device:
+        x = torch.ones((), device=DEVICE)
+        do(x)
+    assert {line.partition(" ")[2] for line in device.waits} == {kind}
+
+
+def test_what_waits_for_nothing() -> None:
+    """Fills where a mask says so, numbers that stay on the host, gradients, weights that modules share."""
+    shared = torch.nn.Linear(3, 3)
+    module = torch.nn.Sequential(shared, torch.nn.Tanh(), shared)
+    x, before = torch.ones(2, 3), sum(weight.grad is None for weight in module.parameters())
+    (module(x) * 2).sum().backward()
+    expected = [weight.grad for weight in module.parameters()]
+    module.zero_grad()
+    with pretend_device() as device:
+        moved = module.to(DEVICE)
+        x = torch.ones(2, 3, device=DEVICE)
+        x[x < 0] = 5.0
+        (moved(x) * torch.tensor(2.0)).sum().backward()
+        assert not device.waits
+        assert device.copies.total() == 2
+        found = [held(weight.grad) for weight in module.parameters()]
+    assert len(found) == before == 2
+    for one, other in zip(found, expected, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_nothing_is_left_behind() -> None:
+    make_accelerator()
+    before = dict(PartialState._shared_state), dict(AcceleratorState._shared_state)
+    with pretend_device():
+        assert make_accelerator().device == DEVICE
+    assert (dict(PartialState._shared_state), dict(AcceleratorState._shared_state)) == before
+    assert _get_current_dispatch_mode() is None
+    assert type(torch.tensor([1.0]).add_(1)) is Tensor
 
 
 def test_lengths_are_those_of_the_tokens() -> None:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import done_well, fault_of, few, make_samples
+from helpers import GENDER, done_well, fault_of, few, make_samples
+from mutations import mutated_bytes
 from safetensors import safe_open
 from safetensors.numpy import save_file
 from training.test_loop import KilledError, Words, make_judge
@@ -20,8 +21,9 @@ from training.test_loop import KilledError, Words, make_judge
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
 from judge.captioning import Notes
+from judge.training.checkpoint import Checkpoint
 from judge.training.judge_file import read_saved
-from judge.utils.tensors import read_notes, read_sound
+from judge.utils.tensors import read_notes, read_sound, read_tensors, write_tensors
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +127,34 @@ class Wider(Words):
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self.output.append(torch.nn.Linear(2, 2))
+
+
+def test_whatever_happens_to_bytes_is_noticed(begun: Path) -> None:
+    """Tensors, notes and what a training resumes from are those that were written, or none; never an error."""
+    answers = begun.with_name("answers.safetensors")
+    write_tensors(answers, {"key": np.linspace(0, 1, 40).reshape(20, 2)}, {"key": {"C": 0.1}})
+    network = Words(GENDER, make_samples(60, clue=0.6))
+    optimiser, seed = torch.optim.Adam(network.parameters()), read_notes(begun)["seed"]
+
+    def answered(path: Path) -> Any:
+        found = read_sound(path, read_tensors)
+        return found and (found[0]["key"].tolist(), found[1])
+
+    def trained(path: Path) -> Any:
+        state = Checkpoint(None, read_from=path)
+        done = state.load(network, optimiser, seed=seed)
+        return done and (done, state.history, [weight.tolist() for weight in network.state_dict().values()])
+
+    for path, read in ((answers, answered), (begun, trained)):
+        whole, absent = path.read_bytes(), 0
+        expected = read(path)
+        assert expected
+        for content in mutated_bytes(whole, 300):
+            path.write_bytes(content)
+            found = read(path)
+            absent += not found
+            assert found == expected or not found, content
+        assert absent > 0.9 * 300
 
 
 def test_a_training_of_another_network_begins_anew(begun: Path, caplog: pytest.LogCaptureFixture) -> None:

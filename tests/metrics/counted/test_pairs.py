@@ -1,4 +1,4 @@
-"""BA, DBA and Multi-> by hand and against the oracle; invariants of these and of DPA."""
+"""BA, DBA and Multi-> by hand and against the oracle; invariants and resamples of these and of DPA."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 import judge
 from judge import ba_mals, dba, dpa, multi
+from judge.metrics.counted.contingency import ContingencyTable, added, contingency, holding, label_sets
 from judge.metrics.counted.dpa import Dpa
 from judge.metrics.counted.multi import Multi
-from judge.metrics.counted.pairs import Ba, Dba
+from judge.metrics.counted.pairs import Ba, Dba, variance
 from judge.metrics.counted.spec import Amplification, CountedMetric
 from judge.types import Direction
 
@@ -89,6 +90,13 @@ def test_ties() -> None:
     classes, held = [0, 0, 0, 1, 1, 1, 2, 2, 2], np.eye(3, dtype=int)[[0, 1, 2] * 3]
     told = np.eye(3, dtype=int)[[0, 0, 0, 1, 1, 1, 2, 2, 2]]
     assert (dba(classes, held, told, variant=Dba(tie="zero")).pairs == 0).all()
+
+
+def test_samples_without_a_class_or_a_label_count() -> None:
+    """P(a)P(l) = 1/2 * 3/4 > 1/4 over four samples; with four blank ones more 1/4 * 3/8 < 1/8, so the sign turns."""
+    classes, held, told = [[1, 0], [1, 0], [0, 1], [0, 1]], [[1], [0], [1], [1]], [[1]] * 4
+    assert dba(classes, held, told).pairs[0, 0] == -0.5
+    assert dba(classes + [[0, 0]] * 4, held + [[0]] * 4, told + [[0]] * 4).pairs[0, 0] == 0.5
 
 
 def test_what_nobody_has_is_left_out_and_counted() -> None:
@@ -208,6 +216,34 @@ def test_invariants(name: str, world: World, seed: int) -> None:
         swapped = (a, t_hat, t) if "A->T" in name else (a_hat, t, t, a)
         assert value_of(name, *swapped) == pytest.approx(-value, abs=1e-12, nan_ok=True)
         assert -1 < value < 1 or math.isnan(value)
+
+
+@pytest.mark.parametrize("name", ["BA", "DBA A->T", "Multi A->T", *DPA])
+def test_resamples_under_what_is_frozen(name: str) -> None:
+    """Weights of samples give, at once, what each resample gives by itself under the choices of the whole."""
+    generator = np.random.default_rng(3)
+    a, t, t_hat = generator.integers(0, 3, 40), generator.random((40, 4)) < 0.4, generator.random((40, 4)) < 0.4
+    sets = label_sets(t, largest=2) if "Multi" in name else ((0,), (1,), (2,), (3,))
+    classes = generator.random((40, 3)) < 0.5 if name in DPA else np.eye(3, dtype=bool)[a]
+    truth, predicted = (contingency(classes, side, sets=sets) for side in (t, t_hat))
+    frozen = METRICS[name].freeze(truth, predicted)
+    drawn = generator.integers(0, 40, (25, 40))
+    weights = np.stack([np.bincount(row, minlength=40) for row in drawn])
+    sums = (added(classes, holding(side, sets)).T @ weights.T for side in (t, t_hat))
+    many = frozen.compare(*(ContingencyTable.of_sums(side, (3, len(sets))) for side in sums))
+    assert (many.value.shape, many.pairs.shape) == ((25,), (25, 3, len(sets)))
+    for row, value, of_pairs in zip(drawn, many.value, many.pairs, strict=True):
+        tables = [contingency(classes[row], side[row], sets=sets) for side in (t, t_hat)]
+        one = frozen.compare(*tables)
+        assert value == pytest.approx(float(one.value), abs=1e-12)
+        assert of_pairs == pytest.approx(one.pairs, abs=1e-12, nan_ok=True)
+        if name in DPA:  # Never more than guessers of its own would be right.
+            assert one.truth <= METRICS[name].freeze(*tables).compare(*tables).truth + 1e-12
+    if name in DPA:
+        assert many.pairs.sum(axis=(-2, -1)) == pytest.approx(many.predicted - many.truth)
+    assert variance(many.pairs).shape == (25,)
+    if name in {"BA", "DBA A->T"} or "DPA A->T" in name:
+        assert float(frozen.compare(truth, predicted).value) == value_of(name, classes, t, t_hat, classes)
 
 
 def test_refused() -> None:
