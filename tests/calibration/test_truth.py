@@ -13,10 +13,15 @@ from hypothesis import strategies as st
 from judge.calibration.truth import bayes_score, evidence_table, true_amplification
 from judge.calibration.world import (
     CAPTIONERS,
+    CLASSES,
     DEFAULT,
     FAITHFUL,
+    SETTINGS,
+    TASKS,
     Captioner,
     Parameters,
+    described_by,
+    draw_scenes,
     setting_given_scene,
     task_given_attribute,
 )
@@ -115,6 +120,32 @@ def test_closed_form_equals_naive_enumeration(
     assert bayes_score(parameters, captioner, direction=direction) == pytest.approx(lic, abs=1e-12)
     found = bayes_score(parameters, captioner, direction=direction, score="accuracy")
     assert found == pytest.approx(accuracy, abs=1e-12)
+
+
+@pytest.mark.parametrize("direction", ["A->T", "T->A"])
+@pytest.mark.parametrize("captioner", [FAITHFUL, CAPTIONERS["much"], Captioner(0.3, 0.5, 0.15)])
+def test_closed_form_equals_simulation(captioner: Captioner, direction: Direction) -> None:
+    """Posterior from the counts of half of 120,000 simulated descriptions, scored on the other half."""
+    rng = np.random.default_rng(5)
+    scenes = draw_scenes(120_000, seed=3)
+    views = described_by(scenes, captioner, rng)
+    if direction == "A->T":
+        first = np.array([TASKS.index(view.task) for view in views])
+        asked = np.array([CLASSES.index(scene.attribute) for scene in scenes])
+        shape, says = (2, 13, 9), DEFAULT.mention
+    else:
+        first = np.array([CLASSES.index(view.attribute) for view in views])
+        asked = np.array([TASKS.index(scene.task) for scene in scenes])
+        shape, says = (12, 3, 9), DEFAULT.gendered
+    place = np.array([SETTINGS.index(view.setting) for view in views])
+    first = np.where(rng.random(len(first)) < says, first, shape[1] - 1)
+    place = np.where(rng.random(len(place)) < DEFAULT.place, place, 8)
+    counts = np.full(shape, 1e-9)
+    np.add.at(counts, (asked[::2], first[::2], place[::2]), 1)
+    posterior = (counts / counts.sum(axis=0))[:, first[1::2], place[1::2]]
+    right = posterior.argmax(axis=0) == asked[1::2]
+    value = (posterior[asked[1::2], np.arange(len(right))] * right).mean()
+    assert value == pytest.approx(bayes_score(DEFAULT, captioner, direction=direction), abs=0.007)
 
 
 @given(LEANING, st.sampled_from(["A->T", "T->A"]), st.sampled_from(sorted(SCORES)))

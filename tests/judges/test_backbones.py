@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import os
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +19,7 @@ from helpers import fault_of
 from safetensors.torch import save_file
 
 from judge.judges import Materials
-from judge.judges.backbones import make_backbone
+from judge.judges.backbones import TimmBackbone, make_backbone
 
 SMALL = "test_resnet"
 
@@ -30,6 +34,40 @@ def saved(path: Path, name: str = SMALL, *, seed: int = 0) -> torch.nn.Module:
             tensor.uniform_(0.5, 2)
     save_file(network.state_dict(), path)
     return network
+
+
+# In a new process. No server listens at port 9; the hub's client would wait, and report each attempt.
+OTHER = """
+import time
+time.sleep = lambda seconds: None
+from judge.judges import Materials
+from judge.judges.backbones import make_backbone
+from test_backbones import SMALL, digest
+print(digest(make_backbone(Materials(backbone_weights="random", image_size=64), SMALL)))
+try:
+    make_backbone(Materials(), "test_resnet.r160_in1k")
+except Exception as error:
+    print(error)
+"""
+
+
+def digest(backbone: TimmBackbone) -> str:
+    """A checksum of weights, and the key."""
+    parts = [tensor.numpy().tobytes() for tensor in backbone.state_dict().values()]
+    return f"{hashlib.sha256(b''.join(parts)).hexdigest()} {backbone.key}"
+
+
+@pytest.mark.slow
+def test_another_process(tmp_path: Path) -> None:
+    """It has the same random weights; a failed download is one line, with nothing else on standard error."""
+    hub = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "0"}
+    path = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    code = [sys.executable, "-c", OTHER]
+    done = subprocess.run(code, capture_output=True, text=True, check=True, env={**os.environ, **hub, **path})
+    same, line = done.stdout.splitlines()
+    assert same == digest(make_backbone(Materials(backbone_weights="random", image_size=64), SMALL))
+    assert line.startswith("--backbone: weights of 'test_resnet.r160_in1k' cannot be loaded (")
+    assert done.stderr == ""
 
 
 @pytest.mark.usefixtures("offline")

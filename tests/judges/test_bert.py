@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,13 @@ import pytest
 import torch
 import transformers as tf
 from helpers import (
+    GENDER,
     Glimpses,
+    accuracy,
     fault_of,
     logits,
     make_glimpses,
+    make_samples,
     network_of,
 )
 from tiny_bert import IDS, SIZES
@@ -25,6 +29,9 @@ from judge.judges import Features, Materials, find_judge
 from judge.judges.bert import BatchNorm
 from judge.judges.text_encoders import READER, PretrainedClassifier, load_encoder
 from judge.training.features import CaptionCache
+from judge.training.judge_file import save_network
+from judge.training.launch import make_accelerator
+from judge.training.loop import NetworkJudge, Trainer
 from judge.types import FloatArray, Sample
 from judge.utils.hub import quiet
 
@@ -41,12 +48,12 @@ def folder(tiny_bert_folder: Path) -> Path:
     return tiny_bert_folder
 
 
-def given(name: str, folder: Path, kept: Path) -> Materials:
+def given(name: str, folder: Path, kept: Path, samples: Sequence[Sample] = SAMPLES, *, clue: float = 0.0) -> Materials:
     """A folder of BERT; its vectors of the captions for ``bert-pre``; features of images for ``vl-lic``."""
     materials = Materials(reader=str(folder))
-    features: Features | None = make_glimpses(SAMPLES) if name == "vl-lic" else None
+    features: Features | None = make_glimpses(samples, clue=clue) if name == "vl-lic" else None
     if reader := find_judge(name).reader:
-        cache = CaptionCache(reader(materials), [sample.words for sample in SAMPLES], kept)
+        cache = CaptionCache(reader(materials), [sample.words for sample in samples], kept)
         cache.compute(cache.missing(), device=torch.device("cpu"))
         features = cache.open()
     return replace(materials, features=features)
@@ -100,6 +107,35 @@ def test_logits_by_hand(name: str, folder: Path, tmp_path: Path) -> None:
         # Cached features have 11 bits; sums of 32 and 256 of them are amplified by the normalisation.
         close = 2e-2 if name == "bert-pre" else 2e-5
         assert found == pytest.approx(weights["4.weight"] @ x + weights["4.bias"], abs=close)
+
+
+@pytest.mark.parametrize(
+    ("name", "modality", "least"),
+    [("bert-ft", "caption", 0.9), ("bert-pre", "caption", 0.7), ("vl-lic", "caption", 0.9), ("vl-lic", "image", 0.9)],
+)
+def test_a_clue_is_learnt_by_all_weights_or_by_the_classifier(
+    name: str, modality: str, least: float, folder: Path, tmp_path: Path
+) -> None:
+    """Training changes BERT too, except for ``bert-pre``, whose file has its classifier alone."""
+    samples = make_samples(320, clue=float(modality == "caption"))
+    materials = given(name, folder, tmp_path, samples, clue=float(modality == "image"))
+    blueprint = find_judge(name)
+    assert blueprint.recipe
+    # 210 = 10 x 21: no batch of one.
+    recipe = replace(blueprint.recipe, epochs=8, learning_rate=1e-3, batch_size=21)
+    judge = NetworkJudge(blueprint, GENDER, recipe, Trainer(make_accelerator()), materials)
+    judge.fit(samples[:210], seed=0, validation=samples[210:250])
+    assert accuracy(judge.predict(samples[250:]).probabilities, samples[250:]) > least
+    if name == "bert-pre":
+        save_network(judge, tmp_path / "kept.safetensors")
+        # 32 x 256 and 256 x 2 numbers.
+        assert (tmp_path / "kept.safetensors").stat().st_size < 4 * 2 * (32 * 256 + 256 * 8)
+        return
+    with quiet():
+        before = tf.BertModel.from_pretrained(folder).state_dict()
+    network: Any = judge.network
+    changed = {key for key, value in network.encoder.state_dict().items() if not torch.equal(value, before[key])}
+    assert {key for key in before if "pooler" not in key} <= changed
 
 
 def test_a_batch_of_one_is_normalised_by_running_statistics() -> None:

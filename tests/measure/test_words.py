@@ -11,8 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers import keep_predictions
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression
 
 from judge.corpus import Corpus
+from judge.evidence import Slot
+from judge.judges import logistic
 from judge.measure import Job, Plan, lay_out
 from judge.measure.table import answer_rows, score_table
 from judge.measure.words import CAPTION_COLUMNS, COLUMNS, INTERCEPT, LARGEST, caption_words, word_contributions
@@ -141,6 +145,48 @@ def test_contributions_add_up(protocol: str, classes: int) -> None:
                 assert count == sum(f" {term} " in f" {text} " for text in texts)
             rest = [text for text in texts if terms_of(text) - set(terms["term"])]
             assert others[f"captions_{side}"] == len(rest) > 0
+
+
+def by_scikit_learn(found: Run, captioner: str, side: str) -> pd.Series:
+    """Contributions of terms with one dense regression per fold; its own vectoriser finds words and pairs."""
+    total: dict[str, float] = {}
+    for job, answers in zip(found.jobs, found.answers, strict=True):
+        member = job.member
+        if (job.evidence.captioner, member.side) != (captioner, side):
+            continue
+        train, test = member.training(), member.test()
+        reader = CountVectorizer(
+            ngram_range=(1, 2), binary=True, analyzer="word", token_pattern=r"\S+", lowercase=False
+        )
+        x = reader.fit_transform(sample.text for sample in train)
+        asked = reader.transform(sample.text for sample in test).toarray()
+        model = LogisticRegression(C=answers.notes["C"], solver="newton-cg", tol=1e-9, max_iter=1000)
+        model.fit(x, [s.answers[0] for s in train], [s.weight for s in train])
+        classes = len(member.target.classes)
+        weights = np.concatenate([-model.coef_, model.coef_]) / 2 if classes == 2 else model.coef_
+        slot = member.samples
+        assert isinstance(slot, Slot)
+        sizes = pd.Series(slot.evidence.classes).value_counts()
+        for sample, row in zip(test, asked, strict=True):
+            k = sample.answers[0]
+            share = 1 / classes / sizes[member.target.classes[k]] / slot.evidence.written[member.side][sample.image_id]
+            added = share * row * (weights[k] - np.delete(weights, k, axis=0).mean(axis=0))
+            for term, amount in zip(reader.get_feature_names_out(), added.tolist(), strict=True):
+                total[term] = total.get(term, 0.0) + amount
+    return pd.Series(total)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_terms_have_scikit_learns_weights(classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Term by term; both solve to a tight tolerance."""
+    monkeypatch.setattr(logistic, "TOLERANCE", 1e-9)
+    found = run(draw(classes))
+    for captioner, rows in found.words().groupby("captioner"):
+        terms = rows.set_index("term")[:LARGEST]
+        for side in SIDES:
+            slow = by_scikit_learn(found, str(captioner), side).reindex(terms.index, fill_value=0.0)
+            assert terms[side].to_numpy() == pytest.approx(slow.to_numpy(), abs=1e-6)
+            assert terms[side].abs().max() > 1e-3
 
 
 def tell(images: int = 240, *, seed: int = 0) -> Corpus:
