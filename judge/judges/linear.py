@@ -1,9 +1,12 @@
-"""A linear judge: logistic regression on the words and word pairs of a caption. Deterministic, fast, without torch.
+"""Linear judges: logistic regression on a caption's words and word pairs, its static embedding, or both.
 
-It is not a published attacker; tables name it "linear". The strength of regularisation changes LIC by more than
-captioners differ. Therefore C is chosen within the training images by log loss, from a fixed grid, and reported. It is
-chosen once for both sides of a captioner, from the first captions of each side together: chosen separately, its noise
-made up half of LIC's variance beyond that of the test captions.
+They are deterministic, fast and need no torch. They are not published attackers; tables name them "linear" (words),
+"embedding" and "words+embedding". Words alone hide what a judge that generalises reads, so the default is both.
+
+The strength of regularisation changes LIC by more than captioners differ. Therefore the C of each block of features is
+chosen within the training images by log loss, from a fixed grid, and reported. It is chosen once for both sides of a
+captioner, from the first captions of each side together: chosen separately, its noise made up half of LIC's variance
+beyond that of the test captions.
 """
 
 from __future__ import annotations
@@ -20,7 +23,11 @@ from judge.judges.logistic import Features, Logistic, Solved, merging, widen
 from judge.metrics.scores import centre
 from judge.types import FloatArray, IntArray, Predictions, Sample, Target, Words
 
-C_GRID = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+# Block of features -> the C that it may have, and the one at which another block's is chosen. Embeddings have length 1.
+GRIDS = {
+    "C": ((0.01, 0.03, 0.1, 0.3, 1.0, 3.0), 0.03),
+    "C of embeddings": ((0.1, 0.3, 1.0, 3.0, 10.0, 30.0), 0.3),
+}
 INNER_FOLDS = 3  # One of them, of the training images, is held out to choose C.
 _COLUMNS = 128  # Problems times answers that are in memory at a time.
 

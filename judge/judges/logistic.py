@@ -8,6 +8,7 @@ solved yet. BENCHMARKS.md compares it with scikit-learn's ``LogisticRegression``
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -36,23 +37,78 @@ class Features:
 
     Args:
         table: [N, F], sparse.
+        dense: [N, D]; None without dense features.
 
     Attributes:
-        merge: of features that occur in the same samples, [F, G], sparse.
+        merge: of sparse features that occur in the same samples, [F, G], sparse.
+        blocks: the places of sparse and of dense features among the G + D, each with a penalty of its own.
+        axes: eigenvectors of the dense block's cross-products, with the intercept's, [D + 1, D + 1]; None without it.
+        sizes: their eigenvalues.
     """
 
-    def __init__(self, table: Any) -> None:
+    def __init__(self, table: Any, dense: FloatArray | None = None) -> None:
         self.merge = _merge_twins(table)
-        self.rows = widen(table, self.merge)
-        self.columns = self.rows.T.tocsr()
-        self.squares = self.columns.power(2)
+        self.rows = widen(table, self.merge, dense)
+        sparse = self.merge.shape[1]
+        if dense is None:
+            self.columns = self.rows.T.tocsr()
+            self.squares = self.columns.power(2)
+            self.blocks: tuple[slice, ...] = (slice(sparse),)
+            self.axes: FloatArray | None = None
+            return
+        self.columns = self.rows.transposed()
+        self.squares = Beside(self.columns.sparse.power(2), self.columns.dense**2, stacked=True)
+        self.blocks = slice(sparse), slice(sparse, sparse + dense.shape[1])
+        self.sizes, self.axes = np.linalg.eigh(self.columns.dense @ self.rows.dense)
 
 
-def widen(table: Any, merge: Any) -> Any:
-    """Features [M, F] as :class:`Solved` takes them, [M, G + 1]: twins merged, and a column of ones."""
+def widen(table: Any, merge: Any, dense: FloatArray | None = None) -> Any:
+    """Features as :class:`Solved` takes them: twins merged, and a column of ones.
+
+    Args:
+        table: sparse features, [M, F].
+        merge: of these, [F, G].
+        dense: other features, [M, D].
+
+    Returns:
+        [M, G + 1], sparse; with dense features [M, G + D + 1].
+    """
     from scipy.sparse import csr_matrix, hstack
 
-    return hstack([table @ merge, csr_matrix(np.ones((table.shape[0], 1)))], format="csr")
+    ones = np.ones((table.shape[0], 1))
+    if dense is None:
+        return hstack([table @ merge, csr_matrix(ones)], format="csr")
+    return Beside(csr_matrix(table @ merge), np.hstack([dense, ones]))
+
+
+class Beside:
+    """A sparse and a dense matrix side by side (or ``stacked``), as a factor of products with dense ones.
+
+    A column of a product has the same digits whatever the other columns are: the dense factor is padded to whole
+    blocks of columns, and BLAS must have one thread (``judge.utils.parallel.threads``).
+    """
+
+    def __init__(self, sparse: Any, dense: FloatArray, *, stacked: bool = False) -> None:
+        self.sparse, self.dense, self.stacked = sparse, np.ascontiguousarray(dense), stacked
+        sizes = sparse.shape[0] + dense.shape[0], sparse.shape[1] + dense.shape[1]
+        self.shape = (sizes[0], sparse.shape[1]) if stacked else (sparse.shape[0], sizes[1])
+
+    def transposed(self) -> Beside:
+        """Its transpose."""
+        return Beside(self.sparse.T.tocsr(), self.dense.T, stacked=not self.stacked)
+
+    def __matmul__(self, factor: FloatArray) -> FloatArray:
+        if self.stacked:
+            return np.concatenate([self.sparse @ factor, _product(self.dense, factor)])
+        first = self.sparse.shape[1]
+        return np.asarray(self.sparse @ factor[:first]) + _product(self.dense, factor[first:])
+
+
+def _product(left: FloatArray, right: FloatArray) -> FloatArray:
+    columns = right.shape[1]
+    padded = np.zeros((len(right), -(-columns // _COLUMNS) * _COLUMNS))
+    padded[:, :columns] = right
+    return np.asarray(left @ padded)[:, :columns]
 
 
 def _merge_twins(features: Any) -> Any:
@@ -80,7 +136,7 @@ class Solved:
     """P regressions with A answers. Two exclusive answers are solved as one question, A' = 1; else A' = A.
 
     Attributes:
-        coefficients: of G merged features and, last, of the intercept, [G + 1, P, A'].
+        coefficients: of G merged features, of D dense ones and, last, of the intercept, [G + D + 1, P, A'].
         open: answers that some but not all of a problem's samples have, [P, A'].
         shown: answers that any of them has, [P, A'].
         learnt: number of training samples, [P, 1].
@@ -102,7 +158,7 @@ class Solved:
         return Solved(own, self.open[part], self.shown[part], self.learnt[part], self.two, self.softmax)
 
     def probabilities(self, rows: Any) -> FloatArray:
-        """Probabilities [M, P, A], in (0, 1), of samples' features [M, G + 1]."""
+        """Probabilities [M, P, A], in (0, 1), of samples' features [M, G + D + 1]."""
         from scipy.special import expit, softmax
 
         odds = self.odds(rows)
@@ -120,18 +176,20 @@ class Solved:
             found = np.where(self.open, found, np.where(self.shown, 1, -1) * np.log(2 * self.learnt + 2))
         return np.clip(found, -_SURE, _SURE)
 
-    def weights(self, merge: Any) -> FloatArray:
-        """What each of F features adds to the log-odds of an answer, [P, F, A].
+    def weights(self, merge: Any, dense: FloatArray | None = None) -> FloatArray:
+        """What each of F sparse features adds to the log-odds of an answer, [P, F, A].
 
         Exclusive answers: to log-probabilities, up to a constant for all (with two answers all of it to the second),
         except that the probability of one of three or more that training never shows is the same for all samples.
 
         Args:
             merge: of features into merged ones, [F, G], sparse.
+            dense: values of the dense features, [V, D]: with them what each of these rows adds follows, [P, F + V, A].
         """
         problems, answers = self.coefficients.shape[1:]
-        flat = self.coefficients.reshape(len(self.coefficients), -1)
-        found = np.asarray(merge @ flat[:-1]).reshape(-1, problems, answers).transpose(1, 0, 2)
+        flat, sparse = self.coefficients.reshape(len(self.coefficients), -1), merge.shape[1]
+        parts = [merge @ flat[:sparse], *([] if dense is None else [dense @ flat[sparse:-1]])]
+        found = np.concatenate(parts).reshape(-1, problems, answers).transpose(1, 0, 2)
         return np.concatenate([np.zeros_like(found), found], axis=2) if self.two else found
 
 
@@ -169,9 +227,9 @@ class Logistic(Solved):
         return self.answers.shape[1] if self.softmax else 1
 
     def fit(self, c: FloatArray) -> None:
-        """Fit with the L2 penalty 1/``c`` [P], not on the intercept. Problems whose ``c`` is NaN stay as they are."""
+        """Fit with L2 penalties 1/``c``, [P, blocks of features], not on the intercept; NaN: stay as it is."""
         fitted = self.open.any(axis=1, keepdims=True) if self.softmax else self.open
-        problem, answer = np.nonzero(fitted & np.isfinite(c)[:, None])
+        problem, answer = np.nonzero(fitted & np.isfinite(c).all(axis=1, keepdims=True))
         if not len(problem):
             return
         columns = np.arange(self._width) if self.softmax else answer[:, None]
@@ -203,7 +261,7 @@ def solve(
         weights: of samples in each problem, [N, Q].
         answers: 0 or 1, [N, Q * width].
         start: [F, Q * width].
-        c: inverse penalty, [Q].
+        c: inverse penalty of each block of features, [Q, blocks].
         width: columns of a problem: 1, or A for a softmax.
     """
     from sklearn.exceptions import ConvergenceWarning
@@ -211,7 +269,7 @@ def solve(
     step, found, unsolved = max(1, _COLUMNS // width), start.copy(), 0
     for first in range(0, len(c), step):
         some, columns = slice(first, first + step), slice(first * width, (first + step) * width)
-        problems = _Problems(features, weights[:, some], answers[:, columns], 1 / c[some], width)
+        problems = _Problems(features, weights[:, some], answers[:, columns], 1 / c[some].T, width)
         unsolved += problems.solve(found[:, columns])
     if unsolved:
         warnings.warn(f"{unsolved} problems have not converged", ConvergenceWarning, stacklevel=2)
@@ -219,7 +277,7 @@ def solve(
 
 
 class _Problems:
-    """Q problems of ``width`` columns; arguments as of :func:`solve`, with the penalty [Q] in place of C."""
+    """Q problems of ``width`` columns; arguments as of :func:`solve`, with penalties [blocks, Q] in place of C."""
 
     def __init__(
         self, features: Features, weights: FloatArray, answers: FloatArray, penalty: FloatArray, width: int
@@ -237,7 +295,8 @@ class _Problems:
 
     def penalised(self, values: FloatArray, found: FloatArray) -> FloatArray:
         """``values`` + penalty times ``found``, [F, Q * width] all, except for the intercept, the last row."""
-        values[:-1] += self.penalties * found[:-1]
+        for block, penalties in zip(self.features.blocks, self.penalties, strict=True):
+            values[block] += penalties * found[block]
         return values
 
     def solve(self, found: FloatArray) -> int:
@@ -252,7 +311,7 @@ class _Problems:
                 return 0
             columns = (unsolved[:, None] * self.width + np.arange(self.width)).ravel()
             part = _Problems(
-                self.features, self.weights[:, unsolved], self.answers[:, columns], self.penalty[unsolved], self.width
+                self.features, self.weights[:, unsolved], self.answers[:, columns], self.penalty[:, unsolved], self.width
             )
             step = part.newton_step(p[:, columns], gradient[:, columns])
             change = self.features.rows @ step
@@ -263,16 +322,16 @@ class _Problems:
         return len(unsolved)
 
     def newton_step(self, p: FloatArray, gradient: FloatArray) -> FloatArray:
-        """-H^-1 gradient of each problem, approximately: conjugate gradients, preconditioned by the diagonal of H.
+        """-H^-1 gradient of each problem, approximately: conjugate gradients, preconditioned.
 
         H = X^T D X + penalty, D the second derivatives of the samples' losses at probabilities ``p``. Ends when the
         residual of every problem is FORCING times the first one, in the preconditioner's norm.
         """
         # Above 0 even where all samples are certain: the intercept has no penalty to divide by instead.
         own = self.each * np.maximum(p * (1 - p), 1e-12)
-        scale = 1 / self.penalised(self.features.squares @ own, np.ones_like(gradient))
+        precondition = self.preconditioner(own)
         step, residual = np.zeros_like(gradient), -gradient
-        direction = scale * residual
+        direction = precondition(residual)
         size = self._dot(residual, direction)
         goal = FORCING**2 * size
         for _ in range(MAX_ITERATIONS):
@@ -285,12 +344,30 @@ class _Problems:
             length = np.where(size > goal, size / np.maximum(self._dot(direction, image), _TINY), 0.0)
             step += length * direction
             residual -= length * image
-            solved = scale * residual
+            solved = precondition(residual)
             size, before = self._dot(residual, solved), size
             if not (size > goal).any():
                 break
             direction = direction * (size / np.maximum(before, _TINY)) + solved
         return step
+
+    def preconditioner(self, own: FloatArray) -> Callable[[FloatArray], FloatArray]:
+        """Multiplication by an approximate H^-1, for D of ``own``, [N, Q * width].
+
+        The diagonal of H; for dense features, which correlate, their whole block, as if D were the same for all samples.
+        """
+        scale = 1 / self.penalised(self.features.squares @ own, np.ones((self.features.squares.shape[0], own.shape[1])))
+        axes = self.features.axes
+        if axes is None:
+            return lambda residual: scale * residual
+        first = self.features.blocks[0].stop
+        sizes = self.features.sizes[:, None] * (_total(own) / len(own)) + self.penalties[1]
+
+        def multiply(residual: FloatArray) -> FloatArray:
+            dense = _product(axes, _product(axes.T, residual[first:]) / sizes)
+            return np.concatenate([scale[:first] * residual[:first], dense])
+
+        return multiply
 
     def _dot(self, left: FloatArray, right: FloatArray) -> FloatArray:
         """Products of each problem's vectors, [F, Q * width] both, for each of its columns."""
@@ -306,8 +383,9 @@ class _Problems:
             found: coefficients before the step, and their change.
             slope: of the penalised log loss along the step, [Q].
         """
-        tilt = self.gather(_total(self.penalties * found[0][:-1] * found[1][:-1]))
-        bend = self.gather(_total(self.penalties * found[1][:-1] ** 2)) / 2
+        blocks = list(zip(self.features.blocks, self.penalties, strict=True))
+        tilt = self.gather(sum(_total(penalty * found[0][part] * found[1][part]) for part, penalty in blocks))
+        bend = self.gather(sum(_total(penalty * found[1][part] ** 2) for part, penalty in blocks)) / 2
 
         def loss(part: FloatArray) -> FloatArray:
             losses = self.weights * _log_loss(odds[0] + self.spread(part) * odds[1], self.answers, self.width)

@@ -1,0 +1,166 @@
+"""Static embeddings of captions: a table of token vectors that was distilled from a language model. No torch.
+
+A word's vector is the sum of those of its tokens, and a caption's the sum of its words', scaled to length 1: the mean
+of the caption's tokens, up to its length. Tokens of these tables never cross a space, so words can be embedded one by
+one, and what each word adds to a linear function of the embedding is known exactly.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from importlib.util import find_spec
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from judge.errors import FAULTS, JudgeError
+from judge.text.vector_files import FloatArray32, read_file
+from judge.types import FloatArray, IntArray, Words
+from judge.utils.files import from_home
+from judge.utils.hub import first_line, is_of_library
+from judge.utils.reading import memory_limit, opening, regular
+
+#: Miller's wordllama (MIT): 256 numbers for each of 32,000 tokens. Its wheel holds the table; it needs no hub.
+WORDLLAMA = "wordllama"
+_INSTEAD = f"use --embedding {WORDLLAMA}, or none"
+
+
+class Embedding:
+    """A table of word vectors.
+
+    Args:
+        reference: ``wordllama``; a folder of model2vec's (``model.safetensors``, ``tokenizer.json``), or its name on the
+            hub; a file of word vectors (:func:`judge.text.vector_files.read_file`).
+
+    Attributes:
+        reference: the argument.
+        key: checksum of the files.
+
+    Raises:
+        JudgeError: no such table; a damaged one.
+    """
+
+    def __init__(self, reference: str) -> None:
+        self.reference = reference
+        self._known: dict[str, FloatArray32] = {}
+        files = _find(reference)
+        self._embed = _of_file(reference) if len(files) == 1 else _of_tokens(*files, f"--embedding {reference}")
+        self.key = _checksum(files)
+
+    def words(self, words: Sequence[str]) -> FloatArray32:
+        """Vectors of words, [V, D]; zeros for unknown ones. Each word is looked up once."""
+        new = sorted(set(words) - self._known.keys())
+        if new:
+            self._known.update(zip(new, self._embed(new), strict=True))
+        return np.stack([self._known[word] for word in words])
+
+    def captions(self, captions: Iterable[Words]) -> tuple[FloatArray, Words, Any]:
+        """Embeddings of captions.
+
+        Returns:
+            The embeddings, [N, D], of length 1, or 0 without known words; the distinct words, [V]; and what each word's
+            vector counts in each caption, [N, V], sparse: embeddings are its product with the vectors of words.
+        """
+        from scipy.sparse import csr_matrix, diags
+
+        captions = list(captions)
+        places = {word: place for place, word in enumerate(dict.fromkeys(chain.from_iterable(captions)))}
+        starts = np.cumsum([0, *map(len, captions)])
+        columns = np.array([places[word] for words in captions for word in words], dtype=np.int64)
+        counts = csr_matrix((np.ones(len(columns)), columns, starts), shape=(len(captions), len(places)))
+        counts.sum_duplicates()
+        vectors = self.words(list(places) or [""]).astype(np.float64)[: len(places)]
+        rows = np.asarray(counts @ vectors)
+        lengths = np.linalg.norm(rows, axis=1)
+        scale = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+        return rows * scale[:, None], tuple(places), diags(scale) @ counts
+
+
+@lru_cache(maxsize=2)
+def load_embedding(reference: str) -> Embedding:
+    """The table with this name, read once in a process.
+
+    Raises:
+        JudgeError: as :class:`Embedding`.
+    """
+    return Embedding(reference)
+
+
+def _find(reference: str) -> list[Path]:
+    """The files of a table: weights and tokenizer, or one file of word vectors."""
+    where = f"--embedding {reference}"
+    if reference == WORDLLAMA:
+        package = find_spec(WORDLLAMA)
+        if package is None or not package.submodule_search_locations:
+            raise JudgeError("the package wordllama is not installed", where=where, mend="pip install wordllama")
+        root = Path(package.submodule_search_locations[0])
+        return [
+            root / "weights" / "l2_supercat_256.safetensors",
+            root / "tokenizers" / "l2_supercat_tokenizer_config.json",
+        ]
+    path = from_home(reference)
+    if path.is_dir():
+        return [path / "model.safetensors", path / "tokenizer.json"]
+    if path.exists() or path.is_absolute() or reference.startswith((".", "~")) or reference.count("/") != 1:
+        return [path]
+    return [_fetch(reference, file, where) for file in ("model.safetensors", "tokenizer.json")]
+
+
+def _fetch(name: str, file: str, where: str) -> Path:
+    from huggingface_hub import hf_hub_download
+
+    try:
+        return Path(hf_hub_download(name, file))
+    except Exception as error:
+        raise JudgeError(f"{file} cannot be fetched ({first_line(error)})", where=where, mend=_INSTEAD) from error
+
+
+def _of_file(reference: str) -> Callable[[Sequence[str]], FloatArray32]:
+    def embed(words: Sequence[str]) -> FloatArray32:
+        found = read_file(reference, frozenset(words))
+        width = next(map(len, found.values()), 1)
+        return np.stack([found.get(word, np.zeros(width, dtype=np.float32)) for word in words])
+
+    return embed
+
+
+def _of_tokens(weights: Path, tokenizer: Path, where: str) -> Callable[[Sequence[str]], FloatArray32]:
+    from safetensors.numpy import load_file
+    from tokenizers import Tokenizer
+
+    with opening(weights, folder="name the folder", absent=_INSTEAD, where=where):
+        size = regular(weights).stat().st_size
+    if size > memory_limit():
+        raise JudgeError(f"{weights.name} has {size:,} bytes, more than fit into memory", where=where, mend=_INSTEAD)
+    try:
+        tensors = load_file(weights)
+        tokens = Tokenizer.from_file(str(regular(tokenizer)))
+    except BaseException as error:
+        if not is_of_library(error):
+            raise
+        raise JudgeError(f"cannot be read ({first_line(error)})", where=where, mend=_INSTEAD) from error
+    tables = [table for table in tensors.values() if table.ndim == 2 and table.dtype.kind == "f"]
+    if len(tables) != 1 or len(tables[0]) < tokens.get_vocab_size() or not np.isfinite(tables[0]).all():
+        raise JudgeError("holds no table with a finite vector for each token", where=where, mend=_INSTEAD)
+    table = tables[0].astype(np.float32)
+    tokens.no_padding()
+    tokens.no_truncation()
+
+    def embed(words: Sequence[str]) -> FloatArray32:
+        encoded = tokens.encode_batch(list(words), add_special_tokens=False)
+        return np.stack([table[np.array(one.ids, dtype=np.int64)].sum(axis=0) for one in encoded])
+
+    return embed
+
+
+def _checksum(files: Sequence[Path]) -> str:
+    digest = hashlib.blake2b(digest_size=8)
+    for file in files:
+        with opening(file, folder="name the file", absent=_INSTEAD), regular(file).open("rb") as opened:
+            while block := opened.read(2**20):
+                digest.update(block)
+    return digest.hexdigest()
