@@ -1,11 +1,13 @@
-"""Launches of tests: ``accelerate launch`` of this repository's scripts, each at a port of its own."""
+"""Processes that tests start: ``accelerate launch`` of this repository's scripts, and commands that are killed."""
 
 from __future__ import annotations
 
+import signal
 import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import yaml
 from helpers import few
@@ -30,6 +32,17 @@ def launcher(*arguments: object, config: Path = ROOT / "accelerate_config.yaml")
         port = probe.getsockname()[1]
     launching = ["-m", "accelerate.commands.launch", "--config_file", config, "--main_process_port", port]
     return [str(part) for part in [sys.executable, *launching, *arguments]]
+
+
+def start(*command: object, **how: Any) -> subprocess.Popen[str]:
+    """Start a command that obeys SIGINT and SIGHUP; tests in the background of a shell, or below nohup, ignore them."""
+    ours = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in ours.items()}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen([*map(str, command)], text=True, **pipes | how)
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    return process
 
 
 def write_run_file(folder: Path) -> Path:
