@@ -10,9 +10,9 @@ from signal import SIGINT, SIGKILL, SIGTERM, Signals
 
 import pytest
 from helpers import done_well, few, inputs_of
+from launching import is_worker, judge_lines, killed, members
 
 from attack import kills
-from attack.deaths import is_worker, judge_lines, killed, members
 from attack.soak import COUNTS, MEMORY, growing
 from attack.writers import Writers, chosen, tree
 from judge.calibration.grammar import make_world, write_world

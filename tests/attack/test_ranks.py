@@ -15,9 +15,8 @@ import numpy as np
 import psutil
 import pytest
 from helpers import judge, save_captioner
-from launching import ROOT, launch, launcher, write_run_file
+from launching import ROOT, has_rank, judge_lines, killed, launch, launcher, write_run_file
 
-from attack.deaths import has_rank, judge_lines, killed
 from judge.commands.caption import CaptionConfig, caption
 from judge.config import make_config
 from judge.masking.images import encode

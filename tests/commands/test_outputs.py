@@ -72,7 +72,7 @@ def test_a_file_that_is_there_is_refused(
 
 
 RESUMED = {
-    "evaluate": ("captions labels", "--metrics lic --resamples 100 --refits 0 --chance 0 --folds 3 --workers 1"),
+    "evaluate": ("captions labels", "--metrics lic --resamples 100 --refits 2 --chance 0 --folds 2 --workers 1"),
     "calibrate": (
         "human labels",
         "--metrics error --changes A->T --doses 0.8 --draws 2 --nulls 2 --workers 1 --sample 60",
