@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers import done_well, inputs_of, judge, pictures_of, refusal
+from helpers import done_well, inputs_of, judge, pictures_of, refusal, tree
 
 from judge.calibration.grammar import WorldFiles
 from judge.commands import console
@@ -80,12 +80,6 @@ RESUMED = {
     "mask": ("images", "--workers 1"),
     "caption": ("model images", "--max-tokens 4 --caption-batch 8 --ids IDS"),
 }
-
-
-def tree(path: Path) -> dict[str, bytes]:
-    """Files of an output, but for the log, which states times."""
-    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
-    return {file.name: file.read_bytes() for file in files if file.name != "log.jsonl"}
 
 
 @pytest.mark.parametrize("command", RESUMED)
