@@ -118,15 +118,12 @@ def test_what_published_figures_say_of_each_other() -> None:
         assert f"for {np.sum(np.array(after) > before)} of 8 captioners" in fact
 
 
-@pytest.mark.parametrize(
-    ("name", "prefixes"),
-    [
-        ("lic_table2", ("lstm_lic", "bert_ft_lic", "bert_pre_lic")),
-        ("lic_table3", ("lic",)),
-        ("lic_supplement_table1", ("lstm_lic", "bert_ft_lic", "bert_pre_lic")),
-        ("imagecaptioner2_table7", ("lic", "ic2")),
-    ],
-)
+@pytest.mark.parametrize(("name", "prefixes"), [
+    ("lic_table2", ("lstm_lic", "bert_ft_lic", "bert_pre_lic")),
+    ("lic_table3", ("lic",)),
+    ("lic_supplement_table1", ("lstm_lic", "bert_ft_lic", "bert_pre_lic")),
+    ("imagecaptioner2_table7", ("lic", "ic2")),
+])  # fmt: skip
 def test_an_amplification_is_the_difference_of_its_sides(name: str, prefixes: tuple[str, ...]) -> None:
     published, digits = TABLES[name].published, {column.key: column.digits for column in TABLES[name].columns}
     for key in prefixes:
@@ -265,16 +262,13 @@ def shown(table: Any) -> dict[str, list[str]]:
     return {column.heading: texts for column, texts in table.shown()}
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (["--small", "--shared", "empty"], "--small: goes with --data, not with --shared"),
-        (["--small", "--data", "empty"], "no captions of a captioner there"),
-        (["--data", "empty"], "entries.pkl: no such file, nor captions of SAT, FC"),
-        (["--data", "empty"], "'judge data show lic-release' says where it comes from"),
-        (["--data", "half"], "half/lic-release/Human_Ann/gender_obj_cap_mw_entries.pkl: no such file"),
-    ],
-)
+@pytest.mark.parametrize(("given", "message"), [
+    (["--small", "--shared", "empty"], "--small: goes with --data, not with --shared"),
+    (["--small", "--data", "empty"], "no captions of a captioner there"),
+    (["--data", "empty"], "entries.pkl: no such file, nor captions of SAT, FC"),
+    (["--data", "empty"], "'judge data show lic-release' says where it comes from"),
+    (["--data", "half"], "half/lic-release/Human_Ann/gender_obj_cap_mw_entries.pkl: no such file"),
+])  # fmt: skip
 def test_errors_are_one_line(given: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()

@@ -154,13 +154,10 @@ def test_masks_change_what_a_checkpoint_writes(world: WorldFiles, run_file: Path
     assert numbers_of(results(out)[1:]) == measured(run_file, tmp_path / "alone", *given, "--captions", f"git={masked}")
 
 
-@pytest.mark.parametrize(
-    ("command", "extra", "message"),
-    [
-        ("detectors", ["--metrics", "lic", "--detectors", "gt"], "--metrics: no judge of these metrics uses images"),
-        ("detectors", ["--threshold", "0.01", "--detectors", "gt"], "'threshold'"),
-    ],
-)
+@pytest.mark.parametrize(("command", "extra", "message"), [
+    ("detectors", ["--metrics", "lic", "--detectors", "gt"], "--metrics: no judge of these metrics uses images"),
+    ("detectors", ["--threshold", "0.01", "--detectors", "gt"], "'threshold'"),
+])  # fmt: skip
 def test_faults(
     world: WorldFiles, run_file: Path, tmp_path: Path, command: str, extra: list[str], message: str
 ) -> None:

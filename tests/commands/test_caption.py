@@ -171,19 +171,16 @@ class Folder:
         return sorted(path.name for path in self.root.iterdir() if path.name not in {"pictures", "instances.json"})
 
 
-@pytest.mark.parametrize(
-    ("file", "settings", "message"),
-    [
-        ("config.json", {"model_type": {"a": 1}}, "no checkpoint of transformers is there (config.json)"),
-        ("config.json", {"model_type": "gpt2"}, "'gpt2' does not caption images"),
-        ("config.json", {"model_type": "mine", "auto_map": {"AutoConfig": "mine.Config"}}, "needs code of its own, wh"),
-        ("model.safetensors", {}, "the weights cannot be read"),
-        ("config.json", {"num_hidden_layers": 2**63}, "has over 1,000 layers or images. Set the environment"),
-        ("config.json", {"vision_config": {"max_position_embeddings": 2**31}}, "has over 16,777,216 positions. Set"),
-        ("generation_config.json", {"eos_token_id": "x"}, "it cannot caption: one of its files is damaged, or"),
-        ("processor_config.json", {"image_processor": 1}, "its tokenizer or image processor is missing or at fault ("),
-    ],
-)
+@pytest.mark.parametrize(("file", "settings", "message"), [
+    ("config.json", {"model_type": {"a": 1}}, "no checkpoint of transformers is there (config.json)"),
+    ("config.json", {"model_type": "gpt2"}, "'gpt2' does not caption images"),
+    ("config.json", {"model_type": "mine", "auto_map": {"AutoConfig": "mine.Config"}}, "needs code of its own, wh"),
+    ("model.safetensors", {}, "the weights cannot be read"),
+    ("config.json", {"num_hidden_layers": 2**63}, "has over 1,000 layers or images. Set the environment"),
+    ("config.json", {"vision_config": {"max_position_embeddings": 2**31}}, "has over 16,777,216 positions. Set"),
+    ("generation_config.json", {"eos_token_id": "x"}, "it cannot caption: one of its files is damaged, or"),
+    ("processor_config.json", {"image_processor": 1}, "its tokenizer or image processor is missing or at fault ("),
+])  # fmt: skip
 def test_a_faulty_file_is_one_line(
     file: str, settings: dict[str, Any], message: str, checkpoint: Callable[[str], Path], tmp_path: Path
 ) -> None:
@@ -262,14 +259,11 @@ def test_faulty_images_are_listed_and_the_others_captioned(folder: Folder) -> No
     assert read_json(folder.out) == [{"image_id": n, "caption": good[str(n)]} for n in (0, 2, 3, 5, 6)]
 
 
-@pytest.mark.parametrize(
-    ("extra", "message"),
-    [
-        (["--device", "toaster"], "--device toaster: cannot be used here"),
-        (["--out", "."], "--out .: is a folder"),
-        (["--out", "INSTANCES", "--ids", "INSTANCES", "--overwrite"], "instances.json is read"),
-    ],
-)
+@pytest.mark.parametrize(("extra", "message"), [
+    (["--device", "toaster"], "--device toaster: cannot be used here"),
+    (["--out", "."], "--out .: is a folder"),
+    (["--out", "INSTANCES", "--ids", "INSTANCES", "--overwrite"], "instances.json is read"),
+])  # fmt: skip
 def test_faults_are_one_line_and_leave_nothing(folder: Folder, extra: list[str], message: str) -> None:
     before = folder.instances.read_bytes()
     given = [folder.instances if word == "INSTANCES" else word for word in extra]
@@ -326,16 +320,13 @@ def test_one_command_captions_and_assesses_a_checkpoint(
     assert not (out / "captions").exists()
 
 
-@pytest.mark.parametrize(
-    ("extra", "message"),
-    [
-        (["--captions", "PLAIN", "--judge", "self-caption-only"], "wrote the captions of 'plain' is unknown"),
-        (["--model", "a/x", "--model", "b/x"], "two captioners are called 'x': write OTHER=b/x"),
-        (["--model", "..=x"], "'..' cannot be a file's name"),
-        # Before any image is captioned.
-        (["--model", "GIT", "--folds", "90"], "90 folds, and only"),
-    ],
-)
+@pytest.mark.parametrize(("extra", "message"), [
+    (["--captions", "PLAIN", "--judge", "self-caption-only"], "wrote the captions of 'plain' is unknown"),
+    (["--model", "a/x", "--model", "b/x"], "two captioners are called 'x': write OTHER=b/x"),
+    (["--model", "..=x"], "'..' cannot be a file's name"),
+    # Before any image is captioned.
+    (["--model", "GIT", "--folds", "90"], "90 folds, and only"),
+])  # fmt: skip
 def test_faults_of_models(
     world: WorldFiles, checkpoint: Callable[[str], Path], tmp_path: Path, extra: list[str], message: str
 ) -> None:

@@ -196,24 +196,21 @@ def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
     assert "my captions" in text
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"access": "on request"}, "what is had on request must not be passed on: pass_on: false."),
-        ({"access": "not released"}, "what is not released needs 'make': how to make one's own."),
-        ({"licence": None}, ": field 'licence': Input should be a valid string."),
-        (
-            {"titel": "x", "page": "x", "files": [{"path": "a.csv", "sort": "labels"}]},
-            ": missing fields: files.0.what, files.0.kind; unknown fields: files.0.sort, titel; field 'page': String",
-        ),
-        (
-            {"files": [{"path": "../a.csv", "what": "x", "kind": "labels"}]},
-            "'files.0.path': is no path within the folder",
-        ),
-        ({"use": [{"what": "x", "command": "judge 'evaluate"}]}, "field 'use.0.command': No closing quotation."),
-        ({"files": [{"path": "a.csv", "what": "x", "kind": "labels", "attributes": ["age"]}]}, "has labels of 'age'"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), [
+    ({"access": "on request"}, "what is had on request must not be passed on: pass_on: false."),
+    ({"access": "not released"}, "what is not released needs 'make': how to make one's own."),
+    ({"licence": None}, ": field 'licence': Input should be a valid string."),
+    (
+        {"titel": "x", "page": "x", "files": [{"path": "a.csv", "sort": "labels"}]},
+        ": missing fields: files.0.what, files.0.kind; unknown fields: files.0.sort, titel; field 'page': String",
+    ),
+    (
+        {"files": [{"path": "../a.csv", "what": "x", "kind": "labels"}]},
+        "'files.0.path': is no path within the folder",
+    ),
+    ({"use": [{"what": "x", "command": "judge 'evaluate"}]}, "field 'use.0.command': No closing quotation."),
+    ({"files": [{"path": "a.csv", "what": "x", "kind": "labels", "attributes": ["age"]}]}, "has labels of 'age'"),
+])  # fmt: skip
 def test_faulty_recipes(tmp_path: Path, change: dict[str, object], message: str) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(yaml.safe_dump(yaml.safe_load(OWN) | change), encoding="utf-8")
