@@ -255,7 +255,7 @@ def find_metric(name: str) -> Metric:
     """The row called ``name`` (any case).
 
     A colon may follow with another score ("dbac-at:accuracy"), "with-people" for metrics with priors, or another
-    variant of a counted metric ("ba:joint").
+    variant of a counted metric ("dba-o:princeton").
 
     Raises:
         JudgeError: no such row, score or variant; the nearest name is suggested.

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from judge.errors import JudgeError
 from judge.metrics.counted.contingency import Sets, Train, contingency, holding, label_sets, read_samples
-from judge.metrics.counted.pairs import Dba, mean, mean_slope, variance
+from judge.metrics.counted.pairs import Dba, mean, variance
 from judge.metrics.counted.spec import Amplification, CaptionTable, Terms
 from judge.types import BoolArray, Direction, FloatArray
 
@@ -23,12 +23,10 @@ class Multi(Dba):
     Attributes:
         statistic: the mean size of the changes, or their variance.
         largest: labels in a set at most; None: any number.
-        least: samples that must have a set.
     """
 
     statistic: Literal["mean size", "variance"] = "mean size"
     largest: int | None = None
-    least: int = 1
 
     verdicts: ClassVar[tuple[str, str]] = ("changes", "changes")
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {
@@ -39,7 +37,7 @@ class Multi(Dba):
 
     def find_sets(self, tasks: BoolArray) -> Sets:
         """The sets of labels that samples with ``tasks``, [N, L], have, with others or alone."""
-        return label_sets(tasks, largest=self.largest, least=self.least)
+        return label_sets(tasks, largest=self.largest)
 
     def terms(self, truth: CaptionTable, predicted: CaptionTable) -> list[Terms]:
         """The sets of labels of the truth that each row has.
@@ -65,9 +63,8 @@ class Multi(Dba):
 
     def slope(self, sign: FloatArray, change: FloatArray) -> FloatArray:
         """The factor of each change: its sign, or its distance from the mean."""
-        return mean_slope(
-            np.sign(change) if self.statistic == "mean size" else change - mean(change)[..., None, None], change
-        )
+        factor = np.sign(change) if self.statistic == "mean size" else change - mean(change)[..., None, None]
+        return Dba.slope(self, factor, change)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,8 +119,8 @@ def multi(
     metric = replace(variant or Multi(), direction=direction)
     sets = metric.find_sets(sides.train[1])
     if train is not None:
-        kept = contingency(*sides.truth, sets=sets).tasks >= max(1, metric.least)
-        sets = tuple(labels for labels, keep in zip(sets, kept, strict=True) if keep)
+        held = contingency(*sides.truth, sets=sets).tasks
+        sets = tuple(labels for labels, count in zip(sets, held, strict=True) if count)
     truth, predicted = contingency(*sides.truth, sets=sets), contingency(*sides.predicted, sets=sets)
     frozen = metric.freeze(truth if train is None else contingency(*sides.train, sets=sets), predicted)
     found = frozen.compare(truth, predicted)

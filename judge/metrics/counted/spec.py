@@ -76,11 +76,6 @@ class Amplification:
         """The result of two tables without leading axes."""
         return cls(float(found.value), found.pairs, float(found.truth), float(found.predicted), **more)
 
-    @property
-    def left_out(self) -> int:
-        """Pairs that are undefined: no sample meets their condition."""
-        return int(np.isnan(self.pairs).sum())
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CaptionTable:
