@@ -23,6 +23,7 @@ from judge.metrics import Metric
 from judge.metrics.scores import VALIDATION_LOSS, centre
 from judge.training.fit_members import explain
 from judge.training.member import Member
+from judge.types import SIDES
 
 # The number of terms with a row of their own, and of captions shown for each.
 LARGEST, EXAMPLES = 200, 3
@@ -84,7 +85,7 @@ def caption_words(
         row
         for alike in _linear_jobs(jobs, notes, plan)
         if alike[0].evidence.captioner in of_captioners
-        for name, side in zip(("human", "generated"), _sides(alike), strict=True)
+        for name, side in zip(SIDES, _sides(alike), strict=True)
         for row in _caption_rows(alike[0], name, side, set(wanted))
     ]
     return pd.DataFrame(rows, columns=CAPTION_COLUMNS)
@@ -157,7 +158,7 @@ def _sides(jobs: Sequence[Job]) -> list[_Side]:
     for members in slots.values():
         found = explain(members)
         taken += [(member, number, found) for number, member in enumerate(members)]
-    sides = ([judge for judge in taken if judge[0].side == side] for side in ("human", "generated"))
+    sides = ([judge for judge in taken if judge[0].side == side] for side in SIDES)
     return [_gather(judges, jobs[0].metrics[0]) for judges in sides]
 
 
@@ -188,9 +189,9 @@ def _table(job: Job, human: _Side, generated: _Side) -> pd.DataFrame:
     table = pd.concat(sides, axis=1, keys=["human", "generated"]).reindex([*terms, INTERCEPT]).fillna(0)
     table = pd.DataFrame(
         {
-            **{side: table[side, "amount"] for side in ("human", "generated")},
+            **{side: table[side, "amount"] for side in SIDES},
             "contribution": table["generated", "amount"] - table["human", "amount"],
-            **{f"captions_{side}": table[side, "captions"].astype(int) for side in ("human", "generated")},
+            **{f"captions_{side}": table[side, "captions"].astype(int) for side in SIDES},
             "leans_to": "",
             "examples": "",
         }

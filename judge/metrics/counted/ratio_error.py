@@ -40,12 +40,8 @@ class Ratio(_NamingMetric):
     second: str | None = None
 
     amplification: ClassVar[str] = "ratio"
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"CLASS/CLASS": {}}
     verdicts: ClassVar[tuple[str, str]] = ("higher", "lower")
-
-    @property
-    def variant_names(self) -> list[str]:
-        """Any two classes are a variant."""
-        return ["CLASS/CLASS"]
 
     def in_variant(self, name: str) -> Self | None:
         """Two classes: "female/male"."""

@@ -123,11 +123,6 @@ class CountedMetric(ABC):
     verdicts: ClassVar[tuple[str, str]] = ("amplifies", "mitigates")
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
-    @property
-    def variant_names(self) -> list[str]:
-        """Names of variants, for messages."""
-        return list(self.variants)
-
     def in_variant(self, name: str) -> Self | None:
         """The metric in the variant ``name``; None if there is none."""
         return replace(self, **self.variants[name]) if name in self.variants else None
@@ -144,10 +139,7 @@ class CountedMetric(ABC):
     def by_construction(self, attribute: str, *, has_words: bool, derived: bool) -> Iterator[str]:
         """Sentences on values that hold by construction, whatever captions say.
 
-        Args:
-            attribute: name of the attribute.
-            has_words: whether it has a lexicon.
-            derived: whether labels are derived from human captions.
+        ``has_words``: whether the attribute has a lexicon; ``derived``: whether labels are derived from human captions.
         """
         yield from ()
 
@@ -205,11 +197,9 @@ class Quotients:
         else:
             whole = found.truth + found.predicted if self.amplification == "normalised" else np.ones_like(found.value)
             parts = [divide(1.0, whole * of) for of in below], [np.zeros_like(of) for of in below]
-        sides = [
-            pieces_of(table, attribute=upper[..., None], tasks=lower[..., None])
-            for table, upper, lower in zip((truth, predicted), *parts, strict=True)
-        ]
-        return sides[0], sides[1]
+        upper, lower = ([part[..., None] for part in of] for of in parts)
+        human = pieces_of(truth, attribute=upper[0], tasks=lower[0])
+        return human, pieces_of(predicted, attribute=upper[1], tasks=lower[1])
 
     def compare(self, truth: ContingencyTable, predicted: ContingencyTable) -> Compared:
         """The sides, their comparison, and no pairs."""
