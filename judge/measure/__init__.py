@@ -71,7 +71,9 @@ def measure(
     if len(work.counts):
         progress("counting", 0, 0)
     # Counted metrics come first: they take less time than judges, and may be refused.
-    settings = _settings(work, plan, setup)
+    ratios = {metric.name: plan.ratio(metric) for metric in work.metrics}
+    untrained = {job.judge for job in work.jobs if not setup.is_trained(job.member.judge)}
+    settings = Settings(plan.resamples, plan.level, plan.first_seed, plan.prior, ratios, untrained)
     counted = in_main_process(lambda: summarise_counts(work.counts, work.names, settings))
     if ready:
         ready()
@@ -162,12 +164,6 @@ def _train(
     answers = train_members(members, setup, then=answer_rows, progress=progress)
     jobs = tuple(replace(job, member=member) for job, member in zip(work.jobs, members, strict=True))
     return jobs, setup, answers, refit(work.jobs, [chosen for _, chosen in answers], plan, setup, progress=progress)
-
-
-def _settings(work: Work, plan: Plan, setup: TrainingSetup) -> Settings:
-    ratios = {metric.name: plan.ratio(metric) for metric in work.metrics}
-    untrained = {job.judge for job in work.jobs if not setup.is_trained(job.member.judge)}
-    return Settings(plan.resamples, plan.level, plan.first_seed, plan.prior, ratios, untrained)
 
 
 def _qualities(corpus: Corpus, work: Work, plan: Plan, progress: Progress) -> dict[str, Quality]:

@@ -239,9 +239,13 @@ def _judged_tasks(row: JudgedRow, said: pd.DataFrame, settings: Settings) -> lis
     values = np.asarray(share.T @ of_caption)
     scored, generated = row.captions["n"].to_numpy() > 0, row.table.generated
     counts = _count(share, scored & ~generated), _count(share, scored & generated)
-    known = _from_splits(row, values, shares, settings)
-    if known is None:
-        # Nothing but the images varies.
+    known, ratio = list[Known](), settings.ratios.get(row.metric.name)
+    if ratio is not None:
+        by_split = np.stack([shares(of).T @ _of_captions(row, of) for of in row.splits()], axis=1)
+        found = [from_splits(*pair, ratio=ratio, level=settings.level) for pair in zip(values, by_split, strict=True)]
+        known = [(of.interval, of.p_value, "splits") for of in found if of]
+    if len(known) < len(values):
+        # Too few splits, or one without a value: nothing but the images varies.
         image = row.table.image
         places = csr_array((np.ones(len(image)), (image, np.arange(len(image)))))
         intervals = bootstrap_pooled(
@@ -254,19 +258,6 @@ def _judged_tasks(row: JudgedRow, said: pd.DataFrame, settings: Settings) -> lis
         )
         known = [(interval, None, "these judges" if interval else None) for interval in intervals]
     return _parts(row, [*tasks, NONE], values, [None] * len(values), counts, known)
-
-
-def _from_splits(
-    row: JudgedRow, values: FloatArray, shares: Callable[[pd.DataFrame], csr_array], settings: Settings
-) -> list[Known] | None:
-    """Intervals and p of the tasks' values, [T]; None where there are too few splits, or one has no value."""
-    ratio = settings.ratios.get(row.metric.name)
-    if ratio is None:
-        return None
-    by_split = np.stack([shares(of).T @ _of_captions(row, of) for of in row.splits()], axis=1)
-    found = [from_splits(*pair, ratio=ratio, level=settings.level) for pair in zip(values, by_split, strict=True)]
-    known: list[Known] = [(of.interval, of.p_value, "splits") for of in found if of]
-    return known if len(known) == len(found) else None
 
 
 # ---- Counted metrics -------------------------------------------------------------------------------------------------

@@ -119,10 +119,16 @@ def conclude(summaries: Sequence[Summary], reasons: Mapping[Key, str] | None = N
 
     ``reasons``: key of a row -> why it has no verdict (:func:`judge.statistics.validity.void_rows`).
     """
+    from scipy import stats
+
     found, corrected, void = list[Conclusion](), holm([row.p_value for row in summaries]), reasons or {}
     for row, p in zip(summaries, corrected, strict=True):
         verdict = NO_VERDICT if row.key in void and p is not None else _verdict(row, p)
-        found.append(Conclusion(p, verdict, _detectable(row), void.get(row.key)))
+        detectable = None
+        if row.standard_error and row.critical is not None:
+            # From ``critical`` on a value is significant; this much further, four values in five of the same truth are.
+            detectable = row.critical + float(stats.t.ppf(POWER, row.degrees)) * row.standard_error
+        found.append(Conclusion(p, verdict, detectable, void.get(row.key)))
     return found
 
 
@@ -144,15 +150,6 @@ def _verdict(row: Summary, p_holm: float | None) -> str | None:
     return above if rises else below
 
 
-def _detectable(row: Summary) -> float | None:
-    """From ``critical`` on a value is significant; this much further, four values in five of the same truth are."""
-    from scipy import stats
-
-    if not row.standard_error or row.critical is None:
-        return None
-    return row.critical + float(stats.t.ppf(POWER, row.degrees)) * row.standard_error
-
-
 def differences(
     summaries: Sequence[Summary],
     pair: Callable[[Summary, Summary], Pair | None],
@@ -160,13 +157,10 @@ def differences(
     level: float = 0.95,
     reasons: Mapping[Key, str] | None = None,
 ) -> list[Difference]:
-    """All pairs of captioners, metric by metric and judge by judge.
+    """All pairs of captioners, metric by metric and judge by judge; names of captioners differ.
 
-    Args:
-        summaries: of one table, or of several runs; names of captioners differ.
-        pair: gives two rows of one metric and judge on the images that they share; None where they do not compare.
-        level: of the intervals.
-        reasons: see :func:`conclude`.
+    ``pair`` gives two rows on the images that they share; None where they do not compare. ``reasons``: see
+    :func:`conclude`.
     """
     void = reasons or {}
     concluded = zip(summaries, conclude(summaries, void), strict=True)

@@ -44,12 +44,10 @@ class Measured(NamedTuple):
 
 
 def caption_table(rows: pd.DataFrame, score: str, asked: BoolArray | None = None) -> pd.DataFrame:
-    """One row per caption, sorted: its cell, how many judges scored it (n), and the sum of its scores over them (q).
+    """Captions of ``scores.parquet``, sorted: cell, number of judges that scored it (n), sum of its scores (q).
 
-    Args:
-        rows: columns of ``scores.parquet``.
-        score: a name in SCORES.
-        asked: answers that count, [R]; None for all. Captions without any have n = q = 0.
+    ``score`` is a name in SCORES; ``asked`` are the answers that count, [R], by default all. Captions without any have
+    n = q = 0.
 
     Returns:
         The columns side, image_id, index, named, tasks, answer, n, q.
@@ -65,13 +63,7 @@ def caption_table(rows: pd.DataFrame, score: str, asked: BoolArray | None = None
 
 
 class Statistic:
-    """A judged metric as a function of sums over captions.
-
-    Args:
-        metric: a row that asks judges.
-        cells: every cell that occurs, [S] rows of named, tasks, answer.
-        prior: how frequencies of sets of tasks are counted.
-    """
+    """A judged metric as a function of sums over captions; ``cells``: named, tasks and answer of each that occurs."""
 
     def __init__(self, metric: Metric, cells: pd.DataFrame, *, prior: PriorForm = "joint") -> None:
         self.metric, self.form = metric, prior

@@ -22,13 +22,10 @@ Mentions = Mapping[str, Sequence[frozenset[str]]]
 
 @dataclass(frozen=True, slots=True)
 class CaptionShare:
-    """A share of captions.
+    """A share of captions, and the number of images and captions that count.
 
-    Attributes:
-        value: in [0, 1]: mean over images of the share among an image's captions; NaN without captions.
-        interval: None without captions, or for several captions of a single image.
-        images: that have captions which count.
-        captions: that count.
+    ``value``, in [0, 1], is the mean over images of the share among an image's captions, NaN without captions.
+    ``interval`` is None without captions, or for several captions of a single image.
     """
 
     value: float
@@ -76,7 +73,6 @@ class Naming:
     """What the captions of one captioner name.
 
     Attributes:
-        captioner: its name.
         share: of captions that name any class.
         classes: class -> share of captions that name it, alone or with others; NaN for one without words.
         several: share of captions that name more than one class.
@@ -117,7 +113,6 @@ class HumanScore:
     """From how many of a captioner's captions people could guess the attribute, by the majority of raters.
 
     Attributes:
-        captioner: its name.
         share: of captions from which they could; among captions with a majority.
         named: of the same captions, the share in which the lexicon finds a class.
         classes: class -> share of captions from which they guessed it.

@@ -196,13 +196,7 @@ def dpa(
         >>> found.truth, found.predicted, found.value
         (0.5, 0.75, 0.2)
 
-    Args:
-        attribute: multi-hot, [N, A], or one class a sample, [N]; see :func:`judge.metrics.counted.contingency.hot`.
-        tasks: multi-hot, [N, L], or one label a sample, [N].
-        predicted_tasks: like ``tasks``; None: the truth.
-        predicted_attribute: like ``attribute``; None: the truth.
-        direction: "A->T" or "T->A".
-        variant: what is guessed, and how guesses count.
+    Arrays are as in :func:`judge.ba_mals`; ``variant`` says what is guessed, and how guesses count.
 
     Returns:
         ``value`` in (-1, 1); NaN where there is nothing to guess: a side without any pair, or a single column of

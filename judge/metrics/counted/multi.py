@@ -102,15 +102,8 @@ def multi(
         >>> found.sets, round(found.value, 4), found.pairs.tolist()
         (((0,), (1,), (0, 1)), 0.1667, [[0.0, -0.5, 0.5], [0.0, 0.0, 0.0]])
 
-    Args:
-        attribute: multi-hot, [N, A], or one class a sample, [N]; see :func:`judge.metrics.counted.contingency.hot`.
-        tasks: multi-hot, [N, L], or one label a sample, [N].
-        predicted_tasks: like ``tasks``; None: the truth.
-        predicted_attribute: like ``attribute``; None: the truth.
-        direction: "A->T" (the paper's G->M) or "T->A" (M->G).
-        train: (attribute, tasks) of the training samples, to choose sets and y from; only sets that the truth has too
-            are kept. Default: the truth given.
-        variant: where published codes differ; default: the paper's.
+    Arrays are as in :func:`judge.ba_mals`; "A->T" is the paper's G->M. ``train`` is (attribute, tasks) of the training
+    samples, to choose sets and y from; only sets that the truth has too are kept. Default: the truth given.
 
     Raises:
         ValueError: arrays of other values or shapes, another direction, or more than 250,000 sets.

@@ -204,14 +204,8 @@ def dba(
         >>> round(found.value, 4), found.pairs.round(4).tolist()
         (0.2667, [[0.2], [0.3333]])
 
-    Args:
-        attribute: multi-hot, [N, A], or one class a sample, [N]; see :func:`judge.metrics.counted.contingency.hot`.
-        tasks: multi-hot, [N, L], or one label a sample, [N].
-        predicted_tasks: like ``tasks``; None: the truth.
-        predicted_attribute: like ``attribute``; None: the truth.
-        direction: "A->T" or "T->A".
-        train: (attribute, tasks) of the training samples, to choose y from; default: the truth given.
-        variant: where published codes differ; default: the paper's.
+    Arrays are as in :func:`ba_mals`. ``train`` is (attribute, tasks) of the training samples, to choose y from; by
+    default the truth.
 
     Raises:
         ValueError: arrays of other values or shapes, or another direction.

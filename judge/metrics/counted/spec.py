@@ -29,8 +29,7 @@ class Compared(NamedTuple):
     Attributes:
         value: the metric, [...].
         pairs: what each pair of a class and a label adds, signed, [..., A, L]; NaN where it is undefined.
-        truth: the value of the truth alone, [...]; NaN if the metric is a change and has no sides.
-        predicted: that of the predictions.
+        truth, predicted: the value of either side alone, [...]; NaN if the metric is a change.
     """
 
     value: FloatArray
@@ -47,23 +46,18 @@ class Frozen(Protocol):
         ...
 
     def pieces(self, truth: ContingencyTable, predicted: ContingencyTable) -> tuple[ContingencyTable, ContingencyTable]:
-        """The coefficient of each count in the value.
-
-        The counts of ``predicted`` times its coefficients, less those of ``truth`` times its own, are the value less
-        its neutral value.
-        """
+        """Coefficients: counts of ``predicted`` times its own, less those of ``truth``, are the value less neutral."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Amplification:
-    """A counted metric of arrays.
+    """A counted metric of arrays, as fractions.
 
     Attributes:
-        value: fraction, not x100; NaN where no pair is defined.
+        value: NaN where no pair is defined.
         pairs: what each pair of a class and a label adds, signed, [A, L]; NaN where undefined (and left out).
-        truth: the value of the truth alone; NaN if the metric is a change and has no sides (DBA, Multi->).
-        predicted: that of the predictions.
+        truth, predicted: the value of either side alone; NaN if the metric is a change (DBA, Multi->).
     """
 
     value: float
@@ -83,11 +77,9 @@ class CaptionTable:
 
     Attributes:
         image: index of the row's image, [C].
-        classes: names of the A' classes: those of images, then others that captions name.
-        annotated: the image's class, [C, A'].
-        named: classes that the row names, [C, A'].
+        classes: names of the A' classes: the ``known`` ones of images, then others that captions name.
+        annotated, named: the image's class, and classes that the row names, [C, A'] each.
         labels: words or objects that it names, [C, L].
-        known: A, the number of classes of images.
     """
 
     image: IntArray
