@@ -134,7 +134,7 @@ def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan, se
             settings = _settings_of_metric(metric, plan, work.truth) | _settings_of_judge(job, plan, setup)
             entry["reads"][metric.name][job.judge] = settings
             entry["marks"][metric.name] = _marks_of_judged(sides, keys)
-            entry["alignment"][metric.name] = {"how": sides.aligner.how, **asdict(job.evidence.alignment)}
+            entry["alignment"][metric.name] = {"how": sides.aligner.how, **asdict(job.evidence.aligned[1])}
         _count_chosen(entry["chosen"], job, chosen, alone=alone)
     return entries
 
