@@ -248,12 +248,10 @@ def one_line(*parts: str) -> Iterator[list[str]]:
 
 
 def table_bytes(frame: pd.DataFrame, kind: str) -> bytes:
-    """A table as the bytes of a file: "parquet", "xlsx" or "tsv"."""
+    """A table as the bytes of a file: "parquet" or "tsv"."""
     buffer = io.BytesIO()
     if kind == "parquet":
         frame.to_parquet(buffer)
-    elif kind == "xlsx":
-        frame.to_excel(buffer, index=False)
     else:
         frame.to_csv(buffer, sep="\t", index=False)
     return buffer.getvalue()

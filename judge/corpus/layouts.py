@@ -11,7 +11,7 @@ import ast
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from judge.corpus.columns import CAPTIONS, LISTS, ROW_NUMBERS, chosen_column, columns_of, detect, find_column, id_column
 from judge.corpus.records import (
@@ -35,10 +35,6 @@ _SHAPES = (
 )
 # In lmms-eval's copy of COCO, question_id is the file name, and id a row number.
 _DOCUMENT_IDS = ("image_id", "img_id", "image_name", "file_name", "filename", "question_id")
-_OWN_IDS = (
-    "{source} has Visual Genome's own image ids, which are other images' in COCO: captions under COCO's ids were "
-    "compared with those of other images. Give these regions COCO's ids first (docs/guides/data.md shows how)"
-)
 _RESTVAL = (
     "{source} has {count:,} images of split restval, which belong to Karpathy's training set and are left out: "
     "give --split train,restval"
@@ -290,12 +286,14 @@ def _first(document: object) -> Mapping[str, object]:
     return document[0] if isinstance(document, list) and document and isinstance(document[0], dict) else {}
 
 
-def _read_regions(document: object, request: Request) -> Table:
-    """Visual Genome (Krishna et al. 2017): ``[{id | image_id, regions: [{phrase}]}]``, some fifty phrases an image."""
-    rows = records(document, source=request.source)
-    id_field = next((name for name in ("image_id", "id") if name in rows[0]), "image_id")
-    table = _flat(rows, "regions", "phrase", id_field, request.source)
-    return table._replace(notes=(_OWN_IDS.format(source=request.source),))
+def _has_regions(document: object, request: Request) -> bool:
+    first = _first(document)
+    return "regions" in first and not detect(list(first), CAPTIONS[request.side])
+
+
+def _refuse_regions(_: object, request: Request) -> NoReturn:
+    mend = "write a table of image_id and caption, with the code in docs/guides/data.md"
+    raise JudgeError("holds Visual Genome's regions, which are not read", where=request.source, mend=mend)
 
 
 def _is_lmms_eval(document: object, request: Request) -> bool:
@@ -351,7 +349,7 @@ LAYOUTS: tuple[Layout, ...] = (
         lambda document, request: _as_table(_wrapped(document, request), request),
     ),
     Layout("{image: caption}", lambda document, _: isinstance(document, dict), _read_mapping),
-    Layout("Visual Genome's regions", lambda document, _: "regions" in _first(document), _read_regions),
+    Layout("Visual Genome's regions", _has_regions, _refuse_regions),
     Layout("lmms-eval samples", _is_lmms_eval, _read_lmms_eval),
     Layout(
         "a table", lambda *_: True, lambda rows, request: Table(records(rows, source=request.source, shapes=_SHAPES))

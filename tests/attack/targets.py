@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from containers import as_table, sample_members, small_picture, tar_bytes, write_dict, write_parquet, write_saved
+from containers import as_table, sample_members, small_picture, tar_bytes, write_parquet
 from helpers import table_bytes
 
 from judge import config
@@ -39,7 +39,6 @@ Make = Callable[[Path], object]
 ROWS = [{"image_id": 1, "caption": "a man"}, {"image_id": 2, "caption": "two dogs"}]
 KARPATHY = {"images": [{"cocoid": 1, "split": "test", "sentences": [{"raw": "a man"}, {"raw": "a boy"}]}]}
 HARNESS = [{"doc_id": 0, "target": "['a', 'b']", "filtered_resps": ["x"], "m": {"pred": "x", "image_id": 4}}]
-REGIONS = [{"id": 1, "regions": [{"region_id": 5, "image_id": 1, "phrase": "a hat"}]}, {"id": 2, "regions": []}]
 WEB = [{"url": "http://a.b/c.jpg", "caption": "a man", "key": "000000001", "status": "success"}]
 INSTANCES = {
     "images": [{"id": 1, "file_name": "1.jpg", "width": 4, "height": 3}],
@@ -173,14 +172,12 @@ def caption_targets() -> dict[str, Target]:
         "karpathy": file(of_test, KARPATHY),
         "mapping": file(generated, {"1": "a man", "b/2.jpg": ["two dogs"]}),
         "harness": file(human, HARNESS),
-        "visual-genome": file(human, REGIONS),
         "web": file(generated, WEB),
         "lines": file(generated, "\n".join(map(json.dumps, ROWS))),
         "csv": file(generated, frame.to_csv(index=False)),
         "tsv": file(generated, frame.to_csv(index=False, sep="\t")),
         "parquet": file(generated, table_bytes(frame, "parquet")),
         "parquet-pictures": file(generated, table_bytes(pd.DataFrame([row | picture for row in ROWS]), "parquet")),
-        "xlsx": file(generated, table_bytes(frame, "xlsx")),
         "pickle": file(generated, pickle.dumps(ROWS)),
         "pickle-0": file(generated, pickle.dumps(ROWS, protocol=0)),
         "shard": file(human, shard, "0.tar"),
@@ -249,12 +246,7 @@ def folder_targets() -> dict[str, Target]:
     rows = [row | {"image": {"bytes": b"x", "path": "1.png"}, "gender": 1} for row in ROWS]
     table = as_table(rows, {"gender": "ab"})
     both = {"train": table, "test": table.slice(0, 1)}
-    makes: Mapping[str, Make] = {
-        "saved": lambda folder: write_saved(folder, table),
-        "dict": lambda folder: write_dict(folder, both),
-        "parquet-folder": lambda folder: write_parquet(folder, both, files=1),
-    }
-    return {f"dataset-{name}": Target(make, human, "**/*") for name, make in makes.items()}
+    return {"dataset": Target(lambda folder: write_parquet(folder, both, files=1), human, "**/*")}
 
 
 def run_targets() -> dict[str, Target]:
