@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from judge.commands.options import resolve
 from judge.config import Settings, make_config
 from judge.errors import JudgeError
-from judge.statistics import ranking_consistency
+from judge.statistics.consistency import ranking_consistency
 from judge.types import Interval
 
 ROOT = Path(__file__).parents[1]
