@@ -26,8 +26,7 @@ from helpers import (
 from tiny_bert import IDS, SIZES
 
 from judge.judges import Features, Materials, find_judge
-from judge.judges.text_encoders import BatchNorm
-from judge.judges.text_encoders import READER, PretrainedClassifier, load_encoder
+from judge.judges.text_encoders import READER, BatchNorm, PretrainedClassifier, load_encoder
 from judge.training.features import CaptionCache
 from judge.training.judge_file import save_network
 from judge.training.launch import make_accelerator
