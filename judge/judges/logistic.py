@@ -1,8 +1,8 @@
-"""Logistic regressions on the same sparse features, solved side by side.
+"""Logistic regressions on the same features, sparse and dense ones, solved side by side.
 
 Judges are trained many times on the same captions: for every fold, seed, refit and task. Each training is a problem
-with its own sample weights (0 for samples that are not used), and one sparse product serves all problems that are not
-solved yet. BENCHMARKS.md compares it with scikit-learn's ``LogisticRegression``.
+with its own sample weights (0 for samples that are not used), and one product serves all problems that are not solved
+yet. BENCHMARKS.md compares it with scikit-learn's ``LogisticRegression``.
 """
 
 from __future__ import annotations
@@ -33,46 +33,35 @@ _SURE = 36.0
 
 
 class Features:
-    """Features of samples in the forms that the solver multiplies by.
+    """Features of samples, from a sparse table [N, F] and a dense one [N, D], in the forms that the solver multiplies by.
 
-    Args:
-        table: [N, F], sparse.
-        dense: [N, D]; None without dense features.
+    ``blocks`` are the places of both among the G + D features; each has a penalty of its own. Dense features correlate:
+    ``sizes`` [D + 1] and ``axes`` are the eigenvalues and eigenvectors of their cross-products, with the intercept's.
 
-    Attributes:
-        merge: of sparse features that occur in the same samples, [F, G], sparse.
-        blocks: the places of sparse and of dense features among the G + D, each with a penalty of its own.
-        axes: eigenvectors of the dense block's cross-products, with the intercept's, [D + 1, D + 1]; None without it.
-        sizes: their eigenvalues.
+    ``merge``, [F, G], sparse, adds up features that occur in the same samples, such as all that occur once and in one
+    caption. Exact: k equal columns get equal weights u and penalty k u^2; one column sqrt(k) times as large with weight
+    sqrt(k) u gives the same log-odds and penalty. A sixth (human) to a third (generated) of COCO's columns are merged.
     """
 
     def __init__(self, table: Any, dense: FloatArray | None = None) -> None:
-        self.merge = _merge_twins(table)
-        self.rows = widen(table, self.merge, dense)
-        sparse = self.merge.shape[1]
+        by_feature, groups = table.tocsc(), dict[bytes, int]()
+        samples = (by_feature.indices[a:b].tobytes() for a, b in pairwise(by_feature.indptr))
+        self.merge = merging(np.array([groups.setdefault(of, len(groups)) for of in samples], dtype=np.int64))
+        self.rows, sparse = widen(table, self.merge, dense), self.merge.shape[1]
+        self.blocks: tuple[slice, ...] = (slice(sparse),)
+        self.axes: FloatArray | None = None
         if dense is None:
             self.columns = self.rows.T.tocsr()
             self.squares = self.columns.power(2)
-            self.blocks: tuple[slice, ...] = (slice(sparse),)
-            self.axes: FloatArray | None = None
-            return
-        self.columns = self.rows.transposed()
-        self.squares = Beside(self.columns.sparse.power(2), self.columns.dense**2, stacked=True)
-        self.blocks = slice(sparse), slice(sparse, sparse + dense.shape[1])
-        self.sizes, self.axes = np.linalg.eigh(self.columns.dense @ self.rows.dense)
+        else:
+            self.blocks = slice(sparse), slice(sparse, sparse + dense.shape[1])
+            self.columns = Beside(self.rows.sparse.T.tocsr(), self.rows.dense.T, stacked=True)
+            self.squares = Beside(self.columns.sparse.power(2), self.columns.dense**2, stacked=True)
+            self.sizes, self.axes = np.linalg.eigh(self.columns.dense @ self.rows.dense)
 
 
 def widen(table: Any, merge: Any, dense: FloatArray | None = None) -> Any:
-    """Features as :class:`Solved` takes them: twins merged, and a column of ones.
-
-    Args:
-        table: sparse features, [M, F].
-        merge: of these, [F, G].
-        dense: other features, [M, D].
-
-    Returns:
-        [M, G + 1], sparse; with dense features [M, G + D + 1].
-    """
+    """Features [M, F] and [M, D] as :class:`Solved` takes them: [M, G + D + 1], twins merged, and a column of ones."""
     from scipy.sparse import csr_matrix, hstack
 
     ones = np.ones((table.shape[0], 1))
@@ -82,45 +71,29 @@ def widen(table: Any, merge: Any, dense: FloatArray | None = None) -> Any:
 
 
 class Beside:
-    """A sparse and a dense matrix side by side (or ``stacked``), as a factor of products with dense ones.
+    """A sparse matrix beside a dense one, or ``stacked`` on it, as the left factor of products.
 
-    A column of a product has the same digits whatever the other columns are: the dense factor is padded to whole
-    blocks of columns, and BLAS must have one thread (``judge.utils.parallel.threads``).
+    A column of a product has the same digits whatever the other columns are: the dense factor is padded to whole blocks
+    of columns. BLAS must have one thread (:func:`judge.utils.parallel.threads`).
     """
 
     def __init__(self, sparse: Any, dense: FloatArray, *, stacked: bool = False) -> None:
         self.sparse, self.dense, self.stacked = sparse, np.ascontiguousarray(dense), stacked
-        sizes = sparse.shape[0] + dense.shape[0], sparse.shape[1] + dense.shape[1]
-        self.shape = (sizes[0], sparse.shape[1]) if stacked else (sparse.shape[0], sizes[1])
-
-    def transposed(self) -> Beside:
-        """Its transpose."""
-        return Beside(self.sparse.T.tocsr(), self.dense.T, stacked=not self.stacked)
+        height, width = sparse.shape
+        self.shape = (height + len(dense), width) if stacked else (height, width + dense.shape[1])
 
     def __matmul__(self, factor: FloatArray) -> FloatArray:
         if self.stacked:
             return np.concatenate([self.sparse @ factor, _product(self.dense, factor)])
         first = self.sparse.shape[1]
-        return np.asarray(self.sparse @ factor[:first]) + _product(self.dense, factor[first:])
+        return np.asarray(self.sparse @ factor[:first] + _product(self.dense, factor[first:]))
 
 
 def _product(left: FloatArray, right: FloatArray) -> FloatArray:
-    columns = right.shape[1]
-    padded = np.zeros((len(right), -(-columns // _COLUMNS) * _COLUMNS))
+    height, columns = right.shape
+    padded = np.zeros((height, -(-columns // _COLUMNS) * _COLUMNS))
     padded[:, :columns] = right
-    return np.asarray(left @ padded)[:, :columns]
-
-
-def _merge_twins(features: Any) -> Any:
-    """[F, G]: adds up features that occur in the same samples, such as all that occur once and in one caption.
-
-    Exact: k equal columns get equal weights u and penalty k u^2; one column sqrt(k) times as large with weight
-    sqrt(k) u gives the same log-odds and penalty. A sixth (human) to a third (generated) of COCO's columns are merged.
-    """
-    table = features.tocsc()
-    places: dict[bytes, int] = {}
-    place = [places.setdefault(table.indices[a:b].tobytes(), len(places)) for a, b in pairwise(table.indptr)]
-    return merging(np.array(place, dtype=np.int64))
+    return np.asarray((left @ padded)[:, :columns])
 
 
 def merging(groups: IntArray) -> Any:
@@ -136,7 +109,7 @@ class Solved:
     """P regressions with A answers. Two exclusive answers are solved as one question, A' = 1; else A' = A.
 
     Attributes:
-        coefficients: of G merged features, of D dense ones and, last, of the intercept, [G + D + 1, P, A'].
+        coefficients: of G merged features, D dense ones and, last, the intercept, [G + D + 1, P, A'].
         open: answers that some but not all of a problem's samples have, [P, A'].
         shown: answers that any of them has, [P, A'].
         learnt: number of training samples, [P, 1].
@@ -176,20 +149,18 @@ class Solved:
             found = np.where(self.open, found, np.where(self.shown, 1, -1) * np.log(2 * self.learnt + 2))
         return np.clip(found, -_SURE, _SURE)
 
-    def weights(self, merge: Any, dense: FloatArray | None = None) -> FloatArray:
-        """What each of F sparse features adds to the log-odds of an answer, [P, F, A].
+    def weights(self, merge: Any) -> FloatArray:
+        """What each of F features adds to the log-odds of an answer, [P, F, A].
 
         Exclusive answers: to log-probabilities, up to a constant for all (with two answers all of it to the second),
         except that the probability of one of three or more that training never shows is the same for all samples.
 
         Args:
             merge: of features into merged ones, [F, G], sparse.
-            dense: values of the dense features, [V, D]: with them what each of these rows adds follows, [P, F + V, A].
         """
         problems, answers = self.coefficients.shape[1:]
-        flat, sparse = self.coefficients.reshape(len(self.coefficients), -1), merge.shape[1]
-        parts = [merge @ flat[:sparse], *([] if dense is None else [dense @ flat[sparse:-1]])]
-        found = np.concatenate(parts).reshape(-1, problems, answers).transpose(1, 0, 2)
+        flat = self.coefficients.reshape(len(self.coefficients), -1)
+        found = np.asarray(merge @ flat[:-1]).reshape(-1, problems, answers).transpose(1, 0, 2)
         return np.concatenate([np.zeros_like(found), found], axis=2) if self.two else found
 
 
@@ -227,17 +198,28 @@ class Logistic(Solved):
         return self.answers.shape[1] if self.softmax else 1
 
     def fit(self, c: FloatArray) -> None:
-        """Fit with L2 penalties 1/``c``, [P, blocks of features], not on the intercept; NaN: stay as it is."""
+        """Fit with L2 penalties 1/``c`` [blocks, P], not on the intercept. Problems whose ``c`` is NaN stay as they are.
+
+        Newton's method with conjugate gradients, like scikit-learn's "newton-cg" and to the same tolerance, but for
+        several problems at once; one whose gradient is within TOLERANCE is not changed any more. No digit depends on
+        the other problems.
+        """
+        from sklearn.exceptions import ConvergenceWarning
+
         fitted = self.open.any(axis=1, keepdims=True) if self.softmax else self.open
-        problem, answer = np.nonzero(fitted & np.isfinite(c).all(axis=1, keepdims=True))
-        if not len(problem):
-            return
-        columns = np.arange(self._width) if self.softmax else answer[:, None]
-        start = self.coefficients[:, problem[:, None], columns]
-        answers = self.answers[:, np.broadcast_to(columns, (len(problem), self._width)).ravel()]
-        weights = self.sample_weights[:, problem]
-        found = solve(self.features, weights, answers, start.reshape(len(start), -1), c=c[problem], width=self._width)
-        self.coefficients[:, problem[:, None], columns] = found.reshape(start.shape)
+        problems, questions = np.nonzero(fitted & np.isfinite(c).all(axis=0)[:, None])
+        step, unsolved = max(1, _COLUMNS // self._width), 0
+        for first in range(0, len(problems), step):
+            some, asked = problems[first : first + step], questions[first : first + step]
+            columns = np.arange(self._width) if self.softmax else asked[:, None]
+            columns = np.broadcast_to(columns, (len(some), self._width))
+            found = self.coefficients[:, some[:, None], columns]
+            flat = np.ascontiguousarray(found.reshape(len(found), -1))
+            weights, answers = self.sample_weights[:, some], self.answers[:, columns.ravel()]
+            unsolved += _Problems(self.features, weights, answers, 1 / c[:, some], self._width).solve(flat)
+            self.coefficients[:, some[:, None], columns] = flat.reshape(found.shape)
+        if unsolved:
+            warnings.warn(f"{unsolved} problems have not converged", ConvergenceWarning, stacklevel=2)
 
     def loss(self, weights: FloatArray) -> FloatArray:
         """Log loss [P] of the samples, weighted by ``weights`` [N, P] and summed; over all questions."""
@@ -247,43 +229,26 @@ class Logistic(Solved):
         return _total((weights[:, :, None] * losses).sum(axis=2))
 
 
-def solve(
-    features: Features, weights: FloatArray, answers: FloatArray, start: FloatArray, *, c: FloatArray, width: int = 1
-) -> FloatArray:
-    """Coefficients [F, Q * width] with the lowest penalised log loss: Newton's method, with conjugate gradients.
+@dataclass
+class _Problems:
+    """Q problems on the same N samples.
 
-    Like scikit-learn's "newton-cg" and to the same tolerance, but for several problems at once; a problem whose
-    gradient is within TOLERANCE is not changed any more. No digit depends on the other problems or on threads (there
-    are no products of dense matrices).
-
-    Args:
-        features: of N samples.
+    Attributes:
+        features: of the samples.
         weights: of samples in each problem, [N, Q].
         answers: 0 or 1, [N, Q * width].
-        start: [F, Q * width].
-        c: inverse penalty of each block of features, [Q, blocks].
+        penalty: of each block of features, [blocks, Q].
         width: columns of a problem: 1, or A for a softmax.
     """
-    from sklearn.exceptions import ConvergenceWarning
 
-    step, found, unsolved = max(1, _COLUMNS // width), start.copy(), 0
-    for first in range(0, len(c), step):
-        some, columns = slice(first, first + step), slice(first * width, (first + step) * width)
-        problems = _Problems(features, weights[:, some], answers[:, columns], 1 / c[some].T, width)
-        unsolved += problems.solve(found[:, columns])
-    if unsolved:
-        warnings.warn(f"{unsolved} problems have not converged", ConvergenceWarning, stacklevel=2)
-    return found
+    features: Features
+    weights: FloatArray
+    answers: FloatArray
+    penalty: FloatArray
+    width: int
 
-
-class _Problems:
-    """Q problems of ``width`` columns; arguments as of :func:`solve`, with penalties [blocks, Q] in place of C."""
-
-    def __init__(
-        self, features: Features, weights: FloatArray, answers: FloatArray, penalty: FloatArray, width: int
-    ) -> None:
-        self.features, self.weights, self.answers, self.penalty, self.width = features, weights, answers, penalty, width
-        self.each, self.penalties = self.spread(weights), self.spread(penalty)
+    def __post_init__(self) -> None:
+        self.each, self.penalties = self.spread(self.weights), self.spread(self.penalty)
 
     def spread(self, values: FloatArray) -> FloatArray:
         """Values of problems, [..., Q], for each of their columns, [..., Q * width]."""
@@ -300,7 +265,7 @@ class _Problems:
         return values
 
     def solve(self, found: FloatArray) -> int:
-        """Update the coefficients in place; returns the number of problems that have not converged."""
+        """Update the coefficients, [F, Q * width], in place; returns the number of problems that have not converged."""
         limits, odds = TOLERANCE * _total(self.weights), self.features.rows @ found
         for _ in range(MAX_ITERATIONS):
             p = _probabilities(odds, self.width)
@@ -310,9 +275,8 @@ class _Problems:
             if not len(unsolved):
                 return 0
             columns = (unsolved[:, None] * self.width + np.arange(self.width)).ravel()
-            part = _Problems(
-                self.features, self.weights[:, unsolved], self.answers[:, columns], self.penalty[:, unsolved], self.width
-            )
+            weights, answers = self.weights[:, unsolved], self.answers[:, columns]
+            part = _Problems(self.features, weights, answers, self.penalty[:, unsolved], self.width)
             step = part.newton_step(p[:, columns], gradient[:, columns])
             change = self.features.rows @ step
             slope = part.gather(_total(gradient[:, columns] * step))
@@ -322,14 +286,14 @@ class _Problems:
         return len(unsolved)
 
     def newton_step(self, p: FloatArray, gradient: FloatArray) -> FloatArray:
-        """-H^-1 gradient of each problem, approximately: conjugate gradients, preconditioned.
+        """-H^-1 gradient of each problem, approximately: preconditioned conjugate gradients.
 
         H = X^T D X + penalty, D the second derivatives of the samples' losses at probabilities ``p``. Ends when the
         residual of every problem is FORCING times the first one, in the preconditioner's norm.
         """
         # Above 0 even where all samples are certain: the intercept has no penalty to divide by instead.
         own = self.each * np.maximum(p * (1 - p), 1e-12)
-        precondition = self.preconditioner(own)
+        precondition = self._preconditioner(own)
         step, residual = np.zeros_like(gradient), -gradient
         direction = precondition(residual)
         size = self._dot(residual, direction)
@@ -351,23 +315,21 @@ class _Problems:
             direction = direction * (size / np.maximum(before, _TINY)) + solved
         return step
 
-    def preconditioner(self, own: FloatArray) -> Callable[[FloatArray], FloatArray]:
-        """Multiplication by an approximate H^-1, for D of ``own``, [N, Q * width].
+    def _preconditioner(self, own: FloatArray) -> Callable[[FloatArray], FloatArray]:
+        """Multiplication by an approximation of H^-1, where D is ``own``, [N, Q * width].
 
-        The diagonal of H; for dense features, which correlate, their whole block, as if D were the same for all samples.
+        From the diagonal of H; of dense features from their block of H, as if D were the same for all samples.
         """
-        scale = 1 / self.penalised(self.features.squares @ own, np.ones((self.features.squares.shape[0], own.shape[1])))
-        axes = self.features.axes
-        if axes is None:
+        diagonal = self.features.squares @ own
+        scale = 1 / self.penalised(diagonal, np.ones_like(diagonal))
+        if (axes := self.features.axes) is None:
             return lambda residual: scale * residual
-        first = self.features.blocks[0].stop
-        sizes = self.features.sizes[:, None] * (_total(own) / len(own)) + self.penalties[1]
-
-        def multiply(residual: FloatArray) -> FloatArray:
-            dense = _product(axes, _product(axes.T, residual[first:]) / sizes)
-            return np.concatenate([scale[:first] * residual[:first], dense])
-
-        return multiply
+        first, mean = self.features.blocks[0].stop, _total(own) / len(own)
+        sizes = np.maximum(self.features.sizes, 0)[:, None] * mean + self.penalties[1]
+        # Of the intercept's share, without a penalty, this is larger than H: it changes the steps alone.
+        return lambda residual: np.concatenate(
+            [scale[:first] * residual[:first], _product(axes, _product(axes.T, residual[first:]) / sizes)]
+        )
 
     def _dot(self, left: FloatArray, right: FloatArray) -> FloatArray:
         """Products of each problem's vectors, [F, Q * width] both, for each of its columns."""
