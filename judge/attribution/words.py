@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
@@ -143,9 +144,13 @@ def exact(answers: ExplainedAnswers, progress: Progress | None = None) -> WordAt
     """
     judge = open_self_trained(answers.saved)
     assert isinstance(judge, LinearJudge)
-    terms, weights = judge.weights()
-    amounts = [dict(zip(terms, column.tolist(), strict=True)) for column in weights.T]
-    found = [spread(sample.words, amounts[k]) for sample, k in zip(answers.samples, answers.explained, strict=True)]
+    terms, contains, weights = judge.weights(answers.samples)
+    found = []
+    for sample, row, k in zip(answers.samples, contains, answers.explained, strict=True):
+        amounts: Counter[str] = Counter()
+        for place, share in zip(row.indices, row.data, strict=True):
+            amounts[terms[place]] += share * weights[place, k]
+        found.append(spread(sample.words, amounts))
     total = answers.of_class(judge.log_odds(answers.samples))
     sums = np.array([one.sum() for one in found])
     base = judge.log_odds([Sample("", "human", 0, (), (0,))])[0][answers.explained]

@@ -224,8 +224,8 @@ class Explanation:
     """The weights of terms in P judges of A classes, trained on the same N captions.
 
     Attributes:
-        terms: names, [F]: words, or two neighbours joined by a space.
-        contains: which terms each caption contains, [N, F], sparse, 0 or 1.
+        terms: names, [F]: words, or two neighbours joined by a space. A name may occur twice.
+        contains: how much of each term a caption contains, [N, F], sparse: 0 or 1, or its part in an embedding.
         weights: what a term adds to the log-probability of each class, up to a constant for all classes, [P, F, A].
         predictions: of each judge, [P], as from ``joint``.
     """
@@ -317,6 +317,8 @@ PREFIXES = {HUGGING_FACE: "huggingface", SENTENCE: "sentence"}
 # Judges that accept an MLP, which a metric's paper chooses: "rnn+mlp3", "sentence:all-MiniLM-L6-v2+mlp5".
 HEADED = frozenset(name for name, file in FILES.items() if file == "encoders")
 HEADS = (3, 5)
+# Linear judges that read a static embedding; its reference may follow: "words+embedding:PATH".
+EMBEDDED = ("words+embedding", "embedding")
 # Stands for the checkpoint that wrote the captions: ImageCaptioner2's self-assessment.
 SELF = "self"
 # Suffix of a judge's name -> the modality that is blanked.
@@ -344,6 +346,9 @@ def find_judge(name: str) -> Blueprint:
                 raise JudgeError(what, where="--judge", mend=f"use '{whole.name}'")
             return replace(whole, name=whole.name + suffix, blanked=frozenset({blanked}))
     prefix = key.partition(":")[0] + ":"
+    if prefix[:-1] in EMBEDDED:
+        found: Blueprint = _load("linear").make_blueprint(f"{prefix[:-1]}{name[len(prefix) - 1 :]}")
+        return found
     if key == SELF or prefix in PREFIXES:
         require("vision", "accelerate", "torch", "transformers")
         if key == SELF:
@@ -352,7 +357,9 @@ def find_judge(name: str) -> Blueprint:
         return made
     base, head = split_head(key)
     if base not in FILES or (head and base not in HEADED):
-        known = [f"{encoder}+mlp{layers}" for encoder in sorted(HEADED) for layers in HEADS] if head else list(FILES)
+        known = [*EMBEDDED, *FILES]
+        if head:
+            known = [f"{encoder}+mlp{layers}" for encoder in sorted(HEADED) for layers in HEADS]
         raise JudgeError(f"unknown judge '{name}'", where="--judge", mend=nearest(key, known))
     try:
         blueprint: Blueprint = _load(FILES[base]).BLUEPRINTS[key]

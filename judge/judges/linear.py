@@ -1,18 +1,17 @@
 """Linear judges: logistic regression on a caption's words and word pairs, its static embedding, or both.
 
-They are deterministic, fast and need no torch. They are not published attackers; tables name them "linear" (words),
-"embedding" and "words+embedding". Words alone hide what a judge that generalises reads, so the default is both.
-
-The strength of regularisation changes LIC by more than captioners differ. Therefore the C of each block of features is
-chosen within the training images by log loss, from a fixed grid, and reported. It is chosen once for both sides of a
-captioner, from the first captions of each side together: chosen separately, its noise made up half of LIC's variance
-beyond that of the test captions.
+Deterministic, fast, without torch. They are not published attackers; tables name them "linear" (words alone),
+"embedding" and "words+embedding". The strength of regularisation changes LIC by more than captioners differ. Therefore
+C of words, and C of the embedding, are chosen within the training images by log loss, from fixed grids, and reported.
+They are chosen once for both sides of a captioner, from the first captions of each side together: chosen separately,
+their noise made up half of LIC's variance beyond that of the test captions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from itertools import chain, pairwise
 from typing import Any, Self
 
@@ -21,23 +20,43 @@ import numpy as np
 from judge.judges import Assignment, Blueprint, Explanation, Keep
 from judge.judges.logistic import Features, Logistic, Solved, merging, widen
 from judge.metrics.scores import centre
+from judge.text.embedding import WORDLLAMA, load_embedding
 from judge.types import FloatArray, IntArray, Predictions, Sample, Target, Words
 
-# Block of features -> the C that it may have, and the one at which another block's is chosen. Embeddings have length 1.
+# Note of a judge -> the grid of the inverse penalty of its block of features, and the value at which others are chosen.
 GRIDS = {
     "C": ((0.01, 0.03, 0.1, 0.3, 1.0, 3.0), 0.03),
-    "C of embeddings": ((0.1, 0.3, 1.0, 3.0, 10.0, 30.0), 0.3),
+    "C of embedding": ((0.1, 0.3, 1.0, 3.0, 10.0, 30.0), 0.3),
 }
 INNER_FOLDS = 3  # One of them, of the training images, is held out to choose C.
 _COLUMNS = 128  # Problems times answers that are in memory at a time.
 
 
-class LinearJudge:
-    """1- and 2-grams, present or not, and L2-penalised logistic regression: multinomial, or binary for each task."""
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a judge reads: ``words`` and word pairs, and the ``embedding`` with this reference; "" for none."""
 
-    def __init__(self, target: Target) -> None:
-        self.target = target
-        self.c = float("nan")
+    words: bool = True
+    embedding: str = ""
+
+    @property
+    def blocks(self) -> list[str]:
+        """The keys of GRIDS of its blocks of features."""
+        return [name for name, read in zip(GRIDS, (self.words, self.embedding), strict=True) if read]
+
+
+WORDS = Reading()
+
+
+class LinearJudge:
+    """L2-penalised logistic regression, multinomial, or binary for each task.
+
+    Words and word pairs are present or not; embeddings have length 1.
+    """
+
+    def __init__(self, target: Target, reading: Reading = WORDS) -> None:
+        self.target, self.reading = target, reading
+        self.c: dict[str, float] = {}
 
     def fit(
         self,
@@ -49,16 +68,16 @@ class LinearJudge:
         """Choose C by weighted log loss on a third of the images, then fit on all of ``samples``."""
         places, weights = np.arange(len(samples)), np.array([sample.weight for sample in samples])
         alone = Assignment("human", samples, places, weights, places[:0], seed)
-        train_together(self.target, [alone], lambda _, judge: vars(self).update(vars(judge)))
+        train_together(self.target, [alone], lambda _, judge: vars(self).update(vars(judge)), self.reading)
         return self
 
-    def _set(self, terms: _Vocabulary, merge: Any, solved: Solved, c: float) -> Self:
-        self._terms, self._merge, self.solved, self.c = terms, merge, solved, c
+    def _set(self, terms: _Vocabulary, merge: Any, solved: Solved, c: Mapping[str, float]) -> Self:
+        self._terms, self._merge, self.solved, self.c = terms, merge, solved, dict(c)
         return self
 
     def predict(self, samples: Sequence[Sample]) -> Predictions:
         """Probabilities [N, A], all above 0; of tasks also below 1."""
-        return Predictions(self.solved.probabilities(self._rows(samples))[:, 0], self.target, {"C": self.c})
+        return Predictions(self.solved.probabilities(self._rows(samples))[:, 0], self.target, self.c)
 
     def log_odds(self, samples: Sequence[Sample]) -> FloatArray:
         """[N, A]: log p of a class minus the mean log p of the others; of a task log p / (1 - p). Natural logarithms.
@@ -72,13 +91,15 @@ class LinearJudge:
             return np.concatenate([-found, found], axis=1)
         return centre(found) if self.solved.softmax else found
 
-    def weights(self) -> tuple[Words, FloatArray]:
-        """Words and word pairs [F], and what each adds to the log-odds of a caption that contains it, [F, A]."""
-        found = self.solved.weights(self._merge)[0]
-        return tuple(self._terms.terms), found if self.target.kind == "tasks" else centre(found)
+    def weights(self, samples: Sequence[Sample]) -> tuple[Words, Any, FloatArray]:
+        """Words and word pairs [F], how much of each a caption has [N, F], and what one adds to log-odds [F, A]."""
+        terms, contains, maps = _terms_in(samples, self._terms, self._merge, self.reading)
+        found = self.solved.weights(maps)[0]
+        return terms, contains, found if self.target.kind == "tasks" else centre(found)
 
     def _rows(self, samples: Sequence[Sample]) -> Any:
-        return widen(self._terms.table(sample.words for sample in samples), self._merge)
+        captions = [sample.words for sample in samples]
+        return widen(self._terms.table(captions), self._merge, _embed(captions, self.reading))
 
     @property
     def vocabulary(self) -> Words:
@@ -88,11 +109,12 @@ class LinearJudge:
     def tensors(self) -> dict[str, Any]:
         """The state of a trained judge besides its vocabulary, for :meth:`restore`."""
         state = {name: getattr(self.solved, name)[0] for name in ("open", "shown", "learnt")}
-        state |= {"coefficients": self.solved.coefficients[:, 0], "C": np.array([self.c])}
+        state |= {"coefficients": self.solved.coefficients[:, 0], "C": np.array(list(self.c.values()))}
+        state |= {"embedding": _key_of(self.reading)} if self.reading.embedding else {}
         return state | {"terms": self._terms.known, "groups": self._merge.indices.astype(np.int64)}
 
     @classmethod
-    def restore(cls, target: Target, vocabulary: Words, tensors: Mapping[str, Any]) -> Self:
+    def restore(cls, target: Target, vocabulary: Words, tensors: Mapping[str, Any], reading: Reading = WORDS) -> Self:
         """The judge with these :meth:`tensors`; its predictions are the same to the last digit.
 
         Raises:
@@ -103,19 +125,25 @@ class LinearJudge:
         two = exclusive and answers == 2
         terms, merge = tensors["terms"], merging(tensors["groups"])
         of_answers = dict.fromkeys(("open", "shown"), (1 if two else answers,))
-        expected = of_answers | {"learnt": (1,), "C": (1,), "groups": terms.shape}
-        expected["coefficients"] = merge.shape[1] + 1, *of_answers["open"]
+        expected = of_answers | {"learnt": (1,), "C": (len(reading.blocks),), "groups": terms.shape}
+        dense = load_embedding(reading.embedding).width if reading.embedding else 0
+        expected["coefficients"] = merge.shape[1] + dense + 1, *of_answers["open"]
         wrong = [name for name, shape in expected.items() if tensors[name].shape != shape]
+        if dense and not np.array_equal(tensors["embedding"], _key_of(reading)):
+            raise ValueError(f"it was trained with another table of the name '{reading.embedding}'")
         rising = bool((np.diff(terms, prepend=-1) > 0).all()) and terms.max(initial=0) < size + size**2
         known = _Vocabulary(vocabulary, terms) if rising else None
         if wrong or known is None or len(known.terms) < len(terms):
             raise ValueError(f"{wrong[0] if wrong else 'terms'} of another judge")
         masks = tensors["open"][None], tensors["shown"][None], tensors["learnt"][None]
         solved = Solved(tensors["coefficients"][:, None], *masks, two, exclusive and not two)
-        return cls(target)._set(known, merge, solved, float(tensors["C"][0]))
+        c = dict(zip(reading.blocks, tensors["C"].tolist(), strict=True))
+        return cls(target, reading)._set(known, merge, solved, c)
 
 
-def train_together(target: Target, assignments: Sequence[Assignment], keep: Keep | None = None) -> list[Predictions]:
+def train_together(
+    target: Target, assignments: Sequence[Assignment], keep: Keep | None = None, reading: Reading = WORDS
+) -> list[Predictions]:
     """Train the judges of all sides and splits of one captioner; assignments with the same captions share features.
 
     C is that of an assignment's ``settings``, or is chosen for each split from the first captions of both sides.
@@ -124,8 +152,8 @@ def train_together(target: Target, assignments: Sequence[Assignment], keep: Keep
     for place, assignment in enumerate(assignments):
         by_captions.setdefault(id(assignment.samples), []).append(place)
     groups = [[assignments[place] for place in places] for places in by_captions.values()]
-    each = [_Captions(target, group[0].samples) for group in groups]
-    chosen = {one.split: one.settings["C"] for one in assignments if "C" in one.settings}
+    each = [_Captions(target, group[0].samples, reading) for group in groups]
+    chosen = {one.split: one.settings for one in assignments if one.settings}
     if len(chosen) < len({one.split for one in assignments}):
         sides = [group[0].side for group in groups]
         first = [sides.index(side) for side in dict.fromkeys(sides)]
@@ -140,22 +168,48 @@ def train_together(target: Target, assignments: Sequence[Assignment], keep: Keep
             model = captions.fit(part, c)
             probabilities = model.probabilities(features.rows)
             for column, (one, place) in enumerate(zip(part, places[start : start + step], strict=True)):
-                found[place] = Predictions(probabilities[one.predict, column], target, {"C": c[column]})
+                found[place] = Predictions(probabilities[one.predict, column], target, dict(c[column]))
                 if keep:
-                    judge = LinearJudge(target)
+                    judge = LinearJudge(target, reading)
                     keep(place, judge._set(captions.terms, features.merge, model.only(column), c[column]))
     return [found[place] for place in range(len(assignments))]
 
 
-def explain(target: Target, assignments: Sequence[Assignment]) -> Explanation:
+def explain(target: Target, assignments: Sequence[Assignment], reading: Reading = WORDS) -> Explanation:
     """Weights of words and word pairs in judges of the same captions, whose ``settings`` have C; always the same."""
-    captions = _Captions(target, assignments[0].samples)
-    features = captions.features
-    model = captions.fit(assignments, [one.settings["C"] for one in assignments])
-    found = model.probabilities(features.rows)
+    samples = assignments[0].samples
+    captions = _Captions(target, samples, reading)
+    model = captions.fit(assignments, [one.settings for one in assignments])
+    found = model.probabilities(captions.features.rows)
     answers = [Predictions(found[one.predict, p], target, dict(one.settings)) for p, one in enumerate(assignments)]
-    table = captions.terms.table(sample.words for sample in assignments[0].samples)
-    return Explanation(tuple(captions.terms.terms), table, model.weights(features.merge), answers)
+    terms, contains, maps = _terms_in(samples, captions.terms, captions.features.merge, reading)
+    return Explanation(terms, contains, model.weights(maps), answers)
+
+
+def _embed(captions: Sequence[Words], reading: Reading) -> FloatArray | None:
+    return load_embedding(reading.embedding).captions(captions)[0] if reading.embedding else None
+
+
+def _key_of(reading: Reading) -> IntArray:
+    """The checksum of the embedding's table."""
+    return np.frombuffer(bytes.fromhex(load_embedding(reading.embedding).key), dtype=np.uint8).astype(np.int64)
+
+
+def _terms_in(samples: Sequence[Sample], terms: _Vocabulary, merge: Any, reading: Reading) -> tuple[Words, Any, Any]:
+    """Terms [F], how much of each the captions of samples have [N, F], and what features each is made of, [F, G + D].
+
+    With an embedding words follow once more: the part of each in it.
+    """
+    from scipy.sparse import block_diag, hstack
+
+    captions = [sample.words for sample in samples]
+    names, contains = tuple(terms.terms), terms.table(captions)
+    if not reading.embedding:
+        return names, contains, merge
+    embedding = load_embedding(reading.embedding)
+    _, words, shares = embedding.captions(captions)
+    maps = block_diag([merge, embedding.words(words)], format="csr")
+    return (*names, *words), hstack([contains, shares], format="csr"), maps
 
 
 class _Vocabulary:
@@ -185,31 +239,40 @@ class _Vocabulary:
 
 
 @lru_cache(maxsize=8)  # Labels are shuffled over the same captions several times.
-def _terms_of(captions: tuple[Words, ...]) -> tuple[_Vocabulary, Features]:
+def _terms_of(captions: tuple[Words, ...], reading: Reading) -> tuple[_Vocabulary, Features]:
     """All terms of captions, and the captions' features."""
+    dense = _embed(captions, reading)
+    if not reading.words:
+        found = _Vocabulary((), np.zeros(0, dtype=np.int64))
+        return found, Features(found.table(captions), dense)
     places = {word: place for place, word in enumerate(dict.fromkeys(chain.from_iterable(captions)))}
     size = len(places)
     pairs = {size + places[a] * size + places[b] for words in captions for a, b in pairwise(words)}
     found = _Vocabulary(tuple(places), np.array([*range(size), *sorted(pairs)], dtype=np.int64))
-    return found, Features(found.table(captions))
+    return found, Features(found.table(captions), dense)
 
 
 class _Captions:
     """The captions of one side and index, and the regressions on them."""
 
-    def __init__(self, target: Target, samples: Sequence[Sample]) -> None:
-        self.images = [sample.image_id for sample in samples]
-        self.terms, self.features = _terms_of(tuple(sample.words for sample in samples))
+    def __init__(self, target: Target, samples: Sequence[Sample], reading: Reading) -> None:
+        self.images, self.reading = [sample.image_id for sample in samples], reading
+        self.terms, self.features = _terms_of(tuple(sample.words for sample in samples), reading)
         self.exclusive = target.kind == "attribute"
         self.answers = np.zeros((len(samples), len(target.classes)), dtype=np.int64)
         for row, sample in enumerate(samples):
             self.answers[row, list(sample.answers)] = 1
 
-    def fit(self, assignments: Sequence[Assignment], c: Sequence[float]) -> Logistic:
+    def fit(self, assignments: Sequence[Assignment], c: Sequence[Mapping[str, float]]) -> Logistic:
         """A fitted problem for each assignment."""
         model = self.problems(self.weights(assignments))
-        model.fit(np.array(c))
+        model.fit(self.penalties({name: np.array([of[name] for of in c]) for name in self.reading.blocks}))
         return model
+
+    def penalties(self, c: Mapping[str, FloatArray]) -> FloatArray:
+        """Inverse penalties of the blocks of features, [blocks, P], from those that it reads, [P] each."""
+        found = [c[name] for name in self.reading.blocks]
+        return np.array(found if self.reading.words else [np.ones_like(found[0]), *found])
 
     def problems(self, weights: FloatArray) -> Logistic:
         """Problems with these sample weights, [N, P]."""
@@ -223,8 +286,8 @@ class _Captions:
         return found
 
 
-def _choose_c(each: Sequence[_Captions], groups: Sequence[Sequence[Assignment]]) -> dict[Hashable, float]:
-    """A C for each split: up the grid, with warm starts, until the held-out log loss of all captions rises.
+def _choose_c(each: Sequence[_Captions], groups: Sequence[Sequence[Assignment]]) -> dict[Hashable, Mapping[str, float]]:
+    """C of each block of features for each split, by the held-out log loss of all captions: the last block's first.
 
     Args:
         each: captions, of one index of each side.
@@ -232,25 +295,36 @@ def _choose_c(each: Sequence[_Captions], groups: Sequence[Sequence[Assignment]])
     """
     splits = list(dict.fromkeys(assignment.split for group in groups for assignment in group))
     held_out = {split: _held_out(each, groups, split) for split in splits}
-    models, parts, columns = [], [], []
+    trials = []
     for captions, group in zip(each, groups, strict=True):
         weights = captions.weights(group)
         out = np.array([np.isin(captions.images, held_out[assignment.split]) for assignment in group]).T
-        models.append(captions.problems(weights * ~out))
-        parts.append(weights * out)
-        columns.append([splits.index(assignment.split) for assignment in group])
-    best, least = np.full(len(splits), C_GRID[0]), np.full(len(splits), np.inf)
-    falling = np.ones(len(splits), dtype=np.bool_)
-    for c in C_GRID:
-        loss = np.zeros(len(splits))
-        for model, part, column in zip(models, parts, columns, strict=True):
-            model.fit(np.where(falling[column], c, np.nan))
-            loss[column] += model.loss(part)
+        columns = [splits.index(assignment.split) for assignment in group]
+        trials.append((captions, captions.problems(weights * ~out), weights * out, columns))
+    c = {name: np.full(len(splits), GRIDS[name][1]) for name in each[0].reading.blocks}
+    for name in reversed(c):
+        c[name] = _choose_one(trials, c, name)
+    return {split: {name: float(c[name][place]) for name in c} for place, split in enumerate(splits)}
+
+
+def _choose_one(
+    trials: Sequence[tuple[_Captions, Logistic, FloatArray, list[int]]], c: Mapping[str, FloatArray], name: str
+) -> FloatArray:
+    """C of a block for each split, [S]: up its grid, with warm starts, until the loss rises; others as in ``c``."""
+    grid = GRIDS[name][0]
+    best, least = np.full_like(c[name], grid[0]), np.full_like(c[name], np.inf)
+    falling = np.ones(len(best), dtype=np.bool_)
+    for value in grid:
+        loss = np.zeros(len(best))
+        tried = {**c, name: np.where(falling, value, np.nan)}
+        for captions, model, held_out, column in trials:
+            model.fit(captions.penalties({block: of[column] for block, of in tried.items()}))
+            loss[column] += model.loss(held_out)
         falling &= loss < least
-        best[falling], least[falling] = c, loss[falling]
+        best[falling], least[falling] = value, loss[falling]
         if not falling.any():
             break
-    return dict(zip(splits, best.tolist(), strict=True))
+    return best
 
 
 def _held_out(each: Sequence[_Captions], groups: Sequence[Sequence[Assignment]], split: Hashable) -> list[str]:
@@ -273,13 +347,25 @@ def _held_out(each: Sequence[_Captions], groups: Sequence[Sequence[Assignment]],
     return [images[row] for row in held]
 
 
-BLUEPRINTS = {
-    "linear": Blueprint(
-        "linear",
-        "this project; 1-2-grams and logistic regression",
-        judge=LinearJudge,
-        joint=train_together,
-        explain=explain,
-        restore=LinearJudge.restore,
+def make_blueprint(name: str) -> Blueprint:
+    """The judge "linear", "embedding" or "words+embedding"; after a colon the embedding's reference.
+
+    Raises:
+        JudgeError: no such embedding.
+    """
+    kind, _, reference = name.partition(":")
+    reading = Reading(kind != "embedding", "" if kind == "linear" else reference or WORDLLAMA)
+    if reading.embedding:
+        load_embedding(reading.embedding)
+    what = {"linear": "1-2-grams", "embedding": "static embeddings"}.get(kind, "1-2-grams, static embeddings")
+    return Blueprint(
+        name,
+        f"this project; {what} and logistic regression",
+        judge=partial(LinearJudge, reading=reading),
+        joint=partial(train_together, reading=reading),
+        explain=partial(explain, reading=reading),
+        restore=partial(LinearJudge.restore, reading=reading),
     )
-}
+
+
+BLUEPRINTS = {"linear": make_blueprint("linear")}

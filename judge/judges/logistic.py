@@ -33,7 +33,7 @@ _SURE = 36.0
 
 
 class Features:
-    """Features of samples, from a sparse table [N, F] and a dense one [N, D], in the forms that the solver multiplies by.
+    """Features of samples, from a sparse table [N, F] and a dense one [N, D], as the solver multiplies by them.
 
     ``blocks`` are the places of both among the G + D features; each has a penalty of its own. Dense features correlate:
     ``sizes`` [D + 1] and ``axes`` are the eigenvalues and eigenvectors of their cross-products, with the intercept's.
@@ -198,7 +198,7 @@ class Logistic(Solved):
         return self.answers.shape[1] if self.softmax else 1
 
     def fit(self, c: FloatArray) -> None:
-        """Fit with L2 penalties 1/``c`` [blocks, P], not on the intercept. Problems whose ``c`` is NaN stay as they are.
+        """Fit with L2 penalties 1/``c`` [blocks, P], not on the intercept; problems whose ``c`` is NaN stay as they are.
 
         Newton's method with conjugate gradients, like scikit-learn's "newton-cg" and to the same tolerance, but for
         several problems at once; one whose gradient is within TOLERANCE is not changed any more. No digit depends on

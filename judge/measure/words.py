@@ -174,8 +174,9 @@ def _gather(judges: Sequence[_Judge], metric: Metric) -> _Side:
         about = [(member.seed, of.image_id, of.index, of.words, of.text) for of in samples]
         table = pd.DataFrame(about, columns=["seed", "image", "index", "words", "text"])
         captions.append(table.assign(answer=truth, odds=odds[np.arange(len(truth)), truth]))
-        names, amounts = np.array(found.terms, dtype=object)[held.col], own[held.col, truth[held.row]]
-        terms.append(pd.DataFrame({"caption": held.row + count, "term": names, "amount": amounts}))
+        names, amounts = np.array(found.terms, dtype=object)[held.col], held.data * own[held.col, truth[held.row]]
+        parts = pd.DataFrame({"caption": held.row + count, "term": names, "amount": amounts})
+        terms.append(parts.groupby(["caption", "term"], as_index=False, sort=False).sum())
         weights.append(pd.DataFrame(own, index=list(found.terms)))
         count += len(samples)
     return _Side(pd.concat(captions, ignore_index=True), pd.concat(terms, ignore_index=True), weights)

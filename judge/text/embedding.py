@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from judge.errors import FAULTS, JudgeError
+from judge.errors import JudgeError
 from judge.text.vector_files import FloatArray32, read_file
-from judge.types import FloatArray, IntArray, Words
+from judge.types import FloatArray, Words
 from judge.utils.files import from_home
 from judge.utils.hub import first_line, is_of_library
 from judge.utils.reading import memory_limit, opening, regular
@@ -33,8 +33,8 @@ class Embedding:
     """A table of word vectors.
 
     Args:
-        reference: ``wordllama``; a folder of model2vec's (``model.safetensors``, ``tokenizer.json``), or its name on the
-            hub; a file of word vectors (:func:`judge.text.vector_files.read_file`).
+        reference: ``wordllama``; a folder of model2vec's (``model.safetensors``, ``tokenizer.json``), or its name on
+            the hub; a file of word vectors (:func:`judge.text.vector_files.read_file`).
 
     Attributes:
         reference: the argument.
@@ -50,6 +50,11 @@ class Embedding:
         files = _find(reference)
         self._embed = _of_file(reference) if len(files) == 1 else _of_tokens(*files, f"--embedding {reference}")
         self.key = _checksum(files)
+
+    @property
+    def width(self) -> int:
+        """D, the numbers of an embedding."""
+        return self.words([""]).shape[1]
 
     def words(self, words: Sequence[str]) -> FloatArray32:
         """Vectors of words, [V, D]; zeros for unknown ones. Each word is looked up once."""
