@@ -131,7 +131,7 @@ class LinearJudge:
         wrong = [name for name, shape in expected.items() if tensors[name].shape != shape]
         if dense and not np.array_equal(tensors["embedding"], _key_of(reading)):
             raise ValueError(f"it was trained with another table of the name '{reading.embedding}'")
-        rising = bool((np.diff(terms, prepend=-1) > 0).all()) and terms.max(initial=0) < size + size**2
+        rising = bool((np.diff(terms, prepend=-1) > 0).all()) and bool((terms < size + size**2).all())
         known = _Vocabulary(vocabulary, terms) if rising else None
         if wrong or known is None or len(known.terms) < len(terms):
             raise ValueError(f"{wrong[0] if wrong else 'terms'} of another judge")

@@ -198,7 +198,7 @@ class Logistic(Solved):
         return self.answers.shape[1] if self.softmax else 1
 
     def fit(self, c: FloatArray) -> None:
-        """Fit with L2 penalties 1/``c`` [blocks, P], not on the intercept; problems whose ``c`` is NaN stay as they are.
+        """Fit with L2 penalties 1/``c`` [blocks, P], not on the intercept; none of problems whose ``c`` is NaN.
 
         Newton's method with conjugate gradients, like scikit-learn's "newton-cg" and to the same tolerance, but for
         several problems at once; one whose gradient is within TOLERANCE is not changed any more. No digit depends on

@@ -23,7 +23,8 @@ from judge.attribution.words import (
     word_table,
 )
 from judge.judges import NOTHING, Recipe, find_judge
-from judge.judges.linear import LinearJudge
+from judge.judges.linear import WORDS as WORDS_ALONE
+from judge.judges.linear import LinearJudge, Reading
 from judge.text.alignment import UNKNOWN
 from judge.training.judge_file import Saved, open_self_trained, read_saved, save_network
 from judge.training.launch import make_accelerator
@@ -42,7 +43,8 @@ def caption(text: str, image: str = "1") -> Sample:
 
 def keep_linear(judge: LinearJudge, path: Path) -> Saved:
     """As ``judge train`` leaves it."""
-    saved = Saved(path, "linear", judge.target, None, NOTHING, vocabulary=judge.vocabulary)
+    name = "linear" if not judge.reading.embedding else "words+embedding" if judge.reading.words else "embedding"
+    saved = Saved(path, name, judge.target, None, NOTHING, vocabulary=judge.vocabulary)
     write_tensors(path, judge.tensors(), saved.notes())
     return read_saved(path)
 
@@ -85,17 +87,19 @@ def test_linear_worked_by_hand(tmp_path: Path) -> None:
     assert other.contributions[0] == pytest.approx(-found.contributions[0])
 
 
-def fitted(target: Target, *, classes: int | None = None) -> LinearJudge:
+def fitted(target: Target, reading: Reading = WORDS_ALONE, *, classes: int | None = None) -> LinearJudge:
     samples = make_samples(120, target=target, clue=0.7)
     if target.kind == "tasks":
         samples = [
             replace(one, answers=tuple(k for k in range(3) if (n + k) % (k + 2))) for n, one in enumerate(samples)
         ]
     shown = [one for one in samples if classes is None or one.answers[0] < classes]
-    return LinearJudge(target).fit(shown, seed=0)
+    return LinearJudge(target, reading).fit(shown, seed=0)
 
 
 JUDGES = {"two": fitted(GENDER), "three": fitted(THREE), "tasks": fitted(TASKS)}
+JUDGES["words+embedding"] = fitted(THREE, Reading(embedding="wordllama"))
+JUDGES["embedding"] = fitted(GENDER, Reading(False, "wordllama"))
 WORDS = st.sampled_from([f"noise{n}" for n in range(8)] + ["clue0", "clue1", "clue2", "never", UNKNOWN])
 
 
@@ -113,7 +117,7 @@ def test_a_saved_judge_predicts_the_same(name: str, tmp_path: Path) -> None:
     saved = keep_linear(judge, tmp_path / "x")
     again = open_self_trained(saved)
     assert np.array_equal(again.predict(samples).probabilities, judge.predict(samples).probabilities)
-    assert again.predict(samples).notes == {"C": judge.c}
+    assert again.predict(samples).notes == judge.c
     question = explain(saved, samples, tmp_path)
     found = exact(question)
     assert np.abs(found.base + [amounts.sum() for amounts in found.contributions] - found.total).max() < 1e-9

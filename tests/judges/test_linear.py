@@ -13,8 +13,12 @@ from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 
 from judge.judges import Assignment, linear, logistic
-from judge.judges.linear import C_GRID, LinearJudge
+from judge.judges.linear import GRIDS, LinearJudge, Reading
+from judge.text.embedding import load_embedding
 from judge.types import Sample, Target
+from judge.utils.parallel import threads
+
+WORDLLAMA = "wordllama"
 
 LABELS = 8
 TASKS = Target("tasks", (*(f"object {n}" for n in range(LABELS)), "never", "always"))
@@ -61,7 +65,7 @@ def test_tasks_equal_scikit_learn(tolerance: float, bound: float, monkeypatch: p
     judge = LinearJudge(TASKS).fit(train, seed=0)
     found = judge.predict(test).probabilities
     features, asked = (judge._terms.table(sample.words for sample in samples) for samples in (train, test))
-    assert np.abs(found[:, :LABELS] - one_by_one(features, train, asked, judge.c)).max() < bound
+    assert np.abs(found[:, :LABELS] - one_by_one(features, train, asked, judge.c["C"])).max() < bound
 
 
 def test_constant_answers_have_the_share_of_half_an_image() -> None:
@@ -105,36 +109,60 @@ def test_joint_training_equals_scikit_learn_fold_by_fold(target: Target, monkeyp
     assignments = folds(slots, settings={"C": 0.3})
     for assignment, found in zip(assignments, linear.train_together(target, assignments), strict=True):
         train, asked = ([assignment.samples[place] for place in of] for of in (assignment.train, assignment.predict))
-        terms, answers = linear._Captions(target, train).terms, [sample.answers[0] for sample in train]
+        terms, answers = linear._Captions(target, train, Reading()).terms, [sample.answers[0] for sample in train]
         features, others = (terms.table(sample.words for sample in part) for part in (train, asked))
         expected = guess(features, answers, assignment.weights, others, 0.3)
         assert found.probabilities == pytest.approx(expected, abs=1e-5)
         assert found.notes == {"C": 0.3}
 
 
-def test_c_is_one_for_both_sides_of_a_split() -> None:
+@pytest.mark.parametrize("target", [GENDER, THREE], ids=["two", "three"])
+@pytest.mark.parametrize("words", [True, False])
+def test_embeddings_equal_scikit_learn_with_a_penalty_of_their_own(
+    target: Target, words: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A penalty 1/C of a block is that of the block times sqrt(C) with penalty 1."""
+    monkeypatch.setattr(logistic, "TOLERANCE", 1e-9)
+    captions = with_clues(300, target)
+    c = {"C": 0.3} if words else {}
+    reading = Reading(words, WORDLLAMA)
+    (first, *_) = assignments = folds([captions], settings=c | {"C of embedding": 2.0})
+    found = linear.train_together(target, assignments, None, reading)[0]
+    rows = load_embedding(WORDLLAMA).captions([sample.words for sample in captions])[0] * np.sqrt(2.0)
+    terms = linear._Captions(target, captions, Reading()).terms.table([sample.words for sample in captions]).toarray()
+    features = csr_matrix(np.hstack([terms * np.sqrt(0.3), rows] if words else [rows]))
+    answers = [captions[place].answers[0] for place in first.train]
+    expected = guess(features[first.train], answers, first.weights, features[first.predict], 1.0)
+    assert found.probabilities == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("reading", [Reading(), Reading(embedding=WORDLLAMA), Reading(False, WORDLLAMA)])
+def test_c_is_one_for_both_sides_of_a_split(reading: Reading) -> None:
     assignments = folds([with_clues(300, GENDER, seed=seed) for seed in range(3)], settings={})
-    found = linear.train_together(GENDER, assignments)
-    chosen = {(a.split, predictions.notes["C"]) for a, predictions in zip(assignments, found, strict=True)}
+    found = linear.train_together(GENDER, assignments, None, reading)
+    chosen = {(a.split, *predictions.notes.values()) for a, predictions in zip(assignments, found, strict=True)}
     assert len(chosen) == 3
-    assert {c for _, c in chosen} <= {*C_GRID}
+    for place, name in enumerate(reading.blocks):
+        assert {c[place + 1] for c in chosen} <= {*GRIDS[name][0]}
 
 
+@pytest.mark.parametrize("dense", [0, 40])
 @pytest.mark.parametrize("classes", [2, 3])
-def test_other_problems_do_not_change_a_solution(classes: int) -> None:
+def test_other_problems_do_not_change_a_solution(classes: int, dense: int) -> None:
     """Alone, in twos or in twenties, to the last digit, since answers are reused by other runs."""
     rng = np.random.default_rng(0)
     words = (rng.random((150, 400)) < np.geomspace(0.4, 0.01, 400)).astype(float)
     scores = words @ rng.normal(size=(400, classes)) + rng.normal(size=(150, classes))
     answers = np.eye(classes, dtype=np.int64)[scores.argmax(axis=1)]
-    features = logistic.Features(csr_matrix(words))
+    features = logistic.Features(csr_matrix(words), rng.normal(size=(150, dense)) if dense else None)
     weights = (rng.random((150, 20)) < 0.6) * rng.uniform(0.5, 1.5, (150, 1))
-    c = rng.choice(C_GRID, 20)
+    c = rng.choice(GRIDS["C"][0], (1 + bool(dense), 20))
 
     def solve(part: list[int]) -> tuple[np.ndarray, np.ndarray]:
         model = logistic.Logistic(features, answers, weights[:, part], exclusive=True)
-        model.fit(c[part])
-        return model.probabilities(features.rows), model.loss(weights[:, part])
+        with threads(1):
+            model.fit(c[:, part])
+            return model.probabilities(features.rows), model.loss(weights[:, part])
 
     guesses, losses = solve(list(range(20)))
     for part in ([0], [7], [3, 4], [18]):

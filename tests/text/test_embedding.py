@@ -1,0 +1,65 @@
+"""Static embeddings: against the tokenizer and table read by hand, model2vec's layout, files of word vectors."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from judge.errors import JudgeError
+from judge.text.embedding import WORDLLAMA, Embedding, load_embedding
+
+CAPTIONS = [("a", "person", "riding", "a", "skateboard"), ("person",), (), ("a", "man's", "hat", "zzqx")]
+
+
+def test_wordllama_is_the_mean_of_the_tokens_of_the_whole_caption() -> None:
+    """Of length 1; the caption is tokenised as one text here."""
+    spec = find_spec(WORDLLAMA)
+    assert spec is not None
+    root = Path((spec.submodule_search_locations or [""])[0])
+    table = load_file(next(root.glob("weights/*256.safetensors")))["embedding.weight"].astype(np.float64)
+    tokenizer = Tokenizer.from_file(str(next(root.glob("tokenizers/l2*.json"))))
+    tokenizer.no_padding()
+    rows, words, shares = load_embedding(WORDLLAMA).captions(CAPTIONS)
+    for row, caption in zip(rows, CAPTIONS, strict=True):
+        mean = table[tokenizer.encode(" ".join(caption), add_special_tokens=False).ids].mean(axis=0) if caption else 0.0
+        assert row == pytest.approx(mean / (np.linalg.norm(mean) or 1.0), abs=1e-6)
+    assert np.asarray(shares @ load_embedding(WORDLLAMA).words(words)) == pytest.approx(rows, abs=1e-12)
+
+
+def write_model2vec(folder: Path, table: np.ndarray) -> str:
+    """A table of two words and an unknown one."""
+    folder.mkdir(exist_ok=True)
+    tokenizer = Tokenizer(models.WordLevel({"cat": 0, "dog": 1, "[UNK]": 2}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    save_file({"embeddings": table}, folder / "model.safetensors")
+    return str(folder)
+
+
+def test_a_folder_and_a_file_worked_by_hand(tmp_path: Path) -> None:
+    """(3, 0) + 2 (0, 2) = (3, 4), of length 5."""
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("cat 3.0 0.0\ndog 0.0 2.0\n")
+    folder = write_model2vec(tmp_path / "table", np.array([[3.0, 0.0], [0.0, 2.0], [0.0, 0.0]], dtype=np.float16))
+    for reference in (folder, str(vectors)):
+        rows, words, shares = Embedding(reference).captions([("dog", "cat", "dog"), ("emu",)])
+        assert rows == pytest.approx(np.array([[0.6, 0.8], [0.0, 0.0]]))
+        assert words == ("dog", "cat", "emu")
+        assert shares.toarray()[0] == pytest.approx([0.4, 0.2, 0.0])
+    assert Embedding(folder).key != Embedding(str(vectors)).key
+
+
+def test_tables_that_are_none_are_refused_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(JudgeError, match="no such file"):
+        Embedding(str(tmp_path / "absent"))
+    folder = write_model2vec(tmp_path / "table", np.zeros((2, 2), dtype=np.float32))
+    with pytest.raises(JudgeError, match="holds no table with a finite vector for each token"):
+        Embedding(folder)
+    (tmp_path / "table" / "model.safetensors").write_bytes(b"no tensors")
+    with pytest.raises(JudgeError, match="cannot be read"):
+        Embedding(folder)
