@@ -207,7 +207,7 @@ class Logistic(Solved):
         from sklearn.exceptions import ConvergenceWarning
 
         fitted = self.open.any(axis=1, keepdims=True) if self.softmax else self.open
-        problems, questions = np.nonzero(fitted & np.isfinite(c).all(axis=0)[:, None])
+        problems, questions = np.nonzero(fitted & np.asarray(np.isfinite(c).all(axis=0))[:, None])
         step, unsolved = max(1, _COLUMNS // self._width), 0
         for first in range(0, len(problems), step):
             some, asked = problems[first : first + step], questions[first : first + step]
@@ -346,8 +346,9 @@ class _Problems:
             slope: of the penalised log loss along the step, [Q].
         """
         blocks = list(zip(self.features.blocks, self.penalties, strict=True))
-        tilt = self.gather(sum(_total(penalty * found[0][part] * found[1][part]) for part, penalty in blocks))
-        bend = self.gather(sum(_total(penalty * found[1][part] ** 2) for part, penalty in blocks)) / 2
+        zero = np.zeros(odds[0].shape[1])
+        tilt = self.gather(sum((_total(p * found[0][part] * found[1][part]) for part, p in blocks), zero))
+        bend = self.gather(sum((_total(p * found[1][part] ** 2) for part, p in blocks), zero)) / 2
 
         def loss(part: FloatArray) -> FloatArray:
             losses = self.weights * _log_loss(odds[0] + self.spread(part) * odds[1], self.answers, self.width)

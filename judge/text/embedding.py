@@ -48,13 +48,13 @@ class Embedding:
         self.reference = reference
         self._known: dict[str, FloatArray32] = {}
         files = _find(reference)
-        self._embed = _of_file(reference) if len(files) == 1 else _of_tokens(*files, f"--embedding {reference}")
+        self._embed = _of_file(reference) if len(files) == 1 else _of_tokens(files[0], files[1], reference)
         self.key = _checksum(files)
 
     @property
     def width(self) -> int:
         """D, the numbers of an embedding."""
-        return self.words([""]).shape[1]
+        return len(self.words([""])[0])
 
     def words(self, words: Sequence[str]) -> FloatArray32:
         """Vectors of words, [V, D]; zeros for unknown ones. Each word is looked up once."""
@@ -133,10 +133,11 @@ def _of_file(reference: str) -> Callable[[Sequence[str]], FloatArray32]:
     return embed
 
 
-def _of_tokens(weights: Path, tokenizer: Path, where: str) -> Callable[[Sequence[str]], FloatArray32]:
+def _of_tokens(weights: Path, tokenizer: Path, reference: str) -> Callable[[Sequence[str]], FloatArray32]:
     from safetensors.numpy import load_file
     from tokenizers import Tokenizer
 
+    where = f"--embedding {reference}"
     with opening(weights, folder="name the folder", absent=_INSTEAD, where=where):
         size = regular(weights).stat().st_size
     if size > memory_limit():
