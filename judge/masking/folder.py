@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Collection, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -131,6 +131,7 @@ class MaskFolder:
 
         Threads suffice: decoding, masking and encoding release Python's lock.
         """
+        import cv2
         from joblib import cpu_count
 
         result = Masked()
@@ -138,14 +139,18 @@ class MaskFolder:
         step = max(1, len(targets) // _CANDIDATES)
         shown = {name for name, _ in targets[::step][:_CANDIDATES]}
         jobs = (partial(self._mask, name, target, name in shown) for name, target in targets)
-        workers = workers or cpu_count()
-        with _one_thread_each(), closing(in_order(jobs, workers, ahead=_AHEAD * workers)) as results:
-            for done in results:
-                result.rows += done.rows
-                result.failures += done.failures
-                result.tiles += done.tiles
-                if progress:
-                    progress("masking images", len(result.rows) + len(result.failures), len(names))
+        workers, threads = workers or cpu_count(), cv2.getNumThreads()
+        cv2.setNumThreads(1)  # Threads of OpenCV would compete with ours.
+        try:
+            with closing(in_order(jobs, workers, ahead=_AHEAD * workers)) as results:
+                for done in results:
+                    result.rows += done.rows
+                    result.failures += done.failures
+                    result.tiles += done.tiles
+                    if progress:
+                        progress("masking images", len(result.rows) + len(result.failures), len(names))
+        finally:
+            cv2.setNumThreads(threads)
         return result
 
     def _targets(self, names: Sequence[str], result: Masked) -> dict[str, str]:
@@ -192,16 +197,3 @@ class MaskFolder:
             if shown:
                 done.tiles.append(before_and_after(name, image.pixels, pixels, region))
         return done
-
-
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """OpenCV without threads of its own, which would compete with ours."""
-    import cv2
-
-    before = cv2.getNumThreads()
-    cv2.setNumThreads(1)
-    try:
-        yield
-    finally:
-        cv2.setNumThreads(before)

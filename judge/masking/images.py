@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from judge.corpus.records import canonical_id
 from judge.errors import JudgeError
 from judge.masking import MAX_PIXELS
-from judge.masking.archives import SUFFIXES, find_archive
+from judge.masking.archives import SUFFIXES, find_archive, usable_id
 from judge.masking.instances import BoolMask, LoadedImage, Pixels
 from judge.utils.files import is_encodable, resolved
 from judge.utils.reading import PICTURE, named_alike, open_regular, size_of
@@ -110,9 +109,8 @@ def read_bytes(folder: Path, name: str) -> bytes:
     Raises:
         JudgeError: outside the folder, missing, cannot be read, too large.
     """
-    if archive := find_archive(folder):
-        return archive.read(name)
-    return _read_bytes(path_inside(folder, name))
+    archive = find_archive(folder)
+    return archive.read(name) if archive else _read_bytes(path_inside(folder, name))
 
 
 def checksum_of(data: bytes) -> str:
@@ -160,9 +158,8 @@ def _decode(image: Image, data: bytes, where: str, max_pixels: int) -> Pixels:
         upright = ImageOps.exif_transpose(image)
     # Mode "I" holds 16 bits in 32, from older versions of Pillow; or 32, from TIFF.
     if upright.mode == "F" or (upright.mode == "I" and image.format == "TIFF"):
-        kind = "floating-point" if upright.mode == "F" else "32-bit"
-        mend = "save it with 8 or 16 bits a channel"
-        raise JudgeError(f"has {kind} pixels, whose range is unknown", where=where, mend=mend)
+        what = f"has {'floating-point' if upright.mode == 'F' else '32-bit'} pixels, whose range is unknown"
+        raise JudgeError(what, where=where, mend="save it with 8 or 16 bits a channel")
     if upright.mode.startswith("I"):
         grey = np.asarray(upright).astype(np.int64)
         return np.repeat((grey >> 8).astype(np.uint8)[:, :, None], 3, axis=2)
@@ -215,23 +212,18 @@ def locate(folder: Path, names: Sequence[str]) -> dict[str, str]:
 
     def last_part(name: str) -> str:
         last = PurePosixPath(name.replace("\\", "/")).name
-        with suppress(ValueError):
-            return canonical_id(last)
-        return last
+        return usable_id(last) or last
 
     absent = [name for name in names if not has_image(folder, name)]
     below: dict[str, list[str]] = {}
-    found: dict[str, str] = {}
     for name in list_images(folder) if absent else ():
         below.setdefault(last_part(name), []).append(name)
-    for name in absent:
-        several = below.get(last_part(name), [])
+    found = {name: several for name in absent if (several := below.get(last_part(name)))}
+    for name, several in found.items():
         if len(several) > 1:
             what = f"image '{name}' may be {several[0]} or {several[1]}"
             raise JudgeError(what, where=f"--images {folder}", mend="give the folder that the images lie in")
-        if several:
-            found[name] = several[0]
-    return found
+    return {name: several[0] for name, several in found.items()}
 
 
 def _read_bytes(path: Path) -> bytes:

@@ -19,7 +19,7 @@ from judge.commands.images import open_detector
 from judge.commands.mask import MaskConfig
 from judge.config import make_config
 from judge.errors import JudgeError
-from judge.masking.detectors import make_detector
+from judge.masking.cache import make_detector
 from judge.masking.detectors.maskrcnn import MaskRcnn, load_maskrcnn
 from judge.masking.detectors.yolo import Yolo, load_yolo
 
@@ -172,7 +172,7 @@ def refuse(*arguments, **options):
 socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = socket.create_connection = refuse
 import numpy
 from pathlib import Path
-from judge.masking.detectors import make_detector
+from judge.masking.cache import make_detector
 from judge.masking.instances import LoadedImage
 for weights in ({str(weights)!r}, {str(exported)!r}):
     detector = make_detector("yolo", weights=weights, trust=Path({str(weights.parent)!r}), device="cpu")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from judge.errors import JudgeError, nearest, require
-from judge.masking.detectors.weights import MIN_SCORE, fingerprint, read_weights
+from judge.masking.detectors import MIN_SCORE, fingerprint, read_weights
 from judge.masking.instances import Instance, LoadedImage, from_mask
 from judge.utils.parallel import choose_device
 

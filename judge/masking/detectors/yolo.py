@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from judge.errors import JudgeError, require
-from judge.masking.detectors.weights import MIN_SCORE, fingerprint, read_weights
+from judge.masking.detectors import MIN_SCORE, fingerprint, read_weights
 from judge.masking.instances import Instance, LoadedImage, Pixels, from_box, from_mask
 from judge.utils.files import resolved
 from judge.utils.parallel import choose_device
