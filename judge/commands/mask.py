@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from judge.commands.console import report_failures, say, say_notes, show_progress
 from judge.commands.images import Correlated, image_names, open_masking, refuse_unmasked
@@ -36,7 +36,6 @@ class MaskConfig(OutputSettings, FolderSettings):
     mode: Mode = option(
         "segment", "how much of each instance is hidden: the upper part, the mask, or the box", essential=True
     )
-    format: Literal["png", "webp"] = option("png", "file format of masked images; both are lossless")
     workers: int | None = option(None, "images masked in parallel", "one per core", ge=1, le=1024)
     out: Path = option(..., "folder for the masked images", "runs/masked", essential=True)
 
@@ -93,7 +92,6 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolde
             out.partial,
             detector,
             hiding,
-            config.format,
             config.max_pixels,
             reserved,
             Finished(out.store / _FINISHED, out.partial, _key(config, hiding, detector)),
@@ -123,7 +121,7 @@ def _key(config: MaskConfig, hiding: Hiding, detector: Detector) -> str:
     below = [file for path in listed(config.instances) for file in (path, *sorted(path.rglob("*")))]
     truth = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in below]
     named = config.person_categories, config.class_names and config.class_names.read_bytes()
-    settings = hiding, detector.key, truth, named, config.format, config.max_pixels
+    settings = hiding, detector.key, truth, named, config.max_pixels
     return repr((packages, MaskStatistics._fields, *settings))
 
 

@@ -16,7 +16,7 @@ from judge.errors import JudgeError
 from judge.masking import MAX_PIXELS
 from judge.masking.detectors import Detector, Failures, collected
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.images import ImageFormat, checksum_of, encode, path_inside, read_bytes, read_image
+from judge.masking.images import checksum_of, encode, path_inside, read_bytes, read_image
 from judge.masking.instances import Pixels
 from judge.masking.measured import MaskStatistics
 from judge.masking.people import Hiding
@@ -105,10 +105,9 @@ class MaskFolder:
 
     Attributes:
         images: the folder of images; or shards, or a data set.
-        out: where masked images are written, at the same places, with the format's suffix; must exist.
+        out: where masked images are written, at the same places, as PNG; must exist.
         detector: finds the instances.
         hiding: what is hidden, and how.
-        kind: "png" or "webp" (lossless; smaller, and some twenty times slower to write).
         max_pixels: larger images are refused as decompression bombs.
         reserved: names in ``out`` that no masked image may have.
         finished: images that a killed command has masked, which are not masked again; None for none.
@@ -119,7 +118,6 @@ class MaskFolder:
     out: Path
     detector: Detector
     hiding: Hiding
-    kind: ImageFormat = "png"
     max_pixels: int = MAX_PIXELS
     reserved: Collection[str] = ()
     finished: Finished | None = None
@@ -156,12 +154,11 @@ class MaskFolder:
     def _targets(self, names: Sequence[str], result: Masked) -> dict[str, str]:
         """Image -> masked image; if two would be written to the same path the second fails."""
         targets: dict[str, str] = {}
-        files = {place: place for place in self.reserved}
-        folders: dict[str, str] = {}
+        files, folders = {place: place for place in self.reserved}, dict[str, str]()
         for name in names:
             with collected(result.failures, name):
                 path_inside(self.images, name)
-                path = PurePosixPath(name.replace("\\", "/")).with_suffix(f".{self.kind}")
+                path = PurePosixPath(name.replace("\\", "/")).with_suffix(".png")
                 target, above = path.as_posix(), [parent.as_posix() for parent in path.parents]
                 clash = next((files[place] for place in (target, *above) if place in files), folders.get(target))
                 if clash is not None:
@@ -188,9 +185,8 @@ class MaskFolder:
             pixels, region = self.hiding.apply(image, instances)
             path = self.out / target
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(encode(pixels, self.kind))
-            known = self.truth.known(image) if self.truth else None
-            measured = MaskStatistics.of(self.hiding, instances, region, known, turned=image.turned)
+            path.write_bytes(encode(pixels))
+            measured = MaskStatistics.of(image, self.hiding, self.hiding.chosen(instances), region, self.truth)
             done.rows.append(Row(name, target, measured))
             if self.finished:
                 self.finished.add(self.images, done.rows[0])

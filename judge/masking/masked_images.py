@@ -65,14 +65,10 @@ class MaskedImages:
         """A checksum of all that decides what ``read`` returns: the file's bytes and what is hidden of them.
 
         Settings that change no pixel do not change it: an image in which nothing is hidden has the key of its file.
-
-        Raises:
-            JudgeError: the image is missing or cannot be read.
         """
         name = self._name(image_id)
         content = self.checksums.get(name) or checksum_of(read_bytes(self.folder, name))
-        chosen = self.hiding.chosen(self.hidden[name]) if self.hiding else ()
-        if not self.hiding or not chosen:
+        if not self.hiding or not (chosen := self.hiding.chosen(self.hidden[name])):
             return content
         things = [(instance.counts, instance.box, instance.crowd) for instance in chosen]
         share = self.hiding.share if self.hiding.mode == "partial" else None
@@ -132,8 +128,7 @@ def find_hidden(  # noqa: PLR0913 - which images, what is hidden, how errors are
         found[image.name] = hiding.chosen(instances) if hiding else ()
         region = how.region(found[image.name], image.size)
         if hiding:
-            known = truth.known(image) if truth else None
-            statistics.append(MaskStatistics.of(hiding, instances, region, known, turned=image.turned))
+            statistics.append(MaskStatistics.of(image, hiding, found[image.name], region, truth))
         if regions:
             boxes[image.name] = visible_boxes(instances, region, threshold=how.threshold)
     kept = {image: name for image, name in names.items() if name in found}
@@ -155,10 +150,8 @@ def doubts_of(detector: Detector, statistics: Iterable[MaskStatistics]) -> list[
 
 def hides_people(images: MaskedImages) -> bool:
     """Whether people are hidden whole in these images (where the detector found them)."""
-    hiding = images.hiding
-    if hiding is None or PERSON not in hiding.labels:
-        return False
-    return hiding.mode != "partial" and hiding.foreground == "all"
+    how = images.hiding
+    return how is not None and PERSON in how.labels and how.mode != "partial" and how.foreground == "all"
 
 
 def make_thumbnails(images: MaskedImages, image_ids: Iterable[str]) -> dict[str, bytes]:

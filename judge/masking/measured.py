@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from judge.masking.instances import PERSON, BoolMask, Instance, union
+from judge.errors import JudgeError
+from judge.masking.detectors.ground_truth import GroundTruth
+from judge.masking.instances import PERSON, BoolMask, Instance, LoadedImage, union
 from judge.masking.people import Hiding
 from judge.types import FloatArray, Interval
 
@@ -37,24 +40,25 @@ class MaskStatistics(NamedTuple):
     @classmethod
     def of(
         cls,
+        image: LoadedImage,
         hiding: Hiding,
-        instances: Sequence[Instance],
+        chosen: Sequence[Instance],
         region: BoolMask,
-        truth: Sequence[Instance] | None,
-        *,
-        turned: bool,
+        truth: GroundTruth | None,
     ) -> MaskStatistics:
-        """Statistics of hiding the pixels ``region``, those of ``instances``; ``truth``: of ground truth, if known."""
-        pixels, chosen = None, hiding.chosen(instances)
-        if truth is not None:
-            both = [hiding.chosen(truth), chosen]
+        """Statistics of hiding the pixels ``region`` of the instances ``chosen``; ``truth`` may not know the image."""
+        pixels, known = None, None
+        with suppress(JudgeError):  # Not listed, or its annotations cannot be read.
+            known = truth and truth.detect(image)
+        if known is not None:
+            both = [hiding.chosen(known), chosen]
             # Compare people alone, unless only objects are hidden: a chair that is detected is no person.
             if PERSON in {instance.label for instances in both for instance in instances}:
                 both = [tuple(one for one in instances if one.label == PERSON) for instances in both]
-            right, found = (union(instances, (region.shape[0], region.shape[1])) for instances in both)
+            right, found = (union(instances, image.size) for instances in both)
             pixels = int(right.sum()), int(found.sum()), int((right & found).sum())
         people = sum(instance.label == PERSON for instance in chosen)
-        return cls(len(chosen), float(region.mean()), people, pixels, turned)
+        return cls(len(chosen), float(region.mean()), people, pixels, image.turned)
 
 
 def measure_masks(statistics: Sequence[MaskStatistics], *, hides_people: bool) -> dict[str, Any]:

@@ -58,9 +58,9 @@ def hide(pixels: Pixels, region: BoolMask, *, fill: Fill = "black", seed: int | 
         mean = (_GREY,) * 3 if region.all() else cv2.mean(pixels, mask=visible)[:3]
         filled[:] = np.round(mean)
         if fill == "blur":
-            sigma, weight = _BLUR * max(pixels.shape[:2]), visible.astype(np.float32)
-            colours = cv2.GaussianBlur(pixels * weight[:, :, None], (0, 0), sigma)
-            weight = cv2.GaussianBlur(weight, (0, 0), sigma)[:, :, None]
+            sigma, shown = _BLUR * max(pixels.shape[:2]), visible.astype(np.float32)
+            colours = cv2.GaussianBlur(pixels * shown[:, :, None], (0, 0), sigma)
+            weight = cv2.GaussianBlur(shown, (0, 0), sigma)[:, :, None]
             # A little of the mean colour everywhere: it decides where no visible pixel is near.
             little = 1e-3
             mixed = (colours + little * np.asarray(mean, dtype=np.float32)) / (weight + little)

@@ -132,20 +132,17 @@ def test_what_is_hidden(world: World, arguments: list[str], hidden: int) -> None
 def test_noise_is_that_of_the_seed(world: World) -> None:
     outs = [world.root / f"out{n}" for n in range(3)]
     for out, seed in zip(outs, (7, 7, 8), strict=True):
-        assert world.run("--fill", "noise", "--seed", seed, "--format", "webp", out=out).exit_code == 0
-    first, second, third = ([(out / f"{n}.webp").read_bytes() for n in range(6)] for out in outs)
+        assert world.run("--fill", "noise", "--seed", seed, out=out).exit_code == 0
+    first, second, third = ([(out / f"{n}.png").read_bytes() for n in range(6)] for out in outs)
     assert first == second != third
 
 
-@pytest.mark.parametrize(("kind", "count"), [("png", None), ("webp", 8)])
-def test_real_photographs_end_to_end(shared: Path, tmp_path: Path, kind: str, count: int | None) -> None:
+def test_real_photographs_end_to_end(shared: Path, tmp_path: Path) -> None:
     """What was written, read back: black wherever pycocotools' masks have a person, else the image."""
-    images, instances, out = shared / "coco-mini" / "val2017", tmp_path / "instances.json", tmp_path / "out"
-    document = json.loads((images.parent / "annotations" / "instances_val2017.json").read_text(encoding="utf-8"))
-    document["images"] = document["images"][:count]
-    instances.write_text(json.dumps(document))
-    truth = COCO(str(instances))
-    done = judge("mask", "--images", images, "--instances", instances, "--out", out, "--format", kind)
+    images, out = shared / "coco-mini" / "val2017", tmp_path / "out"
+    instances = images.parent / "annotations" / "instances_val2017.json"
+    document, truth = json.loads(instances.read_text(encoding="utf-8")), COCO(str(instances))
+    done = judge("mask", "--images", images, "--instances", instances, "--out", out)
     assert (done.exit_code, done.stderr) == (0, "")
     table = pd.read_parquet(out / "masks.parquet").set_index("image")
     assert set(table.index) == {image["file_name"] for image in document["images"]}
@@ -155,7 +152,7 @@ def test_real_photographs_end_to_end(shared: Path, tmp_path: Path, kind: str, co
         people = truth.loadAnns(truth.getAnnIds(imgIds=[image["id"]], catIds=truth.getCatIds(catNms=["person"])))
         for annotation in people:
             hidden |= truth.annToMask(annotation).astype(bool)
-        after = pixels_of((out / name).with_suffix(f".{kind}"))
+        after = pixels_of((out / name).with_suffix(".png"))
         assert not after[hidden].any()
         np.testing.assert_array_equal(after[~hidden], pixels_of(images / name)[~hidden])
         assert table.loc[name, "instances"] == len(people)

@@ -68,8 +68,8 @@ def run(images: Path, names: Sequence[str], detector: Squares | None = None, **o
     return job.run(names, workers=2)
 
 
-@pytest.mark.parametrize(("kind", "fill"), [("png", "noise"), ("webp", "blur")])
-def test_workers_do_not_change_a_byte(images: Path, tmp_path: Path, fill: str, kind: str) -> None:
+@pytest.mark.parametrize("fill", ["noise", "blur"])
+def test_workers_do_not_change_a_byte(images: Path, tmp_path: Path, fill: str) -> None:
     names = [*names_in(images), "gone.png"]
     (images / "2.png").write_bytes(b"damaged")
     made, sheets, threads = [], [], cv2.getNumThreads()
@@ -77,7 +77,7 @@ def test_workers_do_not_change_a_byte(images: Path, tmp_path: Path, fill: str, k
         out = tmp_path / f"out{workers}"
         out.mkdir()
         seen: list[tuple[str, int, int]] = []
-        job = MaskFolder(images, out, Squares("10.png"), Hiding(fill=fill, dilation=2, seed=5), kind)  # type: ignore[arg-type]
+        job = MaskFolder(images, out, Squares("10.png"), Hiding(fill=fill, dilation=2, seed=5))  # type: ignore[arg-type]
         done = job.run(names, workers=workers, progress=lambda *step, seen=seen: seen.append(step))
         faults = [(name, str(fault)) for name, fault in done.failures]
         made.append((done.rows, faults, {name: (out / name).read_bytes() for name in names_in(out)}))
@@ -132,11 +132,8 @@ def test_two_images_for_one_place(images: Path) -> None:
 def test_images_in_folders_keep_their_places(images: Path) -> None:
     (images / "val" / "deep").mkdir(parents=True)
     (images / "val" / "deep" / "x.y.jpeg").write_bytes(encode(drawn(1)))
-    (images / "long.png").write_bytes(encode(np.zeros((2, 16_384, 3), dtype=np.uint8)))
-    done = run(images, ["val/deep/x.y.jpeg", "long.png"], kind="webp")
-    assert [row.masked for row in done.rows] == names_in(images.parent / "out") == ["val/deep/x.y.webp"]
-    [(name, fault)] = done.failures
-    assert f"{name} {fault}".startswith("long.png an image of 16384 x 2 does not fit into webp")
+    done = run(images, ["val/deep/x.y.jpeg"])
+    assert [row.masked for row in done.rows] == names_in(images.parent / "out") == ["val/deep/x.y.png"]
 
 
 def tile(shape: tuple[int, int], *, hidden: bool = True, title: str = "x.png") -> Tile:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -154,12 +153,6 @@ class GroundTruth:
     def detect(self, image: LoadedImage) -> tuple[Instance, ...]:
         """The instances of an image; see :meth:`instances`."""
         return self.instances(image.name, image.size)
-
-    def known(self, image: LoadedImage) -> tuple[Instance, ...] | None:
-        """The instances of an image; None if the files do not list it, or its annotations cannot be read."""
-        with suppress(JudgeError):
-            return self.instances(image.name, image.size)
-        return None
 
     def instances(self, name: str, size: tuple[int, int] | None = None) -> tuple[Instance, ...]:
         """The instances of one image; ``size``: its height and width, by default as the files have them.
