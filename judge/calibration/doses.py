@@ -296,10 +296,6 @@ def check_dose(source: DoseSource, change: str, dose: float) -> None:
 
 
 def check_change(change: str) -> None:
-    """Refuse a name that is no key of :data:`CHANGES`.
-
-    Raises:
-        JudgeError: it is not.
-    """
+    """Refuse a name that is no key of :data:`CHANGES`."""
     if change not in CHANGES:
         raise JudgeError(f"unknown change '{change}'", mend=nearest(change, list(CHANGES)))

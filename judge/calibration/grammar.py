@@ -178,7 +178,7 @@ def write_world(
 
     Args:
         world: what to write.
-        captioners: name -> captioner, e.g. ``CAPTIONERS``; simulated with the world's seed.
+        captioners: name -> captioner, such as ``CAPTIONERS``; simulated with the world's seed.
         folder: new or empty, or another world with ``overwrite``; its parents are made.
         pictures: draw the scenes, so many pixels high and wide; None draws nothing.
         overwrite: replace a world that lies there, once the new one is complete.

@@ -39,13 +39,8 @@ def write_images(
     Args:
         scenes: whose ids are different integers.
         folder: is made if need be.
-        seed: of the world.
-        size: pixels along the side of an image.
-        workers: threads; None for one a core.
+        seed, size, workers: of the world; pixels along the side of an image; threads, None for one a core.
         progress: called with the number of images written.
-
-    Raises:
-        OSError: the folder cannot be written.
     """
     from joblib import Parallel, delayed
 

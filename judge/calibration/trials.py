@@ -136,11 +136,7 @@ def people_as_captioner(
 
 
 def caption_trials(corpus: Corpus, source: DoseSource, design: Design) -> Iterator[Trial]:
-    """All draws of human captions: of each image one person's caption is human and another person's the captioner's.
-
-    Raises:
-        JudgeError: too few images have two captions and a label; as :func:`~judge.calibration.doses.inject`.
-    """
+    """All draws of human captions: of each image one person's caption is human and another person's the captioner's."""
     for number, changes in design.numbered():
         drawn = people_as_captioner(corpus, source.labels, images=design.images, seed=_seed_of(design.seed, number))
         yield from _dosed(drawn, source, design, number, changes)
@@ -151,9 +147,6 @@ def whole_trials(corpus: Corpus, source: DoseSource, design: Design, *, reduced:
 
     With ``reduced`` only words of the attribute and of tasks are left, which is what these changes touch: a judge of so
     few words needs few images to come close to the best one.
-
-    Raises:
-        JudgeError: as of :func:`caption_trials`.
     """
     changes = [name for name in design.changes if CHANGES[name].moves]
     if not changes:
@@ -222,13 +215,9 @@ def scene_trials(design: Design) -> Iterator[Trial]:
 
 
 def true_rise(metric: Metric, change: str, dose: float, *, blanked: Collection[Modality] = ()) -> float:
-    """How far a dose moves ``metric`` for an optimal judge with unlimited data, where people are hidden exactly.
+    """How far a dose moves ``metric``, which uses images, for an optimal judge with unlimited data.
 
-    Args:
-        metric: one that uses images.
-        change: a key of :data:`~judge.calibration.doses.CHANGES`.
-        dose: in [0, 1].
-        blanked: what the judge does not see.
+    People are hidden exactly; ``blanked``: what the judge does not see.
     """
     if "caption" in blanked:
         return 0.0  # Both sides have the same images.
@@ -240,11 +229,7 @@ def true_rise(metric: Metric, change: str, dose: float, *, blanked: Collection[M
 
 
 def write_scenes(world: World, folder: Path) -> None:
-    """Draw the images of a world, as ``write_images``, unless the folder is there; several processes may do so.
-
-    Raises:
-        JudgeError: the folder cannot be written.
-    """
+    """Draw the images of a world, as ``write_images``, unless the folder is there; several processes may do so."""
     if folder.exists():
         return
     from judge.calibration.scenes import write_images

@@ -76,11 +76,7 @@ class Cached:
 
 
 def _load(path: Path) -> tuple[Instance, ...] | None:
-    """The cached detections of an image; None if there are none, or they are damaged, which is reported.
-
-    Raises:
-        JudgeError: they cannot be read.
-    """
+    """The cached detections of an image; None if there are none, or they are damaged, which is reported."""
     if (rows := read_json_cache(path)) is None:
         return None
     found = []

@@ -75,9 +75,9 @@ class Finished:
 
     def find(self, images: Path, name: str) -> Row | None:
         """The row of an image that was masked already, from the same file in the same way, and still exists."""
-        with suppress(JudgeError, OSError):
-            row, state = self._known.get(self._key(images, name), (None, []))
-            return row if row and self._state(row) == state else None
+        with suppress(JudgeError, OSError, KeyError):
+            row, state = self._known[self._key(images, name)]
+            return row if self._state(row) == state else None
         return None
 
     def add(self, images: Path, row: Row) -> None:
@@ -101,10 +101,10 @@ class Finished:
 
 @dataclass(frozen=True)
 class MaskFolder:
-    """Mask images one after the other.
+    """Mask a folder of images.
 
     Attributes:
-        images: the folder of images; or shards, or a data set.
+        images: the folder; or shards, or a data set.
         out: where masked images are written, at the same places, as PNG; must exist.
         detector: finds the instances.
         hiding: what is hidden, and how.

@@ -85,11 +85,7 @@ def read_image(folder: Path, name: str, *, max_pixels: int = MAX_PIXELS) -> Load
 
     Palettes are looked up, grey becomes RGB, CMYK is converted as Pillow does; of 16 bits the upper 8 count;
     an alpha channel is dropped, as captioners' own preprocessing drops it; of an animation the first frame counts.
-
-    Args:
-        folder: the folder of images; or shards, or a data set.
-        name: relative to it.
-        max_pixels: larger images (width x height) are refused as decompression bombs.
+    Images of more than ``max_pixels`` (width x height) are refused as decompression bombs.
 
     Raises:
         JudgeError: outside the folder, missing, empty, not an image, truncated, too large, of floating-point pixels.
@@ -102,11 +98,7 @@ def read_image(folder: Path, name: str, *, max_pixels: int = MAX_PIXELS) -> Load
 
 
 def read_bytes(folder: Path, name: str) -> bytes:
-    """The file of image ``name``, not decoded.
-
-    Raises:
-        JudgeError: outside the folder, missing, cannot be read, too large.
-    """
+    """The file of image ``name``, not decoded; errors are those of :func:`read_image`."""
     archive = find_archive(folder)
     return archive.read(name) if archive else _read_bytes(path_inside(folder, name))
 
@@ -174,11 +166,7 @@ def encode(pixels: Pixels) -> bytes:
 
 
 def read_mask(path: Path) -> BoolMask:
-    """The pixels of a mask file that are not 0 (black, in colour), [H, W]; an alpha channel is dropped.
-
-    Raises:
-        JudgeError: missing, cannot be read, not an image.
-    """
+    """The pixels of a mask file that are not 0 (black, in colour), [H, W]; an alpha channel is dropped."""
     import cv2
 
     pixels = cv2.imdecode(np.frombuffer(_read_bytes(path), dtype=np.uint8), cv2.IMREAD_UNCHANGED)

@@ -49,7 +49,7 @@ class MaskStatistics(NamedTuple):
         """Statistics of hiding the pixels ``region`` of the instances ``chosen``; ``truth`` may not know the image."""
         pixels, known = None, None
         with suppress(JudgeError):  # Not listed, or its annotations cannot be read.
-            known = truth and truth.detect(image)
+            known = truth.detect(image) if truth else None
         if known is not None:
             both = [hiding.chosen(known), chosen]
             # Compare people alone, unless only objects are hidden: a chair that is detected is no person.
@@ -126,12 +126,6 @@ class DetectorRow:
 
 def count(truth: Sequence[Instance], found: Sequence[Instance], hiding: Hiding, size: tuple[int, int]) -> list[int]:
     """Count the pixels of one image; ``hiding`` selects among ground truth and detections alike.
-
-    Args:
-        truth: instances of ground truth.
-        found: instances that the detector found.
-        hiding: what is hidden, and how.
-        size: height and width of the image.
 
     Returns:
         Pixels of people, by ground truth; by the detector; by both; those of ground truth that hiding what the detector

@@ -101,11 +101,7 @@ def detect_images(
 
 
 def read_weights(path: Path) -> bytes:
-    """The bytes of a weights file.
-
-    Raises:
-        JudgeError: missing, a folder, not readable.
-    """
+    """The bytes of a weights file; one that is missing, a folder or not readable is refused."""
     try:
         return read_bytes(path, memory_limit())
     except OSError as error:

@@ -28,14 +28,10 @@ _SAME_IMAGES = "use the images that were annotated, at their size"
 
 
 def read_annotation(annotation: Mapping[str, Any], label: str, size: tuple[int, int], *, where: str) -> Instance:
-    """One annotation as an instance.
+    """One annotation as an instance; ``size``: height and width of the image.
 
-    Args:
-        annotation: with ``segmentation`` (polygons, run lengths, or the path of a mask file) or, without, ``bbox``,
-            whose area is then the mask; or with ``shares``, YOLO's numbers. ``iscrowd`` and ``score`` count.
-        label: its category.
-        size: height and width of the image.
-        where: names it in messages.
+    It has ``segmentation`` (polygons, run lengths, or the path of a mask file) or, without, ``bbox``, whose area is then
+    the mask; or ``shares``, YOLO's numbers. ``iscrowd`` and ``score`` count.
 
     Raises:
         JudgeError: a polygon of fewer than 3 points; coordinates that are not finite, lie outside the image (2 pixels
@@ -44,8 +40,11 @@ def read_annotation(annotation: Mapping[str, Any], label: str, size: tuple[int, 
     """
     from pycocotools import mask as coco
 
-    if "shares" in annotation:
-        annotation = {**annotation, **_in_pixels(annotation["shares"], size)}
+    if "shares" in annotation:  # YOLO's numbers: x and y of the centre, width, height; or x1, y1, x2, y2 and so on.
+        values = [share * size[1 - place % 2] for place, share in enumerate(annotation["shares"])]
+        x, y, across, down = values[:4]
+        box = [x - across / 2, y - down / 2, across, down]
+        annotation = {**annotation, **({"segmentation": [values]} if len(values) > 4 else {"bbox": box})}
     shape, box, score = annotation.get("segmentation"), annotation.get("bbox"), annotation.get("score")
     crowd = _CROWD.get(str(annotation.get("iscrowd") or 0))
     score = 1.0 if score is None else score
@@ -106,15 +105,6 @@ def find_contradiction(annotation: Mapping[str, Any], instance: Instance, *, whe
     return None
 
 
-def _in_pixels(shares: Sequence[float], size: tuple[int, int]) -> dict[str, Any]:
-    """YOLO's numbers as COCO's: x and y of the centre, width, height; or x1, y1, x2, y2 and so on."""
-    values = [share * size[1 - place % 2] for place, share in enumerate(shares)]
-    if len(values) > 4:
-        return {"segmentation": [values]}
-    x, y, across, down = values
-    return {"bbox": [x - across / 2, y - down / 2, across, down]}
-
-
 def _numbers(values: object, what: str, where: str) -> list[float]:
     if not isinstance(values, list) or not all(type(value) in {int, float} for value in values):
         raise JudgeError(f"{what} is no list of numbers", where=where, mend=_REPAIR)
@@ -145,16 +135,16 @@ def _read_box(box: object, size: tuple[int, int], where: str) -> PixelBox:
 def _check_coordinates(
     field: str, numbers: Sequence[float], points: Sequence[float], size: tuple[int, int], where: str
 ) -> None:
-    """Refuse ``points`` (x1, y1, x2, y2 ...) outside the image, and ``numbers`` that are shares of it, not pixels."""
+    """Refuse ``points`` (x1, y1, x2, y2 and so on) outside the image, and ``numbers`` that are shares of it."""
     if min(size) > _TOLERANCE and any(numbers) and all(0 <= number <= 1 for number in numbers):
         what = "holds numbers from 0 to 1 alone: shares of the image, not pixels"
         mend = "multiply x by the width and y by the height of the image"
         raise JudgeError(what, where=f"{where}, field '{field}'", mend=mend)
     for values, limit in ((points[::2], size[1]), (points[1::2], size[0])):
-        outside = [value for value in (min(values), max(values)) if not -_TOLERANCE <= value <= limit + _TOLERANCE]
-        if outside:
-            what = f"coordinate {outside[0]:g} lies outside the image (0 to {limit})"
-            raise JudgeError(what, where=where, mend=_SAME_IMAGES)
+        for value in (min(values), max(values)):
+            if not -_TOLERANCE <= value <= limit + _TOLERANCE:
+                what = f"coordinate {value:g} lies outside the image (0 to {limit})"
+                raise JudgeError(what, where=where, mend=_SAME_IMAGES)
 
 
 def read_rle(shape: Mapping[str, Any], size: tuple[int, int], *, where: str) -> dict[str, Any]:

@@ -27,16 +27,9 @@ _CLASSES = "classes.txt"  # As LabelImg leaves it beside its labels.
 def read_masks(path: Path, *, images: Path | None, names: Mapping[str, str] | None) -> tuple[Document, bool]:
     """The file or folder of ``--instances`` as COCO's ``{"images", "annotations", "categories"}``.
 
-    COCO instances list their images. For other formats, images are found by id in ``images``: an image without a record
-    or a label file is one in which nothing was found; an image without a mask file is not listed.
-
-    Args:
-        path: a file, or a folder.
-        images: the folder of images.
-        names: class id -> name (``--class-names``).
-
-    Returns:
-        The document, and whether the file itself lists the images.
+    COCO instances list their images; the second value says so. For other formats, images are found by id in ``images``:
+    an image without a record or a label file is one in which nothing was found; an image without a mask file is not
+    listed. ``names``: class id -> name (``--class-names``).
 
     Raises:
         JudgeError: a path that cannot be read; no such format; no folder of images where one is needed.
@@ -75,11 +68,7 @@ def read_masks(path: Path, *, images: Path | None, names: Mapping[str, str] | No
 
 
 def _files(folder: Path) -> dict[str, Path]:
-    """Image id -> file, of a folder of masks (.png) or of labels (.txt).
-
-    Raises:
-        JudgeError: two files of one image.
-    """
+    """Image id -> file, of a folder of masks (.png) or of labels (.txt); two files of one image are refused."""
     found: dict[str, Path] = {}
     for path in sorted(folder.rglob("*")):
         if path.suffix.lower() in {".png", ".txt"} and path.name != _CLASSES:

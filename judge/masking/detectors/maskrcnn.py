@@ -26,13 +26,9 @@ _SCORES = "roi_heads.box_predictor.cls_score.weight"
 
 
 class MaskRcnn:
-    """A Mask R-CNN of torchvision as a detector.
+    """A ``MaskRCNN`` of torchvision as a detector.
 
-    Args:
-        network: torchvision's ``MaskRCNN``.
-        categories: names of the classes, without the background.
-        weights: fingerprint of its weights.
-        device: the device on which it runs.
+    ``categories``: names of the classes, without the background; ``weights``: fingerprint of its weights.
     """
 
     name = "maskrcnn"
@@ -138,8 +134,6 @@ def _read(where: str) -> tuple[dict[str, torch.Tensor], str]:
             found = found.get("model", found)  # torchvision's training script saves the optimiser beside it.
         found = {str(name): tensor.detach() for name, tensor in found.items()}
     except Exception as error:  # Damaged files, pickles of other things and networks fail in many ways.
-        mend = (
-            f"download {weights.DEFAULT.url} elsewhere, and give that file" if weights else "give a whole state_dict()"
-        )
+        mend = f"download {weights.DEFAULT.url} elsewhere, and give that" if weights else "give a whole state_dict()"
         raise JudgeError(f"weights cannot be read ({type(error).__name__})", where=where, mend=mend) from error
     return found, fingerprint(data)

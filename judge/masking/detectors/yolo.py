@@ -20,7 +20,7 @@ import numpy as np
 
 from judge.errors import JudgeError, require
 from judge.masking.detectors import MIN_SCORE, fingerprint, read_weights
-from judge.masking.instances import Instance, LoadedImage, Pixels, from_box, from_mask
+from judge.masking.instances import Instance, LoadedImage, Pixels, box_mask, from_mask
 from judge.utils.files import resolved
 from judge.utils.parallel import choose_device
 
@@ -71,15 +71,8 @@ class Yolo:
     """An Ultralytics model as a detector.
 
     Images are passed one at a time: Ultralytics pads the images of a batch to one shape, and drops the rest of a batch
-    when non-maximum suppression takes too long.
-
-    Args:
-        path: a ``.pt`` or ``.onnx`` file.
-        export: ``task`` and, if it has one, ``imgsz`` of an ONNX file; a ``.pt`` file has its own.
-        device: see :func:`load_yolo`.
-
-    Raises:
-        JudgeError: the file is no model that segments or detects; no such device.
+    when non-maximum suppression takes too long. ``export``: ``task`` and, if it has one, ``imgsz`` of an ONNX file; a
+    ``.pt`` file has its own. For errors see :func:`load_yolo`.
     """
 
     name = "yolo"
@@ -110,11 +103,9 @@ class Yolo:
         found = []
         for place, (x, y, right, bottom, confidence, number) in enumerate(result.boxes.data.tolist()):
             box, label, score = (x, y, right - x, bottom - y), self.categories[int(number)], min(1.0, confidence)
-            if result.masks is None:
-                found.append(from_box(box, image.size, label, score=score))
-            else:
-                mask = result.masks.data[place].cpu().numpy().astype(np.bool_)
-                found.append(from_mask(mask, label, box=box, score=score))
+            drawn = None if result.masks is None else result.masks.data[place].cpu().numpy().astype(np.bool_)
+            mask = box_mask(box, image.size) if drawn is None else drawn
+            found.append(from_mask(mask, label, box=box, score=score))
         return tuple(instance for instance in found if instance.area)
 
     def _predict(self, pixels: Pixels) -> Any:
@@ -145,13 +136,13 @@ def load_yolo(weights: str | Path, *, trust: Path | None = None, device: str | N
     if path.suffix not in {".onnx", ".pt"}:
         mend = "give an .onnx or .pt file, or a model's name such as yolo11n-seg"
         raise JudgeError("is no file of YOLO weights", where=str(weights), mend=mend)
-    data, export = read_weights(path), dict[str, Any]()
+    data = read_weights(path)
     if path.suffix == ".onnx":
-        export = _read_metadata(data, str(path))
-    elif trust is None or not resolved(path).is_relative_to(resolved(trust)):
+        return Yolo(path, _read_metadata(data, str(path)), device=device)
+    if trust is None or not resolved(path).is_relative_to(resolved(trust)):
         mend = f"export it to ONNX; or, if you trust its author, name its folder: --trust-weights {path.parent}"
         raise JudgeError("is a pickle, and reading one can run code", where=str(path), mend=mend)
-    return Yolo(path, export, device=device)
+    return Yolo(path, {}, device=device)
 
 
 def _check_task(task: object, where: str) -> None:
