@@ -39,7 +39,9 @@ def write_images(
     Args:
         scenes: whose ids are different integers.
         folder: is made if need be.
-        seed, size, workers: of the world; pixels along the side of an image; threads, None for one a core.
+        seed: of the world.
+        size: pixels along the side of an image.
+        workers: threads; None for one a core.
         progress: called with the number of images written.
     """
     from joblib import Parallel, delayed

@@ -140,8 +140,8 @@ def visible_boxes(
     """The boxes of the visible parts of ``instances``, the most certain first, then the largest.
 
     A thing counts if at least half of its mask is visible, and its box is that of the visible part: the outline of a
-    tie on a hidden person would reveal who is hidden. ``hidden``: the hidden pixels, [H, W]; ``threshold``: least score;
-    ``most``: boxes.
+    tie on a hidden person would reveal who is hidden. ``hidden``: the hidden pixels, [H, W]; ``threshold``: the least
+    score; ``most``: boxes.
     """
     height, width = hidden.shape
     known = [instance for instance in instances if instance.score >= threshold and instance.area]

@@ -30,8 +30,8 @@ _SAME_IMAGES = "use the images that were annotated, at their size"
 def read_annotation(annotation: Mapping[str, Any], label: str, size: tuple[int, int], *, where: str) -> Instance:
     """One annotation as an instance; ``size``: height and width of the image.
 
-    It has ``segmentation`` (polygons, run lengths, or the path of a mask file) or, without, ``bbox``, whose area is then
-    the mask; or ``shares``, YOLO's numbers. ``iscrowd`` and ``score`` count.
+    It has ``segmentation`` (polygons, run lengths, or the path of a mask file) or, without, ``bbox``, whose area is the
+    mask; or ``shares``, YOLO's numbers. ``iscrowd`` and ``score`` count.
 
     Raises:
         JudgeError: a polygon of fewer than 3 points; coordinates that are not finite, lie outside the image (2 pixels
