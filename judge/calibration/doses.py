@@ -48,13 +48,9 @@ _STARTS = {
 
 @dataclass(frozen=True, eq=False)
 class DoseSource:
-    """Human captions, from which changes take their words and their stereotypes.
+    """Human captions, from which changes take their words and their stereotypes; labels of their images.
 
-    Attributes:
-        human: the captions.
-        labels: of the images.
-        attribute: the words of the attribute; None where it has none.
-        tasks: the words of tasks.
+    ``attribute``, ``tasks``: the words of the attribute, None where it has none, and those of tasks.
     """
 
     human: Captions

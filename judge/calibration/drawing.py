@@ -33,12 +33,9 @@ _REACH = 0.7  # No task is farther from the person's middle, in the person's hei
 
 
 class Canvas:
-    """A square image under way, of twice the size.
+    """A square image under way, of twice the size: colours, and the thing of each sub-pixel, 0 for the setting.
 
-    Attributes:
-        image: the colours, RGB.
-        labels: the thing that each sub-pixel belongs to, 0 for the setting.
-        label: what shapes write into ``labels``.
+    ``label``: what shapes write into ``labels``.
     """
 
     def __init__(self, size: int) -> None:
@@ -227,11 +224,8 @@ def draw(scene: Scene, *, seed: int = 0, size: int = 160) -> Drawing:
 class _Body:
     """The outline of a person in heights of the person: feet at (0, 0), top of the head at (0, -1).
 
-    Attributes:
-        hands: right and left, each x to its own side.
-        step: how far feet are apart.
-        around: whether there is hair or a hood around head and neck.
-        hem: whether there is a skirt or a coat.
+    ``hands``: right and left, each x to its own side; ``step``: how far feet are apart; ``around``: whether hair or a
+    hood is around head and neck; ``hem``: whether there is a skirt or a coat.
     """
 
     hands: tuple[Sequence[float], Sequence[float]]

@@ -2,14 +2,9 @@
 
 In trials on human captions, those of some people stand for a captioner's (:func:`people_as_captioner`), and one side is
 changed by a known dose. A user's images cannot be changed by a dose, so metrics that use images have trials on drawn
-scenes. Each draw is a world of its own, whose simulated captioner writes what people would, but for its dose:
-
-| change | a dose is |
-| --- | --- |
-| A->T, T->A | the captioner's ``stereotype``, ``guess`` (:mod:`judge.calibration.world`) |
-| vocabulary | the share of the longest list that it does not know; no adjectives, no endings |
-| silence | the share of its words that name a class and no longer do |
-| brevity | the share of its words for settings that are left out |
+scenes. Each draw is a world of its own, whose simulated captioner writes what people would, but for its dose: its
+``stereotype`` (A->T) or ``guess`` (T->A); the share of the longest list of words that it does not know (vocabulary), of
+its words that no longer name a class (silence), or of its words for settings that are left out (brevity).
 """
 
 from __future__ import annotations
@@ -46,12 +41,10 @@ _LIKE_PEOPLE = Captioner(vocabulary=None)
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A corpus whose true amplification is known.
+    """A corpus whose true amplification is known, with one captioner.
 
-    Attributes:
-        change, dose, draw: see :mod:`judge.calibration.response`; draw ``WHOLE`` for all images.
-        corpus: human captions, and those of one captioner.
-        world: whose scenes are drawn; None for trials on human captions.
+    For ``change``, ``dose`` and ``draw`` see :mod:`judge.calibration.response`; the draw of all images is ``WHOLE``.
+    ``world``: whose scenes are drawn; None for trials on human captions.
     """
 
     change: str

@@ -73,16 +73,10 @@ def bayes_score(
     score: str = "confident_accuracy",
     uses_images: bool = False,
 ) -> float:
-    """The score that an optimal judge reaches on one side, seeing one caption at a time.
+    """The score, a key of ``scores.SCORES``, that an optimal judge reaches on one side, seeing one caption at a time.
 
     Knowing nothing of two classes it reaches 1/4 for ``confident_accuracy``, 1/2 for ``accuracy`` and ``confidence``.
-
-    Args:
-        parameters: the world.
-        captioner: whose captions; ``FAITHFUL`` for people's too.
-        direction: see ``evidence_table``.
-        score: a key of ``scores.SCORES``.
-        uses_images: see ``evidence_table``.
+    For the other arguments see :func:`evidence_table`.
     """
     return optimal_score(evidence_table(parameters, captioner, direction=direction, uses_images=uses_images), score)
 

@@ -31,7 +31,7 @@ from judge.calibration.world import (
     Captioner,
     Parameters,
     draw_scenes,
-    setting_given_task,
+    setting_given_scene,
     stream,
     task_given_attribute,
 )
@@ -74,7 +74,7 @@ def test_scenes_follow_their_probabilities() -> None:
         assert near(found.total(), 10_000, task_given_attribute(0.3)[row, column])
         assert len(found) == 3
         for setting, count in found.items():
-            assert near(count, found.total(), setting_given_task()[column, SETTINGS.index(setting)])
+            assert near(count, found.total(), setting_given_scene()[row, column, SETTINGS.index(setting)])
 
 
 # Sentences

@@ -129,14 +129,11 @@ def test_closed_form_equals_simulation(captioner: Captioner, direction: Directio
     rng = np.random.default_rng(5)
     scenes = draw_scenes(120_000, seed=3)
     views = described_by(scenes, captioner, rng)
-    if direction == "A->T":
-        first = np.array([TASKS.index(view.task) for view in views])
-        asked = np.array([CLASSES.index(scene.attribute) for scene in scenes])
-        shape, says = (2, 13, 9), DEFAULT.mention
-    else:
-        first = np.array([CLASSES.index(view.attribute) for view in views])
-        asked = np.array([TASKS.index(scene.task) for scene in scenes])
-        shape, says = (12, 3, 9), DEFAULT.gendered
+    words = [np.array([CLASSES.index(of.attribute) for of in side]) for side in (scenes, views)]
+    tasks = [np.array([TASKS.index(of.task) for of in side]) for side in (scenes, views)]
+    forwards = direction == "A->T"
+    asked, first = (words[0], tasks[1]) if forwards else (tasks[0], words[1])
+    shape, says = ((2, 13, 9), DEFAULT.mention) if forwards else ((12, 3, 9), DEFAULT.gendered)
     place = np.array([SETTINGS.index(view.setting) for view in views])
     first = np.where(rng.random(len(first)) < says, first, shape[1] - 1)
     place = np.where(rng.random(len(place)) < DEFAULT.place, place, 8)

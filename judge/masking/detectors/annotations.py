@@ -43,8 +43,8 @@ def read_annotation(annotation: Mapping[str, Any], label: str, size: tuple[int, 
     if "shares" in annotation:  # YOLO's numbers: x and y of the centre, width, height; or x1, y1, x2, y2 and so on.
         values = [share * size[1 - place % 2] for place, share in enumerate(annotation["shares"])]
         x, y, across, down = values[:4]
-        box = [x - across / 2, y - down / 2, across, down]
-        annotation = {**annotation, **({"segmentation": [values]} if len(values) > 4 else {"bbox": box})}
+        bbox = [x - across / 2, y - down / 2, across, down]
+        annotation = {**annotation, **({"segmentation": [values]} if len(values) > 4 else {"bbox": bbox})}
     shape, box, score = annotation.get("segmentation"), annotation.get("bbox"), annotation.get("score")
     crowd = _CROWD.get(str(annotation.get("iscrowd") or 0))
     score = 1.0 if score is None else score
