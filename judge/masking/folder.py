@@ -56,12 +56,9 @@ class Masked:
 
 
 class Finished:
-    """Images that an unfinished ``judge mask`` has masked: a line of JSON each, with their rows.
+    """Images that an unfinished ``judge mask`` has masked into ``out``: a line of JSON in ``log`` with the row of each.
 
-    Args:
-        log: the file of lines; created when the first image is added.
-        out: the folder of masked images.
-        key: everything that determines a masked image except the image.
+    ``key``: everything that determines a masked image except the image.
     """
 
     def __init__(self, log: Path, out: Path, key: str) -> None:
@@ -81,11 +78,7 @@ class Finished:
         return None
 
     def add(self, images: Path, row: Row) -> None:
-        """Note that an image is masked.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Note that an image is masked."""
         line = json.dumps([self._key(images, row.image), row, self._state(row)])
         with self._lock, self.log.open("a", encoding="utf-8") as file:
             file.write(f"\n{line}\n")  # The line before may have been cut.

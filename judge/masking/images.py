@@ -124,7 +124,7 @@ def decode(data: bytes, *, where: str, max_pixels: int = MAX_PIXELS) -> tuple[Pi
         with _limit(lifted=True):
             image = Image.open(io.BytesIO(data), formats=_FORMATS)
         with image:
-            return _decode(image, data, where, max_pixels), image.getexif().get(_ORIENTATION, 1) in _TURNED
+            return _decode(image, data, where, max_pixels)
     except UnidentifiedImageError:
         raise JudgeError("is not an image", where=where, mend=_NOT_AN_IMAGE) from None
     except JudgeError:
@@ -133,7 +133,7 @@ def decode(data: bytes, *, where: str, max_pixels: int = MAX_PIXELS) -> tuple[Pi
         raise JudgeError(f"is damaged ({str(error)[:100]})", where=where, mend="download it again") from error
 
 
-def _decode(image: Image, data: bytes, where: str, max_pixels: int) -> Pixels:
+def _decode(image: Image, data: bytes, where: str, max_pixels: int) -> tuple[Pixels, bool]:
     from PIL import ImageOps
 
     if image.width * image.height > max_pixels:
@@ -142,6 +142,7 @@ def _decode(image: Image, data: bytes, where: str, max_pixels: int) -> Pixels:
     # Broken downloads fill up files with zeros.
     if image.format == "JPEG" and data.endswith(b"\0\0") and not data.rstrip(b"\0").endswith(b"\xff\xd9"):
         raise JudgeError("is truncated", where=where, mend="download it again")
+    turned = image.getexif().get(_ORIENTATION, 1) in _TURNED  # Before pixels are read: Pillow turns a TIFF as it does.
     # For a TIFF, Pillow also checks the size of its tiles as it decodes.
     above = image.width * image.height > MAX_PIXELS
     with _limit(lifted=above) if above or image.format == "TIFF" else nullcontext():
@@ -152,10 +153,10 @@ def _decode(image: Image, data: bytes, where: str, max_pixels: int) -> Pixels:
         raise JudgeError(what, where=where, mend="save it with 8 or 16 bits a channel")
     if upright.mode.startswith("I"):
         grey = np.asarray(upright).astype(np.int64)
-        return np.repeat((grey >> 8).astype(np.uint8)[:, :, None], 3, axis=2)
+        return np.repeat((grey >> 8).astype(np.uint8)[:, :, None], 3, axis=2), turned
     # Pillow would warn that a palette's several transparent colours are lost; this is intended.
     upright.info.pop("transparency", None)
-    return np.asarray(upright.convert("RGB"))
+    return np.asarray(upright.convert("RGB")), turned
 
 
 def encode(pixels: Pixels) -> bytes:

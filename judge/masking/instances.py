@@ -30,13 +30,10 @@ PERSON = "person"
 
 @dataclass(frozen=True, slots=True)
 class LoadedImage:
-    """A decoded image and its name.
+    """A decoded image, [H, W, 3] uint8, RGB, upright; and its name, relative to the folder of images.
 
-    Attributes:
-        name: the file's name, relative to the folder of images ("val2014/000000000139.jpg").
-        pixels: [H, W, 3] uint8, RGB, upright.
-        turned: whether EXIF's orientation turned or mirrored the pixels of the file.
-        checksum: the checksum of the file; "" if there is no file.
+    ``turned``: whether EXIF's orientation turned or mirrored the pixels of the file; ``checksum``: of the file, "" for
+    none.
     """
 
     name: str

@@ -52,11 +52,7 @@ class MaskedImages:
     checksums: Mapping[str, str] = field(default_factory=dict)
 
     def read(self, image_id: str) -> Pixels:
-        """[H, W, 3] uint8, RGB.
-
-        Raises:
-            JudgeError: the image is missing or cannot be decoded.
-        """
+        """[H, W, 3] uint8, RGB; errors are those of :func:`~judge.masking.images.read_image`."""
         name = self._name(image_id)
         image = read_image(self.folder, name, max_pixels=self.max_pixels)
         return self.hiding.apply(image, self.hidden[name])[0] if self.hiding else image.pixels
@@ -111,16 +107,10 @@ def find_hidden(  # noqa: PLR0913 - which images, what is hidden, how errors are
         regions: whether to compute the boxes of visible things, with the least score of what is hidden.
         failures: collects the names and errors of images, which are then left out; None to raise the first.
         progress: called with the images done.
-
-    Raises:
-        JudgeError: an image is missing or damaged, or does not fit what the detector knows of it.
     """
-    found: dict[str, tuple[Instance, ...]] = {}
-    boxes: dict[str, tuple[Box, ...]] = {}
-    checksums: dict[str, str] = {}
-    statistics: list[MaskStatistics] = []
-    wanted = list(dict.fromkeys(names.values()))
-    how = hiding or Hiding()
+    found, boxes = dict[str, tuple[Instance, ...]](), dict[str, tuple[Box, ...]]()
+    checksums, statistics = dict[str, str](), list[MaskStatistics]()
+    wanted, how = list(dict.fromkeys(names.values())), hiding or Hiding()
     for image, [instances] in detect_images(
         folder, wanted, detector, failures=failures, max_pixels=max_pixels, progress=progress
     ):

@@ -21,14 +21,10 @@ refused. 54% of COCO's images show people, and nearly all of those with a gender
 
 
 class MaskStatistics(NamedTuple):
-    """What a mask hides in one image.
+    """What a mask hides in one image: instances, people among them, and the share of pixels, in [0, 1].
 
-    Attributes:
-        instances: that are hidden.
-        share: the share of pixels that are hidden, in [0, 1].
-        people: instances of these that are people.
-        pixels: if ground truth is known too, its pixels, those that the detector found, and those of both.
-        turned: whether EXIF's orientation turned or mirrored the image.
+    ``pixels``: if ground truth is known too, its pixels, those that the detector found, and those of both; ``turned``:
+    whether EXIF's orientation turned or mirrored the image.
     """
 
     instances: int
@@ -106,14 +102,11 @@ that stays visible if its instances are hidden in the run's mode; the share of h
 
 @dataclass(frozen=True, slots=True)
 class DetectorRow:
-    """One detector compared with ground truth.
+    """One detector compared with ground truth on some images.
 
-    Attributes:
-        detector: its name.
-        shares: ``SHARES``, pooled over all images by pixel: large people count more; NaN where there is nothing.
-        intervals: the interval of each share; bootstrap over images.
-        people: instances that it found, rightly or wrongly; ``of``: those in ground truth.
-        images: compared.
+    ``shares``: ``SHARES``, pooled over all images by pixel, so that large people count more; NaN where there is none.
+    ``intervals``: of each share; bootstrap over images. ``people``: instances that it found, rightly or wrongly, and
+    ``of`` those in ground truth.
     """
 
     detector: str

@@ -19,12 +19,9 @@ _OUTLINE = (255, 0, 255)
 
 
 class Tile(NamedTuple):
-    """One image of a sheet.
+    """One image of a sheet: panels side by side, each [160, w, 3], under a title.
 
-    Attributes:
-        title: printed above it.
-        panels: side by side, each [160, w, 3].
-        has_mask: whether something is hidden; other tiles are shown if there is room left.
+    ``has_mask``: whether something is hidden; other tiles are shown if there is room left.
     """
 
     title: str
@@ -45,9 +42,7 @@ def before_and_after(title: str, before: Pixels, after: Pixels, region: BoolMask
 def contact_sheet(tiles: Sequence[Tile], width: int = 1600) -> Pixels:
     """The tiles one after the other, [H, W, 3], white between them, their titles in small letters above.
 
-    Args:
-        tiles: an empty sheet if there are none.
-        width: rows end here; a single wider tile has a row to itself.
+    Rows end at ``width``; a single wider tile has a row to itself.
     """
     import cv2
 

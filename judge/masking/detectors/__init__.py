@@ -40,9 +40,7 @@ class Detector(Protocol):
         ...
 
     def detect(self, image: LoadedImage) -> tuple[Instance, ...]:
-        """All detections with a score of at least ``MIN_SCORE``, of every category.
-
-        ``Hiding.chosen`` applies higher thresholds, so one detection serves them all.
+        """All detections with a score of at least ``MIN_SCORE``; ``Hiding.chosen`` applies higher thresholds.
 
         Raises:
             JudgeError: an image that does not fit what the detector knows of it.

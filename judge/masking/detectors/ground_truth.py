@@ -47,7 +47,6 @@ class GroundTruth:
     """The instances of COCO files: polygons, run lengths (compressed or not), crowds; boxes where there is no mask.
 
     Attributes:
-        source: the files.
         labels: the categories to read; others are neither checked nor returned. None for all.
         strays: records that belong to no image, and why: people in them stay visible.
         notes: what a user must know of the files, a sentence each; :meth:`doubts` has those of annotations too.
@@ -80,8 +79,7 @@ class GroundTruth:
         that belong to no image are ``strays``.
 
         Args:
-            paths: a file, or several, whose annotations are united; for formats see
-                :func:`~judge.masking.detectors.formats.read_masks`.
+            paths: a file of a format of ``read_masks``, or several, whose annotations are united.
             labels: the categories to read; None for all; () for the list of images alone.
             people: the categories that are people beside "person"; by default, where there is no "person", all that
                 name people.

@@ -81,8 +81,7 @@ def load_maskrcnn(weights: str, *, device: str | None = None) -> MaskRcnn:
         device: "cpu", "cuda", "cuda:1"; None: CUDA if available.
 
     Raises:
-        JudgeError: no such file; weights that are damaged, do not fit, or cannot be downloaded; a device or package
-            that is missing.
+        JudgeError: no such file or device; weights that are damaged, do not fit, or cannot be downloaded.
     """
     require("detectors", "torch", "torchvision", "safetensors")
     import torch

@@ -41,9 +41,6 @@ def import_ultralytics() -> Any:
     """The package ``ultralytics``, without telemetry, online checks and installation of packages.
 
     It writes its settings into a temporary folder; what it replaces in other packages is restored.
-
-    Raises:
-        JudgeError: it is not installed.
     """
     require("detectors", "torch", "torchvision", "cv2", "PIL", "ultralytics", "onnx", "onnxruntime")
     if "ultralytics" not in sys.modules:
@@ -122,8 +119,7 @@ def load_yolo(weights: str | Path, *, trust: Path | None = None, device: str | N
         device: "cpu", "cuda", "cuda:1"; None: CUDA if available.
 
     Raises:
-        JudgeError: no such file or model; a pickle outside ``trust``; a file that is damaged or of another kind; a
-            device or package that is missing.
+        JudgeError: no such file, model or device; a pickle outside ``trust``; a damaged file, or one of another kind.
     """
     path = Path(weights)
     if trust is not None and not trust.is_dir():
@@ -152,11 +148,7 @@ def _check_task(task: object, where: str) -> None:
 
 
 def _read_metadata(data: bytes, where: str) -> dict[str, Any]:
-    """Task and image size in an ONNX file's metadata, which are checked before Ultralytics uses them.
-
-    Raises:
-        JudgeError: damaged, without Ultralytics' metadata, weights in other files, another task.
-    """
+    """Task and image size in an ONNX file's metadata, which are checked before Ultralytics uses them."""
     import_ultralytics()
     import onnxruntime
 
