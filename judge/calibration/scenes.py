@@ -11,11 +11,10 @@ import numpy as np
 
 from judge.calibration.drawing import draw
 from judge.calibration.world import TASKS, Scene
-from judge.masking.folder import SHEET
+from judge.masking.folder import SHEET, before_and_after, contact_sheet
 from judge.masking.images import SHEET_NAME, encode
 from judge.masking.instances import PERSON, from_mask
 from judge.masking.people import hide
-from judge.masking.sheet import before_and_after, contact_sheet
 from judge.types import Progress
 
 CATEGORIES = (PERSON, *TASKS)

@@ -10,17 +10,18 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import NamedTuple, cast
+
+import numpy as np
 
 from judge.errors import JudgeError
 from judge.masking import MAX_PIXELS
 from judge.masking.detectors import Detector, Failures, collected
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.images import checksum_of, encode, path_inside, read_bytes, read_image
-from judge.masking.instances import Pixels
+from judge.masking.instances import BoolMask, Pixels
 from judge.masking.measured import MaskStatistics
 from judge.masking.people import Hiding
-from judge.masking.sheet import Tile, before_and_after, contact_sheet
 from judge.types import Progress
 from judge.utils.parallel import in_order
 
@@ -31,6 +32,69 @@ _CANDIDATES = 4 * SHEET
 _AHEAD = 8
 # Most bytes of a file's name on every usual file system.
 _LONGEST = 255
+# Of a contact sheet, in pixels.
+HEIGHT = 160
+_WIDEST = 280
+_GAP = 6
+_CAPTION = 14
+_LETTER = 7
+_WHITE = 255
+_OUTLINE = (255, 0, 255)
+
+
+class Tile(NamedTuple):
+    """One image of a sheet: panels side by side, each [160, w, 3], under a title.
+
+    ``has_mask``: whether something is hidden; other tiles are shown if there is room left.
+    """
+
+    title: str
+    panels: tuple[Pixels, ...]
+    has_mask: bool = True
+
+
+def before_and_after(title: str, before: Pixels, after: Pixels, region: BoolMask) -> Tile:
+    """A tile of an image with the outline of what will be hidden, and of the masked image."""
+    import cv2
+
+    outlined = before.copy()
+    contours, _ = cv2.findContours(region.view(np.uint8), cv2.RETR_CCOMP, cv2.CHAIN_APPROX_NONE)
+    cv2.drawContours(outlined, contours, -1, _OUTLINE, max(1, round(before.shape[0] / HEIGHT)))
+    return Tile(title, (_shrink(outlined), _shrink(after)), bool(region.any()))
+
+
+def contact_sheet(tiles: Sequence[Tile], width: int = 1600) -> Pixels:
+    """The tiles one after the other, [H, W, 3], white between them, their titles in small letters above.
+
+    Rows end at ``width``; a single wider tile has a row to itself.
+    """
+    import cv2
+
+    gap = np.full((HEIGHT, 2, 3), _WHITE, dtype=np.uint8)
+    rows = [[part for panel in shown.panels for part in (panel, gap)][:-1] for shown in tiles]
+    panels = [np.concatenate(row, axis=1) for row in rows]
+    places, left, top, right = [], _GAP, _GAP, _GAP
+    for panel in panels:
+        if left + panel.shape[1] > width and left > _GAP:
+            left, top = _GAP, top + HEIGHT + _CAPTION + _GAP
+        places.append((left, top))
+        left += panel.shape[1] + _GAP
+        right = max(right, left)
+    sheet = np.full((top + HEIGHT + _CAPTION + _GAP, right, 3), _WHITE, dtype=np.uint8)
+    for shown, panel, (left, top) in zip(tiles, panels, places, strict=True):
+        room = panel.shape[1] // _LETTER
+        fits = shown.title if len(shown.title) <= room else f"...{shown.title[len(shown.title) + 3 - room :]}"
+        cv2.putText(sheet, fits, (left, top + 10), cv2.FONT_HERSHEY_SIMPLEX, 0.35, (0, 0, 0), 1, cv2.LINE_AA)
+        sheet[top + _CAPTION : top + _CAPTION + HEIGHT, left : left + panel.shape[1]] = panel
+    return sheet
+
+
+def _shrink(pixels: Pixels) -> Pixels:
+    """To the height of a sheet's row; very wide images are squeezed."""
+    import cv2
+
+    width = round(pixels.shape[1] * HEIGHT / pixels.shape[0])
+    return cast("Pixels", cv2.resize(pixels, (min(max(1, width), _WIDEST), HEIGHT), interpolation=cv2.INTER_AREA))
 
 
 class Row(NamedTuple):

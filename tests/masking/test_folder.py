@@ -12,11 +12,10 @@ import pytest
 from detector_samples import FakeDetector
 
 from judge.errors import JudgeError
-from judge.masking.folder import SHEET, Finished, Masked, MaskFolder
+from judge.masking.folder import HEIGHT, SHEET, Finished, Masked, MaskFolder, Tile, before_and_after, contact_sheet
 from judge.masking.images import encode
 from judge.masking.instances import Instance, LoadedImage, from_mask
 from judge.masking.people import Hiding
-from judge.masking.sheet import HEIGHT, Tile, before_and_after, contact_sheet
 
 SIZE = (40, 60)
 

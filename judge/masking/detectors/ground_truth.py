@@ -1,4 +1,4 @@
-"""``gt``: instances that people drew, or another tool found, from COCO files or the formats of ``formats``."""
+"""``gt``: instances that people drew, or another tool found, from COCO files or other formats."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from judge.corpus.records import annotation_of, kind_of, records
 from judge.errors import JudgeError
 from judge.masking.archives import usable_id
 from judge.masking.categories import check_categories, names_people, people_among, stays_visible
-from judge.masking.detectors.annotations import find_contradiction, read_annotation
-from judge.masking.detectors.formats import SHAPES, read_masks
+from judge.masking.detectors.annotations import SHAPES, find_contradiction, read_annotation, read_masks
 from judge.masking.images import locate
 from judge.masking.instances import PERSON, Instance, LoadedImage
 from judge.types import Doubt
