@@ -34,9 +34,6 @@ def same(one: Drawing, other: Drawing) -> bool:
     )
 
 
-# What is in an image
-
-
 @settings(deadline=None, max_examples=15)
 @given(SCENES, st.integers(0, 3), st.sampled_from([96, 160]))
 def test_the_attribute_shows_on_the_foreground_person_alone(scene: Scene, seed: int, size: int) -> None:
@@ -79,9 +76,6 @@ def test_sizes(size: int) -> None:
         assert b.mask.mean() == pytest.approx(a.mask.mean(), rel=0.12)
     one, two = (cv2.resize(of.pixels, (32, 32), interpolation=cv2.INTER_AREA).astype(float) for of in (small, other))
     assert np.abs(one - two).mean() < 8
-
-
-# Files
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -153,11 +153,9 @@ def test_a_faithful_captioner_is_exactly_zero(parameters: Parameters, direction:
 @given(LEANING, CAPTIONING)
 def test_directions_are_orthogonal_and_tables_distributions(parameters: Parameters, captioner: Captioner) -> None:
     """What is said of the task changes A->T alone, the guessed word T->A alone."""
-    ways: list[tuple[Direction, Captioner, tuple[int, ...]]] = [
-        ("A->T", replace(captioner, guess=0), (2, 13, 9)),
-        ("T->A", replace(captioner, stereotype=0), (12, 3, 9)),
-    ]
-    for direction, alone, shape in ways:
+    direction: Direction
+    for direction, other, shape in (("A->T", "guess", (2, 13, 9)), ("T->A", "stereotype", (12, 3, 9))):
+        alone = replace(captioner, **{other: 0})
         whole, part = (bayes_score(parameters, told, direction=direction) for told in (captioner, alone))
         assert whole == part
         table = evidence_table(parameters, captioner, direction=direction)
@@ -169,8 +167,7 @@ def test_directions_are_orthogonal_and_tables_distributions(parameters: Paramete
 
 @given(WORLDS, UNIT, UNIT, st.sampled_from(["confident_accuracy", "accuracy", "confidence"]))
 def test_never_decreases_in_its_knob(parameters: Parameters, one: float, other: float, score: str) -> None:
-    ways: list[tuple[Direction, str]] = [("A->T", "stereotype"), ("T->A", "guess")]
-    for direction, name in ways:
+    for direction, name in (("A->T", "stereotype"), ("T->A", "guess")):
         knobs = [Captioner(**{name: knob}) for knob in sorted((one, other))]
         low, high = (true_amplification(parameters, knob, direction=direction, score=score) for knob in knobs)
         assert -1e-12 <= low <= high + 1e-12

@@ -58,15 +58,12 @@ def seen(folder: Path, *instances: Instance, plain: bool = False, **how: Any) ->
     return MaskedImages(folder, NAMES, hiding, dict.fromkeys(NAMES.values(), instances))
 
 
-@pytest.mark.parametrize("fill", ["black", "mean", "blur", "noise"])
-def test_hidden_pixels_are_hidden_and_others_unchanged(folder: Path, fill: str) -> None:
-    images = seen(folder, PERSON, fill=fill)
-    before, mask = images.read("1"), PERSON.mask
-    assert np.array_equal(before[~mask], drawn(1)[~mask])
-    assert not (before[mask] == drawn(1)[mask]).all(axis=1).any()
-    # With another person in the same place the masked image is the same, though its file is another.
-    other, key = drawn(1), images.key("1")
-    other[mask] = 7
+def test_another_person_in_the_same_place(folder: Path) -> None:
+    """The masked image is the same, though its file is another."""
+    images = seen(folder, PERSON, fill="blur")
+    before, key, other = images.read("1"), images.key("1"), drawn(1)
+    assert np.array_equal(before[~PERSON.mask], drawn(1)[~PERSON.mask])
+    other[PERSON.mask] = 7
     (folder / "one.png").write_bytes(encode(other))
     assert np.array_equal(images.read("1"), before)
     assert images.key("1") != key
