@@ -35,13 +35,7 @@ def write_images(
     The annotation of the person in front has ``"foreground": 1``, every other 0. The files are the same for any number
     of workers. What a failure leaves behind is the caller's to remove.
 
-    Args:
-        scenes: whose ids are different integers.
-        folder: is made if need be.
-        seed: of the world.
-        size: pixels along the side of an image.
-        workers: threads; None for one a core.
-        progress: called with the number of images written.
+    ``size``: pixels along the side of an image; ``workers``: threads, None for one a core.
     """
     from joblib import Parallel, delayed
 

@@ -56,15 +56,9 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """Which trials there are.
+    """Which trials there are: ``draws`` of some images for each dose, above 0, of each of some changes.
 
-    Attributes:
-        changes: keys of :data:`~judge.calibration.doses.CHANGES`.
-        doses: of each change, above 0.
-        draws: of each dose.
-        nulls: draws without any change; the first ``draws`` of them have doses too.
-        images: of a draw.
-        seed: of the first draw.
+    ``nulls``: draws without any change; the first ``draws`` of them have doses too. ``seed``: of the first draw.
     """
 
     changes: Sequence[str]

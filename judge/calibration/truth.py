@@ -103,10 +103,8 @@ def true_amplification(parameters: Parameters = DEFAULT, captioner: Captioner = 
     """Generated minus human side for an optimal judge; ``how``: keyword arguments of :func:`bayes_score`.
 
     That is the truth of LIC (A->T by default), of Leakage with ``score="accuracy"``, and of ImageCaptioner2 with
-    ``score="confidence"`` and ``uses_images``. T->A asks for the task where LIC asks for the attribute.
-
-    Exactly 0.0 for a ``FAITHFUL`` captioner. Without errors it never decreases in ``stereotype`` (A->T), in ``guess``
-    (T->A).
+    ``score="confidence"`` and ``uses_images``. It is exactly 0.0 for a ``FAITHFUL`` captioner, and without errors it
+    never decreases in ``stereotype`` (A->T), in ``guess`` (T->A).
     """
     return bayes_score(parameters, captioner, **how) - bayes_score(parameters, **how)
 

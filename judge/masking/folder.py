@@ -33,13 +33,8 @@ _AHEAD = 8
 # Most bytes of a file's name on every usual file system.
 _LONGEST = 255
 # Of a contact sheet, in pixels.
-HEIGHT = 160
-_WIDEST = 280
-_GAP = 6
-_CAPTION = 14
-_LETTER = 7
-_WHITE = 255
-_OUTLINE = (255, 0, 255)
+HEIGHT, _WIDEST, _GAP, _CAPTION, _LETTER = 160, 280, 6, 14, 7
+_WHITE, _OUTLINE = 255, (255, 0, 255)
 
 
 class Tile(NamedTuple):

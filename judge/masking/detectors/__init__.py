@@ -27,17 +27,14 @@ class Detector(Protocol):
     @property
     def name(self) -> str:
         """Its name in options: "gt", "yolo", "maskrcnn"."""
-        ...
 
     @property
     def key(self) -> str:
         """Fingerprint of all that decides its results (weights, options, library version), for the cache."""
-        ...
 
     @property
     def categories(self) -> tuple[str, ...]:
         """Names of the categories that it detects."""
-        ...
 
     def detect(self, image: LoadedImage) -> tuple[Instance, ...]:
         """All detections with a score of at least ``MIN_SCORE``; ``Hiding.chosen`` applies higher thresholds.
@@ -45,7 +42,6 @@ class Detector(Protocol):
         Raises:
             JudgeError: an image that does not fit what the detector knows of it.
         """
-        ...
 
 
 @contextmanager
