@@ -11,7 +11,7 @@ import numpy as np
 
 from judge.commands.console import say, show_progress
 from judge.commands.images import known_images
-from judge.commands.labels import choose_lexicon
+from judge.commands.setup import choose_lexicon
 from judge.config import OutputSettings
 from judge.config.inputs import ReadingSettings, TokenSettings, WordSettings
 from judge.config.values import CAPTIONS, IMAGES, RESULTS, SEVERAL, CaptionFiles, Lexicons, Seed, list_or_text
@@ -73,11 +73,7 @@ class AnonymousConfig(OutputSettings, WordSettings, ReadingSettings, TokenSettin
 
 
 def measure_anonymous(config: AnonymousConfig, *, progress: Progress | None = None) -> Anonymous:
-    """Measure how often captions name the attribute; write the results and a rating sheet to ``config.out``.
-
-    The folder holds ``anonymous.json``, ``anonymous.yaml``, the sheet as ``rating.csv``, what its items are as
-    ``rating_key.csv``, and with ratings ``human_scores.csv``.
-    """
+    """Measure how often captions name the attribute; write the results and a rating sheet to ``config.out``."""
     out = OutputFolder(config.out, what="anonymous benchmark", overwrite=config.overwrite)
     out.check(config.inputs())
     lexicon = _choose_lexicon(config)
@@ -90,7 +86,15 @@ def measure_anonymous(config: AnonymousConfig, *, progress: Progress | None = No
     for captions in captioners:
         found = {image: [lexicon.mentions(words.words(text)) for text in of] for image, of in captions.by_image.items()}
         rows.append(measure_naming(captions.name, found, classes, silent=without_words, level=config.level))
-    sheet = _make_sheet(config, classes, captioners)
+    sheet, rated = _make_sheet(config, classes, captioners), None
+    if config.ratings:  # Beside human scores, the lexicon's share of the same captions.
+        ratings = read_ratings(config.ratings, sheet)
+        named = {item.name: bool(lexicon.mentions(words.words(item.text))) for item in sheet.items}
+        scores = [human_score(ratings, captions.name, named, level=config.level) for captions in captioners]
+        both = [row for row in scores if row.share.captions]
+        shares, of_humans = [row.share.value for row in both], [row.named.value for row in both]
+        agreement = correlate(shares, of_humans, level=config.level)
+        rated = Rated(ratings.raters, krippendorff_alpha(ratings.votes()), scores, agreement)
     result = Anonymous(
         lexicon=(lexicon.name if config.lexicon is None else str(config.lexicon), lexicon.source),
         captioners=rows,
@@ -98,7 +102,7 @@ def measure_anonymous(config: AnonymousConfig, *, progress: Progress | None = No
         sheet=sheet,
         silent=without_words,
         notes=[*_notes(config, lexicon, captioners)],
-        rated=_rate(config, sheet, lexicon, [captions.name for captions in captioners]) if config.ratings else None,
+        rated=rated,
     )
     out.begin()
     with out.working(), out.writing():
@@ -184,18 +188,6 @@ def _make_sheet(config: AnonymousConfig, classes: Sequence[str], captioners: Seq
         for captions in captioners
     ]
     return rating_sheet(kept, config.attribute, classes, seed=config.seed)
-
-
-def _rate(config: AnonymousConfig, sheet: Sheet, lexicon: Lexicon, captioners: Sequence[str]) -> Rated:
-    """Human scores from the filled-in sheets, and the lexicon's share of the same captions beside them."""
-    ratings = read_ratings(config.ratings, sheet)
-    words = TextOptions(config.contractions, config.text)
-    named = {item.name: bool(lexicon.mentions(words.words(item.text))) for item in sheet.items}
-    scores = [human_score(ratings, name, named, level=config.level) for name in captioners]
-    both = [(row.named.value, row.share.value) for row in scores if row.share.captions]
-    agreement = correlate([share for share, _ in both], [score for _, score in both], level=config.level)
-    alpha = krippendorff_alpha(ratings.votes())
-    return Rated(ratings.raters, alpha, scores, agreement)
 
 
 def command(config: AnonymousConfig) -> None:

@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from judge.commands.labels import labels_of
+from judge.commands.setup import labels_of
 from judge.config.inputs import (
     DetectionSettings,
     HidingSettings,
-    ImageSettings,
     MaskedSettings,
     NetworkSettings,
     ShownSettings,
@@ -39,13 +38,9 @@ from judge.types import Labels, Progress
 
 
 class Correlated(NamedTuple):
-    """The category most correlated with the attribute.
+    """The category most correlated with the attribute, and the class that it goes with.
 
-    Attributes:
-        category: its name.
-        class_: the class that it goes with.
-        share: of the images with that category, those of that class (BA's b_al), in [0, 1].
-        images: images with that category and a label.
+    ``images`` have that category and a label; ``share`` of them, in [0, 1], are of that class (BA's b_al).
     """
 
     category: str
@@ -60,16 +55,14 @@ def correlated_category(truth: GroundTruth, labels: Labels) -> Correlated:
     b_al does not correct for the size of classes: where one class has most images (COCO: men), it is mostly that class.
     At a tie the first class counts, then the first category of the file. A category must occur in 100 labelled images,
     or in 1% of them if they are fewer.
-
-    Args:
-        truth: the objects of the images.
-        labels: the attribute of the images.
-
-    Raises:
-        JudgeError: no labelled image holds such a category.
     """
     where = f"{truth.source} with {labels.source}"
-    classes = {name: label for name in truth.images if (label := _label_of(name, truth, labels)) is not None}
+    classes: dict[str, str] = {}
+    for name in truth.images:
+        for key in (name, truth.image_id(name)):  # The "id" in the instances file goes before the name.
+            with suppress(ValueError):  # Not every name is an id.
+                if (label := labels.by_image.get(canonical_id(key))) is not None:
+                    classes[name] = label
     if not classes:
         raise JudgeError("no image has a label", where=where, mend="use labels of these images")
     counts = Counter((label, category) for image, label in classes.items() for category in truth.categories_in(image))
@@ -89,15 +82,6 @@ def correlated_category(truth: GroundTruth, labels: Labels) -> Correlated:
     return Correlated(category, class_, float(shares.to_numpy().max()), int(total[category]))
 
 
-def _label_of(name: str, truth: GroundTruth, labels: Labels) -> str | None:
-    """The class of the image ``name``: by its "id" in the instances file, else by its name."""
-    for key in (truth.image_id(name), name):
-        with suppress(ValueError):  # Not every name is an id.
-            if (label := labels.by_image.get(canonical_id(key))) is not None:
-                return label
-    return None
-
-
 class Masking(NamedTuple):
     """What is hidden and what finds it; ground truth to measure a network by, and how BA chose the object, if so."""
 
@@ -110,15 +94,7 @@ class Masking(NamedTuple):
 def open_masking(
     config: MaskedSettings, mode: Mode, *, seed: int, device: str | None = None, truth: GroundTruth | None = None
 ) -> Masking:
-    """What settings with one detector hide, and the detector.
-
-    Args:
-        config: the settings.
-        mode: how much is hidden.
-        seed: of fill noise.
-        device: of a network.
-        truth: the instances, where they have been read.
-    """
+    """What settings with one detector hide, and the detector; ``truth``: the instances, where they have been read."""
     hiding, correlated, truth = choose_hiding(config, mode, seed=seed, truth=truth)
     detector = open_detector(config.detector, config, hiding.labels, truth=truth, device=device)
     beside = None
@@ -149,7 +125,7 @@ def choose_hiding(
     return Hiding(tuple(label for label in wanted if label), mode=mode, seed=seed, **same), chosen, truth
 
 
-def read_truth(config: ImageSettings, labels: Collection[str] | None = None) -> GroundTruth:
+def read_truth(config: DetectionSettings, labels: Collection[str] | None = None) -> GroundTruth:
     """The instances that ``config`` names; ``labels``: the categories that are read, None for all."""
     if not config.instances:
         raise JudgeError("detector 'gt' needs the instances", where="--instances", mend="give their COCO file")
@@ -180,12 +156,8 @@ def load_detector(
     name: str, config: NetworkSettings, labels: tuple[str, ...], *, device: str | None = None
 ) -> tuple[Detector, dict[str, str], list[str]]:
     """The network called ``name``; category -> its name here, "person" for people; what a user must know of these."""
-    detector = make_detector(
-        name,
-        weights=config.weights.get(name) or config.weights.get(""),
-        trust=config.trust_weights,
-        device=device,
-    )
+    weights = config.weights.get(name) or config.weights.get("")
+    detector = make_detector(name, weights=weights, trust=config.trust_weights, device=device)
     source = f"detector '{name}'"
     own = {category: category for category in detector.categories}
     if (names := read_names(config.class_names)) is not None:
