@@ -279,9 +279,7 @@ def _compare(
     config: AblateDetectorsConfig, hiding: Hiding, truth: GroundTruth, failures: Failures, progress: Progress | None
 ) -> list[DetectorRow]:
     """What each detector finds; only images at which no detector fails are counted."""
-    detectors = {
-        name: open_detector(name, config, hiding.labels, truth=truth, device=config.device) for name in config.detectors
-    }
+    detectors = {name: open_detector(name, config, hiding.labels, truth=truth) for name in config.detectors}
     people, found = 0, dict.fromkeys(detectors, 0)
     counts: dict[str, list[list[int]]] = {name: [] for name in detectors}
     for image, [true, *answers] in detect_images(

@@ -95,9 +95,8 @@ def align_captions(config: AlignConfig, *, progress: Progress | None = None) -> 
         if progress:
             progress("METEOR", 0, 0)
         scores, notes = _meteor(pairs, config.meteor)
-        found = [
-            replace(one, meteor=dict(zip(KINDS, scores[2 * n : 2 * n + 2], strict=True))) for n, one in enumerate(found)
-        ]
+        for n, one in enumerate(found):
+            found[n] = replace(one, meteor=dict(zip(KINDS, scores[2 * n : 2 * n + 2], strict=True)))
         shares = {entry.captioner: entry.reports["contextual"].lacking_substituted for entry in found}
         texts = {
             SUBSTITUTIONS: substitutions_csv(found),

@@ -20,16 +20,7 @@ from judge.corpus.captions import ReadOptions, read_captions
 from judge.corpus.ratings import CAPTION, ITEM, RATER, Sheet, key_csv, rating_sheet, read_ratings, sheet_csv
 from judge.errors import JudgeError, nearest
 from judge.evidence import TextOptions
-from judge.report.anonymous import (
-    Anonymous,
-    Rated,
-    agreement_table,
-    anonymous_json,
-    anonymous_notes,
-    human_scores_csv,
-    naming_table,
-    score_table,
-)
+from judge.report import anonymous as report
 from judge.report.render import open_console, print_table, print_text
 from judge.report.table import Table, how_many
 from judge.report.warnings import text_notes
@@ -59,9 +50,7 @@ class AnonymousConfig(OutputSettings, WordSettings, ReadingSettings, TokenSettin
         repeated="[NAME=]TEXT", essential=True, file=True,
     )  # fmt: skip
     captions: CaptionFiles = option(..., CAPTIONS, repeated="[NAME=]FILE", essential=True, min_length=1)
-    images: Path | None = option(
-        None, f"{IMAGES}: those of the benchmark; captions of others are left out", essential=True
-    )
+    images: Path | None = option(None, f"{IMAGES} of the benchmark; captions of others are left out", essential=True)
     ratings: Annotated[tuple[Path, ...], list_or_text(tuple)] = option(
         (), "rating.csv that a rater filled in", repeated="FILE", essential=True
     )
@@ -72,7 +61,7 @@ class AnonymousConfig(OutputSettings, WordSettings, ReadingSettings, TokenSettin
     out: Path = option(..., RESULTS, "runs/anonymous", essential=True)
 
 
-def measure_anonymous(config: AnonymousConfig, *, progress: Progress | None = None) -> Anonymous:
+def measure_anonymous(config: AnonymousConfig, *, progress: Progress | None = None) -> report.Anonymous:
     """Measure how often captions name the attribute; write the results and a rating sheet to ``config.out``."""
     out = OutputFolder(config.out, what="anonymous benchmark", overwrite=config.overwrite)
     out.check(config.inputs())
@@ -92,10 +81,9 @@ def measure_anonymous(config: AnonymousConfig, *, progress: Progress | None = No
         named = {item.name: bool(lexicon.mentions(words.words(item.text))) for item in sheet.items}
         scores = [human_score(ratings, captions.name, named, level=config.level) for captions in captioners]
         both = [row for row in scores if row.share.captions]
-        shares, of_humans = [row.share.value for row in both], [row.named.value for row in both]
-        agreement = correlate(shares, of_humans, level=config.level)
-        rated = Rated(ratings.raters, krippendorff_alpha(ratings.votes()), scores, agreement)
-    result = Anonymous(
+        agreement = correlate([row.named.value for row in both], [row.share.value for row in both], level=config.level)
+        rated = report.Rated(ratings.raters, krippendorff_alpha(ratings.votes()), scores, agreement)
+    result = report.Anonymous(
         lexicon=(lexicon.name if config.lexicon is None else str(config.lexicon), lexicon.source),
         captioners=rows,
         left_out=left_out,
@@ -107,14 +95,14 @@ def measure_anonymous(config: AnonymousConfig, *, progress: Progress | None = No
     out.begin()
     with out.working(), out.writing():
         texts = {
-            SUMMARY: anonymous_json(result),
+            SUMMARY: report.anonymous_json(result),
             SETTINGS: config.to_yaml(),
             # Excel needs the mark to read a table as UTF-8.
             SHEET: "\ufeff" + sheet_csv(sheet),
             KEY: key_csv(sheet),
         }
         if result.rated:
-            texts[SCORES] = human_scores_csv(result.rated)
+            texts[SCORES] = report.human_scores_csv(result.rated)
         for name, text in texts.items():
             (out.partial / name).write_text(text, encoding="utf-8", newline="")
         out.publish()
@@ -198,13 +186,13 @@ def command(config: AnonymousConfig) -> None:
     """
     with show_progress() as progress:
         found = measure_anonymous(config, progress=progress)
-    tables: list[Table[Any]] = [naming_table(found)]
+    tables: list[Table[Any]] = [report.naming_table(found)]
     if found.rated:
-        tables += [score_table(found, found.rated), agreement_table(found.rated)]
+        tables += [report.score_table(found, found.rated), report.agreement_table(found.rated)]
     for table in tables:
         print_table(table)
         say("")
-    for line in anonymous_notes(found):
+    for line in report.anonymous_notes(found):
         print_text(f"NOTE: {line}", open_console())
     if found.rated:
         say(f"Human scores, for judge evaluate --human-scores: {config.out / SCORES}")

@@ -12,19 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 import numpy as np
 import pandas as pd
 
+from judge.attribution import words as by_words
 from judge.attribution.people import attribution_score, share_outside, sheet
-from judge.attribution.words import (
-    ExplainedAnswers,
-    WordAttribution,
-    attribute_words,
-    explain_answers,
-    summary_of_words,
-    word_methods,
-    word_table,
-)
 from judge.commands.console import say, show_progress
 from judge.commands.images import known_images, open_detector, read_truth
-from judge.commands.predict import NewCaptionSettings, PredictConfig, open_saved, prepare
+from judge.commands.predict import NEW, NewCaptionSettings, PredictConfig, open_saved, prepare
 from judge.commands.setup import choose_lexicon, labels_of
 from judge.config import OutputSettings, make_config, values
 from judge.config.inputs import LabelSettings
@@ -76,10 +68,7 @@ class AttributeConfig(OutputSettings, BaseSettings, NewCaptionSettings, LabelSet
         None, "captioner (a checkpoint folder, or a name on the Hugging Face hub) whose own words are explained, "
         "in place of a judge", essential=True, file=True, min_length=1,
     )  # fmt: skip
-    captions: Path | None = option(
-        None, "new captions, for judges: COCO, Karpathy, CSV, JSONL, Parquet, ... (recognised by content)",
-        essential=True,
-    )  # fmt: skip
+    captions: Path | None = option(None, f"{NEW}, for judges", essential=True)
     labels: values.LabelFiles = option(
         None, f"{values.LABELS}: its probability is explained, else the predicted one's", repeated="[NAME=]FILE",
         essential=True,
@@ -147,7 +136,7 @@ class Attribution:
     folder: Path
     labels: Labels | None
     progress: Progress | None
-    judges: list[tuple[str, ExplainedAnswers, Sequence[WordAttribution]]] = field(default_factory=list)
+    judges: list[tuple[str, by_words.ExplainedAnswers, list[by_words.WordAttribution]]] = field(default_factory=list)
     people: MaskedImages | None = None
     lines: list[dict[str, Any]] = field(default_factory=list)
     rows: list[MapRow] = field(default_factory=list)
@@ -193,7 +182,7 @@ class Attribution:
         """Explain a judge's answers by words, and by the images of the first caption of each."""
         data = prepare(self.config.of_judge(reference), self.progress)
         of_words, of_images = _choose_methods(self.config, data.saved)
-        answers, notes = explain_answers(
+        answers, notes = by_words.explain_answers(
             data.saved,
             data.parts,
             features=self.config.features,
@@ -203,7 +192,7 @@ class Attribution:
         )
         if left := sum(map(len, data.parts)) - len(answers.samples):
             notes.append(f"{left} captions are of images without a label; they are left out")
-        words = [attribute_words(answers, method, self.progress) for method in of_words]
+        words = [by_words.attribute_words(answers, method, self.progress) for method in of_words]
         self.judges.append((reference, answers, words))
         if of_images:
             assert data.images is not None
@@ -211,7 +200,7 @@ class Attribution:
         self.notes += [line for line in [*data.notes, *notes] if line not in self.notes]
 
     def _explain_images(
-        self, reference: str, answers: ExplainedAnswers, images: MaskedImages, methods: Sequence[ImageMethod]
+        self, reference: str, answers: by_words.ExplainedAnswers, images: MaskedImages, methods: Sequence[ImageMethod]
     ) -> list[str]:
         require("vision", "captum")
         from judge.attribution.judge_views import explain_predictions
@@ -292,13 +281,13 @@ class Attribution:
                 },
                 "captions": len(answers.samples),
                 "images": _images(answers.samples),
-                "words": {found.method: summary_of_words(answers, found) for found in words},
+                "words": {found.method: by_words.summary_of_words(answers, found) for found in words},
             }
             for weights, answers, words in self.judges
         ]
         summary = {"judges": judges, "pictures": [row.to_json() for row in self.rows]}
         texts = {SUMMARY: json.dumps(summary, indent=1, ensure_ascii=False) + "\n", SETTINGS: self.config.to_yaml()}
-        if tables := [word_table(answers, words) for _, answers, words in self.judges if words]:
+        if tables := [by_words.word_table(answers, words) for _, answers, words in self.judges if words]:
             texts[WORDS] = table_csv(pd.concat(tables, ignore_index=True))
         if self.people:
             texts[PICTURES] = table_csv(pd.DataFrame(self.lines, columns=COLUMNS))
@@ -325,7 +314,7 @@ class Attribution:
 
 def _choose_methods(config: AttributeConfig, saved: Saved) -> tuple[list[str], list[ImageMethod]]:
     """The methods that the settings name, else all that the judge allows: of words, of images."""
-    faults = word_methods(saved) | dict.fromkeys(IMAGE_METHODS, "" if saved.sees else "it sees no images")
+    faults = by_words.word_methods(saved) | dict.fromkeys(IMAGE_METHODS, "" if saved.sees else "it sees no images")
     allowed = [method for method, fault in faults.items() if not fault]
     chosen = [method for method in config.methods or allowed if method in allowed]
     if not chosen:

@@ -52,9 +52,7 @@ class CaptionConfig(BatchSettings, OutputSettings, FolderSettings, ShownSettings
         min_length=1,
     )  # fmt: skip
     ids: Path | None = option(None, "COCO file that lists images and their ids", "--instances, else the file names")
-    prompt: str | None = option(
-        None, "prompt, or the beginning of captions", "that of the model's family", essential=True
-    )
+    prompt: str | None = option(None, "prompt, or the beginning of captions", "the model family's", essential=True)
     beams: int = option(1, "beams of the beam search; 1 is greedy", essential=True, ge=1, le=100)
     max_tokens: int = option(30, "longest caption, in tokens", essential=True, ge=1, le=10_000)
     precision: Annotated[Literal["no", "bf16"], NoIsAWord] = option("no", "mixed precision; bf16 halves the memory")
@@ -146,7 +144,7 @@ def _open_images(config: CaptionConfig, progress: Progress | None) -> tuple[Mask
     names, failures = _name_images(config)
     if config.mask == "none":
         return MaskedImages(config.images, names, max_pixels=config.max_pixels), failures
-    masking = open_masking(config, config.mask, seed=config.seed, device=config.device)
+    masking = open_masking(config, config.mask, seed=config.seed)
     failures += masking.detector.strays if isinstance(masking.detector, GroundTruth) else ()
     images = find_hidden(
         config.images,

@@ -53,9 +53,7 @@ class RunConfig(ScoredSettings, ShownSettings):
     panel = "Output"
 
     human: Files = option(..., HUMAN, repeated="PATH", essential=True)
-    breakdown: bool = option(
-        False, "compute how much tasks, images and words contribute to each metric", panel="Metrics"
-    )
+    breakdown: bool = option(False, "compute what tasks, images and words contribute to each metric", panel="Metrics")
     verbose: bool = option(False, "print all columns, tables, notes and warnings", exclude=True)
 
 

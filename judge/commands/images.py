@@ -14,13 +14,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from judge.commands.setup import labels_of
-from judge.config.inputs import (
-    DetectionSettings,
-    HidingSettings,
-    MaskedSettings,
-    NetworkSettings,
-    ShownSettings,
-)
+from judge.config import inputs
 from judge.config.values import listed
 from judge.corpus.records import canonical_id
 from judge.errors import JudgeError, require
@@ -91,12 +85,10 @@ class Masking(NamedTuple):
     correlated: Correlated | None
 
 
-def open_masking(
-    config: MaskedSettings, mode: Mode, *, seed: int, device: str | None = None, truth: GroundTruth | None = None
-) -> Masking:
+def open_masking(config: inputs.MaskedSettings, mode: Mode, *, seed: int, truth: GroundTruth | None = None) -> Masking:
     """What settings with one detector hide, and the detector; ``truth``: the instances, where they have been read."""
     hiding, correlated, truth = choose_hiding(config, mode, seed=seed, truth=truth)
-    detector = open_detector(config.detector, config, hiding.labels, truth=truth, device=device)
+    detector = open_detector(config.detector, config, hiding.labels, truth=truth)
     beside = None
     if detector.name != "gt" and config.instances:
         truth = truth or read_truth(config)
@@ -105,7 +97,7 @@ def open_masking(
 
 
 def choose_hiding(
-    config: HidingSettings, mode: Mode, *, seed: int, truth: GroundTruth | None = None
+    config: inputs.HidingSettings, mode: Mode, *, seed: int, truth: GroundTruth | None = None
 ) -> tuple[Hiding, Correlated | None, GroundTruth | None]:
     """What ``config`` hides; how the object was chosen where BA chose it; and the instances if they have been read."""
     chosen, category = None, config.category
@@ -125,7 +117,7 @@ def choose_hiding(
     return Hiding(tuple(label for label in wanted if label), mode=mode, seed=seed, **same), chosen, truth
 
 
-def read_truth(config: DetectionSettings, labels: Collection[str] | None = None) -> GroundTruth:
+def read_truth(config: inputs.DetectionSettings, labels: Collection[str] | None = None) -> GroundTruth:
     """The instances that ``config`` names; ``labels``: the categories that are read, None for all."""
     if not config.instances:
         raise JudgeError("detector 'gt' needs the instances", where="--instances", mend="give their COCO file")
@@ -137,26 +129,22 @@ def read_truth(config: DetectionSettings, labels: Collection[str] | None = None)
 
 
 def open_detector(
-    name: str,
-    config: DetectionSettings,
-    labels: tuple[str, ...],
-    *,
-    truth: GroundTruth | None = None,
-    device: str | None = None,
+    name: str, config: inputs.DetectionSettings, labels: tuple[str, ...], *, truth: GroundTruth | None = None
 ) -> Detector:
     """The detector called ``name``: ``truth`` for "gt", where it has been read already; a network with its cache."""
     require("images", "cv2", "PIL", "pycocotools")
     if name == "gt":
         return (truth or read_truth(config, labels)).only(labels)
-    detector, names, doubts = load_detector(name, config, labels, device=device)
+    detector, names, doubts = load_detector(name, config, labels)
     return Cached(detector, config.cache, names, doubts)
 
 
 def load_detector(
-    name: str, config: NetworkSettings, labels: tuple[str, ...], *, device: str | None = None
+    name: str, config: inputs.NetworkSettings, labels: tuple[str, ...]
 ) -> tuple[Detector, dict[str, str], list[str]]:
     """The network called ``name``; category -> its name here, "person" for people; what a user must know of these."""
     weights = config.weights.get(name) or config.weights.get("")
+    device = getattr(config, "device", None)  # Commands that train judges have no such option.
     detector = make_detector(name, weights=weights, trust=config.trust_weights, device=device)
     source = f"detector '{name}'"
     own = {category: category for category in detector.categories}
@@ -175,7 +163,7 @@ def load_detector(
     return detector, renamed, [stays_visible(other, source) for other in visible]
 
 
-def refuse_unmasked(config: HidingSettings, masks: Mapping[str, Any] | None, doubts: Sequence[str]) -> None:
+def refuse_unmasked(config: inputs.HidingSettings, masks: Mapping[str, Any] | None, doubts: Sequence[str]) -> None:
     """Refuse masks that hide almost nobody, unless the settings allow them."""
     if masks and (what := hide_nobody(masks)) and not config.allow_unmasked:
         mend = next((doubt for doubt in doubts if "--person-category" in doubt), "give other weights or instances")
@@ -223,7 +211,7 @@ def find_images(known: Mapping[str, str], image_ids: Sequence[str], folder: Path
 class RunImages:
     """The images of a run; instances, names and weights are read once, when first needed."""
 
-    config: ShownSettings
+    config: inputs.ShownSettings
     judges: Sequence[str] = ()
     seed: int = 0
     progress: Progress | None = None

@@ -34,9 +34,7 @@ class MaskConfig(OutputSettings, FolderSettings):
     command = "judge mask"
     panel = "Images"
 
-    mode: Mode = option(
-        "segment", "how much of each instance is hidden: the upper part, the mask, or the box", essential=True
-    )
+    mode: Mode = option("segment", "what of each instance is hidden: upper part, mask, or box", essential=True)
     format: Literal["png", "webp"] = option("png", "file format of masked images; both are lossless")
     workers: int | None = option(None, "images masked in parallel", "one per core", ge=1, le=1024)
     out: Path = option(..., "folder for the masked images", "runs/masked", essential=True)
@@ -59,7 +57,7 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> tuple[Maske
     if out.path.is_relative_to(resolved(config.images)):
         raise JudgeError("lies in the folder of images", where=out.where, mend="name another folder")
     out.check(config.inputs())
-    hiding, detector, beside, correlated = open_masking(config, config.mode, seed=config.seed, device=config.device)
+    hiding, detector, beside, correlated = open_masking(config, config.mode, seed=config.seed)
     truth = detector if isinstance(detector, GroundTruth) else None
     names, left_out = image_names(config.images, truth)
     out.begin()

@@ -28,6 +28,7 @@ from judge.utils.outputs import OutputFile
 from judge.utils.reading import named_alike
 
 WEIGHTS = "judge.safetensors"
+NEW = "new captions: COCO, Karpathy, CSV, JSONL, Parquet, ... (recognised by content)"
 
 
 class NewCaptionSettings(ReadingSettings, DetectorSettings):
@@ -37,9 +38,7 @@ class NewCaptionSettings(ReadingSettings, DetectorSettings):
 
     images: Path | None = option(None, f"{IMAGES}, for judges that use images", essential=True)
     features: Path = option(FEATURES, "feature cache folder", panel="Judges")
-    detector: DetectorName = option(
-        "gt", "what finds people and objects: ground truth or a network", "as in training", essential=True
-    )
+    detector: DetectorName = option("gt", "what finds people and objects", "as in training", essential=True)
 
 
 class PredictConfig(OutputSettings, SavedJudgeSettings, NewCaptionSettings):
@@ -48,9 +47,7 @@ class PredictConfig(OutputSettings, SavedJudgeSettings, NewCaptionSettings):
     command = "judge predict"
     panel = "Input"
 
-    captions: Path = option(
-        ..., "new captions: COCO, Karpathy, CSV, JSONL, Parquet, ... (recognised by content)", essential=True
-    )
+    captions: Path = option(..., NEW, essential=True)
     out: Path = option(..., "CSV file for the answers", "runs/predictions.csv", essential=True)
 
 

@@ -107,14 +107,13 @@ def read_corpus(config: RunSettings) -> Corpus:
     labels = given.get(config.attribute) if isinstance(config.attribute, str) else None
     if config.own_captions:
         options, labels = _keep_own(config, options, labels)
-    corpus = Corpus.read(
-        human=listed(config.human), captions=config.captions, labels=labels, objects=objects, options=options
-    )
-    human = corpus.human
+    human = listed(config.human)
+    corpus = Corpus.read(human=human, captions=config.captions, labels=labels, objects=objects, options=options)
+    source, columns = corpus.human.source, corpus.human.columns
     notes = tuple(
-        f"{human.source} has a column {found[0]}, which is not used: add --labels {human.source} to use it"
+        f"{source} has a column {found[0]}, which is not used: add --labels {source} to use it"
         for name in config.attributes
-        if name not in given and (found := detect(human.columns, label_columns(name, alone=False)))
+        if name not in given and (found := detect(columns, label_columns(name, alone=False)))
     )
     return complete_labels(replace(corpus, notes=corpus.notes + notes), given, config)
 

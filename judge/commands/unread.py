@@ -16,10 +16,9 @@ from judge.measure.jobs import choose_judges
 from judge.metrics import find_metric, spell_out
 
 # Settings of every judge, and of the work as a whole.
-_OF_ALL = {"judge", "protocol", "seeds", "seed", "folds", "features", "workers", "checkpoints"}
-OF_SOME = tuple(
-    name for kind in (JudgeSettings, TrainingSettings) for name in kind.__annotations__ if name not in _OF_ALL
-)
+_OF_ALL = {"judge", "protocol", "seeds", "seed", "folds", "workers"}
+_OF_JUDGES = {**JudgeSettings.__annotations__, **TrainingSettings.__annotations__}
+OF_SOME = tuple(name for name in _OF_JUDGES if name not in _OF_ALL)
 """Settings that some judges read, and others do not."""
 _HIDING = tuple(name for name in ShownSettings.model_fields if name not in {"images", *LabelSettings.model_fields})
 

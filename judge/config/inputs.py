@@ -209,9 +209,7 @@ class ObjectSettings(Settings):
 class HidingSettings(ObjectSettings, MaskSettings, LabelSettings, DetectionSettings):
     """Images, and what is hidden in them."""
 
-    hide: values.Hide = option(
-        "person", "what is hidden: person, object (most correlated with the attribute, by BA), or both"
-    )
+    hide: values.Hide = option("person", "what is hidden; object: the one most correlated with the attribute, by BA")
 
 
 class MaskedSettings(HidingSettings, DetectorSettings):
@@ -231,10 +229,8 @@ class ShownSettings(MaskedSettings):
         return (self.detector,) if self.images and self.mask != "none" else ()
 
 
-MASKING = {
-    *("mask", "hide", "category", "fill", "share", "dilation", "foreground", "threshold", "seed"),
-    "detector",
-}
+MASKING = {*MaskSettings.model_fields, *ObjectSettings.model_fields, "mask", "hide", "detector", "seed"}
+MASKING -= {"allow_unmasked"}
 """What decides which pixels of an image a judge sees, the detector's weights apart."""
 
 

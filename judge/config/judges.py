@@ -149,7 +149,7 @@ class RunSettings(ObjectSettings, JudgedSettings, DetectionSettings):
     )
     features: Path = option(values.FEATURES, "feature cache folder", panel="Judges")
     labels: values.LabelFiles = option(
-        None, values.LABELS, "derived from the human captions", repeated="[NAME=]FILE", essential=True
+        None, values.LABELS, "derived from human captions", repeated="[NAME=]FILE", essential=True
     )
     images: Path | None = option(None, f"{values.IMAGES}, for judges that use images", essential=True)
     chance: int | None = option(
@@ -166,8 +166,6 @@ class ScoredSettings(OutputSettings, BatchSettings, RunSettings):
 
     resamples: int = option(2000, values.RESAMPLES, panel="Statistics", ge=100)
     level: float = option(0.95, "confidence level of intervals", panel="Statistics", gt=0.5, lt=1)
-    quality: bool = option(
-        False, "score captions by class: BLEU, CIDEr, ROUGE-L and, with Java, METEOR", panel="Metrics"
-    )
+    quality: bool = option(False, "score captions by class: BLEU, CIDEr, ROUGE-L, METEOR (with Java)", panel="Metrics")
     human_scores: Path | None = option(None, "table (captioner, score) to compare metrics with", panel="Metrics")
     out: Path | None = option(None, values.RESULTS, "runs/evaluate", essential=True)
