@@ -130,7 +130,7 @@ def read_settings(path: Path) -> dict[str, Any]:
     """
     text, where, mend = read_small_text(path), str(path), "write lines like 'human: captions.json'"
     # `--captions a.json b.json` takes the second for settings.
-    if where.endswith((".json", ".jsonl", ".csv", ".tsv", ".parquet", ".xlsx")):
+    if where.endswith((".json", ".jsonl", ".csv", ".tsv", ".parquet")):
         mend = f"a file that no option stands before is read as settings: write --captions {where}, or what it is"
     data = parse_yaml(text, where=where, mend=mend)
     if not isinstance(data, dict):
