@@ -158,8 +158,7 @@ class Attribution:
             raise JudgeError(what, where="--attribute", mend="give its words: --lexicon FILE")
         if config.images is None:
             raise JudgeError("a captioner sees images, and there are none", where="--images", mend="give their folder")
-        from judge.attribution.captioner_words import explain_captions
-        from judge.attribution.maps import MapSettings
+        from judge.attribution.captioner_views import explain_captions
         from judge.utils.parallel import choose_device
 
         truth = read_truth(config) if config.instances else None
@@ -168,9 +167,8 @@ class Attribution:
             names = {image: name for image, name in names.items() if name in set(truth.images)}
         self.people = self._find_people(None, names)
         plain = MaskedImages(config.images, self.people.names, max_pixels=config.max_pixels)
-        how, device = MapSettings(tuple(methods)), choose_device(None)
-        images = list(plain.names)
-        found = explain_captions(model, images, plain, lexicon, how, device=device, progress=self.progress)
+        images, device = list(plain.names), choose_device(None)
+        found = explain_captions(model, images, plain, lexicon, methods, device=device, progress=self.progress)
         self._add_maps(model, "none", "", found)
         said, words = len({line["image_id"] for line in self.lines}), f"a word of '{config.attribute_name}'"
         if not said:
@@ -182,6 +180,8 @@ class Attribution:
         """Explain a judge's answers by words, and by the images of the first caption of each."""
         data = prepare(self.config.of_judge(reference), self.progress)
         of_words, of_images = _choose_methods(self.config, data.saved)
+        if of_images:
+            require("vision", "captum")
         answers, notes = by_words.explain_answers(
             data.saved,
             data.parts,
@@ -192,7 +192,7 @@ class Attribution:
         )
         if left := sum(map(len, data.parts)) - len(answers.samples):
             notes.append(f"{left} captions are of images without a label; they are left out")
-        words = [by_words.attribute_words(answers, method, self.progress) for method in of_words]
+        words = [by_words.WORD_METHODS[method](answers, self.progress) for method in of_words]
         self.judges.append((reference, answers, words))
         if of_images:
             assert data.images is not None
@@ -202,19 +202,17 @@ class Attribution:
     def _explain_images(
         self, reference: str, answers: by_words.ExplainedAnswers, images: MaskedImages, methods: Sequence[ImageMethod]
     ) -> list[str]:
-        require("vision", "captum")
         from judge.attribution.judge_views import explain_predictions
-        from judge.attribution.maps import MapSettings
         from judge.utils.parallel import choose_device
 
-        saved, how = answers.saved, MapSettings(tuple(methods))
+        saved = answers.saved
         self.people = self.people or self._find_people(saved.masking.get("detector"), images.names)
         first: dict[str, tuple[Sample, int]] = {}
         for sample, answer in zip(answers.samples, answers.explained.tolist(), strict=True):
             first.setdefault(sample.image_id, (sample, answer))
         samples, explained = zip(*first.values(), strict=True)
         found, notes = explain_predictions(
-            saved, samples, images, how, answers=explained, device=choose_device(None), progress=self.progress
+            saved, samples, images, methods, answers=explained, device=choose_device(None), progress=self.progress
         )
         self._add_maps(saved.judge, str(saved.masking.get("mask", "none")), reference, found)
         return notes
