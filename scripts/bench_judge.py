@@ -96,12 +96,15 @@ class Uncached(ImageCache):
         super().__init__(backbone, images, {}, folder)
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.backbone.to(self.device)  # type: ignore[attr-defined]  # a module, as its protocol says
-        _, positions, columns = self.features([first], self.device).shape
+        _, positions, columns = self.compute_rows([first]).shape
         self.shape = (positions, columns)
 
     def rows(self, samples: Sequence[Sample]) -> Tensor:
         """[B, P, D] float32."""
-        return torch.from_numpy(self.features([str(sample.image) for sample in samples], self.device))
+        return self.compute_rows([str(sample.image) for sample in samples])
+
+    def compute_rows(self, names: Sequence[str]) -> Tensor:
+        return torch.from_numpy(np.concatenate(list(self._batches(names, self.device))))
 
 
 def use(*, cpu: bool = False, precision: str = "no") -> Accelerator:

@@ -14,7 +14,7 @@ import numpy as np
 from detector_samples import FakeDetector, tiny_onnx, tiny_yolo
 
 from attack.targets import Target
-from judge.captioning import Notes
+from judge.captioning import _find_stored
 from judge.commands.train import _write_index
 from judge.commands.trials import TRIALS, _line, measure_trials
 from judge.masking.cache import Cached
@@ -46,7 +46,7 @@ def store_targets() -> dict[str, Target]:
         "training": Target(_write_training, kept(_read_training)),
         "features": Target(_write_features, kept(_read_features), "*/*"),
         "detections": Target(_detect, kept(_detect), "**/*.json"),
-        "notes": Target(_write_notes, kept(lambda folder: Notes(folder / "notes", "key"))),
+        "notes": Target(_write_notes, kept(_read_notes)),
         "trials": Target(_write_trials, kept(_read_trials)),
         "masked": Target(_write_masked, kept(_read_masked), "log"),
         "judges": Target(_write_judges, kept(_write_judges)),
@@ -128,9 +128,12 @@ def _detect(folder: Path) -> None:
 
 
 def _write_notes(folder: Path) -> None:
-    notes = Notes(folder / "notes", "key")
-    notes.add({("1", "a"): "a man"})
-    notes.add({("2", "b"): "two dogs", ("3", "c"): "犬"})
+    write_tensors(folder / "notes", {}, {"keys": {"2": "b", "3": "c"}, "captions": {"2": "two dogs", "3": "犬"}})
+
+
+def _read_notes(folder: Path) -> None:
+    images: Any = SimpleNamespace(key={"2": "b", "3": "c"}.__getitem__)
+    assert _find_stored(folder / "notes", images, ["2", "3"]) in ({"2": "two dogs", "3": "犬"}, None)
 
 
 def _write_trials(folder: Path) -> None:

@@ -156,7 +156,7 @@ def test_a_read_error_deletes_nothing(folder: Path, tmp_path: Path, monkeypatch:
         raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))
 
     monkeypatch.setattr("judge.utils.tensors._checksum", stale)
-    monkeypatch.setattr(features, "_checked", {})
+    features._keys_in.cache_clear()
     assert "cannot be read or written (Stale file handle)" in fault_of(cache_of(pictures, tmp_path).missing)
     assert before == {path: path.read_bytes() for path in tmp_path.rglob("*.safetensors")}
 
@@ -248,16 +248,3 @@ def test_judges_with_one_backbone_look_once(folder: Path, tmp_path: Path) -> Non
     expected = filled(seen(folder), tmp_path / "other")[0].rows(samples_of(*ALL))
     for found in precomputed.features.values():
         torch.testing.assert_close(found.rows(samples_of(*ALL)), expected)
-
-
-def test_shares_of_a_launch_make_the_whole(folder: Path, tmp_path: Path) -> None:
-    """All look what is missing before any computes; batches are those of one process."""
-    whole, _ = filled(seen(folder), tmp_path / "one")
-    parts = [cache_of(seen(folder), tmp_path / "two") for _ in range(2)]
-    missing = [part.missing() for part in parts]
-    assert missing[0] == missing[1]
-    for rank, part in enumerate(parts):
-        part.compute(part.share(missing[rank], rank, 2), device=CPU)
-    assert [len(part.share(missing[0], rank, 2)) for rank, part in enumerate(parts)] == [16, 1]
-    for part in parts:
-        assert torch.equal(part.open().rows(samples_of(*ALL[:-1])), whole.rows(samples_of(*ALL[:-1])))
