@@ -47,11 +47,10 @@ from judge.judges.prompts import make_prompt
 from judge.masking.masked_images import MaskedImages
 from judge.metrics import find_metric
 from judge.text.lexicon import Lexicons, load_lexicon
-from judge.training.batches import MicroBatch, load_batches
+from judge.training.batches import MicroBatch, Truth, load_batches, make_optimiser, weighted_loss
 from judge.training.features import ImageCache, precompute
 from judge.training.launch import make_accelerator
 from judge.training.loop import NetworkJudge, Trainer
-from judge.training.losses import Truth, make_optimiser, weighted_loss
 from judge.training.member import Member
 from judge.types import Sample, Target
 from judge.utils.hub import quiet
@@ -104,6 +103,7 @@ class Uncached(ImageCache):
         return self.compute_rows([str(sample.image) for sample in samples])
 
     def compute_rows(self, names: Sequence[str]) -> Tensor:
+        """[N, P, D] float32."""
         return torch.from_numpy(np.concatenate(list(self._batches(names, self.device))))
 
 

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from threading import Lock
@@ -42,7 +42,7 @@ _NAME = "features"  # Of the tensor in each file.
 Maker = Callable[[Materials], Backbone] | Callable[[Materials], FrozenReader]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _keys_in(path: Path, written: int, network: str) -> list[str]:
     """The keys of the rows of a file, ``written`` at a time in ns; none if it is damaged, or another network's."""
     notes = read_sound(path, read_notes) or {}

@@ -18,8 +18,7 @@ from judge.errors import JudgeError
 from judge.judges import Blueprint, Explanation, Judge, SelfTrained
 from judge.metrics.scores import VALIDATION_LOSS, Judged
 from judge.training.judge_file import describe_member, save_network, save_self_trained
-from judge.training.member import Member, assign
-from judge.training.options import Log, TrainingSetup
+from judge.training.member import Log, Member, TrainingSetup, assign
 from judge.types import Predictions
 from judge.utils.launch import is_main_process
 from judge.utils.parallel import threads, usable_cores

@@ -24,10 +24,21 @@ from torch.optim import Optimizer
 
 from judge.errors import JudgeError
 from judge.judges import NOTHING, PROMPTED, Batch, Blueprint, Materials, Network, Recipe, Sharing
-from judge.training.batches import MicroBatch, cut_up, load_batches, report_killed_workers, run_fitting
+from judge.training.batches import (
+    MicroBatch,
+    Truth,
+    cut_up,
+    load_batches,
+    make_optimiser,
+    make_schedule,
+    report_killed_workers,
+    run_fitting,
+    sums_of,
+    to_probabilities,
+    weighted_loss,
+)
 from judge.training.checkpoint import Checkpoint, History, load_weights, read_history
 from judge.training.launch import gather, is_sharded, shard, uses_fsdp
-from judge.training.losses import Truth, make_optimiser, make_schedule, sums_of, to_probabilities, weighted_loss
 from judge.training.member import derive_seed
 from judge.types import Predictions, Sample, Target
 
@@ -135,7 +146,7 @@ class NetworkJudge:
     ) -> None:
         self.blueprint, self.target, self.recipe, self.trainer = blueprint, target, recipe, trainer
         self.materials = materials
-        # Its outputs are log probabilities among all words, see :mod:`judge.training.losses`.
+        # Its outputs are log probabilities among all words, see :mod:`judge.training.batches`.
         self.whole = materials.answering == "vocabulary" and blueprint.reads >= PROMPTED
         self.where = f"training judge '{blueprint.name}'"
         self.history = History()

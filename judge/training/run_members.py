@@ -17,8 +17,7 @@ from typing import Any, Generic, TypeVar, cast
 from judge.evidence import Slot
 from judge.training.fit_members import fit_jointly, fit_member, load_answers, store_answers
 from judge.training.launch import gather, make_accelerator, raise_together
-from judge.training.member import Member
-from judge.training.options import TrainingSetup, prepare_members
+from judge.training.member import Member, TrainingSetup, prepare_members
 from judge.types import Predictions, Progress
 from judge.utils.launch import computes_on, launched, promised
 from judge.utils.parallel import unordered, usable_cores
@@ -52,7 +51,7 @@ def train_members(
     """Train and score every member, in this process and its companions.
 
     Args:
-        members: in any order, named by :func:`~judge.training.options.prepare_members` or not. Two with the same
+        members: in any order, named by :func:`~judge.training.member.prepare_members` or not. Two with the same
             evidence, split and seed are trained once.
         setup: how.
         then: makes the result of a member from its predictions on its ``test()`` samples; a function at the top of a

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from judge.judges import Network
 from judge.judges.encoders import OutputLayer, Parts, without_autocast
-from judge.training.batches import cut_up, run_fitting
+from judge.training.batches import Truth, cut_up, make_optimiser, run_fitting, sample_losses, sums_of
 from judge.training.checkpoint import Checkpoint, History
 from judge.training.fit_members import (
     answer,
@@ -30,9 +30,7 @@ from judge.training.fit_members import (
     store_answers,
 )
 from judge.training.loop import NetworkJudge, diverged
-from judge.training.losses import Truth, make_optimiser, sample_losses, sums_of
-from judge.training.member import Member, derive_seed
-from judge.training.options import Log, TrainingSetup
+from judge.training.member import Log, Member, TrainingSetup, derive_seed
 from judge.types import Predictions, Sample, Target
 from judge.utils.parallel import threads
 

@@ -26,11 +26,11 @@ from judge.judges import NOTHING, Batch, Blueprint, Materials, Recipe, find_judg
 from judge.judges.encoders import build_vocabulary, make_lstm
 from judge.measure.table import judge_answers
 from judge.training import loop
+from judge.training.batches import make_optimiser, to_probabilities
 from judge.training.checkpoint import Checkpoint, History, read_history
 from judge.training.judge_file import save_network
 from judge.training.launch import make_accelerator
 from judge.training.loop import NetworkJudge, Trainer
-from judge.training.losses import make_optimiser, to_probabilities
 from judge.training.member import derive_seed
 from judge.types import Predictions, Sample, Target, TargetKind
 

@@ -22,8 +22,7 @@ from judge.judges import Assignment, Keep, Materials, find_judge
 from judge.masking.masked_images import MaskedImages
 from judge.text.alignment import AlignmentName
 from judge.training.features import Precomputed
-from judge.training.member import Member
-from judge.training.options import TrainingSetup, name_members
+from judge.training.member import Member, TrainingSetup, name_members
 from judge.training.run_members import _for_worker, train_members
 from judge.types import Predictions, Side, Target
 from judge.utils.tensors import write_tensors
