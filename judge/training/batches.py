@@ -97,7 +97,7 @@ def load_batches(
         _Collated(network, samples, target),
         sampler=micro_batches,
         batch_size=None,
-        collate_fn=_identity,
+        collate_fn=lambda found: found,
         num_workers=workers,
         multiprocessing_context="fork" if workers else None,
         pin_memory=device.type == "cuda",  # Such memory is copied while the GPU computes.
@@ -124,10 +124,6 @@ def report_killed_workers() -> Iterator[None]:
         what = "a process that prepares batches was ended: memory, or shared memory, has run out"
         mend = "take fewer, or 0; a container may need a larger --shm-size"
         raise JudgeError(what, where="--dataloader-workers", mend=mend) from error
-
-
-def _identity(found: Any) -> Any:
-    return found
 
 
 def cut_up(order: Sequence[int], size: int) -> list[Sequence[int]]:

@@ -20,7 +20,6 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import DistributedDataParallelKwargs
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from judge.errors import JudgeError
 from judge.judges import NOTHING, PROMPTED, Batch, Blueprint, Materials, Network, Recipe, Sharing
@@ -180,7 +179,10 @@ class NetworkJudge:
             return self  # A zero-shot judge.
         if self.recipe.keep == "best" and not validation:
             raise JudgeError("nothing to choose the best epoch by", where="recipe", mend="give validation samples")
-        size = trainer.choose_micro_batch(self.recipe, normalises=_normalises(self.module))
+        # Frozen parts may stay in evaluation.
+        layers = [layer for layer in self.module.train().modules() if layer.training]
+        normalises = any(isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in layers)
+        size = trainer.choose_micro_batch(self.recipe, normalises=normalises)
 
         def attempt(size: int) -> None:
             if size < share:  # Memory did not hold more.
@@ -199,7 +201,20 @@ class NetworkJudge:
     def _train(self, samples: Sequence[Sample], validation: Sequence[Sample], seed: int, size: int | None) -> None:
         """Train the network, ``size`` samples a forward pass."""
         self.micro_batch, module, recipe, trainer = size, self.module, self.recipe, self.trainer
-        model, optimiser, wrapped = self._prepare()
+        accelerator = trainer.accelerator
+        if trainer.sharded:
+            # A sharded judge need not fit into one device; the optimiser is of the shards.
+            shard(accelerator, module)
+        else:
+            module.to(accelerator.device)
+        model, optimiser = module, make_optimiser(module, recipe)
+        if trainer.parallel and not trainer.sharded:
+            # Captioners may have weights that no answer passes through.
+            accelerator.ddp_handler = DistributedDataParallelKwargs(
+                find_unused_parameters=True, gradient_as_bucket_view=True
+            )
+            model = accelerator.prepare(module)
+        wrapped = accelerator.prepare_optimizer(optimiser)
         batches_a_pass = len(cut_up(range(len(samples)), recipe.batch_size))
         state = trainer.open_checkpoint()
         first = state.load(module, optimiser, seed=seed)
@@ -209,7 +224,7 @@ class NetworkJudge:
         def step() -> None:
             if recipe.clip is not None:
                 trained = [weight for weight in module.parameters() if weight.requires_grad]
-                trainer.accelerator.clip_grad_norm_(trained, recipe.clip)
+                accelerator.clip_grad_norm_(trained, recipe.clip)
             wrapped.step()
             if schedule:
                 schedule.step()
@@ -234,27 +249,9 @@ class NetworkJudge:
                 trainer.on_epoch(epoch + 1, state.history)
         state.restore_best(module)
         module.zero_grad(set_to_none=True)
-        if trainer.accelerator.device.type != "cpu":
-            trainer.accelerator.free_memory()  # Of the optimiser, which Accelerate keeps.
+        if accelerator.device.type != "cpu":
+            accelerator.free_memory()  # Of the optimiser, which Accelerate keeps.
         self.history = state.history
-
-    def _prepare(self) -> tuple[nn.Module, Optimizer, Optimizer]:
-        """The model that training calls, its optimiser, and the optimiser as Accelerate wraps it."""
-        trainer, accelerator, module = self.trainer, self.trainer.accelerator, self.module
-        if trainer.sharded:
-            # A sharded judge need not fit into one device; the optimiser is of the shards.
-            shard(accelerator, module)
-        else:
-            module.to(accelerator.device)
-        optimiser = make_optimiser(module, self.recipe)
-        if not trainer.parallel or trainer.sharded:
-            return module, optimiser, accelerator.prepare_optimizer(optimiser)
-        # Captioners may have weights that no answer passes through.
-        accelerator.ddp_handler = DistributedDataParallelKwargs(
-            find_unused_parameters=True, gradient_as_bucket_view=True
-        )
-        model, wrapped = accelerator.prepare(module, optimiser)
-        return model, optimiser, wrapped
 
     def _train_epoch(
         self, model: nn.Module, samples: Sequence[Sample], chosen: Sequence[Sequence[int]], step: Callable[[], None]
@@ -336,12 +333,6 @@ class NetworkJudge:
         self.network = self.make(samples, seed)
         load_weights(path, self.module)
         return self
-
-
-def _normalises(module: nn.Module) -> bool:
-    """Whether a sample's loss depends on the samples beside it; frozen parts may stay in evaluation."""
-    layers = module.train().modules()
-    return any(isinstance(layer, nn.modules.batchnorm._BatchNorm) and layer.training for layer in layers)
 
 
 def diverged(loss: float, epoch: int, *, where: str) -> JudgeError:

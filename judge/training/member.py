@@ -255,13 +255,14 @@ def name_members(members: Sequence[Member], setup: TrainingSetup) -> list[str]:
         trained = setup.is_trained(member.judge) or member.validates
         split = id(member.split), trained
         if split not in splits:
-            splits[split] = _digest(repr(member.split if trained else member.split.test))
+            splits[split] = digest_of(repr(member.split if trained else member.split.test))
         setting = _setting(member, setup)
-        names.append(_digest(repr((setting, splits[split], evidence[view]))))
+        names.append(digest_of(repr((setting, splits[split], evidence[view]))))
     return names
 
 
-def _digest(*texts: str) -> str:
+def digest_of(*texts: str) -> str:
+    """A hash, of 32 letters, of texts joined."""
     return hashlib.blake2b("".join(texts).encode(), digest_size=16).hexdigest()
 
 
@@ -307,7 +308,7 @@ def _evidence_digest(member: Member, keys: Mapping[str, str], known: dict[object
     if isinstance(slot, Slot) and member.is_refit and not judge.blanked:
         # The samples of a refit are not drawn before it is trained.
         images = [keys.get(image) for image in sorted(slot.images)] if slot.evidence.sides.uses_images else None
-        return _digest(
+        return digest_of(
             repr((slot.side, slot.position, slot.evidence.digest(None if judge.joint else slot.side), images))
         )
     together = slot.evidence.slots.values() if isinstance(slot, Slot) and judge.joint else [slot]
@@ -315,14 +316,10 @@ def _evidence_digest(member: Member, keys: Mapping[str, str], known: dict[object
     for samples in (slot, *together):
         key = id(samples), judge.blanked
         if key not in known:
-            known[key] = _samples_digest(map(judge.perceive, samples), keys)
+            digest = hashlib.blake2b(digest_size=16)
+            for sample in map(judge.perceive, samples):
+                image = keys.get(sample.image) if sample.image is not None else None
+                digest.update(repr((sample.image_id, sample.words, sample.answers, image)).encode())
+            known[key] = digest.hexdigest()
         parts.append(known[key])
-    return _digest(*parts)
-
-
-def _samples_digest(samples: Iterable[Sample], keys: Mapping[str, str]) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    for sample in samples:
-        image = keys.get(sample.image) if sample.image is not None else None
-        digest.update(repr((sample.image_id, sample.words, sample.answers, image)).encode())
-    return digest.hexdigest()
+    return digest_of(*parts)
