@@ -5,7 +5,6 @@ The processes of a launch share the images; the captions are those of one proces
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -25,6 +24,7 @@ from judge.judges.hf_prompts import processing
 from judge.masking.detectors import Failures
 from judge.masking.masked_images import MaskedImages
 from judge.training.launch import gather, make_accelerator, make_deterministic, raise_together, share_out
+from judge.training.member import digest_of
 from judge.types import Progress
 from judge.utils.files import fingerprint_of, writing
 from judge.utils.hub import quiet
@@ -85,8 +85,7 @@ def caption_images(
     key = gather(repr((packages, model, fingerprint_of(model), astuple(how), place.type)))[0]
 
     def file_of(batch: Sequence[str]) -> Path | None:
-        name = hashlib.blake2b(repr((key, batch)).encode(), digest_size=16).hexdigest()
-        return store / f"{name}.safetensors" if store else None
+        return store / f"{digest_of(repr((key, batch)))}.safetensors" if store else None
 
     def caption(share: Sequence[Sequence[str]]) -> Iterator[Captioned]:
         left, count, total = list[Sequence[str]](), 0, sum(map(len, share))

@@ -77,7 +77,12 @@ class Checkpoint:
     def keep_best(self, module: torch.nn.Module, loss: float) -> None:
         """Remember the weights if their validation ``loss`` is less than all before."""
         if loss < min(self.history.validation, default=math.inf):
-            self.best = {name: _copied(tensor.detach()) for name, tensor in _trained(module).items()}
+            kept = {name: tensor.detach() for name, tensor in _trained(module).items()}
+            # On the CPU; shards stay where they are.
+            self.best = {
+                name: tensor.clone() if hasattr(tensor, "full_tensor") else tensor.to("cpu", copy=True)
+                for name, tensor in kept.items()
+            }
         self.history.validation.append(loss)
 
     def restore_best(self, module: torch.nn.Module) -> None:
@@ -176,11 +181,6 @@ def _write(path: Path | None, tensors: Mapping[str, torch.Tensor], notes: Mappin
             found[name] = whole.cpu().contiguous()
     if path is not None:
         write_tensors(path, found, notes)
-
-
-def _copied(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy on the CPU; of a shard where it is."""
-    return tensor.clone() if hasattr(tensor, "full_tensor") else tensor.to("cpu", copy=True)
 
 
 def _load(module: torch.nn.Module, tensors: Mapping[str, torch.Tensor]) -> None:

@@ -30,7 +30,7 @@ from judge.judges import Backbone, Blueprint, FrozenReader, Materials
 from judge.masking.masked_images import MaskedImages
 from judge.training.batches import run_fitting
 from judge.training.launch import make_accelerator, make_deterministic, raise_together
-from judge.training.member import Member, one_by_one
+from judge.training.member import Member, digest_of, one_by_one
 from judge.types import Progress, Sample, Words
 from judge.utils.files import writing
 from judge.utils.launch import launched
@@ -206,9 +206,8 @@ class FeatureCache(ABC):
         # Half precision ends at 65,504; features of a random network may exceed that, and NaN may be among them.
         if not np.abs(features).max() <= np.finfo(np.float16).max:
             raise JudgeError("its features do not fit into half precision", where=self.OPTION, mend="take another")
-        name = hashlib.blake2b(repr(keys).encode(), digest_size=16).hexdigest()
         with writing(self._where):
-            path = self.folder / f"{name}.safetensors"
+            path = self.folder / f"{digest_of(repr(keys))}.safetensors"
             write_tensors(path, {_NAME: features.astype(np.float16)}, {"network": self.network.key, "keys": [*keys]})
 
     def _known(self) -> dict[str, tuple[Path, int]]:
@@ -238,8 +237,8 @@ class ImageCache(FeatureCache):
         self.regions = backbone.regions
         if self.regions:
             # The key of an image does not include its boxes, which other judges do not see.
-            self.keys = {image: digest((key, images.boxes(image))) for image, key in keys.items()}
-            self.key = f"{backbone.key} {digest(self.keys)}"
+            self.keys = {image: digest_of(repr((key, images.boxes(image)))) for image, key in keys.items()}
+            self.key = f"{backbone.key} {digest_of(repr(self.keys))}"
 
     def _load(self, names: Sequence[str]) -> Iterator[tuple[Tensor, ...]]:
         """Threads read and mask images while the network computes."""
@@ -278,12 +277,7 @@ class CaptionCache(FeatureCache):
 
 def name_words(words: Words) -> str:
     """A key for a caption; ("a", "b") and ("ab",) differ."""
-    return digest(words)
-
-
-def digest(content: object) -> str:
-    """A key for anything that prints completely."""
-    return hashlib.blake2b(repr(content).encode(), digest_size=16).hexdigest()
+    return digest_of(repr(words))
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,12 +319,20 @@ def precompute(
         images = {sample.image for samples in slots for sample in samples if sample.image is not None}
         keys = {image: materials.images.key(image) for image in sorted(images)}
     captions = _captions(members)
+
+    def cache(judge: Blueprint) -> FeatureCache:
+        if judge.reader is not None:
+            return CaptionCache(judge.reader(materials), captions[judge.reader], folder)
+        assert materials.images is not None
+        assert judge.backbone is not None
+        return ImageCache(judge.backbone(materials), materials.images, keys, folder)
+
     made: dict[Maker, FeatureStore] = {}
     features = dict[str, FeatureStore]()
     for name, judge in judges.items():
         make = judge.reader or judge.backbone
         if make is not None and make not in made:
-            made[make] = _compute(partial(_cache, judge, keys, captions, materials, folder), progress)
+            made[make] = _compute(partial(cache, judge), progress)
         if make is not None:
             features[name] = made[make]
     return Precomputed(keys, features)
@@ -347,21 +349,6 @@ def _captions(members: Sequence[Member]) -> dict[Maker, dict[Words, None]]:
             words = (judge.perceive(sample).words for sample in member.samples)
             found.setdefault(judge.reader, {}).update(dict.fromkeys(words))
     return found
-
-
-def _cache(
-    judge: Blueprint,
-    keys: Mapping[str, str],
-    captions: Mapping[Maker, Iterable[Words]],
-    materials: Materials,
-    folder: Path,
-) -> FeatureCache:
-    """The cache of a judge's frozen network."""
-    if judge.reader is not None:
-        return CaptionCache(judge.reader(materials), captions[judge.reader], folder)
-    assert materials.images is not None
-    assert judge.backbone is not None
-    return ImageCache(judge.backbone(materials), materials.images, keys, folder)
 
 
 def _compute(make: Callable[[], FeatureCache], progress: Progress | None) -> FeatureStore:

@@ -134,11 +134,8 @@ def fit_jointly(members: Sequence[Member], setup: TrainingSetup) -> list[Predict
 def explain(members: Sequence[Member]) -> Explanation:
     """Train judges of the same captions again, and return the contribution of each term.
 
-    Args:
-        members: of one captioner, side and caption index, with what the run chose for them in ``settings``.
-
-    Returns:
-        With predictions equal to those of the run, to the last digit.
+    Members are those of one captioner, side and caption index, with what the run chose for them in ``settings``;
+    predictions are equal to those of the run, to the last digit.
     """
     found = members[0].judge.explain
     assert found is not None
@@ -185,11 +182,7 @@ def build_judge(
 ) -> Judge:
     """The untrained judge of a member.
 
-    Args:
-        member: which.
-        setup: how it is to be trained.
-        checkpoint: file that makes its training resumable; None for none.
-        log: called after each epoch.
+    ``checkpoint``: file that makes its training resumable; ``log``: called after each epoch. None for none.
 
     Raises:
         JudgeError: a launch that promised several processes and gave one.

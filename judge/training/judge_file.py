@@ -95,16 +95,6 @@ class Saved:
         return find_judge(self.judge)
 
     @property
-    def sharing(self) -> Sharing:
-        """How processes, and threads, shared its training."""
-        return "data" if self.data.get("sharing") == "data" else "members"
-
-    @property
-    def trains_itself(self) -> bool:
-        """Whether it is no network."""
-        return self.recipe is None
-
-    @property
     def sees(self) -> bool:
         """Whether it sees images."""
         return "image" in self.blueprint.modalities - self.blueprint.blanked
@@ -166,11 +156,7 @@ class Saved:
 def describe_member(member: Member, masking: Mapping[str, Any], sharing: Sharing, found: Predictions) -> dict[str, Any]:
     """What a judge learnt from and how it was hidden: the fields "preparation", "masking" and "data" of its file.
 
-    Args:
-        member: the judge.
-        masking: how images are masked, as settings.
-        sharing: how processes shared its training.
-        found: its answers about its test samples.
+    ``sharing``: how processes shared its training; ``found``: its answers about its test samples.
     """
     slot, tests = member.samples, member.test()
     evidence = slot.evidence if isinstance(slot, Slot) else None
@@ -279,13 +265,8 @@ def sample_captions(captions: Mapping[str, Sequence[str]], saved: Saved) -> list
 def save_network(judge: NetworkJudge, path: Path | None, about: Mapping[str, Any] | None = None, **notes: str) -> None:
     """Write the file of a trained network: what training changed, and what is needed to use it.
 
-    All processes that trained it call this, those that write nothing with ``path`` None.
-
-    Args:
-        judge: trained.
-        path: the file.
-        about: from :func:`describe_member`; without it, the judge cannot predict on new captions.
-        notes: added to the file.
+    All processes that trained it call this, those that write nothing with ``path`` None. ``about`` is from
+    :func:`describe_member`; without it, the judge cannot predict on new captions. ``notes`` are added to the file.
     """
     accelerator = judge.trainer.accelerator
     vocabulary: Mapping[str, Any] = getattr(judge.network, "vocabulary", None) or {}
@@ -315,7 +296,7 @@ def answer(
 ) -> tuple[Predictions, list[str]]:
     """Answers of a trained judge; equal to those of the run that trained it, if ``parts`` are those of its folds.
 
-    (Batches of other captions are padded and summed in another way; answers are then equal up to rounding.)
+    Batches of other captions are padded and summed in another way; answers are then equal up to rounding.
 
     Args:
         saved: from :func:`read_saved`.
@@ -331,9 +312,9 @@ def answer(
         JudgeError: weights that do not fit; the network that it started from is not available, or has another shape.
     """
     samples, notes = list(chain.from_iterable(parts)), list[str]()
-    with threads(1 if saved.sharing == "members" else None):
+    with threads(None if saved.data.get("sharing") == "data" else 1):
         judge: Judge
-        if saved.trains_itself:
+        if saved.recipe is None:
             judge = open_self_trained(saved)
         else:
             materials = replace(saved.materials, images=images)
@@ -375,11 +356,7 @@ def open_self_trained(saved: Saved) -> SelfTrained:
 
 
 def restore(saved: Saved, materials: Materials | None = None) -> NetworkJudge:
-    """A trained network.
-
-    Args:
-        saved: from :func:`read_saved`.
-        materials: with images and features; None for none.
+    """A trained network; ``materials``: with images and features, None for none.
 
     Raises:
         JudgeError: weights that do not fit; the network that it started from is not available.
@@ -417,13 +394,7 @@ def check_features(saved: Saved, now: Mapping[str, Any]) -> list[str]:
 def merge(saved: Saved, folder: Path, beside: Path) -> None:
     """Write a Hugging Face judge as a checkpoint of transformers, and the file of a zero-shot judge that uses it.
 
-    Args:
-        saved: the judge.
-        folder: of the checkpoint.
-        beside: the file, which names as its checkpoint the folder that it lies in.
-
-    Raises:
-        JudgeError: as :func:`restore`.
+    ``folder``: of the checkpoint; ``beside``: the file, in the same folder. Raises as :func:`restore`.
     """
     from judge.judges.huggingface import AnswerJudge
 

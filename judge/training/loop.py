@@ -106,21 +106,6 @@ class Trainer:
         # A process without samples takes part: others wait for its gradients, or its shards.
         return [MicroBatch(part) if part else MicroBatch(batch[:1], counts=False) for part in parts]
 
-    def open_checkpoint(self) -> Checkpoint:
-        """The state of a training; resumed unless processes that train together have different files, on own disks."""
-        read_from = self.checkpoint
-        if self.parallel and read_from is not None:
-            own = read_history(read_from)
-            read_from = read_from if all(other == own for other in gather(own)) else None
-        return Checkpoint(
-            self.checkpoint if self.rank == 0 else None,
-            read_from=read_from,
-            seconds=self.seconds,
-            scaler=self.accelerator.scaler,
-            # All processes gather shards for the main one, which decides whether a write is due.
-            agree=(lambda due: bool(gather(due)[0])) if self.sharded else bool,
-        )
-
 
 class NetworkJudge:
     """A :class:`~judge.judges.Judge` made of a blueprint's network and a trainer.
@@ -216,7 +201,19 @@ class NetworkJudge:
             model = accelerator.prepare(module)
         wrapped = accelerator.prepare_optimizer(optimiser)
         batches_a_pass = len(cut_up(range(len(samples)), recipe.batch_size))
-        state = trainer.open_checkpoint()
+        read_from = trainer.checkpoint
+        if trainer.parallel and read_from is not None:
+            # Processes that train together may have different files, on disks of their own: then none is resumed.
+            losses = read_history(read_from)
+            read_from = read_from if all(other == losses for other in gather(losses)) else None
+        state = Checkpoint(
+            trainer.checkpoint if trainer.rank == 0 else None,
+            read_from=read_from,
+            seconds=trainer.seconds,
+            scaler=accelerator.scaler,
+            # All processes gather shards for the main one, which decides whether a write is due.
+            agree=(lambda due: bool(gather(due)[0])) if trainer.sharded else bool,
+        )
         first = state.load(module, optimiser, seed=seed)
         total = recipe.epochs * batches_a_pass
         schedule = make_schedule(optimiser, recipe, total=total, done=first * batches_a_pass)

@@ -174,19 +174,6 @@ class TrainingSetup:
     precomputed: Precomputed | None = None
     log: Log | None = None
 
-    def precompute(self, members: Sequence[Member], progress: Progress | None = None) -> TrainingSetup:
-        """A setup with the features that the judges of ``members`` need.
-
-        Raises:
-            JudgeError: as :func:`~judge.training.features.precompute`.
-        """
-        judges = {member.judge.name: member.judge for member in members}.values()
-        if self.precomputed or not any("image" in judge.modalities or judge.reader for judge in judges):
-            return self
-        from judge.training.features import precompute
-
-        return replace(self, precomputed=precompute(members, self.materials, self.features, progress))
-
     def recipe_of(self, judge: Blueprint) -> Recipe | None:
         """The judge's recipe with the overrides; None for judges that train themselves."""
         recipe = judge.tuned.get(self.materials.tuning, judge.recipe)
@@ -235,7 +222,12 @@ def prepare_members(
     Raises:
         JudgeError: as :func:`~judge.training.features.precompute`.
     """
-    setup = setup.precompute(members, progress)
+    judges = {member.judge.name: member.judge for member in members}.values()
+    if not setup.precomputed and any("image" in judge.modalities or judge.reader for judge in judges):
+        from judge.training.features import precompute
+
+        found = precompute(members, setup.materials, setup.features, progress)
+        setup = replace(setup, precomputed=found)
     return [replace(member, key=key) for member, key in zip(members, name_members(members, setup), strict=True)], setup
 
 

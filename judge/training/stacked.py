@@ -309,19 +309,9 @@ class Ensemble:
 def fit_stacked(
     members: Sequence[Member], stored: Sequence[Predictions | None], setup: TrainingSetup, log: Log
 ) -> list[Predictions | None]:
-    """Train the members without predictions, as many at a time as memory holds, and store their predictions.
+    """Train members of one judge and target without ``stored`` predictions, as many at a time as memory holds.
 
-    Args:
-        members: of one judge that can be stacked, and one target.
-        stored: predictions of those that are finished.
-        setup: how they are trained.
-        log: called after each epoch of each judge.
-
-    Returns:
-        The predictions of all.
-
-    Raises:
-        JudgeError: memory does not hold one; NaN.
+    Stores their predictions, and returns those of all. Raises JudgeError if memory does not hold one, and for NaN.
     """
     recipe, found = setup.recipe_of(members[0].judge), list(stored)
     assert recipe is not None
