@@ -57,12 +57,7 @@ def _system_error(error: BaseException) -> OSError | None:
 
 
 def as_mendable(error: BaseException, where: str) -> JudgeError | None:
-    """The message for an error that the user can mend; None for a fault of the program.
-
-    Args:
-        error: what ended a command.
-        where: what the command was working on.
-    """
+    """The message for an ``error`` that the user can mend, of work on ``where``; None for a fault of the program."""
     if isinstance(error, JudgeError):
         return error
     if lack := lack_of_memory(error):
@@ -87,10 +82,7 @@ def as_mendable(error: BaseException, where: str) -> JudgeError | None:
 def with_way_on(error: JudgeError, command: str, place: str) -> JudgeError:
     """``error`` with the advice to give the same command again, which continues from what is finished.
 
-    Args:
-        error: the error.
-        command: "judge evaluate".
-        place: the option that names the output, with its value.
+    ``command``: "judge evaluate"; ``place``: the option that names the output, with its value.
     """
     go_on = f"the same command ({command} ... {place}) goes on from what is finished"
     mend = error.mend.removesuffix("; then give the same command again")
@@ -140,7 +132,7 @@ def remove(path: Path) -> None:
 
 
 def remove_empty(folders: Iterable[Path]) -> None:
-    """Remove those of ``folders`` that hold nothing."""
+    """Remove the folders that hold nothing."""
     for folder in folders:
         with suppress(OSError):
             folder.rmdir()
