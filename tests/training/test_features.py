@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import pickle
 from dataclasses import replace
 from functools import cache
@@ -13,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import GENDER, fault_of
+from helpers import GENDER
 from torch import Tensor, nn
 
 from judge.corpus.splits import Split
@@ -24,7 +22,6 @@ from judge.masking.images import encode
 from judge.masking.instances import from_mask
 from judge.masking.masked_images import MaskedImages
 from judge.masking.people import Hiding
-from judge.training import features
 from judge.training.features import FeatureStore, ImageCache, precompute
 from judge.training.member import Member
 from judge.types import Sample
@@ -146,21 +143,6 @@ def test_another_mask_content_backbone_or_size_is_another_row(folder: Path, tmp_
         assert len(cache.missing()) == IMAGES - 1
 
 
-def test_a_read_error_deletes_nothing(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file server that was restarted: one line, and the file stays."""
-    pictures = seen(folder)
-    filled(pictures, tmp_path)
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*.safetensors")}
-
-    def stale(path: Path, written: str) -> Any:
-        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))
-
-    monkeypatch.setattr("judge.utils.tensors._checksum", stale)
-    features._keys_in.cache_clear()
-    assert "cannot be read or written (Stale file handle)" in fault_of(cache_of(pictures, tmp_path).missing)
-    assert before == {path: path.read_bytes() for path in tmp_path.rglob("*.safetensors")}
-
-
 class Loud(nn.Module):
     """A backbone beyond half precision."""
 
@@ -192,42 +174,6 @@ def test_faults(folder: Path, tmp_path: Path) -> None:
     assert torch.equal(store.rows(samples_of(*ALL)), whole.rows(samples_of(*ALL)))
     with pytest.raises(JudgeError, match="--images: there are no images for sat"):
         precompute(members("sat"), EYES, tmp_path)
-
-
-class Large(Loud):
-    """Memory holds so many pictures a pass, and no more."""
-
-    key = "large"
-
-    def __init__(self, room: int) -> None:
-        super().__init__()
-        self.room = room
-        self.passes: list[int] = []
-
-    def forward(self, pictures: Tensor) -> Tensor:
-        if len(pictures) > self.room:
-            torch.empty(1 << 60, dtype=torch.uint8)
-        self.passes.append(len(pictures))
-        return pictures.flatten(2)[..., :3]
-
-    def prepare(self, pixels: np.ndarray) -> Tensor:
-        return torch.from_numpy(pixels[:4, :4].transpose(2, 0, 1) / 255).float()
-
-
-def test_as_many_pictures_at_a_time_as_memory_holds(folder: Path, tmp_path: Path) -> None:
-    pictures = seen(folder)
-    found = []
-    for room, passes in ((16, [16, 1]), (5, [4, 4, 4, 4, 1])):
-        backbone = Large(room)
-        cache = cache_of(pictures, tmp_path / str(room), backbone)
-        cache.compute(cache.missing(), device=CPU)
-        found.append(cache.open().rows(samples_of(*ALL)))
-        assert sorted(backbone.passes) == sorted(passes)  # Batches are computed side by side.
-    assert torch.equal(*found)
-    with pytest.raises(
-        JudgeError, match=r"--backbone: memory does not hold a single sample a forward pass\. Take a smaller"
-    ):
-        cache_of(pictures, tmp_path / "0", Large(0)).compute(["0"], device=CPU)
 
 
 def members(*names: str) -> list[Member]:
