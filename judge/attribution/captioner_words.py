@@ -11,7 +11,7 @@ from torch import Tensor
 
 from judge.attribution.captioner_views import CheckpointViews
 from judge.attribution.maps import ImageExplanation, MapSettings, View
-from judge.captioning.writer import Writer, Writing
+from judge.captioning import Writer, Writing
 from judge.judges.hf_models import PIXELS, Captioner, load_captioner
 from judge.judges.hf_prompts import Prompts, go_on, lay_out, processing, usual_prompt
 from judge.masking.instances import Pixels

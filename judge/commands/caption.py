@@ -93,8 +93,7 @@ def caption(config: CaptionConfig, *, progress: Progress | None = None) -> Capti
     unfinished = out.path.parent / f".{out.path.name}.partial"
     in_main_process(lambda: _check_out(config, out, unfinished))
     require("vision", "torch", "transformers", "PIL", "cv2")
-    from judge.captioning import caption_images
-    from judge.captioning.writer import Writing
+    from judge.captioning import Writing, caption_images
     from judge.judges.hf_models import check_captioner
 
     check_captioner(config.model, where=f"--model {config.model}")
@@ -259,8 +258,7 @@ def add_captions(
     They are written to ``captions/NAME.json`` in the run's folder, if it has one; images at fault have none, and
     ``log.jsonl`` lists them. The processes of a launch caption together; the main one writes.
     """
-    from judge.captioning import caption_images, caption_records
-    from judge.captioning.writer import Writing
+    from judge.captioning import Writing, caption_images, caption_records
 
     if directory:
         in_main_process(partial(_begin_captions, directory))

@@ -27,6 +27,7 @@ _TOO_MANY_OPEN = {errno.EMFILE, errno.ENFILE}
 _FEWER = "raise the limit (ulimit -n), or use fewer --workers; then give the same command again"
 _CHECK = "check its permissions and its disk; then give the same command again"
 _ANY_SIZE = 2**50
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _logger = logging.getLogger("judge")
 
 
@@ -165,10 +166,9 @@ def read_json_cache(path: Path) -> list[Any] | None:
         pass
     except OSError as error:
         raise as_mendable(error, str(path)) or error from error
-    if isinstance(found, list):
-        return found
-    warn_damaged(path)
-    return None
+    if not isinstance(found, list):
+        warn_damaged(path)
+    return found if isinstance(found, list) else None
 
 
 def read_json_lines(path: Path) -> list[Any]:
@@ -201,11 +201,7 @@ def fingerprint_of(reference: str) -> tuple[tuple[str, int, int], ...]:
 
 def is_encodable(text: str) -> bool:
     """Whether ``text`` can be written as UTF-8; half of a surrogate pair (JSON allows one) cannot."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return not _SURROGATE.search(text)
 
 
 def check_names(value: object, *, where: str = "") -> None:

@@ -129,7 +129,7 @@ class OutputFolder:
     def __init__(
         self, path: Path, *, what: str, overwrite: bool = False, command: str = "", store: str = "members"
     ) -> None:
-        self.given, self.path = Path(path), resolved(Path(path))
+        self.path, self.where = resolved(Path(path)), f"--out {path}"
         self.what, self.overwrite, self.command = what, overwrite, command
         self.partial = self.path.parent / f"{self.path.name or what}.partial"
         self.store = self.partial / store
@@ -137,11 +137,6 @@ class OutputFolder:
         self._replaced = self.path.parent / f"{TEMPORARY}{self.path.name}.replaced"
         self._made: list[Path] = []
         self._begun = False
-
-    @property
-    def where(self) -> str:
-        """The option and its value, for messages."""
-        return f"--out {self.given}"
 
     def writing(self) -> AbstractContextManager[None]:
         """See :func:`judge.utils.files.writing`."""

@@ -210,8 +210,9 @@ class _Builder:
     Unlike PyYAML it counts values, refuses keys given twice and all other tags, and takes dates and 1:30 for texts.
     """
 
-    def __init__(self, loader: Any, mend: str) -> None:
-        self.loader, self.mend, self.count = loader, mend, 0
+    def __init__(self, mend: str) -> None:
+        self.scalars: Any = yaml.constructor.SafeConstructor()
+        self.mend, self.count = mend, 0
 
     def build(self, node: Any, depth: int = 0) -> Any:
         """The value of a node. An alias is built anew each time, so that ``VALUES`` limits what aliases repeat.
@@ -235,7 +236,7 @@ class _Builder:
         # YAML 1.1 reads 1:30 to the base of 60, in time that grows with the square.
         if kind in {"str", "timestamp"} or (kind in {"int", "float"} and ":" in node.value):
             return node.value
-        value = getattr(self.loader, f"construct_yaml_{kind}")(node)
+        value = getattr(self.scalars, f"construct_yaml_{kind}")(node)
         digits = sys.get_int_max_str_digits()
         if digits and isinstance(value, int) and value.bit_length() > digits * 3.3219:  # Bits of a digit.
             raise long_number("")
@@ -322,7 +323,6 @@ def parse_yaml(text: str, *, where: str, mend: str) -> Any:
         JudgeError: not YAML; a key given twice in one mapping; over ``DEPTH`` or ``VALUES``; a character that no text
             may hold (NUL, half of a surrogate pair).
     """
-    loader = None
     try:
         depth = count = 0
         event: Any
@@ -331,9 +331,8 @@ def parse_yaml(text: str, *, where: str, mend: str) -> Any:
             count += isinstance(event, yaml.NodeEvent)
             for limit, reached in ((DEPTH, depth), (VALUES, count)):
                 limit.refuse(reached, where, instead=mend, at=f" (line {event.start_mark.line + 1})")
-        loader = _Loader(text)
-        node = loader.get_single_node()
-        return None if node is None else _Builder(loader, mend).build(node)
+        node = yaml.compose(text, Loader=_Loader)
+        return None if node is None else _Builder(mend).build(node)
     except JudgeError as error:
         raise JudgeError(error.what, where=error.where or where, mend=error.mend) from error
     except yaml.MarkedYAMLError as error:
@@ -344,6 +343,3 @@ def parse_yaml(text: str, *, where: str, mend: str) -> Any:
         reason = " ".join(str(error).split())[:200]
         fault = JudgeError(f"not YAML that can be read ({reason})", where=where, mend=mend)
         raise long_number(where) if LONG in str(error) else fault from error
-    finally:
-        if loader is not None:
-            loader.dispose()

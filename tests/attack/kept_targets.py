@@ -183,7 +183,7 @@ def _caption(folder: Path) -> None:
     import torch
     from PIL import Image
 
-    from judge.captioning.writer import Writer, Writing
+    from judge.captioning import Writer, Writing
     from judge.judges.hf_models import check_captioner, load_captioner
 
     check_captioner(str(folder), where="--model")

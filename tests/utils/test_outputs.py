@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers import fault_of
 
 from judge.errors import JudgeError
 from judge.utils.outputs import MANIFEST, OutputFile, OutputFolder
@@ -188,10 +189,7 @@ def test_one_command_at_a_time_makes_a_folder(tmp_path: Path) -> None:
     with first.working():
         first.begin()
         for work in (run_of(tmp_path / "out").check, run_of(tmp_path / "out").begin):
-            with pytest.raises(
-                JudgeError, match=r"another command is at work there\. Wait for it, or name another --out"
-            ):
-                work()
+            assert "another command is at work there. Wait for it, or name another --out." in fault_of(work)
         (first.store / "finished").write_text("hours", encoding="utf-8")
         first.publish()
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
