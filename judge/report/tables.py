@@ -152,9 +152,9 @@ def quality_table(found: Mapping[str, Quality], *, verbose: bool = False) -> Tab
 def _quality_rows(name: str, quality: Quality, scores: Sequence[str]) -> Iterator[tuple[Any, ...]]:
     for group in dict.fromkeys(row.group for row in quality.groups):
         mine = {row.score: row for row in quality.groups if row.group == group}
-        whole = (None, None) if group else (quality.vocabulary["generated"], quality.mean_length["generated"])
+        whole = quality.vocabulary["generated"], quality.mean_length["generated"]
         values = [mine[score].value if score in mine else None for score in scores]
-        yield name, group or "all", next(iter(mine.values())).images, *values, *whole
+        yield name, group, next(iter(mine.values())).images, *values, *(whole if group == "all" else (None, None))
     gaps = {gap.score: gap for gap in quality.gaps}
     if gaps:
         for label, part in (("largest gap", "value"), ("its interval", "interval")):

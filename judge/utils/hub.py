@@ -51,6 +51,15 @@ def first_line(error: BaseException) -> str:
     return shorten(text.splitlines()[0].rstrip(" .:"), 160, placeholder=" ...")
 
 
+@contextmanager
+def explaining(what: str, where: str, mend: str) -> Iterator[None]:
+    """Turn an error of a library into a JudgeError: ``what``, and the library's reason in brackets."""
+    try:
+        yield
+    except Exception as error:
+        raise JudgeError(f"{what} ({first_line(error)})", where=where, mend=mend) from error
+
+
 def knows_words(tokenizer: Any) -> bool:
     """Whether it has any: without its files transformers 5 makes a tokenizer of special tokens alone."""
     special = {*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder}
@@ -88,10 +97,8 @@ def read_config(name: str, where: str, *, mend: str) -> dict[str, Any]:
     """
     from transformers import PreTrainedConfig
 
-    try:
+    with explaining("cannot be found", where, mend):
         config: Any = PreTrainedConfig.get_config_dict(name)[0]
-    except Exception as error:
-        raise JudgeError(f"cannot be found ({first_line(error)})", where=where, mend=mend) from error
     kind = config.get("model_type") if isinstance(config, dict) else None
     if not isinstance(kind, str) or not kind:
         mend = "name the folder that holds it"
