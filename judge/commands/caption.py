@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -30,7 +31,7 @@ from judge.masking.masked_images import MaskedImages, find_hidden
 from judge.masking.measured import describe_masks
 from judge.training.launch import in_main_process
 from judge.types import Progress
-from judge.utils.files import write_whole
+from judge.utils.files import TEMPORARY, remove, remove_empty, write_whole
 from judge.utils.launch import is_main_process
 from judge.utils.options import option
 from judge.utils.outputs import OutputFile
@@ -79,16 +80,18 @@ def caption(config: CaptionConfig, *, progress: Progress | None = None) -> tuple
     settings = OutputFile(beside, overwrite=again, where=f"{beside.name}, beside {out.where}")
 
     def check() -> None:
-        from judge.captioning import check_notes
-
-        check_notes(unfinished)
+        own = unfinished.is_dir() and not any(
+            file.suffix != ".safetensors" and not file.name.startswith(TEMPORARY) for file in unfinished.iterdir()
+        )
+        if os.path.lexists(unfinished) and not own:
+            what = "holds no captions of an unfinished run, which would be written there"
+            raise JudgeError(what, where=str(unfinished), mend="move it elsewhere")
         out.check(config.inputs())
         settings.check(config.inputs())
 
     in_main_process(check)
     require("vision", "torch", "transformers", "PIL", "cv2")
-    from judge.captioning import caption_images, captions_json, notes_files
-    from judge.captioning.writer import Writing
+    from judge.captioning import Writing, caption_images, captions_json
     from judge.judges.hf_models import check_captioner
 
     check_captioner(config.model, where=f"--model {config.model}")
@@ -99,13 +102,15 @@ def caption(config: CaptionConfig, *, progress: Progress | None = None) -> tuple
         out.refuse()
         settings.write(config.to_yaml().encode())
         out.write(captions_json(done.captions))
-        with suppress(OSError):
-            for file in notes_files(unfinished):
-                file.unlink()
+        remove(unfinished)
+
+    def begin() -> None:
+        stack.enter_context(out.working())
+        stack.callback(remove_empty, [unfinished])
 
     with ExitStack() as stack:
-        in_main_process(lambda: stack.enter_context(out.working()))
-        done = caption_images(config.model, images, how, device=config.device, notes=unfinished, progress=progress)
+        in_main_process(begin)
+        done = caption_images(config.model, images, how, device=config.device, store=unfinished, progress=progress)
         if done.captions:
             in_main_process(write)
     notes = [describe_masks(images.masks), *images.doubts] if images.masks else []
@@ -192,8 +197,7 @@ def add_captions(
     They are written to ``captions/NAME.json`` in the run's folder, if it has one; images at fault have none, and
     ``log.jsonl`` lists them. The processes of a launch caption together; the main one writes.
     """
-    from judge.captioning import caption_images, caption_records, captions_json
-    from judge.captioning.writer import Writing
+    from judge.captioning import Writing, caption_images, caption_records, captions_json
 
     def begin(run: RunDirectory) -> None:
         run.begin()
@@ -215,8 +219,8 @@ def add_captions(
     options = ReadOptions() if config.refusals is None else ReadOptions(refusals=config.refusals)
     written = []
     for name, model in models.items():
-        notes, source = directory.store / f"{name}.captions" if directory else None, model
-        done = caption_images(model, images, how, notes=notes, progress=progress)
+        store, source = directory.store / f"{name}.captions" if directory else None, model
+        done = caption_images(model, images, how, store=store, progress=progress)
         if not done.captions:
             raise done.failures[0][1]
         if directory and config.out:

@@ -64,7 +64,7 @@ def open_saved(config: SavedJudgeSettings) -> Saved:
     elif not path.is_file():
         raise JudgeError("no such file or folder", where=where, mend=named_alike(path))
     saved = read_saved(path)
-    if not saved.trains_itself:
+    if saved.recipe:
         require("vision", "torch", "accelerate")
     # The base of a merged judge is the checkpoint that lies beside it.
     merged = path.name == WEIGHTS and (path.parent / "config.json").is_file()

@@ -26,7 +26,7 @@ from judge.measure import Plan
 from judge.metrics import find_metric, spell_out
 from judge.text.combined import load_tasks, multiply_lexicons
 from judge.text.lexicon import Lexicon, Lexicons, load_lexicon, shipped_lexicons
-from judge.training.options import TrainingSetup
+from judge.training.member import TrainingSetup
 from judge.types import Labels
 from judge.utils.files import check_writable, writing
 from judge.utils.launch import launch_precision
