@@ -29,8 +29,8 @@ from judge.statistics.consistency import Consistency, Correlation, measure_consi
 from judge.statistics.summary import DEFAULT, ROW, name_row
 from judge.types import Interval
 
-# Rows of a printed table of tasks or words, about; at most so many of a row of the main table.
-_LINES, _MOST = 24, 3
+# About how many rows a table of tasks or words has, and at most how many for a row of the main table; long and short.
+_ROWS = {True: (96, 12), False: (24, 3)}
 _SMALL = 0.002
 Row = tuple[Any, ...]
 _INTERVAL_NOTE = (
@@ -103,7 +103,7 @@ def correlation_table(rows: Sequence[tuple[str, Correlation]], title: str, note:
 Record = Mapping[str, Any]
 
 
-def breakdown_tables(found: Breakdown | None) -> Iterator[Table[Record]]:
+def breakdown_tables(found: Breakdown | None, *, verbose: bool) -> Iterator[Table[Record]]:
     """The tasks and the words that matter most, of each row of the main table; the files hold all of them."""
     if found is None:
         return
@@ -120,7 +120,7 @@ def breakdown_tables(found: Breakdown | None) -> Iterator[Table[Record]]:
         Column("p (Holm)", _of("p_holm"), write_p, optional=True),
         Column("captions", lambda row: f"{row['human']:,} / {row['generated']:,}"),
     )
-    yield Table(columns, _first(task_table(found)), "Tasks that add most", tuple(notes), _digits)
+    yield Table(columns, _first(task_table(found), verbose), "Tasks that add most", tuple(notes), _digits)
     note = "What the judge of generated captions takes from a word, less what that of human captions takes."
     columns = (
         *about,
@@ -130,16 +130,17 @@ def breakdown_tables(found: Breakdown | None) -> Iterator[Table[Record]]:
         Column("captions", lambda row: f"{row['captions_human']:,} / {row['captions_generated']:,}"),
     )
     title = "Words that add most to the log-odds of the true class"
-    yield Table(columns, _first(found.words), title, (note,), _digits)
+    yield Table(columns, _first(found.words, verbose), title, (note,), _digits)
 
 
-def _first(every: pd.DataFrame) -> tuple[Record, ...]:
+def _first(every: pd.DataFrame, verbose: bool) -> tuple[Record, ...]:
     """The first rows of each row of the main table; tables list what matters most first."""
     if not len(every):
         return ()
     groups = every.groupby(ROW, sort=False, observed=True)
-    most = max(1, min(_MOST, _LINES // groups.ngroups))
-    return tuple(cast("list[Record]", groups.head(most).to_dict("records")))
+    rows, most = _ROWS[verbose]
+    first = groups.head(max(1, min(most, rows // groups.ngroups)))
+    return tuple(cast("list[Record]", first.to_dict("records")))
 
 
 def _of(name: str) -> Callable[[Record], Any]:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from judge.measure import Result
 from judge.report.notes import footnotes
-from judge.report.page import Contents, make_page
+from judge.report.page import make_page
 from judge.report.table import as_json, json_text
 from judge.report.tables import Line, lines_of
 from judge.report.warnings import warnings
@@ -80,7 +80,7 @@ class RunDirectory(OutputFolder):
             if result.quality:
                 _write_csv(pd.concat([found.table() for found in result.quality.values()]), out / QUALITY)
             (out / FIGURES).mkdir()
-            page = make_page(Contents(result, [("", settings)], pictures=pictures), out / FIGURES)
+            page = make_page(result, [("", settings)], pictures, figures=out / FIGURES)
             write_whole(out / REPORT, page.encode())
             if result.breakdown:
                 _write_breakdown(out / BREAKDOWN, result.breakdown)

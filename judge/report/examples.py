@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -19,6 +19,13 @@ _WHAT = {
     "takes away": "takes {amount} from the value",
     "random": "drawn at random, {verb} {amount}",
 }
+_HIDDEN = (
+    "People in images are hidden, as far as the run's masks know them; images in which no person was found are left "
+    "out."
+)
+_SHADING = (
+    "Shading: what a word adds to the log-odds of the true class (orange, underlined), or takes away (blue, dotted)."
+)
 _WHO = {"human": "a person wrote", "generated": "the captioner wrote"}
 
 
@@ -40,33 +47,16 @@ class Word(NamedTuple):
     share: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Examples:
-    """Cards of examples, and what they can be filtered by.
+def example_cards(result: Result, pictures: Mapping[str, bytes], *, names: bool) -> dict[str, Any] | None:
+    """The examples of a result, as the template of the page reads them; None where it has none.
 
-    Attributes:
-        cards: one for each image of a row, as the template reads them. ``contribution``: to the row's value;
-            ``difference``: mean probability of the truth from the captioner's captions less that from human ones, 0
-            where no judge answered; ``picture``: CSS class of the image, "" where it is not shown.
-        pictures: image id -> its CSS class.
-        shaded: whether words have contributions.
-    """
-
-    cards: tuple[Mapping[str, Any], ...]
-    pictures: Mapping[str, str]
-    shaded: bool
-
-    def values(self, name: str) -> list[str]:
-        """The different values of the cards' entry ``name``, in order of appearance."""
-        return list(dict.fromkeys(card[name] for card in self.cards))
-
-
-def example_cards(result: Result, pictures: Mapping[str, bytes], *, names: bool) -> Examples | None:
-    """The cards of a result; None where it has no examples.
+    The entry "cards" has one for each image of a row: "contribution" to the row's value; "difference": mean probability
+    of the truth from the captioner's captions less that from human ones, 0 where no judge answered; "picture": CSS
+    class of the image, "" where it is not shown. Other entries: values to filter by, a note, and the images as CSS.
 
     Args:
         result: with examples.
-        pictures: image id -> JPEG, of some images.
+        pictures: image id -> JPEG, of some images; people are hidden in them.
         names: whether ids of images are shown.
     """
     table = result.examples
@@ -82,7 +72,18 @@ def example_cards(result: Result, pictures: Mapping[str, bytes], *, names: bool)
         card = _card(rows.to_dict("records"), largest)
         card["picture"] = known.get(card["image_id"], "")
         cards.append(card if names else card | {"image_id": ""})
-    return Examples(tuple(cards), known, shaded=bool(table["words"].any()))
+    # A rule for each image, so that one that several rows show is there once.
+    data = {name: base64.b64encode(pictures[image]).decode() for image, name in known.items()}
+    rules = [f".{name}{{background-image:url(data:image/jpeg;base64,{text})}}" for name, text in data.items()]
+    return {
+        "cards": cards,
+        "captioners": list(dict.fromkeys(card["captioner"] for card in cards)),
+        "rows": list(dict.fromkeys(card["title"] for card in cards)),
+        "classes": sorted({card["class_"] for card in cards}),
+        "tasks": sorted({task for card in cards for task in card["tasks"]}),
+        "note": " ".join([*([_HIDDEN] if known else []), *([_SHADING] if table["words"].any() else [])]),
+        "css": "".join(rules),
+    }
 
 
 def _card(rows: Sequence[Mapping[Any, Any]], largest: float) -> dict[str, Any]:

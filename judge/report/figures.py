@@ -4,28 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from judge.measure import Result
 from judge.metrics import Metric
-from judge.metrics.rows import FAMILIES
 from judge.metrics.scores import SCORES
 from judge.quality import Quality
 from judge.report import plots
 from judge.report.plots import Drawing
-from judge.statistics.breakdown import TaskPart
-from judge.statistics.comparisons import Key
 from judge.statistics.summary import Summary, name_row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Tasks of a row of the table; rows that have a figure of tasks.
-TASKS, TASK_FIGURES = 12, 12
 BASES = {
     "refits": "for another sample of such images, judges trained anew (from refits)",
     "splits": "for another sample of such images, judges trained anew (from splits)",
@@ -135,7 +129,7 @@ def _draw_qualities(rows: Sequence[Summary], found: Sequence[Quality]) -> Figure
     for axes, (name, values) in zip(panels, across.items(), strict=True):
         axes.axhline(rows[0].metric.neutral, color=plots.GREY, linewidth=0.8)
         for number, (row, at) in enumerate(zip(rows, values, strict=True)):
-            plots.mark(axes, number, row, at, _value(row), vertical=row.interval)
+            plots.mark(axes, number, row, at)
         _trend(axes, values, list(map(_value, rows)))
         axes.set_xlabel(name)
         axes.margins(x=0.1)
@@ -177,7 +171,7 @@ def _draw_judges(rows: Sequence[Summary]) -> Figure:
         across = [names.index(row.judge) + 0.06 * (number - (len(captioners) - 1) / 2) for row in own]
         axes.plot(across, list(map(_value, own)), "-", color=plots.SEVERAL[number % len(plots.SEVERAL)], linewidth=0.8)
         for at, row in zip(across, own, strict=True):
-            plots.mark(axes, number, row, at, _value(row), vertical=row.interval)
+            plots.mark(axes, number, row, at)
     axes.axhline(rows[0].metric.neutral, color=plots.INK, linewidth=1)
     axes.set_xticks(range(len(names)), list(map(plots.shorten, names)))
     axes.set_xlim(-0.5, len(names) - 0.5)
@@ -185,83 +179,6 @@ def _draw_judges(rows: Sequence[Summary]) -> Figure:
     plots.set_limits(axes, _values(rows), vertical=True)
     plots.legend(figure, axes, captioners)
     return figure
-
-
-def directions(result: Result) -> Iterator[Drawing]:
-    """The two directions of a metric against each other: a point per captioner."""
-    families = {name: family for family, names in FAMILIES.items() for name in names}
-    pairs: dict[tuple[str | None, str, str], dict[str, list[Summary]]] = {}
-    for metric, rows in _by_metric(result).items():
-        name, _, variant = metric.name.partition(":")
-        for row in rows if metric.direction else ():
-            by_direction = pairs.setdefault((families.get(name), variant, row.judge), {})
-            by_direction.setdefault(str(metric.direction), []).append(row)
-    for (_, _, judge), found in pairs.items():
-        if len(found) == 2:
-            rows = [row for of in found.values() for row in of]
-            both = " and ".join(of[0].metric.title for of in found.values())
-            yield Drawing(
-                f"directions-{rows[0].metric.name}-{judge}",
-                both if rows[0].metric.counted else f"{both} ({judge})",
-                _in_words(rows),
-                f"{_note(rows)} The lines are chance: no amplification.",
-                partial(_draw_directions, found["A->T"], found["T->A"]),
-            )
-
-
-def _draw_directions(across: Sequence[Summary], up: Sequence[Summary]) -> Figure:
-    figure = plots.new_figure(plots.WIDTH, 3.2)
-    axes = figure.subplots()
-    pairs = [(one, other) for one in across for other in up if one.captioner == other.captioner]
-    for number, (first, second) in enumerate(pairs):
-        x, y = _value(first), _value(second)
-        plots.mark(axes, number, first, x, y, vertical=second.interval, horizontal=first.interval)
-    axes.axvline(across[0].metric.neutral, color=plots.INK, linewidth=1)
-    axes.axhline(up[0].metric.neutral, color=plots.INK, linewidth=1)
-    plots.set_limits(axes, _values(across))
-    plots.set_limits(axes, _values(up), vertical=True)
-    axes.set_xlabel(f"{across[0].metric.title}: what captions reveal")
-    axes.set_ylabel(up[0].metric.title)
-    plots.legend(figure, axes, [first.captioner for first, _ in pairs])
-    return figure
-
-
-def tasks(result: Result) -> Iterator[Drawing]:
-    """Contributions of tasks to rows of the table; the first row of each captioner, then the second of each."""
-    if result.breakdown is None:
-        return
-    rows = {row.key: row for row in result.summaries}
-    groups = groupby(result.breakdown.tasks, key=lambda part: (part.captioner, part.metric, part.judge))
-    every = {key: list(parts) for key, parts in groups}
-    by_captioner: dict[str, list[Key]] = {}
-    for key in every:
-        by_captioner.setdefault(key[0], []).append(key)
-    turn = {key: number for keys in by_captioner.values() for number, key in enumerate(keys)}
-    for key in sorted(every, key=turn.__getitem__)[:TASK_FIGURES]:
-        row, parts, count = rows[key], every[key][:TASKS], len(every[key])
-        bases = [BASES[basis] for basis in dict.fromkeys(part.basis for part in parts if part.interval) if basis]
-        lines = f"Lines: interval {'; '.join(bases)}." if bases else "No interval."
-        which = f"the {len(parts)} of {count} tasks that add or take away most"
-        which = which if len(parts) < count else f"all {count} tasks"
-        note = f"n = {row.images:,} images; {which}. Bars: what a task adds."
-        text = "; ".join(f"{part.task}: {part.contribution:+.4f}" for part in parts) + "."
-        title = f"{row.captioner}, {row.title}: what tasks add"
-        yield Drawing("-".join(["tasks", *key]), title, text, f"{note} {lines}", partial(_draw_tasks, parts, row))
-
-
-def _draw_tasks(parts: Sequence[TaskPart], row: Summary) -> Figure:
-    figure, axes = plots.rows_figure([plots.shorten(part.task) for part in parts], f"contribution to {row.title}")
-    values = [part.contribution for part in parts]
-    for place, (part, value) in enumerate(zip(parts, values, strict=True)):
-        colour, hatch = (plots.GENERATED, "") if value > 0 else (plots.HUMAN, "///")
-        axes.barh(place, value, color=colour, hatch=hatch, height=0.55, edgecolor="white", linewidth=0)
-        plots.draw_interval(axes, part.interval, place, color=plots.INK, linewidth=1.2)
-    axes.axvline(0, color=plots.INK, linewidth=1)
-    plots.set_limits(axes, [0.0, *values, *_ends(parts)])
-    return figure
-
-
-# ---- What figures share ----------------------------------------------------------------------------------------------
 
 
 def _by_metric(result: Result) -> dict[Metric, list[Summary]]:
@@ -278,14 +195,10 @@ def _value(row: Summary) -> float:
     return row.amplification
 
 
-def _ends(rows: Sequence[Summary | TaskPart]) -> list[float]:
-    """Ends of their intervals."""
-    return [end for row in rows if row.interval for end in (row.interval.low, row.interval.high)]
-
-
 def _values(rows: Sequence[Summary]) -> list[float]:
     """Values that an axis of amplifications must show: the neutral one, amplifications, and ends of intervals."""
-    return [rows[0].metric.neutral, *map(_value, rows), *_ends(rows)]
+    ends = [end for row in rows if row.interval for end in (row.interval.low, row.interval.high)]
+    return [rows[0].metric.neutral, *map(_value, rows), *ends]
 
 
 def _in_words(rows: Sequence[Summary]) -> str:

@@ -172,6 +172,8 @@ def _method(result: Result) -> Iterator[str]:
     if normalised := [row.title for row in metrics if row.amplification == "normalised"]:
         what = "amplification is (generated - human) / (generated + human), from -1 to 1"
         yield f"{', '.join(normalised)}: {what}."
+    if any(row.direction for row in metrics):
+        yield "A->T: what captions say of people of a class. T->A: whom captions name, given what images show."
     yield from _scope(result)
 
 

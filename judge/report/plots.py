@@ -135,21 +135,12 @@ def tick(axes: Axes, chance: float | None, place: int) -> None:
         axes.plot([chance] * 2, [place - 0.35, place + 0.35], color=INK, linewidth=1, linestyle=":")
 
 
-def mark(
-    axes: Axes,
-    number: int,
-    row: Summary,
-    x: float,
-    y: float,
-    *,
-    vertical: Interval | None,
-    horizontal: Interval | None = None,
-) -> None:
-    """The point of the captioner of this number, with its intervals."""
+def mark(axes: Axes, number: int, row: Summary, x: float) -> None:
+    """The point of the captioner of this number at its amplification, with its interval."""
     colour = SEVERAL[number % len(SEVERAL)]
-    draw_interval(axes, vertical, x, vertical=True, color=colour, linewidth=1.2)
-    draw_interval(axes, horizontal, y, color=colour, linewidth=1.2)
-    axes.plot([x], [y], _MARKS[number % len(_MARKS)], color=colour, markersize=7, label=row.captioner)
+    draw_interval(axes, row.interval, x, vertical=True, color=colour, linewidth=1.2)
+    style: Any = {"color": colour, "markersize": 7, "label": row.captioner}
+    axes.plot([x], [row.amplification], _MARKS[number % len(_MARKS)], **style)
 
 
 def set_limits(axes: Axes, values: Sequence[float | None], *, vertical: bool = False) -> None:

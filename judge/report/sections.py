@@ -112,17 +112,10 @@ SECTIONS = (
         tables=lambda result, detail: consistency_tables(result, verbose=detail.verbose),
     ),
     Section(
-        "directions",
-        "Directions",
-        "A->T: what captions say of people of a class. T->A: whom captions name, given what images show.",
-        figures=figures.directions,
-    ),
-    Section(
         "tasks",
         "Tasks and words",
         "What the amplification comes from.",
-        figures=figures.tasks,
-        tables=lambda result, _: breakdown_tables(result.breakdown),
+        tables=lambda result, detail: breakdown_tables(result.breakdown, verbose=detail.verbose),
     ),
     Section(
         "facts",

@@ -18,7 +18,6 @@ from judge.metrics import METRICS
 from judge.quality import Quality, measure_quality
 from judge.report.plots import Drawing, save
 from judge.report.sections import SECTIONS
-from judge.statistics.breakdown import Breakdown, TaskPart
 from judge.statistics.summary import Summary
 from judge.types import Interval
 
@@ -46,10 +45,6 @@ ROWS = (
     Summary("c", METRICS["leakage"], "linear"),
 )
 ENTRY = {"images": {"female": 60, "male": 60}}
-TASKS = tuple(
-    TaskPart("a", "lic", "linear", f"task {n}", 0.01 * (5 - n), None, 20, 20, Interval(-0.1, 0.1), 0.4, "splits", 1.0)
-    for n in range(20)
-)
 
 
 def result_of(*rows: Summary, **more: Any) -> Result:
@@ -64,8 +59,7 @@ def drawings(result: Result) -> Iterator[tuple[str, Drawing]]:
 
 @pytest.fixture(scope="module")
 def drawn() -> Drawn:
-    result = result_of(*ROWS, breakdown=Breakdown(TASKS, NOTHING, NOTHING))
-    return {drawing.name: (section, drawing, drawing.draw()) for section, drawing in drawings(result)}
+    return {drawing.name: (section, drawing, drawing.draw()) for section, drawing in drawings(result_of(*ROWS))}
 
 
 def points(axes: Any) -> list[tuple[float, float, str]]:
@@ -87,8 +81,6 @@ def test_what_there_is_to_draw(drawn: Drawn) -> None:
         "amplification": [f"forest-{name}" for name in metrics],
         "sides": ["sides-lic", "sides-dbac-at", "sides-dbac-ta", "sides-imagecaptioner2-ratio"],
         "judges": ["judges-lic"],
-        "directions": ["directions-dbac-at-linear", "directions-dba-o-counted"],
-        "tasks": ["tasks-a-lic-linear"],
     }
 
 
@@ -125,15 +117,10 @@ def test_sides_begin_at_nothing(drawn: Drawn) -> None:
     assert [0.25, 0.25] in [list(line.get_xdata()) for line in axes.lines if line.get_linestyle() == ":"]
 
 
-def test_judges_directions_and_tasks(drawn: Drawn) -> None:
+def test_a_line_per_captioner_goes_over_judges(drawn: Drawn) -> None:
     axes = drawn["judges-lic"][2].axes[0]
     assert sorted(round(y, 3) for _, y, _ in points(axes)) == [-0.03, 0.01, 0.02, 0.05]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["linear", "lstm"]
-    assert points(drawn["directions-dbac-at-linear"][2].axes[0]) == [(0.1, -0.2, "o")]
-    assert points(drawn["directions-dba-o-counted"][2].axes[0]) == [(0.03, -0.04, "o")]
-    _, drawing, figure = drawn["tasks-a-lic-linear"]
-    assert [bar.get_width() for bar in figure.axes[0].patches] == [part.contribution for part in TASKS[:12]]
-    assert "12 of 20 tasks" in drawing.note
 
 
 def test_a_figure_is_the_same_again(drawn: Drawn) -> None:
@@ -168,19 +155,6 @@ def test_a_metric_without_directions_has_one_sign() -> None:
     ((_, drawing),) = drawings(result_of(row("a", "multi-at", "counted", 0.2, human=None, p_value=0.0)))
     assert points(drawing.draw().axes[0]) == [(0.2, 0, "o")]
     assert "Circles: changes; hollow" in drawing.note
-
-
-def test_figures_of_tasks_leave_no_captioner_out() -> None:
-    judged = [metric for metric in METRICS if not METRICS[metric].counted]
-    parts = tuple(
-        TaskPart(name, metric, "x", "task", 0.1, None, 9, 9, None, None, None, 1.0)
-        for name in "ab"
-        for metric in judged
-    )
-    rows = [row(name, metric, "x", 0.1) for name in "ab" for metric in METRICS]
-    result = result_of(*rows, breakdown=Breakdown(parts, NOTHING, NOTHING))
-    names = [drawing.title[0] for section, drawing in drawings(result) if section == "tasks"]
-    assert sorted(names) == ["a"] * 6 + ["b"] * 6
 
 
 def test_what_has_no_value_is_not_drawn() -> None:

@@ -43,7 +43,6 @@ def test_a_table_and_few_lines(
     assert "NOTE: Intervals marked * ('these judges') leave out training noise" in text
     marks = [line.split("]")[1][0] for line in lines[: lines.index("")] if "]" in line]
     assert marks == ["*", "*", "*", "*", " "] * 2  # BA trains no judge.
-    assert [line for line in lines if len(line.rstrip()) > 125] == []
     # Notes are whole, and the last line is the command that shows the others.
     printed, found = [f"NOTE: {note}" in text for note in warnings(result)], warnings(result)
     assert 1 < sum(printed) < len(found)
