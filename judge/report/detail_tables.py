@@ -11,18 +11,7 @@ import pandas as pd
 from judge.measure import Result
 from judge.metrics import find_metric
 from judge.report.notes import labels_left_out, left_out_of
-from judge.report.table import (
-    COUNT,
-    NUMBER,
-    SHARE,
-    SIGNED,
-    Column,
-    Table,
-    digits_of,
-    names,
-    table_of,
-    write_p,
-)
+from judge.report.table import COUNT, NUMBER, SHARE, SIGNED, Column, Table, digits_of, names, table_of, write_p
 from judge.report.tables import write_interval
 from judge.statistics.breakdown import Breakdown, judged_rows, task_table
 from judge.statistics.consistency import Consistency, Correlation, measure_consistency, percent_reduction

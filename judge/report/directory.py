@@ -25,8 +25,6 @@ from judge.utils.cells import table_csv
 from judge.utils.files import write_whole
 from judge.utils.outputs import OutputFolder
 
-FIGURES, BREAKDOWN, QUALITY = "figures", "breakdown", "quality.csv"
-REPLICATES, EXAMPLES, PICTURES = "replicates", "examples", "pictures"
 SETTINGS, METRICS, REPORT = "run.yaml", "metrics.json", "report.html"
 SCORING = "tokenizer", "skipped", "vocabulary", "mean_length", "further", "unscored"
 """Fields of ``Quality`` that ``metrics.json`` holds for each captioner, beside its scores."""
@@ -64,13 +62,13 @@ class RunDirectory(OutputFolder):
         """
         pictures, out = pictures or {}, self.partial
         images = pd.DataFrame({"image_id": list(pictures), "picture": list(pictures.values())})
-        tables = {"scores": result.scores, "counts": result.counts, REPLICATES: result.replicates}
-        tables |= {EXAMPLES: result.examples, PICTURES: images}
+        tables = {"scores": result.scores, "counts": result.counts, "replicates": result.replicates}
+        tables |= {"examples": result.examples, "pictures": images}
         with self.writing():
             # A run that was killed while it wrote may have had other metrics.
-            for name in [f"{name}.parquet" for name in tables] + [QUALITY]:
+            for name in [f"{name}.parquet" for name in tables] + ["quality.csv"]:
                 (out / name).unlink(missing_ok=True)
-            for name in (FIGURES, BREAKDOWN):
+            for name in ("figures", "breakdown"):
                 shutil.rmtree(out / name, ignore_errors=True)
             (out / SETTINGS).write_text(settings, encoding="utf-8")
             for name, rows in tables.items():
@@ -78,12 +76,12 @@ class RunDirectory(OutputFolder):
                     rows.to_parquet(out / f"{name}.parquet", index=False)
             (out / METRICS).write_text(metrics_json(result), encoding="utf-8")
             if result.quality:
-                _write_csv(pd.concat([found.table() for found in result.quality.values()]), out / QUALITY)
-            (out / FIGURES).mkdir()
-            page = make_page(result, [("", settings)], pictures, figures=out / FIGURES)
+                _write_csv(pd.concat([found.table() for found in result.quality.values()]), out / "quality.csv")
+            (out / "figures").mkdir()
+            page = make_page(result, [("", settings)], pictures, figures=out / "figures")
             write_whole(out / REPORT, page.encode())
             if result.breakdown:
-                _write_breakdown(out / BREAKDOWN, result.breakdown)
+                _write_breakdown(out / "breakdown", result.breakdown)
             self.log("finished", rows=len(result.scores))
         self.publish()
 

@@ -20,8 +20,8 @@ from judge.judges import find_judge
 from judge.measure import Result
 from judge.report.examples import example_cards
 from judge.report.notes import summary_lines
-from judge.report.plots import save
-from judge.report.sections import EVERYTHING, SECTIONS
+from judge.report.plots import save, style
+from judge.report.sections import SECTIONS
 from judge.report.table import how_many
 from judge.report.warnings import verdict_notes, verdicts
 
@@ -98,7 +98,11 @@ def _sections(result: Result, folder: Path | None) -> Iterator[dict[str, Any]]:
     taken: set[str] = set()
     for section in SECTIONS:
         figures = []
-        for drawing in section.figures(result):
+        with style():
+            drawings = list(section.figures(result))
+        for drawing in drawings:
+            data = base64.b64encode(save(drawing.figure, "svg")).decode()
+            figures.append({"title": drawing.title, "text": drawing.text, "note": drawing.note, "data": data})
             if folder:
                 # Letters of all file systems, in names of metrics and judges.
                 name = re.sub(r"[^a-zA-Z0-9_.-]+", "-", drawing.name)[:100]
@@ -106,11 +110,9 @@ def _sections(result: Result, folder: Path | None) -> Iterator[dict[str, Any]]:
                     name += "-"
                 taken.add(name.lower())
                 drawing.write(folder / name)
-            data = base64.b64encode(save(drawing.draw(), "svg")).decode()
-            figures.append({"title": drawing.title, "text": drawing.text, "note": drawing.note, "data": data})
         content = {
             "figures": figures,
-            "tables": [table for table in section.tables(result, EVERYTHING) if table.rows],
+            "tables": [table for table in section.tables(result, True) if table.rows],
             "warnings": list(section.warnings(result)),
             "lines": list(section.lines(result)),
             "folded": list(section.folded(result)),

@@ -11,13 +11,14 @@ from judge.errors import printable, shortened
 from judge.measure import Result
 from judge.report.notes import class_notes, footnotes, summary_lines
 from judge.report.render import escape, latex, markdown, open_console, print_table, print_text
-from judge.report.sections import Detail, tables_of
+from judge.report.sections import tables_of
 from judge.report.table import how_many
+from judge.report.tables import DIFFERENCES, result_table
 from judge.report.warnings import void_notes, warnings
 from judge.types import Doubt
 
-# More differences than these are in metrics.json alone, or in the long output.
-MOST_DIFFERENCES, MOST_VERBOSE = 12, 24
+# More differences than these are in the long output alone.
+MOST_DIFFERENCES = 12
 # Notes below the table, beside those that are never left out.
 MOST_NOTES = 3
 _ENDS = ".", "!", "?", '"'
@@ -40,13 +41,16 @@ def print_result(
         extra: further columns; see :func:`~judge.report.tables.result_table`.
     """
     console = open_console()
-    most = MOST_VERBOSE if verbose else MOST_DIFFERENCES
-    for table in tables_of(result, Detail(verbose, extra, most, titles=False)):
+    tables = list(tables_of(result, verbose=verbose))
+    tables[0] = result_table(result, verbose=verbose, extra=extra)
+    elsewhere = []
+    for table in tables:
+        if table.title == DIFFERENCES and len(table.rows) > MOST_DIFFERENCES and not verbose:
+            elsewhere = [f"{len(table.rows)} differences between captioners are in metrics.json."]
+            continue
         print_table(table, console)
         console.print()
-    differences = len(result.differences())
-    elsewhere = [f"{differences} differences between captioners are in metrics.json."] if differences > most else []
-    for line in [*elsewhere, *footnotes(result)] if verbose else [*summary_lines(result), *elsewhere]:
+    for line in footnotes(result) if verbose else [*summary_lines(result), *elsewhere]:
         print_text(line, console)
     for line in map(_note, warnings(result)) if verbose else brief_notes(result, folder):
         print_text(line, console, bold=True)
@@ -82,7 +86,7 @@ def markdown_report(result: Result) -> str:
 def latex_report(result: Result) -> str:
     """Every table as a float; the caption of the first gives the images, the protocol and what its intervals are."""
     floats = []
-    for number, table in enumerate(tables_of(result, Detail(verbose=False))):
+    for number, table in enumerate(tables_of(result, verbose=False)):
         name = re.sub(r"[^a-z]+", "-", table.title.lower()).strip("-")
         floats.append(latex(table, caption="" if number else _caption(result), label=f"tab:{name}"))
     remarks = "".join(f"% {escape(line)}\n" for line in [*warnings(result), *footnotes(result)])

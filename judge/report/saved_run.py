@@ -22,17 +22,7 @@ from judge.measure import Result
 from judge.measure.table import COLUMNS, make_table, settings_of, with_parts
 from judge.metrics import find_metric
 from judge.quality import Gap, GroupScore, Quality
-from judge.report.directory import (
-    BREAKDOWN,
-    EXAMPLES,
-    METRICS,
-    PICTURES,
-    QUALITY,
-    REPLICATES,
-    SCORING,
-    SETTINGS,
-    metrics_json,
-)
+from judge.report.directory import METRICS, SCORING, SETTINGS, metrics_json
 from judge.report.examples import example_cards
 from judge.report.sections import tables_of
 from judge.statistics.breakdown import Breakdown, break_down, task_table
@@ -119,14 +109,14 @@ def _compute(folder: Path, document: Mapping[str, Any], settings: Mapping[str, A
     counted = [bool(find_metric(name).counted) for name in run["metrics"]]
     scores = pd.DataFrame() if all(counted) else _read_parquet(folder, "scores")
     counts = _read_parquet(folder, "counts") if any(counted) else pd.DataFrame()
-    refits = _read_optional(folder, REPLICATES, COLUMNS)
+    refits = _read_optional(folder, "replicates", COLUMNS)
     summaries = make_table(scores, counts, refits, run)
     breakdown: Breakdown | None = None
     if settings.get("breakdown"):
-        captions = _read_parquet(folder, f"{BREAKDOWN}/captions")
+        captions = _read_parquet(folder, "breakdown/captions")
         breakdown = break_down(scores, counts, captions, run["metrics"], settings_of(run))
-        if (folder / BREAKDOWN / "words.csv").exists():
-            breakdown = replace(breakdown, words=_read_csv(folder / BREAKDOWN / "words.csv"))
+        if (folder / "breakdown/words.csv").exists():
+            breakdown = replace(breakdown, words=_read_csv(folder / "breakdown/words.csv"))
     return Result(
         tuple(summaries),
         scores,
@@ -135,7 +125,7 @@ def _compute(folder: Path, document: Mapping[str, Any], settings: Mapping[str, A
         run,
         _read_quality(document) if settings.get("quality") else {},
         breakdown,
-        _read_optional(folder, EXAMPLES),
+        _read_optional(folder, "examples"),
     )
 
 
@@ -143,23 +133,23 @@ def _files(folder: Path, result: Result, document: Mapping[str, Any]) -> Iterato
     """Files with numbers: name, what is computed again, what was written."""
     # Notes are made of the numbers; every version words them in its own way.
     yield METRICS, json.loads(metrics_json(result)) | {"notes": document.get("notes")}, document
-    yield f"{REPLICATES}.parquet", result.replicates, _read_optional(folder, REPLICATES, COLUMNS)
+    yield "replicates.parquet", result.replicates, _read_optional(folder, "replicates", COLUMNS)
     if result.quality:
         tables = pd.concat([of.table() for of in result.quality.values()], ignore_index=True)
-        yield QUALITY, tables, _read_csv(folder / QUALITY)
+        yield "quality.csv", tables, _read_csv(folder / "quality.csv")
     if result.breakdown:
-        yield f"{BREAKDOWN}/images.parquet", result.breakdown.images, _read_parquet(folder, f"{BREAKDOWN}/images")
+        yield "breakdown/images.parquet", result.breakdown.images, _read_parquet(folder, "breakdown/images")
         if len(tasks := task_table(result.breakdown)):
-            yield f"{BREAKDOWN}/tasks.csv", tasks, _read_csv(folder / BREAKDOWN / "tasks.csv")
+            yield "breakdown/tasks.csv", tasks, _read_csv(folder / "breakdown/tasks.csv")
 
 
 def _read_pictures(folder: Path) -> dict[str, bytes]:
     """Image id -> JPEG, of the examples; a page embeds them as they are."""
-    table = _read_optional(folder, PICTURES, ["image_id", "picture"])
+    table = _read_optional(folder, "pictures", ["image_id", "picture"])
     found = dict(zip(table["image_id"], table["picture"], strict=True))
     for image, data in found.items():
         if not isinstance(data, bytes) or data[:3] != _JPEG or len(data) > _LARGEST:
-            raise JudgeError(f"{PICTURES}.parquet: that of image {str(image)[:40]} is no small JPEG")
+            raise JudgeError(f"pictures.parquet: that of image {str(image)[:40]} is no small JPEG")
     return found
 
 

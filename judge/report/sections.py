@@ -5,10 +5,9 @@ A new section is a row of ``SECTIONS``, and the functions that make its tables a
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 from judge.measure import Result
 from judge.report import figures
@@ -28,25 +27,6 @@ LIMITS = (
 )
 
 
-class Detail(NamedTuple):
-    """How much of the tables is shown.
-
-    Attributes:
-        verbose: all columns, tables and notes.
-        extra: further columns of the main table; see :func:`~judge.report.tables.result_table`.
-        most: differences between captioners; no table of more.
-        titles: of the main tables too.
-    """
-
-    verbose: bool = True
-    extra: Mapping[str, Mapping[str, str]] | None = None
-    most: float = math.inf
-    titles: bool = True
-
-
-EVERYTHING = Detail()
-
-
 def _nothing(*_: Any) -> tuple[()]:
     return ()
 
@@ -60,7 +40,7 @@ class Section:
         heading: above it.
         intro: a sentence below the heading.
         figures: its figures, on the page alone.
-        tables: its tables; those without rows are left out.
+        tables: its tables, of a result, with all rows and columns or few; those without rows are left out.
         warnings, lines: sentences of the page alone; warnings in bold.
         folded: sentences of the page that are shown on demand.
     """
@@ -69,17 +49,10 @@ class Section:
     heading: str
     intro: str = ""
     figures: Callable[[Result], Iterable[Drawing]] = _nothing
-    tables: Callable[[Result, Detail], Iterable[Table[Any]]] = _nothing
+    tables: Callable[[Result, bool], Iterable[Table[Any]]] = _nothing
     warnings: Callable[[Result], Iterable[str]] = _nothing
     lines: Callable[[Result], Iterable[str]] = _nothing
     folded: Callable[[Result], Iterable[str]] = _nothing
-
-
-def _main_tables(result: Result, detail: Detail) -> Iterator[Table[Any]]:
-    found = result.differences()
-    tables: list[Table[Any]] = [result_table(result, verbose=detail.verbose, extra=detail.extra)]
-    tables += [difference_table(found, verbose=detail.verbose)] if len(found) <= detail.most else []
-    yield from tables if detail.titles else (replace(table, title="") for table in tables)
 
 
 SECTIONS = (
@@ -90,7 +63,15 @@ SECTIONS = (
         lines=lambda result: [*summary_lines(result), *class_notes(result.run["labels"])],
     ),
     Section("limits", "What this cannot show", warnings=warnings, lines=lambda _: LIMITS),
-    Section("table", "All numbers", tables=_main_tables, folded=footnotes),
+    Section(
+        "table",
+        "All numbers",
+        tables=lambda result, verbose: [
+            result_table(result, verbose=verbose),
+            difference_table(result.differences(), verbose=verbose),
+        ],
+        folded=footnotes,
+    ),
     Section(
         "sides",
         "Human and generated side",
@@ -102,30 +83,30 @@ SECTIONS = (
         "Amplification against caption quality",
         "Captioners that describe better may amplify more, or less.",
         figures=figures.qualities,
-        tables=lambda result, detail: [quality_table(result.quality, verbose=detail.verbose)] if result.quality else [],
+        tables=lambda result, verbose: [quality_table(result.quality, verbose=verbose)] if result.quality else [],
     ),
     Section(
         "judges",
         "Do judges agree?",
         "The same captioners by different judges.",
         figures=figures.judges,
-        tables=lambda result, detail: consistency_tables(result, verbose=detail.verbose),
+        tables=lambda result, verbose: consistency_tables(result, verbose=verbose),
     ),
     Section(
         "tasks",
         "Tasks and words",
         "What the amplification comes from.",
-        tables=lambda result, detail: breakdown_tables(result.breakdown, verbose=detail.verbose),
+        tables=lambda result, verbose: breakdown_tables(result.breakdown, verbose=verbose),
     ),
     Section(
         "facts",
         "Classes, coverage, alignment, and what was left out",
         "What the numbers rest on.",
-        tables=lambda result, detail: run_tables(result) if detail.verbose else [],
+        tables=lambda result, verbose: run_tables(result) if verbose else [],
     ),
 )
 
 
-def tables_of(result: Result, detail: Detail = EVERYTHING) -> Iterator[Table[Any]]:
-    """Every table of a result that has a row, the main one first."""
-    return (table for section in SECTIONS for table in section.tables(result, detail) if table.rows)
+def tables_of(result: Result, *, verbose: bool = True) -> Iterator[Table[Any]]:
+    """Every table of a result that has a row, the main one first; ``verbose``: all columns and tables."""
+    return (table for section in SECTIONS for table in section.tables(result, verbose) if table.rows)

@@ -9,25 +9,12 @@ from typing import Any, NamedTuple
 from judge.measure import Result
 from judge.quality import SCORES, Quality
 from judge.report.notes import difference_notes
-from judge.report.table import (
-    COUNT,
-    EXACT,
-    NUMBER,
-    SIGNED,
-    THREE,
-    Column,
-    Table,
-    digits_of,
-    names,
-    table_of,
-    write,
-    write_coverage,
-    write_p,
-)
+from judge.report.table import COUNT, NUMBER, SIGNED, THREE, Column, Table, digits_of, names, table_of, write, write_p
 from judge.statistics.comparisons import Conclusion, Difference
 from judge.statistics.summary import Summary
 from judge.types import Interval
 
+DIFFERENCES = "Differences between captioners"
 # Scores that papers print; the shorter BLEUs are in quality.csv.
 _SHOWN = tuple(score for score in SCORES if score not in {"BLEU-1", "BLEU-2", "BLEU-3"})
 
@@ -81,7 +68,7 @@ def _more(result: Result) -> list[Column[Line]]:
     captioners, attribute = result.run["captioners"], result.run["attribute"]
     return [
         Column("p of Q", lambda row: row.summary.guessing and row.summary.guessing.p_value, write_p, optional=True),
-        Column("detectable", lambda row: row.conclusion.detectable, EXACT, optional=True),
+        Column("detectable", lambda row: row.conclusion.detectable, ".#f", optional=True),
         Column("chance", lambda row: row.summary.chance, NUMBER, optional=True),
         Column("as published", lambda row: row.summary.published, SIGNED, optional=True),
         Column("chance level", lambda row: row.summary.chance_level, SIGNED, optional=True),
@@ -91,7 +78,7 @@ def _more(result: Result) -> list[Column[Line]]:
         Column(
             f"names {attribute}: one/none/several",
             lambda row: (captioners[row.summary.captioner]["coverage"] or {}).get("generated"),
-            write_coverage,
+            lambda shares: "/".join(f"{shares[share]:.0%}" for share in ("one", "none", "several")),
         ),
     ]
 
@@ -136,8 +123,7 @@ def difference_table(found: Sequence[Difference], *, verbose: bool = True) -> Ta
         Column("verdict", lambda row: row.verdict, align="left", optional=True),
     ]
     notes = tuple(difference_notes(found)) if verbose else ()
-    title = "Differences between captioners"
-    return Table(tuple(columns), tuple(found), title, notes, lambda row: digits_of(row.interval))
+    return Table(tuple(columns), tuple(found), DIFFERENCES, notes, lambda row: digits_of(row.interval))
 
 
 def quality_table(found: Mapping[str, Quality], *, verbose: bool = False) -> Table[tuple[Any, ...]]:

@@ -16,7 +16,7 @@ from helpers import first_images
 from judge.measure import Result
 from judge.metrics import METRICS
 from judge.quality import Quality, measure_quality
-from judge.report.plots import Drawing, save
+from judge.report.plots import Drawing, save, style
 from judge.report.sections import SECTIONS
 from judge.statistics.summary import Summary
 from judge.types import Interval
@@ -54,12 +54,13 @@ def result_of(*rows: Summary, **more: Any) -> Result:
 
 def drawings(result: Result) -> Iterator[tuple[str, Drawing]]:
     """Section and drawing."""
-    return ((section.name, drawing) for section in SECTIONS for drawing in section.figures(result))
+    with style():
+        yield from [(section.name, drawing) for section in SECTIONS for drawing in section.figures(result)]
 
 
 @pytest.fixture(scope="module")
 def drawn() -> Drawn:
-    return {drawing.name: (section, drawing, drawing.draw()) for section, drawing in drawings(result_of(*ROWS))}
+    return {drawing.name: (section, drawing, drawing.figure) for section, drawing in drawings(result_of(*ROWS))}
 
 
 def points(axes: Any) -> list[tuple[float, float, str]]:
@@ -124,9 +125,9 @@ def test_a_line_per_captioner_goes_over_judges(drawn: Drawn) -> None:
 
 
 def test_a_figure_is_the_same_again(drawn: Drawn) -> None:
-    for _, drawing, _ in drawn.values():
-        svg = save(drawing.draw(), "svg")
-        assert svg == save(drawing.draw(), "svg")
+    for _, drawing in drawings(result_of(*ROWS)):
+        svg = save(drawing.figure, "svg")
+        assert svg == save(drawn[drawing.name][2], "svg")
         assert b"fill: #ffffff" not in svg.partition(b"<pattern")[0]  # No background.
 
 
@@ -135,7 +136,7 @@ def test_a_figure_is_the_same_again(drawn: Drawn) -> None:
 def test_infinite_values_run_off_the_axes(human: float | None, interval: Interval | None) -> None:
     rows = tuple(row(name, "lic", name, 0.1, human=human, interval=interval) for name in "ab")
     for section, drawing in drawings(result_of(*rows)):
-        figure = drawing.draw()
+        figure = drawing.figure
         low, high = figure.axes[0].get_xlim()
         assert np.isfinite([low, high]).all()
         if interval and section == "amplification":
@@ -147,13 +148,13 @@ def test_infinite_values_run_off_the_axes(human: float | None, interval: Interva
 def test_names_in_figures_are_text(name: str) -> None:
     rows = [row(captioner, "lic", judge, 0.1) for captioner in (name, "b") for judge in ("linear", "lstm")]
     for _, drawing in drawings(result_of(*rows)):
-        texts = [element.text or "" for element in ElementTree.fromstring(save(drawing.draw(), "svg")).iter()]
+        texts = [element.text or "" for element in ElementTree.fromstring(save(drawing.figure, "svg")).iter()]
         assert any(name.replace("\x01", r"\x01") in text for text in texts)
 
 
 def test_a_metric_without_directions_has_one_sign() -> None:
     ((_, drawing),) = drawings(result_of(row("a", "multi-at", "counted", 0.2, human=None, p_value=0.0)))
-    assert points(drawing.draw().axes[0]) == [(0.2, 0, "o")]
+    assert points(drawing.figure.axes[0]) == [(0.2, 0, "o")]
     assert "Circles: changes; hollow" in drawing.note
 
 
@@ -177,7 +178,7 @@ def test_amplification_against_quality(qualities: dict[str, Quality], tmp_path: 
         row(name, "lic", "lstm", value, interval=Interval(value - 0.02, value + 0.03)) for name, value in LIC.items()
     ]
     (drawing,) = (found for section, found in drawings(result_of(*rows, quality=qualities)) if section == "quality")
-    figure = drawing.draw()
+    figure = drawing.figure
     left, right = figure.axes
     assert left.get_ylabel() == "amplification by LIC (lstm)"
     for axes, across in (
@@ -197,4 +198,4 @@ def test_amplification_against_quality(qualities: dict[str, Quality], tmp_path: 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["figure.png", "figure.svg"]
     # Two captioners have no trend.
     (drawing,) = (found for section, found in drawings(result_of(*rows[:2], quality=qualities)) if section == "quality")
-    assert [axes.get_title() for axes in drawing.draw().axes] == ["", ""]
+    assert [axes.get_title() for axes in drawing.figure.axes] == ["", ""]
