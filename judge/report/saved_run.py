@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from importlib.metadata import version
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from judge.measure.table import COLUMNS, make_table, settings_of, with_parts
 from judge.metrics import find_metric
 from judge.quality import Gap, GroupScore, Quality
 from judge.report.directory import METRICS, SCORING, SETTINGS, metrics_json
-from judge.report.examples import example_cards
+from judge.report.page import example_cards
 from judge.report.sections import tables_of
 from judge.statistics.breakdown import Breakdown, break_down, task_table
 from judge.types import Interval
@@ -84,14 +83,14 @@ def read_run(folder: Path, name: str = "") -> SavedRun:
             of ``metrics.json``, or of another table, that is not the one that is computed again.
     """
     with _readable(folder):
-        if (folder / LOG).is_file() and not _finished(folder):
-            raise JudgeError(f"{LOG} has no entry 'finished'{_unfinished(folder)}")
+        if unfinished := _unfinished(folder):
+            raise JudgeError(unfinished)
         document = json.loads(read_text(folder / METRICS))
         text = read_text(folder / SETTINGS)
         settings = parse_yaml(text, where=str(folder / SETTINGS), mend=AGAIN)
         result = _compute(folder, document, settings)
         for file, computed, written in _files(folder, result, document):
-            _compare(folder / file, computed, written, document["run"].get("versions", {}))
+            _compare(folder / file, computed, written)
         pictures = _read_pictures(folder)
         # Values that cannot be shown are errors here, not on the page.
         for shown in tables_of(result):
@@ -231,7 +230,6 @@ def _readable(folder: Path) -> Iterator[None]:
             missing = Path(str(error.filename))
             within = missing.is_relative_to(folder) and folder.is_dir()
             why = f"{missing.relative_to(folder)} is missing" if within else str(error.strerror)
-            why += _unfinished(folder)
         elif isinstance(error, OSError):
             why = error.strerror or "a file is damaged"
         elif isinstance(error, json.JSONDecodeError):
@@ -242,47 +240,28 @@ def _readable(folder: Path) -> Iterator[None]:
 
 
 def _unfinished(folder: Path) -> str:
-    """A clause for an unfinished run; "" for a finished one."""
+    """Why a run is not finished; "" for a finished one."""
+    if (folder / LOG).is_file() and '"event": "finished"' not in read_text(folder / LOG, errors="replace"):
+        return f"{LOG} has no entry 'finished': the run is not finished; the command that began it goes on"
     partial = folder.parent / f"{resolved(folder).name}.partial"
     if not folder.exists() and (partial / LOG).is_file():
-        return f": the run is not finished; the command that began it goes on from {partial.name}"
-    if (folder / LOG).is_file() and not _finished(folder):
-        return ": the run is not finished; the command that began it goes on"
+        return f"the run is not finished; the command that began it goes on from {partial.name}"
     return ""
 
 
-def _finished(folder: Path) -> bool:
-    return '"event": "finished"' in read_text(folder / LOG, errors="replace")
-
-
-def _compare(path: Path, computed: Any, written: Any, versions: Mapping[str, str]) -> None:
-    """Refuse a file that differs from what is computed again.
-
-    Args:
-        path: of the file, for the message.
-        computed: a document as of JSON, or a table.
-        written: the same, of the file.
-        versions: of the packages that the run was made with.
-
-    Raises:
-        JudgeError: with the row and the column, the computed value and the written one.
-    """
-    where, mine, other = next(_differences(computed, written), ((), None, None))
-    if where:
-        others = [
-            f"{name} {versions[name]}"
-            for name in ("numpy", "scipy", "pandas")
-            if versions.get(name, version(name)) != version(name)
-        ]
+def _compare(path: Path, computed: Any, written: Any) -> None:
+    """Refuse a file, with the row and the column, that differs from the document or table that is computed again."""
+    for where, mine, other in _differences(computed, written):
         what = f"the files of answers and counts give {_short(mine)}, {path.name} says {_short(other)}"
-        what += f" (the run was made with {', '.join(others)})" if others else ""
         raise JudgeError(what, where=f"{path}: {', '.join(where)}", mend=AGAIN)
 
 
 def _differences(made: Any, written: Any, where: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
     """Each place where two documents differ, with both values."""
     if isinstance(made, pd.DataFrame):
-        made, written = map(_records, (made, written))
+        # The rows as JSON would hold them.
+        tables = (table.astype(object).where(table.notna() & (table != ""), None) for table in (made, written))
+        made, written = (table.to_dict("records") for table in tables)
     if isinstance(made, list) and isinstance(written, list) and any(isinstance(of, dict) for of in (*made, *written)):
         made, written = _by_name(made), _by_name(written)
     if isinstance(made, dict) and isinstance(written, dict):
@@ -290,11 +269,6 @@ def _differences(made: Any, written: Any, where: tuple[str, ...] = ()) -> Iterat
             yield from _differences(made.get(name, _ABSENT), written.get(name, _ABSENT), (*where, str(name)))
     elif not _alike(made, written):
         yield where, made, written
-
-
-def _records(table: pd.DataFrame) -> list[dict[Any, Any]]:
-    """The rows of a table as JSON would hold them."""
-    return table.astype(object).where(table.notna() & (table != ""), None).to_dict("records")
 
 
 def _by_name(rows: Sequence[Any]) -> dict[str, Any]:

@@ -90,19 +90,19 @@ SECTIONS = (
         "Do judges agree?",
         "The same captioners by different judges.",
         figures=figures.judges,
-        tables=lambda result, verbose: consistency_tables(result, verbose=verbose),
+        tables=consistency_tables,
     ),
     Section(
         "tasks",
         "Tasks and words",
         "What the amplification comes from.",
-        tables=lambda result, verbose: breakdown_tables(result.breakdown, verbose=verbose),
+        tables=breakdown_tables,
     ),
     Section(
         "facts",
         "Classes, coverage, alignment, and what was left out",
         "What the numbers rest on.",
-        tables=lambda result, verbose: run_tables(result) if verbose else [],
+        tables=run_tables,
     ),
 )
 
