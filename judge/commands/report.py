@@ -13,8 +13,8 @@ from judge.errors import JudgeError
 from judge.report.cards import captioner_card
 from judge.report.directory import REPORT
 from judge.report.page import make_page
-from judge.report.printing import latex_report, markdown_report
 from judge.report.saved_run import SavedRun
+from judge.report.sections import latex_report, markdown_report
 from judge.report.several_runs import join_runs, read_runs
 from judge.utils.files import resolved
 from judge.utils.outputs import OutputFile

@@ -11,9 +11,9 @@ from typing import Any
 
 from judge.judges import HUGGING_FACE
 from judge.report.notes import summary_lines
-from judge.report.printing import images_of, plain
 from judge.report.render import markdown
 from judge.report.saved_run import SavedRun
+from judge.report.sections import images_of, plain
 from judge.report.table import as_json
 from judge.report.tables import Line, lines_of, result_table
 from judge.report.warnings import warnings

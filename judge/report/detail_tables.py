@@ -34,7 +34,9 @@ def consistency_tables(result: Result, verbose: bool) -> Iterator[Table[Row]]:
     yield pair_table(found)
     if verbose:
         yield variation_table(found)
-    yield human_table(found)
+    rows = [(name_row(row.metric, row.judge), row.alignment) for row in found.alignments]
+    note = "Human alignment: Pearson's correlation of amplifications with human scores, over captioners."
+    yield correlation_table(rows, "Agreement with human scores", note, pearson="human alignment")
 
 
 def pair_table(consistency: Consistency) -> Table[Row]:
@@ -73,13 +75,6 @@ def variation_table(consistency: Consistency) -> Table[Row]:
         rows.append(tuple(row))
     note = "CV: sd over judges of a captioner's amplification, over |mean|; of a mean near 0 it says little."
     return table_of(["captioner"], numbers, rows, "Variation over judges", [note])
-
-
-def human_table(consistency: Consistency) -> Table[Row]:
-    """A row per metric and judge: both correlations of amplifications with human scores of the captioners."""
-    rows = [(name_row(row.metric, row.judge), row.alignment) for row in consistency.alignments]
-    note = "Human alignment: Pearson's correlation of amplifications with human scores, over captioners."
-    return correlation_table(rows, "Agreement with human scores", note, pearson="human alignment")
 
 
 def correlation_table(rows: Sequence[tuple[str, Correlation]], title: str, note: str, *, pearson: str) -> Table[Row]:

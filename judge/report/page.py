@@ -159,9 +159,6 @@ def citations(result: Result) -> list[str]:
     return [known[key] for key in keys]
 
 
-# ---- Examples --------------------------------------------------------------------------------------------------------
-
-
 class Word(NamedTuple):
     """A word as judges read it, or what hides a word of the attribute or of a task, or one that the captioner lacks."""
 

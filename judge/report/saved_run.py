@@ -5,6 +5,7 @@ Nothing in a folder is executed, and no file is read that would take more memory
 
 from __future__ import annotations
 
+import io
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -205,8 +206,6 @@ _TEXTS = ("captioner", "metric", "judge", "task", "basis", "score", "group", "te
 
 def _read_csv(path: Path) -> pd.DataFrame:
     """A table as it was written; numbers that are absent are NaN."""
-    import io
-
     text = io.StringIO(read_text(path))
     head = text.readline().strip().split(",")
     text.seek(0)

@@ -33,22 +33,19 @@ _FEW = 5
 
 def verdicts(result: Result) -> dict[str, str]:
     """Captioner -> a sentence that begins with what it does, and claims no more than the tests; in table order."""
-    lines = lines_of(result)
-    judged = {(row.metric.name, row.judge) for row, _ in lines}
-    several = {name for name, count in Counter(name for name, _ in judged).items() if count > 1}
-    captioners = dict.fromkeys(row.captioner for row, _ in lines)
-    return {
-        captioner: f"{'; '.join(_parts([line for line in lines if line.summary.captioner == captioner], several))}."
-        for captioner in captioners
-    }
+    found: dict[str, list[Line]] = {}
+    for line in lines_of(result):
+        found.setdefault(line.summary.captioner, []).append(line)
+    judges = Counter(name for name, _ in {(row.metric.name, row.judge) for row in result.summaries})
+    return {captioner: f"{'; '.join(_parts(lines, judges))}." for captioner, lines in found.items()}
 
 
-def _parts(lines: Iterable[Line], several: set[str]) -> Iterator[str]:
-    """A part for each verdict, with the values behind it, then what has none; ``several``: metrics of many judges."""
+def _parts(lines: Iterable[Line], judges: Mapping[str, int]) -> Iterator[str]:
+    """A part for each verdict, with the values behind it, then what has none; ``judges``: metric -> how many."""
     groups: dict[tuple[str, str], list[str]] = {}
     untested = []
     for row, conclusion in lines:
-        title = row.title if row.metric.name in several else row.metric.title
+        title = row.title if judges[row.metric.name] > 1 else row.metric.title
         value = "" if row.amplification is None else f" {write(row.amplification, SIGNED, digits_of(row.interval))}"
         if conclusion.verdict is None:
             untested.append(title + value)
@@ -78,9 +75,6 @@ def verdict_notes(result: Result) -> list[str]:
         "Verdicts are corrected for the number of tests: an interval by itself may lie beside 0 all the same.": beside,
     }
     return [note for note, holds in notes.items() if holds]
-
-
-# ---- Warnings --------------------------------------------------------------------------------------------------------
 
 
 def warnings(result: Result) -> list[str]:

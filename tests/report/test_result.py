@@ -10,7 +10,7 @@ import pytest
 from judge import Corpus, evaluate
 from judge.measure import Result
 from judge.report.notes import footnotes
-from judge.report.printing import print_result
+from judge.report.sections import print_result
 from judge.report.warnings import warnings
 from judge.types import Doubt
 
@@ -27,7 +27,7 @@ def result(corpus: Corpus) -> Result:
 def test_a_table_and_few_lines(
     result: Result, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("judge.report.printing.MOST_NOTES", 1)
+    monkeypatch.setattr("judge.report.sections.MOST_NOTES", 1)
     print_result(result, folder=Path("runs/the mine"))
     lines = capsys.readouterr().out.splitlines()
     below = lines[len(lines) - lines[::-1].index("") :]

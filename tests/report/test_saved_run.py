@@ -25,9 +25,9 @@ from judge.corpus.attributes import multiply_labels
 from judge.measure import Result
 from judge.report.directory import RunDirectory, metrics_json
 from judge.report.notes import footnotes
-from judge.report.printing import tables_of
 from judge.report.render import markdown
 from judge.report.saved_run import SavedRun, read_run
+from judge.report.sections import tables_of
 from judge.report.several_runs import join_runs, read_runs
 from judge.report.warnings import warnings
 from judge.types import Labels
