@@ -139,7 +139,8 @@ def _masked(run: Mapping[str, Any]) -> Iterator[str]:
     """Measured shares of people that masks hid from judges of images."""
     each = [(name, describe_masks(entry["masks"])) for name, entry in run["captioners"].items() if "masks" in entry]
     yield from (f"{names}: {line}" for names, line in alike(each))
-    yield from [describe_masks(run["masks"])] if run.get("masks") else []
+    if masks := run.get("masks"):
+        yield describe_masks(masks)
 
 
 def _texts(run: Mapping[str, Any]) -> Iterator[str]:
