@@ -90,18 +90,21 @@ def breakdown_tables(result: Result, verbose: bool) -> Iterator[Table[Row]]:
     if found is None:
         return
     about = ["captioner", "metric (judge)"]
-    rows = []
+    rows: list[Row] = []
     for row in _first(task_table(found), verbose):
         interval = None if pd.isna(row["low"]) else Interval(row["low"], row["high"])
         digits = _digits(row, interval)
-        value, p_value = write(row["contribution"], SIGNED, digits), None if pd.isna(row["p_holm"]) else row["p_holm"]
-        captions = f"{row['human']:,} / {row['generated']:,}"
-        bounds = write_interval(interval, row["basis"], digits)
-        rows.append((row["captioner"], _metric(row), row["task"], value, bounds, p_value, captions))
+        cells = [
+            write(row["contribution"], SIGNED, digits),
+            write_interval(interval, row["basis"], digits),
+            None if pd.isna(row["p_holm"]) else write_p(row["p_holm"]),
+            f"{row['human']:,} / {row['generated']:,}",
+        ]
+        rows.append((row["captioner"], _metric(row), row["task"], *cells))
     notes = ["Contributions of all tasks add up to the amplification. Captions: human / generated."]
     if any(part.basis == "these judges" for part in found.tasks):
         notes.append("* For these judges alone, as they were trained.")
-    numbers = [("contribution", TEXT), ("interval", TEXT), ("p (Holm)", write_p), ("captions", TEXT)]
+    numbers = [("contribution", TEXT), ("interval", TEXT), ("p (Holm)", TEXT), ("captions", TEXT)]
     yield table_of([*about, "task"], numbers, rows, "Tasks that add most", notes)
     rows = []
     for row in _first(found.words, verbose):

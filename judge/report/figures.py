@@ -61,9 +61,9 @@ def sides(result: Result) -> Iterator[Drawing]:
         score = f"{metric.score.replace('_', ' ')} of the judge{', times the prior' if metric.prior else ''}"
         across = f"{metric.title}: value of each side" if metric.counted else score
         figure, axes = plots.rows_figure(_labels(rows), across)
-        human, generated = [row.human for row in rows], [row.generated for row in rows]
+        human, generated = ([getattr(row, side) for row in rows] for side in ("human", "generated"))
         places = range(len(rows))
-        axes.hlines(places, human, generated, color=plots.PALE, linewidth=4, zorder=0)  # type: ignore[arg-type]
+        axes.hlines(places, human, generated, color=plots.PALE, linewidth=4, zorder=0)
         style: Any = {"color": plots.HUMAN, "markersize": 7, "label": "human captions", "clip_on": False, "zorder": 3}
         axes.plot(human, places, "o", **style)
         style = {"color": plots.GENERATED, "markersize": 7, "label": "generated captions"}

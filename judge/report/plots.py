@@ -139,7 +139,7 @@ def mark(axes: Axes, number: int, row: Summary, x: float) -> None:
     colour = SEVERAL[number % len(SEVERAL)]
     draw_interval(axes, row.interval, x, vertical=True, color=colour, linewidth=1.2)
     style: Any = {"color": colour, "markersize": 7, "label": row.captioner}
-    axes.plot([x], [row.amplification], _MARKS[number % len(_MARKS)], **style)
+    axes.plot([x], [row.amplification], _MARKS[number % len(_MARKS)], **style)  # type: ignore[arg-type]
 
 
 def set_limits(axes: Axes, values: Sequence[float | None], *, vertical: bool = False) -> None:
