@@ -64,27 +64,6 @@ def as_table(rows: Sequence[Row], classes: Mapping[str, Sequence[str]] | None = 
     return table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
 
 
-def write_saved(folder: Path, table: pa.Table, *, files: int = 2, split: str | None = None) -> Path:
-    """The files of ``Dataset.save_to_disk`` of `datasets` 4.x: Arrow's streaming format and two JSON files."""
-    folder.mkdir(parents=True, exist_ok=True)
-    names = [f"data-{number:05d}-of-{files:05d}.arrow" for number in range(files)]
-    for name, part in zip(names, np.array_split(np.arange(table.num_rows), files), strict=True):
-        with pa.OSFile(str(folder / name), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
-            writer.write_table(table.take(pa.array(part)), max_chunksize=2)
-    state = {"_data_files": [{"filename": name} for name in names], "_fingerprint": "0", "_split": split}
-    (folder / "state.json").write_text(json.dumps(state), encoding="utf-8")
-    (folder / "dataset_info.json").write_text(json.dumps({"features": {}}), encoding="utf-8")
-    return folder
-
-
-def write_dict(folder: Path, tables: Mapping[str, pa.Table]) -> Path:
-    """The files of ``DatasetDict.save_to_disk``."""
-    for split, table in tables.items():
-        write_saved(folder / split, table, split=split)
-    (folder / "dataset_dict.json").write_text(json.dumps({"splits": list(tables)}), encoding="utf-8")
-    return folder
-
-
 def write_parquet(folder: Path, tables: Mapping[str, pa.Table], *, files: int = 2) -> Path:
     """A folder as on the Hugging Face hub, with ``data/SPLIT-00000-of-00002.parquet``."""
     (folder / "data").mkdir(parents=True, exist_ok=True)

@@ -19,8 +19,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -38,13 +39,11 @@ NOTHING = "none"
 LEAST = 10
 """How often captions must name a task, so that it is drawn and goes with a class."""
 # Words that a phrase begins with.
-# fmt: off
-_STARTS = frozenset({
-    "above", "across", "against", "along", "and", "around", "as", "at", "atop", "behind", "beneath", "beside", "by",
-    "during", "for", "from", "in", "inside", "into", "near", "next", "off", "on", "onto", "outside", "over", "past",
-    "through", "to", "toward", "towards", "under", "underneath", "while", "with",
-})
-# fmt: on
+_STARTS = {
+    *("above", "across", "against", "along", "and", "around", "as", "at", "atop", "behind", "beneath", "beside", "by"),
+    *("during", "for", "from", "in", "inside", "into", "near", "next", "off", "on", "onto", "outside", "over", "past"),
+    *("through", "to", "toward", "towards", "under", "underneath", "while", "with"),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +61,6 @@ class DoseSource:
     labels: Labels
     attribute: Lexicon | None
     tasks: Lexicon
-    _nearest: dict[float, dict[str, str]] = field(default_factory=dict, repr=False)
 
     @cached_property
     def captions(self) -> dict[str, list[Words]]:
@@ -94,9 +92,7 @@ class DoseSource:
     @cached_property
     def _sizes(self) -> dict[str, int]:
         """Class -> captions of its images; classes without captions are left out."""
-        sizes: Counter[str] = Counter()
-        for image, captions in self.captions.items():
-            sizes[self.labels.by_image[image]] += len(captions)
+        sizes = Counter(self.labels.by_image[image] for image, captions in self.captions.items() for _ in captions)
         return dict(sorted(sizes.items()))
 
     @cached_property
@@ -149,25 +145,15 @@ class DoseSource:
     @cached_property
     def common_words(self) -> list[str]:
         """Content words that name neither the attribute nor a task, the most frequent first."""
-        counts: Counter[str] = Counter()
-        for captions in self.captions.values():
-            for words in captions:
-                counts.update(words[place] for place in self.free_places(words))
+        written = [words for captions in self.captions.values() for words in captions]
+        counts = Counter(words[place] for words in written for place in self.free_places(words))
         return sorted(counts, key=lambda word: (-counts[word], word))
 
     @cached_property
-    def _vectors(self) -> Vectors:
+    def vectors(self) -> Vectors:
+        """Of ``common_words``, from the captions themselves."""
         captions = [words for of in self.captions.values() for words in of]
         return load_vectors(CORPUS, self.common_words, captions=captions)
-
-    def replacements(self, dose: float) -> dict[str, str]:
-        """Each of the rarest ``dose`` of the content words -> the nearest of the others, "" for none."""
-        if dose not in self._nearest:
-            kept = self.common_words[: round((1 - dose) * len(self.common_words))]
-            lost = self.common_words[len(kept) :]
-            near = alignment.nearest(lost, kept, self._vectors)
-            self._nearest[dose] = {word: near[word][0] if word in near else "" for word in lost}
-        return self._nearest[dose]
 
     def with_people_of(self, name: str | None, words: Words) -> Words:
         """A caption whose words for people name the class ``name``, or no class for None.
@@ -209,8 +195,8 @@ def _guess(source: DoseSource, words: Words, _: str, dose: float, generator: np.
     """T->A: with probability ``dose`` words for people are those of the class that most of the named tasks go with."""
     moved = generator.random() < dose
     votes = Counter(source.goes_with[task] for *_, task in source.find_tasks(words) if task in source.goes_with)
-    ranked = [*votes.most_common(2), ("", 0), ("", 0)]
-    return source.with_people_of(ranked[0][0], words) if moved and ranked[0][1] > ranked[1][1] else words
+    (name, most), (_, second) = [*votes.most_common(2), ("", 0), ("", 0)][:2]
+    return source.with_people_of(name, words) if moved and most > second else words
 
 
 def _silence(source: DoseSource, words: Words, _: str, dose: float, generator: np.random.Generator) -> Words:
@@ -223,16 +209,23 @@ def _shorten(_: DoseSource, words: Words, __: str, dose: float, generator: np.ra
     return words[: ends[-1]] if generator.random() < dose and ends else words
 
 
+@lru_cache(maxsize=8)
+def _replacements(source: DoseSource, dose: float) -> dict[str, str]:
+    """Each of the rarest ``dose`` of the content words -> the nearest of the others, "" for none."""
+    kept = source.common_words[: round((1 - dose) * len(source.common_words))]
+    lost = source.common_words[len(kept) :]
+    near = alignment.nearest(lost, kept, source.vectors)
+    return {word: near[word][0] if word in near else "" for word in lost}
+
+
 def _forget(source: DoseSource, words: Words, _: str, dose: float, __: np.random.Generator) -> Words:
     """The rarest ``dose`` of content words are replaced by the nearest of the others, or left out."""
-    known = source.replacements(dose)
-    free = {*source.free_places(words)}
+    known, free = _replacements(source, dose), {*source.free_places(words)}
     changed = [known.get(word, word) if place in free else word for place, word in enumerate(words)]
     return tuple(word for word in changed if word)
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """A change of captions, by dose.
 
     Attributes:
@@ -260,25 +253,23 @@ def inject(captions: Captions, source: DoseSource, change: str, dose: float, *, 
     """``captions`` of images that have a class, changed.
 
     Args:
-        captions: those of a side; images without a class are left out.
+        captions: those of a side; images without a class are left out. A caption that changes becomes words joined by
+            spaces.
         source: what changes are made of.
         change: a key of :data:`CHANGES`.
         dose: in [0, 1]; 0 changes nothing.
         seed: of the draws.
 
-    Returns:
-        Captions as words joined by spaces; a caption that does not change stays as it is written.
-
     Raises:
         JudgeError: as :func:`check_dose`.
     """
     check_dose(source, change, dose)
-    row, generator = CHANGES[change], np.random.default_rng(seed)
+    apply, generator = CHANGES[change].apply, np.random.default_rng(seed)
     classes = source.labels.by_image
 
     def changed(image: str, text: str) -> str:
         words = tokenize(text)
-        found = row.apply(source, words, classes[image], dose, generator)
+        found = apply(source, words, classes[image], dose, generator)
         return text if found == words else " ".join(found)
 
     known = sorted(captions.by_image.keys() & classes.keys())

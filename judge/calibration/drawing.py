@@ -4,49 +4,30 @@ Every shape is drawn twice, into the colours and into the labels of things, with
 size. A pixel is the average of its four sub-pixels. The mask of a thing holds every pixel of which the thing has a
 sub-pixel, so none of its colour is outside.
 
-The outline of a person does not depend on the attribute. What shows it is painted inside of the outline: the shape
-around the head is long hair or a hood, the wide garment a skirt or a coat. These looks are arbitrary devices that a
-judge can learn; they claim nothing about people.
+The attribute shows on the person in front alone, and only inside of the outline: the shape around the head is long hair
+or a hood, the wide garment a skirt or a coat. Scenes that differ in nothing else have the same masks, and the same
+pixels outside of that person's mask. These looks are arbitrary devices that a judge can learn; they claim nothing about
+people.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image, ImageDraw
 
 from judge.calibration.world import CLASSES, Scene, stream
-from judge.masking.instances import BoolMask, Pixels
+from judge.masking.instances import PERSON, BoolMask, Pixels
 from judge.utils.reading import read_yaml
 
 Colour = tuple[int, int, int]
 """RGB, 0 to 255."""
 
-_SKINS = ((255, 224, 196), (240, 200, 164), (219, 171, 127), (186, 132, 90), (141, 92, 60), (94, 60, 42))
-_HAIRS = ((44, 32, 28), (84, 52, 32), (128, 78, 40), (176, 120, 60), (214, 176, 104), (112, 108, 108))
-_WARM = ((232, 92, 128), (240, 150, 170), (214, 70, 84), (246, 190, 120), (198, 140, 214), (250, 222, 150))
-_EARTHY = ((38, 56, 104), (50, 92, 62), (104, 76, 50), (92, 98, 106), (60, 84, 128), (118, 122, 76))
-_RAINCOATS = ((226, 188, 60), (70, 140, 140), (130, 110, 160), (150, 156, 160), (196, 110, 70), (90, 130, 84))
-# Task -> where it is beside the person, and where the right hand is (None: anywhere); in heights from the feet.
-_PLACES: Mapping[str, tuple[tuple[float, float], tuple[float, float] | None]] = {
-    "umbrella": ((0.18, -0.62), (0.18, -0.62)),
-    "handbag": ((0.26, -0.45), (0.26, -0.45)),
-    "cake": ((0.42, -0.4), None),
-    "book": ((0.3, -0.58), (0.28, -0.56)),
-    "tennis racket": ((0.3, -0.63), (0.3, -0.63)),
-    "dog": ((0.42, 0.0), None),
-    "pizza": ((0.34, -0.62), (0.3, -0.62)),
-    "skateboard": ((0.3, 0.0), (0.26, -0.5)),
-    "surfboard": ((0.36, 0.0), (0.28, -0.5)),
-    "tie": ((0.0, -0.715), None),
-    "laptop": ((0.42, -0.4), None),
-    "bicycle": ((0.34, 0.0), (0.28, -0.46)),
-}
 _ON_A_TABLE = ("cake", "laptop")
 _REACH = 0.7  # No task is farther from the person's middle, in the person's heights.
 
@@ -69,10 +50,6 @@ class Canvas:
         """[H, W]: the pixels of which ``label`` has a sub-pixel."""
         fine = np.asarray(self.labels) == label
         return np.asarray(fine.reshape(len(fine) // 2, 2, -1, 2).any(axis=(1, 3)))
-
-    def paint_inside(self, other: Canvas) -> None:
-        """Take the colours of ``other`` where the current label is."""
-        self.image.paste(other.image, mask=self.labels.point([255 * (value == self.label) for value in range(256)]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +118,9 @@ class Pen:
                 for x, y in places.tolist():
                     self.at(x, y).sketch(things[name], rng)
             else:
-                getattr(self, kind)(*(_colour(one, known) if isinstance(one, str) else one for one in rest))
+                colours = [one.partition("*") for one in rest if isinstance(one, str)]
+                shades = [_shade(known[name], float(factor or 1)) for name, _, factor in colours]
+                getattr(self, kind)(*shades, *rest[len(shades) :])
 
     def _place(self, points: Sequence[float]) -> list[tuple[float, float]]:
         side = -self.scale if self.flip else self.scale
@@ -158,11 +137,6 @@ def _drawings() -> Mapping[str, Any]:
     return data
 
 
-def _colour(text: str, palette: Mapping[str, Colour]) -> Colour:
-    name, _, factor = text.partition("*")
-    return _shade(palette[name], float(factor or 1))
-
-
 def _shade(colour: Colour, factor: float) -> Colour:
     red, green, blue = (min(255, round(part * factor)) for part in colour)
     return red, green, blue
@@ -175,17 +149,39 @@ def _pick(rng: np.random.Generator, colours: Sequence[Sequence[int]]) -> Colour:
     return red, green, blue
 
 
-def draw_scene(scene: Scene, size: int, *, seed: int) -> tuple[Pixels, list[BoolMask]]:
-    """Draw a scene.
+class Thing(NamedTuple):
+    """A person or an object in an image.
+
+    Attributes:
+        label: "person", or the scene's task.
+        mask: [H, W], every pixel with something of it; at a border two things share the pixels that mix them.
+    """
+
+    label: str
+    mask: BoolMask
+
+
+class Drawing(NamedTuple):
+    """A scene drawn.
+
+    Attributes:
+        pixels: [H, W, 3] uint8, RGB.
+        things: the person in front, whose attribute is meant; then the scene's task; then other people.
+    """
+
+    pixels: Pixels
+    things: tuple[Thing, ...]
+
+
+def draw(scene: Scene, *, seed: int = 0, size: int = 160) -> Drawing:
+    """The image of a scene; the same bytes whatever else is drawn.
 
     Args:
         scene: of the world.
-        size: pixels along the image's side.
         seed: of the world.
-
-    Returns:
-        The image, [H, W, 3]; the masks, [H, W], of the person in front, of the task, and of other people.
+        size: pixels along the side of the image, 64 or more.
     """
+    palette, things, places = (_drawings()[part] for part in ("palette", "things", "places"))
     # One generator for each purpose: the attribute decides what is made with the last alone.
     where, person, items, crowd, light = stream(seed, f"scene {scene.image_id}").spawn(5)
     look = stream(seed, f"look {scene.image_id}")
@@ -201,26 +197,30 @@ def draw_scene(scene: Scene, size: int, *, seed: int) -> tuple[Pixels, list[Bool
     for canvas.label in range(3, 3 + others):
         share = float(crowd.uniform(0.45, 0.57))
         x, y = float(crowd.uniform(0.08, 0.92)), 0.52 + (ground - 0.52) * share + 0.03
-        coat = _pick(crowd, _RAINCOATS)
+        coat = _pick(crowd, palette["raincoat"])
         body = _Body.drawn(crowd, cloaked=True)
-        body.paint(image.at(x, y, height * share), coat, coat, _shade(coat, 0.8), (70, 70, 76), coat, coat)
-        image.at(x, y, height * share).oval((116, 112, 112), 0, -0.86, 0.066, 0.086)
+        pen = image.at(x, y, height * share)
+        body.paint(pen, coat, coat, _shade(coat, 0.8), (70, 70, 76), coat, coat)
+        pen.oval((116, 112, 112), 0, -0.86, 0.066, 0.086)
     canvas.label = 1
-    task, hand = _PLACES[scene.task]
+    task, hand = places[scene.task]
     body = _Body.drawn(person, hand)
     body.paint(feet, *[(0, 0, 0)] * 6)
     layer = Canvas(size)
-    _paint_person(Pen(layer, feet.x, feet.y, feet.scale, feet.flip), body, scene.attribute, look)
-    canvas.paint_inside(layer)
+    _paint_person(replace(feet, canvas=layer), body, scene.attribute, look)
+    canvas.image.paste(layer.image, mask=canvas.labels.point([255 * (label == 1) for label in range(256)]))
     if scene.task in _ON_A_TABLE:
         canvas.label = 0
-        feet.at(*task).sketch(_drawings()["things"]["table"], items)
+        feet.at(*task).sketch(things["table"], items)
     canvas.label = 2
-    feet.at(*task).sketch(_drawings()["things"][scene.task], items)
+    feet.at(*task).sketch(things[scene.task], items)
     # Brightness and tint of the whole image, and the grain of a sensor.
     tint = light.uniform(0.9, 1.06) * light.uniform(0.97, 1.03, size=3)
     pixels = np.asarray(canvas.image.reduce(2)) * tint + light.normal(0, 2.5, (size, size, 1))
-    return np.clip(pixels, 0, 255).astype(np.uint8), [canvas.mask(label) for label in range(1, 3 + others)]
+    labels = enumerate([PERSON, scene.task, *[PERSON] * others], start=1)
+    found = [Thing(name, canvas.mask(label)) for label, name in labels]
+    # A bystander may be hidden altogether.
+    return Drawing(np.clip(pixels, 0, 255).astype(np.uint8), tuple(thing for thing in found if thing.mask.any()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,15 +234,13 @@ class _Body:
         hem: whether there is a skirt or a coat.
     """
 
-    hands: tuple[tuple[float, float], tuple[float, float]]
+    hands: tuple[Sequence[float], Sequence[float]]
     step: float
     around: bool
     hem: bool
 
     @classmethod
-    def drawn(
-        cls, rng: np.random.Generator, hand: tuple[float, float] | None = None, *, cloaked: bool = False
-    ) -> _Body:
+    def drawn(cls, rng: np.random.Generator, hand: Sequence[float] | None = None, *, cloaked: bool = False) -> _Body:
         """At random; ``hand``: where the right one must be, None for anywhere."""
         free = [(0.17, -0.41), (0.2, -0.43), (0.13, -0.46), (0.28, -0.9)]
         right, left = hand or free[int(rng.choice(4))], free[int(rng.choice(4))]
@@ -273,9 +271,9 @@ class _Body:
 
 def _paint_person(pen: Pen, body: _Body, attribute: str, rng: np.random.Generator) -> None:
     """A look that shows the attribute; ``rng`` is of the look alone, and the skin does not depend on the attribute."""
-    skin, hair = _pick(rng, _SKINS), _pick(rng, _HAIRS)
-    first = attribute == CLASSES[0]
-    top, lower, accent = (_pick(rng, _WARM if first else _EARTHY) for _ in range(3))
+    palette, first = _drawings()["palette"], attribute == CLASSES[0]
+    skin, hair = _pick(rng, palette["skin"]), _pick(rng, palette["hair"])
+    top, lower, accent = (_pick(rng, palette["warm" if first else "earthy"]) for _ in range(3))
     if first:
         body.paint(pen, skin, hair, skin, skin if body.hem else lower, top, accent)
         pen.oval(skin, 0, -0.75, 0.06, 0.05)

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import yaml
@@ -32,8 +32,7 @@ _ADJECTIVE, _ENDING, _FULL_STOP = 0.3, 0.25, 0.7
 _ATTEMPTS = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
+class Content(NamedTuple):
     """The person's class, the task and the setting that a caption names; None for what it does not name."""
 
     attribute: str | None
@@ -60,8 +59,7 @@ class World:
     labels: Labels
 
 
-@dataclass(frozen=True, slots=True)
-class WorldFiles:
+class WorldFiles(NamedTuple):
     """The files of ``write_world``; ``captions``: captioner -> file."""
 
     folder: Path
@@ -69,6 +67,12 @@ class WorldFiles:
     labels: Path
     captions: Mapping[str, Path]
     truth: Path
+
+
+def world_files(folder: Path, captioners: Iterable[str]) -> WorldFiles:
+    """Paths of the files of ``write_world``."""
+    captions = {name: folder / "captions" / f"{name}.json" for name in captioners}
+    return WorldFiles(folder, folder / "captions_human.json", folder / "labels.csv", captions, folder / "truth.json")
 
 
 def make_world(images: int = 1200, *, seed: int = 0, parameters: Parameters = DEFAULT) -> World:
@@ -79,7 +83,18 @@ def make_world(images: int = 1200, *, seed: int = 0, parameters: Parameters = DE
     """
     scenes = draw_scenes(images, seed=seed, parameters=parameters)
     rng = stream(seed, "human")
-    by_image = {scene.image_id: _human_captions(scene, parameters, rng) for scene in scenes}
+    by_image: dict[str, tuple[str, ...]] = {}
+    for scene in scenes:
+        captions: list[str] = []
+        while len(captions) < CAPTIONS_PER_IMAGE:
+            content = _content(scene, parameters, rng)
+            # Only the wording is drawn again, so that repeats stay rare and the evidence keeps its probabilities.
+            for _ in range(_ATTEMPTS):
+                caption = sentence(content, rng=rng)
+                if caption not in captions:
+                    break
+            captions.append(caption)
+        by_image[scene.image_id] = tuple(captions)
     source = f"calibration world, seed {seed}"
     labels = Labels("gender", CLASSES, {scene.image_id: scene.attribute for scene in scenes}, source)
     return World(parameters, seed, scenes, Captions("human", by_image, source), labels)
@@ -125,7 +140,8 @@ def sentence(content: Content, *, rng: np.random.Generator, vocabulary: int | No
             noun = f"{_pick(grammar['adjectives'], rng)} {noun}"
         phrase["thing"] = grammar["thing"].format(noun=noun)
         phrase["doing"] = _pick(grammar["doing"], rng, first=vocabulary).format(thing=phrase["thing"])
-    frames = _frames(task=content.task is not None, setting=content.setting is not None, first=vocabulary)
+    absent = [part for part in ("{thing}", "{place}") if not phrase[part[1:-1]]]
+    frames = [frame for frame in grammar["frames"][:vocabulary] if not any(part in frame for part in absent)]
     text = _pick(frames, rng).format(**phrase)
     if not plain and rng.random() < _ENDING:
         text += " " + _pick(grammar["endings"], rng).format(possessive=grammar["possessive"][content.attribute])
@@ -184,7 +200,16 @@ def write_world(
     with out.working(), out.writing():
         (out.partial / "captions").mkdir()
         files = world_files(out.partial, captioners)
-        _write_captions(world, generated, files)
+        texts = [(int(image), caption) for image, captions in world.human.by_image.items() for caption in captions]
+        annotations = [{"id": n, "image_id": image, "caption": of} for n, (image, of) in enumerate(texts, start=1)]
+        images = [{"id": int(scene.image_id), "file_name": f"{int(scene.image_id):012d}.png"} for scene in world.scenes]
+        info = {"description": world.human.source}
+        _dump({"info": info, "images": images, "annotations": annotations}, files.human)
+        for of in generated:
+            results = [{"image_id": int(image), "caption": caption} for image, (caption,) in of.by_image.items()]
+            _dump(results, files.captions[of.name])
+        rows = [("image_id", world.labels.attribute), *world.labels.by_image.items()]
+        files.labels.write_text("".join(f"{image},{value}\n" for image, value in rows), encoding="utf-8")
         _dump(truth(captioners, world.parameters), files.truth, indent=2)
         (out.partial / "world.yaml").write_text(yaml.safe_dump(recipe, sort_keys=False), encoding="utf-8")
         if pictures:
@@ -205,16 +230,6 @@ def _grammar() -> Mapping[str, Any]:
 
 
 @cache
-def _frames(*, task: bool, setting: bool, first: int | None) -> tuple[str, ...]:
-    """The sentence frames for what there is to name."""
-    return tuple(
-        frame
-        for frame in _grammar()["frames"][:first]
-        if (task or "{thing}" not in frame) and (setting or "{place}" not in frame)
-    )
-
-
-@cache
 def _steps(entries: int) -> tuple[float, ...]:
     return tuple(accumulate(1 / (2 + position) for position in range(entries)))
 
@@ -229,39 +244,6 @@ def _content(scene: Scene, parameters: Parameters, rng: np.random.Generator) -> 
     named = rng.random(3) < (parameters.gendered, parameters.mention, parameters.place)
     parts = scene.attribute, scene.task, scene.setting
     return Content(*(part if says else None for part, says in zip(parts, named, strict=True)))
-
-
-def _human_captions(scene: Scene, parameters: Parameters, rng: np.random.Generator) -> tuple[str, ...]:
-    captions: list[str] = []
-    for _ in range(CAPTIONS_PER_IMAGE):
-        content = _content(scene, parameters, rng)
-        # Only the wording is drawn again, so that repeats stay rare and the evidence keeps its probabilities.
-        for _ in range(_ATTEMPTS):
-            caption = sentence(content, rng=rng)
-            if caption not in captions:
-                break
-        captions.append(caption)
-    return tuple(captions)
-
-
-def world_files(folder: Path, captioners: Iterable[str]) -> WorldFiles:
-    """Paths of the files of ``write_world``."""
-    captions = {name: folder / "captions" / f"{name}.json" for name in captioners}
-    return WorldFiles(folder, folder / "captions_human.json", folder / "labels.csv", captions, folder / "truth.json")
-
-
-def _write_captions(world: World, generated: Sequence[Captions], files: WorldFiles) -> None:
-    pairs = [(int(image), caption) for image, captions in world.human.by_image.items() for caption in captions]
-    images = [{"id": int(scene.image_id), "file_name": f"{int(scene.image_id):012d}.png"} for scene in world.scenes]
-    annotations = [
-        {"id": number, "image_id": image, "caption": caption} for number, (image, caption) in enumerate(pairs, start=1)
-    ]
-    _dump({"info": {"description": world.human.source}, "images": images, "annotations": annotations}, files.human)
-    for captions in generated:
-        results = [{"image_id": int(image), "caption": texts[0]} for image, texts in captions.by_image.items()]
-        _dump(results, files.captions[captions.name])
-    rows = [("image_id", world.labels.attribute), *world.labels.by_image.items()]
-    files.labels.write_text("".join(f"{image},{value}\n" for image, value in rows), encoding="utf-8")
 
 
 def _dump(data: object, path: Path, *, indent: int | None = None) -> None:

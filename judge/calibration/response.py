@@ -18,19 +18,20 @@ A trial is one corpus whose dose of bias is known, measured by one metric and ju
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from judge.calibration.doses import CHANGES, NOTHING
 from judge.metrics import Metric, find_metric
 from judge.statistics.comparisons import POWER
-from judge.statistics.inference import SIGNIFICANT
-from judge.types import Direction, FloatArray, Interval
+from judge.statistics.inference import SIGNIFICANT, t_interval
+from judge.types import Direction, Interval
 
 Key = tuple[str, float, str, str, str]
 """(change, dose, metric, judge, masks)."""
@@ -46,12 +47,10 @@ class TrialShare(NamedTuple):
     @classmethod
     def among(cls, happened: pd.Series[bool]) -> TrialShare | None:
         """The share of trials in which it happened; None without trials."""
-        from scipy.stats import binomtest
-
         if not len(happened):
             return None
         count = int(np.sum(happened))
-        low, high = binomtest(count, len(happened)).proportion_ci(0.95, method="exact")
+        low, high = stats.binomtest(count, len(happened)).proportion_ci(0.95, method="exact")
         return cls(count / len(happened), len(happened), Interval(float(low), float(high)))
 
 
@@ -85,8 +84,7 @@ class Point:
 
     Attributes:
         dose: in [0, 1].
-        mean: of the values; None where no draw has one.
-        band: 95% t-interval of the mean; None for fewer than two draws.
+        mean, band: of the values, with a 95% t-interval; None where too few draws have one.
         rejected: draws with p below 0.05, whatever their sign; None without p.
         found: draws with p below 0.05 that moved the way the dose should move the metric; None without p or such a way.
         worth: how far the dose moves the metric on all images; None where that was not measured.
@@ -108,8 +106,8 @@ class Response:
         change: a key of :data:`~judge.calibration.doses.CHANGES`.
         side: which way doses should move the metric, 1 or -1; 0 where they should not, or that is not known.
         points: by dose, that of 0 first.
-        shift: mean rise at the largest dose over the same draw without any; None without such a pair.
-        shift_band: its 95% t-interval; None for fewer than two pairs.
+        shift, shift_band: mean rise at the largest dose over the same draw without any, with a 95% t-interval; None for
+            too few such pairs.
         spearman: mean over draws of the rank correlation of dose and value within the draw, in [-1, 1]; None where
             values do not vary.
         right_sign: share of trials with a dose whose value is on ``side`` of no amplification; None without a side.
@@ -128,9 +126,8 @@ class Response:
     @property
     def moves(self) -> int:
         """Which way the largest dose moves the metric, beyond chance: 1, -1 or 0."""
-        if self.shift_band is None:
-            return 0
-        return int(self.shift_band.low > 0) - int(self.shift_band.high < 0)
+        band = self.shift_band
+        return int(band.low > 0) - int(band.high < 0) if band else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +166,10 @@ def directions(metric: Metric) -> tuple[Direction, ...]:
     """What a metric is meant to measure: that captions reveal the attribute (A->T), or how they name it (T->A)."""
     if metric.direction:
         return (metric.direction,)
-    if metric.counted:
-        # BA counts who is named with what: it has no direction.
-        return ("T->A",) if metric.counted.labels is None else ("A->T", "T->A")
-    return ("A->T",)
+    if metric.counted and metric.counted.labels is None:
+        return ("T->A",)
+    # BA counts who is named with what: it has no direction.
+    return ("A->T", "T->A") if metric.counted else ("A->T",)
 
 
 def calibrate(trials: pd.DataFrame, worth: Mapping[Key, float]) -> list[Calibration]:
@@ -212,12 +209,12 @@ def calibrate(trials: pd.DataFrame, worth: Mapping[Key, float]) -> list[Calibrat
 
 
 def _nulls(rows: pd.DataFrame, neutral: float) -> Nulls:
-    values, errors = (rows[name].dropna().to_numpy(dtype=np.float64) for name in ("value", "error"))
-    spread = float(values.std(ddof=1)) if len(values) > 1 else None
-    bounds = rows[["low", "high"]].dropna()
+    values, errors, bounds = rows["value"].dropna(), rows["error"].dropna(), rows[["low", "high"]].dropna()
+    mean, _ = _mean_and_band(values)
+    spread = float(values.std()) if len(values) > 1 else None
     return Nulls(
         len(values),
-        _mean(values),
+        mean,
         spread,
         float(errors.mean() / spread) if len(errors) and spread else None,
         TrialShare.among(rows["p"].dropna() < SIGNIFICANT),
@@ -228,55 +225,37 @@ def _nulls(rows: pd.DataFrame, neutral: float) -> Nulls:
 
 
 def _respond(change: str, rows: pd.DataFrame, metric: Metric, worth: Mapping[float, float | None]) -> Response:
-    from scipy.stats import spearmanr
-
     side = 0
     if CHANGES[change].moves in directions(metric):
         # Up, if the metric is one of amplification; others (Ratio) as on all images.
         side = 1 if metric.verdicts[0] != "higher" else int(np.sign(worth[max(worth)] or 0))
-    points = tuple(
-        _point(float(str(dose)), of, metric.neutral, side, worth) for dose, of in rows.groupby("dose", sort=True)
-    )
+    rows = rows.assign(right=np.sign(rows["value"] - metric.neutral) == side)
+    points = []
+    for key, of in rows.groupby("dose", sort=True):
+        dose, tested = float(str(key)), of.dropna(subset=["value", "p"])
+        rejected = tested["p"] < SIGNIFICANT
+        right = TrialShare.among(rejected & tested["right"]) if side else None
+        points.append(Point(dose, *_mean_and_band(of["value"]), TrialShare.among(rejected), right, worth.get(dose)))
+    strong = takewhile(lambda point: point.dose and point.found and point.found.share >= POWER, reversed(points))
     table = rows.pivot(index="draw", columns="dose", values="value")
-    rises = (table.iloc[:, -1] - table.iloc[:, 0]).dropna().to_numpy(dtype=np.float64)
-    dosed = rows.loc[rows["dose"] > 0, "value"].dropna().to_numpy(dtype=np.float64)
     draws = [row.dropna() for _, row in table.iterrows() if row.max() > row.min()]
-    ranks = [spearmanr(row.index.to_numpy(dtype=np.float64), row.to_numpy()).statistic for row in draws]
+    ranks = [stats.spearmanr(row.index, row).statistic for row in draws]
+    dosed = rows[rows["dose"] > 0].dropna(subset="value")
     return Response(
         change,
         side,
-        points,
-        _mean(rises),
-        _band(rises),
-        _mean(np.array(ranks)),
-        float(np.mean(np.sign(dosed - metric.neutral) == side)) if side and len(dosed) else None,
-        _found_from(points),
+        tuple(points),
+        *_mean_and_band(table.iloc[:, -1] - table.iloc[:, 0]),
+        float(np.mean(ranks)) if ranks else None,
+        float(dosed["right"].mean()) if side and len(dosed) else None,
+        min((point.dose for point in strong), default=None),
     )
 
 
-def _point(dose: float, rows: pd.DataFrame, neutral: float, side: int, worth: Mapping[float, float | None]) -> Point:
-    values: FloatArray = rows["value"].dropna().to_numpy(dtype=np.float64)
-    tested = rows.dropna(subset=["value", "p"])
-    rejected = tested["p"] < SIGNIFICANT
-    found = TrialShare.among(rejected & (np.sign(tested["value"] - neutral) == side)) if side else None
-    return Point(dose, _mean(values), _band(values), TrialShare.among(rejected), found, worth.get(dose))
-
-
-def _mean(values: FloatArray) -> float | None:
-    return float(values.mean()) if len(values) else None
-
-
-def _band(values: FloatArray) -> Interval | None:
-    """95% t-interval of a mean."""
-    from scipy import stats
-
-    if len(values) < 2:
-        return None
-    reach = float(stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
-    return Interval(float(values.mean()) - reach, float(values.mean()) + reach)
-
-
-def _found_from(points: Sequence[Point]) -> float | None:
-    dosed = [point for point in reversed(points) if point.dose]
-    found = takewhile(lambda point: point.found is not None and point.found.share >= POWER, dosed)
-    return min((point.dose for point in found), default=None)
+def _mean_and_band(values: pd.Series[float]) -> tuple[float | None, Interval | None]:
+    """The mean, and its 95% t-interval."""
+    values = values.dropna()
+    if values.empty:
+        return None, None
+    mean, degrees = float(values.mean()), len(values) - 1
+    return mean, t_interval(mean, float(values.std() / np.sqrt(len(values))), degrees, 0.95) if degrees else None

@@ -1,73 +1,25 @@
-"""Draw scenes as images with exact masks, so that everything that uses images can be tested without downloads.
-
-The attribute shows on the foreground person alone, and only inside of the outline: two scenes that differ in nothing
-else have the same masks, and the same pixels outside of that person's mask.
-"""
+"""Write drawn scenes as images with exact masks: what uses images can be tested without downloads."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from judge.calibration.drawing import draw
 from judge.calibration.world import TASKS, Scene
 from judge.masking.folder import SHEET
 from judge.masking.images import SHEET_NAME, encode
-from judge.masking.instances import PERSON, BoolMask, Pixels, from_mask
+from judge.masking.instances import PERSON, from_mask
 from judge.masking.people import hide
 from judge.masking.sheet import before_and_after, contact_sheet
 from judge.types import Progress
 
 CATEGORIES = (PERSON, *TASKS)
 """Category 1 is a person, then come the tasks."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Thing:
-    """A person or an object in an image.
-
-    Attributes:
-        label: "person", or the scene's task.
-        mask: [H, W], every pixel with something of it; at a border two things share the pixels that mix them.
-        foreground: whether it is the person whose attribute is meant.
-    """
-
-    label: str
-    mask: BoolMask
-    foreground: bool = False
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Drawing:
-    """A scene drawn.
-
-    Attributes:
-        pixels: [H, W, 3] uint8, RGB.
-        things: the foreground person first, then the scene's task, then other people.
-    """
-
-    pixels: Pixels
-    things: tuple[Thing, ...]
-
-
-def draw(scene: Scene, *, seed: int = 0, size: int = 160) -> Drawing:
-    """The image of a scene; the same bytes whatever else is drawn.
-
-    Args:
-        scene: of the world.
-        seed: of the world.
-        size: pixels along the side of the image, 64 or more.
-    """
-    from judge.calibration.drawing import draw_scene
-
-    pixels, (person, task, *others) = draw_scene(scene, size, seed=seed)
-    things = [Thing(PERSON, person, foreground=True), Thing(scene.task, task), *(Thing(PERSON, of) for of in others)]
-    # A bystander may be hidden altogether.
-    return Drawing(pixels, tuple(thing for thing in things if thing.mask.any()))
 
 
 def write_images(
@@ -79,9 +31,9 @@ def write_images(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> None:
-    """Write ``images/000000000001.png`` ... and ``instances.json``, in COCO's form, and a contact sheet.
+    """Write ``images/000000000001.png`` and so on, ``instances.json`` in COCO's form, and a contact sheet.
 
-    The foreground person's annotation has ``"foreground": 1``, every other 0. The files are the same for any number
+    The annotation of the person in front has ``"foreground": 1``, every other 0. The files are the same for any number
     of workers. What a failure leaves behind is the caller's to remove.
 
     Args:
@@ -103,7 +55,21 @@ def write_images(
     def write(scene: Scene) -> list[dict[str, Any]]:
         drawing = draw(scene, seed=seed, size=size)
         (folder / "images" / names[scene]).write_bytes(encode(drawing.pixels))
-        return [_annotation(thing, int(scene.image_id)) for thing in drawing.things]
+        found = []
+        for place, (label, mask) in enumerate(drawing.things):
+            instance = from_mask(mask, label)
+            found.append(
+                {
+                    "image_id": int(scene.image_id),
+                    "category_id": CATEGORIES.index(label) + 1,
+                    "segmentation": {"size": list(instance.size), "counts": instance.counts.decode("ascii")},
+                    "area": instance.area,
+                    "bbox": list(instance.box),
+                    "iscrowd": 0,
+                    "foreground": int(not place),
+                }
+            )
+        return found
 
     annotations: list[dict[str, Any]] = []
     pool = Parallel(workers or -1, prefer="threads", return_as="generator")
@@ -127,16 +93,3 @@ def write_images(
         title = f"{scene.image_id}: {scene.attribute}, {scene.setting}, {scene.task}"
         tiles.append(before_and_after(title, drawing.pixels, hide(drawing.pixels, region), region))
     (folder / SHEET_NAME).write_bytes(encode(contact_sheet(tiles)))
-
-
-def _annotation(thing: Thing, image_id: int) -> dict[str, Any]:
-    instance = from_mask(thing.mask, thing.label)
-    return {
-        "image_id": image_id,
-        "category_id": CATEGORIES.index(thing.label) + 1,
-        "segmentation": {"size": list(instance.size), "counts": instance.counts.decode("ascii")},
-        "area": instance.area,
-        "bbox": list(instance.box),
-        "iscrowd": 0,
-        "foreground": int(thing.foreground),
-    }

@@ -81,6 +81,10 @@ class Design:
     images: int
     seed: int = 0
 
+    def numbered(self) -> Iterator[tuple[int, Sequence[str]]]:
+        """The number of each draw, and its changes."""
+        return ((n, self.changes if n < self.draws else ()) for n in range(max(self.nulls, self.draws)))
+
 
 def people_as_captioner(
     corpus: Corpus,
@@ -118,36 +122,31 @@ def people_as_captioner(
     chosen = sorted(generator.choice(usable, images, replace=False).tolist())
     orders = {image: generator.permutation(len(written[image])) for image in chosen}
     human = {image: tuple(written[image][place] for place in orders[image][:captions]) for image in chosen}
-    others = [{image: (written[image][orders[image][place]],) for image in chosen} for place in range(captions, needed)]
-    wrong = {image for image in chosen if generator.random() < mislabelled}
+    people = []
+    for number in range(captioners):
+        by_image = {image: (written[image][orders[image][captions + number]],) for image in chosen}
+        name = f"person {number + 1}" if number else "a person"
+        people.append(Captions(name, by_image, corpus.human.source))
     classes = {image: labels.by_image[image] for image in chosen}
     shown = sorted(set(classes.values()))
     other = dict(zip(shown, (*shown[1:], shown[0]), strict=True))  # The next class that has images.
-    return Corpus(
-        Captions("human", human, corpus.human.source),
-        tuple(
-            Captions(f"person {number}" if number > 1 else "a person", by_image, corpus.human.source)
-            for number, by_image in enumerate(others, start=1)
-        ),
-        replace(labels, by_image={image: other[name] if image in wrong else name for image, name in classes.items()}),
-        corpus.tasks,
-    )
+    given = {image: other[name] if generator.random() < mislabelled else name for image, name in classes.items()}
+    human_side = Captions("human", human, corpus.human.source)
+    return Corpus(human_side, tuple(people), replace(labels, by_image=given), corpus.tasks)
 
 
-def caption_trials(corpus: Corpus, labels: Labels, source: DoseSource, design: Design) -> Iterator[Trial]:
+def caption_trials(corpus: Corpus, source: DoseSource, design: Design) -> Iterator[Trial]:
     """All draws of human captions: of each image one person's caption is human and another person's the captioner's.
 
     Raises:
         JudgeError: too few images have two captions and a label; as :func:`~judge.calibration.doses.inject`.
     """
-    for number in range(max(design.nulls, design.draws)):
-        drawn = people_as_captioner(corpus, labels, images=design.images, seed=_seed_of(design.seed, number))
-        yield from _dosed(drawn, source, design, number, design.changes if number < design.draws else ())
+    for number, changes in design.numbered():
+        drawn = people_as_captioner(corpus, source.labels, images=design.images, seed=_seed_of(design.seed, number))
+        yield from _dosed(drawn, source, design, number, changes)
 
 
-def whole_trials(
-    corpus: Corpus, labels: Labels, source: DoseSource, design: Design, *, reduced: bool
-) -> Iterator[Trial]:
+def whole_trials(corpus: Corpus, source: DoseSource, design: Design, *, reduced: bool) -> Iterator[Trial]:
     """All images, to measure how far doses of bias move a metric; two captions a side if most images have four.
 
     With ``reduced`` only words of the attribute and of tasks are left, which is what these changes touch: a judge of so
@@ -159,28 +158,27 @@ def whole_trials(
     changes = [name for name in design.changes if CHANGES[name].moves]
     if not changes:
         return
-    written = corpus.human.by_image
-    counts = [len(written[image]) for image in labels.by_image.keys() & written.keys()]
+    counts = [len(captions) for captions in source.captions.values()]
     two, four = (sum(count >= least for count in counts) for least in (2, 4))
     side, images = (2, four) if 2 * four >= two else (1, two)
-    drawn = people_as_captioner(corpus, labels, images=images, seed=design.seed, captions=side, captioners=side)
-    first, *others = drawn.generated
-    together = {image: sum((of.by_image[image] for of in others), texts) for image, texts in first.by_image.items()}
-    drawn = replace(drawn, generated=(replace(first, by_image=together),))
+    drawn = people_as_captioner(corpus, source.labels, images=images, seed=design.seed, captions=side, captioners=side)
+    people = [of.by_image for of in drawn.generated]
+    together = {image: tuple(text for of in people for text in of[image]) for image in people[0]}
+    drawn = replace(drawn, generated=(replace(drawn.generated[0], by_image=together),))
     for trial in _dosed(drawn, source, design, WHOLE, changes):
-        human, *generated = (_named_words(of, source) for of in (trial.corpus.human, *trial.corpus.generated))
-        few = replace(trial.corpus, human=human, generated=tuple(generated))
-        yield replace(trial, corpus=few) if reduced else trial
+        if reduced:
+            human, captioner = (_named_words(side, source) for side in (trial.corpus.human, trial.corpus.generated[0]))
+            yield replace(trial, corpus=replace(trial.corpus, human=human, generated=(captioner,)))
+        else:
+            yield trial
 
 
 def _dosed(drawn: Corpus, source: DoseSource, design: Design, number: int, changes: Sequence[str]) -> Iterator[Trial]:
     yield Trial(NOTHING, 0.0, number, drawn)
-    (captioner,) = drawn.generated
-    for change in changes:
+    for change, dose in product(changes, sorted(set(design.doses))):
         seed = _seed_of(design.seed, number - WHOLE, [*CHANGES].index(change))
-        for dose in sorted(set(design.doses)):
-            changed = inject(captioner, source, change, dose, seed=seed)
-            yield Trial(change, dose, number, replace(drawn, generated=(changed,)))
+        changed = inject(drawn.generated[0], source, change, dose, seed=seed)
+        yield Trial(change, dose, number, replace(drawn, generated=(changed,)))
 
 
 def _seed_of(*parts: int) -> int:
@@ -213,10 +211,9 @@ def dosed_captioner(change: str, dose: float) -> tuple[Captioner, Parameters]:
 
 def scene_trials(design: Design) -> Iterator[Trial]:
     """All draws of scenes: one human caption and one of the captioner for each. The images are not drawn yet."""
-    for number in range(max(design.nulls, design.draws)):
+    for number, changes in design.numbered():
         world = make_world(design.images, seed=_seed_of(design.seed, number))
         human = replace(world.human, by_image={image: of[:1] for image, of in world.human.by_image.items()})
-        changes = design.changes if number < design.draws else ()
         for change, dose in [(NOTHING, 0.0), *product(changes, sorted(set(design.doses)))]:
             captioner, parameters = dosed_captioner(change, dose)
             # The name seeds the captioner's draws, which do not depend on the dose.

@@ -57,9 +57,10 @@ HALF = len(TASKS) // 2
 _SETTING_SHARES = (0.5, 0.3, 0.2)
 
 
-def _check_probability(name: str, value: float) -> None:
-    if not 0 <= value <= 1:
-        raise JudgeError(f"{name} is {value}", mend="take a number from 0 to 1")
+def _check_probabilities(**values: float) -> None:
+    for name, value in values.items():
+        if not 0 <= value <= 1:
+            raise JudgeError(f"{name} is {value}", mend="take a number from 0 to 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +85,7 @@ class Parameters:
     gendered: float = 0.8
 
     def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            _check_probability(name, value)
+        _check_probabilities(**asdict(self))
         if self.association == 1:
             raise JudgeError("association is 1", mend="take less: nothing could be amplified")
 
@@ -114,8 +114,7 @@ class Captioner:
     vocabulary: int | None = 3
 
     def __post_init__(self) -> None:
-        for name in ("stereotype", "guess", "error"):
-            _check_probability(name, getattr(self, name))
+        _check_probabilities(stereotype=self.stereotype, guess=self.guess, error=self.error)
         if self.vocabulary is not None and self.vocabulary < 1:
             raise JudgeError(f"vocabulary is {self.vocabulary}", mend="take 1 or more")
 
@@ -202,9 +201,9 @@ def draw_scenes(images: int, *, seed: int = 0, parameters: Parameters = DEFAULT)
 
 def described_by(scenes: Sequence[Scene], captioner: Captioner, rng: np.random.Generator) -> tuple[Scene, ...]:
     """The scenes as ``captioner`` describes them, in the same order; the attribute is what its word says."""
-    attributes = np.array([CLASSES.index(scene.attribute) for scene in scenes], dtype=np.int64)
-    tasks = np.array([TASKS.index(scene.task) for scene in scenes], dtype=np.int64)
-    settings = np.array([SETTINGS.index(scene.setting) for scene in scenes], dtype=np.int64)
+    attributes, settings, tasks = np.array(
+        [(CLASSES.index(of.attribute), SETTINGS.index(of.setting), TASKS.index(of.task)) for of in scenes]
+    ).T
     sharp = _draw(task_given_attribute(0.0, knob=1.0)[attributes], rng)
     stereotyped, guessed = rng.random((2, len(scenes))) < [[captioner.stereotype], [captioner.guess]]
     word = _err(np.where(guessed, tasks // HALF, attributes), len(CLASSES), captioner.error, rng)

@@ -165,9 +165,9 @@ def _caption_jobs(config: CalibrateConfig, groups: Sequence[Group], store: Path)
     digest = _digest(settings, entries, [sorted(lexicon.hidden_only) for lexicon in lexicons])
     images = config.sample or min(900, max(200, len(source.captions) // 3))
     design = Design(config.changes, config.doses, config.draws, config.nulls, images, config.seed)
-    trials = list(caption_trials(corpus, source.labels, source, design))
+    trials = list(caption_trials(corpus, source, design))
     for metrics, judge in groups:
-        whole = whole_trials(corpus, source.labels, source, design, reduced=judge != COUNTED)
+        whole = whole_trials(corpus, source, design, reduced=judge != COUNTED)
         yield from (Job(trial, metrics, judge, settings, digest, store / "all") for trial in whole)
     for trial in trials:
         for metrics, judge in groups:

@@ -131,7 +131,7 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 
 # Endings of files that are no settings: `--captions a.json b.json` takes the second for settings.
-_DATA = ".json", ".jsonl", ".csv", ".tsv", ".parquet", ".xlsx"
+_DATA = ".json", ".jsonl", ".csv", ".tsv", ".parquet"
 
 
 def parse_settings(text: str, *, where: str) -> dict[str, Any]:

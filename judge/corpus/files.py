@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from judge.corpus.datasets import find_parts, load_parquet, read_parts
+from judge.corpus.datasets import find_parts, load_parquet, read_rows
 from judge.corpus.records import Row, kind_of
 from judge.corpus.shards import find_shards, read_shards
-from judge.corpus.tables import load_csv, load_json, load_pickle, load_xlsx
+from judge.corpus.tables import load_csv, load_json, load_pickle
 from judge.errors import JudgeError
 from judge.utils.reading import opening, read_bytes
 
@@ -26,7 +26,7 @@ class Document(NamedTuple):
 # Several files, or archives of them: (finds the parts of a path, reads their rows).
 CONTAINERS: tuple[tuple[Callable[[Path], list[Any]], Callable[..., Iterable[Row]]], ...] = (
     (find_shards, read_shards),
-    (find_parts, read_parts),
+    (find_parts, read_rows),
 )
 # Protocols 2 and later begin with two fixed bytes, earlier ones with the list or dict
 # (or, where somebody hides a call, with a class).
@@ -34,30 +34,25 @@ _PICKLE = rb"\x80[\x02-\x05]|\([ld](?:p[0-9]+\n|[q(.])|[\]}][q(.]|c[\w.]+\n[\w.]
 # How a file's bytes begin -> what parses them; other files are JSON or tables of text.
 BINARY: Mapping[re.Pattern[bytes], Callable[..., object]] = {
     re.compile(rb"PAR1"): load_parquet,
-    re.compile(rb"PK\x03\x04"): load_xlsx,
     re.compile(_PICKLE): load_pickle,
 }
-_REFUSED = {
-    b"\x1f\x8b": ("a gzip archive", "unpack it first"),
-    b"BZh": ("a bzip2 archive", "unpack it first"),
-    b"\xfd7zXZ": ("an xz archive", "unpack it first"),
-    b"\xd0\xcf\x11\xe0": ("an old Excel file (.xls)", "save it as .xlsx or CSV"),
-    b"\xff\xfe\0\0": ("UTF-32 text", "save it as UTF-8"),  # Before UTF-16, whose mark begins alike.
-    b"\0\0\xfe\xff": ("UTF-32 text", "save it as UTF-8"),
-    b"\xff\xfe": ("UTF-16 text", "save it as UTF-8"),
-    b"\xfe\xff": ("UTF-16 text", "save it as UTF-8"),
-    b"\x89PNG": ("an image", "give JSON or a table"),
-    b"\xff\xd8\xff": ("an image", "give JSON or a table"),
-}
+# How a file's bytes begin, what it is then, and how to mend that. UTF-32 is before UTF-16, whose mark begins alike.
+_REFUSED = (
+    ((b"\x1f\x8b", b"BZh", b"\xfd7zXZ"), "a compressed file", "unpack it first"),
+    ((b"PK\x03\x04", b"\xd0\xcf\x11\xe0"), "an Excel file or an archive", "save the sheet as CSV, or unpack it"),
+    ((b"\xff\xfe\0\0", b"\0\0\xfe\xff"), "UTF-32 text", "save it as UTF-8"),
+    ((b"\xff\xfe", b"\xfe\xff"), "UTF-16 text", "save it as UTF-8"),
+    ((b"\x89PNG", b"\xff\xd8\xff"), "an image", "give JSON or a table"),
+)
 
 
 def read_document(path: str | os.PathLike[str]) -> Document:
-    """Read JSON, JSON lines, CSV, TSV, Parquet, Excel, a pickle of plain values, shards or a data set.
+    """Read JSON, JSON lines, CSV, TSV, Parquet, a pickle of plain values, shards or a folder of Parquet files.
 
     Text is UTF-8, with or without a byte order mark.
 
     Args:
-        path: a file, or a folder of shards or of a data set.
+        path: a file, or a folder of shards or of Parquet files.
 
     Raises:
         JudgeError: missing, another folder, not readable, empty, too large, not UTF-8, or damaged.
@@ -70,7 +65,7 @@ def read_document(path: str | os.PathLike[str]) -> Document:
             break  # Reading it as a file then reports the reason.
         if parts:
             return Document(list(read(Path(path), parts)), source)
-    folder = "give one file, or a folder of .tar shards, of Parquet files or of a saved data set"
+    folder = "give one file, or a folder of .tar shards or of Parquet files"
     with opening(path, folder=folder):
         # All human captions of COCO are 0.1 GB; their values take some six times that.
         data = read_bytes(Path(path), instead="keep only ids and captions")
@@ -88,10 +83,7 @@ def read_document(path: str | os.PathLike[str]) -> Document:
 def table_in_memory(given: Any, source: str = "labels in memory") -> Document:
     """A mapping, a list of records, or a series or frame of pandas as a document; ``source`` is for messages.
 
-    The index of a series holds the images, as does a named index of a frame.
-
-    Raises:
-        JudgeError: anything else.
+    The index of a series holds the images, as does a named index of a frame. Anything else is refused.
     """
     if isinstance(given, Mapping):
         return Document(dict(given), source)
@@ -107,13 +99,13 @@ def table_in_memory(given: Any, source: str = "labels in memory") -> Document:
 
 
 def _decode(data: bytes, source: str) -> str:
-    for start, (what, mend) in _REFUSED.items():
-        if data.startswith(start):
+    for starts, what, mend in _REFUSED:
+        if data.startswith(starts):
             raise JudgeError(f"is {what}", where=source, mend=mend)
     if (zero := data.find(b"\0", 0, 4096)) >= 0:
         line = data.count(b"\n", 0, zero) + 1
         what = f"holds zero bytes, so it is no text (the first on line {line})"
-        raise JudgeError(what, where=source, mend="give JSON or CSV as UTF-8, Parquet or xlsx")
+        raise JudgeError(what, where=source, mend="give JSON or CSV as UTF-8, or Parquet")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

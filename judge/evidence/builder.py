@@ -25,7 +25,7 @@ from judge.text.lexicon import Lexicon, Lexicons
 from judge.text.masking import mask
 from judge.text.survey import Coverage, SideWords, Survey, measure_coverage
 from judge.text.vectors import VectorCache
-from judge.types import Captions, Labels, Side, Target, TargetKind, Words
+from judge.types import SIDES, Captions, Labels, Side, Target, TargetKind, Words
 
 # People have the attribute and are no task: the noun for a person ("a surfer", "a child") names nothing else.
 PEOPLE = frozenset({PERSON})
@@ -93,12 +93,7 @@ class Joined:
 class EvidenceBuilder:
     """Builds the evidence of a corpus, by captioner and metric. Both sides pass through the same functions.
 
-    Args:
-        corpus: human and generated captions, and labels.
-        words: lexicons of the attribute and of tasks.
-        options: how captions become words.
-        aligning: how human captions are aligned.
-        least: if labels are derived, how many human captions of an image must name its class.
+    If labels are derived, ``least`` human captions of an image must name its class.
 
     Raises:
         JudgeError: no labels and no lexicon to derive them with.
@@ -120,8 +115,14 @@ class EvidenceBuilder:
         self.mask = cache(self._mask)
         self.mentions = cache(self._mentions)
         self.named = cache(self._named)
-        given = corpus.labels
-        labels = self._compare(given, words.attribute) if given else self._derive_labels(words.attribute, least)
+        if corpus.labels:
+            labels = self._compare(corpus.labels, words.attribute)
+        elif lexicon := words.attribute:
+            mentions = self._human_mentions(corpus.human.by_image, "attribute")
+            labels = derive_labels(mentions, attribute=lexicon.name, classes=sorted(lexicon.classes), least=least)
+        else:
+            mend = "give --labels or --lexicon; check the spelling of --attribute"
+            raise JudgeError("no labels, and no lexicon to derive them from", mend=mend)
         self.truth = Truth(labels, words, self._complete(corpus.tasks, words.tasks))
         self._built: dict[tuple[object, ...], Evidence] = {}
         self._joined: dict[tuple[object, ...], Joined] = {}
@@ -158,22 +159,12 @@ class EvidenceBuilder:
         }
         return compare_labels(labels, mentions)
 
-    def _derive_labels(self, lexicon: Lexicon | None, least: int) -> Labels:
-        """Labels from human captions."""
-        if lexicon is None:
-            mend = "give --labels or --lexicon; check the spelling of --attribute"
-            raise JudgeError("no labels, and no lexicon to derive them from", mend=mend)
-        mentions = self._human_mentions(self.corpus.human.by_image, "attribute")
-        return derive_labels(mentions, attribute=lexicon.name, classes=sorted(lexicon.classes), least=least)
-
     def _human_mentions(self, images: Iterable[str], kind: TargetKind) -> dict[str, list[frozenset[str]]]:
         human = self.corpus.human.by_image
         return {image: [self.mentions(self._words(caption), kind) for caption in human[image]] for image in images}
 
     def build(self, captioner: Captions, metric: Metric) -> Evidence:
-        """Join, tokenise, mask and align the sides of ``captioner`` for ``metric``.
-
-        An attribute without a lexicon (skin tone is rarely said) is not masked, as in LIC.
+        """Join, tokenise, mask and align the sides of ``captioner``; an attribute without a lexicon is not masked.
 
         Raises:
             JudgeError: no image in common; one class only; a class with fewer than 10 images; no task to guess, or one
@@ -189,11 +180,7 @@ class EvidenceBuilder:
     ) -> tuple[Joined, Tasks | None]:
         """The sides of ``captioner`` on images with a class, and with ``tasks`` also the tasks of these images.
 
-        Args:
-            captioner: the generated captions.
-            tasks: whether images need tasks.
-            without: names of tasks to leave out.
-            judged: whether judges are trained; without judges any number of classes and images will do.
+        Tasks in ``without`` are left out. Without judges any number of classes and images will do.
 
         Raises:
             JudgeError: as ``build``.
@@ -209,12 +196,12 @@ class EvidenceBuilder:
             _check_classes(classes, labels, where, partial(overlap, self.corpus.human, captioner, labels))
         key = captioner.name, tuple(classes)
         if key not in self._joined:
-            rows: dict[Side, list[Row]] = {
-                "human": self._flatten(self.corpus.human, classes),
-                "generated": self._flatten(captioner, classes),
+            written: dict[Side, Captions] = {"human": self.corpus.human, "generated": captioner}
+            rows = {
+                side: [(image, n, self._words(text)) for image in classes for n, text in enumerate(of.by_image[image])]
+                for side, of in written.items()
             }
-            coverage, survey = self._coverage(rows), self._survey(rows, classes, captioner)
-            self._joined[key] = Joined(classes, rows, {}, coverage, survey)
+            self._joined[key] = Joined(classes, rows, {}, self._coverage(rows), self._survey(rows, classes, captioner))
         return replace(self._joined[key], dropped=dropped), found
 
     def _images(
@@ -233,10 +220,9 @@ class EvidenceBuilder:
         return {image: labels.by_image[image] for image in images}, dropped, found
 
     def leave_out_small(self, metrics: Collection[Metric], least: int) -> None:
-        """Leave out product classes with fewer than ``least`` images of some captioner.
+        """Leave out product classes with fewer than ``least`` images of some captioner, for all metrics and captioners.
 
-        They are left out for all metrics and captioners, which stay comparable. A single attribute's rare class is an
-        error in the data; rare classes of a product are to be expected.
+        A single attribute's rare class is an error in the data; rare classes of a product are to be expected.
 
         Raises:
             JudgeError: fewer than two classes are left; as ``join``.
@@ -264,11 +250,17 @@ class EvidenceBuilder:
         spared = _spared(metric)
         joined, tasks = self.join(captioner, tasks=metric.target == "tasks", without=spared)
         hidden: TargetKind = "tasks" if "task words" in metric.hidden else "attribute"
-        target, answers = _answers(joined.classes, tasks)
+        target = Target("attribute", tuple(sorted(set(joined.classes.values()))))
+        answers: Mapping[str, tuple[int, ...]]
+        answers = {image: (target.classes.index(name),) for image, name in joined.classes.items()}
+        if tasks is not None:
+            target, answers = Target("tasks", tasks.names), tasks.by_image
         dropped = dict(joined.dropped)
         rows: dict[Side, tuple[MaskedCaption, ...]] = {}
         for side, captions in joined.rows.items():
-            indices, dropped[f"{side} captions beyond the common number"] = _indices(captions, len(joined.classes))
+            counts = Counter(index for _, index, _ in captions)
+            indices = {index for index, count in counts.items() if count >= INDEX_COVERAGE * len(joined.classes)}
+            dropped[f"{side} captions beyond the common number"] = sum(counts[n] for n in counts.keys() - indices)
             key = side == "human" or captioner.name, tuple(joined.classes), hidden, spared, metric.prior
             if key not in self._masked:
                 self._masked[key] = tuple(
@@ -291,28 +283,22 @@ class EvidenceBuilder:
             return join_names(self.named(words, self.truth.labels.by_image[image])), ""
         return "", join_names(self.mentions(words, "tasks") - _spared(metric)) if metric.weighs_tasks else ""
 
-    def _flatten(self, captions: Captions, images: Iterable[str]) -> list[Row]:
-        return [
-            (image, index, self._words(caption))
-            for image in images
-            for index, caption in enumerate(captions.by_image[image])
-        ]
-
     def _vocabulary(self) -> set[str]:
-        sides = (self.corpus.human, *self.corpus.generated)
-        captions = (caption for side in sides for of in side.by_image.values() for caption in of)
-        return {word for caption in captions for word in self._words(caption)}
+        texts = (of for side in (self.corpus.human, *self.corpus.generated) for of in side.by_image.values())
+        return {word for of in texts for caption in of for word in self._words(caption)}
 
     def _survey(
         self, rows: Mapping[Side, Sequence[Row]], classes: Mapping[str, str], captioner: Captions
     ) -> dict[Side, Survey]:
         """Facts about the captions of each side, beside the other side."""
-
-        def read(of: Sequence[Row]) -> SideWords:
-            masked = [self.mask(words, "attribute") for _, _, words in of]
-            return SideWords([words for _, _, words in of], masked, [classes[image] for image, _, _ in of])
-
-        human, generated = read(rows["human"]), read(rows["generated"])
+        human, generated = (
+            SideWords(
+                [words for _, _, words in rows[side]],
+                [self.mask(words, "attribute") for _, _, words in rows[side]],
+                [classes[image] for image, _, _ in rows[side]],
+            )
+            for side in SIDES
+        )
         lexicon = self.truth.words.attribute
         return {
             "human": human.survey(generated, lexicon, self.corpus.human),
@@ -342,17 +328,16 @@ class EvidenceBuilder:
 
     def _complete(self, tasks: Tasks | None, words: Lexicon | None) -> Tasks | None:
         """Given tasks; those of lexicons of which they list none are derived from human captions."""
-        unlisted = unlisted_tasks(words, tasks.names) if tasks else None
-        if not (tasks and unlisted):
-            return tasks
-        return join_tasks(tasks, self._derive_tasks(unlisted, self.corpus.human.by_image))
+        if tasks and (unlisted := unlisted_tasks(words, tasks.names)):
+            return join_tasks(tasks, self._derive_tasks(unlisted, self.corpus.human.by_image))
+        return tasks
 
     def _derive_tasks(self, names: Iterable[str], images: Iterable[str]) -> Tasks:
         described = (image for image in images if self.corpus.human.by_image[image])
         return derive_tasks(self._human_mentions(described, "tasks"), names=names)
 
     def find_tasks(self, images: Sequence[str], *, without: Collection[str] = ()) -> tuple[Tasks, dict[str, int]]:
-        """The tasks of images, without those named in ``without``; and reason -> how many tasks or images are left out.
+        """The tasks of images but those of ``without``; and reason -> number of tasks or images left out.
 
         Raises:
             JudgeError: nothing to guess; a task without words to mask.
@@ -368,8 +353,8 @@ class EvidenceBuilder:
             what = f"no words of task '{unmasked[0]}' are known, so that captions would tell it"
             mend = "give a lexicon that has them too, as in --tasks coco-objects,activities"
             raise JudgeError(what, where=f"lexicon '{words.name}'", mend=mend)
-        reasons = {reason: reason if reason == "without tasks" else f"tasks {reason}" for reason in gone}
-        return found, {reasons[reason]: len(names) for reason, names in gone.items()}
+        prefix = {"never present": "tasks ", "always present": "tasks "}
+        return found, {prefix.get(reason, "") + reason: len(names) for reason, names in gone.items()}
 
 
 def mend_without_words(metric: Metric) -> str:
@@ -389,11 +374,7 @@ def join_names(names: Collection[str]) -> str:
 
 
 def check_names(names: Collection[str]) -> None:
-    """Check that names can be joined by :func:`join_names`.
-
-    Raises:
-        JudgeError: one holds a "|".
-    """
+    """Raise JudgeError if a name holds a "|": they are joined by :func:`join_names`."""
     for name in names:
         if "|" in name:
             raise JudgeError(f"'{name}' holds a '|', which parts names in files", mend="rename it")
@@ -406,21 +387,6 @@ def mention_table(mentions: Sequence[Collection[str]], names: Sequence[str]) -> 
     for row, named in enumerate(mentions):
         table[row, [column[name] for name in named if name in column]] = True
     return table
-
-
-def _answers(classes: Mapping[str, str], tasks: Tasks | None) -> tuple[Target, Mapping[str, tuple[int, ...]]]:
-    """What judges guess, and image id -> the answer."""
-    if tasks is not None:
-        return Target("tasks", tasks.names), tasks.by_image
-    target = Target("attribute", tuple(sorted(set(classes.values()))))
-    return target, {image: (target.classes.index(name),) for image, name in classes.items()}
-
-
-def _indices(rows: Sequence[Row], images: int) -> tuple[list[int], int]:
-    """Caption indices that nearly every image has, and the number of captions with other indices."""
-    counts = Counter(index for _, index, _ in rows)
-    common = [index for index in sorted(counts) if counts[index] >= INDEX_COVERAGE * images]
-    return common, sum(count for index, count in counts.items() if index not in common)
 
 
 def _check_classes(classes: Mapping[str, str], labels: Labels, where: str, shared: Callable[[], str]) -> None:

@@ -15,9 +15,10 @@ for them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from judge.errors import JudgeError
 from judge.evidence.builder import PEOPLE, EvidenceBuilder, Joined, Row, check_names, join_names, mend_without_words
@@ -25,9 +26,6 @@ from judge.metrics import Metric
 from judge.metrics.counted.spec import CountedMetric
 from judge.text.tokens import is_content
 from judge.types import Captions, Side
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # LIC asks for 100 captions with each gender, and does not say among how many. It keeps 290 words; in 17,985 COCO
 # captions a threshold of 10 keeps that many; 100 of the 33,140 captions of LIC's images would be 54, and keep 56.
@@ -46,10 +44,6 @@ class Vocabulary:
 
     most: int = 1000
     least: int | None = None
-
-    def threshold(self, captions: int) -> int:
-        """``least``, for a number of captions."""
-        return max(2, round(captions / _OF_CAPTIONS)) if self.least is None else self.least
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +74,11 @@ def count_captions(
         JudgeError: as for evidence; a metric needs the words of an attribute without a lexicon; no word is frequent
             enough.
     """
-    import pandas as pd
-
     wanted = {metric: metric.counted for metric in metrics if metric.counted}
     labels = {counted.labels for counted in wanted.values()}
     joined, _ = builder.join(captioner)
     _check(builder, joined, wanted)
-    counted: dict[str, int] = {}
-    dropped: Mapping[str, int] = {}
-    words: frozenset[str] = frozenset()
+    counted, dropped, words = dict[str, int](), dict[str, int](), frozenset[str]()
     if "words" in labels:
         words, least = _common_words(builder, joined, vocabulary)
         counted |= {"words": len(words), "least": least}
@@ -107,8 +97,6 @@ def task_rows(builder: EvidenceBuilder, captioner: Captions) -> pd.DataFrame:
     Raises:
         JudgeError: no words of tasks are known; images show nothing but people.
     """
-    import pandas as pd
-
     joined, _ = builder.join(captioner)
     check_names(sorted(builder.task_words.classes))
     sides = [_caption_rows(builder, joined, side, frozenset(), objects=True) for side in joined.rows]
@@ -120,17 +108,16 @@ def task_rows(builder: EvidenceBuilder, captioner: Captions) -> pd.DataFrame:
     return table.drop(columns=["named", "words"]).assign(caption=captions)
 
 
-def _annotated_rows(builder: EvidenceBuilder, joined: Joined) -> tuple[pd.DataFrame, Mapping[str, int], int]:
+def _annotated_rows(builder: EvidenceBuilder, joined: Joined) -> tuple[pd.DataFrame, dict[str, int], int]:
     """A row for each annotated image; reason -> annotated tasks or images left out; and the number of objects."""
     tasks, dropped = builder.find_tasks(list(joined.classes))
     objects = {*tasks.names} - PEOPLE
     if not objects:
         raise JudgeError("images show nothing but people", where=tasks.source, mend="give other --objects")
     images = [image for image in joined.classes if image in tasks.by_image]
-    named = [[joined.classes[image]] for image in images]
     shown = [{tasks.names[index] for index in tasks.by_image[image]} - PEOPLE for image in images]
-    table = _frame(joined, "annotated", [(image, 0, ()) for image in images], named=named, objects=shown)
-    return table, dropped, len(objects)
+    named = [{joined.classes[image]} for image in images]
+    return _frame(joined, "annotated", [(image, 0, ()) for image in images], named, shown), dropped, len(objects)
 
 
 def _check(builder: EvidenceBuilder, joined: Joined, wanted: Mapping[Metric, CountedMetric]) -> None:
@@ -153,35 +140,30 @@ def _common_words(builder: EvidenceBuilder, joined: Joined, vocabulary: Vocabula
     Captions of both sides choose the words. Words of human captions alone (LIC's) would include those that humans use
     often by chance, and the captioner therefore less often; exchanged captions could not tell that from amplification.
     """
-    parts = [_count_words(builder, joined, rows) for rows in joined.rows.values()]
-    counts = sum((counter for part in parts for counter in part.values()), Counter[str]())
+    together: dict[str, Counter[str]] = {}  # Class -> word -> captions that name it alone; "": all other captions.
+    captions = [row for rows in joined.rows.values() for row in rows]
+    for image, _, words in captions:
+        named = builder.named(words, joined.classes[image])
+        name = next(iter(named)) if len(named) == 1 else ""
+        together.setdefault(name, Counter()).update(set(builder.mask(words, "attribute")))
+    counts = sum(together.values(), Counter[str]())
     content = filter(is_content, counts)
     common = set(sorted(content, key=lambda word: (-counts[word], word))[: vocabulary.most])
-    least = vocabulary.threshold(sum(len(rows) for rows in joined.rows.values()))
+    least = max(2, round(len(captions) / _OF_CAPTIONS)) if vocabulary.least is None else vocabulary.least
     classes = sorted(set(joined.classes.values()))
     lexicon = builder.truth.words.attribute
     if lexicon and (silent := lexicon.without_words_for(classes)):
         what = f"counts words that occur with every class, and '{lexicon.name}' has no words for '{silent[0]}'"
         raise JudgeError(what, where="BA", mend=f"{_OBJECTS}; or give a --lexicon with words for '{silent[0]}'")
-    together = {name: sum((part[name] for part in parts if name in part), Counter[str]()) for name in classes}
-    words = frozenset(word for word in common if all(together[name][word] >= least for name in classes))
-    if not words:
+    together = {name: together.get(name, Counter()) for name in classes}
+    enough = frozenset(word for word in common if all(of[word] >= least for of in together.values()))
+    if not enough:
         often = {name: sum(together[name][word] >= least for word in common) for name in classes}
         rare = min(classes, key=lambda name: often[name])
         what = f"no word is in {least} captions with each of {', '.join(classes)} (with '{rare}': {often[rare]} do)"
         mend = f"lower --least, or {_OBJECTS}" if any(together[rare][word] for word in common) else _OBJECTS
         raise JudgeError(what, where="BA", mend=mend)
-    return words, least
-
-
-def _count_words(builder: EvidenceBuilder, joined: Joined, rows: Sequence[Row]) -> dict[str, Counter[str]]:
-    """Class -> number of captions with each word that name this class alone; "": of all other captions."""
-    found: dict[str, Counter[str]] = {}
-    for image, _, words in rows:
-        named = builder.named(words, joined.classes[image])
-        name = next(iter(named)) if len(named) == 1 else ""
-        found.setdefault(name, Counter()).update(set(builder.mask(words, "attribute")))
-    return found
+    return enough, least
 
 
 def _caption_rows(
@@ -191,20 +173,13 @@ def _caption_rows(
     rows = joined.rows[side]
     named = [builder.named(caption, joined.classes[image]) for image, _, caption in rows]
     held = [builder.mentions(caption, "tasks") - PEOPLE if objects else () for _, _, caption in rows]
-    table = _frame(joined, side, rows, named=named, objects=held)
+    table = _frame(joined, side, rows, named, held)
     return table.assign(words=[join_names(words.intersection(caption)) if words else "" for _, _, caption in rows])
 
 
 def _frame(
-    joined: Joined,
-    side: str,
-    rows: Sequence[Row],
-    *,
-    named: Sequence[Collection[str]],
-    objects: Sequence[Collection[str]],
+    joined: Joined, side: str, rows: Sequence[Row], named: Iterable[Collection[str]], objects: Iterable[Collection[str]]
 ) -> pd.DataFrame:
-    import pandas as pd
-
     columns = {
         "image_id": [image for image, _, _ in rows],
         "side": side,

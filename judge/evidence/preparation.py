@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 from judge.text.alignment import UNKNOWN, is_special
@@ -48,18 +48,15 @@ class Preparation:
     lexicon: Lexicon | None = None
     spared: frozenset[str] = frozenset()
     vocabulary: frozenset[str] | None = None
-    substitutes: Mapping[str, str] | None = None
+    substitutes: Mapping[str, str] = field(default_factory=dict)
 
     def words(self, caption: str) -> Words:
         """The words of ``caption``, masked and aligned."""
-        words = mask(self.options.words(caption), self.lexicon, spared=self.spared)
-        return words if self.vocabulary is None else tuple(map(self._aligned, words))
-
-    def _aligned(self, word: str) -> str:
-        assert self.vocabulary is not None
-        if word in self.vocabulary or is_special(word):
-            return word
-        return (self.substitutes or {}).get(word, UNKNOWN)
+        words, known = mask(self.options.words(caption), self.lexicon, spared=self.spared), self.vocabulary
+        if known is None:
+            return words
+        near = self.substitutes
+        return tuple(word if word in known or is_special(word) else near.get(word, UNKNOWN) for word in words)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object; :meth:`from_json` reads it."""
@@ -70,7 +67,7 @@ class Preparation:
             "lexicon": self.lexicon and _lexicon_json(self.lexicon),
             "spared": sorted(self.spared),
             "vocabulary": None if self.vocabulary is None else sorted(self.vocabulary),
-            "substitutes": dict(self.substitutes or {}),
+            "substitutes": dict(self.substitutes),
         }
 
     @classmethod
@@ -100,14 +97,14 @@ def _lexicon_json(lexicon: Lexicon) -> dict[str, Any]:
         "source": lexicon.source,
         "classes": {name: sorted(words) for name, words in lexicon.classes.items()},
         "hidden_only": sorted(lexicon.hidden_only),
-        "parts": None if parts is None else [part and _lexicon_json(part) for part in parts],
+        "parts": parts and [part and _lexicon_json(part) for part in parts],
     }
 
 
 def _read_lexicon(entry: Mapping[str, Any]) -> Lexicon:
     classes = {str(name): frozenset(words) for name, words in entry["classes"].items()}
-    name, token, hidden_only = str(entry["name"]), str(entry["token"]), frozenset(entry["hidden_only"])
+    about = str(entry["name"]), str(entry["token"]), classes, frozenset(entry["hidden_only"])
     if entry["parts"] is None:
-        return Lexicon(name, token, classes, hidden_only, source=entry["source"])
+        return Lexicon(*about, source=entry["source"])
     parts = tuple(None if part is None else _read_lexicon(part) for part in entry["parts"])
-    return ProductLexicon(name, token, classes, hidden_only, source=entry["source"], parts=parts)
+    return ProductLexicon(*about, source=entry["source"], parts=parts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
@@ -16,24 +16,18 @@ from judge.evidence.preparation import Preparation
 from judge.text.alignment import UNKNOWN, AlignmentName, AlignmentReport, align
 from judge.text.survey import Coverage, Survey
 from judge.text.vectors import Vectors
-from judge.types import Sample, Side, Target, Words
+from judge.types import SIDES, Sample, Side, Target, Words
 
 ResampleKind = Literal["exchanged", "half", "shuffled"]
-_SIDES: tuple[Side, Side] = ("human", "generated")
 # The random stream of each kind.
 _STREAMS: dict[ResampleKind, int] = {"exchanged": 1, "half": 2, "shuffled": 3}
 
 
 @dataclass(frozen=True, slots=True)
 class MaskedCaption:
-    """A caption of a side.
+    """A caption of a side, masked but not aligned, by image id and index among the image's captions of that side.
 
-    Attributes:
-        image: image id.
-        index: index among the image's captions on that side.
-        words: masked, not aligned.
-        named: classes of the attribute that it names, joined by "|"; "" if no metric needs them.
-        tasks: tasks that it names, likewise.
+    ``named`` are the classes, and ``tasks`` the tasks, that it names, joined by "|"; "" if no metric needs them.
     """
 
     image: str
@@ -138,9 +132,8 @@ class Resample:
         if self.kind == "half":
             rows = {side: tuple(row for row in of if row.image in classes) for side, of in sides.rows.items()}
             return replace(sides, classes=classes, answers={i: sides.answers[i] for i in classes}, rows=rows)
-        images = list(sides.classes)
-        order = self._order(images, self.number)
-        answers = {image: sides.answers[other] for image, other in zip(images, order, strict=True)}
+        order = self._order(sides.classes, self.number)
+        answers = {image: sides.answers[other] for image, other in zip(sides.classes, order, strict=True)}
         return replace(sides, classes=classes, answers=answers)
 
     def classes(self, classes: Mapping[str, str]) -> Mapping[str, str]:
@@ -148,10 +141,10 @@ class Resample:
         if self.kind == "exchanged":
             return classes
         if self.kind == "shuffled":
-            order = self._order(list(classes), self.number)
+            order = self._order(classes, self.number)
             return {image: classes[other] for image, other in zip(classes, order, strict=True)}
         draw, second = divmod(self.number, 2)
-        order = self._order(list(classes), draw)
+        order = self._order(classes, draw)
         chosen: set[str] = set()
         for place, name in enumerate(sorted(set(classes.values()))):
             group = [image for image in order if classes[image] == name]
@@ -160,7 +153,7 @@ class Resample:
             chosen |= set(group[cut:] if second else group[:cut])
         return {image: name for image, name in classes.items() if image in chosen}
 
-    def _order(self, images: Sequence[str], draw: int) -> list[str]:
+    def _order(self, images: Iterable[str], draw: int) -> list[str]:
         """The images in random order; the order of two images does not depend on the others."""
         tag = f"{self.seed}/{_STREAMS[self.kind]}/{draw}/"
         return sorted(images, key=lambda image: hashlib.blake2b((tag + image).encode(), digest_size=8).digest())
@@ -185,10 +178,7 @@ class Evidence:
     """The samples of the judges of one captioner and one kind of evidence.
 
     Slow parts are computed when they are first used: those of a refit in the process that trains its judges.
-
-    Args:
-        sides: the masked sides.
-        resample: how they are resampled; None for the run's own data.
+    ``resample`` is None for the run's own data.
     """
 
     def __init__(self, sides: Sides, resample: Resample | None = None) -> None:
@@ -226,11 +216,6 @@ class Evidence:
         }
 
     @cached_property
-    def alignment(self) -> AlignmentReport:
-        """The report of aligning the human side."""
-        return self._aligned[1]
-
-    @cached_property
     def written(self) -> Mapping[Side, Mapping[str, int]]:
         """Side -> image id -> number of the image's captions on that side."""
         return {side: Counter(row.image for row in rows) for side, rows in self.drawn.rows.items()}
@@ -241,21 +226,19 @@ class Evidence:
         if prepared is None or side == "generated" or drawn.aligner.how == "none":
             return prepared
         generated = frozenset(word for row in drawn.rows["generated"] for word in row.words)
-        pairs = zip(drawn.rows["human"], self._aligned[0], strict=True)
-        near = {word: new for row, words in pairs for word, new in zip(row.words, words, strict=True) if word != new}
-        return replace(
-            prepared,
-            vocabulary=generated,
-            substitutes={word: new for word, new in near.items() if new != UNKNOWN},
-        )
+        pairs = zip(drawn.rows["human"], self.aligned[0], strict=True)
+        found = (pair for row, words in pairs for pair in zip(row.words, words, strict=True))
+        near = {word: new for word, new in found if new not in (word, UNKNOWN)}
+        return replace(prepared, vocabulary=generated, substitutes=near)
 
     def spell(self, image: str) -> str:
         """The image's answer in files: names joined by "|"."""
         return "|".join(self.target.classes[index] for index in self.drawn.answers[image])
 
     @cached_property
-    def _aligned(self) -> tuple[list[Words], AlignmentReport]:
-        human, generated = ([row.words for row in self.drawn.rows[side]] for side in _SIDES)
+    def aligned(self) -> tuple[list[Words], AlignmentReport]:
+        """The words of the human side, aligned, and a report."""
+        human, generated = ([row.words for row in self.drawn.rows[side]] for side in SIDES)
         return self.drawn.aligner.align(human, generated)
 
     @cached_property
@@ -263,7 +246,7 @@ class Evidence:
         drawn = self.drawn
         found: dict[tuple[Side, int], tuple[list[Sample], list[MaskedCaption]]] = {key: ([], []) for key in self.slots}
         for side, rows in drawn.rows.items():
-            aligned = self._aligned[0] if side == "human" else [row.words for row in rows]
+            aligned = self.aligned[0] if side == "human" else [row.words for row in rows]
             for row, words in zip(rows, aligned, strict=True):
                 image = row.image if drawn.uses_images else None
                 samples, captions = found[side, row.index]
@@ -274,14 +257,14 @@ class Evidence:
     def release(self) -> None:
         """Free what was computed from the sides; it is computed again when it is used."""
         for holder in (self, *self.slots.values()):
-            for name in ("_cut", "_aligned", "drawn", "classes", "written", "place"):
+            for name in ("_cut", "aligned", "drawn", "classes", "written", "place"):
                 holder.__dict__.pop(name, None)
 
     def digest(self, side: Side | None = None) -> str:
         """Checksum of the samples of ``side`` (None: of both), computed without making them."""
         resample, digests = self.resample, self.sides.digests
         apart = side and self.sides.aligner.how == "none" and resample and resample.kind != "exchanged"
-        parts = [digests[name] for name in _SIDES if not apart or name == side]
+        parts = [digests[name] for name in SIDES if not apart or name == side]
         return hashlib.blake2b(repr((resample, digests["rest"], parts)).encode(), digest_size=16).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Images in WebDataset shards or in a data set of `datasets`, read where they lie.
+"""Images in WebDataset shards or in Parquet files of `datasets`, read where they lie.
 
 :mod:`judge.masking.images` lists and reads images of folders, shards and data sets alike; nothing is unpacked to disk.
 """
@@ -33,8 +33,8 @@ def find_archive(path: Path) -> Archive | None:
 
     - Shards: a tar archive, or a folder that holds ``*.tar`` and no image beside them. An image is
       called by its key and suffix.
-    - A data set: a folder as ``save_to_disk`` leaves it, or of Parquet files, with a column of images. An image is
-      called by its image id; if several rows have the id, it is that of the first.
+    - A data set: a folder of Parquet files with a column of images. An image is called by its image id; if several
+      rows have the id, it is that of the first.
 
     Results are remembered until the file or folder changes.
 
@@ -181,7 +181,7 @@ def _load_cell(file: Path, place: tuple[_State, str, int], where: str) -> bytes:
 
 def _row_names(part: Part, source: str) -> Iterator[tuple[str, str]]:
     """Name and image id of every row of a file."""
-    rows = list(read_rows(part, source=source))
+    rows = list(read_rows(Path(source), [part]))
     column = id_column(rows, source=source, option="a column image_id") if rows else ""
     for place, row in enumerate(rows):
         name = row.get(column)
@@ -196,44 +196,29 @@ def _row_names(part: Part, source: str) -> Iterator[tuple[str, str]]:
 
 @lru_cache(maxsize=1024)
 def _group_sizes(path: Path, _state: _State) -> list[int]:
-    """Rows in each group of a Parquet file, or in each batch of an Arrow file."""
-    import pyarrow as pa
+    """Rows in each group of a Parquet file."""
     from pyarrow import parquet
 
-    if path.suffix == ".parquet":
-        found = parquet.read_metadata(regular(path))
-        return [found.row_group(group).num_rows for group in range(found.num_row_groups)]
-    with pa.memory_map(str(regular(path))) as file, pa.ipc.open_stream(file) as reader:
-        return [batch.num_rows for batch in reader]
+    found = parquet.read_metadata(regular(path))
+    return [found.row_group(group).num_rows for group in range(found.num_row_groups)]
 
 
 @lru_cache(maxsize=_GROUPS)
 def _group(path: Path, _state: _State, column: str, group: int) -> Any:
-    """The images of a group of rows; batches of a mapped Arrow file take no memory until they are read."""
-    import pyarrow as pa
+    """The images of a group of rows."""
     from pyarrow import parquet
 
-    if path.suffix == ".parquet":
-        with parquet.ParquetFile(regular(path), memory_map=True) as table:
-            refuse_large(table.metadata.row_group(group).total_byte_size, f"{path}, group {group + 1} of its rows")
-            return table.read_row_group(group, columns=[column], use_threads=False).column(column)
-    with pa.memory_map(str(regular(path))) as file, pa.ipc.open_stream(file) as reader:
-        found = next(batch for number, batch in enumerate(reader) if number == group).column(column)
-        found.validate(full=True)
-        return found
+    with parquet.ParquetFile(regular(path), memory_map=True) as table:
+        refuse_large(table.metadata.row_group(group).total_byte_size, f"{path}, group {group + 1} of its rows")
+        return table.read_row_group(group, columns=[column], use_threads=False).column(column)
 
 
 def _image_columns(part: Part, path: Path) -> list[str]:
     """The columns of images in the first file; each file must have the one that is chosen."""
-    import pyarrow as pa
     from pyarrow import parquet
 
     with faults("data set", f"{path}, {part.name}"):
-        if part.is_parquet:
-            schema = parquet.read_schema(regular(part.path), memory_map=True)
-        else:
-            with pa.memory_map(str(regular(part.path))) as file, pa.ipc.open_stream(file) as reader:
-                schema = reader.schema
+        schema = parquet.read_schema(regular(part.path), memory_map=True)
         return [field.name for field in schema if is_image(field.type)]
 
 

@@ -8,26 +8,16 @@ score is a function of sums over images, so that classes and resamples need no s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from judge.errors import JudgeError, require
-from judge.quality.library import (
-    BLEU,
-    JavaFault,
-    Part,
-    References,
-    Tokenizer,
-    bleu,
-    cider,
-    meteor,
-    penn_treebank,
-    plain_words,
-    rouge,
-)
+from judge.quality import library
+from judge.quality.library import BLEU, JavaFault, Part, References, Tokenizer, plain_words
 from judge.statistics.intervals import bootstrap_pooled
 from judge.types import Captions, FloatArray, IntArray, Interval, Labels, Side
 
@@ -35,42 +25,26 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SCORES = (*BLEU, "METEOR", "ROUGE-L", "CIDEr")
+_Intervals = Callable[[Part, str], list[Interval | None]]
 _NO_SPICE = "not offered: it downloads models when it first runs"
 
 
 @dataclass(frozen=True, slots=True)
-class GroupScore:
-    """One score of a group of images.
+class QualityScore:
+    """One score of a group of images, or the largest difference of it between two classes.
 
     Attributes:
         score: one of ``SCORES``.
-        group: an attribute class; None for all images.
+        group: "all", an attribute class, or "gap: best - worst".
         images: number of images.
-        value: in [0, 1], CIDEr in [0, 10]; NaN without images, and CIDEr of a single image.
-        interval: over images; None for one image, a class so small that a resample may miss it, or no resamples.
+        value: in [0, 1], CIDEr in [0, 10]; NaN without images, and CIDEr of a single image. A gap is at least 0.
+        interval: over images; None for one image, a class so small that a resample may miss it, or no resamples. That
+            of a gap keeps the two classes: it may reach below 0.
     """
 
     score: str
-    group: str | None
+    group: str
     images: int
-    value: float
-    interval: Interval | None
-
-
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """The largest difference of a score between two attribute classes.
-
-    Attributes:
-        score: one of ``SCORES``.
-        best, worst: the classes.
-        value: score of ``best`` minus that of ``worst``, at least 0.
-        interval: over images. Resamples keep ``best`` and ``worst``: it may reach below 0.
-    """
-
-    score: str
-    best: str
-    worst: str
     value: float
     interval: Interval | None
 
@@ -85,7 +59,7 @@ class Quality:
         images: ids of the images scored, [N].
         by_image: score -> value of each image by itself, [N].
         groups: every score of all images and of every class.
-        gaps: one per score; none without labels or with fewer than two classes.
+        gaps: one per score; none with fewer than two classes that have images.
         skipped: score -> why it is missing.
         vocabulary: side -> distinct words of the captions scored, punctuation left out.
         mean_length: side -> words of a caption, on average, punctuation left out.
@@ -97,38 +71,27 @@ class Quality:
     tokenizer: Tokenizer
     images: tuple[str, ...]
     by_image: Mapping[str, FloatArray]
-    groups: tuple[GroupScore, ...]
-    gaps: tuple[Gap, ...]
+    groups: tuple[QualityScore, ...]
+    gaps: tuple[QualityScore, ...]
     skipped: Mapping[str, str]
     vocabulary: Mapping[Side, int]
     mean_length: Mapping[Side, float]
     further: int
     unscored: int
 
-    def value(self, score: str, group: str | None = None) -> float:
+    def value(self, score: str, group: str = "all") -> float:
         """A score of all images, or of one class; NaN where it was skipped."""
         return next((row.value for row in self.groups if (row.score, row.group) == (score, group)), math.nan)
 
     def table(self) -> pd.DataFrame:
-        """A row per score and group, then a row per gap.
-
-        Columns: captioner, score, group ("all" for all images, "gap: best - worst" for gaps), images, value, low,
-        high. Absent values are NaN.
-        """
+        """A row per score and group, then a row per gap: captioner, score, group, images, value, low and high."""
         import pandas as pd
 
-        images = {row.group: row.images for row in self.groups}
         rows = [
-            (row.score, "all" if row.group is None else row.group, row.images, row.value, *_bounds(row.interval))
-            for row in self.groups
+            (self.captioner, row.score, row.group, row.images, row.value, *_bounds(row.interval))
+            for row in (*self.groups, *self.gaps)
         ]
-        for gap in self.gaps:
-            name, both = f"gap: {gap.best} - {gap.worst}", images[gap.best] + images[gap.worst]
-            rows.append((gap.score, name, both, gap.value, *_bounds(gap.interval)))
-        columns = ["score", "group", "images", "value", "low", "high"]
-        table = pd.DataFrame(rows, columns=columns)
-        table.insert(0, "captioner", self.captioner)
-        return table
+        return pd.DataFrame(rows, columns=["captioner", "score", "group", "images", "value", "low", "high"])
 
 
 def measure_quality(
@@ -148,13 +111,12 @@ def measure_quality(
 
     Args:
         human: references; every caption of an image counts.
-        generated: candidates; an image's first caption counts. Images without a generated caption are not
-            scored: read the scores together with ``generated.silent``.
+        generated: candidates; an image's first caption counts.
         labels: attribute classes, for scores by class.
         java: use it where it runs; False for the same tokeniser on every machine, and no METEOR.
-        resamples: the number of resamples of the bootstrap over images; 0 for no intervals.
-        level: the level of the intervals.
-        seed: the seed of the resamples; every row has a generator of its own.
+        resamples: resamples of the bootstrap over images; 0 for no intervals.
+        level: level of the intervals.
+        seed: seed of the resamples; every row has a generator of its own.
 
     Raises:
         JudgeError: pycocoevalcap is not installed; no image has captions of both sides, or a label.
@@ -168,15 +130,15 @@ def measure_quality(
         raise JudgeError("no image has captions in both", where=where, mend="check that they name images alike")
     groups = _groups(images, labels)
     parts, skipped = _score(refs, hyps, why)
-    bootstrap = _Bootstrap(resamples, level, seed)
+    draw = partial(_intervals, resamples=resamples, level=level, seed=seed)
     sides: dict[Side, list[str]] = {"human": [ref for of in refs for ref in of], "generated": hyps}
     return Quality(
         captioner=generated.name,
         tokenizer=tokenizer,
         images=tuple(images),
         by_image={name: row for part in parts for name, row in zip(part.names, part.pool(part.table.T), strict=True)},
-        groups=tuple(row for part in parts for row in _score_groups(part, groups, bootstrap)),
-        gaps=tuple(gap for part in parts for gap in _gaps(part, groups, bootstrap)),
+        groups=tuple(row for part in parts for row in _score_groups(part, groups, draw)),
+        gaps=tuple(gap for part in parts for gap in _gaps(part, groups, draw)),
         skipped=skipped,
         vocabulary={side: len({word for line in of for word in line.split()}) for side, of in sides.items()},
         mean_length={side: float(np.mean([len(line.split()) for line in of])) for side, of in sides.items()},
@@ -194,7 +156,7 @@ def _words(
     if not java:
         return "judge", plain_words(captions), "needs Java, which was not to be used"
     try:
-        return "ptb", penn_treebank(captions), ""
+        return "ptb", library.penn_treebank(captions), ""
     except JavaFault as fault:
         return "judge", plain_words(captions), str(fault)
 
@@ -209,72 +171,63 @@ def _pair(human: Captions, images: Sequence[str], lines: Sequence[str]) -> tuple
 
 def _score(refs: References, hyps: Sequence[str], why: str) -> tuple[list[Part], dict[str, str]]:
     """The parts of every score, in the order of ``SCORES``, and score -> why it is skipped."""
-    parts = [bleu(refs, hyps), rouge(refs, hyps), cider(refs, hyps)]
+    parts = [library.bleu(refs, hyps), library.rouge(refs, hyps), library.cider(refs, hyps)]
     if not why:
         try:
-            parts.insert(1, meteor(refs, hyps))
+            parts.insert(1, library.meteor(refs, hyps))
         except JavaFault as fault:
             why = str(fault)
     return parts, {**({"METEOR": why} if why else {}), "SPICE": _NO_SPICE}
 
 
-def _groups(images: Sequence[str], labels: Labels | None) -> dict[str | None, IntArray]:
-    """Rows of all images (None), and of each class."""
-    found: dict[str | None, IntArray] = {None: np.arange(len(images))}
+def _groups(images: Sequence[str], labels: Labels | None) -> dict[str, IntArray]:
+    """Rows of "all" images, and of each class."""
+    every = {"all": np.arange(len(images))}
     if labels is None:
-        return found
+        return every
     classes = np.array([labels.by_image.get(image, "") for image in images])
-    found |= {name: np.flatnonzero(classes == name) for name in labels.classes}
-    if not any(len(found[name]) for name in labels.classes):
+    found = {name: np.flatnonzero(classes == name) for name in labels.classes}
+    if not any(map(len, found.values())):
         raise JudgeError("no image that has captions has a label", where=labels.source, mend="check its image ids")
-    return found
+    return every | found | every
 
 
-@dataclass(frozen=True, slots=True)
-class _Bootstrap:
-    """How intervals are computed: number of resamples (0: no intervals), level, and seed."""
-
-    resamples: int
-    level: float
-    seed: int
-
-    def intervals(self, table: FloatArray, part: Part, *, key: str) -> list[Interval | None]:
-        """Intervals of the scores of ``part`` over the images of ``table``; every key has its own generator."""
-        if not self.resamples or not len(table):
-            return [None] * len(part.names)
-        generator = np.random.default_rng([self.seed, *map(ord, f"{part.names[0]}/{key}")])
-        return bootstrap_pooled(table, part.pool, generator=generator, resamples=self.resamples, level=self.level)
-
-    def difference(self, part: Part, first: IntArray, second: IntArray) -> list[Interval | None]:
-        """Intervals of the first group's scores minus the second's: both groups' sums stand side by side."""
-        width = part.table.shape[1]
-        table = np.vstack([np.pad(part.table[first], ((0, 0), (0, width))),
-                           np.pad(part.table[second], ((0, 0), (width, 0)))])  # fmt: skip
-        joint = Part(part.names, table, lambda sums: part.pool(sums[:width]) - part.pool(sums[width:]))
-        return self.intervals(table, joint, key="gap")
+def _intervals(part: Part, key: str, *, resamples: int, level: float, seed: int) -> list[Interval | None]:
+    """Bootstrap intervals of the scores of ``part``; every key has its own generator."""
+    if not resamples or not len(part.table):
+        return [None] * len(part.names)
+    generator = np.random.default_rng([seed, *map(ord, f"{part.names[0]}/{key}")])
+    return bootstrap_pooled(part.table, part.pool, generator=generator, resamples=resamples, level=level)
 
 
-def _score_groups(part: Part, groups: Mapping[str | None, IntArray], bootstrap: _Bootstrap) -> Iterator[GroupScore]:
+def _score_groups(part: Part, groups: Mapping[str, IntArray], intervals: _Intervals) -> Iterator[QualityScore]:
     """The part's scores of every group."""
     for group, rows in groups.items():
-        table = part.table[rows]
-        intervals = bootstrap.intervals(table, part, key=f"{group}")
-        for name, value, interval in zip(part.names, part.pool(table.sum(axis=0)), intervals, strict=True):
-            yield GroupScore(name, group, len(rows), float(value), interval)
+        of = replace(part, table=part.table[rows])
+        values = part.pool(of.table.sum(axis=0)).tolist()
+        for row in zip(part.names, values, intervals(of, "None" if group == "all" else group), strict=True):
+            yield QualityScore(row[0], group, len(rows), *row[1:])
 
 
-def _gaps(part: Part, groups: Mapping[str | None, IntArray], bootstrap: _Bootstrap) -> Iterator[Gap]:
+def _gaps(part: Part, groups: Mapping[str, IntArray], intervals: _Intervals) -> Iterator[QualityScore]:
     """The largest gap of each of the part's scores; scores with the same two classes share their resamples."""
-    classes = {name: part.pool(part.table[rows].sum(axis=0)) for name, rows in groups.items() if name and len(rows)}
-    if len(classes) < 2 or not np.isfinite(list(classes.values())).all():
+    classes = {name: rows for name, rows in groups.items() if name != "all" and len(rows)}
+    values = {name: part.pool(part.table[rows].sum(axis=0)) for name, rows in classes.items()}
+    if len(classes) < 2 or not np.isfinite(list(values.values())).all():
         return
-    intervals: dict[tuple[str, str], list[Interval | None]] = {}
+    width = part.table.shape[1]
+    known: dict[tuple[str, str], list[Interval | None]] = {}
     for number, name in enumerate(part.names):
-        values = {group: float(pooled[number]) for group, pooled in classes.items()}
-        worst, *_, best = sorted(values, key=values.__getitem__)
-        if (best, worst) not in intervals:
-            intervals[best, worst] = bootstrap.difference(part, groups[best], groups[worst])
-        yield Gap(name, best, worst, values[best] - values[worst], intervals[best, worst][number])
+        worst, *_, best = sorted(classes, key=lambda group: float(values[group][number]))
+        if (best, worst) not in known:
+            # Both groups' sums stand side by side.
+            pads = ((classes[best], (0, width)), (classes[worst], (width, 0)))
+            table = np.vstack([np.pad(part.table[rows], ((0, 0), pad)) for rows, pad in pads])
+            gap = Part(part.names, table, lambda sums: part.pool(sums[:width]) - part.pool(sums[width:]))
+            known[best, worst] = intervals(gap, "gap")
+        value = float(values[best][number]) - float(values[worst][number])
+        images = len(classes[best]) + len(classes[worst])
+        yield QualityScore(name, f"gap: {best} - {worst}", images, value, known[best, worst][number])
 
 
 def _bounds(interval: Interval | None) -> tuple[float, float]:

@@ -114,11 +114,10 @@ def meteor(refs: References, hyps: Sequence[str]) -> Part:
 
 
 def meteor_of(stats: FloatArray) -> Part:
-    """METEOR from the jar's statistics, reduced to the six sums that the score needs.
+    """METEOR from the jar's statistics, [N, 23], reduced to the six sums that the score needs.
 
-    Args:
-        stats: [N, 23]: lengths of candidate and reference; function words in each; per stage, content words and
-            function words matched, in each; chunks; words in chunks, in each.
+    The columns are lengths of candidate and reference; function words in each; per stage, content words and function
+    words matched, in each; chunks; words in chunks, in each.
     """
     lengths, functions, chunks, words = stats[:, 0:2], stats[:, 2:4], stats[:, 20], stats[:, 21:23].sum(axis=1)
     stages = stats[:, 4:20].reshape(len(stats), 4, 2, 2)  # Stage, content or function, candidate or reference.

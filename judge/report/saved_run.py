@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from judge.errors import FAULTS, JudgeError
 from judge.measure import Result
 from judge.measure.table import COLUMNS, make_table, settings_of, with_parts
 from judge.metrics import find_metric
-from judge.quality import Gap, GroupScore, Quality
+from judge.quality import Quality, QualityScore
 from judge.report.directory import METRICS, SCORING, SETTINGS, metrics_json
 from judge.report.page import example_cards
 from judge.report.sections import tables_of
@@ -157,18 +156,12 @@ def _read_quality(document: Mapping[str, Any]) -> dict[str, Quality]:
     """Caption quality, but for the values of single images, which no file holds."""
     level, found = document["run"]["level"], {}
     for name, how in document["scoring"].items():
-        rows = [row for row in document["quality"] if row["captioner"] == name]
-        classes = dict.fromkeys(row["group"] for row in rows)
-        pairs = {f"gap: {best} - {worst}": (best, worst) for best, worst in permutations(classes, 2)}
-        groups, gaps = list[GroupScore](), list[Gap]()
-        for row in rows:
-            score, group = row["score"], row["group"]
+        groups, gaps = list[QualityScore](), list[QualityScore]()
+        for row in (row for row in document["quality"] if row["captioner"] == name):
             value = math.nan if row["value"] is None else float(row["value"])
             interval = None if row["low"] is None else Interval(row["low"], row["high"], level)
-            if group in pairs:
-                gaps.append(Gap(score, *pairs[group], value, interval))
-            else:
-                groups.append(GroupScore(score, None if group == "all" else group, row["images"], value, interval))
+            score = QualityScore(row["score"], row["group"], row["images"], value, interval)
+            (gaps if score.group.startswith("gap: ") else groups).append(score)
         scoring = {field: how[field] for field in SCORING}
         found[name] = Quality(name, images=(), by_image={}, groups=tuple(groups), gaps=tuple(gaps), **scoring)
     return found

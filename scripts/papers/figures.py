@@ -126,7 +126,7 @@ def values_of(result: Result, column: Column, judge: str) -> Iterator[tuple[str,
     if column.field == "quality":
         for captioner, quality in result.quality.items():
             for score in quality.groups:
-                if (score.score, score.group) == (column.metric, None) and np.isfinite(score.value):
+                if (score.score, score.group) == (column.metric, "all") and np.isfinite(score.value):
                     yield captioner, Value(score.value, score.interval)
         return
     for row in result.summaries:

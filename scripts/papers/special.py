@@ -23,8 +23,13 @@ from judge.commands.ablate import AblateDetectorsConfig, AblateMasksConfig
 from judge.commands.align import AlignConfig
 from judge.commands.anonymous import AnonymousConfig
 from judge.metrics.counted.dpa import Dpa
-from judge.statistics import coefficient_of_variation, percent_reduction, ranking_consistency
-from judge.statistics.consistency import correlate, measure_consistency
+from judge.statistics.consistency import (
+    coefficient_of_variation,
+    correlate,
+    measure_consistency,
+    percent_reduction,
+    ranking_consistency,
+)
 
 Steps = list[Step]
 

@@ -104,7 +104,7 @@ def train_backbone(folder: Path) -> Path:
     import torch
     from safetensors.torch import save_file
 
-    from judge.calibration.scenes import draw
+    from judge.calibration.drawing import draw
 
     world = make_world(1200, seed=11, parameters=Parameters(association=0.0))
     pixels = [draw(scene, seed=11, size=SIZE).pixels for scene in world.scenes]

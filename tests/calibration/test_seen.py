@@ -8,7 +8,7 @@ import torch
 from joblib import Parallel, delayed
 from torch import nn
 
-from judge.calibration.scenes import draw
+from judge.calibration.drawing import draw
 from judge.calibration.world import CLASSES, SETTINGS, TASKS, Scene
 from judge.masking.instances import PERSON, Pixels
 from judge.masking.people import hide

@@ -91,7 +91,7 @@ def test_what_preprocessing_makes(write: Write) -> None:
     assert read_emotions(path).by_image == {HAY: "contentment", BOTTLE: "something else"}
 
 
-@pytest.mark.parametrize("kind", ["tsv", "parquet", "xlsx"])
+@pytest.mark.parametrize("kind", ["tsv", "parquet"])
 def test_speakers_of_wikiart_and_of_a_table_of_files(write: Write, kind: str) -> None:
     names = [part.split("/") for part in (HAY, unicodedata.normalize("NFD", BOTTLE))]
     spoken = pd.DataFrame(names, columns=["art_style", "painting"])

@@ -100,15 +100,11 @@ def test_one_item_for_each_text_of_an_image_and_no_captioner() -> None:
     assert rating_sheet(SIDES, "gender", ("female", "male"), seed=4).name != SHEET.name
 
 
-@pytest.mark.parametrize("kind", ["csv", "xlsx"])
-def test_what_goes_out_comes_back(tmp_path: Path, kind: str) -> None:
+def test_what_goes_out_comes_back(tmp_path: Path) -> None:
     """Rows in any order, answers in any case; majority, ties and captions that nobody rated."""
     table = pd.DataFrame(filled(SHEET, ["Male", "female", CANNOT_TELL, ""])).iloc[::-1]
-    path = tmp_path / f"anna.{'xlsx' if kind == 'xlsx' else 'csv'}"
-    if kind == "xlsx":
-        table.to_excel(path, index=False)
-    else:
-        table.to_csv(path, index=False, sep=";")
+    path = tmp_path / "anna.csv"
+    table.to_csv(path, index=False, sep=";")
     pd.DataFrame(filled(SHEET, ["male", "male", "", ""], "ben")).to_csv(tmp_path / "x.csv", index=False)
     ratings = read_ratings([path, tmp_path / "x.csv"], SHEET)
     first, second, third, fourth = (item.name for item in SHEET.items)

@@ -87,7 +87,6 @@ def masks(path: Path) -> None:
 RESULTS = [{"image_id": n, "caption": text} for n, text in enumerate(("a man", "two dogs", "x"), start=1)]
 GENDER = [{"image_id": n, "gender": name} for n, name in enumerate(("F", "male", "female"), start=1)]
 KARPATHY = [{"cocoid": n, "split": "test", "sentences": [{"raw": "a man"}, {"raw": "a boy"}]} for n in (1, 2, 3)]
-REGIONS = [{"id": n, "regions": [{"region_id": 5, "image_id": n, "phrase": "a hat"}]} for n in (1, 2, 3)]
 LMMS = [{"doc_id": n, "target": "['a', 'b']", "filtered_resps": ["x"], "m": {"pred": "x", "image_id": n}}
         for n in range(3)]  # fmt: skip
 VLM = [{"index": n, "question": "?", "answer": "['a man', 'b']", "prediction": "x"} for n in range(3)]
@@ -108,13 +107,11 @@ KINDS: dict[str, Records] = {
     "results": Records(RESULTS, as_json, generated),
     "csv": Records(RESULTS, as_csv, generated, LINE),
     "parquet": Records(RESULTS, as_table("parquet"), generated),
-    "xlsx": Records(RESULTS, as_table("xlsx"), generated, rf"{RECORD}|line \d+, column \d+", many=60),
     "pickle": Records(RESULTS, as_pickle, generated, rf"{RECORD}|over 64 bits"),
     "karpathy": Records(KARPATHY, within("images", {}), of_test),
     "mapping": Records([[row["image_id"], row["caption"]] for row in RESULTS], as_mapping, generated),
     "lmms-eval": Records(LMMS, as_json, generated),
     "vlmevalkit": Records(VLM, partial(as_csv, delimiter="\t"), human, LINE),
-    "visual-genome": Records(REGIONS, as_json, human),
     "shard": Records(SAMPLES, as_shard, human, SAMPLE),
     "lic-people": Records(PARTED, as_pickle, human, rf"{RECORD}|over 64 bits"),
     "lic-gender": Records(PARTED, as_pickle, labels, rf"{RECORD}|over 64 bits"),

@@ -92,5 +92,5 @@ def test_what_a_refit_is_aligned_to_is_its_own_generated_side() -> None:
     plain, drawn = Evidence(sides), Evidence(sides, Resample("exchanged", 0))
     assert {sample.words for sample in plain.slots["human", 0]} == {("<unk>", "both")}
     assert {sample.words for sample in drawn.slots["human", 0]} == {("human", "both"), ("machine", "both")}
-    assert plain.alignment.tokens_kept == pytest.approx(0.5)
-    assert drawn.alignment.tokens_kept == 1
+    assert plain.aligned[1].tokens_kept == pytest.approx(0.5)
+    assert drawn.aligned[1].tokens_kept == 1

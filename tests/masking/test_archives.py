@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands.test_mask import HEIGHT, SQUARE, WIDTH, tree, write_instances
-from containers import as_table, small_picture, tar_bytes, write_dict, write_parquet, write_saved, write_shards
+from commands.test_mask import HEIGHT, SQUARE, WIDTH, write_instances
+from containers import as_table, small_picture, tar_bytes, write_parquet, write_shards
 from detector_samples import FakeDetector
-from helpers import done_well, fault_of, one_line
+from helpers import done_well, fault_of, one_line, tree
 
 from judge.commands.images import known_images
 from judge.masking.cache import Cached
@@ -38,9 +38,8 @@ def containers(place: Path, images: Mapping[int, bytes]) -> dict[str, Path]:
     return {
         "folder": folder,
         "shards": shards,
-        "saved": write_saved(place / "saved", as_table(rows)),
-        "dict": write_dict(place / "dict", {"a": as_table(rows[:2]), "b": as_table(rows[2:])}),
         "parquet": write_parquet(place / "parquet", {"test": as_table(rows)}),
+        "splits": write_parquet(place / "splits", {"a": as_table(rows[:2]), "b": as_table(rows[2:])}, files=1),
     }
 
 
@@ -64,7 +63,7 @@ def test_every_container_has_the_same_images(tmp_path: Path) -> None:
 
 def test_as_published() -> None:
     """What `datasets` and `webdataset` wrote themselves: 4 x 5 pixels, of a generator seeded by the image id."""
-    for name in ("saved", "parquet", "shards", "shards/00000.tar"):
+    for name in ("parquet", "shards", "shards/00000.tar"):
         known = known_images(PUBLISHED / name, None)
         assert len(known) == {"shards": 3, "shards/00000.tar": 2}.get(name, 5)
         for image, name_of in known.items():
@@ -89,20 +88,22 @@ def test_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = containers(tmp_path, IMAGES | {9: b"broken"})
     with one_line(f"{place['shards']}, 00001.tar, 000000000009.png: is not an image"):
         read_image(place["shards"], "000000000009.png")
-    with one_line(f"{place['saved']}, data-00001-of-00002.arrow, record 3, field 'image': is not an image"):
-        read_image(place["saved"], "9.jpg")
+    with one_line(f"{place['parquet']}, data/test-00001-of-00002.parquet, record 3, field 'image': is not an image"):
+        read_image(place["parquet"], "9.jpg")
     with monkeypatch.context() as patch, one_line("00000.tar, 000000000000.png: has over 10 bytes. Leave it out"):
         patch.setattr("judge.masking.archives.PICTURE", replace(PICTURE, most=10))
         read_image(place["shards"], "000000000000.png")
     other = {"bytes": b"", "path": ""}
     rows: list[dict[str, Any]] = [{"id": 1, "left": other, "right": other}]
     expected = "columns 'left' and 'right' all hold images. Call the right one 'image'."
-    assert fault_of(list_images, write_saved(tmp_path / "sides", as_table(rows))).endswith(expected)
+    assert fault_of(list_images, write_parquet(tmp_path / "sides", {"test": as_table(rows)})).endswith(expected)
     rows = [{"id": 1, "image": {"bytes": None, "path": "/x/1.png"}}, {"id": 2, "image": {"bytes": b"x", "path": None}}]
-    absent = write_saved(tmp_path / "absent", as_table(rows))
+    absent = write_parquet(tmp_path / "absent", {"test": as_table(rows)})
     assert "record 1, field 'image': holds no image, or only its path" in fault_of(read_bytes, absent, "1")
-    null = write_saved(tmp_path / "null", as_table([{"id": None, "image": {"bytes": b"x", "path": ""}}] * 2))
-    assert "data-00000-of-00002.arrow, record 1, field 'id': image id is null" in fault_of(list_images, null)
+    null = write_parquet(
+        tmp_path / "null", {"test": as_table([{"id": None, "image": {"bytes": b"x", "path": ""}}] * 2)}
+    )
+    assert "data/test-00000-of-00002.parquet, record 1, field 'id': image id is null" in fault_of(list_images, null)
 
 
 def test_masked_alike(tmp_path: Path) -> None:

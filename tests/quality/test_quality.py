@@ -201,15 +201,17 @@ def test_scores_of_classes(real: Corpus, measured: dict[str, Quality]) -> None:
 def test_intervals_and_gaps(measured: dict[str, Quality]) -> None:
     quality = measured["nic_plus"]
     rows = {(row.score, row.group): row for row in quality.groups}
-    whole = rows["ROUGE-L", None]
+    whole = rows["ROUGE-L", "all"]
     error = quality.by_image["ROUGE-L"].std(ddof=1) / math.sqrt(400)
     expected = whole.value - 1.96 * error, whole.value + 1.96 * error
     assert (known(whole.interval).low, known(whole.interval).high) == pytest.approx(expected, abs=0.3 * error)
     assert [gap.score for gap in quality.gaps] == [score for score in SCORES if score != "METEOR"]
     for gap in quality.gaps:
-        assert gap.value == pytest.approx(quality.value(gap.score, gap.best) - quality.value(gap.score, gap.worst))
+        classes = gap.group.removeprefix("gap: ").split(" - ")
+        best, worst = (rows[gap.score, name] for name in classes)
+        assert (gap.value, gap.images) == (pytest.approx(best.value - worst.value), best.images + worst.images)
         assert gap.value >= 0
-        interval, *both = (known(row.interval) for row in (gap, rows[gap.score, gap.best], rows[gap.score, gap.worst]))
+        interval, *both = (known(row.interval) for row in (gap, best, worst))
         assert interval.low < gap.value < interval.high
         # Two independent groups: the variance of a difference is the sum of variances.
         widths = [found.high - found.low for found in both]
