@@ -80,10 +80,9 @@ def train_members(
     if launched():
         found = _in_launch(batches, setup, then, progress)
     else:  # Networks, which may share a GPU, after the others.
-        halves = (
-            [batch for batch in batches if bool(batch[0][0].judge.recipe) is networks] for networks in (False, True)
-        )
-        finished = chain.from_iterable(_in_workers(half, setup, then) for half in halves)
+        others = [batch for batch in batches if not batch[0][0].judge.recipe]
+        networks = [batch for batch in batches if batch[0][0].judge.recipe]
+        finished = chain(_in_workers(others, setup, then), _in_workers(networks, setup, then))
         found = _collect(finished, sum(map(len, batches)), setup, progress)
     results = {key: iter(own) for key, own in found.items()}
     return [next(results[member.key]) for member in members]
