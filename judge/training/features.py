@@ -298,11 +298,8 @@ def precompute(
 ) -> Precomputed:
     """Features for all judges of ``members``; in a launch each process computes its share of them.
 
-    Args:
-        members: with the samples whose images and captions are needed.
-        materials: with the images.
-        folder: feature cache folder.
-        progress: called with the progress.
+    ``members``: with the samples whose images and captions are needed; ``materials``: with the images; ``folder``: the
+    feature cache.
 
     Raises:
         JudgeError: no images; one that is missing or cannot be used; weights that cannot be loaded; a folder that
@@ -320,7 +317,7 @@ def precompute(
         keys = {image: materials.images.key(image) for image in sorted(images)}
     captions = _captions(members)
 
-    def cache(judge: Blueprint) -> FeatureCache:
+    def open_cache(judge: Blueprint) -> FeatureCache:
         if judge.reader is not None:
             return CaptionCache(judge.reader(materials), captions[judge.reader], folder)
         assert materials.images is not None
@@ -332,7 +329,7 @@ def precompute(
     for name, judge in judges.items():
         make = judge.reader or judge.backbone
         if make is not None and make not in made:
-            made[make] = _compute(partial(cache, judge), progress)
+            made[make] = _compute(partial(open_cache, judge), progress)
         if make is not None:
             features[name] = made[make]
     return Precomputed(keys, features)
