@@ -102,13 +102,7 @@ def _open_slices(path: Path) -> Any:
 class FeatureCache(ABC):
     """The features of one frozen network, in a folder that runs, networks and processes share.
 
-    Args:
-        network: a module, with a ``key``.
-        keys: image id, or name of a caption -> key of its features.
-        folder: feature cache folder; made if need be.
-
-    Raises:
-        JudgeError: the folder cannot be made.
+    ``keys``: image id, or name of a caption -> key of its features; ``folder``: of the cache, made if need be.
     """
 
     SHARD: ClassVar[int]  # Rows of a file.

@@ -34,12 +34,7 @@ _WAIT = 2.0  # Seconds: a killed command's workers may hold its lock a moment lo
 
 
 class Lock:
-    """A file beside an output that one process at a time holds; the system frees it when the process ends.
-
-    Args:
-        out: the output, a file or a folder.
-        where: the option that names it, for messages.
-    """
+    """A file beside an output that one process at a time holds; the system frees it when the process ends."""
 
     def __init__(self, out: Path, where: str) -> None:
         self.path, self.where = out.parent / f"{TEMPORARY}{out.name}.lock", where

@@ -27,10 +27,8 @@ class DamagedTensorsError(Exception):
 def write_tensors(path: Path, tensors: Mapping[str, Any], notes: Mapping[str, Any]) -> None:
     """Write a file whole or not at all; equal content makes equal files.
 
-    Args:
-        path: the file; its folder is made.
-        tensors: name -> array of numpy, or tensor of torch on the CPU.
-        notes: name -> JSON value.
+    ``tensors``: name -> array of numpy, or tensor of torch on the CPU; ``notes``: name -> JSON value. The file's folder
+    is made.
 
     Raises:
         JudgeError: the file cannot be written.
