@@ -33,11 +33,10 @@ def write_tensors(path: Path, tensors: Mapping[str, Any], notes: Mapping[str, An
     Raises:
         JudgeError: the file cannot be written.
     """
-    if any(hasattr(tensor, "detach") for tensor in tensors.values()):
-        save: Any = import_module("safetensors.torch").save_file
-    else:
-        save = import_module("safetensors.numpy").save_file
+    library = "torch" if any(hasattr(tensor, "detach") for tensor in tensors.values()) else "numpy"
+    if library == "numpy":
         tensors = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    save: Any = import_module(f"safetensors.{library}").save_file
     # One entry: safetensors writes several in any order.
     entry = {"notes": json.dumps({"checksum": _BLANK, **notes})}
     with writing(path):
