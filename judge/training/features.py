@@ -11,7 +11,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from itertools import islice
 from pathlib import Path
@@ -30,7 +30,7 @@ from judge.judges import Backbone, Blueprint, FrozenReader, Materials
 from judge.masking.masked_images import MaskedImages
 from judge.training.batches import run_fitting
 from judge.training.launch import make_accelerator, make_deterministic, raise_together
-from judge.training.member import Member, digest_of, one_by_one
+from judge.training.member import Member, Precomputed, digest_of, one_by_one
 from judge.types import Progress, Sample, Words
 from judge.utils.files import writing
 from judge.utils.launch import launched
@@ -272,19 +272,6 @@ class CaptionCache(FeatureCache):
 def name_words(words: Words) -> str:
     """A key for a caption; ("a", "b") and ("ab",) differ."""
     return digest_of(repr(words))
-
-
-@dataclass(frozen=True, slots=True)
-class Precomputed:
-    """Features of a run's images and captions.
-
-    Attributes:
-        keys: image id -> hash of its content and mask.
-        features: judge -> the features of images or captions that it is trained on.
-    """
-
-    keys: Mapping[str, str] = field(default_factory=dict)
-    features: Mapping[str, FeatureStore] = field(default_factory=dict)
 
 
 def precompute(
