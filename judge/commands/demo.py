@@ -24,7 +24,7 @@ from judge.config import make_config
 from judge.errors import require
 from judge.metrics import find_metric
 from judge.report.directory import REPORT, RunDirectory
-from judge.report.printing import print_result
+from judge.report.sections import print_result
 
 PIXELS = 160
 # The heading of the amplification that these judges are expected to find at this size.

@@ -36,7 +36,7 @@ from judge.measure import Plan, Result, measure
 from judge.measure.jobs import lay_out
 from judge.metrics import find_metric, spell_out
 from judge.report.directory import REPORT, RunDirectory
-from judge.report.printing import print_result
+from judge.report.sections import print_result
 from judge.text.alignment import UNKNOWN
 from judge.text.combined import AND
 from judge.text.lexicon import Lexicon

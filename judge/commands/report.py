@@ -12,9 +12,9 @@ from judge.commands.console import say
 from judge.errors import JudgeError
 from judge.report.cards import captioner_card
 from judge.report.directory import REPORT
-from judge.report.page import Contents, make_page
-from judge.report.printing import latex_report, markdown_report
+from judge.report.page import make_page
 from judge.report.saved_run import SavedRun
+from judge.report.sections import latex_report, markdown_report
 from judge.report.several_runs import join_runs, read_runs
 from judge.utils.files import resolved
 from judge.utils.outputs import OutputFile
@@ -72,14 +72,9 @@ def command(
         return
     with output.working():
         if kind == "html":
-            contents = Contents(
-                saved.result,
-                saved.texts if len(saved.texts) > 1 else [("", text) for _, text in saved.texts],
-                examples=not no_examples,
-                names=show_ids,
-                pictures={} if no_examples or no_images else saved.pictures,
-            )
-            text = make_page(contents)
+            settings = saved.texts if len(saved.texts) > 1 else [("", text) for _, text in saved.texts]
+            pictures = {} if no_images else saved.pictures
+            text = make_page(saved.result, settings, pictures, examples=not no_examples, names=show_ids)
         else:
             text = _TEXTS[kind](saved)
         output.write(text.encode())
