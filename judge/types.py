@@ -14,6 +14,7 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 Side = Literal["human", "generated"]
+SIDES: tuple[Side, Side] = ("human", "generated")
 Progress = Callable[[str, int, int], None]
 """Called with (what is being done, units done, units in all)."""
 Direction = Literal["A->T", "T->A"]

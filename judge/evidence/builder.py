@@ -25,7 +25,7 @@ from judge.text.lexicon import Lexicon, Lexicons
 from judge.text.masking import mask
 from judge.text.survey import Coverage, SideWords, Survey, measure_coverage
 from judge.text.vectors import VectorCache
-from judge.types import Captions, Labels, Side, Target, TargetKind, Words
+from judge.types import SIDES, Captions, Labels, Side, Target, TargetKind, Words
 
 # People have the attribute and are no task: the noun for a person ("a surfer", "a child") names nothing else.
 PEOPLE = frozenset({PERSON})
@@ -297,7 +297,7 @@ class EvidenceBuilder:
                 [self.mask(words, "attribute") for _, _, words in rows[side]],
                 [classes[image] for image, _, _ in rows[side]],
             )
-            for side in ("human", "generated")
+            for side in SIDES
         )
         lexicon = self.truth.words.attribute
         return {

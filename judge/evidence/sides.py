@@ -16,10 +16,9 @@ from judge.evidence.preparation import Preparation
 from judge.text.alignment import UNKNOWN, AlignmentName, AlignmentReport, align
 from judge.text.survey import Coverage, Survey
 from judge.text.vectors import Vectors
-from judge.types import Sample, Side, Target, Words
+from judge.types import SIDES, Sample, Side, Target, Words
 
 ResampleKind = Literal["exchanged", "half", "shuffled"]
-_SIDES: tuple[Side, Side] = ("human", "generated")
 # The random stream of each kind.
 _STREAMS: dict[ResampleKind, int] = {"exchanged": 1, "half": 2, "shuffled": 3}
 
@@ -239,7 +238,7 @@ class Evidence:
     @cached_property
     def aligned(self) -> tuple[list[Words], AlignmentReport]:
         """The words of the human side, aligned, and a report."""
-        human, generated = ([row.words for row in self.drawn.rows[side]] for side in _SIDES)
+        human, generated = ([row.words for row in self.drawn.rows[side]] for side in SIDES)
         return self.drawn.aligner.align(human, generated)
 
     @cached_property
@@ -265,7 +264,7 @@ class Evidence:
         """Checksum of the samples of ``side`` (None: of both), computed without making them."""
         resample, digests = self.resample, self.sides.digests
         apart = side and self.sides.aligner.how == "none" and resample and resample.kind != "exchanged"
-        parts = [digests[name] for name in _SIDES if not apart or name == side]
+        parts = [digests[name] for name in SIDES if not apart or name == side]
         return hashlib.blake2b(repr((resample, digests["rest"], parts)).encode(), digest_size=16).hexdigest()
 
 

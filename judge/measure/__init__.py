@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 
@@ -25,8 +26,8 @@ from judge.statistics.counted import summarise_counts
 from judge.statistics.summary import Settings, summarise
 from judge.text.lexicon import Lexicons
 from judge.training.launch import in_main_process
-from judge.training.options import TrainingSetup, prepare_members
-from judge.training.run_members import train_members
+from judge.training.member import TrainingSetup
+from judge.training.run_members import prepare_members, train_members
 from judge.types import Progress
 
 __all__ = ["Job", "Plan", "Result", "lay_out", "measure", "train"]
@@ -70,7 +71,9 @@ def measure(
     if len(work.counts):
         progress("counting", 0, 0)
     # Counted metrics come first: they take less time than judges, and may be refused.
-    settings = _settings(work, plan, setup)
+    ratios = {metric.name: plan.ratio(metric) for metric in work.metrics}
+    untrained = {job.judge for job in work.jobs if not setup.is_trained(job.member.judge)}
+    settings = Settings(plan.resamples, plan.level, plan.first_seed, plan.prior, ratios, untrained)
     counted = in_main_process(lambda: summarise_counts(work.counts, work.names, settings))
     if ready:
         ready()
@@ -88,13 +91,19 @@ def measure(
         in_main_process(lambda: describe(work, notes, plan, setup, settings)),
         quality=in_main_process(lambda: _qualities(corpus, work, plan, progress)) if plan.quality else {},
     )
+
+    def examples() -> pd.DataFrame:
+        contributions = image_contributions(scores, work.counts, work.names, settings)
+        chosen = choose_examples(corpus, work, scores, contributions, seed=settings.seed)
+        read = set(chosen[chosen["read"] != ""][CAPTION].itertuples(index=False, name=None))
+        return with_words(chosen, caption_words(work.jobs, notes, plan, read) if read else pd.DataFrame())
+
     if plan.examples:
         progress("examples", 0, 0)
-        examples = in_main_process(lambda: _examples(corpus, work, plan, result, notes, settings))
-        result = replace(result, examples=examples)
+        result = replace(result, examples=in_main_process(examples))
     if plan.breakdown:
         progress("contributions of tasks and words", 0, 0)
-        found = in_main_process(lambda: break_down(result.scores, result.counts, work.tasks, work.names, settings))
+        found = in_main_process(lambda: break_down(scores, work.counts, work.tasks, work.names, settings))
         words = in_main_process(lambda: word_contributions(work.jobs, notes, plan))
         result = replace(result, breakdown=replace(found, words=words))
     return result
@@ -157,41 +166,14 @@ def _train(
     return jobs, setup, answers, refit(work.jobs, [chosen for _, chosen in answers], plan, setup, progress=progress)
 
 
-def _settings(work: Work, plan: Plan, setup: TrainingSetup) -> Settings:
-    ratios = {metric.name: plan.ratio(metric) for metric in work.metrics}
-    untrained = {job.judge for job in work.jobs if not setup.is_trained(job.member.judge)}
-    return Settings(plan.resamples, plan.level, plan.first_seed, plan.prior, ratios, untrained)
-
-
 def _qualities(corpus: Corpus, work: Work, plan: Plan, progress: Progress) -> dict[str, Quality]:
     """Captioner -> its caption quality."""
-    found: dict[str, Quality] = {}
+    found = dict[str, Quality]()
+    how: dict[str, Any] = {"resamples": plan.resamples, "level": plan.level, "seed": plan.first_seed}
     for number, captioner in enumerate(corpus.generated):
         progress("quality of captions", number, len(corpus.generated))
-        found[captioner.name] = measure_quality(
-            corpus.human,
-            captioner,
-            labels=work.truth.labels,
-            resamples=plan.resamples,
-            level=plan.level,
-            seed=plan.first_seed,
-        )
+        found[captioner.name] = measure_quality(corpus.human, captioner, labels=work.truth.labels, **how)
     return found
-
-
-def _examples(
-    corpus: Corpus,
-    work: Work,
-    plan: Plan,
-    result: Result,
-    notes: Sequence[Mapping[str, float]],
-    settings: Settings,
-) -> pd.DataFrame:
-    """The rows of ``examples.parquet``, with what each word adds in judges that are trained again by ``notes``."""
-    contributions = image_contributions(result.scores, result.counts, work.names, settings)
-    examples = choose_examples(corpus, work, result.scores, contributions, seed=settings.seed)
-    read = set(examples[examples["read"] != ""][CAPTION].itertuples(index=False, name=None))
-    return with_words(examples, caption_words(work.jobs, notes, plan, read) if read else pd.DataFrame())
 
 
 def _ignore(what: str, done: int, total: int) -> None:

@@ -31,12 +31,9 @@ LEAST_SHARED = 0.9
 
 
 def unlike(first: Summary, second: Summary, run: Mapping[str, Any]) -> str | None:
-    """Why two rows of one metric and judge are not comparable, as a clause; None if they are.
+    """Why rows of two captioners are not comparable, as a clause; None if they are.
 
-    Args:
-        first: row of the table.
-        second: row of another captioner.
-        run: the entry "run" of ``metrics.json``, of one run or of several.
+    ``run`` is the entry "run" of ``metrics.json``, of one run or of several.
     """
     one, other = (run["captioners"][row.captioner] for row in (first, second))
     reads = [of["reads"][first.metric.name][first.judge] for of in (one, other)]
@@ -55,13 +52,7 @@ def unlike(first: Summary, second: Summary, run: Mapping[str, Any]) -> str | Non
 
 @dataclass(frozen=True)
 class Pairing:
-    """Pairs rows of the table on their shared images.
-
-    Attributes:
-        scores: the rows of ``scores.parquet``.
-        counts: the rows of ``counts.parquet``.
-        run: the entry "run" of ``metrics.json``.
-    """
+    """Pairs rows of the table on their shared images: from the rows of the run's files, and their entry "run"."""
 
     scores: pd.DataFrame
     counts: pd.DataFrame
@@ -81,7 +72,10 @@ class Pairing:
             return Pair(first, second, paired=False)
         one, other = (table[table["image_id"].isin(shared)] for table in tables)
         if first.replicates and first.replicates.kind == "split":
-            other = _split_as(one, other)
+            key = ["seed", "image_id"]
+            folds = _measured(one).drop_duplicates(key).set_index(key)["fold"]
+            own = folds.reindex(pd.MultiIndex.from_frame(other[key])).fillna(-1)
+            other = other.assign(fold=own.to_numpy(dtype=int))
         rows = self._again(first, one), self._again(second, other)
         if any(row.amplification is None or not math.isfinite(row.amplification) for row in rows):
             return Pair(first, second, paired=False)
@@ -111,13 +105,6 @@ class Pairing:
 def _measured(table: pd.DataFrame) -> pd.DataFrame:
     """The rows of captions that a judge scored, or of generated captions."""
     return table[table["probability"].notna()] if "probability" in table else table[table["side"] == "generated"]
-
-
-def _split_as(rows: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
-    """``others`` with the folds of ``rows``, by seed and image."""
-    key = ["seed", "image_id"]
-    folds = _measured(rows).drop_duplicates(key).set_index(key)["fold"]
-    return others.assign(fold=folds.reindex(pd.MultiIndex.from_frame(others[key])).fillna(-1).to_numpy(dtype=int))
 
 
 def _short(value: object) -> str:

@@ -26,27 +26,17 @@ from judge.statistics.counted import compared_classes
 from judge.statistics.summary import Settings
 from judge.text.combined import ProductLexicon
 from judge.text.lexicon import Lexicon
-from judge.training.options import TrainingSetup
+from judge.training.member import TrainingSetup
 from judge.types import Labels
 
 
 def describe(
     work: Work, notes: Sequence[Mapping[str, float]], plan: Plan, setup: TrainingSetup, settings: Settings
 ) -> dict[str, Any]:
-    """The entry "run" of ``metrics.json``.
-
-    Args:
-        work: the work of the run.
-        notes: what judges chose, in the order of ``work.jobs``.
-        plan: what was measured.
-        setup: how judges were trained.
-        settings: how rows were summarised.
-    """
+    """The entry "run" of ``metrics.json``; ``notes``: what judges chose, in the order of ``work.jobs``."""
     truth, metrics = work.truth, work.metrics
     labels, lexicon, words = truth.labels, truth.words.attribute, truth.words.tasks
-    annotated = any(
-        metric.target == "tasks" or (metric.counted and metric.counted.against == "annotation") for metric in metrics
-    )
+    annotated = any(of.target == "tasks" or (of.counted and of.counted.against == "annotation") for of in metrics)
     source = truth.tasks.source if truth.tasks else "what human captions name"
     return {
         "version": version("caption-judge"),
@@ -92,8 +82,7 @@ def describe_labels(labels: Labels) -> dict[str, Any]:
     """The entry "labels"; for several attributes also each of them, and images by class."""
     found = {"source": labels.source, "derived": labels.derived, "ignored": dict(labels.ignored), "rule": labels.rule}
     found |= {"votes": dict(labels.votes)} if labels.votes else {}
-    found["agreement"] = labels.agreement
-    return found | (labels.describe() if isinstance(labels, ProductLabels) else {})
+    return found | {"agreement": labels.agreement} | (labels.describe() if isinstance(labels, ProductLabels) else {})
 
 
 def _unnamed(labels: Labels, lexicon: Lexicon | None) -> dict[str, Any]:
@@ -135,7 +124,10 @@ def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan, se
             entry["reads"][metric.name][job.judge] = settings
             entry["marks"][metric.name] = _marks_of_judged(sides, keys)
             entry["alignment"][metric.name] = {"how": sides.aligner.how, **asdict(job.evidence.aligned[1])}
-        _count_chosen(entry["chosen"], job, chosen, alone=alone)
+        whose = "" if alone else f"; {', '.join(metric.title for metric in job.metrics)}"
+        for name, value in chosen.items():
+            counts = entry["chosen"].setdefault(f"{name} ({job.judge}{whose})", {}).setdefault(job.member.side, {})
+            counts[f"{value:g}"] = counts.get(f"{value:g}", 0) + 1
     return entries
 
 
@@ -225,11 +217,3 @@ def _marks(classes: Mapping[str, str]) -> dict[str, str]:
 
 def _positive(counts: Mapping[str, int]) -> dict[str, int]:
     return {reason: count for reason, count in counts.items() if count}
-
-
-def _count_chosen(found: dict[str, Any], job: Job, chosen: Mapping[str, float], *, alone: bool) -> None:
-    """Count the settings that judges chose; ``alone``: all metrics share their judges."""
-    whose = "" if alone else f"; {', '.join(metric.title for metric in job.metrics)}"
-    for name, value in chosen.items():
-        counts = found.setdefault(f"{name} ({job.judge}{whose})", {}).setdefault(job.member.side, {})
-        counts[f"{value:g}"] = counts.get(f"{value:g}", 0) + 1

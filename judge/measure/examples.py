@@ -38,12 +38,8 @@ def choose_examples(
 ) -> pd.DataFrame:
     """The captions of some images of every row with contributions; their number is bounded for any run.
 
-    Args:
-        corpus: human and generated captions.
-        work: the work of the run.
-        scores: the rows of ``scores.parquet``.
-        contributions: from :func:`~judge.statistics.breakdown.image_contributions`.
-        seed: seed of the random images.
+    ``scores`` are the rows of ``scores.parquet``, ``contributions`` those of
+    :func:`~judge.statistics.breakdown.image_contributions`; ``seed`` draws the random images.
 
     Returns:
         One row per caption, with ``COLUMNS``: the row of the table; ``chosen`` (see ``CHOSEN``) and ``rank`` of its
@@ -53,9 +49,7 @@ def choose_examples(
         frequent answer.
     """
     picked = _pick(contributions, seed)
-    evidence = {
-        (job.evidence.captioner, metric.name, job.judge): job.evidence for job in work.jobs for metric in job.metrics
-    }
+    evidence = {(job.evidence.captioner, of.name, job.judge): job.evidence for job in work.jobs for of in job.metrics}
     written = {captions.name: captions.by_image for captions in corpus.generated}
     scored = dict(iter(scores.groupby(ROW, sort=False, observed=True))) if len(scores) else {}
     tables = []
@@ -82,14 +76,10 @@ def choose_examples(
 
 
 def with_words(examples: pd.DataFrame, amounts: pd.DataFrame) -> pd.DataFrame:
-    """``examples`` with the contribution of each word of ``read`` to the log odds of the true class.
+    """``examples`` with the column "words": what each word of ``read`` adds to the log odds of the true class.
 
-    Args:
-        examples: from :func:`choose_examples`.
-        amounts: from :func:`~judge.measure.words.caption_words`; may be empty.
-
-    Returns:
-        ``examples`` with the column "words": a number per word, separated by spaces; "" where unknown.
+    There is a number per word, separated by spaces; "" where unknown. ``amounts`` are from
+    :func:`~judge.measure.words.caption_words`, and may be empty.
     """
     found: dict[tuple[object, ...], str] = {}
     for key, rows in amounts.groupby(["metric", "judge", *CAPTION], sort=False) if len(amounts) else ():

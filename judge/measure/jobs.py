@@ -19,7 +19,6 @@ from judge.measure.plan import Plan
 from judge.metrics import Metric, find_metric, spell_out
 from judge.text.lexicon import Lexicons
 from judge.training.member import Member
-from judge.types import Labels
 
 DEFAULT_JUDGE = "linear"
 
@@ -80,19 +79,15 @@ def lay_out(corpus: Corpus, plan: Plan, lexicons: Lexicons) -> Work:
     rows = tuple(count_captions(builder, one, counted, vocabulary=plan.vocabulary) for one in captioners)
     tasks = [task_rows(builder, one) for one in corpus.generated] if plan.breakdown else []
     jobs = tuple(_jobs(builder, plan, metrics))
-    sources = _checksum(corpus, builder.truth.labels)
-    return Work(builder.truth, metrics, jobs, rows, _concat([of.rows for of in rows]), _concat(tasks), sources)
+    sources = hashlib.blake2b(digest_size=8)
+    for image, name in sorted(builder.truth.labels.by_image.items()):
+        sources.update(repr((image, name, corpus.human.by_image.get(image))).encode())
+    tables = _concat([of.rows for of in rows]), _concat(tasks)
+    return Work(builder.truth, metrics, jobs, rows, *tables, sources.hexdigest())
 
 
 def _concat(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
-
-
-def _checksum(corpus: Corpus, labels: Labels) -> str:
-    digest = hashlib.blake2b(digest_size=8)
-    for image, name in sorted(labels.by_image.items()):
-        digest.update(repr((image, name, corpus.human.by_image.get(image))).encode())
-    return digest.hexdigest()
 
 
 def _jobs(builder: EvidenceBuilder, plan: Plan, metrics: Sequence[Metric]) -> Iterator[Job]:
@@ -121,12 +116,8 @@ def jobs_of(
 ) -> Iterator[Job]:
     """The judges of one captioner that some metrics share.
 
-    Args:
-        evidence: the run's own, or resampled for a refit.
-        metrics: the metrics that read the answers.
-        judge: name of the judge.
-        plan: what to measure.
-        settings: for refits, what the run's own judges chose: (seed, fold) -> {"C": 0.1}.
+    ``evidence`` is the run's own, or resampled for a refit; ``settings`` are then what the run's own judges chose:
+    (seed, fold) -> {"C": 0.1}.
     """
     found = find_judge(with_head(name_self(judge, evidence.captioner, plan.models), metrics[0].head))
     # Judges that are trained jointly choose their settings on both sides, whichever is scored.
@@ -148,13 +139,7 @@ def compares(metrics: Sequence[Metric]) -> bool:
 
 
 def choose_judges(metric: Metric, judges: Sequence[str]) -> list[str]:
-    """Those of ``judges`` with the modalities that ``metric`` needs.
-
-    If there is none: "linear" for text, and the judge of the metric's own paper for images.
-
-    Raises:
-        JudgeError: no such judge.
-    """
+    """Those of ``judges`` with the modalities of ``metric``; else "linear", or for images the judge of its paper."""
     known = [find_judge(name) for name in judges]
     fitting = [blueprint.name for blueprint in known if ("image" in blueprint.modalities) == metric.uses_images]
     return fitting or [metric.judge if metric.uses_images else DEFAULT_JUDGE]

@@ -179,14 +179,12 @@ class Result:
     def _row(self, summary: Summary, conclusion: Conclusion) -> dict[str, Any]:
         known = {part.name: getattr(summary, part.name) for part in fields(summary)}
         row = {name: value for name, value in known.items() if not isinstance(value, Interval | Replicates)}
-        guessing = row.pop("guessing")
+        guessing, interval = row.pop("guessing"), summary.interval
         row["quality_p"] = guessing.p_value if guessing else None
-        pairs = {"quality": "qualities", "prior": "priors", "chance": "chance"}
-        for name, found in [(name, row.pop(held)) for name, held in pairs.items()]:
-            row["human_" + name], row["generated_" + name] = found or (None, None)
+        for name, of in (("quality", "qualities"), ("prior", "priors"), ("chance", "chance")):
+            row["human_" + name], row["generated_" + name] = row.pop(of) or (None, None)
         entry = self.run["captioners"][summary.captioner]
         covered = (entry["coverage"] or {}).get("generated", {})
-        interval = summary.interval
         row |= asdict(conclusion) | {
             "metric": summary.metric.name,
             "low": interval.low if interval else None,

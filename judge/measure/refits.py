@@ -22,11 +22,9 @@ from judge.measure.plan import Plan
 from judge.measure.table import COLUMNS, answer_sums
 from judge.metrics import Metric
 from judge.statistics.judged import CELL, Statistic
-from judge.training.options import TrainingSetup
+from judge.training.member import TrainingSetup
 from judge.training.run_members import train_members
-from judge.types import Progress, Side
-
-_SIDES: tuple[Side, Side] = ("human", "generated")
+from judge.types import SIDES, Progress, Side
 
 Jobs = tuple[Job, ...]
 """One captioner's judges of some metrics, all trained again on the same data."""
@@ -44,17 +42,21 @@ def refit(
 ) -> pd.DataFrame:
     """Train refits: the values of every metric on resampled data, the columns of ``replicates.parquet``.
 
-    Args:
-        jobs: the run's own.
-        notes: what each of their judges chose.
-        plan: how many refits of which kind; see :meth:`~judge.measure.plan.Plan.resamples_of`.
-        setup: how judges are trained.
-        progress: called with (what, units done, units in all).
+    ``jobs`` are the run's own, and ``notes`` what their judges chose.
 
     Raises:
         JudgeError: fewer images than the resampling needs.
     """
-    refits = list(_lay_out(jobs, notes, plan, setup))
+    refits: list[Jobs] = []
+    for job, settings in chosen_settings(jobs, notes):
+        if not setup.is_trained(job.member.judge):
+            continue
+        compared = compares(job.metrics)
+        for kind, count in plan.resamples_of(job.judge, job.evidence.target.kind).items():
+            for number in range(count if compared or kind == "shuffled" else 0):
+                evidence = Evidence(job.evidence.sides, Resample(kind, number, plan.first_seed))
+                refits.append(tuple(jobs_of(evidence, job.metrics, job.judge, plan, settings)))
+                evidence.release()  # All refits are laid out before the first is trained.
     members = [job.member for one in refits for job in one]
 
     def show(what: str, done: int, total: int) -> None:
@@ -89,20 +91,6 @@ def check_refits(jobs: Sequence[Job], plan: Plan, setup: TrainingSetup) -> None:
             raise JudgeError(what, where=job.evidence.captioner, mend=mend)
 
 
-def _lay_out(
-    jobs: Sequence[Job], notes: Sequence[Mapping[str, float]], plan: Plan, setup: TrainingSetup
-) -> Iterator[Jobs]:
-    for job, settings in chosen_settings(jobs, notes):
-        if not setup.is_trained(job.member.judge):
-            continue
-        compared = compares(job.metrics)
-        for kind, count in plan.resamples_of(job.judge, job.evidence.target.kind).items():
-            for number in range(count if compared or kind == "shuffled" else 0):
-                evidence = Evidence(job.evidence.sides, Resample(kind, number, plan.first_seed))
-                yield tuple(jobs_of(evidence, job.metrics, job.judge, plan, settings))
-                evidence.release()  # All refits are laid out before the first is trained.
-
-
 def chosen_settings(jobs: Sequence[Job], notes: Sequence[Mapping[str, float]]) -> list[tuple[Job, Chosen]]:
     """One job per captioner, group of metrics and judge, with what the judges of the group chose."""
     found: dict[tuple[int, tuple[str, ...], str], tuple[Job, Chosen]] = {}
@@ -125,11 +113,9 @@ def seeds_that_count(metric: Metric, losses: Sequence[tuple[int, float]]) -> set
 
 def _values(jobs: Jobs, found: Sequence[tuple[pd.DataFrame, float]], plan: Plan) -> Iterator[list[object]]:
     """The row of each metric of one refit, from the sums of its judges."""
-    evidence, first = jobs[0].evidence, jobs[0].metrics[0]
+    evidence = jobs[0].evidence
     assert evidence.resample is not None
-    sides = [_sum(jobs, found, side) for side in _SIDES]
-    if first.prior:
-        sides = [of.add(_count_written(evidence, side), fill_value=0) for of, side in zip(sides, _SIDES, strict=True)]
+    sides = [_sum(jobs, found, side) for side in SIDES]
     cells = sides[0].index.union(sides[1].index).to_frame(index=False)
     for metric in jobs[0].metrics:
         statistic = Statistic(metric, cells, prior=plan.prior)
@@ -142,18 +128,20 @@ def _values(jobs: Jobs, found: Sequence[tuple[pd.DataFrame, float]], plan: Plan)
 
 
 def _sum(jobs: Jobs, found: Sequence[tuple[pd.DataFrame, float]], side: Side) -> pd.DataFrame:
-    """The sums of a side over its members, of the seeds that count, by cell."""
+    """The sums of a side over its members, of the seeds that count, by cell.
+
+    For priors also the side's captions by cell (every), of which those of an image count 1 together.
+    """
     mine = [
         (job.member.seed, sums, loss) for job, (sums, loss) in zip(jobs, found, strict=True) if job.member.side == side
     ]
     counting = seeds_that_count(jobs[0].metrics[0], [(seed, loss) for seed, _, loss in mine])
     parts = [sums for seed, sums, _ in mine if seed in counting]
-    return pd.concat(parts or [found[0][0][:0]]).groupby(CELL).sum()
-
-
-def _count_written(evidence: Evidence, side: Side) -> pd.DataFrame:
-    """The side's captions by cell (every); those of an image count 1 together."""
-    rows = evidence.drawn.rows[side]
+    total = pd.concat(parts or [found[0][0][:0]]).groupby(CELL).sum()
+    if not jobs[0].metrics[0].prior:
+        return total
+    evidence = jobs[0].evidence
+    rows, written = evidence.drawn.rows[side], evidence.written[side]
     cells = pd.DataFrame([(row.named, row.tasks, evidence.spell(row.image)) for row in rows], columns=CELL)
-    cells["every"] = [1 / evidence.written[side][row.image] for row in rows]
-    return cells.groupby(CELL).sum()
+    cells["every"] = [1 / written[row.image] for row in rows]
+    return total.add(cells.groupby(CELL).sum(), fill_value=0)

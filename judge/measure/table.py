@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from judge.evidence import Slot
@@ -54,7 +53,7 @@ def answer_sums(member: Member, predictions: Predictions) -> tuple[pd.DataFrame,
     weights = np.array([1 / written[sample.image_id] for sample in samples])
     judged = Judged.of(samples, predictions)
     columns = np.stack([weights, *(weights * score.quantity(judged) for score in SCORES.values())], axis=1)
-    # A dictionary: pandas groups so few rows in several times the time, and there are thousands of refits.
+    # Pandas would take several times as long to group so few rows.
     sums: dict[tuple[str, str, str], FloatArray] = {}
     for cell, row in zip(map(slot.cell, places), columns, strict=True):
         sums[cell] = sums[cell] + row if cell in sums else row
@@ -76,21 +75,15 @@ def score_table(jobs: Sequence[Job], found: Sequence[pd.DataFrame]) -> pd.DataFr
             if metric.prior:
                 _, captions = asked.setdefault((id(job.evidence), metric.name, job.judge), (job, set()))
                 captions.update((job.member.side, job.member.index, image) for image in rows["image_id"])
-    for (_, metric_name, _), (job, captions) in asked.items():
+    for (_, name, _), (job, captions) in asked.items():
         for (side, index), slot in job.evidence.slots.items():
             places = [place for place, row in enumerate(slot.captions) if (side, index, row.image) not in captions]
             if places:
-                parts.append(_named(_unasked(slot, places), job, metric_name))
+                columns = _caption_columns(slot, places) | {"seed": UNASKED, "fold": UNASKED}
+                columns["answer"] = [slot.cell(place)[2] for place in places]
+                columns |= dict.fromkeys(("probability", "predicted", "loss", "validation_loss"), np.nan)
+                parts.append(_named(pd.DataFrame(columns).astype({"predicted": object}), job, name))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
-
-
-def _unasked(slot: Slot, places: Sequence[int]) -> pd.DataFrame:
-    """Rows of captions that no judge scores."""
-    classes = slot.evidence.target.classes
-    columns = _caption_columns(slot, places) | {"seed": UNASKED, "fold": UNASKED}
-    columns["answer"] = [_join(classes, row) for row in shown([slot[place] for place in places], len(classes))]
-    columns |= dict.fromkeys(("probability", "predicted", "loss", "validation_loss"), np.nan)
-    return pd.DataFrame(columns).astype({"predicted": object})
 
 
 def _named(rows: pd.DataFrame, job: Job, metric: str) -> pd.DataFrame:
@@ -120,39 +113,27 @@ def judge_answers(samples: Sequence[Sample], predictions: Predictions) -> dict[s
     """
     names, judged = predictions.target.classes, Judged.of(samples, predictions)
     tables = shown(samples, len(names)), guessed(predictions.probabilities, predictions.target.kind)
-    answers, predicted = ([_join(names, row) for row in table] for table in tables)
+    answers, predicted = (["|".join(names[k] for k in np.flatnonzero(row)) for row in table] for table in tables)
     return {"answer": answers, "probability": judged.probability, "predicted": predicted, "loss": judged.loss}
-
-
-def _join(names: Sequence[str], row: npt.NDArray[np.bool_]) -> str:
-    return "|".join(names[int(k)] for k in np.flatnonzero(row))
 
 
 def settings_of(run: Mapping[str, Any]) -> Settings:
     """The settings of a run's summaries, from the entry "run" of its ``metrics.json``."""
-    return Settings(
-        level=run["level"], seed=run["seeds"][0], prior=run["prior"] or Settings().prior, **run["statistics"]
-    )
+    prior = run["prior"] or Settings().prior
+    return Settings(level=run["level"], seed=run["seeds"][0], prior=prior, **run["statistics"])
 
 
 def make_table(
     scores: pd.DataFrame, counts: pd.DataFrame, replicates: pd.DataFrame, run: Mapping[str, Any]
 ) -> list[Summary]:
-    """Compute the summaries of a run again.
-
-    Args:
-        scores: the rows of ``scores.parquet``.
-        counts: the rows of ``counts.parquet``.
-        replicates: the rows of ``replicates.parquet``; only those of refits are read.
-        run: the entry "run" of ``metrics.json``.
+    """Compute the summaries of a run again, from the rows of its files and the entry "run" of ``metrics.json``.
 
     Raises:
         JudgeError: as :func:`~judge.statistics.summary.summarise`.
     """
     settings = settings_of(run)
-    rows = summarise(scores, replicates, settings)
-    counted = summarise_counts(counts, run["metrics"], settings)
-    return in_order([*rows, *counted], list(run["captioners"]), run["metrics"])
+    rows = [*summarise(scores, replicates, settings), *summarise_counts(counts, run["metrics"], settings)]
+    return in_order(rows, list(run["captioners"]), run["metrics"])
 
 
 def in_order(rows: Iterable[Summary], captioners: Sequence[str], metrics: Sequence[str]) -> list[Summary]:
@@ -161,12 +142,7 @@ def in_order(rows: Iterable[Summary], captioners: Sequence[str], metrics: Sequen
 
 
 def with_parts(refits: pd.DataFrame, summaries: Sequence[Summary]) -> pd.DataFrame:
-    """The rows of ``replicates.parquet``: refits, and the values of summaries on parts of the data.
-
-    Args:
-        refits: rows of refits; other rows of the file are replaced.
-        summaries: rows of the table.
-    """
+    """The rows of ``replicates.parquet``: those of refits, and the values of summaries on parts of the data."""
     rows = [
         (*row.key, row.replicates.kind, number, value)
         for row in summaries

@@ -45,13 +45,13 @@ class Metric:
     name: str
     title: str
     hidden: tuple[Hidden, ...]
-    alignment: AlignmentName
     judge: str
-    target: TargetKind
-    direction: Direction | None
     score: str
-    amplification: str
     reference: str
+    alignment: AlignmentName = "none"
+    target: TargetKind = "attribute"
+    direction: Direction | None = None
+    amplification: str = "difference"
     variant: str = ""
     holdout: tuple[float, float] = (0.1, 0.0)
     prior: Prior | None = None

@@ -21,7 +21,6 @@ def _counted(name: str, title: str, counted: CountedMetric, reference: str, vari
         name,
         title,
         hidden=(),
-        alignment="none",
         judge="counted",
         target="tasks" if counted.direction == "A->T" else "attribute",
         direction=counted.direction,
@@ -40,22 +39,15 @@ _LIC = Metric(
     hidden=("attribute words",),
     alignment="constant",
     judge="lstm",
-    target="attribute",
-    direction=None,
     score="confident_accuracy",
-    amplification="difference",
     reference="hirota2022quantifying, eq. 9-11",
 )
 _IMAGECAPTIONER2 = Metric(
     "imagecaptioner2",
     "ImageCaptioner2",
     hidden=("attribute words", "people"),
-    alignment="none",
     judge="sat",
-    target="attribute",
-    direction=None,
     score="confidence",
-    amplification="difference",
     reference="abdelrahman2024imagecaptioner2, eq. 1-2",
     holdout=(0.2, 0.1),
 )
@@ -65,7 +57,6 @@ _DBAC_AT = Metric(
     hidden=("attribute words",),
     alignment="contextual",
     judge="lstm",
-    target="attribute",
     direction="A->T",
     score="inverse_cross_entropy",
     amplification="normalised",
@@ -255,7 +246,7 @@ def find_metric(name: str) -> Metric:
     """The row called ``name`` (any case).
 
     A colon may follow with another score ("dbac-at:accuracy"), "with-people" for metrics with priors, or another
-    variant of a counted metric ("ba:joint").
+    variant of a counted metric ("dba-o:princeton").
 
     Raises:
         JudgeError: no such row, score or variant; the nearest name is suggested.
@@ -285,7 +276,7 @@ def _variant(row: Metric, name: str) -> Metric:
     if row.counted:
         if counted := row.counted.in_variant(name):
             return replace(row, name=full, title=f"{row.title}, {name}", counted=counted)
-        raise JudgeError(f"unknown variant '{name}'", where=where, mend=nearest(name, row.counted.variant_names))
+        raise JudgeError(f"unknown variant '{name}'", where=where, mend=nearest(name, list(row.counted.variants)))
     if name == row.score:
         return row
     if name == WITH_PEOPLE and row.prior:

@@ -100,36 +100,20 @@ class Score:
     chance: Callable[[int], float]
 
 
-def accuracy(judged: Judged) -> FloatArray:
-    """1 where the most probable answer is the true one. Leakage's lambda (CVPR 2022, eq. 5-6)."""
-    return judged.correct.astype(np.float64)
-
-
-def confident_accuracy(judged: Judged) -> FloatArray:
-    """p(true) where the most probable answer is the true one, else 0. LIC (CVPR 2022, eq. 9-10)."""
-    return judged.probability * judged.correct
-
-
-def confidence(judged: Judged) -> FloatArray:
-    """p(true), right or wrong. ImageCaptioner2 (AAAI 2024), DPAC."""
-    return np.asarray(judged.probability, dtype=np.float64)
-
-
-def cross_entropy(judged: Judged) -> FloatArray:
-    """The loss; infinite where the judge gave the truth probability 0. DBAC (WACV 2026)."""
-    return judged.loss
-
-
 def _reciprocal(mean: FloatArray) -> FloatArray:
     with np.errstate(divide="ignore"):
         return np.asarray(1.0 / mean)
 
 
 SCORES: dict[str, Score] = {
-    "accuracy": Score(accuracy, None, lambda k: 1 / k),
-    "confident_accuracy": Score(confident_accuracy, None, lambda k: 1 / k**2),
-    "confidence": Score(confidence, None, lambda k: 1 / k),
-    "inverse_cross_entropy": Score(cross_entropy, _reciprocal, lambda k: 1 / np.log(k)),
+    # Whether the most probable answer is the true one: Leakage's lambda (CVPR 2022, eq. 5-6).
+    "accuracy": Score(lambda judged: judged.correct.astype(np.float64), None, lambda k: 1 / k),
+    # p(true) where the most probable answer is the true one, else 0: LIC (CVPR 2022, eq. 9-10).
+    "confident_accuracy": Score(lambda judged: judged.probability * judged.correct, None, lambda k: 1 / k**2),
+    # p(true), right or wrong: ImageCaptioner2 (AAAI 2024), DPAC.
+    "confidence": Score(lambda judged: judged.probability, None, lambda k: 1 / k),
+    # One over the mean loss, 0 where a judge gave a truth probability 0: DBAC (WACV 2026).
+    "inverse_cross_entropy": Score(lambda judged: judged.loss, _reciprocal, lambda k: 1 / np.log(k)),
 }
 
 

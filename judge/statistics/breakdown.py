@@ -25,15 +25,14 @@ import pandas as pd
 from scipy.sparse import csr_array, hstack
 
 from judge.errors import JudgeError
-from judge.evidence import mention_table
 from judge.metrics import find_metric
 from judge.metrics.counted.contingency import ContingencyTable
 from judge.metrics.counted.spec import Quotients
 from judge.statistics.comparisons import holm
-from judge.statistics.counted import EXCHANGES, CountedRow, CountedRows, names_of
+from judge.statistics.counted import EXCHANGES, CountedRow, CountedRows
 from judge.statistics.inference import Exchanged, from_halves, from_splits
 from judge.statistics.intervals import Exchange, bootstrap_pooled
-from judge.statistics.judged import CAPTION
+from judge.statistics.judged import CAPTION, hot, names_of
 from judge.statistics.summary import ROW, Basis, JudgedRow, Settings
 from judge.types import BoolArray, FloatArray, Interval
 
@@ -106,7 +105,7 @@ def break_down(
         counts: the rows of ``counts.parquet``.
         said: the tasks that captions name and images show (:func:`judge.evidence.counts.task_rows`).
         names: of the metrics.
-        settings: see :func:`~judge.statistics.summary.summarise`.
+        settings: of the summaries.
 
     Raises:
         JudgeError: a counted metric, such as a user's own, that has no ``pieces``.
@@ -115,15 +114,14 @@ def break_down(
     own = dict(iter(said.groupby("captioner", observed=True)))
     tasks: list[TaskPart] = []
     images: list[pd.DataFrame] = []
-    rows: list[JudgedRow | CountedRow] = [*judged_rows(scores, settings), *_counted_rows(counts, names)]
-    for row in rows:
-        if isinstance(row, CountedRow):
-            if not _has_pieces(row):
-                what = f"{row.metric.title} does not say what captions add to it"
-                raise JudgeError(what, mend="leave --breakdown out")
+    for row in (*judged_rows(scores, settings), *_counted_rows(counts, names)):
+        if isinstance(row, JudgedRow):
+            tasks += _judged_tasks(row, own[row.line.captioner], settings)
+        elif _has_pieces(row):
             tasks += _counted_tasks(row, own[row.line.captioner], settings)
         else:
-            tasks += _judged_tasks(row, own[row.line.captioner], settings)
+            what = f"{row.metric.title} does not say what captions add to it"
+            raise JudgeError(what, mend="leave --breakdown out")
         images.append(_image_table(row))
     tasks.sort(key=lambda part: (captioners.index(part.captioner), names.index(part.metric)))
     return Breakdown(tuple(tasks), _stack(images), said)
@@ -142,19 +140,13 @@ def task_table(found: Breakdown) -> pd.DataFrame:
 def image_contributions(
     scores: pd.DataFrame, counts: pd.DataFrame, names: Sequence[str], settings: Settings
 ) -> pd.DataFrame:
-    """The contribution of each image to every row of the table that compares two sides and has a value.
-
-    Args:
-        scores: the rows of ``scores.parquet``.
-        counts: the rows of ``counts.parquet``.
-        names: of the metrics; counted ones without ``pieces`` are left out.
-        settings: see :func:`~judge.statistics.summary.summarise`.
+    """The contribution of each image to the same rows, but for counted metrics without ``pieces``.
 
     Returns:
         captioner, metric, judge, image_id, contribution; of counted metrics to the published value.
     """
-    judged = [_image_table(row) for row in judged_rows(scores, settings)]
-    return _stack([*judged, *(_image_table(row) for row in _counted_rows(counts, names) if _has_pieces(row))])
+    counted = (row for row in _counted_rows(counts, names) if _has_pieces(row))
+    return _stack([_image_table(row) for row in (*judged_rows(scores, settings), *counted)])
 
 
 def _image_table(row: JudgedRow | CountedRow) -> pd.DataFrame:
@@ -176,16 +168,14 @@ def _stack(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 def _share_out(column: pd.Series[str], tasks: Sequence[str]) -> csr_array:
     """The share of each row, whose tasks are joined by "|", in each of ``tasks`` and in none of them, [N, T + 1]."""
-    codes, texts = pd.factorize(column)
-    table = mention_table([text.split("|") for text in texts], tasks).astype(np.float64)
+    table = hot(column, tasks).astype(np.float64)
     count = table.sum(axis=1, keepdims=True)
-    table = np.hstack([table / np.maximum(count, 1), count == 0])
-    return csr_array(table)[codes]
+    return csr_array(np.hstack([table / np.maximum(count, 1), count == 0]))
 
 
 def _count(shares: csr_array, chosen: BoolArray) -> list[int]:
     """How many of the chosen rows, [C], have a share in each task, of [C, T]."""
-    return list(map(int, np.bincount(csr_array(shares[chosen] > 0).indices, minlength=shares.shape[1])))
+    return np.bincount(csr_array(shares[chosen] > 0).indices, minlength=shares.shape[1]).tolist()
 
 
 def _parts(
@@ -196,10 +186,7 @@ def _parts(
     counts: tuple[list[int], list[int]],
     known: Sequence[Known],
 ) -> list[TaskPart]:
-    """The tasks of a row with Holm's p, the largest contribution first, without tasks that have no caption.
-
-    Tasks with few captions have no interval and p: their errors would be too small (see the module's docstring).
-    """
+    """The tasks of a row with Holm's p, the largest contribution first, without tasks that have no caption."""
     parts = []
     for name, value, whole, human, generated, of in zip(names, values.tolist(), published, *counts, known, strict=True):
         if human or generated:
@@ -252,9 +239,13 @@ def _judged_tasks(row: JudgedRow, said: pd.DataFrame, settings: Settings) -> lis
     values = np.asarray(share.T @ of_caption)
     scored, generated = row.captions["n"].to_numpy() > 0, row.table.generated
     counts = _count(share, scored & ~generated), _count(share, scored & generated)
-    known = _from_splits(row, values, shares, settings)
-    if known is None:
-        # Nothing but the images varies.
+    known, ratio = list[Known](), settings.ratios.get(row.metric.name)
+    if ratio is not None:
+        by_split = np.stack([shares(of).T @ _of_captions(row, of) for of in row.splits()], axis=1)
+        found = [from_splits(*pair, ratio=ratio, level=settings.level) for pair in zip(values, by_split, strict=True)]
+        known = [(of.interval, of.p_value, "splits") for of in found if of]
+    if len(known) < len(values):
+        # Too few splits, or one without a value: nothing but the images varies.
         image = row.table.image
         places = csr_array((np.ones(len(image)), (image, np.arange(len(image)))))
         intervals = bootstrap_pooled(
@@ -267,19 +258,6 @@ def _judged_tasks(row: JudgedRow, said: pd.DataFrame, settings: Settings) -> lis
         )
         known = [(interval, None, "these judges" if interval else None) for interval in intervals]
     return _parts(row, [*tasks, NONE], values, [None] * len(values), counts, known)
-
-
-def _from_splits(
-    row: JudgedRow, values: FloatArray, shares: Callable[[pd.DataFrame], csr_array], settings: Settings
-) -> list[Known] | None:
-    """Intervals and p of the tasks' values, [T]; None where there are too few splits, or one has no value."""
-    ratio = settings.ratios.get(row.metric.name)
-    if ratio is None:
-        return None
-    by_split = np.stack([shares(of).T @ _of_captions(row, of) for of in row.splits()], axis=1)
-    found = [from_splits(*pair, ratio=ratio, level=settings.level) for pair in zip(values, by_split, strict=True)]
-    known: list[Known] = [(of.interval, of.p_value, "splits") for of in found if of]
-    return known if len(known) == len(found) else None
 
 
 # ---- Counted metrics -------------------------------------------------------------------------------------------------
@@ -311,10 +289,9 @@ def _pieces(row: CountedRow, *tables: ContingencyTable) -> tuple[ContingencyTabl
 
 
 class _Division(NamedTuple):
-    """How the value of a counted row is divided among T tasks.
+    """How a counted row is divided among T tasks: ``by_task`` maps both sides' sums, [S, ...], to values, [T, ...].
 
-    ``table`` has what each caption adds to sums, [C, S], ``holds`` the tasks that it is of, [C, T], and ``by_task``
-    makes contributions, [T, ...], of both sides' sums, [S, ...] each.
+    ``table`` has what each caption adds to sums, [C, S], and ``holds`` the tasks that it is of, [C, T].
     """
 
     tasks: list[str]

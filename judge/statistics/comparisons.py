@@ -92,12 +92,9 @@ class Difference:
 
 
 class Pair(NamedTuple):
-    """Two rows to compare.
+    """Two rows, of the images that both have, to compare.
 
-    Attributes:
-        first, second: the rows, their values and parts of the images that both have.
-        paired: whether those are the same images.
-        left_out: images that one of the two alone has.
+    ``paired``: whether these are the same images; ``left_out``: number of images that one of the two alone has.
     """
 
     first: Summary
@@ -120,20 +117,19 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 def conclude(summaries: Sequence[Summary], reasons: Mapping[Key, str] | None = None) -> list[Conclusion]:
     """The conclusion from each row of a table; Holm's correction is over the table.
 
-    Args:
-        summaries: the rows.
-        reasons: key of a row -> why it has no verdict, as :func:`judge.statistics.validity.void_rows` finds it.
+    ``reasons``: key of a row -> why it has no verdict (:func:`judge.statistics.validity.void_rows`).
     """
-    corrected, void = holm([row.p_value for row in summaries]), reasons or {}
-    return [
-        Conclusion(
-            p,
-            NO_VERDICT if row.key in void and p is not None else _verdict(row, p),
-            _detectable(row),
-            void.get(row.key),
-        )
-        for row, p in zip(summaries, corrected, strict=True)
-    ]
+    from scipy import stats
+
+    found, corrected, void = list[Conclusion](), holm([row.p_value for row in summaries]), reasons or {}
+    for row, p in zip(summaries, corrected, strict=True):
+        verdict = NO_VERDICT if row.key in void and p is not None else _verdict(row, p)
+        detectable = None
+        if row.standard_error and row.critical is not None:
+            # From ``critical`` on a value is significant; this much further, four values in five of the same truth are.
+            detectable = row.critical + float(stats.t.ppf(POWER, row.degrees)) * row.standard_error
+        found.append(Conclusion(p, verdict, detectable, void.get(row.key)))
+    return found
 
 
 def _verdict(row: Summary, p_holm: float | None) -> str | None:
@@ -145,24 +141,13 @@ def _verdict(row: Summary, p_holm: float | None) -> str | None:
     # The chance level of counted metrics has been subtracted.
     known = None if row.metric.counted else row.chance_level
     rises = row.amplification > (row.metric.neutral if known is None else known)
-    return PRIOR_ONLY if row.metric.prior and not _guesses_alike(row, rises) else above if rises else below
-
-
-def _guesses_alike(row: Summary, rises: bool) -> bool:
-    """Whether Q of a metric with priors moves significantly, and the same way as the whole."""
-    own = row.guessing
-    if own is None or own.p_value is None or own.p_value >= SIGNIFICANT:
-        return False
-    return (own.amplification > own.chance_level) == rises
-
-
-def _detectable(row: Summary) -> float | None:
-    """From ``critical`` on a value is significant; this much further, four values in five of the same truth are."""
-    from scipy import stats
-
-    if not row.standard_error or row.critical is None:
-        return None
-    return row.critical + float(stats.t.ppf(POWER, row.degrees)) * row.standard_error
+    if row.metric.prior:
+        # Q must move significantly, and the same way as the whole.
+        own = row.guessing
+        moves = own is not None and own.p_value is not None and own.p_value < SIGNIFICANT
+        if not (moves and own and (own.amplification > own.chance_level) == rises):
+            return PRIOR_ONLY
+    return above if rises else below
 
 
 def differences(
@@ -172,13 +157,10 @@ def differences(
     level: float = 0.95,
     reasons: Mapping[Key, str] | None = None,
 ) -> list[Difference]:
-    """All pairs of captioners, metric by metric and judge by judge.
+    """All pairs of captioners, metric by metric and judge by judge; names of captioners differ.
 
-    Args:
-        summaries: of one table, or of several runs; names of captioners differ.
-        pair: gives two rows of one metric and judge on the images that they share; None where they do not compare.
-        level: of the intervals.
-        reasons: see :func:`conclude`.
+    ``pair`` gives two rows on the images that they share; None where they do not compare. ``reasons``: see
+    :func:`conclude`.
     """
     void = reasons or {}
     concluded = zip(summaries, conclude(summaries, void), strict=True)
@@ -214,14 +196,12 @@ def difference(first: Summary, second: Summary, *, same_images: bool, level: flo
     value = first.amplification - second.amplification
     one, other = first.replicates, second.replicates
     paired = bool(same_images and one and other and (one.kind, len(one.values)) == (other.kind, len(other.values)))
-    error: float | None = None
+    error, degrees = None, min(first.degrees, second.degrees)
     if paired and one and other:
         gaps = [a - b for a, b in zip(one.values, other.values, strict=True)]
         error = max(one.error(gaps), other.error(gaps))
-        degrees = min(first.degrees, second.degrees)
     elif first.standard_error is not None and second.standard_error is not None:
         error = math.hypot(first.standard_error, second.standard_error)
-        degrees = min(first.degrees, second.degrees)
     names = first.metric, first.judge, first.captioner, second.captioner, value
     if error is None or not math.isfinite(error) or not degrees:
         return Difference(*names, None, None, paired)

@@ -12,8 +12,7 @@ values. Which labels are counted is chosen before, by both sides' captions (BA) 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -21,13 +20,14 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import vstack
 
-from judge.evidence import Resample, mention_table
+from judge.evidence import Resample
 from judge.metrics import Metric, find_metric, spell_out
 from judge.metrics.counted.contingency import ContingencyTable, added
 from judge.metrics.counted.spec import CaptionTable, CountedMetric, single_names
 from judge.statistics.inference import HALVES, from_halves
 from judge.statistics.intervals import Exchange, Rows
-from judge.statistics.summary import DEFAULT, Replicates, Settings, Summary
+from judge.statistics.judged import hot, names_of
+from judge.statistics.summary import DEFAULT, Replicates, Settings, Summary, finite
 from judge.types import BoolArray, FloatArray, IntArray
 
 # Exchanges of captions in each half of the images.
@@ -37,10 +37,7 @@ EXCHANGES = 40
 def summarise_counts(counts: pd.DataFrame, metrics: Iterable[str], settings: Settings = DEFAULT) -> list[Summary]:
     """One :class:`Summary` per captioner of ``counts`` and counted row of ``metrics``, captioner by captioner.
 
-    Args:
-        counts: the columns of ``counts.parquet`` (``judge.evidence.counts``).
-        metrics: names of rows; those that ask a judge are passed over.
-        settings: of the permutation test and intervals.
+    ``counts`` has the columns of ``counts.parquet`` (``judge.evidence.counts``). Judged metrics are ignored.
 
     Raises:
         JudgeError: Multi-> of too many sets of labels.
@@ -61,12 +58,7 @@ def summarise_counts(counts: pd.DataFrame, metrics: Iterable[str], settings: Set
 
 
 class CountedRow:
-    """One captioner and counted metric.
-
-    Args:
-        metric: a counted row.
-        rows: of ``counts.parquet``, of one captioner.
-        counts: of all captioners, by which classes are chosen.
+    """One captioner (``rows``) and counted metric; ``counts`` of all captioners choose classes.
 
     Attributes:
         counted: how the metric counts, its classes chosen.
@@ -85,7 +77,7 @@ class CountedRow:
         if self.held:
             tables = self.held.tables()
             found = self.counted.freeze(*tables).compare(*tables)
-            human, generated, published = map(_known, (found.truth, found.predicted, found.value))
+            human, generated, published = map(finite, (found.truth, found.predicted, found.value))
             images = len(np.unique(self.held.rows.image))
             self.line = replace(self.line, human=human, generated=generated, published=published, images=images)
 
@@ -104,17 +96,13 @@ class CountedRow:
         if exchanged is None:
             return line
         value = line.published - exchanged.mean
-        line = replace(line, amplification=value, chance_level=exchanged.mean)
+        line = replace(line, amplification=value)
         excess = exchange.excess(self.halves(settings.seed), exchanges=EXCHANGES).tolist()
-        inference = from_halves(value, excess, exchanged._replace(mean=0.0), level=settings.level)
-        if inference is None:
-            return line
-        return replace(
-            line,
-            **inference._asdict() | {"chance_level": exchanged.mean},
-            basis="images",
-            replicates=Replicates("half", tuple(excess)).claiming(inference.standard_error),
-        )
+        found = from_halves(value, excess, exchanged._replace(mean=0.0), level=settings.level)
+        if found:
+            parts = Replicates("half", tuple(excess)).claiming(found.standard_error)
+            line = replace(line, **found._asdict(), basis="images", replicates=parts)
+        return replace(line, chance_level=exchanged.mean)
 
     def halves(self, seed: int) -> BoolArray:
         """Which images each half holds, [P, N]."""
@@ -132,11 +120,6 @@ class CountedRow:
 def _halves(images: tuple[tuple[str, str], ...], seed: int) -> BoolArray:
     draws = [Resample("half", number, seed).classes(dict(images)) for number in range(HALVES)]
     return np.array([[image in draw for image, _ in images] for draw in draws])
-
-
-def _known(value: FloatArray) -> float | None:
-    number = float(value)
-    return number if math.isfinite(number) else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,9 +153,8 @@ class CountedRows:
 
 def compared_classes(counts: pd.DataFrame, metrics: Iterable[Metric]) -> dict[str, list[str]]:
     """The classes that metrics name or choose (Ratio), by the metrics' names."""
-    rows = [(metric.name, metric.counted) for metric in metrics if metric.counted]
-    classes = {name: list(choose_classes(counted, counts).classes) for name, counted in rows}
-    return {name: found for name, found in classes.items() if found}
+    counted = {metric.name: choose_classes(metric.counted, counts) for metric in metrics if metric.counted}
+    return {name: list(of.classes) for name, of in counted.items() if of.classes}
 
 
 def choose_classes(counted: CountedMetric, counts: pd.DataFrame) -> CountedMetric:
@@ -203,10 +185,9 @@ def counted_rows(rows: pd.DataFrame, counted: CountedMetric) -> CountedRows | No
     def read(part: pd.DataFrame) -> CaptionTable:
         image = images.get_indexer(pd.Index(part["image_id"]))
         part, image = part[image >= 0], image[image >= 0]
-        labels = _hot(part[counted.labels], names) if counted.labels else np.zeros((len(part), 1), dtype=np.bool_)
-        return CaptionTable(
-            image, classes, _hot(part["class"], classes), _hot(part["named"], classes), labels, len(known)
-        )
+        labels = hot(part[counted.labels], names) if counted.labels else np.zeros((len(part), 1), dtype=np.bool_)
+        named = hot(part["class"], classes), hot(part["named"], classes)
+        return CaptionTable(image, classes, *named, labels, len(known))
 
     truth, predicted = map(read, parts)
     if counted.against == "annotation":
@@ -221,17 +202,6 @@ def counted_rows(rows: pd.DataFrame, counted: CountedMetric) -> CountedRows | No
     table = vstack([added(*side) for side in terms], format="csr")
     shape = terms[0][0].shape[1], terms[0][1].shape[1]
     return CountedRows(Rows(table, image, generated), shape, tuple(images), truth, tuple(names))
-
-
-def names_of(column: pd.Series[str]) -> list[str]:
-    """All names of a column whose rows join them by "|"."""
-    return sorted({name for names in column.unique() for name in names.split("|")} - {""})
-
-
-def _hot(column: pd.Series[str], names: Sequence[str]) -> BoolArray:
-    """Names joined by "|" as [C, len(names)]; others are passed over."""
-    codes, texts = pd.factorize(column)
-    return np.asarray(mention_table([text.split("|") for text in texts], names)[codes])
 
 
 def _complete(

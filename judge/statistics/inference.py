@@ -95,13 +95,8 @@ def from_halves(
 ) -> Inference | None:
     """Inference of ``value`` from the same metric on halves of the images, and on captions that changed sides.
 
-    None where there are fewer than two pairs of halves, or one has no value (a class that is never named there).
-
-    Args:
-        value: of the run's own data.
-        halves: two by two of images that have none in common.
-        exchanged: the values where captions changed sides; None for no test.
-        level: of the interval.
+    ``halves`` are two by two of images that have none in common; without ``exchanged`` there is no test. None where
+    there are fewer than two pairs of halves, or one has no value (a class that is never named there).
     """
     if len(halves) < 4 or not np.isfinite(halves).all():
         return None
@@ -144,14 +139,8 @@ def from_splits(
 ) -> Inference | None:
     """Inference of ``value`` from its values in single splits: the corrected resampled t.
 
-    None where there are fewer than five splits, or one has no value.
-
-    Args:
-        value: of all splits together.
-        splits: of each.
-        ratio: tested images of a split / trained ones.
-        neutral: the value that means no amplification.
-        level: of the interval.
+    ``ratio``: tested images of a split / trained ones; ``neutral``: the value that means no amplification. None where
+    there are fewer than five splits, or one has no value.
     """
     if len(splits) < LEAST_SPLITS or not np.isfinite(splits).all():
         return None

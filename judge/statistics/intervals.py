@@ -6,16 +6,14 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
 
 from judge.statistics.inference import Exchanged
 from judge.types import FloatArray, Interval
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
 
 Statistic = Callable[[FloatArray], FloatArray]
 """Sums over images, [S, ...] -> the value(s), [...]."""
@@ -41,7 +39,7 @@ def bootstrap_pooled(
         generator: of the resamples.
         resamples: how many.
         level: of the intervals.
-        strata: of which group each image is, [N], drawn anew within each; None for one group.
+        strata: group of each image, [N], within which images are drawn; None for one group.
 
     Returns:
         V intervals; None where a group has one image, or a resample has no value.
@@ -103,16 +101,12 @@ class Rows:
 
     def by_image(self) -> tuple[csr_array, csr_array]:
         """What each image adds on the human and on the generated side, [N, S] each."""
-        from scipy.sparse import csr_array
-
         human, generated = self.weights()
         shape = int(self.image.max()) + 1, len(self.image)
         places = self.image, np.arange(len(self.image))
-        sides = [
-            csr_array((weight * of, places), shape=shape) @ csr_array(self.table)
-            for weight, of in ((human, ~self.generated), (generated, self.generated))
-        ]
-        return sides[0], sides[1]
+        amounts = (human * ~self.generated, generated * self.generated)
+        before, after = (csr_array((of, places), shape=shape) @ csr_array(self.table) for of in amounts)
+        return before, after
 
     def sums(self) -> tuple[FloatArray, FloatArray]:
         """Sums of the human and of the generated side, [S] each."""
@@ -177,8 +171,6 @@ class Exchange:
 
     def _of_parts(self, generated: FloatArray, held: FloatArray) -> FloatArray:
         """Values [..., P], by which rows are generated, [C], and which images each part holds, [N, P]."""
-        from scipy.sparse import csr_array
-
         place = np.arange(len(generated)), self.rows.image
         roles = [csr_array((of, place)) for of in (1 - generated, generated)]
         return self.statistic(*(side @ role @ held for side, role in zip(self._sides, roles, strict=True)))
@@ -202,8 +194,6 @@ class Exchange:
 
 def _columns(table: FloatArray | csr_array) -> csr_array:
     """[N, S] as [S, N]. Sparse products add in one order, whatever the threads: sums are the same on every machine."""
-    from scipy.sparse import csr_array
-
     return csr_array(csr_array(table).T)
 
 

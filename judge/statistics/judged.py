@@ -7,12 +7,15 @@ are frequencies of what captions say, and are estimated anew wherever sums are.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array, hstack
 
+from judge.evidence import mention_table
 from judge.metrics import Metric
 from judge.metrics.amplification import AMPLIFICATIONS, log_mean
 from judge.metrics.counted.contingency import divide
@@ -41,12 +44,10 @@ class Measured(NamedTuple):
 
 
 def caption_table(rows: pd.DataFrame, score: str, asked: BoolArray | None = None) -> pd.DataFrame:
-    """One row per caption, sorted: its cell, how many judges scored it (n), and the sum of its scores over them (q).
+    """Captions of ``scores.parquet``, sorted: cell, number of judges that scored it (n), sum of its scores (q).
 
-    Args:
-        rows: columns of ``scores.parquet``.
-        score: a name in SCORES.
-        asked: answers that count, [R]; None for all. Captions without any have n = q = 0.
+    ``score`` is a name in SCORES; ``asked`` are the answers that count, [R], by default all. Captions without any have
+    n = q = 0.
 
     Returns:
         The columns side, image_id, index, named, tasks, answer, n, q.
@@ -62,13 +63,7 @@ def caption_table(rows: pd.DataFrame, score: str, asked: BoolArray | None = None
 
 
 class Statistic:
-    """A judged metric as a function of sums over captions.
-
-    Args:
-        metric: a row that asks judges.
-        cells: every cell that occurs, [S] rows of named, tasks, answer.
-        prior: how frequencies of sets of tasks are counted.
-    """
+    """A judged metric as a function of sums over captions; ``cells``: named, tasks and answer of each that occurs."""
 
     def __init__(self, metric: Metric, cells: pd.DataFrame, *, prior: PriorForm = "joint") -> None:
         self.metric, self.form = metric, prior
@@ -76,11 +71,9 @@ class Statistic:
         self.amplify = AMPLIFICATIONS[metric.amplification]
         self.cells = pd.MultiIndex.from_frame(cells[CELL].drop_duplicates().sort_values(CELL))
         named, tasks, answer = (self.cells.get_level_values(name) for name in CELL)
-        above, below = {"P(t)/P(a)": (tasks, answer), "P(a^)/P(T)": (named, answer), None: (answer, answer)}[
-            metric.prior
-        ]
+        above = {"P(t)/P(a)": tasks, "P(a^)/P(T)": named, None: answer}[metric.prior]
         self._above, self.aboves = pd.factorize(above, sort=True)
-        self._below, self.belows = pd.factorize(below, sort=True)
+        self._below, self.belows = pd.factorize(answer, sort=True)
         single = np.array([bool(name) and "|" not in name for name in self.aboves], dtype=np.bool_)
         # Captions that name no class, or several, have no P(a^): they are left out.
         self._counts = single if metric.weighs_named_class else np.ones(len(self.aboves), dtype=np.bool_)
@@ -118,10 +111,9 @@ class Statistic:
         above = _group(every, self._above, len(self.aboves))
         below = _group(every, self._below, len(self.belows))
         above[~self._counts] = 0
-        if self.metric.weighs_tasks:
-            shares = set_frequency(above, _sets(self.aboves), form=self.form), frequency(below)
-        else:
-            shares = frequency(above), set_frequency(below, _sets(self.belows), form=self.form)
+        names = self.aboves if self.metric.weighs_tasks else self.belows
+        sets = partial(set_frequency, sets=hot(names, names_of(names)), form=self.form)
+        shares = (sets(above), frequency(below)) if self.metric.weighs_tasks else (frequency(above), sets(below))
         # A cell that a resample does not hold counts nothing, whatever it would weigh.
         return np.nan_to_num(divide(shares[0][self._above], shares[1][self._below]))
 
@@ -139,9 +131,6 @@ class Statistic:
         of both sides (LMDI, which leaves no residual: Ang, Energy Policy 2004): a caption adds by how much its weight,
         or its score, is above both sides' mean.
 
-        Args:
-            human: sums of the human side, [width].
-            generated: of the generated side.
         """
         found = self(human, generated)
         if self.metric.prior is None:
@@ -174,9 +163,8 @@ class Statistic:
         total = found.human.value + found.generated.value
         each = kept * self._weights(every) / (scored * kept).sum() / total if total else np.zeros_like(kept)
         nothing = np.zeros_like(each)
-        if self.score.pool:
-            return np.concatenate([each * self.side(sums).quality, nothing, nothing])
-        return np.concatenate([nothing, each, nothing])
+        parts = (each * self.side(sums).quality, nothing) if self.score.pool else (nothing, each)
+        return np.concatenate([*parts, nothing])
 
     def _plain_pieces(self, sums: FloatArray) -> FloatArray:
         """Pieces of a side without priors."""
@@ -199,11 +187,15 @@ class Statistic:
         return Rows(csr_array(hstack(parts)), image, (captions["side"] == "generated").to_numpy())
 
 
-def _sets(names: pd.Index[str]) -> np.ndarray:
-    """Names joined by "|" as which of all names each holds, [U, L]."""
-    parts = [set(name.split("|")) - {""} for name in names]
-    columns = sorted(set().union(*parts))
-    return np.array([[column in held for column in columns] for held in parts], dtype=np.bool_).reshape(len(names), -1)
+def names_of(column: pd.Series[str] | pd.Index[str]) -> list[str]:
+    """All names of a column whose rows join them by "|", sorted."""
+    return sorted({name for names in column.unique() for name in names.split("|")} - {""})
+
+
+def hot(column: pd.Series[str] | pd.Index[str], names: Sequence[str]) -> BoolArray:
+    """Which of ``names`` each row holds, of names joined by "|", [C, len(names)]."""
+    codes, texts = pd.factorize(column)
+    return np.asarray(mention_table([text.split("|") for text in texts], names)[codes])
 
 
 def _group(values: FloatArray, groups: np.ndarray, size: int) -> FloatArray:

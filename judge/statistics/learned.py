@@ -74,14 +74,7 @@ def imagecaptioner2(
 ) -> LearnedAmplification:
     """ImageCaptioner2 (Abdelrahman et al., AAAI 2024, eq. 1-2): mean probability of the true class.
 
-    Args:
-        y: see :func:`lic`, like the other arguments.
-        human_probabilities: [N, K].
-        generated_probabilities: [N, K].
-        ratio: whether the sides are divided instead of subtracted.
-
-    Raises:
-        ValueError: arrays of other values or shapes.
+    With ``ratio`` the sides are divided instead of subtracted. Other arguments and errors are those of :func:`lic`.
     """
     name = "imagecaptioner2-ratio" if ratio else "imagecaptioner2"
     return _measure(name, (y, human_probabilities), (y, generated_probabilities))
@@ -116,7 +109,7 @@ def dbac(
         ValueError: arrays of other values or shapes, or another direction.
     """
     sides = (y, human_probabilities, human_mentions), (y, generated_probabilities, generated_mentions)
-    return _measure(_directed("dbac", direction), *sides, prior=prior)
+    return _measure("dbac", *sides, prior=prior, direction=direction)
 
 
 def dpac(
@@ -134,18 +127,16 @@ def dpac(
     Arguments and errors are those of :func:`dbac`.
     """
     sides = (y, human_probabilities, human_mentions), (y, generated_probabilities, generated_mentions)
-    return _measure(_directed("dpac", direction), *sides, prior=prior)
+    return _measure("dpac", *sides, prior=prior, direction=direction)
 
 
-def _directed(name: str, direction: Direction) -> str:
-    if direction not in ("A->T", "T->A"):
+def _measure(
+    name: str, *sides: tuple[npt.ArrayLike, ...], prior: PriorForm = "joint", direction: Direction | None = None
+) -> LearnedAmplification:
+    """A metric of METRICS; each side: truth, probabilities and, for priors, mentions."""
+    if direction not in ("A->T", "T->A", None):
         raise ValueError(f'the direction is "A->T" or "T->A", not {direction!r}')
-    return f"{name}-{'at' if direction == 'A->T' else 'ta'}"
-
-
-def _measure(name: str, *sides: tuple[npt.ArrayLike, ...], prior: PriorForm = "joint") -> LearnedAmplification:
-    """The row ``name`` of METRICS; each side: truth, probabilities and, for priors, mentions."""
-    metric = METRICS[name]
+    metric = METRICS[f"{name}-{direction.replace('->', '').lower()}" if direction else name]
     truths = hot("y", *(side[0] for side in sides))
     said = hot("mentions", *(side[2] for side in sides)) if metric.prior else truths
     tables = [
@@ -171,20 +162,6 @@ def _captions(
         raise ValueError("y: one class a sample is needed")
     wide = np.pad(truth, ((0, 0), (0, probabilities.shape[1] - truth.shape[1])))
     scores = SCORES[score].quantity(Judged.of_arrays(wide, probabilities, target))
-    names = _joined(mentions)
-    return pd.DataFrame(
-        {
-            "side": "",
-            "image_id": np.arange(len(truth)),
-            "named": names,
-            "tasks": names,
-            "answer": _joined(truth),
-            "n": 1.0,
-            "q": scores,
-        }
-    )
-
-
-def _joined(table: BoolArray) -> list[str]:
-    """The columns that hold in each row, as names joined by "|"."""
-    return ["|".join(map(str, np.flatnonzero(row))) for row in table]
+    names, answers = (["|".join(map(str, np.flatnonzero(row))) for row in table] for table in (mentions, truth))
+    columns = {"side": "", "image_id": np.arange(len(truth)), "named": names, "tasks": names, "answer": answers}
+    return pd.DataFrame({**columns, "n": 1.0, "q": scores})

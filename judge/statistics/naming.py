@@ -22,13 +22,10 @@ Mentions = Mapping[str, Sequence[frozenset[str]]]
 
 @dataclass(frozen=True, slots=True)
 class CaptionShare:
-    """A share of captions.
+    """A share of captions, and the number of images and captions that count.
 
-    Attributes:
-        value: in [0, 1]: mean over images of the share among an image's captions; NaN without captions.
-        interval: None without captions, or for several captions of a single image.
-        images: that have captions which count.
-        captions: that count.
+    ``value``, in [0, 1], is the mean over images of the share among an image's captions, NaN without captions.
+    ``interval`` is None without captions, or for several captions of a single image.
     """
 
     value: float
@@ -40,16 +37,11 @@ class CaptionShare:
 def caption_share(
     hits: Sequence[int], among: Sequence[int], sizes: Sequence[int] | None = None, *, level: float = 0.95
 ) -> CaptionShare:
-    """The share of ``hits`` among the captions that count; all images weigh the same.
+    """The share of ``hits`` among the captions that count, by image, [N] each; all images weigh the same.
 
     The interval is Clopper and Pearson's (1934). Captions of one image are alike: where images have several, it is that
-    of as many independent captions as these are worth (Korn and Graubard, Survey Methodology 1998).
-
-    Args:
-        hits: captions of each image that have the property, [N].
-        among: captions of each image that count, [N]; those of an image may be none.
-        sizes: captions of each image in all, [N], which its weight is divided by; ``among`` where all count.
-        level: of the interval.
+    of as many independent captions as these are worth (Korn and Graubard, Survey Methodology 1998). An image's weight
+    is divided by all its captions (``sizes``; None where all count).
     """
     from scipy import stats
 
@@ -81,7 +73,6 @@ class Naming:
     """What the captions of one captioner name.
 
     Attributes:
-        captioner: its name.
         share: of captions that name any class.
         classes: class -> share of captions that name it, alone or with others; NaN for one without words.
         several: share of captions that name more than one class.
@@ -122,7 +113,6 @@ class HumanScore:
     """From how many of a captioner's captions people could guess the attribute, by the majority of raters.
 
     Attributes:
-        captioner: its name.
         share: of captions from which they could; among captions with a majority.
         named: of the same captions, the share in which the lexicon finds a class.
         classes: class -> share of captions from which they guessed it.
@@ -139,14 +129,7 @@ class HumanScore:
 
 
 def human_score(ratings: Ratings, captioner: str, named: Mapping[str, bool], *, level: float = 0.95) -> HumanScore:
-    """The score of one captioner on the sheet.
-
-    Args:
-        ratings: what came back.
-        captioner: its name.
-        named: item -> whether the lexicon finds a class in its text.
-        level: of intervals.
-    """
+    """The score of one captioner on the sheet; ``named``: item -> whether the lexicon finds a class in its text."""
     majority = ratings.majority()
     answers: dict[str, Counter[str | None]] = {}
     hits: Counter[str] = Counter()  # Image -> captions with a majority in which the lexicon finds a class.

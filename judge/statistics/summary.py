@@ -19,26 +19,18 @@ from typing import Literal, NamedTuple, NoReturn
 
 import numpy as np
 import pandas as pd
+from scipy.sparse import csr_array, hstack
 
 from judge.errors import JudgeError
 from judge.evidence import Resample
 from judge.metrics import Metric, find_metric
 from judge.metrics.scores import PriorForm
-from judge.statistics.inference import (
-    HALVES,
-    Exchanged,
-    Inference,
-    from_halves,
-    from_splits,
-    half_error,
-    split_error,
-)
+from judge.statistics.inference import HALVES, Exchanged, Inference, from_halves, from_splits, half_error, split_error
 from judge.statistics.intervals import Exchange, bootstrap_pooled
 from judge.statistics.judged import Measured, Statistic, caption_table
-from judge.types import FloatArray, Interval
+from judge.types import SIDES, FloatArray, Interval
 
 ROW = ["captioner", "metric", "judge"]
-_SIDES = "human", "generated"
 Basis = Literal["refits", "splits", "images", "these judges"]
 """What an interval is from: judges trained again, the splits of the run, images where no judge is trained; or images
 alone, for the judges as they were trained."""
@@ -187,20 +179,15 @@ def summarise(
 ) -> list[Summary]:
     """One :class:`Summary` per captioner, metric and judge of ``scores``, in order of appearance.
 
-    Args:
-        scores: the columns of ``scores.parquet``.
-        replicates: the columns of ``replicates.parquet``: values of refits; None without any.
-        settings: see there.
+    ``scores`` has the columns of ``scores.parquet``, ``replicates`` those of ``replicates.parquet`` (None: no refits).
 
     Raises:
         JudgeError: NaN among the scores, or images scored on one side only.
     """
-    if scores.empty:
-        return []
     known = {} if replicates is None or replicates.empty else dict(iter(replicates.groupby(ROW, observed=True)))
     return [
         JudgedRow(find_metric(str(key[1])), rows, settings).summary(known.get(key, pd.DataFrame()))
-        for key, rows in scores.groupby(ROW, sort=False, observed=True)
+        for key, rows in (scores.groupby(ROW, sort=False, observed=True) if len(scores) else ())
     ]
 
 
@@ -265,14 +252,8 @@ class JudgedRow:
 
     def summary(self, refits: pd.DataFrame) -> Summary:
         """The line of the table."""
-        line = self._plain(refits)
-        # Judges that are right and certain everywhere have an infinite Q: there is no value to be uncertain of.
-        return self._infer(line, refits) if line.amplification is not None and np.isfinite(line.amplification) else line
-
-    def _plain(self, refits: pd.DataFrame) -> Summary:
-        """The line without interval and p."""
         found, prior = self.value(), self.metric.prior
-        return replace(
+        line = replace(
             self.line,
             human=_known(found.human.value) if self.compared else None,
             generated=_known(found.generated.value),
@@ -284,6 +265,8 @@ class JudgedRow:
             priors=(float(found.human.prior), float(found.generated.prior)) if prior else None,
             chance=_chance(refits),
         )
+        # Judges that are right and certain everywhere have an infinite Q: there is no value to be uncertain of.
+        return self._infer(line, refits) if np.isfinite(found.value) else line
 
     def _seed_sd(self) -> float | None:
         """Standard deviation over seeds, whose priors are of all captions; None for one seed."""
@@ -296,7 +279,7 @@ class JudgedRow:
         """With interval and p."""
         generator = np.random.default_rng([self.settings.seed, *map(ord, "/".join(line.key))])
         alone, human = self._bootstrap(generator)
-        line = replace(line, these_judges=alone, human_error=_finite(human))
+        line = replace(line, these_judges=alone, human_error=finite(human))
         if line.judge in self.settings.untrained:
             # The bootstrap is the interval: there is no noise of training.
             found = self._from_answers(line, generator) or replace(line, basis="images" if alone else None)
@@ -339,7 +322,8 @@ class JudgedRow:
         def infer(value: float, parts: Sequence[float], name: _Tested) -> Inference | None:
             def statistic(human: FloatArray, generated: FloatArray) -> FloatArray:
                 of = self.statistic(human, generated)
-                return of.value if name == "amplification" else self._amplify(of.human.quality, of.generated.quality)
+                alone = self.statistic.amplify(of.human.quality, of.generated.quality)
+                return of.value if name == "amplification" else alone
 
             exchange = Exchange(self.table, statistic, generator=generator)
             return from_halves(value, parts, exchange.test(self.settings.resamples))
@@ -358,7 +342,7 @@ class JudgedRow:
         """The line with interval and p and, for metrics with priors, the same test of Q alone.
 
         ``parts`` are the values on parts of the data (columns of :func:`_frame`); ``infer`` makes an inference of a
-        value, its values on the parts, and what is tested. ``ratio`` and ``chance`` are as in the results.
+        value, its values on the parts, and what is tested.
         """
         assert line.amplification is not None
         parts = self._with_quality(parts)
@@ -370,12 +354,12 @@ class JudgedRow:
         line = replace(
             line,
             **found._asdict(),
-            human_error=_finite(replicates.error(parts["human"].tolist())),
+            human_error=finite(replicates.error(parts["human"].tolist())),
             replicates=replicates if line.basis == "splits" else replicates.claiming(found.standard_error),
         )
         if not line.qualities:
             return line
-        own = float(self._amplify(*map(np.asarray, line.qualities)))
+        own = float(self.statistic.amplify(*map(np.asarray, line.qualities)))
         tested = infer(own, parts["quality"].tolist(), "quality")
         if tested is None:
             return line
@@ -385,16 +369,11 @@ class JudgedRow:
 
     def _with_quality(self, parts: pd.DataFrame) -> pd.DataFrame:
         """``parts`` with the amplification of Q."""
-        human, generated = (parts[f"{side}_quality"].to_numpy(dtype=np.float64) for side in _SIDES)
-        return parts.assign(quality=self._amplify(human, generated))
-
-    def _amplify(self, human: FloatArray, generated: FloatArray) -> FloatArray:
-        return self.statistic.amplify(human, generated)
+        human, generated = (parts[f"{side}_quality"].to_numpy(dtype=np.float64) for side in SIDES)
+        return parts.assign(quality=self.statistic.amplify(human, generated))
 
     def _bootstrap(self, generator: np.random.Generator) -> tuple[Interval | None, float | None]:
         """Over images, for the judges as trained, priors estimated anew: interval, and error of the human side."""
-        from scipy.sparse import csr_array, hstack
-
         width, level = self.statistic.width, self.settings.level
 
         def values(sums: FloatArray) -> FloatArray:
@@ -446,5 +425,6 @@ def _known(value: FloatArray) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _finite(error: float | None) -> float | None:
-    return error if error is not None and np.isfinite(error) else None
+def finite(value: FloatArray | float | None) -> float | None:
+    """A number; None for one that is not finite."""
+    return None if value is None or not np.isfinite(value) else float(value)

@@ -28,12 +28,7 @@ _WHOSE = {"human": "human captions", "generated": "its captions"}
 
 
 def void_rows(summaries: Iterable[Summary], run: Mapping[str, Any]) -> dict[tuple[str, str, str], str]:
-    """Key of a row -> the first reason for which it has no verdict; rows without one are left out.
-
-    Args:
-        summaries: rows of a table.
-        run: the entry "run" of ``metrics.json``.
-    """
+    """Key of a row -> the first reason for which it has no verdict; ``run``: that entry of ``metrics.json``."""
     found = {row.key: next((reason for check in _CHECKS for reason in check(row, run)), None) for row in summaries}
     return {key: reason for key, reason in found.items() if reason}
 
@@ -118,10 +113,8 @@ def _left_by_masking(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
         return
     for side, text in run["captioners"][row.captioner].get("text", {}).items():
         if text["affected"] >= max(1, _AFFECTED * text["captions"]):
-            whose, tokens = (
-                f"{text['affected'] / text['captions']:.1%} of {_WHOSE[side]}",
-                quote_tokens(text["revealing"]),
-            )
+            whose = f"{text['affected'] / text['captions']:.1%} of {_WHOSE[side]}"
+            tokens = quote_tokens(text["revealing"])
             yield f"{whose} hold words that tell {run['attribute']} and were not masked ({tokens})"
 
 

@@ -23,8 +23,13 @@ from judge.commands.ablate import AblateDetectorsConfig, AblateMasksConfig
 from judge.commands.align import AlignConfig
 from judge.commands.anonymous import AnonymousConfig
 from judge.metrics.counted.dpa import Dpa
-from judge.statistics import coefficient_of_variation, percent_reduction, ranking_consistency
-from judge.statistics.consistency import correlate, measure_consistency
+from judge.statistics.consistency import (
+    coefficient_of_variation,
+    correlate,
+    measure_consistency,
+    percent_reduction,
+    ranking_consistency,
+)
 
 Steps = list[Step]
 
@@ -343,7 +348,7 @@ def _align_first(job: Job, declared: Steps) -> Steps:
 def _read_aligned(job: Job, results: Results, _: Ours) -> Ours:
     """METEOR, and the share of words that are not <unk>."""
     found: dict[tuple[Row, str], Value] = {}
-    for entry in results["align"].alignments:
+    for entry in results["align"][0]:
         for how, report in entry.reports.items():
             row = (entry.captioner,)
             if not math.isnan(entry.meteor[how]):

@@ -21,7 +21,7 @@ from judge.types import Captions, Labels
 COUNTED = [row.name for row in METRICS.values() if row.counted]
 PLAIN = ["lic", "leakage", "imagecaptioner2", "imagecaptioner2-ratio"]
 DIRECTIONAL = ["dbac-at", "dbac-ta", "dpac-at", "dpac-ta"]
-VARIANTS = ["ba:joint", "dba-o:annotation", "multi-at:variance", "dpa-at:label", "error:each"]
+VARIANTS = ["dba-o:annotation", "multi-at:variance", "dpa-at:label", "error:naming"]
 
 
 def said_of(scores: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:

@@ -13,13 +13,16 @@ from scipy import stats
 
 from judge.metrics import METRICS
 from judge.report.detail_tables import pair_table, variation_table
-from judge.statistics import (
+from judge.statistics.consistency import (
+    agreements,
     coefficient_of_variation,
     conflict_score,
+    correlate,
+    measure_consistency,
     percent_reduction,
     ranking_consistency,
+    spearman_interval,
 )
-from judge.statistics.consistency import agreements, correlate, measure_consistency, spearman_interval
 from judge.statistics.summary import Summary
 
 

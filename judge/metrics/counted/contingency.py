@@ -161,13 +161,8 @@ def contingency(
     return ContingencyTable.of_sums(sums, (classes.shape[1], columns.shape[1]))
 
 
-def label_sets(tasks: npt.ArrayLike, *, largest: int | None = None, least: int = 1) -> Sets:
-    """The sets of labels that samples have, with other labels or alone, small ones first, without the empty set.
-
-    Args:
-        tasks: multi-hot, [N, L], or one label a sample, [N].
-        largest: labels in a set at most; None: any number.
-        least: samples that must have the set.
+def label_sets(tasks: npt.ArrayLike, *, largest: int | None = None) -> Sets:
+    """The sets of at most ``largest`` labels that samples have, with others or alone, small ones first, none empty.
 
     Raises:
         ValueError: there are more than 250,000 of them; or see :func:`hot`.
@@ -181,12 +176,12 @@ def label_sets(tasks: npt.ArrayLike, *, largest: int | None = None, least: int =
         members, holders = grown.pop()
         after = members[-1] + 1 if members else 0
         held = labels[holders, after:]
-        for label in np.flatnonzero(held.sum(axis=0) >= max(1, least)).tolist():
+        for label in np.flatnonzero(held.any(axis=0)).tolist():
             found.append((*members, after + label))
             if len(members) + 1 < most:
                 grown.append((found[-1], holders[held[:, label]]))
         if len(found) > _SETS:
-            raise ValueError(f"more than {_SETS:,} sets of labels occur; name the largest= or the least= of them")
+            raise ValueError(f"more than {_SETS:,} sets of labels occur; name the largest=")
     return tuple(sorted(found, key=lambda labels: (len(labels), labels)))
 
 

@@ -8,7 +8,7 @@ Guessing from several labels of a sample together has no closed form: :func:`att
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -123,8 +123,7 @@ class FrozenGuesses:
     """The best guessers of both sides. Axes: questions, conditions, answers.
 
     Attributes:
-        truth: 1 at the answer that is guessed in a condition, else 0, [..., Q, X, Y].
-        predicted: the same of the model's side.
+        truth, predicted: 1 at the answer that is guessed in a condition, else 0, of either side, [..., Q, X, Y].
         asked: questions that count, [..., Q].
         answers: answers that occur on either side, of each question, [..., Q].
         metric: the variant of DPA.
@@ -138,7 +137,11 @@ class FrozenGuesses:
 
     def compare(self, truth: ContingencyTable, predicted: ContingencyTable) -> Compared:
         """Values, pairs and both sides' predictability."""
-        sides = [self._right(guess, of) for guess, of in ((self.truth, truth), (self.predicted, predicted))]
+        sides = []
+        for guess, table in ((self.truth, truth), (self.predicted, predicted)):
+            cells = self.metric.cells(table)
+            right = np.where(self.asked[..., None, None], guess * cells * self.metric.worth(cells, self.answers), 0.0)
+            sides.append(divide(right, self.asked.sum(axis=-1)[..., None, None, None]))
         before, after = (right.sum(axis=(-3, -2, -1)) for right in sides)
         value = divide(after - before, before + after)
         return Compared(value, self.metric.pairs(sides[1] - sides[0]), before, after)
@@ -164,12 +167,6 @@ class FrozenGuesses:
             there, absent = (forward[..., place].swapaxes(-1, -2) for place in (0, 1))
             sides.append(pieces_of(table, there - absent, attribute=absent.sum(axis=-1)))
         return sides[0], sides[1]
-
-    def _right(self, guess: FloatArray, table: ContingencyTable) -> FloatArray:
-        """Share of right guesses in each cell, [..., Q, X, Y]; NaN of a table without anything to guess."""
-        cells = self.metric.cells(table)
-        right = guess * cells * self.metric.worth(cells, self.answers)
-        return divide(np.where(self.asked[..., None, None], right, 0.0), self.asked.sum(axis=-1)[..., None, None, None])
 
 
 def dpa(
@@ -199,13 +196,7 @@ def dpa(
         >>> found.truth, found.predicted, found.value
         (0.5, 0.75, 0.2)
 
-    Args:
-        attribute: multi-hot, [N, A], or one class a sample, [N]; see :func:`judge.metrics.counted.contingency.hot`.
-        tasks: multi-hot, [N, L], or one label a sample, [N].
-        predicted_tasks: like ``tasks``; None: the truth.
-        predicted_attribute: like ``attribute``; None: the truth.
-        direction: "A->T" or "T->A".
-        variant: what is guessed, and how guesses count.
+    Arrays are as in :func:`judge.ba_mals`; ``variant`` says what is guessed, and how guesses count.
 
     Returns:
         ``value`` in (-1, 1); NaN where there is nothing to guess: a side without any pair, or a single column of
@@ -227,41 +218,29 @@ def dpa(
 
 
 def attack(conditions: BoolArray, answers: BoolArray, images: IntArray | None = None) -> FloatArray:
-    """The score of a trained guesser of ``answers`` that sees all ``conditions`` of a sample.
+    """The score of a trained guesser of ``answers``, [N, Y], that sees all ``conditions``, [N, X], of a sample.
 
     It is a logistic regression (scikit-learn, C = 1), trained on four fifths of the images to guess the others:
-    multinomial if each sample has one answer, else binary for each answer.
-
-    Args:
-        conditions: multi-hot, [N, X].
-        answers: multi-hot, [N, Y].
-        images: image of each sample, [N]: samples of an image are in the same fold. Default: one sample per image.
+    multinomial if each sample has one answer, else binary for each answer. The only answer in training is always
+    guessed. ``images``, [N], are those of samples; None: each has its own.
 
     Returns:
         The share of a sample's answers that are guessed right, [N]: 0 or 1 for one answer, else a mean over all Y.
     """
+    from sklearn.dummy import DummyClassifier
+    from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import KFold
 
     whose = np.arange(len(answers)) if images is None else images
-    parts = KFold(_FOLDS, shuffle=True, random_state=0).split(np.unique(whose))
-    held = [np.isin(whose, np.unique(whose)[part]) for _, part in parts]
     single = bool((answers.sum(axis=1) == 1).all())
-    questions = [answers.argmax(axis=1)] if single else list(answers.T)
-    return np.asarray(np.mean([_learn(conditions, asked, held) for asked in questions], axis=0), dtype=np.float64)
-
-
-def _learn(conditions: BoolArray, answers: npt.NDArray[np.generic], held: Sequence[BoolArray]) -> FloatArray:
-    """1 where the answer is guessed right, [N]; the only answer in training is always guessed."""
-    from sklearn.dummy import DummyClassifier
-    from sklearn.linear_model import LogisticRegression
-
-    right = np.zeros(len(answers))
-    for part in held:
-        known = np.unique(answers[~part])
-        guesser = LogisticRegression(max_iter=1000) if len(known) > 1 else DummyClassifier()
-        guesser.fit(conditions[~part], answers[~part])
-        right[part] = guesser.predict(conditions[part]) == answers[part]
-    return right
+    right = np.zeros((1 if single else answers.shape[1], len(answers)))
+    for _, part in KFold(_FOLDS, shuffle=True, random_state=0).split(np.unique(whose)):
+        held = np.isin(whose, np.unique(whose)[part])
+        for row, asked in zip(right, [answers.argmax(axis=1)] if single else answers.T, strict=True):
+            guesser = LogisticRegression(max_iter=1000) if len(np.unique(asked[~held])) > 1 else DummyClassifier()
+            guesser.fit(conditions[~held], asked[~held])
+            row[held] = guesser.predict(conditions[held]) == asked[held]
+    return np.asarray(right.mean(axis=0), dtype=np.float64)
 
 
 def _best(cells: FloatArray) -> FloatArray:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from judge.errors import JudgeError
 from judge.metrics.counted.contingency import Sets, Train, contingency, holding, label_sets, read_samples
-from judge.metrics.counted.pairs import Dba, mean, mean_slope, variance
+from judge.metrics.counted.pairs import Dba, mean, variance
 from judge.metrics.counted.spec import Amplification, CaptionTable, Terms
 from judge.types import BoolArray, Direction, FloatArray
 
@@ -23,12 +23,10 @@ class Multi(Dba):
     Attributes:
         statistic: the mean size of the changes, or their variance.
         largest: labels in a set at most; None: any number.
-        least: samples that must have a set.
     """
 
     statistic: Literal["mean size", "variance"] = "mean size"
     largest: int | None = None
-    least: int = 1
 
     verdicts: ClassVar[tuple[str, str]] = ("changes", "changes")
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {
@@ -39,7 +37,7 @@ class Multi(Dba):
 
     def find_sets(self, tasks: BoolArray) -> Sets:
         """The sets of labels that samples with ``tasks``, [N, L], have, with others or alone."""
-        return label_sets(tasks, largest=self.largest, least=self.least)
+        return label_sets(tasks, largest=self.largest)
 
     def terms(self, truth: CaptionTable, predicted: CaptionTable) -> list[Terms]:
         """The sets of labels of the truth that each row has.
@@ -65,9 +63,8 @@ class Multi(Dba):
 
     def slope(self, sign: FloatArray, change: FloatArray) -> FloatArray:
         """The factor of each change: its sign, or its distance from the mean."""
-        return mean_slope(
-            np.sign(change) if self.statistic == "mean size" else change - mean(change)[..., None, None], change
-        )
+        factor = np.sign(change) if self.statistic == "mean size" else change - mean(change)[..., None, None]
+        return Dba.slope(self, factor, change)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,15 +102,8 @@ def multi(
         >>> found.sets, round(found.value, 4), found.pairs.tolist()
         (((0,), (1,), (0, 1)), 0.1667, [[0.0, -0.5, 0.5], [0.0, 0.0, 0.0]])
 
-    Args:
-        attribute: multi-hot, [N, A], or one class a sample, [N]; see :func:`judge.metrics.counted.contingency.hot`.
-        tasks: multi-hot, [N, L], or one label a sample, [N].
-        predicted_tasks: like ``tasks``; None: the truth.
-        predicted_attribute: like ``attribute``; None: the truth.
-        direction: "A->T" (the paper's G->M) or "T->A" (M->G).
-        train: (attribute, tasks) of the training samples, to choose sets and y from; only sets that the truth has too
-            are kept. Default: the truth given.
-        variant: where published codes differ; default: the paper's.
+    Arrays are as in :func:`judge.ba_mals`; "A->T" is the paper's G->M. ``train`` is (attribute, tasks) of the training
+    samples, to choose sets and y from; only sets that the truth has too are kept. Default: the truth given.
 
     Raises:
         ValueError: arrays of other values or shapes, another direction, or more than 250,000 sets.
@@ -122,8 +112,8 @@ def multi(
     metric = replace(variant or Multi(), direction=direction)
     sets = metric.find_sets(sides.train[1])
     if train is not None:
-        kept = contingency(*sides.truth, sets=sets).tasks >= max(1, metric.least)
-        sets = tuple(labels for labels, keep in zip(sets, kept, strict=True) if keep)
+        held = contingency(*sides.truth, sets=sets).tasks
+        sets = tuple(labels for labels, count in zip(sets, held, strict=True) if count)
     truth, predicted = contingency(*sides.truth, sets=sets), contingency(*sides.predicted, sets=sets)
     frozen = metric.freeze(truth if train is None else contingency(*sides.train, sets=sets), predicted)
     found = frozen.compare(truth, predicted)

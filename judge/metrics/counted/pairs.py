@@ -5,7 +5,7 @@ BA: Zhao et al. 2017 ("Men also like shopping"; MALS). DBA (BA->): Wang and Russ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -16,55 +16,39 @@ from judge.metrics.counted.contingency import ContingencyTable, Train, contingen
 from judge.metrics.counted.spec import Amplification, Compared, CountedMetric, LabelKind, pieces_of
 from judge.types import Direction, FloatArray
 
-Share = Literal["of samples", "of the class", "of the class's labels", "of the label", "of the label's classes"]
-Empty = Literal["skip", "zero"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FrozenPairs:
-    """The chosen pairs and their signs.
-
-    Attributes:
-        sign: +1, -1, or 0 for pairs that do not count, [A, L].
-        share: the share whose change is measured.
-        empty: undefined shares are left out ("skip") or 0 ("zero").
-        pool: changes and signed changes, [..., A, L] each, to values, [...].
-        slope: (sign, change) -> factors, [..., A, L]: the value is the sum of factors times changes.
-    """
+    """The chosen pairs and their signs: +1, -1, or 0 for pairs that do not count, [A, L]."""
 
     sign: FloatArray
-    share: Share
-    empty: Empty
-    pool: Callable[[FloatArray, FloatArray], FloatArray]
-    slope: Callable[[FloatArray, FloatArray], FloatArray]
+    metric: Ba | Dba
 
     def compare(self, truth: ContingencyTable, predicted: ContingencyTable) -> Compared:
-        """Values, and the signed change of each pair."""
-        change = self._change(truth, predicted)
-        pairs = self.sign * change + 0.0  # No -0.
-        value = self.pool(change, pairs)
+        """Values, and the signed change of each pair; of BA also both sides."""
+        before, after = self.shares(truth, predicted)
+        pairs = self.sign * (after - before) + 0.0  # No -0.
+        value = self.metric.pool(after - before, pairs)
+        if isinstance(self.metric, Ba):
+            return Compared(value, pairs, *self.metric.bias(self.sign, before, after))
         return Compared(value, pairs, np.full_like(value, np.nan), np.full_like(value, np.nan))
 
     def parts(self, truth: ContingencyTable, predicted: ContingencyTable) -> FloatArray:
         """What each pair adds to the value."""
-        change = self._change(truth, predicted)
-        return np.nan_to_num(self.slope(self.sign, change) * change)
+        before, after = self.shares(truth, predicted)
+        return np.nan_to_num(self.metric.slope(self.sign, after - before) * (after - before))
 
     def pieces(self, truth: ContingencyTable, predicted: ContingencyTable) -> tuple[ContingencyTable, ContingencyTable]:
         """What each sample of a class with a label adds: its part of the share, times the slope of the change."""
-        change = self._change(truth, predicted)
-        slope = np.where(np.isfinite(change), self.slope(self.sign, change), 0.0)
-        parts = [np.nan_to_num(divide(slope, _whole(table, self.share))) for table in (truth, predicted)]
+        before, after = self.shares(truth, predicted)
+        slope = np.where(np.isfinite(after - before), self.metric.slope(self.sign, after - before), 0.0)
+        parts = [np.nan_to_num(divide(slope, self.metric.whole(table))) for table in (truth, predicted)]
         return pieces_of(truth, parts[0]), pieces_of(predicted, parts[1])
 
     def shares(self, truth: ContingencyTable, predicted: ContingencyTable) -> tuple[FloatArray, FloatArray]:
-        """Shares of both sides, [..., A, L]; undefined ones are NaN, or 0 with ``empty="zero"``."""
-        before, after = (divide(table.together, _whole(table, self.share)) for table in (truth, predicted))
-        return (np.nan_to_num(before), np.nan_to_num(after)) if self.empty == "zero" else (before, after)
-
-    def _change(self, truth: ContingencyTable, predicted: ContingencyTable) -> FloatArray:
-        before, after = self.shares(truth, predicted)
-        return after - before
+        """Shares of both sides, [..., A, L]; NaN where undefined."""
+        before, after = (divide(table.together, self.metric.whole(table)) for table in (truth, predicted))
+        return before, after
 
 
 def mean(pairs: FloatArray) -> FloatArray:
@@ -73,53 +57,26 @@ def mean(pairs: FloatArray) -> FloatArray:
     return divide(np.where(defined, pairs, 0.0).sum(axis=(-2, -1)), defined.sum(axis=(-2, -1)))
 
 
-def mean_slope(sign: FloatArray, change: FloatArray) -> FloatArray:
-    """The factor of each change in the mean of the defined signed changes, [..., A, L]."""
-    return np.asarray(sign / np.maximum(np.isfinite(change).sum(axis=(-2, -1), keepdims=True), 1))
-
-
 def variance(pairs: FloatArray) -> FloatArray:
     """Variance over the defined pairs, [..., A, L] -> [...]; NaN without any."""
     return mean((pairs - mean(pairs)[..., None, None]) ** 2)
-
-
-def _whole(table: ContingencyTable, share: Share) -> FloatArray:
-    """The denominators of the shares c_al / whole, [..., A, L]."""
-    whole = {
-        "of samples": table.samples[..., None, None],
-        "of the class": table.attribute[..., :, None],
-        "of the class's labels": table.together.sum(axis=-1, keepdims=True),
-        "of the label": table.tasks[..., None, :],
-        "of the label's classes": table.together.sum(axis=-2, keepdims=True),
-    }
-    return np.broadcast_to(whole[share], table.together.shape)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ba(CountedMetric):
     """BA. Its pairs are those of b_al > 1/A in the truth (Zhao et al. 2017, eq. 1).
 
-    Attributes:
-        share: what is compared: b_al = c_al / sum_a c_al ("conditional": Zhao 2017, Princeton) or c_al / N ("joint":
-            kerner-lab). The pairs are those of the conditional share in both.
-        empty: a label that one side never has is left out of the sum and of |L| ("skip"), or has share 0 ("zero").
+    A label that one side never has is left out of the sum and of |L|.
     """
 
     labels: LabelKind | None = "words"
-    share: Literal["conditional", "joint"] = "conditional"
-    empty: Empty = "skip"
-
-    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        "joint": {"share": "joint"},
-        "kerner-lab": {"share": "joint", "empty": "zero"},
-    }
 
     def by_construction(self, attribute: str, *, has_words: bool, derived: bool) -> Iterator[str]:
         """Classes that are the annotated ones."""
         if not has_words:
             yield f"no words of {attribute} are known: BA counts the annotated classes, on both sides."
 
-    def freeze(self, truth: ContingencyTable, predicted: ContingencyTable) -> FrozenBa:
+    def freeze(self, truth: ContingencyTable, predicted: ContingencyTable) -> FrozenPairs:
         """The pairs of the truth.
 
         Raises:
@@ -128,82 +85,65 @@ class Ba(CountedMetric):
         classes = truth.together.shape[-2]
         if classes < 2:
             raise ValueError("BA needs two classes or more; give the attribute as [N, A] with A >= 2, or as labels")
-        total = truth.together.sum(axis=-2, keepdims=True)
-        sign = (truth.together * classes > total).astype(np.float64)  # Integer counts: exact at a tie.
-        share: Share = "of samples" if self.share == "joint" else "of the label's classes"
-        return FrozenBa(sign, share, self.empty, _pool_ba, _slope_ba)
+        # Integer counts: exact at a tie.
+        return FrozenPairs((truth.together * classes > self.whole(truth)).astype(np.float64), self)
 
+    def whole(self, table: ContingencyTable) -> FloatArray:
+        """The denominators of shares, [..., 1, L]: samples of any class with the label."""
+        return table.together.sum(axis=-2, keepdims=True)
 
-class FrozenBa(FrozenPairs):
-    """BA's pairs; its value is the difference of its two sides."""
+    def pool(self, change: FloatArray, pairs: FloatArray) -> FloatArray:
+        """(1/|L|) times the sum over pairs; labels with undefined pairs are left out of both."""
+        defined = np.isfinite(change)
+        return divide(np.where(defined, pairs, 0.0).sum(axis=(-2, -1)), defined.all(axis=-2).sum(axis=-1))
 
-    def compare(self, truth: ContingencyTable, predicted: ContingencyTable) -> Compared:
-        """Values, pairs, and the bias of both sides (:func:`ba_mals`)."""
-        sides = self.shares(truth, predicted)
-        change = sides[1] - sides[0]
-        pairs = self.sign * change + 0.0
-        counted = np.isfinite(change).all(axis=-2)
-        # A label without any chosen pair adds 1/A to both sides.
-        even = np.where(self.sign.any(axis=-2), 0.0, 1 / self.sign.shape[-2])
-        even = even if self.share == "of the label's classes" else np.zeros_like(even)
-        found = [np.where(counted, (self.sign * side).sum(axis=-2) + even, 0.0).sum(axis=-1) for side in sides]
-        before, after = (divide(side, counted.sum(axis=-1)) for side in found)
-        return Compared(self.pool(change, pairs), pairs, before, after)
+    def slope(self, sign: FloatArray, change: FloatArray) -> FloatArray:
+        """The factor of each change in the value, [..., A, L]."""
+        labels = np.isfinite(change).all(axis=-2).sum(axis=-1)
+        return np.asarray(sign / np.maximum(labels, 1)[..., None, None])
 
-
-def _pool_ba(change: FloatArray, pairs: FloatArray) -> FloatArray:
-    """(1/|L|) times the sum over pairs; labels with undefined pairs are left out of both."""
-    defined = np.isfinite(change)
-    return divide(np.where(defined, pairs, 0.0).sum(axis=(-2, -1)), defined.all(axis=-2).sum(axis=-1))
-
-
-def _slope_ba(sign: FloatArray, change: FloatArray) -> FloatArray:
-    labels = np.isfinite(change).all(axis=-2).sum(axis=-1)
-    return np.asarray(sign / np.maximum(labels, 1)[..., None, None])
+    def bias(self, sign: FloatArray, before: FloatArray, after: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The bias of both sides (:func:`ba_mals`); a label without any chosen pair adds 1/A to both."""
+        counted = np.isfinite(after - before).all(axis=-2)
+        even = np.where(sign.any(axis=-2), 0.0, 1 / sign.shape[-2])
+        sums = [np.where(counted, (sign * side).sum(axis=-2) + even, 0.0).sum(axis=-1) for side in (before, after)]
+        return divide(sums[0], counted.sum(axis=-1)), divide(sums[1], counted.sum(axis=-1))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dba(CountedMetric):
-    """DBA. The default is Wang and Russakovsky 2021, eq. 1-3 (``empty``: their code).
+    """DBA. The default is Wang and Russakovsky 2021, eq. 1-3; pairs whose condition no sample meets are left out.
 
     Attributes:
-        tie: pairs of P(a, l) = P(a) P(l) have y = 0 and count as -delta ("negative": the paper, kerner-lab), or do not
-            count ("zero": Princeton).
-        empty: pairs whose condition no sample meets are left out ("skip": Princeton), or have probability 0 ("zero":
-            kerner-lab).
-        per: P(l|a) is a share of the samples of class a ("samples": the paper, Princeton) or of their labels
-            ("mentions": kerner-lab); P(a|l) likewise. They agree where each sample has one label (one class).
+        tie: pairs of P(a, l) = P(a) P(l) have y = 0 and count as -delta ("negative": the paper), or do not count
+            ("zero": Princeton's code).
     """
 
     direction: Direction | None = "A->T"
     tie: Literal["negative", "zero"] = "negative"
-    empty: Empty = "skip"
-    per: Literal["samples", "mentions"] = "samples"
 
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "annotation": {"against": "annotation"},
         "princeton": {"tie": "zero"},
-        "kerner-lab": {"empty": "zero", "per": "mentions"},
     }
 
     def freeze(self, truth: ContingencyTable, predicted: ContingencyTable) -> FrozenPairs:
         """Signs: +1 where P(a, l) > P(a) P(l) in ``truth``, the table of training or of test samples; else -1."""
         together = truth.together * truth.samples[..., None, None]
         sign = np.sign(together - truth.attribute[..., :, None] * truth.tasks[..., None, :])
-        if self.tie == "negative":
-            sign = np.where(sign > 0, 1.0, -1.0)
-        given: tuple[Share, Share] = ("of the class", "of the class's labels")
-        if self.direction == "T->A":
-            given = ("of the label", "of the label's classes")
-        return FrozenPairs(sign, given[self.per == "mentions"], self.empty, self.pool, self.slope)
+        return FrozenPairs(np.where(sign > 0, 1.0, -1.0) if self.tie == "negative" else sign, self)
+
+    def whole(self, table: ContingencyTable) -> FloatArray:
+        """The denominators of shares: samples of the class, [..., A, 1], or with the label, [..., 1, L]."""
+        return table.tasks[..., None, :] if self.direction == "T->A" else table.attribute[..., :, None]
 
     def pool(self, change: FloatArray, pairs: FloatArray) -> FloatArray:
         """The value of pairs, [..., A, L] -> [...]."""
         return mean(pairs)
 
     def slope(self, sign: FloatArray, change: FloatArray) -> FloatArray:
-        """The factor of each change in the value."""
-        return mean_slope(sign, change)
+        """The factor of each change in the value, [..., A, L]."""
+        return np.asarray(sign / np.maximum(np.isfinite(change).sum(axis=(-2, -1), keepdims=True), 1))
 
 
 def ba_mals(
@@ -211,8 +151,6 @@ def ba_mals(
     tasks: npt.ArrayLike,
     predicted_tasks: npt.ArrayLike | None = None,
     predicted_attribute: npt.ArrayLike | None = None,
-    *,
-    variant: Ba | None = None,
 ) -> Amplification:
     """Bias amplification: (1/|L|) sum over pairs of (b^_al - b_al) 1[b_al > 1/A], b_al = c_al / sum_a c_al.
 
@@ -229,19 +167,18 @@ def ba_mals(
         tasks: multi-hot, [N, L], or one label a sample, [N].
         predicted_tasks: like ``tasks``; None: the truth.
         predicted_attribute: like ``attribute``; None: the truth.
-        variant: where published codes differ; default: Zhao et al. 2017.
 
     Returns:
         ``value`` is ``predicted`` - ``truth``, and the sum of ``pairs`` by |L|. ``truth`` is the share of a label's
         samples that are of the classes that it goes with, a mean over labels: from 1/A, where labels go with no class
-        (BA_H of the DBAC paper, Table 3), to 1. With joint shares it is their sum over the pairs that count, by |L|.
+        (BA_H of the DBAC paper, Table 3), to 1.
 
     Raises:
         ValueError: arrays of other values or shapes, or fewer than two classes.
     """
     sides = read_samples(attribute, tasks, predicted_tasks, predicted_attribute)
     tables = contingency(*sides.truth), contingency(*sides.predicted)
-    return Amplification.of((variant or Ba()).freeze(*tables).compare(*tables))
+    return Amplification.of(Ba().freeze(*tables).compare(*tables))
 
 
 def dba(
@@ -267,14 +204,8 @@ def dba(
         >>> round(found.value, 4), found.pairs.round(4).tolist()
         (0.2667, [[0.2], [0.3333]])
 
-    Args:
-        attribute: multi-hot, [N, A], or one class a sample, [N]; see :func:`judge.metrics.counted.contingency.hot`.
-        tasks: multi-hot, [N, L], or one label a sample, [N].
-        predicted_tasks: like ``tasks``; None: the truth.
-        predicted_attribute: like ``attribute``; None: the truth.
-        direction: "A->T" or "T->A".
-        train: (attribute, tasks) of the training samples, to choose y from; default: the truth given.
-        variant: where published codes differ; default: the paper's.
+    Arrays are as in :func:`ba_mals`. ``train`` is (attribute, tasks) of the training samples, to choose y from; by
+    default the truth.
 
     Raises:
         ValueError: arrays of other values or shapes, or another direction.

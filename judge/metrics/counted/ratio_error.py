@@ -13,22 +13,14 @@ from judge.metrics.counted.contingency import ContingencyTable, divide, hot, sam
 from judge.metrics.counted.spec import CaptionTable, CountedMetric, LabelKind, Quotients, Terms, single_names
 from judge.types import BoolArray, FloatArray
 
-Both = Literal["neutral", "each"]
 Among = Literal["annotated", "naming"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class _NamingMetric(CountedMetric):
-    """A sum over captions by another.
-
-    Attributes:
-        both: a caption that names several classes names none ("neutral": women-snowboard, Princeton) or each ("each").
-    """
+    """A sum over captions by another. A caption that names several classes names none."""
 
     labels: LabelKind | None = None
-    both: Both = "neutral"
-
-    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"each": {"both": "each"}}
 
     def freeze(self, truth: ContingencyTable, predicted: ContingencyTable) -> Quotients:
         """Nothing is chosen from the tables."""
@@ -48,17 +40,13 @@ class Ratio(_NamingMetric):
     second: str | None = None
 
     amplification: ClassVar[str] = "ratio"
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"CLASS/CLASS": {}}
     verdicts: ClassVar[tuple[str, str]] = ("higher", "lower")
 
-    @property
-    def variant_names(self) -> list[str]:
-        """Any two classes are a variant."""
-        return [*self.variants, "CLASS/CLASS"]
-
     def in_variant(self, name: str) -> Self | None:
-        """A named variant, or two classes: "female/male"."""
+        """Two classes: "female/male"."""
         first, _, second = name.partition("/")
-        return replace(self, first=first, second=second) if first and second else CountedMetric.in_variant(self, name)
+        return replace(self, first=first, second=second) if first and second else None
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -72,7 +60,7 @@ class Ratio(_NamingMetric):
     def side_terms(self, side: CaptionTable) -> Terms:
         """Whether rows name the class above, and the class below."""
         places = [side.classes.index(name) for name in self.classes]
-        return Quotients.terms(naming_of(side.named, self.both)[:, places])
+        return Quotients.terms(single_names(side.named)[:, places])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +75,7 @@ class Error(_NamingMetric):
     among: Among = "annotated"
 
     verdicts: ClassVar[tuple[str, str]] = ("errs more", "errs less")
-    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"naming": {"among": "naming"}, **_NamingMetric.variants}
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"naming": {"among": "naming"}}
 
     def by_construction(self, attribute: str, *, has_words: bool, derived: bool) -> Iterator[str]:
         """Human captions do not err against labels that are derived from them."""
@@ -100,7 +88,7 @@ class Error(_NamingMetric):
 
     def count(self, annotated: BoolArray, named: BoolArray) -> BoolArray:
         """Which samples err, and which are counted, [N, 2], of multi-hot arrays [N, K]."""
-        naming = naming_of(named, self.both)
+        naming = single_names(named)
         counted = annotated.any(axis=1)
         if self.among == "naming":
             counted &= naming.any(axis=1)
@@ -123,7 +111,7 @@ class NamingShare:
     counted: int
 
 
-def ratio(mention: npt.ArrayLike, *, first: int = 0, second: int = 1, both: Both = "neutral") -> NamingShare:
+def ratio(mention: npt.ArrayLike, *, first: int = 0, second: int = 1) -> NamingShare:
     """Captions that name the first class / captions that name the second (Hendricks et al. 2018).
 
     LIC's paper puts men over women, women-snowboard women over men: the caller says which is first. It is 1 where both
@@ -138,7 +126,6 @@ def ratio(mention: npt.ArrayLike, *, first: int = 0, second: int = 1, both: Both
         mention: classes that each caption names, multi-hot, [N, K] (none: all 0); or the one that it names, [N].
         first: index of the class above.
         second: index of the class below.
-        both: "neutral" or "each", see :class:`_NamingMetric`.
 
     Raises:
         ValueError: arrays of other values or shapes, or no such class.
@@ -148,14 +135,12 @@ def ratio(mention: npt.ArrayLike, *, first: int = 0, second: int = 1, both: Both
         named = np.pad(named, ((0, 0), (0, max(0, max(first, second) + 1 - named.shape[1]))))
     if not (min(first, second) >= 0 and max(first, second) < named.shape[1]):
         raise ValueError(f"mention: classes {first} and {second} of {named.shape[1]}")
-    naming = naming_of(named, both).sum(axis=0)
+    naming = single_names(named).sum(axis=0)
     pairs = divide(naming[:, None], naming[None, :])
     return NamingShare(float(pairs[first, second]), pairs, int(naming[second]))
 
 
-def error(
-    attribute: npt.ArrayLike, mention: npt.ArrayLike, *, among: Among = "annotated", both: Both = "neutral"
-) -> NamingShare:
+def error(attribute: npt.ArrayLike, mention: npt.ArrayLike, *, among: Among = "annotated") -> NamingShare:
     """Share of captions that name another class than the annotated one; naming none is no error.
 
     Hendricks et al. 2018, "Women also snowboard". A captioner that never names a class has Error 0: read it beside the
@@ -173,19 +158,13 @@ def error(
             several, each is right.
         mention: classes that each caption names, multi-hot, [N, K], or the one that it names, [N].
         among: see :class:`Error`.
-        both: "neutral" or "each", see :class:`_NamingMetric`; then one wrong class is an error.
 
     Raises:
         ValueError: arrays of other values or shapes.
     """
     annotated, named = hot("attribute and mention", attribute, mention)
     same_samples(attribute=annotated, mention=named)
-    wrong, counted = Error(among=among, both=both).count(annotated, named).sum(axis=0)
-    naming = naming_of(named, both) & ~annotated
+    wrong, counted = Error(among=among).count(annotated, named).sum(axis=0)
+    naming = single_names(named) & ~annotated
     pairs = divide(annotated.T.astype(np.float64) @ naming.astype(np.float64), counted)
     return NamingShare(float(divide(wrong, counted)), pairs, int(counted))
-
-
-def naming_of(named: BoolArray, both: Both) -> BoolArray:
-    """What captions name, [C, K]; those that name several classes name none ("neutral"), or each."""
-    return single_names(named) if both == "neutral" else named

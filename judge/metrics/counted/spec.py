@@ -29,8 +29,7 @@ class Compared(NamedTuple):
     Attributes:
         value: the metric, [...].
         pairs: what each pair of a class and a label adds, signed, [..., A, L]; NaN where it is undefined.
-        truth: the value of the truth alone, [...]; NaN if the metric is a change and has no sides.
-        predicted: that of the predictions.
+        truth, predicted: the value of either side alone, [...]; NaN if the metric is a change.
     """
 
     value: FloatArray
@@ -47,23 +46,18 @@ class Frozen(Protocol):
         ...
 
     def pieces(self, truth: ContingencyTable, predicted: ContingencyTable) -> tuple[ContingencyTable, ContingencyTable]:
-        """The coefficient of each count in the value.
-
-        The counts of ``predicted`` times its coefficients, less those of ``truth`` times its own, are the value less
-        its neutral value.
-        """
+        """Coefficients: counts of ``predicted`` times its own, less those of ``truth``, are the value less neutral."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Amplification:
-    """A counted metric of arrays.
+    """A counted metric of arrays, as fractions.
 
     Attributes:
-        value: fraction, not x100; NaN where no pair is defined.
+        value: NaN where no pair is defined.
         pairs: what each pair of a class and a label adds, signed, [A, L]; NaN where undefined (and left out).
-        truth: the value of the truth alone; NaN if the metric is a change and has no sides (DBA, Multi->).
-        predicted: that of the predictions.
+        truth, predicted: the value of either side alone; NaN if the metric is a change (DBA, Multi->).
     """
 
     value: float
@@ -76,11 +70,6 @@ class Amplification:
         """The result of two tables without leading axes."""
         return cls(float(found.value), found.pairs, float(found.truth), float(found.predicted), **more)
 
-    @property
-    def left_out(self) -> int:
-        """Pairs that are undefined: no sample meets their condition."""
-        return int(np.isnan(self.pairs).sum())
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CaptionTable:
@@ -88,11 +77,9 @@ class CaptionTable:
 
     Attributes:
         image: index of the row's image, [C].
-        classes: names of the A' classes: those of images, then others that captions name.
-        annotated: the image's class, [C, A'].
-        named: classes that the row names, [C, A'].
+        classes: names of the A' classes: the ``known`` ones of images, then others that captions name.
+        annotated, named: the image's class, and classes that the row names, [C, A'] each.
         labels: words or objects that it names, [C, L].
-        known: A, the number of classes of images.
     """
 
     image: IntArray
@@ -128,11 +115,6 @@ class CountedMetric(ABC):
     verdicts: ClassVar[tuple[str, str]] = ("amplifies", "mitigates")
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
-    @property
-    def variant_names(self) -> list[str]:
-        """Names of variants, for messages."""
-        return list(self.variants)
-
     def in_variant(self, name: str) -> Self | None:
         """The metric in the variant ``name``; None if there is none."""
         return replace(self, **self.variants[name]) if name in self.variants else None
@@ -149,10 +131,7 @@ class CountedMetric(ABC):
     def by_construction(self, attribute: str, *, has_words: bool, derived: bool) -> Iterator[str]:
         """Sentences on values that hold by construction, whatever captions say.
 
-        Args:
-            attribute: name of the attribute.
-            has_words: whether it has a lexicon.
-            derived: whether labels are derived from human captions.
+        ``has_words``: whether the attribute has a lexicon; ``derived``: whether labels are derived from human captions.
         """
         yield from ()
 
@@ -210,11 +189,9 @@ class Quotients:
         else:
             whole = found.truth + found.predicted if self.amplification == "normalised" else np.ones_like(found.value)
             parts = [divide(1.0, whole * of) for of in below], [np.zeros_like(of) for of in below]
-        sides = [
-            pieces_of(table, attribute=upper[..., None], tasks=lower[..., None])
-            for table, upper, lower in zip((truth, predicted), *parts, strict=True)
-        ]
-        return sides[0], sides[1]
+        upper, lower = ([part[..., None] for part in of] for of in parts)
+        human = pieces_of(truth, attribute=upper[0], tasks=lower[0])
+        return human, pieces_of(predicted, attribute=upper[1], tasks=lower[1])
 
     def compare(self, truth: ContingencyTable, predicted: ContingencyTable) -> Compared:
         """The sides, their comparison, and no pairs."""

@@ -28,7 +28,6 @@ def test_sets_are_counted_as_their_labels_together() -> None:
     assert found.together.tolist() == [[2, 1, 1], [1, 1, 1], [0, 0, 0]]
     assert found.tasks.tolist() == [2, 1, 1]
     assert label_sets(T) == ((0,), (1,), (0, 1))
-    assert label_sets(T, least=2) == ((0,),)
 
 
 def test_too_many_sets(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,20 +17,17 @@ SHOWN = np.array([0, 0, 1, 1, 1])
 
 
 def test_ratio_by_hand() -> None:
-    """One woman, two men; with both in one caption counted for each, two and three."""
+    """One woman, two men; the caption with both names neither."""
     assert ratio(NAMED).value == 1 / 2
     assert ratio(NAMED, first=1, second=0).value == 2
-    assert ratio(NAMED, both="each").value == 2 / 3
     assert ratio(NAMED).pairs.tolist() == [[1, 1 / 2], [2, 1]]
     assert ratio(NAMED).counted == 2
 
 
 def test_error_by_hand() -> None:
-    """The second is wrong: 1 of 5 annotated, 1 of 3 that name one. If each named must be right: 2 of 5, 2 of 4."""
+    """The second is wrong: 1 of 5 annotated, 1 of 3 that name one."""
     assert error(SHOWN, NAMED).value == 1 / 5
     assert error(SHOWN, NAMED, among="naming").value == 1 / 3
-    assert error(SHOWN, NAMED, both="each").value == 2 / 5
-    assert error(SHOWN, NAMED, both="each", among="naming").value == 2 / 4
     assert error(SHOWN, NAMED).pairs.tolist() == [[0, 1 / 5], [0, 0]]
     assert error(SHOWN, NAMED).counted == 5
 
@@ -63,23 +60,22 @@ def captions(draw: st.DrawFn) -> tuple[list[int], list[list[bool]]]:
     return shown, draw(st.lists(row, min_size=number, max_size=number))
 
 
-@pytest.mark.parametrize("both", ["neutral", "each"])
 @pytest.mark.parametrize("among", ["annotated", "naming"])
 @given(drawn=captions())
-def test_against_loops(both: str, among: str, drawn: tuple[list[int], list[list[bool]]]) -> None:
+def test_against_loops(among: str, drawn: tuple[list[int], list[list[bool]]]) -> None:
     shown, named = drawn
     wrong = counted = first = second = 0
     for own, row in zip(shown, named, strict=True):
-        names = {k for k, said in enumerate(row) if said and (both == "each" or sum(row) == 1)}
+        names = {k for k, said in enumerate(row) if said and sum(row) == 1}
         counted += among == "annotated" or bool(names)
         wrong += bool(names - {own})
         first += 1 in names
         second += 0 in names
-    found = error(shown, named, among=among, both=both)  # type: ignore[arg-type]
+    found = error(shown, named, among=among)  # type: ignore[arg-type]
     assert found.counted == counted
     assert found.value == (wrong / counted if counted else pytest.approx(math.nan, nan_ok=True))
-    told = ratio(named, first=1, second=0, both=both)  # type: ignore[arg-type]
+    told = ratio(named, first=1, second=0)
     assert told.value == (first / second if second else pytest.approx(math.nan, nan_ok=True))
     assert told.counted == second
-    if both == "neutral" and counted:
+    if counted:
         assert found.pairs.sum() == pytest.approx(found.value)
