@@ -55,12 +55,9 @@ class Sides:
     """The captions of humans and of one captioner, masked, before alignment.
 
     Attributes:
-        captioner: name of the generated side.
-        target: what judges guess.
         classes: image id -> class, sorted by image.
         answers: image id -> indices of the true classes or tasks.
         rows: side -> its captions, by image and index; indices that too few images have are left out.
-        aligner: aligns the human side.
         uses_images: whether judges see the images too.
         coverage: side -> how often its captions name the attribute; None without a lexicon.
         survey: side -> facts about its captions, and about what masking leaves in them.
@@ -115,9 +112,7 @@ class Resample:
     - ``shuffled``: labels are shuffled among images, so that captions carry no information about them.
 
     Attributes:
-        kind: the kind of resample.
         number: number of the draw, from 0; the same for all captioners, which stay comparable.
-        seed: seed of the run.
     """
 
     kind: ResampleKind

@@ -36,7 +36,6 @@ class Correlation:
             holds NaN or infinity.
         interval: of r, by Fisher's transformation; None for fewer than four pairs.
         spearman: rank correlation in [-1, 1]; None where ``pearson`` is.
-        pairs: how many.
         spearman_interval: of ``spearman``, by Bonett and Wright's standard error; None for fewer than four pairs.
     """
 
@@ -207,9 +206,8 @@ class Consistency:
 def measure_consistency(summaries: Sequence[Summary], human: Mapping[str, float] | None = None) -> Consistency:
     """Every pair of judges of every metric, and every captioner that two judges or more have an amplification of.
 
-    Where human scores of the captioners are given (``human``), every metric and judge is compared with them. Metrics,
-    judges and captioners stand in order of appearance. Rows without an amplification are left out, and so are pairs of
-    judges without a captioner in common.
+    Every metric and judge is compared with the ``human`` scores of captioners, if given. Rows without an amplification
+    are left out, and so are pairs of judges without a captioner in common.
     """
     found = _amplifications(summaries)
     pairs, variations = [], []

@@ -33,13 +33,8 @@ def bootstrap_pooled(
 ) -> list[Interval | None]:
     """Percentile bootstrap over images of values that are made of sums over images (scipy).
 
-    Args:
-        table: what each image adds, [N, S]; sparse where most add nothing.
-        statistic: sums over images, [S, ...] -> values, [V, ...].
-        generator: of the resamples.
-        resamples: how many.
-        level: of the intervals.
-        strata: group of each image, [N], within which images are drawn; None for one group.
+    ``table``, [N, S], is what each image adds, and ``statistic`` maps sums, [S, ...], to values, [V, ...]. Images are
+    drawn within the groups ``strata``, [N]; None for one group.
 
     Returns:
         V intervals; None where a group has one image, or a resample has no value.

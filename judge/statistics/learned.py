@@ -20,12 +20,9 @@ from judge.types import BoolArray, Direction, FloatArray, TargetKind
 
 
 class LearnedAmplification(NamedTuple):
-    """A learned metric of arrays.
+    """A learned metric of arrays: the amplification, a fraction, and the scores of the judges of both sides.
 
-    Attributes:
-        value: the amplification, a fraction; NaN where a side has no value, or the metric has one side.
-        human: the score of the judge of human captions.
-        generated: the score of the judge of generated captions.
+    ``value`` is NaN where a side has no value.
     """
 
     value: float

@@ -237,12 +237,6 @@ def test_captioners_of_other_classes_are_not_compared(tmp_path: Path) -> None:
     assert "Captioners whose images have other classes are not compared with each other." in warnings(result)
 
 
-# What classes are called, or that others could be, changes nothing
-
-
-# Networks
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize(("count", "sizes"), [(2, (22, 10, 10)), (3, (20, 15, 10, 10)), (9, (13, 12, *[10] * 7))])
