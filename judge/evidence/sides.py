@@ -157,11 +157,9 @@ class Resample:
         every = [row for of in rows.values() for row in of]
         images = np.unique([row.image for row in every], return_inverse=True)[1]
         generator = np.random.default_rng([self.seed, _STREAMS[self.kind], self.number])
-        # Rows sorted by image, and the same rows shuffled within each image.
-        places = np.argsort(images, kind="stable")
-        drawn = np.lexsort((generator.random(len(every)), images))
+        # The rows sorted by image are replaced by the same rows shuffled within each image.
         taken = np.empty(len(every), dtype=np.int64)
-        taken[places] = drawn
+        taken[np.argsort(images, kind="stable")] = np.lexsort((generator.random(len(every)), images))
         moved = (
             every[other] if other == place else replace(every[other], index=every[place].index)
             for place, other in enumerate(taken.tolist())

@@ -119,19 +119,6 @@ def conflict_score(a: Sequence[float], b: Sequence[float], *, neutral: float = 0
     return float(np.mean((np.asarray(a) > neutral) != (np.asarray(b) > neutral)))
 
 
-def ranking_consistency(a: Sequence[float], b: Sequence[float]) -> float:
-    """Pearson's correlation, in [-1, 1], of two judges' amplifications over captioners, or of one's with human scores.
-
-    Returns:
-        NaN where ``pearson`` of :class:`Correlation` is None.
-
-    Raises:
-        ValueError: the lists differ in length.
-    """
-    found = correlate(a, b).pearson
-    return math.nan if found is None else found
-
-
 def coefficient_of_variation(values: Sequence[float]) -> float:
     """Sample standard deviation over |mean|, in [0, inf): how far one captioner's value depends on the judge.
 

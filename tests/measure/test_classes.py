@@ -178,9 +178,6 @@ def test_judged_by_linear(run: Run, metric: str) -> None:
         assert len(rows["generated"]) == len(run.world.images)
 
 
-# What cannot be measured is refused, in a line that says which class it is
-
-
 @pytest.mark.parametrize("count", SIZES)
 @pytest.mark.parametrize(
     ("size", "how", "message"),

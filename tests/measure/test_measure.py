@@ -150,9 +150,6 @@ def test_faulty_corpora(world: World) -> None:
         evaluate(Corpus(world.human, (captioner,), None), attribute="skin")
 
 
-# Real captions: 3,597 COCO images, two real captioners
-
-
 @pytest.mark.slow
 def test_crossfit_is_several_times_sharper_than_the_hold_out(coco: Path) -> None:
     """Of fixed judges: a prototype's standard error of LIC was 0.006 with folds and 0.021 with one hold-out.
