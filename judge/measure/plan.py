@@ -38,7 +38,9 @@ class Plan:
         judges: names of judges; every metric is measured with each.
         protocol: "crossfit" (every image is scored by a judge that never saw it) or "paper" (LIC's hold-out).
         seeds: repetitions; None for 10 under ``paper`` and 1 under ``crossfit``.
+        folds: number of folds of ``crossfit``.
         first_seed: seeds are first_seed, first_seed + 1, ...
+        text, aligning: how captions become words, and how human captions are aligned.
         label_least: if labels are derived, how many human captions must name the class.
         models: captioner -> the checkpoint that wrote its captions, if known, for the judge "self".
         prior: how frequencies of sets of tasks are computed (DBAC, DPAC).

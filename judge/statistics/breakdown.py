@@ -160,9 +160,10 @@ def _stack(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 def _share_out(column: pd.Series[str], tasks: Sequence[str]) -> csr_array:
     """The share of each row, whose tasks are joined by "|", in each of ``tasks`` and in none of them, [N, T + 1]."""
-    table = hot(column, tasks).astype(np.float64)
+    codes, texts = pd.factorize(column)
+    table = hot(texts, tasks).astype(np.float64)
     count = table.sum(axis=1, keepdims=True)
-    return csr_array(np.hstack([table / np.maximum(count, 1), count == 0]))
+    return csr_array(np.hstack([table / np.maximum(count, 1), count == 0]))[codes]
 
 
 def _count(shares: csr_array, chosen: BoolArray) -> list[int]:

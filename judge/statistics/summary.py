@@ -92,7 +92,7 @@ class Summary:
         amplification: the metric's value; positive means amplified (for ``ratio``: above 1). For counted metrics the
             published value's excess over the chance level.
         sd: sample standard deviation of the amplification over seeds; None for one seed.
-        interval: of the amplification; see ``basis``.
+        interval, p_value: of the amplification (two-sided); see ``basis``.
         seeds: seeds averaged, or chosen from; 0 where no judge was trained.
         qualities, priors: Q (without the prior) and mean weight w of both sides; None without priors.
         chance_level: mean amplification of exchanged captions; None if not known.
@@ -102,6 +102,7 @@ class Summary:
         critical: distance from ``chance_level`` (or the neutral value) at which p is 0.05.
         these_judges: interval over images alone, for the judges as trained.
         chance: scores of both sides with shuffled labels; None if not tried.
+        human_error: standard error of the human side's score.
         guessing: the test of Q alone; None without priors or without an interval.
         replicates: values on parts of the data, for differences between captioners.
     """
