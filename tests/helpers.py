@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 from collections import Counter
@@ -137,9 +138,26 @@ def caption_options(files: WorldFiles) -> list[str]:
     return [str(part) for part in inputs_of(files, *files.captions)[:-2]]
 
 
+def read_json(path: Path) -> Any:
+    """The content of a JSON file."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """The rows of a CSV file."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def tree(path: Path) -> dict[str, bytes]:
+    """Files of an output by name; the log, which states times, is empty."""
+    files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
+    return {file.relative_to(path).as_posix(): b"" if file.name == "log.jsonl" else file.read_bytes() for file in files}
+
+
 def few(files: WorldFiles, count: int = 1) -> WorldFiles:
     """Keep the first ``count`` human captions of each image."""
-    human, seen = json.loads(files.human.read_text(encoding="utf-8")), Counter[int]()
+    human, seen = read_json(files.human), Counter[int]()
     kept = []
     for annotation in human["annotations"]:
         seen[annotation["image_id"]] += 1
@@ -286,7 +304,7 @@ def pictures_of(files: WorldFiles) -> list[object]:
 
 def results_of(out: Path) -> dict[tuple[str, str], dict[str, Any]]:
     """Metric and judge -> the row of a finished run of one captioner."""
-    found = json.loads((out / "metrics.json").read_text(encoding="utf-8"))["results"]
+    found = read_json(out / "metrics.json")["results"]
     return {(row["metric"], row["judge"]): row for row in found}
 
 

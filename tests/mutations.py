@@ -1,7 +1,6 @@
 """Faulty files made from a valid one, the same every time.
 
 ``mutated_bytes`` damages a file as disks and downloads do, ``mutated_values`` as programs write it wrongly.
-``read_or_refused`` checks that a reader reads a file or refuses it in one line.
 """
 
 from __future__ import annotations
@@ -9,9 +8,7 @@ from __future__ import annotations
 import copy
 import json
 import random
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from judge.errors import JudgeError, printable
@@ -90,31 +87,14 @@ def as_json(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
-def read_or_refused(
-    read: Callable[[Path], object], path: Path, contents: Iterable[bytes], *, longest: int = LONGEST
-) -> Counter[str]:
-    """Write each of ``contents`` to ``path`` and read it; count "read" and "refused".
-
-    Errors other than ``JudgeError`` propagate, with the number of the content.
-    """
-    counts: Counter[str] = Counter()
-    with path.open("wb", buffering=0) as file:  # Opened once: that takes longer than all else.
-        for number, content in enumerate(contents):
-            file.seek(0)
-            file.write(content)
-            file.truncate()
-            counts[outcome(lambda: read(path), f"content {number}: {content[:2000]!r}", longest=longest)] += 1
-    return counts
-
-
-def outcome(read: Callable[[], object], what: str, *, longest: int = LONGEST) -> str:
+def outcome(read: Callable[[], object], what: str) -> str:
     """Return "read" or "refused"; the refusal must be one line."""
     try:
         read()
     except JudgeError as error:
         line = str(error)
         assert "\n" not in line, what
-        assert len(line) <= longest, f"{len(line)} characters: {line}\n{what}"
+        assert len(line) <= LONGEST, f"{len(line)} characters: {line}\n{what}"
         assert line == printable(line), f"{line!a}\n{what}"
         return "refused"
     except BaseException as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import inputs_of
+from helpers import inputs_of, read_json
 
 from judge.calibration.grammar import make_world, simulate, write_world
 from judge.calibration.world import Captioner
@@ -110,7 +109,7 @@ def test_a_judge_and_a_metric_are_a_file_and_a_line_each(copy: Path, tmp_path: P
     done = subprocess.run(command, cwd=tmp_path, env=os.environ | paths, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "Gap, largest" in done.stdout
-    found = json.loads((out / "metrics.json").read_text(encoding="utf-8"))["results"]
+    found = read_json(out / "metrics.json")["results"]
     by_name = {row["metric"]: row for row in found}
     assert (by_name["lic"]["judge"], by_name["lic"]["images"]) == ("bag", 60)
     assert 0 < by_name["lic"]["human"] < 1

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 import yaml
 from accelerate.commands import launch as accelerate_launch
-from helpers import done_well, pictures_of, refusal, save_captioner
+from helpers import done_well, pictures_of, read_json, refusal, save_captioner
 from launching import ROOT, launch, launcher, write_run_file
 
 from judge.calibration.grammar import make_world, write_world
@@ -58,7 +57,7 @@ def test_two_processes_equal_one_to_the_last_digit(run_file: Path, tmp_path: Pat
     for name in (*run, *breakdown, *others):
         assert (one / name).read_bytes() == (two / name).read_bytes(), name
     assert yaml.safe_load((two / "0" / "run.yaml").read_text())["seeds"] == 1
-    ablated, again = (json.loads((out / "3" / "masks.json").read_text())["results"] for out in (one, two))
+    ablated, again = (read_json(out / "3" / "masks.json")["results"] for out in (one, two))
     assert ablated == again
     assert len(ablated) == 2
 

@@ -74,11 +74,7 @@ class Use(_Part):
 
 
 class Recipe(_Part):
-    """A data set. Recipes of the package have all fields; your own needs a name, a title and files.
-
-    docs/guides/data.md describes the fields. ``papers``: keys of ``judge/references.bib``; ``pages``: further pages of
-    the owner.
-    """
+    """A data set; docs/guides/data.md describes the fields. Your own recipe needs a name, a title and files."""
 
     name: str = Field(pattern=r"^[a-z0-9-]+$")
     title: str
@@ -103,10 +99,9 @@ class Recipe(_Part):
             raise ValueError("what is had on request must not be passed on: pass_on: false")
         if self.access == "not released" and not self.make:
             raise ValueError("what is not released needs 'make': how to make one's own")
-        known = [label.attribute for label in self.labels]
-        for name, path in ((name, file.path) for file in self.files for name in file.attributes):
-            if name not in known:
-                raise ValueError(f"'{path}' has labels of '{name}', which 'labels' does not describe")
+        for file in self.files:
+            for name in {*file.attributes} - {label.attribute for label in self.labels}:
+                raise ValueError(f"'{file.path}' has labels of '{name}', which 'labels' does not describe")
         return self
 
     def label(self, attribute: str) -> LabelNote:
@@ -124,11 +119,7 @@ def shipped_recipes() -> dict[str, Path]:
 
 
 def read_shipped() -> list[Recipe]:
-    """All recipes that come with the package.
-
-    Raises:
-        JudgeError: none is installed; one is faulty.
-    """
+    """All recipes that come with the package; a JudgeError if none is installed."""
     found = shipped_recipes()
     if not found:
         mend = "install it again, or give a recipe's file by its path"
@@ -150,9 +141,5 @@ def load_recipe(name_or_path: str) -> Recipe:
 
 
 def read_recipe(path: Path) -> Recipe:
-    """The recipe in a file.
-
-    Raises:
-        JudgeError: as :func:`load_recipe`.
-    """
+    """The recipe in a file; errors are those of :func:`load_recipe`."""
     return validated(Recipe, read_yaml(path, mend=_MEND), where=str(path), mend=_MEND)

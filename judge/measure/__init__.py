@@ -26,8 +26,8 @@ from judge.statistics.counted import summarise_counts
 from judge.statistics.summary import Settings, summarise
 from judge.text.lexicon import Lexicons
 from judge.training.launch import in_main_process
-from judge.training.options import TrainingSetup, prepare_members
-from judge.training.run_members import train_members
+from judge.training.member import TrainingSetup
+from judge.training.run_members import prepare_members, train_members
 from judge.types import Progress
 
 __all__ = ["Job", "Plan", "Result", "lay_out", "measure", "train"]

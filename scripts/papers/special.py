@@ -348,7 +348,7 @@ def _align_first(job: Job, declared: Steps) -> Steps:
 def _read_aligned(job: Job, results: Results, _: Ours) -> Ours:
     """METEOR, and the share of words that are not <unk>."""
     found: dict[tuple[Row, str], Value] = {}
-    for entry in results["align"].alignments:
+    for entry in results["align"][0]:
         for how, report in entry.reports.items():
             row = (entry.captioner,)
             if not math.isnan(entry.meteor[how]):

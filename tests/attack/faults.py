@@ -44,44 +44,46 @@ class Faults:
 
     Attributes:
         seen: the kind of each, its path, and which lines of the package asked for it, in turn.
-        told: the fault, where one was met: (kind, path, number of the error).
+        met: the fault, where one was met: (kind, path, number of the error).
     """
 
-    def __init__(self, root: Path, *, at: int = -1, disk: Disk = "once", choose: Callable[[str], int] | None = None):
+    def __init__(
+        self,
+        root: Path,
+        *,
+        at: int = -1,
+        disk: Disk = "once",
+        choose: Callable[[str], int] = lambda kind: CODES[kind][0],
+    ) -> None:
         self.root, self.at, self.disk, self.choose = os.path.realpath(root), at, disk, choose
         self.seen: list[tuple[str, str, str]] = []
-        self.told: tuple[str, str, int] | None = None
+        self.met: tuple[str, str, int] | None = None
         self._lock = threading.Lock()
 
     def below(self, path: Any) -> str | None:
-        """The whole path, where it is one below the root."""
+        """The absolute path if it is below the root."""
         if not isinstance(path, str | os.PathLike):
             return None
         found = os.path.abspath(os.fsdecode(path))  # noqa: PTH100 - of every path of the process; it asks no disk
         return found if found.startswith(self.root + "/") else None
 
     def fault(self, kind: str, path: Any) -> OSError | None:
-        """What an operation ends with."""
+        """The error of an operation, or None."""
         if (found := self.below(path)) is None:
             return None
         with self._lock:
             number = len(self.seen)
             self.seen.append((kind, found, _site()))
-            if not 0 <= self.at <= number:
+            once = self.disk == "once"
+            code, kinds = (0, (kind,)) if once else LASTING[self.disk]
+            if not 0 <= self.at <= number or (once and number > self.at) or kind not in kinds:
                 return None
-            if self.disk == "once":
-                if number > self.at:
-                    return None
-                code = self.choose(kind) if self.choose else CODES[kind][0]
-            else:
-                code, kinds = LASTING[self.disk]
-                if kind not in kinds:
-                    return None
-            self.told = self.told or (kind, found, code)
+            code = code or self.choose(kind)
+            self.met = self.met or (kind, found, code)
             return OSError(code, os.strerror(code), found)
 
-    def meet(self, kind: str, path: Any) -> None:
-        """An operation begins."""
+    def check(self, kind: str, path: Any) -> None:
+        """Raise the error of an operation."""
         if fault := self.fault(kind, path):
             raise fault
 
@@ -104,11 +106,11 @@ class _Raw(io.FileIO):
     place: str
 
     def readinto(self, buffer: Any, /) -> Any:
-        self.faults.meet("read", self.place)
+        self.faults.check("read", self.place)
         return super().readinto(buffer)
 
     def readall(self) -> bytes:
-        self.faults.meet("read", self.place)
+        self.faults.check("read", self.place)
         return super().readall()
 
     def write(self, data: Any, /) -> Any:
@@ -136,7 +138,7 @@ def _opening(faults: Faults) -> Callable[..., Any]:
         if (place := faults.below(file)) is None:
             return real(file, mode, buffering, encoding, errors, newline, closefd, opener)
         writes = not set(mode).isdisjoint("wax+")
-        faults.meet("make" if writes else "open", file)
+        faults.check("make" if writes else "open", file)
         raw = _Raw(file, mode.replace("b", "").replace("t", ""), closefd, opener)
         raw.faults, raw.place = faults, place
         if buffering == 0:
@@ -157,7 +159,7 @@ def _checked(faults: Faults, name: str, kind: str) -> Any:
         if isinstance(path, int):
             place = Path(f"/proc/self/fd/{path}").readlink() if name in {"fsync", "scandir"} else None
         writes = name == "open" and rest and rest[0] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
-        faults.meet("make" if writes else kind, place)
+        faults.check("make" if writes else kind, place)
         return real(path, *rest, **how)
 
     return call
@@ -169,8 +171,9 @@ def _saving(faults: Faults, module: Any) -> Any:
     def save(tensors: Any, path: Any, *rest: Any, **how: Any) -> None:
         if fault := faults.fault("write", path):
             Path(path).write_bytes(b"half")
-            told = f"Error while serializing: I/O error: {fault.strerror} (os error {fault.errno})"
-            raise safetensors.SafetensorError(told)
+            raise safetensors.SafetensorError(
+                f"Error while serializing: I/O error: {fault.strerror} (os error {fault.errno})"
+            )
         real(tensors, path, *rest, **how)
 
     return save

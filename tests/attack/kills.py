@@ -12,62 +12,53 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import count, product
 from pathlib import Path
 
 import psutil
+from launching import start
 
 from attack.writers import Writers, differing, states, tree
 
-SIGNALS = {"SIGKILL": signal.SIGKILL, "SIGTERM": signal.SIGTERM, "SIGINT": signal.SIGINT}
+SIGNALS = signal.SIGKILL, signal.SIGTERM, signal.SIGINT
 WHOM = "group", "parent"
 SOON, LATEST = 5.0, 120.0
-"""Seconds in which a killed command's processes must end once it has, and in which it must have ended itself."""
+"""Seconds in which a killed command's processes must end after it, and in which it must end itself."""
 COSTLY = {"demo", "calibrate", "train-seen"}
 _BEGUN = 1.0  # Seconds in which Python itself may still be starting: a signal is then answered by Python.
 _REPORTED = "judge: interrupted; give the same command again\n"
 
 
-@dataclass(frozen=True)
-class Finding:
-    """What a command did that it must not; ``how``: signal, whom, and the seconds before each kill."""
-
-    command: str
-    how: str
-    what: str
-
-
 class Attack:
-    """Kills of one command; the command is let through once, to know what it makes.
+    """Kills of one command of ``writers``; the command is run once undisturbed, to know what it makes.
 
-    Args:
-        name: of ``writers.commands()``.
-        writers: with the inputs of commands.
+    What it does that it must not is in ``findings``, with the signal, the processes and the moments.
     """
 
     def __init__(self, name: str, writers: Writers) -> None:
-        self.name, self.writers, self.place = name, writers, writers.place
+        self.name, self.writers, self.place, self.how = name, writers, writers.place, ""
         words = writers.commands()[name]
-        two = [2 if before == "--workers" else word for before, word in zip([None, *words], words, strict=False)]
-        self.command = [sys.executable, "-m", "judge", *map(str, two)]
-        self.findings: list[Finding] = []
+        self.command = [sys.executable, "-m", "judge", *" ".join(words).replace("--workers 1", "--workers 2").split()]
+        self.findings: list[str] = []
         self.seconds, began = LATEST, time.monotonic()
         writers.reset()
         assert self._code(self._start()) == 0, self.printed
         self.seconds, self.expected = time.monotonic() - began, tree(self.place)
 
-    def kill(self, which: str, whom: str, shares: Sequence[float]) -> int:
-        """Kill the command at shares of the time that it takes, one after the other, then let it end; how often it was.
+    def kill(self, number: signal.Signals, whom: str, shares: Sequence[float]) -> int:
+        """Kill the command at shares of the time that it takes, one after the other, then let it end.
 
         Args:
-            which: of ``SIGNALS``.
-            whom: of ``WHOM``: all its processes, or the command alone.
+            number: of ``SIGNALS``.
+            whom: of ``WHOM``: all processes of the command, or the command alone.
+
+        Returns:
+            How often it was killed.
         """
         moments = [max(0.3, share * self.seconds) for share in shares]
-        how = f"{which} to the {whom} after {', '.join(f'{moment:.2f} s' for moment in moments)}"
+        self.how = f"{number.name} to the {whom} after {', '.join(f'{moment:.2f} s' for moment in moments)}"
         self.writers.reset()
-        foreign, kills = states(self.place), 0
+        others, kills = states(self.place), 0
         for moment in moments:
             process = self._start()
             with suppress(subprocess.TimeoutExpired):
@@ -75,68 +66,60 @@ class Attack:
             if process.poll() is not None:
                 self._code(process)
                 break
-            send = os.killpg if whom == "group" else os.kill
-            send(process.pid, SIGNALS[which])
+            (os.killpg if whom == "group" else os.kill)(process.pid, number)
             kills += 1
-            self._check(process, which, moment, how)
-            if foreign.items() - states(self.place).items():
-                self._find(how, "a file of others was changed")
-        self._finish(how)
+            self._check(process, number, moment)
+            if others.items() - states(self.place).items():
+                self._find("a file of others was changed")
+        self._finish()
         return kills
 
-    def _check(self, process: subprocess.Popen[bytes], which: str, moment: float, how: str) -> None:
-        """How a command ended that was killed, its processes too."""
+    def _check(self, process: subprocess.Popen[str], number: signal.Signals, moment: float) -> None:
+        """Check how a killed command and its processes ended."""
         code, left = self._code(process), _members(process.pid)
         _, alive = psutil.wait_procs(left, timeout=SOON)
         for one in alive:
             with suppress(psutil.NoSuchProcess):
-                self._find(how, f"a process outlived it by {SOON} s: {' '.join(one.cmdline())[:200]}")
+                self._find(f"a process outlived it by {SOON} s: {' '.join(one.cmdline())[:200]}")
                 one.kill()
-        number = SIGNALS[which]
         whole = moment < _BEGUN or not differing(tree(self.place), self.expected)
-        ends = {-number} if which == "SIGKILL" else {128 + number}
-        if code not in ends and not (whole and code in {0, -number}):
-            self._find(how, f"it ended with {code}: {self.printed[-1000:]}")
+        expected = -number if number == signal.SIGKILL else 128 + number
+        if code != expected and not (whole and code in {0, -number}):
+            self._find(f"it ended with {code}: {self.printed[-1000:]}")
         elif code == 128 + number and not self.printed.endswith(_REPORTED):
-            self._find(how, f"it printed {self.printed[-1000:]!r}")
+            self._find(f"it printed {self.printed[-1000:]!r}")
         if "Traceback" in self.printed and not (moment < _BEGUN and "/judge/" not in self.printed):
-            self._find(how, self.printed[-2000:])
+            self._find(self.printed[-2000:])
 
-    def _finish(self, how: str) -> None:
-        """The same command once more: what it makes must be what was expected, and nothing else be left."""
+    def _finish(self) -> None:
+        """Run the same command once more: it must make what was expected, and leave nothing else."""
         code = self._code(self._start())
         # Temporary files of a library or of ours stay if SIGKILL met their writing.
         found = {name: one for name, one in tree(self.place).items() if ".judge-" not in name or name in self.expected}
         different = differing(found, self.expected)
         # An output that was complete when the command was killed is refused.
         if code != 0 and (different or ("another " not in self.printed and "is there already" not in self.printed)):
-            self._find(how, f"given again it ended with {code}: {self.printed[-1000:]}")
+            self._find(f"given again it ended with {code}: {self.printed[-1000:]}")
         if different:
-            self._find(how, f"given again it made others: {', '.join(different)}")
+            self._find(f"given again it made others: {', '.join(different)}")
 
-    def _find(self, how: str, what: str) -> None:
-        self.findings.append(Finding(self.name, how, what))
+    def _find(self, what: str) -> None:
+        self.findings.append(f"{self.name}, {self.how}: {what}")
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        """The command, in a session of its own."""
+    def _start(self) -> subprocess.Popen[str]:
+        """Start the command in a session of its own; what it prints is in a file."""
         environment = os.environ | {"TMPDIR": str(self.writers.temp)}
-        # What is in the background of a shell ignores Ctrl-C, and so would what it starts.
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)
         with (self.writers.root / "printed").open("wb") as printed:
-            process = subprocess.Popen(
-                self.command, env=environment, stdout=printed, stderr=printed, start_new_session=True
-            )
-        signal.signal(signal.SIGINT, before)
-        return process
+            return start(*self.command, env=environment, stdout=printed, stderr=printed, start_new_session=True)
 
-    def _code(self, process: subprocess.Popen[bytes]) -> int:
-        """With which it ends, in time; what it printed meanwhile is in ``printed``."""
+    def _code(self, process: subprocess.Popen[str]) -> int:
+        """Wait for the exit code; ``printed`` is what the command printed."""
         try:
             process.wait(LATEST + 5 * self.seconds)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            self._find("", "it did not end")
+            self._find("it did not end")
         self.printed = (self.writers.root / "printed").read_text(errors="replace")
         return process.returncode
 
@@ -163,15 +146,15 @@ def long_form(seed: int, end: float, names: Sequence[str]) -> int:
         attacks = {name: Attack(name, writers) for name in names or writers.commands().keys() - COSTLY}
         end += time.monotonic() - began  # Undisturbed runs take none of the time.
         plan = (one for turn in count() for one in product([turn], SIGNALS, WHOM, sorted(attacks)))
-        for turn, which, whom, name in plan:
+        for turn, number, whom, name in plan:
             if time.monotonic() > end:
                 break
-            rng, attack = random.Random(f"{seed} {turn} {name} {which} {whom}"), attacks[name]
+            rng, attack = random.Random(f"{seed} {turn} {name} {number.name} {whom}"), attacks[name]
             before = len(attack.findings)
-            kills[name] += attack.kill(which, whom, [rng.random() for _ in range(3)])
+            kills[name] += attack.kill(number, whom, [rng.random() for _ in range(3)])
             found += len(attack.findings) > before
-            for one in attack.findings[before:]:
-                print(f"FOUND {one.command}, {one.how}: {one.what}\n", flush=True)
+            for line in attack.findings[before:]:
+                print(f"FOUND {line}\n", flush=True)
     print("| command | kills |\n| --- | --: |")
     print("".join(f"| {name} | {kills[name]} |\n" for name in attacks))
     print(f"{kills.total()} kills, {found} with findings; seed {seed}")

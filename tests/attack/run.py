@@ -15,8 +15,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-PARTS = {"fuzz": (0.25, "fuzz"), "faults": (0.25, "writers"), "kills": (0.25, "kills"), "soak": (0.25, "soak")}
-"""Part -> its share of the minutes, and the module with its ``long_form``."""
+PARTS = {"fuzz": "fuzz", "faults": "writers", "kills": "kills", "soak": "soak"}
+"""Part -> the module with its ``long_form``."""
 
 
 def main() -> int:
@@ -29,11 +29,10 @@ def main() -> int:
     given = parser.parse_args()
     parts = given.parts or list(PARTS)
     if len(parts) == 1:
-        module = importlib.import_module(f"attack.{PARTS[parts[0]][1]}")
+        module = importlib.import_module(f"attack.{PARTS[parts[0]]}")
         return min(module.long_form(given.seed, time.monotonic() + 60 * given.minutes, given.only), 1)
-    found, total = 0, sum(PARTS[name][0] for name in parts)
+    found, minutes = 0, given.minutes / len(parts)
     for name in parts:
-        minutes = given.minutes * PARTS[name][0] / total
         print(f"\n## {name} ({minutes:.0f} minutes)\n", flush=True)
         command = [sys.executable, __file__, name, "--seed", str(given.seed), "--minutes", str(minutes)]
         found |= subprocess.run(command, check=False).returncode

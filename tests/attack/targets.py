@@ -16,12 +16,12 @@ import pandas as pd
 from containers import as_table, sample_members, small_picture, tar_bytes, write_parquet
 from helpers import table_bytes
 
-from judge import config
-from judge.calibration.grammar import make_world, simulate
+from judge import config, evaluate
+from judge.calibration.grammar import make_world, simulate, write_world
 from judge.calibration.world import Captioner
 from judge.commands.evaluate import RunConfig
 from judge.commands.mask import MaskConfig
-from judge.commands.train import TrainConfig
+from judge.commands.train import TrainConfig, train_judges
 from judge.corpus import Corpus
 from judge.corpus.captions import ReadOptions, read_captions
 from judge.corpus.labels import LabelOptions, read_labels
@@ -31,11 +31,12 @@ from judge.corpus.tasks import read_tasks
 from judge.masking import archives
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.images import list_images, read_image
+from judge.report.saved_run import read_run
 from judge.text.lexicon import load_lexicon
 from judge.text.vectors import load_vectors
+from judge.training.judge_file import read_saved
 from judge.types import Captions
 
-Make = Callable[[Path], object]
 ROWS = [{"image_id": 1, "caption": "a man"}, {"image_id": 2, "caption": "two dogs"}]
 KARPATHY = {"images": [{"cocoid": 1, "split": "test", "sentences": [{"raw": "a man"}, {"raw": "a boy"}]}]}
 HARNESS = [{"doc_id": 0, "target": "['a', 'b']", "filtered_resps": ["x"], "m": {"pred": "x", "image_id": 4}}]
@@ -101,42 +102,26 @@ human = partial(read_captions, side="human")
 generated = partial(read_captions, side="generated")
 of_test = partial(read_captions, options=ReadOptions(split="test"), side="human")
 scores = partial(read_human_scores, captioners=["a", "b"])
+labels = partial(read_labels, lexicon=load_lexicon("gender"))
+skin = partial(read_labels, attribute="skin")
+feelings = load_lexicon("emotion")
+emotions = partial(read_labels, attribute="emotion", lexicon=feelings, options=LabelOptions("majority"))
 
 
 @dataclass(frozen=True)
 class Target:
-    """A reader under attack.
+    """A reader under attack: ``make`` fills an empty folder with valid files, and ``read`` reads them again.
 
-    Attributes:
-        make: fills an empty folder with valid files.
-        read: reads them again.
-        damaged: pattern of the files that are damaged, one at a time.
-        costly: whether making them takes seconds: for the long form alone.
-        inputs: what is read in place of damaged files.
+    Files that match ``damaged`` are damaged, one at a time.
     """
 
-    make: Make
+    make: Callable[[Path], object]
     read: Callable[[Path], object]
     damaged: str = "*"
-    costly: bool = False
-    inputs: tuple[bytes, ...] = ()
-
-
-def labels(path: Path) -> object:
-    return read_labels(path, lexicon=load_lexicon("gender"))
-
-
-def skin(path: Path) -> object:
-    return read_labels(path, attribute="skin")
-
-
-def emotions(path: Path) -> object:
-    options = LabelOptions("majority")
-    return read_labels(path, attribute="emotion", lexicon=load_lexicon("emotion"), options=options)
 
 
 def truth(path: Path) -> None:
-    """All that a run asks of an instances file."""
+    """Everything that a run reads of an instances file."""
     found = GroundTruth.read(path)
     for name in found.images:
         found.categories_in(name)
@@ -147,7 +132,7 @@ def settings(kind: type[config.Settings], path: Path) -> object:
     return config.make_config(config.read_settings(path), kind, where=str(path))
 
 
-def pictures(folder: Path) -> None:
+def images(folder: Path) -> None:
     archives._find.cache_clear()
     for name in list_images(folder):
         read_image(folder, name)
@@ -163,9 +148,11 @@ def file(read: Callable[[Path], object], content: bytes | str | Any, name: str =
 
 def caption_targets() -> dict[str, Target]:
     frame = pd.DataFrame(ROWS)
-    picture = {"image": {"bytes": small_picture(0), "path": "1.png"}}
+    image = {"image": {"bytes": small_picture(0), "path": "1.png"}}
     samples = [{"__key__": str(n), "txt": "a man", "json": {"gender": "male"}, "png": small_picture(n)} for n in (1, 2)]
     shard = tar_bytes([member for sample in samples for member in sample_members(sample)])
+    table = as_table([row | {"image": {"bytes": b"x", "path": "1.png"}, "gender": 1} for row in ROWS], {"gender": "ab"})
+    splits = {"train": table, "test": table.slice(0, 1)}
     return {
         "coco": file(human, {"images": [{"id": 1}], "annotations": [{"id": 5, **ROWS[0]}, {"id": 6, **ROWS[1]}]}),
         "results": file(generated, ROWS),
@@ -177,7 +164,8 @@ def caption_targets() -> dict[str, Target]:
         "csv": file(generated, frame.to_csv(index=False)),
         "tsv": file(generated, frame.to_csv(index=False, sep="\t")),
         "parquet": file(generated, table_bytes(frame, "parquet")),
-        "parquet-pictures": file(generated, table_bytes(pd.DataFrame([row | picture for row in ROWS]), "parquet")),
+        "parquet-images": file(generated, table_bytes(pd.DataFrame([row | image for row in ROWS]), "parquet")),
+        "parquet-folder": Target(lambda folder: write_parquet(folder, splits, files=1), human, "**/*"),
         "pickle": file(generated, pickle.dumps(ROWS)),
         "pickle-0": file(generated, pickle.dumps(ROWS, protocol=0)),
         "shard": file(human, shard, "0.tar"),
@@ -207,88 +195,53 @@ def table_targets() -> dict[str, Target]:
     }
 
 
-def yaml_targets() -> dict[str, Target]:
-    kinds = {"run": (RunConfig, RUN), "mask": (MaskConfig, MASK)}
-    found = {f"{name}-settings": file(partial(settings, kind), text, "x.yaml") for name, (kind, text) in kinds.items()}
-    found["lexicon"] = file(lambda path: load_lexicon(str(path)), LEXICON, "own.yaml")
-    found["recipe"] = file(read_recipe, shipped_recipes()["coco-gender-skin"].read_bytes(), "own.yaml")
-    return found
-
-
-def vector_targets() -> dict[str, Target]:
+def other_targets() -> dict[str, Target]:
+    """Settings, lexicons, recipes, word vectors and images."""
     table = {word: np.random.default_rng(0).normal(size=4).astype("<f4") for word in ("a", "dog", "犬")}
     text = "".join(f"{word} {' '.join(map(str, row))}\n" for word, row in table.items()).encode()
+    members = [("1.png", small_picture(0)), ("2.jpg", small_picture(1, kind="JPEG"))]
 
-    def read(path: Path) -> object:
+    def vectors(path: Path) -> object:
         return load_vectors(str(path), ["dog", "a"])
 
-    contents = {"glove": text, "word2vec": b"3 4\n" + text, "gzip": gzip.compress(text)}
-    return {name: file(read, content) for name, content in contents.items()}
-
-
-def picture_targets() -> dict[str, Target]:
-    found = {}
+    found = {
+        "run-settings": file(partial(settings, RunConfig), RUN, "x.yaml"),
+        "mask-settings": file(partial(settings, MaskConfig), MASK, "x.yaml"),
+        "lexicon": file(lambda path: load_lexicon(str(path)), LEXICON, "own.yaml"),
+        "recipe": file(read_recipe, shipped_recipes()["coco-gender-skin"].read_bytes(), "own.yaml"),
+        "glove": file(vectors, text),
+        "word2vec": file(vectors, b"3 4\n" + text),
+        "gzip": file(vectors, gzip.compress(text)),
+        "image-shard": file(images, tar_bytes(members), "0.tar"),
+    }
     for kind, suffix in (("PNG", "png"), ("JPEG", "jpg"), ("WEBP", "webp"), ("BMP", "bmp"), ("TIFF", "tif")):
-        data = small_picture(0, kind=kind)
-        found[kind.lower()] = Target(partial(_picture, f"1.{suffix}", data), pictures)
-    members = [("1.png", small_picture(0)), ("2.jpg", small_picture(1, kind="JPEG"))]
-    found["pictures-shard"] = Target(
-        lambda folder: (folder / "0.tar").write_bytes(tar_bytes(members)), lambda folder: pictures(folder / "0.tar")
-    )
+        image = small_picture(0, kind=kind)
+        found[kind.lower()] = file(lambda path: images(path.parent), image, f"1.{suffix}")
     return found
 
 
-def _picture(name: str, data: bytes, folder: Path) -> None:
-    (folder / name).write_bytes(data)
-
-
-def folder_targets() -> dict[str, Target]:
-    rows = [row | {"image": {"bytes": b"x", "path": "1.png"}, "gender": 1} for row in ROWS]
-    table = as_table(rows, {"gender": "ab"})
-    both = {"train": table, "test": table.slice(0, 1)}
-    return {"dataset": Target(lambda folder: write_parquet(folder, both, files=1), human, "**/*")}
+def reader_targets() -> dict[str, Target]:
+    """Name -> reader of what users give."""
+    return caption_targets() | table_targets() | other_targets()
 
 
 def run_targets() -> dict[str, Target]:
     """A finished run, and the judges that it trained; both take seconds to make."""
-    from judge.report.saved_run import read_run
-    from judge.training.judge_file import read_saved
+    world, much = make_world(60, seed=1), Captioner(stereotype=0.9)
 
-    def first(folder: Path) -> object:
-        return read_saved(next(folder.glob("*.weights.safetensors")))
+    def run(folder: Path) -> None:
+        quick = {"resamples": 100, "workers": 1, "folds": 3, "refits": 2, "chance": 0, "least": 1}
+        corpus = Corpus(world.human, (simulate(world, name="much", captioner=much),), world.labels)
+        evaluate(corpus, metrics="lic,ba", out=folder / "run", **quick)
 
+    def train(folder: Path) -> None:
+        files = write_world(world, {"much": much}, folder / "world")
+        given = {"human": files.human, "captions": [str(files.captions["much"])], "labels": files.labels, "workers": 1}
+        quick = {"protocol": "paper", "seeds": 1, "refits": 0, "chance": 0, "checkpoints": folder, "judge": "linear"}
+        train_judges(config.make_config(given | quick, TrainConfig))
+
+    weights = "*.weights.safetensors"
     return {
-        "run": Target(_run, lambda folder: read_run(folder / "run"), "run/**/*.*", costly=True),
-        "judge": Target(_judge, first, "*.weights.safetensors", costly=True),
+        "run": Target(run, lambda folder: read_run(folder / "run"), "run/**/*.*"),
+        "judge": Target(train, lambda folder: read_saved(next(folder.glob(weights))), weights),
     }
-
-
-def _corpus() -> Corpus:
-    world = make_world(60, seed=1)
-    much = simulate(world, name="much", captioner=Captioner(stereotype=0.9))
-    return Corpus(world.human, (much,), world.labels)
-
-
-def _run(folder: Path) -> None:
-    from judge import evaluate
-
-    quick = {"resamples": 100, "workers": 1, "folds": 3, "refits": 2, "chance": 0, "least": 1}
-    evaluate(_corpus(), metrics="lic,ba", out=folder / "run", **quick)
-
-
-def _judge(folder: Path) -> None:
-    from judge.calibration.grammar import write_world
-    from judge.commands.train import train_judges
-
-    files = write_world(make_world(60, seed=1), {"much": Captioner(stereotype=0.9)}, folder / "world")
-    told = {"human": files.human, "captions": [str(files.captions["much"])], "labels": files.labels, "workers": 1}
-    quick = {"protocol": "paper", "seeds": 1, "refits": 0, "chance": 0, "checkpoints": folder}
-    train_judges(config.make_config(told | quick | {"judge": "linear"}, TrainConfig))
-
-
-def reader_targets() -> dict[str, Target]:
-    """Name -> reader of what users give, under attack."""
-    return (
-        caption_targets() | table_targets() | yaml_targets() | vector_targets() | picture_targets()
-        | folder_targets() | run_targets()
-    )  # fmt: skip

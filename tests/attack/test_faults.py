@@ -1,20 +1,20 @@
-"""Faults below us, in small: of the file system, of memory in a worker, of a rank in the midst of a sum; and the soak.
-
-The long form is ``run.py``.
-"""
+"""In small: faults of the file system, kills of commands and of a worker, and the soak. The long form is ``run.py``."""
 
 from __future__ import annotations
 
 import random
 import shutil
+import sys
 from pathlib import Path
+from signal import SIGINT, SIGKILL, SIGTERM, Signals
 
 import pytest
-from helpers import done_well, few
+from helpers import done_well, few, inputs_of
+from launching import is_worker, judge_lines, killed, members
 
-from attack.deaths import WORKERS, Harm, evaluate, harmed, is_worker, kill, members
+from attack import kills
 from attack.soak import COUNTS, MEMORY, growing
-from attack.writers import Tree, Writers, chosen, tree
+from attack.writers import Writers, chosen, tree
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
 
@@ -26,6 +26,18 @@ SINGLE = {"anonymous": 6, "evaluate": 2, "mask": 6, "train": 4}
 @pytest.fixture(scope="module")
 def writers(tmp_path_factory: pytest.TempPathFactory) -> Writers:
     return Writers(tmp_path_factory.mktemp("faults") / "root")
+
+
+@pytest.mark.parametrize(("name", "number", "whom", "shares"), [
+    ("mask", SIGKILL, "group", [0.8, 0.9]), ("evaluate", SIGTERM, "group", [0.8]),
+    ("evaluate", SIGINT, "parent", [0.9]), ("evaluate", SIGKILL, "parent", [0.7, 0.9]),
+])  # fmt: skip
+def test_a_killed_command_makes_the_same_when_it_is_given_again(
+    writers: Writers, name: str, number: Signals, whom: str, shares: list[float]
+) -> None:
+    attack = kills.Attack(name, writers)
+    attack.kill(number, whom, shares)
+    assert attack.findings == []
 
 
 @pytest.mark.parametrize("name", SINGLE)
@@ -42,41 +54,26 @@ def test_a_fault_of_the_disk_costs_one_line_and_the_same_command_goes_on(writers
     assert sum(trial.met is not None for trial in trials) > count
 
 
-@pytest.fixture(scope="module")
-def run_options(tmp_path_factory: pytest.TempPathFactory) -> list[object]:
-    captioners = {"much": Captioner(stereotype=0.9)}
-    files = few(write_world(make_world(100, seed=5), captioners, tmp_path_factory.mktemp("deaths") / "world"))
-    return ["--human", files.human, "--captions", files.captions["much"], "--labels", files.labels, *WORKERS]
-
-
-@pytest.fixture(scope="module")
-def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("run") / "out"
-
-
-@pytest.fixture(scope="module")
-def undisturbed(run_options: list[object], out: Path) -> Tree:
-    done_well("evaluate", *run_options, "--out", out)
-    found = tree(out)
+def test_a_worker_without_memory_costs_one_line_and_nothing_finished(tmp_path: Path) -> None:
+    """The system kills it. The same command then makes the same bytes as an undisturbed one."""
+    captioners, out = {"much": Captioner(stereotype=0.9)}, tmp_path / "run" / "out"
+    files = few(write_world(make_world(100, seed=5), captioners, tmp_path / "world"))
+    quick = ["--metrics", "lic", "--judge", "linear", "--resamples", 100, "--workers", 2]
+    command = ["evaluate", *inputs_of(files, "much"), *quick, "--folds", 5, "--refits", 30, "--chance", 5, "--out", out]
+    done_well(*command)
+    undisturbed = tree(out)
     shutil.rmtree(out)
-    return found
-
-
-@pytest.mark.parametrize("harm", [kill])
-def test_a_worker_without_memory_costs_one_line_and_nothing_finished(
-    run_options: list[object], undisturbed: Tree, out: Path, harm: Harm
-) -> None:
-    """It is ended, as by the system. The same command then gives the same bytes."""
-    ended = harmed(evaluate(out, *run_options), out, harm=harm, which=is_worker, ready=lambda: len(members(out)) >= 2)
-    assert (ended.code, len(ended.lines)) == (2, 1), ended.whole
-    assert "memory" in ended.lines[0]
-    assert ended.lines[0].endswith(f"the same command (judge evaluate ... --out {out}) goes on from what is finished.")
-    assert "Traceback" not in ended.whole
-    assert len(ended.kept) >= 2
-    done_well("evaluate", *run_options, "--out", out)
+    words = [sys.executable, "-m", "judge", *command]
+    code, printed = killed(words, which=is_worker, ready=lambda: len(members(out)) >= 2)
+    (line,) = judge_lines(printed)
+    assert code == 2
+    assert "memory" in line
+    assert line.endswith(f"the same command (judge evaluate ... --out {out}) goes on from what is finished.")
+    assert "Traceback" not in printed
+    assert len(members(out)) >= 2
+    done_well(*command)
     assert tree(out) == undisturbed
     assert [path.name for path in out.parent.iterdir()] == ["out"]
-    shutil.rmtree(out)
 
 
 def test_the_soak_finds_what_grows() -> None:

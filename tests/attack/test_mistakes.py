@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
@@ -13,12 +12,12 @@ from pathlib import Path
 import pytest
 import yaml
 from helpers import done_well, judge
+from mutations import LONGEST
 from typer.testing import Result
 
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
 
-LONGEST = 500
 NO_OUT = "data", "report", "compare", "TRAIN"
 HUMAN = "evaluate --human human.json"
 QUICK = "--metrics error --resamples 100"
@@ -39,7 +38,7 @@ MACROS = {
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A command, the line it tells, and the command as that line would have it; see mistakes.yaml."""
+    """A command, the line that it prints, and the command that this line asks for; see mistakes.yaml."""
 
     wrong: str
     line: str
@@ -50,25 +49,26 @@ class Mistake:
 
 TABLE = yaml.safe_load(Path(__file__).with_name("mistakes.yaml").read_text(encoding="utf-8"))
 MISTAKES = {name: Mistake(**entry) for name, entry in TABLE.items()}
+MENDED: dict[str, Result] = {}
+"""What ends several mistakes is run once."""
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with the files that users mistake for others, and with what commands have left."""
+    """A folder with the files that users mistake for others, three runs, and trained judges."""
     folder = tmp_path_factory.mktemp("mistakes") / "place"
     captioners = {"much": Captioner(stereotype=0.9), "none": Captioner()}
     files = write_world(make_world(60, seed=2), captioners, folder, pictures=64)
     files.human.rename(folder / "human.json")
     for path in files.captions.values():
         path.rename(folder / path.name)
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        write_mistaken(folder)
-        run_commands(folder)
+    write_mistaken(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        other = f"{HUMAN} --captions none.json --labels labels.csv {JUDGED} --out learnt2"
+        for command in ("RUN --out done", "LIC --out learnt", other, "TRAIN kept --metrics lic"):
+            done_well(*words_of(command, folder))
         yield folder
-    finally:
-        os.chdir(before)
 
 
 def write_mistaken(folder: Path) -> None:
@@ -124,13 +124,6 @@ def write_mistaken(folder: Path) -> None:
     (folder / "circle").symlink_to("circle")
 
 
-def run_commands(folder: Path) -> None:
-    """Three runs, and trained judges."""
-    other = f"{HUMAN} --captions none.json --labels labels.csv {JUDGED} --out learnt2"
-    for command in ("RUN --out done", "LIC --out learnt", other, "TRAIN kept --metrics lic"):
-        done_well(*words_of(command, folder))
-
-
 def words_of(command: str, folder: Path, out: Path | None = None) -> list[str]:
     """The words of a command, with what its capitals stand for."""
     kept: Mapping[str, str] = {}
@@ -148,38 +141,24 @@ def contents(folder: Path) -> dict[str, int]:
     return {path.relative_to(folder).as_posix(): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
 
 
-def one_line(text: str) -> str:
-    """Lines that a table's width breaks, joined."""
-    return " ".join(text.split())
-
-
-TRIED: dict[str, Result] = {}
-
-
-def mended_by(command: str, folder: Path, out: Path) -> Result:
-    """What a command says that mends; several mistakes have the same mend."""
-    if command not in TRIED:
-        TRIED[command] = judge(*words_of(command, folder, out))
-    return TRIED[command]
-
-
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_mended_by_its_line(place: Path, tmp_path: Path, name: str) -> None:
     """It is told in one line, of some length, and leaves nothing; the line's mend ends it."""
     mistake, before = MISTAKES[name], contents(place)
     done = judge(*words_of(mistake.wrong, place, tmp_path / "out"))
     assert done.exit_code == mistake.code, done.output
-    told = done.stderr if mistake.code else one_line(done.stdout)
-    assert re.search(mistake.line, told), told
+    assert re.search(mistake.line, done.stderr if mistake.code else " ".join(done.stdout.split())), done.output
     assert "Traceback" not in done.output
     if mistake.code:
         assert done.stdout == ""
         assert max(map(len, done.stderr.splitlines())) <= LONGEST
-        assert done.stderr.count("\n") == (1 if mistake.code == 2 else 2)  # Of pictures, their number too.
+        assert done.stderr.count("\n") == (1 if mistake.code == 2 else 2)  # Of images, their number too.
         assert list(tmp_path.iterdir()) == []
     if mistake.right:
-        mended = mended_by(mistake.right, place, tmp_path / "mended")
-        assert not re.search(mistake.line, mended.stderr + one_line(mended.stdout)), mended.output
+        if mistake.right not in MENDED:
+            MENDED[mistake.right] = judge(*words_of(mistake.right, place, tmp_path / "mended"))
+        mended = MENDED[mistake.right]
+        assert not re.search(mistake.line, " ".join(mended.output.split())), mended.output
         assert mended.exit_code == (2 if mistake.then else 0), mended.output
         assert mistake.then in mended.stderr
     assert contents(place) == before

@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 import shutil
 import signal
-import subprocess
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,9 +15,8 @@ import numpy as np
 import psutil
 import pytest
 from helpers import judge, save_captioner
-from launching import ROOT, launch, launcher, write_run_file
+from launching import ROOT, has_rank, judge_lines, killed, launch, launcher, write_run_file
 
-from attack.deaths import harmed, has_rank
 from judge.commands.caption import CaptionConfig, caption
 from judge.config import make_config
 from judge.masking.images import encode
@@ -46,7 +43,7 @@ def test_a_fault_where_one_makes_intervals_for_all_ends_all_processes(run_file: 
     done = launch("--num_processes", 2, script, "fault", "evaluate", *given, "--out", out, timeout=90)
     assert done.stdout.count("intervals by rank") == 1, done.stderr
     assert not (out / "metrics.json").exists()
-    lines = [line for line in done.stderr.splitlines() if line.startswith("judge: ")]
+    lines = judge_lines(done.stderr)
     go_on = f"The same command (judge evaluate ... --out {out}) goes on from what is finished"
     assert lines == [f"judge: rank 0: no interval. {go_on}."]
     assert re.search(r"exitcode\s*: 2 ", done.stderr)
@@ -55,12 +52,11 @@ def test_a_fault_where_one_makes_intervals_for_all_ends_all_processes(run_file: 
 @pytest.mark.parametrize(("rank", "told"), [("1", 1), ("all", 0)])
 def test_a_fault_of_one_process_ends_all_that_train_with_it(run_file: Path, rank: str, told: int) -> None:
     """In the midst of a sum; said once, by the main process where it has met it too. No process waits for ever."""
-    script, out = ROOT / "tests" / "attack" / "fault_in_one.py", run_file.parent / f"fault-{rank}"
-    launched = ["--num_processes", 2, script, rank, run_file, "--judge", "lstm", "--sharing", "data", "--out", out]
-    done = launch(*launched, timeout=90)
+    out = run_file.parent / f"fault-{rank}"
+    words = [f"no-room-{rank}", "evaluate", run_file, "--judge", "lstm", "--sharing", "data", "--out", out]
+    done = launch("--num_processes", 2, ROOT / "tests" / "in_turn.py", *words, timeout=90)
     assert done.returncode != 0
-    lines = [line for line in done.stderr.splitlines() if line.startswith("judge: ")]
-    assert lines == [f"judge: rank {told}: no room."]
+    assert judge_lines(done.stderr) == [f"judge: rank {told}: no room."]
     # Of its own the launcher has one to tell, of ours there is none.
     assert "judge/training" not in done.stderr
     assert not out.exists()
@@ -71,29 +67,32 @@ def test_a_process_that_is_killed_ends_the_launch(run_file: Path, tmp_path: Path
     """In the midst of sums of gradients: one line, of whoever is left to tell it, and nobody is left behind."""
     given = [run_file, "--judge", "lstm", "--sharing", "data", "--epochs", 500, "--out", tmp_path / "out"]
     command = launcher("--num_processes", 2, ROOT / "scripts" / "evaluate.py", *given)
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    log, deadline = tmp_path / "out.partial" / "log.jsonl", time.monotonic() + 120
-    while not (log.is_file() and '"epoch"' in log.read_text()):
-        assert time.monotonic() < deadline
-        assert process.poll() is None
-        time.sleep(0.05)
-    children = psutil.Process(process.pid).children(recursive=True)
-    ranks = {child.environ().get("RANK"): child for child in children}
-    (process if victim == "launcher" else ranks[victim]).kill()
-    _, told = process.communicate(timeout=60)
-    assert psutil.wait_procs(children, timeout=10)[1] == []
-    assert process.returncode != 0
-    lines = [line for line in told.splitlines() if line.startswith("judge: ")]
-    # Who sees first that the launcher is gone ends in silence.
+    log, rank = tmp_path / "out.partial" / "log.jsonl", 0 if victim == "launcher" else int(victim)
+
+    def training() -> bool:
+        return log.is_file() and '"epoch"' in log.read_text()
+
+    def kill(process: psutil.Process) -> None:
+        (launcher_of(process) if victim == "launcher" else process).kill()
+
+    code, printed = killed(command, which=has_rank(rank), ready=training, kill=kill)
+    assert code != 0
+    lines = judge_lines(printed)
+    # The first process to notice that the launcher is gone ends in silence.
     assert len(lines) in ({0, 1} if victim == "launcher" else {1})
     assert all("another process" in line and "ive the same command again" in line for line in lines)
-    assert "judge/training" not in told
+    assert "judge/training" not in printed
+
+
+def launcher_of(rank: psutil.Process) -> psutil.Process:
+    found = rank.parent()
+    assert found
+    return found
 
 
 def kill_launch(rank: psutil.Process) -> None:
-    """All its processes, the launcher first: it would end the others its own way."""
-    launched = rank.parent()
-    assert launched
+    """Kill all processes of a launch, the launcher first: it would end the others in its own way."""
+    launched = launcher_of(rank)
     for process in (launched, *launched.children(recursive=True)):
         with suppress(psutil.NoSuchProcess):
             process.kill()
@@ -114,17 +113,16 @@ def test_captions_of_a_killed_launch_go_on_with_any_number_of_processes(tmp_path
     expected = (tmp_path / "whole.json").read_bytes()
 
     script = "--num_processes", 2, ROOT / "scripts" / "caption.py", *given
-    notes = [tmp_path / ".out.json.partial", tmp_path / ".out.json.partial.1"]
+    store = tmp_path / ".out.json.partial"
 
     def begun() -> bool:
-        return all(file.exists() and file.read_bytes().count(b"\n") >= 3 for file in notes)
+        return len(list(store.glob("*.safetensors"))) >= 6
 
-    ended = harmed(launcher(*script, "--out", out), out, harm=kill_launch, which=has_rank(0), ready=begun)
-    assert ended.code == -signal.SIGKILL
+    code, _ = killed(launcher(*script, "--out", out), which=has_rank(0), ready=begun, kill=kill_launch)
+    assert code == -signal.SIGKILL
     assert not out.exists()
-    finished = sum(file.read_bytes().count(b"\n") for file in notes)
-    for file in notes:
-        shutil.copy(file, file.with_name(file.name.replace("out", "again")))
+    finished = 2 * len(list(store.glob("*.safetensors")))
+    shutil.copytree(store, tmp_path / ".again.json.partial")
     steps: list[int] = []
     caption(make_config(told | {"out": out}, CaptionConfig), progress=lambda what, done, total: steps.append(done))
     assert out.read_bytes() == expected
@@ -133,6 +131,6 @@ def test_captions_of_a_killed_launch_go_on_with_any_number_of_processes(tmp_path
     done = launch(*script, "--out", again)
     assert done.returncode == 1
     assert again.read_bytes() == expected
-    assert [line for line in done.stderr.splitlines() if line.startswith("judge: ")] == whole.stderr.splitlines()
+    assert judge_lines(done.stderr) == whole.stderr.splitlines()
     assert done.stdout.count("78 images captioned") == 1
     assert not list(tmp_path.glob(".*.partial*"))

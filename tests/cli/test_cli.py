@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
-import shutil
-import subprocess
-import sys
-import time
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
@@ -17,13 +12,12 @@ from typing import Any
 import pytest
 import typer
 import yaml
-from helpers import done_well, few, inputs_of, judge, refusal
+from helpers import done_well, inputs_of, judge, read_json, refusal
 from test_layers import loaded_after
 from typer.testing import CliRunner
 
 from judge import commands
-from judge.calibration.grammar import WorldFiles, make_world, write_world
-from judge.calibration.world import Captioner
+from judge.calibration.grammar import WorldFiles
 from judge.commands import console, demo
 from judge.commands.app import app
 from judge.commands.evaluate import RunConfig, evaluate
@@ -35,18 +29,6 @@ from judge.judges import FILES
 from judge.metrics import METRICS, spell_out
 from judge.utils.files import warn_damaged
 
-FAST = ["--resamples", "100", "--workers", "1", "--folds", "3", "--refits", "0", "--chance", "0"]
-
-
-def written(out: Path) -> dict[str, Any]:
-    """What ``metrics.json`` of a run says."""
-    found: dict[str, Any] = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
-    return found
-
-
-def logged(out: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (out / "log.jsonl").read_text(encoding="utf-8").splitlines()]
-
 
 def test_a_run_repeats_from_its_own_yaml(finished_run: Path, tmp_path: Path) -> None:
     done_well("evaluate", finished_run / "run.yaml", "--out", tmp_path / "again")
@@ -54,42 +36,12 @@ def test_a_run_repeats_from_its_own_yaml(finished_run: Path, tmp_path: Path) -> 
         assert (finished_run / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--column", "caption"], "'caption' is not KEY=VALUE"),
-        (["--judge", "lstm", "--protocol", "paper", "--seeds", "1", "--learning-rate", "1e38"], "loss is"),
-    ],
-)
-def test_faulty_options(finished_world: WorldFiles, tmp_path: Path, arguments: list[str], message: str) -> None:
-    given = [*inputs_of(finished_world, "much"), "--workers", "1", "--folds", "2", "--out", tmp_path / "run"]
-    assert message in refusal("evaluate", *given, *arguments)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_places_where_no_run_may_be_written(finished_world: WorldFiles, finished_run: Path, tmp_path: Path) -> None:
-    """Over an input, the working folder or the root, or below a file."""
-    given, run = inputs_of(finished_world, "none"), tmp_path / "run"
-    shutil.copytree(finished_run, run)
-    (run / "mine.json").write_bytes(finished_world.captions["much"].read_bytes())
-    own = [*given, "--captions", run / "mine.json", "--out", run, "--overwrite"]
-    assert "holds mine.json, which is read" in refusal("evaluate", *own)
+def test_places_where_no_run_may_be_written(finished_world: WorldFiles) -> None:
+    """The working folder, the root, and below a file; over inputs see ``commands/test_anonymous.py``."""
+    given = inputs_of(finished_world, "none")
     for place in (".", "/"):
         refusal("evaluate", *given, "--out", place, "--overwrite")
-    assert "cannot be written" in refusal("evaluate", *given, "--out", run / "mine.json" / "run")
-
-
-def test_yaml_words(finished_world: WorldFiles, tmp_path: Path) -> None:
-    """What YAML reads as something else: no, 1."""
-    labels = finished_world.labels.read_text(encoding="utf-8").replace("female", "1").replace("male", "0")
-    (tmp_path / "codes.csv").write_text(labels, encoding="utf-8")
-    settings = f"human: {finished_world.human}\ncaptions: {finished_world.captions['much']}\nprecision: no\nfolds: 2\n"
-    settings += f"labels: {tmp_path / 'codes.csv'}\nlabel_values: {{female: 1, male: [0]}}\nmetrics: error\n"
-    (tmp_path / "run.yaml").write_text(settings, encoding="utf-8")
-    done_well("evaluate", tmp_path / "run.yaml", "--workers", "1", "--out", tmp_path / "run")
-    assert written(tmp_path / "run")["run"]["captioners"]["much"]["images"] == {"female": 60, "male": 60}
-    (tmp_path / "run.yaml").write_text("- a list\n", encoding="utf-8")
-    assert "not a mapping" in refusal("evaluate", tmp_path / "run.yaml")
+    assert "cannot be written" in refusal("evaluate", *given, "--out", finished_world.human / "run")
 
 
 def settings_of(name: str) -> list[type[Settings]]:
@@ -129,7 +81,8 @@ def test_evaluate_names_the_essential_options() -> None:
 
 def test_options_override_the_file(tmp_path: Path) -> None:
     path = tmp_path / "run.yaml"
-    path.write_text("human: h.json\nseeds: 3\ncolumns: {image_id: id}\nmodels: {a: b}\nout: null\n", encoding="utf-8")
+    text = "human: h.json\nseeds: 3\ncolumns: {image_id: id}\nmodels: {a: b}\nout: null\nprecision: no\n"
+    path.write_text(text, encoding="utf-8")
     given: dict[str, Any] = {"columns": ["caption=text"], "answers": ["f=lady", "m=man"], "seeds": None, "folds": "4"}
     given |= {"label_values": ["f=1", "f=x=y", "m=0"], "captions": ["x/a.json", "b=c=d.json"], "quality": True}
     config = resolve(path, given, RunConfig)
@@ -137,8 +90,12 @@ def test_options_override_the_file(tmp_path: Path) -> None:
     assert config.label_values == {"f": ("1", "x=y"), "m": ("0",)}
     assert config.captions == {"a": Path("x/a.json"), "b": Path("c=d.json")}
     assert (config.seeds, config.folds, config.quality, config.models) == (3, 4, True, {"a": "b"})
-    assert config.out == Path("runs/evaluate")
+    assert (config.out, config.precision) == (Path("runs/evaluate"), "no")  # YAML reads "no" as False.
     assert make_config(yaml.safe_load(config.to_yaml()), RunConfig) == config
+    codes = make_config({"human": "h", "captions": ["c"], "label_values": {"f": 1, "m": [0]}}, RunConfig).label_values
+    assert codes == {"f": ("1",), "m": ("0",)}
+    path.write_text("- a list\n", encoding="utf-8")
+    assert "not a mapping" in refusal("evaluate", path)
 
 
 def test_help_names_every_metric_and_judge() -> None:
@@ -148,46 +105,6 @@ def test_help_names_every_metric_and_judge() -> None:
     both_ways = {"dbac", "dpac", "dba", "multi", "dpa"}
     assert set(spell_out([name for name in metrics if name in METRICS.keys() | both_ways])) == set(METRICS)
     assert set(FILES) <= set(judges)
-
-
-def test_captions_in_any_script(finished_world: WorldFiles, tmp_path: Path) -> None:
-    texts = ("一个人在跑 🏃‍♀️", "व्यक्ति दौड़ रहा है", "شخص يجري", "😀")
-    records = [{"image_id": i, "caption": texts[i % 4]} for i in range(1, 121)]
-    (tmp_path / "scripts.json").write_text(json.dumps(records, ensure_ascii=False), encoding="utf-8")
-    given = [*inputs_of(finished_world), "--captions", tmp_path / "scripts.json", *FAST, "--out", tmp_path / "r"]
-    done_well("evaluate", *given)
-
-
-def test_a_killed_run_goes_on_with_the_same_numbers(tmp_path: Path) -> None:
-    """SIGKILL amid LSTM judges, 3 and 18 refits; the same command then ends as if nothing had happened."""
-    files = few(write_world(make_world(60, seed=2), {"much": Captioner(stereotype=0.9)}, tmp_path / "world"), 2)
-    arguments = ["evaluate", *inputs_of(files, "much"), "--metrics", "lic", "--judge", "lstm", "--protocol", "paper"]
-    arguments += ["--seeds", 1, "--epochs", 2, "--learning-rate", 0.002, "--refits", 2, "--workers", 1]
-    arguments += ["--resamples", 100]
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    done_well(*arguments, "--out", whole)
-    # The loss of 3 judges in 2 epochs; refits report none.
-    epochs = [line for line in logged(whole) if line["event"] == "epoch"]
-    assert len({(line["side"], line["index"], line["epoch"]) for line in epochs}) == len(epochs) == 6
-    command = [sys.executable, "-m", "judge", *map(str, arguments), "--out", str(killed)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    store = killed.with_name("killed.partial") / "members"
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and len(list(store.glob("[0-9a-f]*.safetensors"))) < 5:
-        time.sleep(0.02)
-    process.kill()
-    process.wait()
-    assert not killed.exists()
-    finished = [path for path in store.glob("*.safetensors") if "training" not in path.name]
-    assert 3 < len(finished) < 21
-    done_well(*arguments, "--out", killed)
-    for name in ("scores.parquet", "replicates.parquet", "metrics.json"):
-        assert (whole / name).read_bytes() == (killed / name).read_bytes(), name
-    (row,) = written(whole)["results"]
-    assert (row["basis"], row["degrees"]) == ("refits", 2)
-    assert row["p_value"] is not None
-    events = [line["event"] for line in logged(killed) if "judge" not in line]  # Those of trainings name their judge.
-    assert events == ["started", "resumed", "finished"]
 
 
 def test_help_is_quick_and_light() -> None:
@@ -204,11 +121,11 @@ def test_demo_draws_its_world_and_keeps_the_order_of_the_knob(tmp_path: Path, mo
     monkeypatch.setitem(demo.QUICK, "epochs", 1)
     monkeypatch.setitem(demo.QUICK, "folds", 3)
     done = done_well("demo", "--out", tmp_path / "demo", "--images", "200")
-    found = written(tmp_path / "demo" / "results")
+    found = read_json(tmp_path / "demo" / "results" / "metrics.json")
     lic = [row["amplification"] for row in found["results"] if row["metric"] == "lic"]
     assert lic == sorted(lic)
     world = tmp_path / "demo" / "world"
-    truth = json.loads((world / "truth.json").read_text(encoding="utf-8"))
+    truth = read_json(world / "truth.json")
     assert list(truth) == ["none", "some", "much"]
     assert all(set(known) == {"A->T", "T->A"} for known in truth.values())
     assert str(world) in done.stdout

@@ -7,14 +7,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 from helpers import inputs_of
+from launching import is_worker, killed, members, start
 
 from judge.calibration.grammar import WorldFiles
 
@@ -25,92 +23,45 @@ INTERRUPTED = "judge: interrupted; give the same command again\n"
 def run(finished_world: WorldFiles, tmp_path: Path) -> list[object]:
     """A run of many small networks: half a minute."""
     asked = ["--metrics", "lic", "--judge", "lstm", "--protocol", "paper", "--seeds", 8, "--epochs", 3, "--workers", 2]
-    return ["evaluate", *inputs_of(finished_world, "much"), *asked, "--out", tmp_path / "out"]
+    judge = [sys.executable, "-m", "judge", "evaluate"]
+    return [*judge, *inputs_of(finished_world, "much"), *asked, "--out", tmp_path / "out"]
 
 
-def start(*command: object, **how: Any) -> subprocess.Popen[str]:
-    """Tests in the background of a shell ignore Ctrl-C, below nohup SIGHUP, and so would what they start."""
-    ours = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
-    before = {number: signal.signal(number, handler) for number, handler in ours.items()}
-    pipe, words = subprocess.PIPE, [sys.executable, *map(str, command)]
-    process = subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True, **how)
-    for number, handler in before.items():
-        signal.signal(number, handler)
-    return process
+def parent_of(worker: psutil.Process) -> psutil.Process:
+    found = worker.parent()
+    assert found
+    return found
 
 
-class Command:
-    """``judge evaluate``, in a process that leads a group of its own."""
-
-    def __init__(self, run: list[object], folder: Path) -> None:
-        self.out, self.kept = folder / "out", folder / "out.partial" / "members"
-        self.process = start("-m", "judge", *run, start_new_session=True)
-
-    def workers(self) -> list[psutil.Process]:
-        found = psutil.Process(self.process.pid).children(recursive=True)
-        return [one for one in found if "--process-name" in one.cmdline()]
-
-    def members(self) -> int:
-        return len(list(self.kept.glob("*.safetensors")))
-
-    def until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 120
-        while not condition():
-            assert time.monotonic() < deadline
-            assert self.process.poll() is None, self.process.communicate()
-            time.sleep(0.02)
-
-
-@pytest.fixture
-def begin(run: list[object], tmp_path: Path) -> Iterator[Callable[[], Command]]:
-    begun: list[Command] = []
-
-    def begin() -> Command:
-        begun.append(Command(run, tmp_path))
-        return begun[-1]
-
-    yield begin
-    for one in begun:
-        with suppress(ProcessLookupError):
-            os.killpg(one.process.pid, signal.SIGKILL)
-        with suppress(ValueError):  # It was read, and is closed.
-            one.process.communicate()
-
-
-def test_workers_end_with_their_parent(begin: Callable[[], Command]) -> None:
+def test_workers_end_with_their_parent(run: list[object]) -> None:
     """It alone is killed, as for want of memory, as soon as they are there."""
-    command = begin()
-    command.until(lambda: len(command.workers()) == 2)
-    orphans = psutil.Process(command.process.pid).children(recursive=True)
-    command.process.kill()
-    _, alive = psutil.wait_procs(orphans, timeout=5)
-    assert alive == []
+    killed(run, which=is_worker, ready=lambda: True, kill=lambda worker: parent_of(worker).kill())
 
 
-def test_a_scheduler_ends_a_run_in_one_line(begin: Callable[[], Command]) -> None:
+def test_a_scheduler_ends_a_run_in_one_line(run: list[object], tmp_path: Path) -> None:
     """SIGTERM to the command and its workers. What is finished stays."""
-    command = begin()
-    command.until(lambda: command.members() >= 2)
-    children = psutil.Process(command.process.pid).children(recursive=True)
-    os.killpg(command.process.pid, signal.SIGTERM)
-    _, errors = command.process.communicate(timeout=60)
+
+    def end(worker: psutil.Process) -> None:
+        os.killpg(parent_of(worker).pid, signal.SIGTERM)
+
+    out = tmp_path / "out"
+    code, errors = killed(run, which=is_worker, ready=lambda: len(members(out)) >= 2, kill=end)
     # Lines of progress go before.
-    assert (command.process.returncode, errors[-len(INTERRUPTED) :]) == (143, INTERRUPTED)
-    assert psutil.wait_procs(children, timeout=5)[1] == []
-    assert command.members() >= 2
-    assert not command.out.exists()
+    assert (code, errors[-len(INTERRUPTED) :]) == (143, INTERRUPTED)
+    assert len(members(out)) >= 2
+    assert not out.exists()
 
 
 @pytest.mark.parametrize(("moment", "number"), [(0.2, signal.SIGINT), (0.4, signal.SIGTERM), (0.8, signal.SIGHUP)])
 def test_an_interrupt_at_any_moment_leaves_no_traceback(
-    begin: Callable[[], Command], moment: float, number: signal.Signals
+    run: list[object], moment: float, number: signal.Signals
 ) -> None:
     """While libraries are imported and files are read; ``attack/kills.py`` draws moments of the whole run."""
-    command = begin()
+    process = start(*run)
     time.sleep(moment)
-    command.process.send_signal(number)
-    _, errors = command.process.communicate(timeout=60)
-    assert (command.process.returncode, errors) == (128 + number, INTERRUPTED)
+    process.send_signal(number)
+    assert process.communicate(timeout=60)[1] == INTERRUPTED
+    assert process.returncode == 128 + number
 
 
 def test_an_interrupt_waits_for_the_end_of_an_import(tmp_path: Path) -> None:
@@ -120,7 +71,7 @@ def test_an_interrupt_waits_for_the_end_of_an_import(tmp_path: Path) -> None:
     )
     code = "import judge.utils.terminal as s, time; s.handle_signals()\nimport slow; time.sleep(60)"
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
-    printed, errors = start("-c", code, env=os.environ | {"PYTHONPATH": path}).communicate(timeout=50)
+    printed, errors = start(sys.executable, "-c", code, env=os.environ | {"PYTHONPATH": path}).communicate(timeout=50)
     assert printed == "whole\n"
     assert errors.endswith("judge.utils.terminal.Interrupted: 2\n")
 
@@ -150,7 +101,7 @@ main(*sys.argv[2:])
         (["now", "slow"], [0.0, 1.5], (130, "")),
         (["late", "data", "list"], [0], (-2, "")),
     ):
-        process = start("-c", code, *arguments)
+        process = start(sys.executable, "-c", code, *arguments)
         assert process.stdout
         while "there" not in process.stdout.readline():
             assert process.poll() is None
@@ -161,8 +112,8 @@ main(*sys.argv[2:])
         assert (process.returncode, errors) == expected
 
 
-def shell(line: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    command = " ".join(map(str, (sys.executable, "-m", "judge", *arguments)))
+def shell(line: str, *words: object) -> subprocess.CompletedProcess[str]:
+    command = " ".join(map(str, words))
     return subprocess.run(["bash", "-c", line.format(command)], capture_output=True, text=True, check=False)
 
 
@@ -171,7 +122,7 @@ def shell(line: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     [("{} >/dev/full", "No space left on device"), ("{} >&-", "it is closed"), ("{} >/dev/full 2>&-", None)],
 )
 def test_standard_output_that_takes_nothing(line: str, why: str | None) -> None:
-    done = shell(line, "data", "list")
+    done = shell(line, sys.executable, "-m", "judge", "data", "list")
     assert done.returncode == 1
     errors = [line for line in done.stderr.splitlines() if line[:1].isalpha()]
     what = f"judge: standard output: cannot be written ({why}); what the command leaves in files is complete."

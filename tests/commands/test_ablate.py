@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 import yaml
 from detector_samples import tiny_onnx, tiny_yolo
-from helpers import done_well, inputs_of, judge, pictures_of, refusal, save_captioner
+from helpers import done_well, inputs_of, judge, pictures_of, read_json, refusal, save_captioner
 from pycocotools.coco import COCO
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
@@ -29,7 +28,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
 
 def results(out: Path) -> list[dict[str, Any]]:
     (path,) = (out / name for name in ("detectors.json", "masks.json", "metrics.json") if (out / name).exists())
-    rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["results"]
+    rows: list[dict[str, Any]] = read_json(path)["results"]
     return rows
 
 
@@ -115,7 +114,7 @@ def test_detectors_change_what_judges_measure(world: WorldFiles, run_file: Path,
     found = [*inputs_of(world, "none", "much"), "--weights", weights, "--threshold", "0.05", "--allow-unmasked"]
     out, given = tmp_path / "out", ["--metrics", "lic,imagecaptioner2", "--judge", "sat,linear"]
     done = done_well("ablate", "detectors", run_file, *found, *given, "--detectors", "gt,yolo", "--out", out)
-    ablated = json.loads((out / "detectors.json").read_text(encoding="utf-8"))
+    ablated = read_json(out / "detectors.json")
     for detector in ("gt", "yolo"):
         alone = ["--judge", "sat", "--metrics", "imagecaptioner2", "--detector", detector]
         assert numbers_of(ablated["judges"][detector]) == measured(run_file, tmp_path / detector, *found, *alone)
@@ -155,15 +154,10 @@ def test_masks_change_what_a_checkpoint_writes(world: WorldFiles, run_file: Path
     assert numbers_of(results(out)[1:]) == measured(run_file, tmp_path / "alone", *given, "--captions", f"git={masked}")
 
 
-@pytest.mark.parametrize(
-    ("command", "extra", "message"),
-    [
-        ("masks", ["--masks", "boxes", "--metrics", "vl-lic"], "--masks: unknown value 'boxes'. Did you mean 'box'?"),
-        ("detectors", ["--metrics", "lic", "--detectors", "gt"], "--metrics: no judge of these metrics uses images"),
-        ("detectors", ["--metrics", "vl-lic", "--detectors", "gt,yolo"], "needs weights"),
-        ("detectors", ["--threshold", "0.01", "--detectors", "gt"], "'threshold'"),
-    ],
-)
+@pytest.mark.parametrize(("command", "extra", "message"), [
+    ("detectors", ["--metrics", "lic", "--detectors", "gt"], "--metrics: no judge of these metrics uses images"),
+    ("detectors", ["--threshold", "0.01", "--detectors", "gt"], "'threshold'"),
+])  # fmt: skip
 def test_faults(
     world: WorldFiles, run_file: Path, tmp_path: Path, command: str, extra: list[str], message: str
 ) -> None:

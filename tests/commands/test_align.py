@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import shutil
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import done_well
+from helpers import done_well, read_json, read_rows
 
 from judge.commands.align import AlignConfig, align_captions
 from judge.commands.evaluate import RunConfig
@@ -62,11 +61,6 @@ def config(files: tuple[Path, Path], out: Path, **more: Any) -> AlignConfig:
     return AlignConfig(**given | more)
 
 
-def table(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def words_of(path: Path) -> dict[str, list[tuple[str, ...]]]:
     lexicon, captions = load_lexicon("gender"), read_captions(path, side="human").by_image
     return {image: [mask(tokenize(text), lexicon) for text in texts] for image, texts in captions.items()}
@@ -94,7 +88,7 @@ def test_everything_that_is_written(files: tuple[Path, Path], tmp_path: Path) ->
     words = {word for captions in written.values() for caption in captions for word in caption.split()}
     assert words & {"<gender>", "<unk>", *PEOPLE, "puppy", "kitten", "giraffe"} == {"<gender>", "<unk>"}
 
-    summary = json.loads((out / "alignment.json").read_text(encoding="utf-8"))
+    summary = read_json(out / "alignment.json")
     (entry,) = summary["results"]
     assert (entry["captioner"], entry["images"], entry["captions"]) == ("plain", 149, 298)
     assert entry["dropped"]["human captions only"] == entry["dropped"]["generated captions only"] == 1
@@ -104,11 +98,11 @@ def test_everything_that_is_written(files: tuple[Path, Path], tmp_path: Path) ->
     # "giraffe" is written once: too rare for a vector.
     assert summary["vectors"]["words_without"] == 1
 
-    rows = table(out / "substitutions.csv")
+    rows = read_rows(out / "substitutions.csv")
     assert {(row["word"], row["substitute"]) for row in rows} == {("puppy", "dog"), ("kitten", "cat")}
     assert all(0 <= float(row["distance"]) < 0.35 for row in rows)
 
-    curve = table(out / "delta_curve.csv")
+    curve = read_rows(out / "delta_curve.csv")
     assert [float(row["delta"]) for row in curve] == sorted({*DELTAS, 0.35})
     for row in curve:
         for what in ("words", "tokens"):
@@ -122,9 +116,9 @@ def test_the_threshold_is_that_of_the_vectors(files: tuple[Path, Path], tmp_path
     """Unless it is given; the help of both commands says which that is."""
     (tmp_path / "glove.txt").write_text("puppy 1 0.1\ndog 1 0\n", encoding="utf-8")
     for reference, delta in (("corpus", 0.65), (str(tmp_path / "glove.txt"), 0.4)):
-        found = align_captions(config(files, tmp_path / "out", vectors=reference, overwrite=True))
-        assert found.delta == found.alignments[0].reports["contextual"].delta == delta
-        written = json.loads((tmp_path / "out" / "alignment.json").read_text(encoding="utf-8"))
+        (found,), _ = align_captions(config(files, tmp_path / "out", vectors=reference, overwrite=True))
+        assert found.reports["contextual"].delta == delta
+        written = read_json(tmp_path / "out" / "alignment.json")
         assert written["delta"] == delta
     for kind in (AlignConfig, RunConfig):
         unset = shown(kind, "delta")["unset"]
@@ -140,14 +134,7 @@ def test_meteor(files: tuple[Path, Path], tmp_path: Path) -> None:
     human, mine = files
     same = Path(shutil.copy(human, tmp_path / "same.json"))  # One file for both sides is refused.
     given = {"captions": {"plain": mine, "same": same}, "several": True, "meteor": 60}
-    plain, same = align_captions(config(files, tmp_path / "out", **given)).alignments
+    (plain, same), _ = align_captions(config(files, tmp_path / "out", **given))
     assert 0 < plain.meteor["constant"] < plain.meteor["contextual"] < 1
     assert same.meteor == {"constant": pytest.approx(1), "contextual": pytest.approx(1)}
     assert same.reports["constant"].tokens_kept == 1
-
-
-def test_without_java(files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("pycocoevalcap")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    done = done_well("align", "--human", files[0], "--captions", files[1], "--out", tmp_path / "out")
-    assert "NOTE: METEOR skipped: needs Java" in done.output

@@ -6,11 +6,10 @@ import csv
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from helpers import done_well, refusal
+from helpers import done_well, read_json, read_rows, refusal
 from scipy import stats
 
 from judge.corpus.ratings import read_human_scores
@@ -33,15 +32,9 @@ def write(folder: Path, captions: Mapping[str, Sequence[str]]) -> list[str]:
     return given
 
 
-def found_in(out: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((out / "anonymous.json").read_text(encoding="utf-8"))
-    return found
-
-
 def rate(out: Path, path: Path, answers: Mapping[str, str], default: str = "") -> Path:
     """The sheet in a folder as a rater leaves it: answers by caption."""
-    with (out / "rating.csv").open(encoding="utf-8-sig", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_rows(out / "rating.csv")
     for row in rows:
         row["gender"] = answers.get(row["caption"].removeprefix("'"), default)
     with path.open("w", encoding="utf-8", newline="") as file:
@@ -54,7 +47,7 @@ def rate(out: Path, path: Path, answers: Mapping[str, str], default: str = "") -
 def test_shares_are_those_of_the_captions(tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = done_well("anonymous", *write(tmp_path, CAPTIONS), "--out", out)
-    found = found_in(out)
+    found = read_json(out / "anonymous.json")
     a, b, c = found["captioners"]
     assert [row["share"]["value"] for row in (a, b, c)] == [0.6, 0.2, 0]
     assert {name: row["value"] for name, row in a["classes"].items()} == {"female": 0.2, "male": 0.5}
@@ -88,7 +81,7 @@ def test_what_people_could_guess(tmp_path: Path) -> None:
     for name, answers in (("anna", anna), ("ben", ben), ("cleo", anna | {"a man and a woman": "male"})):
         options += ["--ratings", str(rate(sheet, tmp_path / f"{name}.csv", answers, "cannot tell"))]
     done_well("anonymous", *options, "--out", out)
-    found = found_in(out)["ratings"]
+    found = read_json(out / "anonymous.json")["ratings"]
     by_name = {row["captioner"]: row for row in found["captioners"]}
     assert [row["share"]["value"] for row in by_name.values()] == pytest.approx([5 / 9, 0.2, 0, 0.3])
     assert [row["ties"] for row in by_name.values()] == [1, 0, 0, 0]
@@ -110,14 +103,14 @@ def test_a_class_without_words_has_no_share(tmp_path: Path) -> None:
     """ArtEmis's "something else": null, never 0, with a note; raters may answer it all the same."""
     options = write(tmp_path, {"a": ["a sad man", "an angry man", "an odd man", "a man"]})
     done = done_well("anonymous", *options, "--attribute", "emotion", "--out", tmp_path / "out")
-    (row,) = found_in(tmp_path / "out")["captioners"]
+    (row,) = read_json(tmp_path / "out" / "anonymous.json")["captioners"]
     assert (row["share"]["value"], row["classes"]["sadness"]["value"]) == (0.5, 0.25)
     assert row["classes"]["awe"]["value"] == 0
     for of in (row["classes"], row["balance"]):
         assert (of["something else"]["value"], of["something else"]["interval"]) == (None, None)
     printed = " ".join(done.stdout.split())
     assert "The lexicon has no words for something else, so no share counts captions that name it" in printed
-    assert "something else" in found_in(tmp_path / "out")["sheet"]["answers"]
+    assert "something else" in read_json(tmp_path / "out" / "anonymous.json")["sheet"]["answers"]
 
 
 def test_faults_leave_nothing(tmp_path: Path) -> None:

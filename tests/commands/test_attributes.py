@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections import Counter
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from classes import SIZES, draw
-from helpers import done_well, refusal, results_of
+from helpers import done_well, read_json, read_rows, refusal, results_of
 from paintings import write_world
 
 from judge.commands.evaluate import evaluate
@@ -31,11 +30,6 @@ AGE, GENDER, ACTIVITIES = map(load_lexicon, ("age", "gender", "activities"))
 ONCE = ["--refits", 0, "--chance", 0, "--workers", 1, "--resamples", 100]
 
 
-def written(out: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
-    return found
-
-
 # Age, and activities as tasks.
 
 EACH = 30  # Images of each age.
@@ -46,7 +40,7 @@ def real(coco: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """``human.json`` and ``nic_plus.json``: 30 COCO images of each age that their captions name, a caption each."""
     folder = tmp_path_factory.mktemp("coco")
     every = read_captions(coco / "captions_human.json", side="human").by_image
-    generated = json.loads((coco / "results" / "nic_plus.json").read_text(encoding="utf-8"))
+    generated = read_json(coco / "results" / "nic_plus.json")
     human: dict[str, str] = {}
     counts: Counter[str] = Counter()
     for image in sorted(every):
@@ -170,7 +164,7 @@ def test_one_version_alone_and_own_captions(paintings: Path, tmp_path: Path) -> 
     found = {}
     for name, given in {"where": chosen, "alone": alone, "own": [*chosen, "--own-captions"]}.items():
         done_well(*given, "--metrics", "lic", "--folds", 2, *ONCE, "--out", tmp_path / name)
-        found[name] = written(tmp_path / name)
+        found[name] = read_json(tmp_path / name / "metrics.json")
     assert found["where"]["results"] == found["alone"]["results"]
     votes, images = found["own"]["run"]["labels"]["votes"], found["own"]["run"]["captioners"]["voted"]["images"]
     assert votes["own captions"] + votes["other captions"] == 5 * sum(images.values())
@@ -218,7 +212,7 @@ def test_own_classes_in_a_run(own: Own, tmp_path: Path) -> None:
     """By class, by task, quality, and the page, tables and card made of it."""
     out, (*_, given) = tmp_path / "out", own
     done = done_well("evaluate", *given, *QUICK, "--breakdown", "--quality", "--verbose", "--out", out)
-    run = written(out)["run"]
+    run = read_json(out / "metrics.json")["run"]
     assert (run["attribute"], run["captioners"]["cap"]["without_images"]) == ("feeling", [])
     assert run["captioners"]["cap"]["images"] == dict(zip(SPELT, SIZES[3], strict=True))
     printed, page = " ".join(done.stdout.split()), (out / "report.html").read_text(encoding="utf-8")
@@ -241,12 +235,11 @@ def test_own_classes_of_trained_judges(own: Own, tmp_path: Path) -> None:
     done_well("train", "--checkpoints", kept, *given, "--metrics", "lic", *QUICK[2:-2])
     weights = sorted(kept.glob("*.weights.safetensors"))[0]
     done_well("predict", "--judge-weights", weights, "--captions", folder / "cap.json", "--out", tmp_path / "a.csv")
-    with (tmp_path / "a.csv").open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            chances = {name[2:-1]: float(row[name]) for name in row if name.startswith("p(")}
-            assert [*chances] == sorted(SPELT)
-            assert sum(chances.values()) == pytest.approx(1)
-            assert row["predicted"] == max(chances, key=chances.__getitem__)
+    for row in read_rows(tmp_path / "a.csv"):
+        chances = {name[2:-1]: float(row[name]) for name in row if name.startswith("p(")}
+        assert [*chances] == sorted(SPELT)
+        assert sum(chances.values()) == pytest.approx(1)
+        assert row["predicted"] == max(chances, key=chances.__getitem__)
     done_well("export", "--judge-weights", weights, "--out", judge)
     assert "feeling: amusement, awe, contentment" in (judge / "README.md").read_text(encoding="utf-8")
     out = tmp_path / "explained"

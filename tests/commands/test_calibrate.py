@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import done_well, inputs_of, known, refusal
+from helpers import done_well, inputs_of, known, read_json, refusal
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.truth import true_amplification
@@ -50,7 +49,7 @@ def finished(files: WorldFiles) -> Path:
 
 
 def results(out: Path) -> dict[str, dict[str, Any]]:
-    found = json.loads((out / "calibration.json").read_text(encoding="utf-8"))["results"]
+    found = read_json(out / "calibration.json")["results"]
     return {row["metric"]: row for row in found}
 
 
@@ -111,21 +110,17 @@ def test_a_prior_held_fixed_is_caught(files: WorldFiles, monkeypatch: pytest.Mon
     assert claimed(tmp_path / "fixed") < 0.8
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--doses", "0.5,1.5"], "'doses.1': input should be less than 1"),
-        (["--tasks", "TASKS.yaml"], "no task that captions name 10 times goes with"),
-        (
-            ["--lexicon", "none"],
-            "attribute 'gender': T->A exchanges words for people, and none is known for another's.",
-        ),
-        (["--lexicon", "LEXICON.yaml"], "Give a lexicon with 'counterparts', or leave T->A out."),
-        (["--metrics", "sc"], "--metrics: SC has one side, so no amplification. Calibrate the others: --metrics lic."),
-        ([*SEEN, "--detectors", "gt,yolo"], "--weights: detector 'yolo' needs weights. Give a file"),
-        ([*SEEN, "--judge", "sat,self"], "--judge self: simulated captioners have no checkpoint"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["--tasks", "TASKS.yaml"], "no task that captions name 10 times goes with"),
+    (
+        ["--lexicon", "none"],
+        "attribute 'gender': T->A exchanges words for people, and none is known for another's.",
+    ),
+    (["--lexicon", "LEXICON.yaml"], "Give a lexicon with 'counterparts', or leave T->A out."),
+    (["--metrics", "sc"], "--metrics: SC has one side, so no amplification. Calibrate the others: --metrics lic."),
+    ([*SEEN, "--detectors", "gt,yolo"], "--weights: detector 'yolo' needs weights. Give a file"),
+    ([*SEEN, "--judge", "sat,self"], "--judge self: simulated captioners have no checkpoint"),
+])  # fmt: skip
 def test_what_cannot_be_calibrated(files: WorldFiles, tmp_path: Path, arguments: list[str], message: str) -> None:
     words = {"TASKS.yaml": "{flying: [flies]}", "LEXICON.yaml": "{female: [woman], male: [man]}"}
     for name, classes in words.items():

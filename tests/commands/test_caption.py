@@ -15,13 +15,12 @@ import torch
 import transformers as tf
 import yaml
 from captioners import EOS, FAMILIES, IDS, PATCH, PICTURE, UNK, ByHand
-from helpers import done_well, fault_of, judge, refusal
+from helpers import done_well, fault_of, inputs_of, judge, pictures_of, read_json, refusal
 from PIL import Image
-from typer.testing import Result
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import FAITHFUL
-from judge.captioning.writer import Writer, Writing
+from judge.captioning import Writer, Writing
 from judge.corpus.captions import read_captions
 from judge.judges.hf_models import load_captioner
 from judge.masking.images import encode
@@ -130,14 +129,13 @@ def test_where_memory_is_short_fewer_are_captioned_at_a_time(checkpoint: Callabl
         assert "memory does not hold a single sample a forward pass. Choose --precision bf16" in line
 
 
-def test_a_checkpoints_wish_to_draw_is_not_followed(checkpoint: Callable[[str], Path], tmp_path: Path) -> None:
-    """And no more is written than the model has positions for: 64."""
-    folder = Path(shutil.copytree(checkpoint("git"), tmp_path / "git"))
-    settings = json.loads((folder / "generation_config.json").read_text())
-    (folder / "generation_config.json").write_text(json.dumps(settings | {"do_sample": True, "temperature": 0.7}))
-    (found,) = write(folder, [picture(1)], max_tokens=500)
-    assert [found] == write(checkpoint("git"), [picture(1)], max_tokens=500)
+def test_a_prompt_and_a_caption_fit_into_the_captioners_positions(checkpoint: Callable[[str], Path]) -> None:
+    """No more is written than the model has positions for: 64."""
+    (found,) = write(checkpoint("git"), [picture(1)], max_tokens=500)
     assert len(found.split()) <= 64
+    assert write(checkpoint("git"), [], prompt=" ".join(["dog"] * 62)) == []
+    line = fault_of(write, checkpoint("git"), [], prompt=" ".join(["dog"] * 84))
+    assert "--prompt: is 85 tokens long, and the captioner has" in line
 
 
 # The command.
@@ -153,11 +151,9 @@ class Folder:
         for number, name in enumerate(self.names):
             (self.images / name).write_bytes(encode(np.asarray(picture(number))))
         person = {"category_id": 1, "iscrowd": 0, "segmentation": [[4, 4, 30, 4, 30, 36, 4, 36]]}
-        document = {
-            "images": [{"id": 100 + number, "file_name": name} for number, name in enumerate(self.names)],
-            "annotations": [{"id": n, "image_id": 100 + n} | person for n in range(7)],
-            "categories": [{"id": 1, "name": "person"}],
-        }
+        people = [{"id": number, "image_id": 100 + number} | person for number in range(7)]
+        images = [{"id": 100 + number, "file_name": name} for number, name in enumerate(self.names)]
+        document = {"images": images, "annotations": people, "categories": [{"id": 1, "name": "person"}]}
         self.instances = root / "instances.json"
         self.instances.write_text(json.dumps(document))
 
@@ -165,51 +161,35 @@ class Folder:
         given = ["caption", "--model", self.model, "--images", self.images, "--out", self.out]
         return [*given, "--max-tokens", WORDS, "--caption-batch", 2, *more]
 
-    def run(self, *more: object) -> Result:
-        return judge(*self.given(*more))
-
     def captions(self, *more: object) -> dict[str, str]:
         """Image id -> caption."""
         done_well(*self.given(*more), "--overwrite")
-        return {str(row["image_id"]): row["caption"] for row in self.rows()}
-
-    def rows(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads(self.out.read_text(encoding="utf-8"))
-        return found
+        return {str(row["image_id"]): row["caption"] for row in read_json(self.out)}
 
     def left(self) -> list[str]:
         """What lies beside the inputs."""
         return sorted(path.name for path in self.root.iterdir() if path.name not in {"pictures", "instances.json"})
 
 
-@pytest.mark.parametrize(
-    ("file", "settings", "message"),
-    [
-        ("config.json", {"model_type": {"a": 1}}, "no checkpoint of transformers is there (config.json)"),
-        ("config.json", {"model_type": "gpt2"}, "'gpt2' does not caption images"),
-        ("config.json", {"model_type": "mine", "auto_map": {"AutoConfig": "mine.Config"}}, "needs code of its own, wh"),
-        ("model.safetensors", {}, "the weights cannot be read"),
-        ("config.json", {"num_hidden_layers": 2**63}, "has over 1,000 layers or images. Set the environment"),
-        ("config.json", {"vision_config": {"max_position_embeddings": 2**31}}, "has over 16,777,216 positions. Set"),
-        ("generation_config.json", {"eos_token_id": "x"}, "it cannot caption: one of its files is damaged, or"),
-        ("processor_config.json", {"image_processor": 1}, "its tokenizer or image processor is missing or at fault ("),
-    ],
-)
+@pytest.mark.parametrize(("file", "settings", "message"), [
+    ("config.json", {"model_type": {"a": 1}}, "no checkpoint of transformers is there (config.json)"),
+    ("config.json", {"model_type": "gpt2"}, "'gpt2' does not caption images"),
+    ("config.json", {"model_type": "mine", "auto_map": {"AutoConfig": "mine.Config"}}, "needs code of its own, wh"),
+    ("model.safetensors", {}, "the weights cannot be read"),
+    ("config.json", {"num_hidden_layers": 2**63}, "has over 1,000 layers or images. Set the environment"),
+    ("config.json", {"vision_config": {"max_position_embeddings": 2**31}}, "has over 16,777,216 positions. Set"),
+    ("generation_config.json", {"eos_token_id": "x"}, "it cannot caption: one of its files is damaged, or"),
+    ("processor_config.json", {"image_processor": 1}, "its tokenizer or image processor is missing or at fault ("),
+])  # fmt: skip
 def test_a_faulty_file_is_one_line(
     file: str, settings: dict[str, Any], message: str, checkpoint: Callable[[str], Path], tmp_path: Path
 ) -> None:
     folder = shutil.copytree(checkpoint("git"), tmp_path / "own")
     if settings:
-        (folder / file).write_text(json.dumps(json.loads((folder / file).read_text()) | settings))
+        (folder / file).write_text(json.dumps(read_json(folder / file) | settings))
     else:
         (folder / file).write_bytes((folder / file).read_bytes()[:-1000])
     assert f": {message}" in fault_of(write, folder, [])
-
-
-def test_a_prompt_beyond_the_captioners_positions_is_refused(checkpoint: Callable[[str], Path]) -> None:
-    assert write(checkpoint("git"), [], prompt=" ".join(["dog"] * 62)) == []
-    line = fault_of(write, checkpoint("git"), [], prompt=" ".join(["dog"] * 84))
-    assert "--prompt: is 85 tokens long, and the captioner has" in line
 
 
 @pytest.fixture
@@ -218,12 +198,12 @@ def folder(tmp_path: Path, checkpoint: Callable[[str], Path]) -> Folder:
 
 
 def test_captions_are_coco_results(folder: Folder) -> None:
-    done = folder.run()
-    assert (done.exit_code, done.stderr) == (0, "")
+    done = done_well(*folder.given())
+    assert done.stderr == ""
     assert done.stdout == f"7 images captioned; the captions are in {folder.out}\n"
     assert folder.left() == ["out.caption.yaml", "out.json"]
     expected = write(folder.model, [picture(number) for number in range(7)])
-    assert folder.rows() == [{"image_id": number, "caption": text} for number, text in enumerate(expected)]
+    assert read_json(folder.out) == [{"image_id": number, "caption": text} for number, text in enumerate(expected)]
     found = read_captions(folder.out, side="generated")
     assert found.by_image == {str(number): (clean(text)[0],) for number, text in enumerate(expected)}
     assert found.name == "out"
@@ -270,24 +250,20 @@ def test_faulty_images_are_listed_and_the_others_captioned(folder: Folder) -> No
     good = folder.captions()
     for number, data in ((1, b""), (4, b"no image")):
         (folder.images / folder.names[number]).write_bytes(data)
-    done = folder.run("--overwrite")
+    done = judge(*folder.given("--overwrite"))
     assert done.exit_code == 1
     first, second, last, *_ = done.stderr.splitlines()
     assert first.startswith(f"judge: {folder.names[1]}: ")
     assert second.startswith(f"judge: {folder.names[4]}: ")
     assert last == "judge: 2 of 7 images could not be captioned"
-    assert folder.rows() == [{"image_id": n, "caption": good[str(n)]} for n in (0, 2, 3, 5, 6)]
+    assert read_json(folder.out) == [{"image_id": n, "caption": good[str(n)]} for n in (0, 2, 3, 5, 6)]
 
 
-@pytest.mark.parametrize(
-    ("extra", "message"),
-    [
-        (["--mask", "segment"], "--instances"),
-        (["--device", "toaster"], "--device toaster: cannot be used here"),
-        (["--out", "."], "--out .: is a folder"),
-        (["--out", "INSTANCES", "--ids", "INSTANCES", "--overwrite"], "instances.json is read"),
-    ],
-)
+@pytest.mark.parametrize(("extra", "message"), [
+    (["--device", "toaster"], "--device toaster: cannot be used here"),
+    (["--out", "."], "--out .: is a folder"),
+    (["--out", "INSTANCES", "--ids", "INSTANCES", "--overwrite"], "instances.json is read"),
+])  # fmt: skip
 def test_faults_are_one_line_and_leave_nothing(folder: Folder, extra: list[str], message: str) -> None:
     before = folder.instances.read_bytes()
     given = [folder.instances if word == "INSTANCES" else word for word in extra]
@@ -304,9 +280,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
 
 
 def common(world: WorldFiles, out: Path) -> list[object]:
-    pictures = ["--images", world.folder / "images", "--instances", world.folder / "instances.json"]
     quick = ["--tuning", "zero-shot", "--folds", 2, "--resamples", 100, "--workers", 1]
-    return ["evaluate", "--human", world.human, "--labels", world.labels, *pictures, *quick, "--out", out]
+    return ["evaluate", *inputs_of(world), *pictures_of(world), *quick, "--out", out]
 
 
 def test_one_command_captions_and_assesses_a_checkpoint(
@@ -317,7 +292,7 @@ def test_one_command_captions_and_assesses_a_checkpoint(
     done = done_well(*common(world, out), *metrics, "--model", model)
     assert "ImageCaptioner2 (self)" in done.stdout
     assert sorted(path.name for path in (out / "captions").iterdir()) == ["git.caption.yaml", "git.json"]
-    found = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
+    found = read_json(out / "metrics.json")
     rows = {(row["metric"], row["judge"]): row for row in found["results"]}
     seeing = {("imagecaptioner2", name) for name in ("self", "self-image-only", f"hf:{model}")}
     assert set(rows) == seeing | {("lic", "linear")}
@@ -329,8 +304,7 @@ def test_one_command_captions_and_assesses_a_checkpoint(
     assert rows["imagecaptioner2", "self-image-only"]["amplification"] == 0
     # The captions are those that ``judge caption`` writes.
     alone = tmp_path / "alone.json"
-    arguments = ["--model", model, "--images", world.folder / "images", "--out", alone]
-    done_well("caption", *arguments, "--instances", world.folder / "instances.json")
+    done_well("caption", "--model", model, *pictures_of(world), "--out", alone)
     assert alone.read_bytes() == (out / "captions" / "git.json").read_bytes()
     # A judge that is asked as it is cannot be trained again: none is trained, and nothing is left.
     asked = ["--metrics", "imagecaptioner2", "--judge", f"hf:{model}", "--refits", 4, "--captions", alone]
@@ -340,22 +314,19 @@ def test_one_command_captions_and_assesses_a_checkpoint(
     # A file of captions knows the checkpoint that wrote it.
     settings = ["--metrics", "imagecaptioner2", "--judge", "self", "--overwrite"]
     done_well(*common(world, out), *settings, "--captions", f"git={alone}")
-    (row,) = json.loads((out / "metrics.json").read_text(encoding="utf-8"))["results"]
+    (row,) = read_json(out / "metrics.json")["results"]
     corrected = {"p_holm": None, "verdict": None}  # Holm's correction depends on the other rows of a table.
     assert row | corrected == own | corrected
     assert not (out / "captions").exists()
 
 
-@pytest.mark.parametrize(
-    ("extra", "message"),
-    [
-        (["--captions", "PLAIN", "--judge", "self-caption-only"], "wrote the captions of 'plain' is unknown"),
-        (["--model", "a/x", "--model", "b/x"], "two captioners are called 'x': write OTHER=b/x"),
-        (["--model", "..=x"], "'..' cannot be a file's name"),
-        # Before any image is captioned.
-        (["--model", "GIT", "--folds", "90"], "90 folds, and only"),
-    ],
-)
+@pytest.mark.parametrize(("extra", "message"), [
+    (["--captions", "PLAIN", "--judge", "self-caption-only"], "wrote the captions of 'plain' is unknown"),
+    (["--model", "a/x", "--model", "b/x"], "two captioners are called 'x': write OTHER=b/x"),
+    (["--model", "..=x"], "'..' cannot be a file's name"),
+    # Before any image is captioned.
+    (["--model", "GIT", "--folds", "90"], "90 folds, and only"),
+])  # fmt: skip
 def test_faults_of_models(
     world: WorldFiles, checkpoint: Callable[[str], Path], tmp_path: Path, extra: list[str], message: str
 ) -> None:

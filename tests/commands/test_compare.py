@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from helpers import done_well, instead, refusal
+from helpers import done_well, instead, read_json, refusal
+from oracle import amplification
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
@@ -42,8 +43,8 @@ def test_two_runs_are_compared_as_one(runs: dict[str, Path], tmp_path: Path) -> 
     """The same halves of the images, the same folds: the same numbers, to the last digit."""
     out = tmp_path / "differences.json"
     done = done_well("compare", runs["much"], runs["none"], "--out", out)
-    apart = json.loads(out.read_text(encoding="utf-8"))["differences"]
-    together = json.loads((runs["both"] / "metrics.json").read_text(encoding="utf-8"))["differences"]
+    apart = read_json(out)["differences"]
+    together = read_json(runs["both"] / "metrics.json")["differences"]
     assert apart == together
     assert [row["metric"] for row in apart] == ["lic", "ba"]
     assert apart[0]["paired"] is True
@@ -62,13 +63,10 @@ def test_two_checkpoints_of_one_name(files: WorldFiles, runs: dict[str, Path], t
     assert "later/much" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (("--refits", 4, "--seed", 3), r"the runs cannot be compared: seeds is [0] in one and [3] in the other"),
-        (("--refits", 6), "refits is 4 in one and 6 in the other"),
-    ],
-)
+@pytest.mark.parametrize(("more", "message"), [
+    (("--refits", 4, "--seed", 3), r"the runs cannot be compared: seeds is [0] in one and [3] in the other"),
+    (("--refits", 6), "refits is 4 in one and 6 in the other"),
+])  # fmt: skip
 def test_runs_that_do_not_compare(
     files: WorldFiles, runs: dict[str, Path], tmp_path: Path, more: tuple[object, ...], message: str
 ) -> None:
@@ -81,7 +79,7 @@ def test_runs_that_do_not_compare(
 def test_images_that_one_captioner_refused_are_left_out_for_both(files: WorldFiles, tmp_path: Path) -> None:
     """The value is that of the images that both describe, added up here from the answers, and the pairing is kept."""
     refusing = tmp_path / "refusing.json"
-    records = json.loads(files.captions["none"].read_text(encoding="utf-8"))
+    records = read_json(files.captions["none"])
     for record in records[::20]:
         record["caption"] = "I cannot describe this image."
     refusing.write_text(json.dumps(records), encoding="utf-8")
@@ -91,31 +89,25 @@ def test_images_that_one_captioner_refused_are_left_out_for_both(files: WorldFil
     done = done_well("compare", *pair, "--out", out)
     gone = len(records[::20])
     assert f"are left out for both: much and refusing {gone}." in done.stdout
-    rows = json.loads(out.read_text(encoding="utf-8"))["differences"]
+    rows = read_json(out)["differences"]
     assert [(row["paired"], row["images_left_out"]) for row in rows] == [(True, gone)] * 3  # LIC, DBA_G, DBA_O
     answers = [pd.read_parquet(folder / "scores.parquet") for folder in pair]
     shared = set(answers[0]["image_id"]) & set(answers[1]["image_id"])
     assert len(shared) == 160 - gone
-    values = [_lic(of[of["image_id"].isin(shared)]) for of in answers]
+    rows_of = [of[of["image_id"].isin(shared)].to_dict("records") for of in answers]
+    values = [amplification(of, confident=True) for of in rows_of]
     assert rows[0]["value"] == pytest.approx(values[0] - values[1], abs=1e-12)
     # One run of both says the same.
     both = run(files, tmp_path / "both", "much", more=(*more, "--captions", refusing))
-    document = json.loads((both / "metrics.json").read_text(encoding="utf-8"))
+    document = read_json(both / "metrics.json")
     assert document["differences"] == rows
     assert [row["images"] for row in document["results"] if row["metric"] == "lic"] == [160, 160 - gone]
     assert any("left out for both" in note for note in document["notes"]["warnings"])
 
 
-def _lic(answers: pd.DataFrame) -> float:
-    """Confident accuracy of the generated side less the human side's: captions of an image, images, then classes."""
-    known = answers.assign(q=answers["probability"] * (answers["predicted"] == answers["answer"]))
-    sides = known.groupby(["side", "answer"])["q"].mean().groupby("side").mean()
-    return float(sides["generated"] - sides["human"])
-
-
 def test_other_captions_and_images_and_no_runs(files: WorldFiles, runs: dict[str, Path], tmp_path: Path) -> None:
     human, labels = tmp_path / "human.json", tmp_path / "labels.csv"
-    document = json.loads(files.human.read_text(encoding="utf-8"))
+    document = read_json(files.human)
     document["annotations"][0]["caption"] = "a cat on a mat"
     human.write_text(json.dumps(document), encoding="utf-8")
     other = run(files, tmp_path / "other", "none", human=human)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
-from helpers import caption_options, done_well, inputs_of, refusal
+from helpers import caption_options, done_well, read_json, refusal
 from huggingface_hub import ModelCard
 from huggingface_hub.repocard_data import model_index_to_eval_results
 
@@ -22,7 +21,7 @@ from judge.statistics.summary import summarise
 
 def results(run: Path) -> dict[tuple[str, str], dict[str, Any]]:
     """(captioner, metric) -> line of the table."""
-    found = json.loads((run / "metrics.json").read_text(encoding="utf-8"))["results"]
+    found = read_json(run / "metrics.json")["results"]
     return {(row["captioner"], row["metric"]): row for row in found}
 
 
@@ -45,23 +44,13 @@ def test_files_and_table(finished_run: Path) -> None:
 
 
 def test_breakdown(finished_run: Path) -> None:
-    """Contributions of tasks add up to the table, the largest first; images at both ends are listed with captions."""
+    """Contributions of tasks add up to the table, the largest first."""
     folder, printed = finished_run / "breakdown", (finished_run.parent / "printed.txt").read_text(encoding="utf-8")
     tasks = pd.read_csv(folder / "tasks.csv")
     for (captioner, metric), row in results(finished_run).items():
         mine = tasks[(tasks["metric"] == metric) & (tasks["captioner"] == captioner)]["contribution"]
         assert mine.sum() == pytest.approx(row["amplification"], abs=1e-9)
         assert (mine.abs().diff().dropna() <= 1e-15).all()
-    every = pd.read_parquet(folder / "images.parquet").query("metric == 'lic' and captioner == 'much'")
-    listed = pd.read_csv(folder / "images.csv", dtype={"image_id": str}).query(
-        "metric == 'lic' and captioner == 'much'"
-    )
-    extreme = every.sort_values("contribution")["image_id"]
-    assert len(listed) == 50
-    assert {*listed["image_id"]} >= {*extreme.head(20), *extreme.tail(20)}
-    first, captions = listed.iloc[0], pd.read_parquet(folder / "captions.parquet").query("side == 'human'")
-    said = captions[(captions["image_id"] == first["image_id"]) & (captions["captioner"] == "much")]["caption"]
-    assert first["human"] == " / ".join(said)
     assert {*pd.read_csv(folder / "words.csv")["metric"]} == {"lic|leakage"}
     assert "Words that add most" in printed
     assert "]*" in printed.split("Tasks that add most")[1]
@@ -125,20 +114,12 @@ def test_quality_stands_beside_bias(
 ) -> None:
     """Scores by class in the table, in ``quality.csv`` and as LIC's figure 3."""
     out = tmp_path / "run"
-    asked = [
-        "evaluate",
-        *caption_options(finished_world),
-        "--metrics",
-        "ratio,error",
-        "--quality",
-        "--resamples",
-        "100",
-    ]
+    asked = ["evaluate", *caption_options(finished_world), "--metrics", "ratio,error", "--quality", "--resamples", 100]
     monkeypatch.setenv("PATH", str(tmp_path))  # No Java, which takes seconds to start.
     done = done_well(*asked, "--out", out)
     scores = pd.read_csv(out / "quality.csv")
     assert {"all", "female", "male"} < set(scores["group"])
-    written = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
+    written = read_json(out / "metrics.json")
     assert any(line.startswith("METEOR skipped: ") for line in written["notes"]["warnings"])
     assert [row["value"] for row in written["quality"]] == pytest.approx(list(scores["value"]), nan_ok=True)
     line = scores[(scores["captioner"] == "none") & (scores["group"] == "all") & (scores["score"] == "BLEU-4")].iloc[0]
@@ -151,10 +132,3 @@ def test_quality_stands_beside_bias(
     )
     assert "[quality]" in refusal(*asked, "--out", tmp_path / "other")
     assert not (tmp_path / "other").exists()
-
-
-def test_tasks_that_nobody_names_are_refused(finished_world: WorldFiles, tmp_path: Path) -> None:
-    (tmp_path / "tasks.yaml").write_text("# made up\ntoken: <task>\nclasses:\n  unicorn: [unicorn]\n", encoding="utf-8")
-    asked = ["--tasks", tmp_path / "tasks.yaml", "--breakdown", "--out", tmp_path / "out"]
-    assert "none of 1 tasks" in refusal("evaluate", *inputs_of(finished_world, "much"), *asked)
-    assert not (tmp_path / "out").exists()

@@ -81,33 +81,28 @@ WOMEN_AND_MEN = [*"fffm", *"mmmmf", *"fm"]
 THREE_CLASSES = [*"aabc", *"abccc", *"abcabc"]
 
 
-@pytest.mark.parametrize(
-    ("classes", "objects", "expected"),
-    [
-        # Oven: 3 of 4 women; tie: 4 of 5 men, the most; dog: half. People themselves never count.
-        (
-            WOMEN_AND_MEN,
-            [["oven", "person"]] * 4 + [["tie", "person", "tie"]] * 5 + [["dog"], ["dog", "person"]],
-            Correlated("tie", "m", 0.8, 5),
-        ),
-        # Oven: a 2, b 1, c 1; tie: a 1, b 1, c 3; dog: two of each.
-        (THREE_CLASSES, [["oven"]] * 4 + [["tie"]] * 5 + [["dog"]] * 6, Correlated("tie", "c", 0.6, 5)),
-        # Of equals the first class, then the first category.
-        ([*"mffm"], [["dog"], ["tie"], ["oven"], ["person"]], Correlated("oven", "f", 1.0, 1)),
-    ],
-)
+@pytest.mark.parametrize(("classes", "objects", "expected"), [
+    # Oven: 3 of 4 women; tie: 4 of 5 men, the most; dog: half. People themselves never count.
+    (
+        WOMEN_AND_MEN,
+        [["oven", "person"]] * 4 + [["tie", "person", "tie"]] * 5 + [["dog"], ["dog", "person"]],
+        Correlated("tie", "m", 0.8, 5),
+    ),
+    # Oven: a 2, b 1, c 1; tie: a 1, b 1, c 3; dog: two of each.
+    (THREE_CLASSES, [["oven"]] * 4 + [["tie"]] * 5 + [["dog"]] * 6, Correlated("tie", "c", 0.6, 5)),
+    # Of equals the first class, then the first category.
+    ([*"mffm"], [["dog"], ["tie"], ["oven"], ["person"]], Correlated("oven", "f", 1.0, 1)),
+    # Of 400 images a category must be in 4: ties are in 3, all of men.
+    (
+        [*"mmmfffm", *"fm" * 196, "f"],
+        [["tie"]] * 3 + [["oven"]] * 4 + [["dog"]] * 393,
+        Correlated("oven", "f", 0.75, 4),
+    ),
+])  # fmt: skip
 def test_the_category_that_goes_most_with_the_attribute(
     tmp_path: Path, classes: list[str], objects: list[list[str]], expected: Correlated
 ) -> None:
     assert correlated_category(objects_of(tmp_path, objects), labels_of(classes)) == expected
-
-
-def test_a_rare_category_tells_nothing(tmp_path: Path) -> None:
-    """Of 400 labelled images a category must be in 4. Ties are in 3, all of men; ovens in 4."""
-    classes = ["m", "m", "m", "f", "f", "f", "m"] + ["f", "m"] * 197
-    objects = [["tie"]] * 3 + [["oven"]] * 4 + [["dog"]] * 394
-    truth, labels = objects_of(tmp_path, objects[:400]), labels_of(classes[:400])
-    assert correlated_category(truth, labels) == Correlated("oven", "f", 0.75, 4)
 
 
 def test_images_without_label_do_not_count(tmp_path: Path) -> None:

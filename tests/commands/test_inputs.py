@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from helpers import done_well, fault_of, inputs_of, refusal
+from helpers import done_well, fault_of, inputs_of, read_json, refusal
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
@@ -29,13 +29,13 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
 @pytest.fixture(scope="module")
 def people(files: WorldFiles) -> list[tuple[int, str]]:
     """(image, caption) of human captions."""
-    found = json.loads(files.human.read_text(encoding="utf-8"))["annotations"]
+    found = read_json(files.human)["annotations"]
     return [(one["image_id"], one["caption"]) for one in found]
 
 
 def notes(out: Path) -> list[str]:
     """What the run tells of its inputs: in ``metrics.json``, and among the notes of its page."""
-    found = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
+    found = read_json(out / "metrics.json")
     listed: list[str] = found["run"]["input_notes"]
     assert [line for line in found["notes"]["warnings"] if line in listed] == listed
     return listed
@@ -67,7 +67,7 @@ def test_captions_that_equal_human_ones(files: WorldFiles, people: list[tuple[in
 
 def test_columns_of_each_side(files: WorldFiles, people: list[tuple[int, str]], tmp_path: Path) -> None:
     human = table(tmp_path / "human.csv", ["photo", "said", "caption"], [(i, text, "x") for i, text in people])
-    captions = json.loads(files.captions["much"].read_text(encoding="utf-8"))
+    captions = read_json(files.captions["much"])
     rows = [(one["image_id"], one["caption"], "a woman") for one in captions]
     a, b = (table(tmp_path / f"{name}.csv", ["picture", "pred", "text"], rows) for name in "ab")
     given = ["--human", human, "--captions", a, "--captions", b, "--labels", files.labels, *COUNTED]
@@ -107,7 +107,7 @@ def test_what_is_given_and_not_used(files: WorldFiles, people: list[tuple[int, s
 
 def test_what_is_left_out(files: WorldFiles, tmp_path: Path) -> None:
     """How many of each kind, and the commonest reason: 7 images without a caption, 5 of others without a label."""
-    captions = json.loads(files.captions["much"].read_text(encoding="utf-8"))
+    captions = read_json(files.captions["much"])
     (tmp_path / "mine.json").write_text(json.dumps([{**captions[0], "caption": " "}, *captions[7:]]), encoding="utf-8")
     labels = files.labels.read_text(encoding="utf-8").splitlines()
     (tmp_path / "labels.csv").write_text("\n".join([labels[0], *labels[1:-5]]), encoding="utf-8")

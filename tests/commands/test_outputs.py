@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers import done_well, inputs_of, judge, pictures_of, refusal
+from helpers import done_well, inputs_of, judge, pictures_of, refusal, tree
 
 from judge.calibration.grammar import WorldFiles
 from judge.commands import console
@@ -72,7 +72,7 @@ def test_a_file_that_is_there_is_refused(
 
 
 RESUMED = {
-    "evaluate": ("captions labels", "--metrics lic --resamples 100 --refits 0 --chance 0 --folds 3 --workers 1"),
+    "evaluate": ("captions labels", "--metrics lic --resamples 100 --refits 2 --chance 0 --folds 2 --workers 1"),
     "calibrate": (
         "human labels",
         "--metrics error --changes A->T --doses 0.8 --draws 2 --nulls 2 --workers 1 --sample 60",
@@ -80,12 +80,6 @@ RESUMED = {
     "mask": ("images", "--workers 1"),
     "caption": ("model images", "--max-tokens 4 --caption-batch 8 --ids IDS"),
 }
-
-
-def tree(path: Path) -> dict[str, bytes]:
-    """Files of an output, but for the log, which states times."""
-    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
-    return {file.name: file.read_bytes() for file in files if file.name != "log.jsonl"}
 
 
 @pytest.mark.parametrize("command", RESUMED)

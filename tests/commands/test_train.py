@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
-from helpers import done_well, few, judge, refusal, save_captioner
+from helpers import done_well, few, judge, read_json, refusal, save_captioner
 from safetensors import safe_open
 from test_scripts import ROOT, launch
 
@@ -66,7 +66,7 @@ def test_train_then_evaluate_is_evaluate(settings: dict[str, object], expected: 
     run_file, kept = written(settings, tmp_path), tmp_path / "kept"
     first = done_well("train", run_file, "--checkpoints", kept)
     assert scores(run_file, kept, tmp_path / "out") == expected
-    rows = json.loads((kept / "judges.json").read_text())
+    rows = read_json(kept / "judges.json")
     # 2 captioners x (2 human captions + 1) x 3 judges; of two judges the human side is the same for both.
     assert len(rows) == 18
     assert len({row["answers"] for row in rows}) == FILES
@@ -81,14 +81,14 @@ def test_train_then_evaluate_is_evaluate(settings: dict[str, object], expected: 
         assert "embedding.weight" in file.keys()  # noqa: SIM118 - no mapping
     again = judge("train", run_file, "--checkpoints", kept)
     assert f"{FILES} judges ({FILES} were there)" in again.stdout
-    assert json.loads((kept / "judges.json").read_text()) == rows
+    assert read_json(kept / "judges.json") == rows
     # A damaged file of weights is computed again, with a note.
     damaged = kept / next(row["weights"] for row in rows if row["judge"] == "sat")
     whole = damaged.read_bytes()
     damaged.write_bytes(whole[:-1])
     assert f"{damaged} is damaged: it is computed again" in done_well("train", run_file, "--checkpoints", kept).stderr
     assert damaged.read_bytes() == whole
-    assert json.loads((kept / "judges.json").read_text()) == rows
+    assert read_json(kept / "judges.json") == rows
 
 
 @pytest.mark.slow

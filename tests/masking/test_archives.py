@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands.test_mask import HEIGHT, SQUARE, WIDTH, tree, write_instances
+from commands.test_mask import HEIGHT, SQUARE, WIDTH, write_instances
 from containers import as_table, small_picture, tar_bytes, write_parquet, write_shards
 from detector_samples import FakeDetector
-from helpers import done_well, fault_of, one_line
+from helpers import done_well, fault_of, one_line, tree
 
 from judge.commands.images import known_images
 from judge.masking.cache import Cached

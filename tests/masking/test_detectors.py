@@ -199,7 +199,7 @@ def test_classes_are_named_by_a_file(folder: Path, weights: Path, yolo: Yolo, tm
     raw = yolo.detect(NOISE[0])
     for people, other in (([], "person"), (["pedestrian"], "man")):
         config = make_config(given | {"person_categories": people}, MaskConfig)
-        named: Any = open_detector("yolo", config, ("person",), device="cpu")
+        named: Any = open_detector("yolo", config, ("person",))
         assert set(named.categories) == {"kite", "person", other}
         new = {"person": "kite", "dog": "person", "kite": other}
         assert [one.label for one in named.detect(NOISE[0])] == [new[one.label] for one in raw]
@@ -207,7 +207,7 @@ def test_classes_are_named_by_a_file(folder: Path, weights: Path, yolo: Yolo, tm
         assert list(named.doubts) == ([note] if people else [])
     (tmp_path / "names.txt").write_text("man\n")
     with pytest.raises(JudgeError, match="does not name the 3 classes of detector 'yolo'"):
-        open_detector("yolo", config, ("person",), device="cpu")
+        open_detector("yolo", config, ("person",))
 
 
 # Files of Mask R-CNN
