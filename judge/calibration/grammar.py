@@ -68,11 +68,7 @@ def world_files(folder: Path, captioners: Iterable[str]) -> WorldFiles:
 
 
 def make_world(images: int = 1200, *, seed: int = 0, parameters: Parameters = DEFAULT) -> World:
-    """Draw a world and have people caption it: 5 captions an image, rarely two alike.
-
-    Raises:
-        JudgeError: fewer than one image; a negative seed.
-    """
+    """Draw a world of 1 image or more and have people caption it: 5 captions an image, rarely two alike."""
     scenes = draw_scenes(images, seed=seed, parameters=parameters)
     rng = stream(seed, "human")
     by_image: dict[str, tuple[str, ...]] = {}
