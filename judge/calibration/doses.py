@@ -251,9 +251,6 @@ def inject(captions: Captions, source: DoseSource, change: str, dose: float, *, 
         change: a key of :data:`CHANGES`.
         dose: in [0, 1]; 0 changes nothing.
         seed: of the draws.
-
-    Raises:
-        JudgeError: as :func:`check_dose`.
     """
     check_dose(source, change, dose)
     apply, generator = CHANGES[change].apply, np.random.default_rng(seed)

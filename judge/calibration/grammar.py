@@ -161,13 +161,10 @@ def write_world(
     Args:
         world: what to write.
         captioners: name -> captioner, such as ``CAPTIONERS``; simulated with the world's seed.
-        folder: new or empty, or another world with ``overwrite``; its parents are made.
+        folder: new or empty, or another world with ``overwrite``, else it is refused; its parents are made.
         pictures: draw the scenes, so many pixels high and wide; None draws nothing.
         overwrite: replace a world that lies there, once the new one is complete.
         progress: called with the progress.
-
-    Raises:
-        JudgeError: the folder holds something, or cannot be written.
     """
     out = OutputFolder(folder, what="world", overwrite=overwrite)
     out.check()
