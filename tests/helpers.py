@@ -83,6 +83,14 @@ def judge_with(
     return judge
 
 
+def judge_of(name: str, materials: Materials = NOTHING, *, target: Target = GENDER, **recipe: Any) -> NetworkJudge:
+    """An untrained judge; ``recipe`` are changes of its own recipe."""
+    blueprint = find_judge(name)
+    assert blueprint.recipe
+    how = replace(blueprint.recipe, **recipe)
+    return NetworkJudge(blueprint, target, how, Trainer(make_accelerator()), materials)
+
+
 class Glimpses:
     """Features of images in memory: image id -> [P, D]; zeros for a sample without an image."""
 

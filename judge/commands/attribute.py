@@ -186,9 +186,7 @@ class Attribution:
             names = {image: name for image, name in names.items() if name in set(truth.images)}
         self.maps = ImageMaps(self._find_people(None, names), config.show_people, config.maps, self.folder / MAPS)
         plain = MaskedImages(config.images, self.maps.people.names, max_pixels=config.max_pixels)
-        found = explain_captions(
-            model, list(plain.names), plain, lexicon, methods, device=choose_device(None), progress=self.progress
-        )
+        found = explain_captions(model, plain, lexicon, methods, device=choose_device(None), progress=self.progress)
         self.maps.add(model, "none", "", found)
         said = len({line["image_id"] for line in self.maps.lines})
         total, words = len(plain.names), f"a word of '{config.attribute_name}'"

@@ -19,6 +19,7 @@ from judge.types import FloatArray, IntArray, Predictions, Sample, Side, Target,
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from judge.judges.text_encoders import FrozenEncoder
     from judge.masking.instances import Pixels
     from judge.masking.masked_images import MaskedImages
 
@@ -84,20 +85,6 @@ class Backbone(Protocol):
 
     def __call__(self, images: Tensor, /, *boxes: Tensor) -> Tensor:
         """[B, 3, S, S] -> [B, P, D]; with regions also [B, R, 4] (left, top, right, bottom in [0, 1]; 0 for no box)."""
-
-
-class FrozenReader(Protocol):
-    """A frozen network that turns captions into vectors; also a ``torch.nn.Module``."""
-
-    @property
-    def key(self) -> str:
-        """What its vectors depend on: weights and tokenizer by content, pooling, library version."""
-
-    def collate(self, captions: Sequence[Words]) -> Batch:
-        """Tensors for the words of these captions, on the CPU."""
-
-    def __call__(self, batch: Batch) -> Tensor:
-        """[B, D]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +262,7 @@ class Blueprint:
     modalities: frozenset[Modality] = frozenset({"caption"})
     backbone: Callable[[Materials], Backbone] | None = None
     regions: bool = False
-    reader: Callable[[Materials], FrozenReader] | None = None
+    reader: Callable[[Materials], FrozenEncoder] | None = None
     fingerprint: Callable[[Materials], object] | None = None
     tuned: Mapping[Tuning, Recipe] = field(default_factory=dict)
     blanked: frozenset[Modality] = frozenset()
@@ -299,23 +286,21 @@ class Blueprint:
         return replace(sample, words=words, image=None if "image" in self.blanked else sample.image)
 
 
+_ENCODERS = "lstm", "lstm-bidirectional", "rnn", "rnn-bidirectional", "transformer-1", "transformer-5"
 # The registry: name -> module with its blueprint, imported on first use.
 FILES: dict[str, str] = {
     "linear": "linear",
-    **dict.fromkeys(("lstm", "lstm-bidirectional", "rnn", "rnn-bidirectional"), "encoders"),
-    **dict.fromkeys(("transformer-1", "transformer-5"), "encoders"),
+    **dict.fromkeys(_ENCODERS, "encoders"),
     **dict.fromkeys(("bert-ft", "bert-pre"), "text_encoders"),
     "sat": "sat",
     "grit": "grit",
     **dict.fromkeys(("vl-lic", "vl-lic-lstm"), "text_encoders"),
 }
-HUGGING_FACE = "hf:"
-# A frozen sentence encoder, by name or folder.
-SENTENCE = "sentence:"
 # Judges named by a checkpoint, on the hub or in a folder: prefix -> module whose ``make_blueprint`` takes the rest.
+HUGGING_FACE, SENTENCE = "hf:", "sentence:"
 PREFIXES = {HUGGING_FACE: "huggingface", SENTENCE: "sentence"}
 # Judges that accept an MLP, which a metric's paper chooses: "rnn+mlp3", "sentence:all-MiniLM-L6-v2+mlp5".
-HEADED = frozenset(name for name, file in FILES.items() if file == "encoders")
+HEADED = frozenset(_ENCODERS)
 HEADS = (3, 5)
 # Stands for the checkpoint that wrote the captions: ImageCaptioner2's self-assessment.
 SELF = "self"
@@ -348,22 +333,18 @@ def find_judge(name: str) -> Blueprint:
         require("vision", "accelerate", "torch", "transformers")
         if key == SELF:
             return Blueprint(SELF, "the captioner itself", modalities=frozenset({"caption", "image"}))
-        made: Blueprint = _load(PREFIXES[prefix]).make_blueprint(name[len(prefix) :])
+        made: Blueprint = import_module(f"{__name__}.{PREFIXES[prefix]}").make_blueprint(name[len(prefix) :])
         return made
     base, head = split_head(key)
     if base not in FILES or (head and base not in HEADED):
         known = [f"{encoder}+mlp{layers}" for encoder in sorted(HEADED) for layers in HEADS] if head else list(FILES)
         raise JudgeError(f"unknown judge '{name}'", where="--judge", mend=nearest(key, known))
     try:
-        blueprint: Blueprint = _load(FILES[base]).BLUEPRINTS[key]
+        blueprint: Blueprint = import_module(f"{__name__}.{FILES[base]}").BLUEPRINTS[key]
     except ModuleNotFoundError as error:
         what = f"judge '{key}' needs the package '{error.name}'"
         raise JudgeError(what, where="--judge", mend="install it: pip install 'caption-judge[all]'") from error
     return blueprint
-
-
-def _load(module: str) -> Any:
-    return import_module(f"judge.judges.{module}")
 
 
 def with_head(name: str, head: int | None) -> str:

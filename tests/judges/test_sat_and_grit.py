@@ -16,6 +16,7 @@ from helpers import (
     Glimpses,
     accuracy,
     enlarge,
+    judge_of,
     judge_with,
     logits,
     make_glimpses,
@@ -34,8 +35,6 @@ from judge.masking.images import encode
 from judge.masking.instances import MAX_BOXES
 from judge.masking.masked_images import MaskedImages
 from judge.training.features import precompute
-from judge.training.launch import make_accelerator
-from judge.training.loop import NetworkJudge, Trainer
 from judge.training.member import Member
 from judge.types import FloatArray, Sample
 
@@ -288,10 +287,7 @@ def test_with_the_whole_vocabulary_it_learns_to_answer() -> None:
     """Other words than the answers have some probability, but little."""
     samples = make_samples(300, target=THREE)
     materials = Materials(features=make_glimpses(samples), prompt=make_prompt("mood"), answering="vocabulary")
-    blueprint = find_judge("sat")
-    assert blueprint.recipe
-    recipe = replace(blueprint.recipe, epochs=4, learning_rate=2e-3, batch_size=16)
-    judge = NetworkJudge(blueprint, THREE, recipe, Trainer(make_accelerator()), materials)
+    judge = judge_of("sat", materials, target=THREE, epochs=4, learning_rate=2e-3, batch_size=16)
     found = judge.fit(samples[:200], seed=0, validation=samples[200:240]).predict(samples[240:]).probabilities
     assert (found.sum(axis=1) < 1).all()
     assert found.sum(axis=1).min() > 0.9
