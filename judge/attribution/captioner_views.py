@@ -20,7 +20,7 @@ from PIL import Image
 from torch import Tensor
 
 from judge.attribution.maps import ImageExplanation, Method, Placement, View, fitted, make_maps, ramps, sum_colours
-from judge.captioning.writer import Writer, Writing
+from judge.captioning import Writer, Writing
 from judge.errors import JudgeError
 from judge.judges.hf_models import PIXELS, Captioner, load_captioner
 from judge.judges.hf_prompts import Prompts, go_on, lay_out, processing, usual_prompt

@@ -74,11 +74,7 @@ class Use(_Part):
 
 
 class Recipe(_Part):
-    """A data set. Recipes of the package have all fields; your own needs a name, a title and files.
-
-    docs/guides/data.md describes the fields. ``papers``: keys of ``judge/references.bib``; ``pages``: further pages of
-    the owner.
-    """
+    """A data set; docs/guides/data.md describes the fields. Your own recipe needs a name, a title and files."""
 
     name: str = Field(pattern=r"^[a-z0-9-]+$")
     title: str
@@ -103,10 +99,9 @@ class Recipe(_Part):
             raise ValueError("what is had on request must not be passed on: pass_on: false")
         if self.access == "not released" and not self.make:
             raise ValueError("what is not released needs 'make': how to make one's own")
-        known = [label.attribute for label in self.labels]
-        for name, path in ((name, file.path) for file in self.files for name in file.attributes):
-            if name not in known:
-                raise ValueError(f"'{path}' has labels of '{name}', which 'labels' does not describe")
+        for file in self.files:
+            for name in {*file.attributes} - {label.attribute for label in self.labels}:
+                raise ValueError(f"'{file.path}' has labels of '{name}', which 'labels' does not describe")
         return self
 
     def label(self, attribute: str) -> LabelNote:

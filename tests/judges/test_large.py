@@ -16,8 +16,8 @@ from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from judge.judges import Materials, Recipe, Tuning, hf_models, huggingface
+from judge.training.batches import make_optimiser
 from judge.training.loop import NetworkJudge
-from judge.training.losses import make_optimiser
 
 
 class Named(Pictures):

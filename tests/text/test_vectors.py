@@ -138,7 +138,7 @@ FAULTS: dict[str, tuple[bytes, str]] = {
     "wide": (b"a" + b" 3" * 100_001 + b"\n", "line 1: has over 100,000 numbers.* JUDGE_NO_LIMITS"),
     "gzip cut": (cut(gzip.compress(glove(TABLE))), "cut off or damaged"),
     "gzip damaged": (gzip.compress(glove(TABLE))[:-8] + bytes(8), "cut off or damaged"),
-    "zip": (b"PK\x03\x04" + bytes(99), "is a zip archive. Unpack it first"),
+    "zip": (b"PK\x03\x04" + bytes(99), "is an archive. Unpack it first"),
     "fastText model": (b"\xba\x16O/\x0c" + bytes(99), "is a fastText model. Give the .vec that is published"),
 }
 
