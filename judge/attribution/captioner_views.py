@@ -19,7 +19,7 @@ from accelerate.utils.operations import recursively_apply
 from PIL import Image
 from torch import Tensor
 
-from judge.attribution.maps import ImageExplanation, Method, Placement, View, fitted, make_maps, ramps, sum_colours
+from judge.attribution.maps import ImageExplanation, Method, Placement, View, attribute, fitted, ramps, sum_colours
 from judge.captioning import Writer, Writing
 from judge.errors import JudgeError
 from judge.judges.hf_models import PIXELS, Captioner, load_captioner
@@ -257,5 +257,6 @@ def explain_captions(
         view = explained.view(pixels, word.before, word.token)
         with torch.no_grad():
             value = float(view.scores(view.shown)[0, 0])
-        for method, mass in make_maps(view, pixels, 0, image, methods):
+        for method in methods:
+            mass = attribute(method, view, pixels, 0, seed=image)
             yield ImageExplanation(image, word.caption, word.word, value, method, mass)

@@ -13,7 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from judge.attribution.captioner_views import CheckpointViews
-from judge.attribution.maps import ImageExplanation, Method, View, log_odds, make_maps, stretched, sum_colours
+from judge.attribution.maps import ImageExplanation, Method, View, attribute, log_odds, stretched, sum_colours
 from judge.errors import JudgeError
 from judge.judges.grit import GridsAndRegions
 from judge.judges.hf_models import PIXELS
@@ -151,7 +151,8 @@ def explain_predictions(
                 odds = view.scores(view.shown)[0]
             answer = int(odds.argmax()) if answers is None else answers[number]
             about = sample.image_id, sample.text, saved.target.classes[answer], float(odds[answer])
-            for method, mass in make_maps(view, pixels, answer, sample.image_id, methods):
+            for method in methods:
+                mass = attribute(method, view, pixels, answer, seed=sample.image_id)
                 yield ImageExplanation(*about, method, mass)
 
     return explanations(), notes

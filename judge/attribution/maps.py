@@ -6,7 +6,7 @@ of SHAP: GradientShap, as in DPAC's Table 5); Kokhlikyan et al. 2020 (Captum).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -194,16 +194,8 @@ class ImageExplanation:
     mass: FloatArray
 
 
-def make_maps(
-    view: View, pixels: Pixels, answer: int, image_id: str, methods: Sequence[Method]
-) -> Iterator[tuple[Method, FloatArray]]:
-    """See :func:`attribute`, for each method; each image has its own random stream, whatever other images there are."""
-    for method in methods:
-        yield method, attribute(method, view, pixels, answer, seed=[0, *image_id.encode()])
-
-
 def attribute(
-    method: Method, view: View, pixels: Pixels, answer: int, *, samples: int = SAMPLES, seed: int | list[int] = 0
+    method: Method, view: View, pixels: Pixels, answer: int, *, samples: int = SAMPLES, seed: int | str = 0
 ) -> FloatArray:
     """The positive part of an answer's attributions on an image, [H, W] float64, at least 0.
 
@@ -213,7 +205,7 @@ def attribute(
         pixels: the image, [H, W, 3] uint8.
         answer: place of the answer among the view's scores.
         samples: points of GradientShap.
-        seed: of the points, baselines and noise of GradientShap.
+        seed: of the points, baselines and noise of GradientShap; an image's id, for a stream that is its own.
 
     Raises:
         JudgeError: the network's family has no such map; the message says why.
@@ -232,9 +224,7 @@ def grad_cam(view: View, answer: int) -> FloatArray:
     return grid
 
 
-def gradient_shap(
-    view: View, pixels: Pixels, answer: int, *, samples: int = SAMPLES, seed: int | list[int] = 0
-) -> Tensor:
+def gradient_shap(view: View, pixels: Pixels, answer: int, *, samples: int = SAMPLES, seed: int | str = 0) -> Tensor:
     """Attributions of an answer to the network's input, in the shape of one input; arguments as of :func:`attribute`.
 
     Gradients at random points between the image and a random baseline, times their difference. No noise is added to
@@ -242,7 +232,7 @@ def gradient_shap(
     """
     from captum.attr import GradientShap
 
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng([0, *seed.encode()] if isinstance(seed, str) else seed)
     shown = torch.cat([view.show(one) for one in baselines(pixels, generator)])
     method = GradientShap(lambda inputs: view.scores(inputs)[:, answer])
     total = torch.zeros_like(view.shown)

@@ -196,8 +196,7 @@ def _spell(tokenizer: Any, last: int, word: str) -> Tokens:
 
 def encode(tokenizer: Any, text: str) -> list[int]:
     """Token ids of ``text``, without special tokens."""
-    ids: list[int] = tokenizer.encode(text, add_special_tokens=False)
-    return ids
+    return list(tokenizer.encode(text, add_special_tokens=False))
 
 
 def plain(text: str) -> str:

@@ -38,17 +38,16 @@ _INSTEAD = "name the folder of one, or use --judge linear"
 
 @dataclass(frozen=True, slots=True)
 class SentenceEncoderLoader:
-    """Loads a frozen sentence encoder; equal loaders share its vectors."""
+    """Loads a frozen sentence encoder; equal loaders share its vectors.
+
+    Raises:
+        JudgeError: as :func:`~judge.judges.text_encoders.load_encoder`; a pooling module that is not supported;
+            sentence-transformers is not installed.
+    """
 
     reference: str
 
-    def __call__(self, materials: Materials) -> FrozenEncoder:  # noqa: ARG002 - required by Blueprint.reader
-        """Load it.
-
-        Raises:
-            JudgeError: as :func:`~judge.judges.text_encoders.load_encoder`; a pooling module that is not supported;
-                sentence-transformers is not installed.
-        """
+    def __call__(self, materials: Materials) -> FrozenEncoder:  # noqa: D102, ARG002 - required by Blueprint.reader
         require("vision", "sentence_transformers")
         from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 

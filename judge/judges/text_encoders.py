@@ -135,13 +135,12 @@ class FrozenEncoder(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """[B, D]; padding has no influence."""
-        states = self.model(**batch).last_hidden_state
+        vectors: Tensor = self.model(**batch).last_hidden_state
         if self.pooling is None:
-            first: Tensor = states[:, 0]
-            return first
-        pooled = self.pooling({"token_embeddings": states, "attention_mask": batch["attention_mask"]})
-        found: Tensor = pooled["sentence_embedding"]
-        return found
+            return vectors[:, 0]
+        given = {"token_embeddings": vectors, "attention_mask": batch["attention_mask"]}
+        pooled: dict[str, Tensor] = self.pooling(given)
+        return pooled["sentence_embedding"]
 
 
 class PretrainedClassifier(nn.Module):
