@@ -78,12 +78,16 @@ class AnswerJudge(nn.Module):
         self.model: nn.Module = captioner.model
         hf_models.spell_exactly(captioner)
         self.bf16 = materials.dtype == "bf16"
+        self.store_frozen()
+        if materials.checkpointing and materials.tuning != "zero-shot":
+            hf_models.checkpoint_layers(captioner)
+
+    def store_frozen(self) -> None:
+        """Convert each weight to the type that it is stored in."""
         for weight in self.model.parameters():
             # Vectors (of norms) are few, and CPUs cannot mix types in them.
             halves = self.bf16 and not weight.requires_grad and weight.dim() > 1
             weight.data = weight.data.to(torch.bfloat16 if halves else torch.float32)
-        if materials.checkpointing and materials.tuning != "zero-shot":
-            hf_models.checkpoint_layers(captioner)
 
     def train(self, mode: bool = True) -> AnswerJudge:
         """Frozen parts stay in evaluation mode."""
