@@ -169,8 +169,7 @@ def log_odds(scores: Tensor, target: Target) -> Tensor:
 
 def sum_colours(values: Tensor) -> FloatArray:
     """[3, h, w] -> [h, w]."""
-    found: FloatArray = values.detach().double().sum(dim=0).cpu().numpy()
-    return found
+    return np.asarray(values.detach().double().sum(dim=0).cpu())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -220,8 +219,7 @@ def grad_cam(view: View, answer: int) -> FloatArray:
     """The grid's channels, weighted by the answer's mean gradient on each and summed, [g, k]; negative sums are 0."""
     values, gradients = view.grid(answer)
     summed = (gradients.mean(dim=(1, 2), keepdim=True) * values).sum(dim=0).relu()
-    grid: FloatArray = summed.detach().double().cpu().numpy()
-    return grid
+    return np.asarray(summed.detach().double().cpu())
 
 
 def gradient_shap(view: View, pixels: Pixels, answer: int, *, samples: int = SAMPLES, seed: int | str = 0) -> Tensor:

@@ -58,7 +58,6 @@ FAMILIES = {
     "vision-encoder-decoder": Family("decoder", vision="encoder"),
 }
 PIXELS = "pixel_values"
-_RANK = 16
 _AGAIN = "fetch or save the checkpoint again"
 # Errors of devices and out-of-memory errors, which are not the fault of a file.
 _OF_DEVICES = re.compile("memory|alloc|cuda|cudnn|cublas|nccl|gloo|kernel image", re.IGNORECASE)
@@ -379,4 +378,4 @@ def add_lora(captioner: Captioner) -> Any:
         if module in inside and isinstance(module, nn.Linear | Conv1D) and words not in module.weight.shape
     ]
     with quiet():
-        return LoraModel(model, LoraConfig(r=_RANK, lora_alpha=2 * _RANK, target_modules=layers), "default")
+        return LoraModel(model, LoraConfig(r=16, lora_alpha=32, target_modules=layers), "default")

@@ -273,7 +273,8 @@ class CaptionCache(FeatureCache):
     def _forward(self, loaded: Sequence[Words], device: torch.device) -> Tensor:
         with self.collating:
             batch = self.reader.collate(loaded)
-        return self.reader(send_to_device(batch, device))[:, None]
+        vectors: Tensor = self.reader(send_to_device(batch, device))
+        return vectors[:, None]
 
 
 def name_words(words: Words) -> str:

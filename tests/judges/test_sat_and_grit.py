@@ -14,10 +14,8 @@ from helpers import (
     GENDER,
     THREE,
     Glimpses,
-    accuracy,
     enlarge,
     judge_of,
-    judge_with,
     logits,
     make_glimpses,
     make_samples,
@@ -26,7 +24,7 @@ from helpers import (
 from scipy.special import expit, log_softmax, softmax
 
 from judge.corpus.splits import Split
-from judge.judges import Answering, Materials, Recipe, find_judge
+from judge.judges import Answering, Materials, find_judge
 from judge.judges.encoders import build_vocabulary
 from judge.judges.grit import CODE, GridsAndRegions, Grit, ParallelLayer
 from judge.judges.prompts import make_prompt
@@ -151,31 +149,6 @@ def test_order_of_regions_and_missing_regions_have_no_effect() -> None:
     for picture in things.pictures.values():
         picture[:CELLS] = picture[:CELLS][::-1].copy()
     assert np.abs(logits(network, SAMPLES) - before).max() > 1e-3
-
-
-def learnt(features: RegionFeatures, samples: Sequence[Sample]) -> float:
-    """Accuracy of GRIT on held-out images."""
-    torch.manual_seed(0)
-    vocabulary = build_vocabulary([QUESTION])
-    network = Grit(vocabulary, question_words(None), 2, features, width=32, heads=4, layers=1)
-    judge, fifth = judge_with(network, Recipe(8, 2e-3, 32, keep="best")), len(samples) // 5
-    judge.fit(samples[: 3 * fifth], seed=0, validation=samples[3 * fifth : 4 * fifth])
-    return accuracy(judge.predict(samples[4 * fifth :]).probabilities, samples[4 * fifth :])
-
-
-def test_a_clue_in_one_region_is_learnt() -> None:
-    """One region shows the class, a different one in each image; the rest is noise."""
-    samples = [
-        Sample(str(n), "human", 0, ("a", "b")[: n % 3], (n // 4 % 2,), image=f"{n}.png") for n in range(1, 640) if n % 4
-    ]
-    things = RegionFeatures(samples)
-    for sample in samples:
-        rows = things.pictures[str(sample.image)][CELLS:]
-        rows[int(sample.image_id) // 8 % int(rows[:, -1].sum()), 0] += 6 if sample.answers[0] else -6
-    assert learnt(things, samples) > 0.9
-    # Regions that are marked as missing.
-    hidden = things.changed(lambda rows: rows * [*[1.0] * (COLUMNS + CODE - 1), 0])
-    assert learnt(hidden, samples) < 0.65
 
 
 # Its features.
