@@ -348,7 +348,7 @@ def find_judge(name: str) -> Blueprint:
 
 
 def with_head(name: str, head: int | None) -> str:
-    """The full name of a judge under a metric whose paper puts an MLP of ``head`` layers on encoders; None for none.
+    """The full name of a judge under a metric whose paper puts an MLP of ``head`` layers on encoders (None: none).
 
     Names with an MLP, and judges that accept none, are returned unchanged.
     """

@@ -348,6 +348,10 @@ def checkpoint_layers(captioner: Captioner) -> None:
     what = f"a '{captioner.architecture}' model cannot recompute its layers"
     with explaining(what, "--checkpointing", "leave it out"):
         captioner.model.activation_checkpointing_enable({"use_reentrant": False})
+    # BLIP's text part fills its key-value cache, which is for generation, twice when a layer is computed again.
+    for part in captioner.model.modules():
+        if getattr(getattr(part, "config", None), "use_cache", False):
+            part.config.use_cache = False
     # Only reentrant checkpoints need gradients of embeddings.
     if getattr(captioner.model, "_require_grads_hooks", None):
         captioner.model.disable_input_require_grads()
