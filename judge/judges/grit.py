@@ -36,7 +36,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from judge.judges import PROMPTED, Answering, Backbone, Batch, Blueprint, Features, Materials, Recipe
+from judge.judges import PROMPTED, Answering, Batch, Blueprint, Features, Recipe
 from judge.judges.backbones import SWIN, TimmBackbone, make_backbone
 from judge.judges.encoders import OutputLayer, positions
 from judge.judges.sat import ClozeJudge, make_cloze_judge
@@ -213,10 +213,6 @@ class Grit(ClozeJudge):
         return torch.cat([nothing, regions], dim=1), torch.cat([always, code[..., -1] > 0], dim=1)
 
 
-def _backbone(materials: Materials) -> Backbone:
-    return GridsAndRegions(make_backbone(materials, SWIN))
-
-
 BLUEPRINTS = {
     "grit": Blueprint(
         "grit",
@@ -225,7 +221,7 @@ BLUEPRINTS = {
         recipe=Recipe(epochs=40, learning_rate=1e-4, batch_size=128, keep="best"),
         modalities=frozenset({"caption", "image"}),
         reads=PROMPTED,
-        backbone=_backbone,
+        backbone=lambda materials: GridsAndRegions(make_backbone(materials, SWIN)),
         regions=True,
     )
 }
