@@ -19,7 +19,6 @@ from judge.types import FloatArray, IntArray, Predictions, Sample, Side, Target,
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from judge.judges.text_encoders import FrozenEncoder
     from judge.masking.instances import Pixels
     from judge.masking.masked_images import MaskedImages
 
@@ -85,6 +84,20 @@ class Backbone(Protocol):
 
     def __call__(self, images: Tensor, /, *boxes: Tensor) -> Tensor:
         """[B, 3, S, S] -> [B, P, D]; with regions also [B, R, 4] (left, top, right, bottom in [0, 1]; 0 for no box)."""
+
+
+class FrozenReader(Protocol):
+    """A frozen network that turns captions into vectors; also a ``torch.nn.Module``."""
+
+    @property
+    def key(self) -> str:
+        """What its vectors depend on: weights and tokenizer by content, pooling, library version."""
+
+    def collate(self, captions: Sequence[Words]) -> Batch:
+        """Tensors for the words of these captions, on the CPU."""
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """[B, D]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +275,7 @@ class Blueprint:
     modalities: frozenset[Modality] = frozenset({"caption"})
     backbone: Callable[[Materials], Backbone] | None = None
     regions: bool = False
-    reader: Callable[[Materials], FrozenEncoder] | None = None
+    reader: Callable[[Materials], FrozenReader] | None = None
     fingerprint: Callable[[Materials], object] | None = None
     tuned: Mapping[Tuning, Recipe] = field(default_factory=dict)
     blanked: frozenset[Modality] = frozenset()

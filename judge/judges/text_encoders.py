@@ -117,9 +117,6 @@ class FrozenEncoder(nn.Module):
     Args:
         encoder: of the text.
         pooling: modules of sentence-transformers that turn token vectors into one; None for the first token ([CLS]).
-
-    Attributes:
-        key: what the vectors depend on: weights and tokenizer by content, pooling, library version.
     """
 
     def __init__(self, encoder: TextEncoder, pooling: nn.Module | None = None) -> None:

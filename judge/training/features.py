@@ -26,8 +26,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from judge.errors import JudgeError
-from judge.judges import Backbone, Blueprint, Materials
-from judge.judges.text_encoders import FrozenEncoder
+from judge.judges import Backbone, Blueprint, FrozenReader, Materials
 from judge.masking.masked_images import MaskedImages
 from judge.training.batches import run_fitting
 from judge.training.launch import make_accelerator, make_deterministic, raise_together
@@ -40,7 +39,7 @@ from judge.utils.tensors import read_notes, read_sound, write_tensors
 
 _FORMAT = 2  # Increased whenever other features are made of an image.
 _NAME = "features"  # Of the tensor in each file.
-Maker = Callable[[Materials], Backbone] | Callable[[Materials], FrozenEncoder]
+Maker = Callable[[Materials], Backbone] | Callable[[Materials], FrozenReader]
 
 
 @cache
@@ -113,7 +112,7 @@ class FeatureCache(ABC):
     MEND: ClassVar[str]
     regions = 0
 
-    def __init__(self, network: Backbone | FrozenEncoder, keys: Mapping[str, str], folder: Path) -> None:
+    def __init__(self, network: Backbone | FrozenReader, keys: Mapping[str, str], folder: Path) -> None:
         self.network, self.keys, self.key = network, keys, network.key
         self.folder = folder / hashlib.blake2b(f"{_FORMAT} {network.key}".encode(), digest_size=12).hexdigest()
         self._where = f"--features {folder}"
@@ -255,7 +254,7 @@ class CaptionCache(FeatureCache):
     SHARD, BATCH, KIND = 2048, 64, "caption"
     OPTION, MEND = "--judge", "take a smaller encoder"
 
-    def __init__(self, reader: FrozenEncoder, captions: Iterable[Words], folder: Path) -> None:
+    def __init__(self, reader: FrozenReader, captions: Iterable[Words], folder: Path) -> None:
         named = {name_words(words): words for words in captions}
         self.reader, self.collating = reader, Lock()  # A tokenizer serves one thread at a time.
         self.captions = dict(sorted(named.items(), key=lambda item: (len(item[1]), item[0])))
@@ -267,8 +266,7 @@ class CaptionCache(FeatureCache):
     def _forward(self, loaded: Sequence[Words], device: torch.device) -> Tensor:
         with self.collating:
             batch = self.reader.collate(loaded)
-        vectors: Tensor = self.reader(send_to_device(batch, device))
-        return vectors[:, None]
+        return self.reader(send_to_device(batch, device))[:, None]
 
 
 def name_words(words: Words) -> str:
