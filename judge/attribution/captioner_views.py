@@ -128,19 +128,14 @@ class CheckpointViews:
         """One image's map [1, D, g, k], tokens [1, T, D] or merged patches [T, D] as a grid [D, g, k]."""
         if values.dim() == 4:
             return values[0]
-        tokens = values.reshape(-1, values.shape[-1])
-        high, wide = self._layout(len(tokens), size)
-        return tokens[len(tokens) - high * wide :].T.reshape(-1, high, wide)
-
-    def _layout(self, tokens: int, size: tuple[int, int]) -> tuple[int, int]:
-        """Rows and columns of a vision tower's tokens, without those before the patches; ``size`` is the input's."""
-        height, width = size
-        for count in (tokens - others for others in _OTHERS if others < tokens):
+        tokens, (height, width) = values.reshape(-1, values.shape[-1]), size
+        # Without the tokens before the patches, the layout has the proportions of the input.
+        for count in (len(tokens) - others for others in _OTHERS if others < len(tokens)):
             side = math.sqrt(height * width / count)
             high, wide = round(height / side), round(width / side)
             if high * wide == count:
-                return high, wide
-        raise self._refusal(f"the layout of its {tokens} visual tokens is unknown", _INSTEAD)
+                return tokens[len(tokens) - count :].T.reshape(-1, high, wide)
+        raise self._refusal(f"the layout of its {len(tokens)} visual tokens is unknown", _INSTEAD)
 
 
 @dataclass(frozen=True, slots=True)

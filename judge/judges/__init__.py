@@ -379,12 +379,9 @@ def split_head(name: str) -> tuple[str, int | None]:
 
 
 def name_self(judge: str, captioner: str, models: Mapping[str, str]) -> str:
-    """Resolve "self" ("self-image-only") to the checkpoint that wrote the captions; return other names unchanged.
+    """Resolve "self" ("self-image-only") to the checkpoint that wrote a captioner's captions; ``models`` names it.
 
-    Args:
-        judge: as users type it.
-        captioner: whose captions are judged.
-        models: captioner -> its checkpoint.
+    Other names of judges are returned unchanged.
 
     Raises:
         JudgeError: the captioner's checkpoint is unknown.
