@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -138,8 +138,7 @@ class CheckpointViews:
         raise self._refusal(f"the layout of its {len(tokens)} visual tokens is unknown", _INSTEAD)
 
 
-@dataclass(frozen=True, slots=True)
-class AttributeWord:
+class AttributeWord(NamedTuple):
     """A word of the attribute in a caption that a captioner wrote.
 
     ``word`` is the lexicon's entry; ``before`` are the tokens that the captioner wrote before it, and ``token`` is its

@@ -95,9 +95,8 @@ def load_encoder(reference: str | None, *, where: str = "", mend: str = _INSTEAD
     name = locate(reference or READER, where)
     with quiet():
         config = read_config(name, where, mend=mend)
-        # Masked language models are text encoders.
         if config["model_type"] not in MODEL_FOR_MASKED_LM_MAPPING_NAMES or config.get("is_encoder_decoder"):
-            what = f"'{config['model_type']}' is not a text encoder"
+            what = f"'{config['model_type']}' is not a text encoder"  # Masked language models are.
             raise JudgeError(what, where=where, mend="choose BERT, RoBERTa, DistilBERT or their like")
         with loading("its weights or tokenizer cannot be loaded safely", where, mend):
             model, notes = AutoModel.from_pretrained(
