@@ -5,29 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import torch
+from accelerate.utils import send_to_device
+from PIL import Image
 from torch import Tensor
 
-from judge.attribution.captioner_views import AnswerViews
-from judge.attribution.maps import ImageExplanation, MapSettings, View, log_odds, stretched, sum_colours
+from judge.attribution.captioner_views import CheckpointViews
+from judge.attribution.maps import ImageExplanation, Method, View, log_odds, make_maps, stretched, sum_colours
 from judge.errors import JudgeError
 from judge.judges.grit import GridsAndRegions
+from judge.judges.hf_models import PIXELS
 from judge.judges.huggingface import AnswerJudge
 from judge.masking.instances import Box, Pixels
 from judge.masking.masked_images import MaskedImages
 from judge.training.features import FeatureStore
 from judge.training.judge_file import Saved, check_features, describe_features, restore
 from judge.types import Progress, Sample, Target
-
-
-class Views(Protocol):
-    """A judge as a function of the image beside a caption."""
-
-    def view(self, sample: Sample, pixels: Pixels, boxes: Sequence[Box] = ()) -> View:
-        """A sample's image, [H, W, 3], with the boxes of objects in it for judges that use them."""
-        ...
 
 
 class BackboneViews:
@@ -48,7 +43,7 @@ class BackboneViews:
         self.target, self.device = target, device
 
     def view(self, sample: Sample, pixels: Pixels, boxes: Sequence[Box] = ()) -> View:
-        """See :class:`Views`."""
+        """A sample's image, [H, W, 3], with the boxes of objects in it for judges that use them."""
         with_regions = isinstance(self.backbone, GridsAndRegions)
         encode: Any = self.backbone.backbone if with_regions else self.backbone
         shown = self._show(pixels)
@@ -59,8 +54,6 @@ class BackboneViews:
 
         def score(cells: Tensor) -> Tensor:
             """Scores [N, A] of the backbone's last map, [N, P, D]."""
-            from accelerate.utils import send_to_device
-
             features = self.backbone.with_regions(cells, corners.expand(len(cells), -1, -1)) if with_regions else cells
             batch = send_to_device(self.network.collate([captions] * len(cells)), self.device)
             return log_odds(self.network({**batch, "features": features}), self.target)
@@ -80,7 +73,31 @@ class BackboneViews:
         return prepared[None].to(self.device)
 
 
-def open_views(saved: Saved, device: torch.device) -> tuple[Views, list[str]]:
+class AnswerViews:
+    """An ``hf:`` judge as a function of an image; scores are the log-odds of its answers.
+
+    Args:
+        network: the judge's.
+        target: what the judge predicts.
+        device, where: as for :class:`~judge.attribution.captioner_views.CheckpointViews`.
+    """
+
+    def __init__(self, network: AnswerJudge, target: Target, device: torch.device, where: str) -> None:
+        self.network, self.target = network, target
+        self.common = CheckpointViews(network.captioner, device, where)
+
+    def view(self, sample: Sample, pixels: Pixels, boxes: Sequence[Box] = ()) -> View:  # noqa: ARG002 - for others
+        """See :meth:`BackboneViews.view`."""
+        batch = send_to_device(self.network.collate([sample], [Image.fromarray(pixels)]), self.common.device)
+        shared = batch["shared"]
+
+        def score(shown: Tensor) -> Tensor:
+            return log_odds(self.network({**batch, "shared": {**shared, PIXELS: shown}}), self.target)
+
+        return self.common.make(pixels, shared, score)
+
+
+def open_views(saved: Saved, device: torch.device) -> tuple[BackboneViews | AnswerViews, list[str]]:
     """Load a trained judge as a function of images.
 
     Args:
@@ -117,7 +134,7 @@ def explain_predictions(
     saved: Saved,
     samples: Sequence[Sample],
     images: MaskedImages,
-    settings: MapSettings,
+    methods: Sequence[Method],
     *,
     device: torch.device,
     answers: Sequence[int] | None = None,
@@ -129,7 +146,7 @@ def explain_predictions(
         saved: the judge.
         samples: captions as the judge reads them, each with its image.
         images: the images, masked as for the judge.
-        settings: how maps are made.
+        methods: of the maps.
         device: to compute on.
         answers: the class to explain for each sample; None for the predicted one.
         progress: called with the number of samples explained.
@@ -153,7 +170,7 @@ def explain_predictions(
                 odds = view.scores(view.shown)[0]
             answer = int(odds.argmax()) if answers is None else answers[number]
             about = sample.image_id, sample.text, saved.target.classes[answer], float(odds[answer])
-            for method, mass in settings.maps(view, pixels, answer, sample.image_id):
+            for method, mass in make_maps(view, pixels, answer, sample.image_id, methods):
                 yield ImageExplanation(*about, method, mass)
 
     return explanations(), notes

@@ -6,7 +6,7 @@ of SHAP: GradientShap, as in DPAC's Table 5); Kokhlikyan et al. 2020 (Captum).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
@@ -204,25 +204,12 @@ class ImageExplanation:
     mass: FloatArray
 
 
-@dataclass(frozen=True, slots=True)
-class MapSettings:
-    """How maps are made.
-
-    Attributes:
-        methods: one map each.
-        samples: points of GradientShap.
-        seed: of GradientShap; each image has its own random stream, whatever other images there are.
-    """
-
-    methods: tuple[Method, ...] = METHODS
-    samples: int = SAMPLES
-    seed: int = 0
-
-    def maps(self, view: View, pixels: Pixels, answer: int, image_id: str) -> Iterator[tuple[Method, FloatArray]]:
-        """A map for each method, [H, W]."""
-        seed = [self.seed, *image_id.encode()]
-        for method in self.methods:
-            yield method, attribute(method, view, pixels, answer, samples=self.samples, seed=seed)
+def make_maps(
+    view: View, pixels: Pixels, answer: int, image_id: str, methods: Sequence[Method]
+) -> Iterator[tuple[Method, FloatArray]]:
+    """See :func:`attribute`, for each method; each image has its own random stream, whatever other images there are."""
+    for method in methods:
+        yield method, attribute(method, view, pixels, answer, seed=[0, *image_id.encode()])
 
 
 def attribute(
@@ -235,8 +222,8 @@ def attribute(
         view: the image as the network's input.
         pixels: the image, [H, W, 3] uint8.
         answer: place of the answer among the view's scores.
-        samples: of GradientShap.
-        seed: of GradientShap.
+        samples: points of GradientShap.
+        seed: of the points, baselines and noise of GradientShap.
 
     Raises:
         JudgeError: the network's family has no such map; the message says why.
@@ -258,17 +245,10 @@ def grad_cam(view: View, answer: int) -> FloatArray:
 def gradient_shap(
     view: View, pixels: Pixels, answer: int, *, samples: int = SAMPLES, seed: int | list[int] = 0
 ) -> Tensor:
-    """Attributions of an answer to the network's input, in the shape of one input.
+    """Attributions of an answer to the network's input, in the shape of one input; arguments as of :func:`attribute`.
 
     Gradients at random points between the image and a random baseline, times their difference. No noise is added to
     the points, so attributions sum, in expectation, to the answer's score minus its mean over the baselines.
-
-    Args:
-        view: the image as the network's input.
-        pixels: the image, [H, W, 3] uint8.
-        answer: place of the answer among the view's scores.
-        samples: points.
-        seed: of points, baselines and noise.
     """
     from captum.attr import GradientShap
 

@@ -11,11 +11,7 @@ from judge.masking.instances import BoolMask, Pixels
 from judge.statistics.intervals import bootstrap_pooled
 from judge.types import FloatArray, Interval
 
-_BRIGHTEST = 99.5  # Percentile of a map's values that is brightest, or few pixels of GradientShap would be visible.
-_STRONGEST, _GREY, _BLUR = 0.85, 0.6, 0.01
-_LEAST = 360
-_OUTLINE = (255, 255, 255)
-_GAP, _LINE = 8, 18
+_LEAST, _GAP, _LINE = 360, 8, 18  # Of a sheet, in pixels: the longer side of an image, gaps, lines of text.
 
 
 def share_outside(mass: FloatArray, people: BoolMask) -> float | None:
@@ -67,40 +63,29 @@ def attribution_score(
 
 
 def overlay(pixels: Pixels, mass: FloatArray, people: BoolMask) -> Pixels:
-    """A map drawn over its image, [H, W, 3]: dark purple for little, yellow for most (inferno, colour-blind safe).
+    """A map [H, W], at least 0, drawn over its image [H, W, 3] uint8: the outline of people [H, W] is white.
 
-    The image shows in grey where the map is weak. The outline of people is white. The map is blurred by a hundredth of
-    the longer side, since single pixels (GradientShap) would hardly be visible.
-
-    Args:
-        pixels: the image, [H, W, 3] uint8.
-        mass: the map, [H, W], at least 0.
-        people: where they are, [H, W].
+    Dark purple for little, yellow for most (inferno, colour-blind safe); the image shows in grey where the map is weak.
+    The map is blurred by a hundredth of the longer side, and its brightest value is its 99.5th percentile, since single
+    pixels (GradientShap) would hardly be visible.
     """
     import cv2
 
-    smooth = cv2.GaussianBlur(mass, (0, 0), max(0.5, _BLUR * max(mass.shape)))
-    most = float(np.percentile(smooth, _BRIGHTEST)) or float(smooth.max())
-    level: FloatArray = np.clip(smooth / most, 0, 1) if most > 0 else np.zeros(mass.shape)
+    smooth = cv2.GaussianBlur(mass, (0, 0), max(0.5, 0.01 * max(mass.shape)))
+    most = float(np.percentile(smooth, 99.5)) or float(smooth.max()) or 1.0
+    level: FloatArray = np.clip(smooth / most, 0, 1)
     colours = cv2.applyColorMap(np.rint(level * 255).astype(np.uint8), cv2.COLORMAP_INFERNO)
     heat = cv2.cvtColor(colours, cv2.COLOR_BGR2RGB)
-    grey = cv2.cvtColor(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB) * _GREY
-    share = _STRONGEST * np.sqrt(level)[..., None]
+    grey = 0.6 * cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)[..., None]
+    share = 0.85 * np.sqrt(level)[..., None]
     mixed = np.rint(share * heat + (1 - share) * grey).astype(np.uint8)
     contours, _ = cv2.findContours(people.view(np.uint8), cv2.RETR_CCOMP, cv2.CHAIN_APPROX_NONE)
-    cv2.drawContours(mixed, contours, -1, _OUTLINE, max(1, round(max(mass.shape) / 400)))
+    cv2.drawContours(mixed, contours, -1, (255, 255, 255), max(1, round(max(mass.shape) / 400)))
     return mixed
 
 
 def sheet(pixels: Pixels, mass: FloatArray, people: BoolMask, lines: list[str]) -> Pixels:
-    """The image, the map over it, and lines of text below; [H, W, 3] uint8. Small images are enlarged.
-
-    Args:
-        pixels: the image, [H, W, 3] uint8.
-        mass: the map, [H, W], at least 0.
-        people: where they are, [H, W].
-        lines: texts that name the explained answer and the method.
-    """
+    """The image, the map over it (see :func:`overlay`), and lines of text below; small images are enlarged."""
     from PIL import Image, ImageDraw, ImageFont
 
     times = -(-_LEAST // max(pixels.shape[:2]))

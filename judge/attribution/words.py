@@ -78,8 +78,8 @@ class WordAttribution:
     Attributes:
         method: one of ``WORD_METHODS``.
         contributions: of each caption's words, in order, [N] of [words].
-        base: the predictions without any word, [N]: base and contributions sum to the total. NaN for methods whose
-            contributions do not add up.
+        base: the predictions without any word, [N]; with the contributions they sum to the total. NaN for methods
+            whose contributions do not add up.
         total: the explained quantity, [N]: a probability (occlusion) or log-odds.
     """
 
@@ -114,8 +114,14 @@ def explain_answers(
     Raises:
         JudgeError: labels of other classes than the judge's, or of none of the images; as ``answer``.
     """
+    classes = saved.target.classes
     if labels:
-        _check_labels(labels, saved)
+        if saved.target.kind == "tasks":
+            mend = "leave --labels out: the most probable task is explained"
+            raise JudgeError(f"judge '{saved.judge}' predicts tasks, not an attribute", where=labels.source, mend=mend)
+        if other := sorted(set(labels.by_image.values()) - set(classes)):
+            what = f"judge '{saved.judge}' does not predict class '{other[0]}', only {', '.join(classes)}"
+            raise JudgeError(what, where=labels.source, mend="use labels of the judge's attribute, or --label-value")
         parts = [[sample for sample in part if sample.image_id in labels.by_image] for part in parts]
     given = [part for part in parts if part]
     if not given:
@@ -125,18 +131,8 @@ def explain_answers(
     samples = list(chain.from_iterable(given))
     explained = answers.probabilities.argmax(axis=1)
     if labels:
-        explained = np.array([saved.target.classes.index(labels.by_image[sample.image_id]) for sample in samples])
+        explained = np.array([classes.index(labels.by_image[sample.image_id]) for sample in samples])
     return ExplainedAnswers(saved, samples, answers, explained, features, images), notes
-
-
-def _check_labels(labels: Labels, saved: Saved) -> None:
-    classes = saved.target.classes
-    if saved.target.kind == "tasks":
-        mend = "leave --labels out: the most probable task is explained"
-        raise JudgeError(f"judge '{saved.judge}' predicts tasks, not an attribute", where=labels.source, mend=mend)
-    if other := sorted(set(labels.by_image.values()) - set(classes)):
-        what = f"judge '{saved.judge}' does not predict class '{other[0]}', only {', '.join(classes)}"
-        raise JudgeError(what, where=labels.source, mend="use labels of the judge's attribute, or --label-value")
 
 
 def exact(answers: ExplainedAnswers, progress: Progress | None = None) -> WordAttribution:
@@ -179,10 +175,9 @@ def spread(words: Sequence[str], amounts: Mapping[str, float]) -> FloatArray:
 
 
 def occlude(answers: ExplainedAnswers, progress: Progress | None = None) -> WordAttribution:
-    """By how much the probability falls when each word is replaced by ``<unk>``.
+    """By how much the probability falls when each word is replaced by ``<unk>``, in [-1, 1]; 0 for ``<unk>`` itself.
 
-    In [-1, 1], positive where a word is evidence for the class, 0 for ``<unk>`` itself. Each distinct variant is
-    predicted once, all of them together.
+    Each distinct variant is predicted once, all of them together.
     """
     samples, before = answers.samples, answers.probabilities
     places = [(n, place) for n, one in enumerate(samples) for place, word in enumerate(one.words) if word != UNKNOWN]
@@ -212,23 +207,6 @@ def word_methods(saved: Saved) -> dict[str, str]:
     if "caption" in saved.blueprint.blanked:
         return dict.fromkeys(WORD_METHODS, "it reads no caption")
     return {"exact": "" if saved.blueprint.explain else "its log-odds are not linear in words", "occlusion": ""}
-
-
-def attribute_words(answers: ExplainedAnswers, method: str, progress: Progress | None = None) -> WordAttribution:
-    """What the words of captions contribute to a judge's predictions.
-
-    Args:
-        answers: judge, captions and the class explained.
-        method: one of ``WORD_METHODS``.
-        progress: called with the progress.
-
-    Raises:
-        JudgeError: this method cannot explain the judge.
-    """
-    if fault := word_methods(answers.saved)[method]:
-        what = f"judge '{answers.saved.judge}' cannot be explained by {method}: {fault}"
-        raise JudgeError(what, where=f"--methods {method}", mend="leave it out")
-    return WORD_METHODS[method](answers, progress)
 
 
 def word_table(answers: ExplainedAnswers, found: Sequence[WordAttribution]) -> pd.DataFrame:

@@ -14,9 +14,9 @@ import pandas as pd
 
 from judge.attribution.people import attribution_score, share_outside, sheet
 from judge.attribution.words import (
+    WORD_METHODS,
     ExplainedAnswers,
     WordAttribution,
-    attribute_words,
     explain_answers,
     summary_of_words,
     word_methods,
@@ -44,7 +44,7 @@ from judge.utils.options import option
 from judge.utils.outputs import OutputFolder
 
 if TYPE_CHECKING:
-    from judge.attribution.maps import ImageExplanation, MapSettings
+    from judge.attribution.maps import ImageExplanation
 
 PICTURES = "pictures.csv"
 COLUMNS = ["judge", "masking", "weights", "image_id", "caption", "answer", "value", "method", "score", "area_outside"]
@@ -169,14 +169,14 @@ class Attribution:
         if not methods:
             mend = "choose grad-cam or gradient-shap"
             raise JudgeError("a captioner is explained in images", where="--methods", mend=mend)
-        how = _map_settings(methods)
+        require("vision", "captum")
         lexicon = choose_lexicon(config)
         if lexicon is None:
             what = f"attribute '{config.attribute_name}' has no words to look for"
             raise JudgeError(what, where="--attribute", mend="give its words: --lexicon FILE")
         if config.images is None:
             raise JudgeError("a captioner sees images, and there are none", where="--images", mend="give their folder")
-        from judge.attribution.captioner_words import explain_captions
+        from judge.attribution.captioner_views import explain_captions
         from judge.utils.parallel import choose_device
 
         given = {name: getattr(config, name) for name in ("images", "instances", "person_categories", "class_names")}
@@ -187,7 +187,7 @@ class Attribution:
         self.maps = ImageMaps(self._find_people(None, names), config.show_people, config.maps, self.folder / MAPS)
         plain = MaskedImages(config.images, self.maps.people.names, max_pixels=config.max_pixels)
         found = explain_captions(
-            model, list(plain.names), plain, lexicon, how, device=choose_device(None), progress=self.progress
+            model, list(plain.names), plain, lexicon, methods, device=choose_device(None), progress=self.progress
         )
         self.maps.add(model, "none", "", found)
         said = len({line["image_id"] for line in self.maps.lines})
@@ -211,13 +211,15 @@ class Attribution:
         )
         if left := sum(map(len, data.parts)) - len(answers.samples):
             notes.append(f"{left} captions are of images without a label; they are left out")
-        words = [attribute_words(answers, method, self.progress) for method in of_words]
+        words = [WORD_METHODS[method](answers, self.progress) for method in of_words]
         self.judges.append((reference, answers, words))
         if of_images:
-            notes += self._explain_images(reference, data, answers, _map_settings(of_images))
+            notes += self._explain_images(reference, data, answers, of_images)
         self.notes += [line for line in [*data.notes, *notes] if line not in self.notes]
 
-    def _explain_images(self, reference: str, data: Prepared, answers: ExplainedAnswers, how: MapSettings) -> list[str]:
+    def _explain_images(
+        self, reference: str, data: Prepared, answers: ExplainedAnswers, methods: Sequence[ImageMethod]
+    ) -> list[str]:
         from judge.attribution.judge_views import explain_predictions
         from judge.utils.parallel import choose_device
 
@@ -231,7 +233,7 @@ class Attribution:
             first.setdefault(sample.image_id, (sample, answer))
         samples, explained = zip(*first.values(), strict=True)
         found, notes = explain_predictions(
-            saved, samples, images, how, answers=explained, device=choose_device(None), progress=self.progress
+            saved, samples, images, methods, answers=explained, device=choose_device(None), progress=self.progress
         )
         self.maps.add(saved.judge, str(saved.masking.get("mask", "none")), reference, found)
         return notes
@@ -301,14 +303,10 @@ def _choose_methods(config: AttributeConfig, saved: Saved) -> tuple[list[str], l
         what += f": {faults[first]}" if faults.get(first) else ""
         mend = f"choose of {', '.join(allowed)}" if allowed else "choose another judge"
         raise JudgeError(what, where="--methods", mend=mend)
-    return [name for name in chosen if name not in IMAGE_METHODS], [name for name in IMAGE_METHODS if name in chosen]
-
-
-def _map_settings(methods: Sequence[ImageMethod]) -> MapSettings:
-    require("vision", "captum")
-    from judge.attribution.maps import MapSettings
-
-    return MapSettings(tuple(methods))
+    of_images = [name for name in IMAGE_METHODS if name in chosen]
+    if of_images:
+        require("vision", "captum")
+    return [name for name in chosen if name not in IMAGE_METHODS], of_images
 
 
 def _summary(weights: str, answers: ExplainedAnswers, words: Sequence[WordAttribution]) -> dict[str, Any]:

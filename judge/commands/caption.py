@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -29,7 +30,7 @@ from judge.masking.masked_images import MaskedImages, find_hidden
 from judge.masking.measured import describe_masks
 from judge.training.launch import in_main_process
 from judge.types import Captions, Progress
-from judge.utils.files import write_whole, writing
+from judge.utils.files import TEMPORARY, remove, remove_empty, write_whole
 from judge.utils.launch import is_main_process
 from judge.utils.options import option
 from judge.utils.outputs import OutputFile
@@ -92,15 +93,14 @@ def caption(config: CaptionConfig, *, progress: Progress | None = None) -> Capti
     unfinished = out.path.parent / f".{out.path.name}.partial"
     in_main_process(lambda: _check_out(config, out, unfinished))
     require("vision", "torch", "transformers", "PIL", "cv2")
-    from judge.captioning import caption_images
-    from judge.captioning.writer import Writing
+    from judge.captioning import Writing, caption_images
     from judge.judges.hf_models import check_captioner
 
     check_captioner(config.model, where=f"--model {config.model}")
     images, failures = in_main_process(lambda: _open_images(config, progress))
     how = Writing(**{setting.name: getattr(config, setting.name) for setting in fields(Writing)})
     with _working(out, unfinished):
-        done = caption_images(config.model, images, how, device=config.device, notes=unfinished, progress=progress)
+        done = caption_images(config.model, images, how, device=config.device, store=unfinished, progress=progress)
         if done.captions:
             in_main_process(lambda: _write(config, out, done.captions, unfinished))
     empty = sum(not text for text in done.captions.values())
@@ -112,16 +112,9 @@ def caption(config: CaptionConfig, *, progress: Progress | None = None) -> Capti
 def _working(out: OutputFile, unfinished: Path) -> Iterator[None]:
     """Lock the output in the main process; afterwards ``unfinished`` stays if finished captions are in it."""
 
-    def remove_empty() -> None:
-        with suppress(OSError):
-            if not unfinished.stat().st_size:
-                unfinished.unlink()
-
     def begin() -> None:
         stack.enter_context(out.working())
-        with writing(out.where):
-            unfinished.touch()
-            stack.callback(remove_empty)
+        stack.callback(remove_empty, [unfinished])
 
     with ExitStack() as stack:
         in_main_process(begin)
@@ -130,11 +123,14 @@ def _working(out: OutputFile, unfinished: Path) -> Iterator[None]:
 
 def _check_out(config: CaptionConfig, out: OutputFile, unfinished: Path) -> None:
     """Refuse an output path that cannot be used, before any work."""
-    from judge.captioning import check_notes
-
     if out.path.is_dir():
         out.refuse()
-    check_notes(unfinished)
+    own = unfinished.is_dir() and not any(
+        file.suffix != ".safetensors" and not file.name.startswith(TEMPORARY) for file in unfinished.iterdir()
+    )
+    if os.path.lexists(unfinished) and not own:
+        what = "holds no captions of an unfinished run, which would be written there"
+        raise JudgeError(what, where=str(unfinished), mend="move it elsewhere")
     out.check(config.inputs())
     _settings_file(config, out).check(config.inputs())
 
@@ -194,15 +190,13 @@ def _open_images(config: CaptionConfig, progress: Progress | None) -> tuple[Mask
 
 
 def _write(config: CaptionConfig, out: OutputFile, captions: Mapping[str, str], unfinished: Path) -> None:
-    """Write the settings and the captions; then delete the files of unfinished captions."""
-    from judge.captioning import captions_json, notes_files
+    """Write the settings and the captions; then remove ``unfinished``."""
+    from judge.captioning import captions_json
 
     out.refuse()
     _settings_file(config, out).write(config.to_yaml().encode())
     out.write(captions_json(captions))
-    with suppress(OSError):
-        for file in notes_files(unfinished):
-            file.unlink()
+    remove(unfinished)
 
 
 def known_models(config: RunSettings) -> dict[str, str]:
@@ -264,8 +258,7 @@ def add_captions(
     They are written to ``captions/NAME.json`` in the run's folder, if it has one; images at fault have none, and
     ``log.jsonl`` lists them. The processes of a launch caption together; the main one writes.
     """
-    from judge.captioning import caption_images, caption_records
-    from judge.captioning.writer import Writing
+    from judge.captioning import Writing, caption_images, caption_records
 
     if directory:
         in_main_process(partial(_begin_captions, directory))
@@ -273,8 +266,8 @@ def add_captions(
     options = ReadOptions() if config.refusals is None else ReadOptions(refusals=config.refusals)
     written = []
     for name, model in models.items():
-        notes, source = directory.store / f"{name}.captions" if directory else None, model
-        done = caption_images(model, images, how, notes=notes, progress=progress)
+        store, source = directory.store / f"{name}.captions" if directory else None, model
+        done = caption_images(model, images, how, store=store, progress=progress)
         if not done.captions:
             raise done.failures[0][1]
         if directory and config.out:

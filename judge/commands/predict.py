@@ -57,7 +57,7 @@ def open_saved(config: SavedJudgeSettings) -> Saved:
     """A trained judge: a file, or a folder of ``judge export``."""
     path = _find(config)
     saved = read_saved(path)
-    if not saved.trains_itself:
+    if saved.recipe:
         require("vision", "torch", "accelerate")
     # The base of a merged judge is the checkpoint that lies beside it.
     merged = path.name == WEIGHTS and (path.parent / "config.json").is_file()

@@ -20,7 +20,7 @@ from judge.evidence.counts import Vocabulary
 from judge.judges import Materials
 from judge.judges.prompts import make_prompt
 from judge.measure import Plan
-from judge.training.options import TrainingSetup
+from judge.training.member import TrainingSetup
 from judge.utils.files import check_writable, writing
 from judge.utils.launch import launch_precision
 

@@ -56,12 +56,10 @@ class Corpus:
         """Read files of any known format (data/README.md lists them; they are recognised by content).
 
         Args:
-            human: human captions: a file, shards, or the folder of a data set, as every other input; or several.
-            captions: captions of captioners, which are named by the file's stem, by ``"NAME=FILE"``, or by a mapping's
-                keys.
-            labels: the class of each image: a file, ``{image: class}``, records, a pandas series or frame, or the
-                result of :func:`judge.corpus.labels.read_labels`. Without them ``evaluate`` derives the classes from
-                the human captions.
+            human: human captions: a file, shards, or a folder of Parquet files, as every other input; or several.
+            captions: captions of captioners, named by the file's stem, by ``"NAME=FILE"``, or by a mapping's keys.
+            labels: the class of each image: a file, a table in memory, or the result of
+                :func:`judge.corpus.labels.read_labels`. Without them ``evaluate`` derives them from human captions.
             attribute: the attribute, such as "skin", which names the column of labels; "gender" by default. If a
                 lexicon of that name is shipped, its classes are the labels' classes.
             objects: what else images show: a file, or the result of :func:`judge.corpus.tasks.read_tasks`.
@@ -70,15 +68,14 @@ class Corpus:
         Raises:
             JudgeError: a file that cannot be read, with record and field; an attribute other than that of the labels.
         """
-        labels = _read_labels(labels, attribute)
-        if isinstance(objects, str | Path):
-            objects = read_tasks(objects)
+        labels, columns = _read_labels(labels, attribute), options.columns or {}
+        objects = read_tasks(objects) if isinstance(objects, str | Path) else objects
         named = name_captioners([captions] if isinstance(captions, str | Path) else captions)
-        check_owners(options.columns or {}, ["human", *named])
+        check_owners(columns, ["human", *named])
         generated = [read_captions(path, options, side="generated", name=name) for name, path in named.items()]
         files = [human] if isinstance(human, str | Path) else list(human)
-        people = unite([read_captions(path, options, side="human") for path in files])
-        refuse_unread(options.columns or {}, [people, *generated])
+        people = _unite([read_captions(path, options, side="human") for path in files])
+        refuse_unread(columns, [people, *generated])
         for one, path in zip(generated, named.values(), strict=True):
             if Path(path) in map(Path, files) and one.by_image == people.by_image:
                 what = f"captions of '{one.name}' are the human ones: both sides read the same column of this file"
@@ -120,11 +117,8 @@ def _doubts(people: Captions, captioner: Captions, labels: Labels | None, *, sev
     elif many and not several:
         note = f"{name} has several captions (up to {max(many)}) for {len(many):,} of {len(captions):,} images"
         if len(many) > len(captions) / 2 and people.total == len(people.by_image) > 0:
-            right = f"--human {captioner.source} --captions {people.source}"
-            note += (
-                f", and the human captions one each: the sides look swapped. Give {right}, or --several if they are not"
-            )
-            yield Doubt(note)
+            right = f"--human {captioner.source} --captions {people.source}, or --several if they are not"
+            yield Doubt(f"{note}, and the human captions one each: the sides look swapped. Give {right}")
         else:
             yield f"{note}, as the human captions do: all count. Give --several if the captioner wrote them all"
     images = [people.by_image, captions, *([labels.by_image] if labels else [])]
@@ -144,12 +138,8 @@ def overlap(human: Captions, generated: Captions, labels: Labels | None) -> str:
     return f"{counts}, labels of {len(labels.by_image):,}; {len(common):,} are in all three"
 
 
-def unite(parts: Sequence[Captions]) -> Captions:
-    """The captions of one side from several files.
-
-    Raises:
-        JudgeError: two files have different captions of an image.
-    """
+def _unite(parts: Sequence[Captions]) -> Captions:
+    """The human captions of several files, which must not have different captions of an image."""
     if len(parts) == 1:
         return parts[0]
     by_image: dict[str, tuple[str, ...]] = {}
@@ -173,11 +163,7 @@ def unite(parts: Sequence[Captions]) -> Captions:
 
 
 def check_owners(columns: Mapping[str, str], captions: Iterable[str]) -> None:
-    """Refuse a column of captions that do not exist ("humn.caption").
-
-    Raises:
-        JudgeError: there is such a column.
-    """
+    """Refuse a column of captions that do not exist ("humn.caption")."""
     known = ["captions", *captions]
     for role in columns:
         owner = role.rpartition(".")[0]
@@ -186,11 +172,7 @@ def check_owners(columns: Mapping[str, str], captions: Iterable[str]) -> None:
 
 
 def refuse_unread(columns: Mapping[str, str], captions: Sequence[Captions]) -> None:
-    """Refuse a column by which no file was read.
-
-    Raises:
-        JudgeError: there is such a column; one that only some files lack is fine.
-    """
+    """Refuse a column by which no file was read; one that only some files lack is fine."""
     for role, column in columns.items():
         owner, where = role.rpartition(".")[0], f"--column {role}"
         own = [one for one in captions if owner in {"", one.name} or (owner == "captions" and one.name != "human")]
@@ -201,11 +183,7 @@ def refuse_unread(columns: Mapping[str, str], captions: Sequence[Captions]) -> N
 
 
 def name_captioners(captions: Iterable[PathLike] | Mapping[str, PathLike]) -> dict[str, Path]:
-    """Captioner -> file. A path is named by its stem, unless it says ``NAME=FILE``.
-
-    Raises:
-        JudgeError: two captioners of one name.
-    """
+    """Captioner -> file, named by its stem or by ``NAME=FILE``; two of one name are an error."""
     if isinstance(captions, Mapping):
         return {str(name): Path(path) for name, path in captions.items()}
     named: dict[str, Path] = {}

@@ -20,8 +20,7 @@ class ProductLabels(Labels):
     Attributes:
         parts: the labels of each attribute.
         kept: class -> its number of images, the smallest of any captioner; see :meth:`without_small`.
-        left_out: the same for classes with fewer than ``least`` images, which are neither in ``classes`` nor in
-            ``by_image``.
+        left_out: the same for classes with fewer than ``least`` images, which ``classes`` and ``by_image`` lack.
         least: the fewest images that a class may have.
     """
 
@@ -42,11 +41,7 @@ class ProductLabels(Labels):
         return _shared(self.parts) - self.by_image.keys()
 
     def without_small(self, counts: Mapping[str, int], least: int) -> ProductLabels:
-        """These labels without the classes of fewer than ``least`` images.
-
-        Args:
-            counts: class -> images.
-            least: the fewest images that a class may have.
+        """These labels without the classes of fewer than ``least`` images, by ``counts`` (class -> images).
 
         Raises:
             JudgeError: fewer than two classes are left.
@@ -78,10 +73,7 @@ class ProductLabels(Labels):
 
 
 def multiply_labels(parts: Sequence[Labels]) -> ProductLabels:
-    """Labels of the product of several attributes: an image has a class if it has one of each attribute.
-
-    Args:
-        parts: the labels of each attribute; two or more.
+    """Labels of the product of two attributes or more: an image has a class if it has one of each attribute.
 
     Raises:
         JudgeError: fewer than two, or one attribute twice; a name with " & " in it; no image has a label of each.
@@ -110,9 +102,7 @@ def multiply_labels(parts: Sequence[Labels]) -> ProductLabels:
 
 def parts_of(labels: Labels | None) -> tuple[Labels, ...]:
     """The labels of each attribute; () for none."""
-    if isinstance(labels, ProductLabels):
-        return labels.parts
-    return (labels,) if labels else ()
+    return labels.parts if isinstance(labels, ProductLabels) else (labels,) if labels else ()
 
 
 def _shared(parts: Sequence[Labels]) -> frozenset[str]:
@@ -122,11 +112,7 @@ def _shared(parts: Sequence[Labels]) -> frozenset[str]:
 
 
 def attribute_names(parts: Sequence[str]) -> tuple[str, ...]:
-    """The attributes that a setting names; ``gender,skin`` is two.
-
-    Raises:
-        ValueError: no attribute; an attribute twice.
-    """
+    """The attributes that a setting names; ``gender,skin`` is two. Raises ValueError for none, or one twice."""
     names = tuple(name.strip() for part in parts for name in part.split(",") if name.strip())
     if len(set(names)) != max(1, len(names)):
         raise ValueError(f"'{max(names, key=names.count)}' twice: give each attribute once" if names else "no name")
@@ -136,16 +122,11 @@ def attribute_names(parts: Sequence[str]) -> tuple[str, ...]:
 def by_attribute(value: object, names: Sequence[str], *, shared: bool) -> object:
     """A setting of each attribute, from texts ``NAME=TEXT``: a mapping; for a single attribute its text alone.
 
-    Args:
-        value: a text, a list of texts or a mapping; anything else is returned as it is.
-        names: the attributes.
-        shared: whether one text without a name may serve all of them.
-
-    Raises:
-        ValueError: a text without attribute; two of one attribute.
+    ``value``: a text, a list of texts or a mapping; anything else is returned as it is. ``shared``: whether one text
+    without a name may serve all attributes. Raises ValueError for a text without attribute, or two of one attribute.
     """
     if isinstance(value, str | Path | list | tuple):
-        entries, named = [value] if isinstance(value, str | Path) else value, dict[str, str]()
+        entries, named = list(value) if isinstance(value, list | tuple) else [value], dict[str, str]()
         for entry in entries:
             name, text = split_name(str(entry))
             if name in named:
@@ -166,21 +147,13 @@ def by_attribute(value: object, names: Sequence[str], *, shared: bool) -> object
 
 
 def check_names(value: Mapping[str, object], names: Sequence[str]) -> None:
-    """Refuse a setting of an attribute that is not in ``names``.
-
-    Raises:
-        ValueError: there is one.
-    """
+    """Raise ValueError for a setting of an attribute that is not in ``names``."""
     if strange := [name for name in value if name not in names]:
         raise ValueError(f"'{strange[0]}' is none of the attributes {', '.join(names)}: write {names[0]}=VALUE")
 
 
 def listed_by_name(entries: Sequence[object], shape: str) -> dict[str, list[str]]:
-    """Name -> its texts, from texts ``NAME=TEXT``.
-
-    Raises:
-        ValueError: another text; ``shape`` says what to write.
-    """
+    """Name -> its texts, from texts ``NAME=TEXT``; ValueError for another text, with the ``shape`` to write."""
     found: dict[str, list[str]] = {}
     for entry in entries:
         name, _, text = str(entry).partition("=")

@@ -12,7 +12,7 @@ from pathlib import Path
 from judge.corpus.columns import columns_for
 from judge.corpus.files import Document, read_document
 from judge.corpus.layouts import Request, find_captions
-from judge.corpus.records import MISSING, image_id, kind_of
+from judge.corpus.records import image_id, kind_of
 from judge.errors import JudgeError
 from judge.text.cleaning import clean
 from judge.types import Captions, Side
@@ -46,17 +46,15 @@ class ReadOptions:
     """How to read a file of captions.
 
     Attributes:
-        split: keep this split only (Karpathy's "test", "val", ...; any table with a column ``split``), or several
-            separated by commas ("train,restval"); None for all.
+        split: keep this split only (of Karpathy's file, or of any table with a column ``split``), or several separated
+            by commas ("train,restval"); None for all.
         refusals: regular expressions of captions that refuse to describe; () to keep such captions.
-        columns: columns of a table that are not recognised by name: ``{"image_id": "img", "caption": "text"}``;
-            for one side ``{"human.caption": "utterance", "captions.caption": "text"}``, for a captioner
-            ``{"mine.caption": "text"}``.
+        columns: columns of a table that are not recognised by name: ``{"image_id": "img", "caption": "text"}``; for
+            one side "human.caption" or "captions.caption", for a captioner its name, "mine.caption".
         several: take several records of an image as several captions, on the generated side too.
-        where: keep the records of a table whose columns hold these texts (``{"version": "new"}``); a table of generated
-            captions without such a column is read whole.
-        alone: there are no human captions beside them that decide which images count: generated captions without such
-            splits or columns are refused too.
+        where: keep the records of a table whose columns hold these texts (``{"version": "new"}``).
+        alone: whether generated captions without such splits or columns are refused, as human ones are, instead of
+            being read whole: no human captions decide which images count.
         chosen_human: keep only these records of human captions ("record 1" is the first); None for all.
     """
 
@@ -152,8 +150,7 @@ def _checked(caption: object, where: str) -> str:
     """``caption``, if it is a text of at most ``CHARACTERS``."""
     mend = "give the record a text, or remove it"
     if not isinstance(caption, str):
-        fault = "is missing" if caption is MISSING else f"is {kind_of(caption)}"
-        raise JudgeError(f"caption {fault}", where=where, mend=mend)
+        raise JudgeError(f"caption is {kind_of(caption)}", where=where, mend=mend)
     CHARACTERS.refuse(len(caption), where, instead=mend)
     if not is_encodable(caption):
         raise JudgeError("caption is not valid Unicode (half of a surrogate pair)", where=where, mend=mend)
@@ -168,5 +165,4 @@ def _compile(patterns: Sequence[str]) -> re.Pattern[str]:
             what = f"refusal pattern '{pattern}' is no regular expression ({error})"
             raise JudgeError(what, mend="escape it, or leave it out") from error
     # Models like to open with a quotation mark or Markdown. Without patterns nothing matches.
-    patterns = patterns or ["(?!)"]
-    return re.compile(r"[\s\"'“”*_#>]*(?:" + "|".join(f"(?:{pattern})" for pattern in patterns) + ")", re.IGNORECASE)
+    return re.compile(rf"[\s\"'“”*_#>]*(?:{'|'.join(f'(?:{one})' for one in patterns or ['(?!)'])})", re.IGNORECASE)

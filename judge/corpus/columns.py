@@ -47,14 +47,7 @@ _BASE64 = ("/9j/", "iVBOR", "R0lGOD", "UklGR", "data:")
 
 
 def columns_for(columns: Mapping[str, str], side: Side, name: str) -> dict[str, str]:
-    """Role ("image_id", "caption") -> column of one file of captions.
-
-    Args:
-        columns: the user's choice: roles for all files; for human captions alone "human.caption"; for all captioners
-            "captions.caption"; for one captioner its name, "mine.caption". The most specific one counts.
-        side: the file's.
-        name: the captioner.
-    """
+    """Role ("image_id", "caption") -> column of one file; the most specific of :attr:`ReadOptions.columns` counts."""
     found: dict[str, str] = {}
     for owner in ("", *(("human",) if side == "human" else ("captions", name))):
         parts = ((role.rpartition("."), column) for role, column in columns.items())
@@ -68,13 +61,8 @@ def columns_of(rows: Sequence[Row]) -> list[str]:
 
 
 def chosen_column(rows: Sequence[Row], column: str, *, source: str) -> str:
-    """``column``, if it exists.
-
-    Raises:
-        JudgeError: no such column.
-    """
-    known = columns_of(rows)
-    if column not in known:
+    """``column``; an error if it does not exist."""
+    if column not in (known := columns_of(rows)):
         raise JudgeError(f"no column '{column}'", where=source, mend=nearest(column, known))
     return column
 
@@ -85,17 +73,14 @@ def id_column(rows: Sequence[Row], chosen: str | None = None, *, source: str, op
     Raises:
         JudgeError: as :func:`find_column`.
     """
-    names = [name for name in columns_of(rows) if not _holds_images(name, [row.get(name) for row in rows[:_LOOK_AT]])]
+    names = []
+    for name in columns_of(rows):
+        held = [_is_image(cell) for row in rows[:_LOOK_AT] if (cell := row.get(name)) not in (None, "")]
+        # A single image is a fault of its record, except in columns called "image" and the like: for a repeated image
+        # VLMEvalKit writes the number of its row.
+        if sum(held) <= (0 if name.strip().lower() in IDS[2] else len(held) / 2):
+            names.append(name)
     return find_column(rows, IDS, chosen, what="image ids", source=source, option=option, names=names)
-
-
-def _holds_images(name: str, cells: Sequence[object]) -> bool:
-    """Whether most cells are images; a single one is a fault of its record.
-
-    In columns called "image" and the like one is enough: for a repeated image VLMEvalKit writes the number of its row.
-    """
-    held = [_is_image(cell) for cell in cells if cell not in (None, "")]
-    return sum(held) > (0 if name.strip().lower() in IDS[2] else len(held) / 2)
 
 
 def _is_image(value: object) -> bool:

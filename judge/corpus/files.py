@@ -88,10 +88,7 @@ def read_document(path: str | os.PathLike[str]) -> Document:
 def table_in_memory(given: Any, source: str = "labels in memory") -> Document:
     """A mapping, a list of records, or a series or frame of pandas as a document; ``source`` is for messages.
 
-    The index of a series holds the images, as does a named index of a frame.
-
-    Raises:
-        JudgeError: anything else.
+    The index of a series holds the images, as does a named index of a frame. Anything else is refused.
     """
     if isinstance(given, Mapping):
         return Document(dict(given), source)

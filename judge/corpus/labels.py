@@ -114,10 +114,8 @@ def read_labels(
         what = f"no image has a label of {attribute} ({values or str(votes.get('ties', 0)) + ' ties'})"
         raise JudgeError(what, where=source, mend="check the column, or name the classes: --label-value CLASS=VALUE")
     _refuse_absent(options, {label.value.lower() for label in labels}, source)
-    classes = lexicon.classes if lexicon is not None else {label.name for label in labels if label.name is not None}
-    return Labels(
-        attribute, tuple(sorted(classes)), by_image, source, ignored=dict(ignored), rule=options.rule, votes=votes
-    )
+    classes = tuple(sorted(lexicon.classes if lexicon else {label.name for label in labels if label.name is not None}))
+    return Labels(attribute, classes, by_image, source, ignored=dict(ignored), rule=options.rule, votes=votes)
 
 
 def choose_own(
@@ -129,11 +127,7 @@ def choose_own(
 ) -> tuple[frozenset[str], Labels]:
     """The records ("record 1") of a table of labelled captions whose label is their image's.
 
-    Args:
-        path: the table.
-        labels: the classes of the images.
-        lexicon: as for :func:`read_labels`.
-        options: likewise, except their rule.
+    ``lexicon`` and ``options`` are as for :func:`read_labels`, except for the rule.
 
     Returns:
         The records, and ``labels`` with their number and that of the other records among its votes.
@@ -188,9 +182,9 @@ def _labels(document: Document, attribute: str, lexicon: Lexicon | None, options
 
 def _entries(document: Document, attribute: str, options: LabelOptions) -> tuple[str, Sequence[Entry]]:
     """The column of labels ("" for a file without columns), and the records."""
-    value, source, alone = document.value, document.source, options.alone
+    value, source = document
     if isinstance(value, dict):
-        if not alone:
+        if not options.alone:
             what = f"{{image: label}} holds one attribute, and there are others beside {attribute}"
             raise JudgeError(what, where=source, mend=f"give a table, or a file of each: --labels {attribute}=FILE")
         # If only a few values are lists or objects, each of them is a fault of its own.
@@ -200,10 +194,10 @@ def _entries(document: Document, attribute: str, options: LabelOptions) -> tuple
     rows = records(value, source=source, shapes=_SHAPES)
     image = id_column(rows, options.id_column, source=source, option="--id-column")
     name, what = attribute.lower(), f"{attribute} labels"
-    option = "--label-column" if alone else f"--label-column {name}"
+    option = "--label-column" if options.alone else f"--label-column {name}"
     if attribute not in shipped_lexicons() and (meant := get_close_matches(name, shipped_lexicons(), n=1)):
         option = f"--attribute {meant[0]}, if that is meant, else with {option}"
-    tiers = label_columns(attribute, alone=alone)
+    tiers = label_columns(attribute, alone=options.alone)
     column = find_column(rows, tiers, options.label_column, what=what, source=source, option=option)
     return column, row_entries(chosen_rows(rows, options.where, source=source, needed=False), image, column)
 
@@ -219,11 +213,7 @@ def _text(value: object, where: str) -> str:
 
 
 def _spellings(lexicon: Lexicon | None, options: LabelOptions, source: str) -> dict[str, str | None]:
-    """Value in lower case -> its class, or None for no class, from the lexicon and the user's spellings.
-
-    Raises:
-        JudgeError: a class that the lexicon lacks; a spelling of two classes.
-    """
+    """Value in lower case -> its class, or None for no class, from the lexicon and the user's spellings."""
     spelled: dict[str, str | None] = {_text(value, source).lower(): None for value in options.drop}
     given: list[tuple[str, str]] = []
     if lexicon is not None:
@@ -242,23 +232,15 @@ def _spellings(lexicon: Lexicon | None, options: LabelOptions, source: str) -> d
 
 
 def _new_class(value: str, lexicon: Lexicon | None, where: str) -> str:
-    """A value that nobody has spelled, as a class.
-
-    Raises:
-        JudgeError: it is a number; the lexicon has other classes.
-    """
-    known = sorted(lexicon.classes) if lexicon else []
+    """A value that nobody has spelled, as a class; neither a number nor any value beside a lexicon's can be one."""
+    known, shown = sorted(lexicon.classes) if lexicon else [], value[:60]
     if _CODE.fullmatch(value):
-        what = f"label is the number {value[:60]}, and published tables disagree on what numbers mean"
-        of = f" (CLASS: {' or '.join(known)})" if known else ""
-        mend = (
-            f"look up what the table's numbers mean, and name the class of each: --label-value CLASS={value[:60]}{of}"
-        )
-        raise JudgeError(what, where=where, mend=mend)
+        what = f"label is the number {shown}, and published tables disagree on what numbers mean"
+        mend = f"look up what the table's numbers mean, and name the class of each: --label-value CLASS={shown}"
+        raise JudgeError(what, where=where, mend=mend + (f" (CLASS: {' or '.join(known)})" if known else ""))
     if known:
-        mend = f"known classes: {', '.join(known)}; correct it, or name its class: --label-value CLASS={value[:60]}"
-        mend += f", or drop it: --label-drop {value[:60]}"
-        raise JudgeError(f"unknown label '{value[:60]}'", where=where, mend=mend)
+        mend = f"known classes: {', '.join(known)}; correct it, or name its class: --label-value CLASS={shown}"
+        raise JudgeError(f"unknown label '{shown}'", where=where, mend=f"{mend}, or drop it: --label-drop {shown}")
     return value
 
 
@@ -316,11 +298,8 @@ def derive_labels(
         mentions: image id -> for each of its human captions, the classes that it names.
         attribute: its name.
         classes: all classes of the attribute.
-        least: how many captions of the image must mention the class.
-
-    Returns:
-        Labels with ``derived`` set; ``ignored`` counts the images that name no class, several classes, or one class in
-        fewer than ``least`` captions.
+        least: how many captions of the image must mention the class; images with fewer are counted in ``ignored``, as
+            are those that name no class or several.
 
     Source: the rule that made ``gender.csv`` of the shared COCO captions; with the lexicon "gender" it gives the
     same 3,597 labels.
@@ -336,26 +315,19 @@ def derive_labels(
             ignored[f"a class named by fewer than {least} captions"] += 1
         else:
             labels[image] = next(iter(named))
-    some, mention = ("one", "mentions") if least == 1 else (str(least), "mention")
-    rule = (
-        f"derived: an image has class k of {attribute} when at least {some} of its human captions {mention} a word of "
-        "k and none mentions a word of another class"
-    )
-    return Labels(attribute, ordered, labels, source=rule, derived=True, ignored=dict(ignored))
+    some = "one of its human captions mentions" if least == 1 else f"{least} of its human captions mention"
+    rule = f"derived: an image has class k of {attribute} when at least {some} a word of k and none mentions a word of"
+    return Labels(attribute, ordered, labels, f"{rule} another class", derived=True, ignored=dict(ignored))
 
 
 def compare_labels(labels: Labels, mentions: Mapping[str, Sequence[frozenset[str]]]) -> Labels:
-    """Compare given labels with what human captions name; ``derived`` is set if they only repeat it.
-
-    Args:
-        labels: that were given.
-        mentions: as of :func:`derive_labels`.
+    """Compare given labels with what human captions name, by ``mentions`` as of :func:`derive_labels`.
 
     Returns:
         ``labels`` with their ``agreement``: "images" whose captions name exactly one class; the share of these that
         "agree", and Cohen's "kappa" (1960; None if either side knows one class alone); "repeats", the share of all
         labelled images that have the class which their captions name most often. Labels of 100 images or more that
-        repeat 99.5% are derived.
+        repeat 99.5% count as ``derived``.
     """
     compared = sorted(labels.by_image.keys() & mentions.keys())
     named = {image: Counter(name for one in mentions[image] for name in one) for image in compared}

@@ -1,4 +1,4 @@
-"""Captions in a parsed document, in any of the known layouts: :data:`LAYOUTS` lists how to recognise and read each.
+"""Captions in a parsed document, in any of the known layouts: :data:`LAYOUTS` lists how to read each.
 
 Every layout is turned into rows, of which :func:`find_captions` then takes the split, the columns and the captions. If
 a file identifies an image only by a row number ("index", "doc_id"), its id is "index:5" or "doc_id:5", because a bare
@@ -11,7 +11,7 @@ import ast
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from judge.corpus.columns import CAPTIONS, LISTS, ROW_NUMBERS, chosen_column, columns_of, detect, find_column, id_column
 from judge.corpus.records import (
@@ -35,10 +35,6 @@ _SHAPES = (
 )
 # In lmms-eval's copy of COCO, question_id is the file name, and id a row number.
 _DOCUMENT_IDS = ("image_id", "img_id", "image_name", "file_name", "filename", "question_id")
-_RESTVAL = (
-    "{source} has {count:,} images of split restval, which belong to Karpathy's training set and are left out: "
-    "give --split train,restval"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +71,6 @@ class Table(NamedTuple):
     several: bool = False
     notes: tuple[str, ...] = ()
     place: Callable[[Row, int], str] = place_of
-
-
-class Layout(NamedTuple):
-    """A layout of captions: its ``name``, whether a document has it, and the document as rows."""
-
-    name: str
-    recognise: Callable[[Any, Request], bool]
-    read: Callable[[Any, Request], Table]
 
 
 class Found(NamedTuple):
@@ -129,7 +117,7 @@ def find_captions(document: object, request: Request) -> Found:
 
 
 def _as_table(document: object, request: Request) -> Table:
-    return next(layout.read(document, request) for layout in LAYOUTS if layout.recognise(document, request))
+    return next(table for read in LAYOUTS if (table := read(document, request)) is not None)
 
 
 def _columns(rows: Sequence[Row], request: Request) -> tuple[str, str]:
@@ -204,11 +192,13 @@ def _check_splits(rows: Sequence[Row], splits: Sequence[str], source: str) -> No
         raise JudgeError(f"no captions of split '{absent[0]}'", where=source, mend=mend)
 
 
-# Documents that are objects.
+# Layouts: each function returns the document as rows, or None if the document has another layout.
 
 
-def _read_coco(document: Mapping[str, Any], request: Request) -> Table:
-    """``{"annotations": [{image_id, caption}]}``."""
+def _coco(document: Any, request: Request) -> Table | None:
+    """COCO captions: ``{"annotations": [{image_id, caption}]}``."""
+    if not _has_list(document, "annotations"):
+        return None
     rows = records(document["annotations"], source=request.source)
     if "bbox" in rows[0] or "segmentation" in rows[0]:
         mend = "give captions_*.json in place of instances_*.json"
@@ -216,33 +206,42 @@ def _read_coco(document: Mapping[str, Any], request: Request) -> Table:
     return Table(rows, ("image_id", "caption"), several=True, place=annotation_of)
 
 
-def _read_karpathy(document: Mapping[str, Any], request: Request) -> Table:
+def _karpathy(document: Any, request: Request) -> Table | None:
     """``{"images": [{cocoid | filename, split, sentences: [{raw}]}]}``; he trains on splits "train" and "restval"."""
+    if not _has_list(document, "images"):
+        return None
     source = request.source
     images = records(document["images"], source=source, shapes=_SHAPES)
     if not any("sentences" in row for row in images):
         raise JudgeError("'images' without 'annotations' or 'sentences'", where=source, mend=_SHAPES)
-    rows = _flat(images, "sentences", "raw", "cocoid" if "cocoid" in images[0] else "filename", source)
-    rest = sum(row.get("split") == "restval" for row in images) if [*request.splits] == ["train"] else 0
-    return rows._replace(notes=(_RESTVAL.format(source=source, count=rest),) if rest else ())
-
-
-def _flat(rows: Sequence[Row], key: str, caption: str, id_field: str, source: str) -> Table:
-    """A row for each caption in the objects that ``rows`` list under ``key``."""
-    found: list[Row] = []
-    for number, row in enumerate(rows, start=1):
-        at, parts = place_of(row, number), row.get(key)
-        if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
-            where, mend = f"{source}, {at}, field '{key}'", f"give [{{'{caption}': text}}, ...]"
+    id_field = "cocoid" if "cocoid" in images[0] else "filename"
+    rows: list[Row] = []
+    for number, row in enumerate(images, start=1):
+        at, sentences = f"record {number}", row.get("sentences")
+        if not isinstance(sentences, list) or not all(isinstance(sentence, dict) for sentence in sentences):
+            where, mend = f"{source}, {at}, field 'sentences'", "give [{'raw': text}, ...]"
             raise JudgeError("is not a list of objects", where=where, mend=mend)
         shared = {name: row[name] for name in (id_field, "split") if name in row}
-        for place, part in enumerate(parts, start=1):
-            found.append(Placed({**shared, caption: part.get(caption, MISSING)}, f"{at}, {key[:-1]} {place}"))
-    return Table(found, (id_field, caption), several=True)
+        for place, sentence in enumerate(sentences, start=1):
+            rows.append(Placed({**shared, "raw": sentence.get("raw", MISSING)}, f"{at}, sentence {place}"))
+    notes: tuple[str, ...] = ()
+    if [*request.splits] == ["train"] and (rest := sum(row.get("split") == "restval" for row in images)):
+        what = f"{source} has {rest:,} images of split restval, which belong to Karpathy's training set"
+        notes = (f"{what} and are left out: give --split train,restval",)
+    return Table(rows, (id_field, "raw"), several=True, notes=notes)
 
 
-def _is_row(document: object, request: Request) -> bool:
-    """Whether an object is one record (JSON lines of one line) rather than ``{image: caption}``."""
+def _has_list(document: object, key: str) -> bool:
+    return isinstance(document, dict) and isinstance(document.get(key), list)
+
+
+def _one_record(document: Any, request: Request) -> Table | None:
+    """JSON lines of one line."""
+    return _as_table([document], request) if _is_record(document, request) else None
+
+
+def _is_record(document: object, request: Request) -> bool:
+    """Whether an object is one record rather than ``{image: caption}``."""
     if not isinstance(document, dict):
         return False
     chosen = request.columns.values()
@@ -253,14 +252,16 @@ def _is_row(document: object, request: Request) -> bool:
     return bool(detect(known, ids) and detect(known, CAPTIONS[request.side]))
 
 
-def _wrapped(document: object, request: Request) -> list[object]:
-    """The records of ``{"model": ..., "results": [{image_id, caption}]}``: its only list; else none."""
+def _records_in_object(document: Any, request: Request) -> Table | None:
+    """``{"model": ..., "results": [{image_id, caption}]}``, with one list alone."""
     listed = [held for held in document.values() if isinstance(held, list) and held] if type(document) is dict else []
-    return listed[0] if len(listed) == 1 and _is_row(listed[0][0], request) else []
+    return _as_table(listed[0], request) if len(listed) == 1 and _is_record(listed[0][0], request) else None
 
 
-def _read_mapping(document: Mapping[object, Any], request: Request) -> Table:
+def _mapping(document: Any, request: Request) -> Table | None:
     """``{image: caption}``, ``{image: [captions]}``, or ``{image: [{caption}]}`` as pycocoevalcap has it."""
+    if not isinstance(document, dict):
+        return None
     if document and not any(map(_holds_captions, document.values())):
         keys = ", ".join(f"'{key}'" for key in list(document)[:5])
         raise JudgeError(f"JSON of the wrong shape (an object with {keys})", where=request.source, mend=_SHAPES)
@@ -278,22 +279,17 @@ def _holds_captions(value: object) -> bool:
     return value is None or isinstance(value, str | int | float)
 
 
-# Documents that are lists of records.
-
-
 def _first(document: object) -> Mapping[str, object]:
     """The first record of a list; an empty one for anything else."""
     return document[0] if isinstance(document, list) and document and isinstance(document[0], dict) else {}
 
 
-def _has_regions(document: object, request: Request) -> bool:
+def _regions(document: Any, request: Request) -> None:
+    """Visual Genome's regions, whose image ids are other images' in COCO, are refused."""
     first = _first(document)
-    return "regions" in first and not detect(list(first), CAPTIONS[request.side])
-
-
-def _refuse_regions(_: object, request: Request) -> NoReturn:
-    mend = "write a table of image_id and caption, with the code in docs/guides/data.md"
-    raise JudgeError("holds Visual Genome's regions, which are not read", where=request.source, mend=mend)
+    if "regions" in first and not detect(list(first), CAPTIONS[request.side]):
+        mend = "write a table of image_id and caption, with the code in docs/guides/data.md"
+        raise JudgeError("holds Visual Genome's regions, which are not read", where=request.source, mend=mend)
 
 
 def _is_lmms_eval(document: object, request: Request) -> bool:
@@ -303,13 +299,15 @@ def _is_lmms_eval(document: object, request: Request) -> bool:
     return "doc_id" in first and answers and not any(name in first for name in request.columns.values())
 
 
-def _read_lmms_eval(document: object, request: Request) -> Table:
+def _lmms_eval(document: Any, request: Request) -> Table | None:
     """A line per image: ``doc_id``, ``target`` (the references), ``filtered_resps`` (a list of one caption).
 
     Newer releases drop ``doc``, which held the file name; the id survives only in the objects of metrics, such as
     ``coco_CIDEr: {answer, pred, image_id}``. These are preferred, because ``pred`` is what was scored, without the
     reasoning between <think> tags.
     """
+    if not _is_lmms_eval(document, request):
+        return None
     return Table([_sample(row) for row in records(document, source=request.source)])
 
 
@@ -324,35 +322,25 @@ def _sample(row: Row) -> Row:
     for name, own, other in (("filtered_resps", "pred", "resps"), ("target", "answer", "target")):
         held = [(metric, own), (row, name), (row, other)]
         if found := [holder[key] for holder, key in held if key in holder]:
-            flat[name] = _unwrap(found[0])
+            flat[name] = found[0]
+            # lmms-eval wraps an answer once per repetition and per request: [["a caption"]].
+            while isinstance(value := flat[name], list) and len(value) == 1:
+                flat[name] = value[0]
     return flat
 
 
-def _unwrap(value: object) -> object:
-    """[["a caption"]] -> "a caption": lmms-eval wraps an answer once per repetition and per request."""
-    while isinstance(value, list) and len(value) == 1:
-        value = value[0]
-    return value
+def _table(document: Any, request: Request) -> Table:
+    return Table(records(document, source=request.source, shapes=_SHAPES))
 
 
-def _has_list(key: str) -> Callable[[Any, Request], bool]:
-    return lambda document, _: isinstance(document, dict) and isinstance(document.get(key), list)
-
-
-LAYOUTS: tuple[Layout, ...] = (
-    Layout("COCO captions", _has_list("annotations"), _read_coco),
-    Layout("Karpathy's dataset", _has_list("images"), _read_karpathy),
-    Layout("one record", _is_row, lambda row, request: _as_table([row], request)),
-    Layout(
-        "records in an object",
-        lambda document, request: bool(_wrapped(document, request)),
-        lambda document, request: _as_table(_wrapped(document, request), request),
-    ),
-    Layout("{image: caption}", lambda document, _: isinstance(document, dict), _read_mapping),
-    Layout("Visual Genome's regions", _has_regions, _refuse_regions),
-    Layout("lmms-eval samples", _is_lmms_eval, _read_lmms_eval),
-    Layout(
-        "a table", lambda *_: True, lambda rows, request: Table(records(rows, source=request.source, shapes=_SHAPES))
-    ),
+LAYOUTS: tuple[Callable[[Any, Request], Table | None], ...] = (
+    _coco,
+    _karpathy,
+    _one_record,
+    _records_in_object,
+    _mapping,
+    _regions,
+    _lmms_eval,
+    _table,
 )
-"""Every layout of captions. To add one, write a reader above and an entry here, before the more general ones."""
+"""Every layout of captions. To add one, write a function above and name it here, before the more general ones."""

@@ -22,7 +22,7 @@ import numpy as np
 
 from judge.corpus.columns import chosen_column, columns_of
 from judge.corpus.files import read_document
-from judge.corpus.records import MISSING, Entry, kind_of, mapping_entries, records, row_entries
+from judge.corpus.records import MISSING, kind_of, mapping_entries, records, row_entries
 from judge.errors import JudgeError, nearest
 from judge.types import Captions, IntArray
 from judge.utils.cells import rows_csv, unguard
@@ -53,11 +53,8 @@ class Item:
 class Sheet:
     """Captions in the order in which they are rated.
 
-    Attributes:
-        name: a hash of items and answers.
-        attribute: the column of the answers.
-        answers: the classes, and :data:`CANNOT_TELL`.
-        items: what is rated.
+    ``name``: a hash of items and answers. ``attribute``: the column of the answers, which are the classes and
+    :data:`CANNOT_TELL`.
     """
 
     name: str
@@ -67,19 +64,16 @@ class Sheet:
 
 
 def rating_sheet(captioners: Sequence[Captions], attribute: str, classes: Sequence[str], *, seed: int = 0) -> Sheet:
-    """A sheet of captions; a text that an image has several times, by whichever captioner, is one item.
+    """A sheet of captions, on which raters guess the class of ``attribute``; the captioners' order does not matter.
 
-    Args:
-        captioners: whose captions; their order does not matter.
-        attribute: what raters guess.
-        classes: its classes.
-        seed: the seed of the shuffle.
+    A text that an image has several times, by whichever captioner, is one item. ``seed``: the seed of the shuffle.
     """
     found: dict[tuple[str, str], Counter[str]] = {}
     for captions in captioners:
         for image, texts in captions.by_image.items():
             for text in texts:
-                found.setdefault((image, _plain(text)), Counter())[captions.name] += 1
+                plain = _CONTROLS.sub("", " ".join(text.split()))  # On one line.
+                found.setdefault((image, plain), Counter())[captions.name] += 1
     order = np.random.default_rng(seed).permutation(len(found))
     keys, answers = sorted(found), (*classes, CANNOT_TELL)
     shuffled = [(*keys[place], dict(sorted(found[keys[place]].items()))) for place in order]
@@ -87,11 +81,6 @@ def rating_sheet(captioners: Sequence[Captions], attribute: str, classes: Sequen
     name = "s" + hashlib.blake2b(content, digest_size=4).hexdigest()
     items = (Item(f"{name}-{number:04}", text, image, of) for number, (image, text, of) in enumerate(shuffled, 1))
     return Sheet(name, attribute, answers, tuple(items))
-
-
-def _plain(text: str) -> str:
-    """A text on one line, without control characters."""
-    return _CONTROLS.sub("", " ".join(text.split()))
 
 
 def sheet_csv(sheet: Sheet) -> str:
@@ -108,12 +97,7 @@ def key_csv(sheet: Sheet) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Ratings:
-    """The answers of several raters to one sheet.
-
-    Attributes:
-        sheet: what was rated.
-        answers: item -> rater -> answer.
-    """
+    """The answers of several raters to one sheet: item -> rater -> answer."""
 
     sheet: Sheet
     answers: Mapping[str, Mapping[str, str]]
@@ -203,10 +187,16 @@ def read_human_scores(path: str | os.PathLike[str], *, captioners: Sequence[str]
         JudgeError: a file that cannot be read; columns absent; a score that is no number; a captioner with two, or
             without any.
     """
-    document = read_document(path)
-    value, source = document.value, document.source
+    value, source = read_document(path)
+    if isinstance(value, dict):
+        entries = mapping_entries(value)
+    else:
+        rows = records(value, source=source, shapes="write {captioner: score}")
+        spelled = {column.strip().lower(): column for column in columns_of(rows)}
+        columns = [chosen_column(rows, spelled.get(one, one), source=source) for one in ("captioner", "score")]
+        entries = row_entries(enumerate(rows, 1), *columns)
     scores: dict[str, float] = {}
-    for captioner, score, at in mapping_entries(value) if isinstance(value, dict) else _rows(value, source):
+    for captioner, score, at in entries:
         where = f"{source}, {at}"
         # Programs write a name of digits as a number.
         if not isinstance(captioner, str | int | float) or not str(captioner).strip():
@@ -220,13 +210,6 @@ def read_human_scores(path: str | os.PathLike[str], *, captioners: Sequence[str]
         known = ", ".join(scores) or "none"
         raise JudgeError(f"no score of captioner '{missing[0]}' (there are: {known})", where=source, mend="add it")
     return scores
-
-
-def _rows(value: object, source: str) -> list[Entry]:
-    rows = records(value, source=source, shapes="write {captioner: score}")
-    columns = {name.strip().lower(): name for name in columns_of(rows)}
-    captioner, score = (chosen_column(rows, columns.get(name, name), source=source) for name in ("captioner", "score"))
-    return row_entries(enumerate(rows, 1), captioner, score)
 
 
 def _number(value: object, where: str) -> float:

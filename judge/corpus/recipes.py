@@ -124,11 +124,7 @@ def shipped_recipes() -> dict[str, Path]:
 
 
 def read_shipped() -> list[Recipe]:
-    """All recipes that come with the package.
-
-    Raises:
-        JudgeError: none is installed; one is faulty.
-    """
+    """All recipes that come with the package; a JudgeError if none is installed."""
     found = shipped_recipes()
     if not found:
         mend = "install it again, or give a recipe's file by its path"
@@ -150,9 +146,5 @@ def load_recipe(name_or_path: str) -> Recipe:
 
 
 def read_recipe(path: Path) -> Recipe:
-    """The recipe in a file.
-
-    Raises:
-        JudgeError: as :func:`load_recipe`.
-    """
+    """The recipe in a file; errors are those of :func:`load_recipe`."""
     return validated(Recipe, read_yaml(path, mend=_MEND), where=str(path), mend=_MEND)

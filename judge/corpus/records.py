@@ -65,25 +65,26 @@ def records(value: object, *, source: str, shapes: str = "write each record as a
     rows = cast("list[Row]", value)
     known = rows[0].keys()
     if _STYLE in known and _NAME in known:
-        return [_with(row, PAINTING, _painting(row.get(_STYLE), row.get(_NAME))) for row in rows]
-    if _FILE in known and _EMOTION in known:  # Neural speakers write the path on their machine.
-        return [_with(row, _FILE, _style_and_file(row.get(_FILE))) for row in rows]
-    return rows
+        column, of = PAINTING, _painting
+    elif _FILE in known and _EMOTION in known:
+        column, of = _FILE, _style_and_file
+    else:
+        return rows
+    changed = (row | {column: of(row)} for row in rows)
+    return [Placed(new, row.at) if isinstance(row, Placed) else new for new, row in zip(changed, rows, strict=True)]
 
 
-def _with(row: Row, column: str, cell: object) -> Row:
-    changed = row | {column: cell}
-    return Placed(changed, row.at) if isinstance(row, Placed) else changed
-
-
-def _painting(style: object, name: object) -> str | None:
-    """None if one of the two is no text; "" if one is empty."""
+def _painting(row: Row) -> object:
+    """None if the style or the name is no text; "" if one is empty."""
+    style, name = row.get(_STYLE), row.get(_NAME)
     if not isinstance(style, str) or not isinstance(name, str):
         return None
     return f"{style.strip()}/{name.strip()}" if style.strip() and name.strip() else ""
 
 
-def _style_and_file(path: object) -> object:
+def _style_and_file(row: Row) -> object:
+    """The end of the path; neural speakers write the whole path on their machine."""
+    path = row.get(_FILE)
     return "/".join(path.replace("\\", "/").split("/")[-2:]) if isinstance(path, str) else path
 
 
@@ -136,18 +137,11 @@ def mapping_entries(value: Mapping[object, object]) -> list[Entry]:
 
 
 def image_id(image: object, where: str) -> str:
-    """The canonical image id.
-
-    Raises:
-        JudgeError: it is missing, or no id.
-    """
-    fault = "is missing"
-    if image is not MISSING:
-        try:
-            return canonical_id(image)
-        except (ValueError, OverflowError) as error:
-            fault = str(error)
-    raise JudgeError(f"image id {fault}", where=where, mend="give the record a number or a file name")
+    """The canonical image id; a JudgeError if it is missing, or no id."""
+    try:
+        return canonical_id(image)
+    except (ValueError, OverflowError) as error:
+        raise JudgeError(f"image id {error}", where=where, mend="give the record a number or a file name") from None
 
 
 def canonical_id(value: object) -> str:
@@ -197,9 +191,9 @@ def _id_of_text(value: str) -> str:
 
 
 def kind_of(value: object) -> str:
-    """The kind of a value, in words for messages: "null", "a number", "a list" ..."""
-    if value is None:
-        return "null"
+    """The kind of a value, in words for messages: "missing", "null", "a number", "a list" ..."""
+    if value is None or value is MISSING:
+        return "null" if value is None else "missing"
     if isinstance(value, bool):
         return f"{value}".lower()
     if isinstance(value, numbers.Number):

@@ -10,9 +10,8 @@ from __future__ import annotations
 import re
 import tarfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from judge.corpus.records import Placed, Row, kind_of
 from judge.corpus.tables import load_json
@@ -32,17 +31,8 @@ _MAX_PADDING = 2**20  # Zeros that may follow the end of an archive.
 _CUT = "it may be cut off: copy or download it again"
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A file in a shard.
-
-    Attributes:
-        key: the sample's.
-        kind: what follows the key and a dot, in lower case: "jpg", "seg.png".
-        name: the file's.
-        offset: the position of its first byte in the shard.
-        size: in bytes.
-    """
+class Member(NamedTuple):
+    """A file in a shard: its kind is what follows its sample's key and a dot ("seg.png"); its place is in bytes."""
 
     key: str
     kind: str
@@ -63,12 +53,8 @@ def read_shards(path: Path, shards: Sequence[Path]) -> list[Row]:
 
     A text member wins over a field of its name.
 
-    Args:
-        path: the shards as the user named them, for messages.
-        shards: the archives.
-
     Raises:
-        JudgeError: as :func:`read_members`; a key in two shards, a member twice, texts that are none or too large.
+        JudgeError: as :func:`read_members`; texts that are none or too large.
     """
     samples: dict[str, tuple[Path, dict[str, str]]] = {}  # Key -> its shard, and kind -> text.
     size = 0
@@ -80,8 +66,12 @@ def read_shards(path: Path, shards: Sequence[Path]) -> list[Row]:
         refuse_large(len(samples) * (ROW + 2 * CELL) + TEXT * size, str(path), instead="give fewer shards")
     rows: list[Row] = []
     for key, (shard, texts) in samples.items():
+        where = f"{label(path, shard)}, {key[:100]}.{FIELDS}"
+        fields = load_json(texts.pop(FIELDS, "{}"), source=where)
+        if not isinstance(fields, dict):
+            raise JudgeError(f"is {kind_of(fields)}, not an object", where=where, mend="give an object of fields")
         at = f"sample '{key[:100]}'" if shard == path else f"{shard.name}, sample '{key[:100]}'"
-        rows.append(Placed(_row(key, texts, label(path, shard)), at))
+        rows.append(Placed(fields | {KEY: key} | texts, at))
     return rows
 
 
@@ -91,11 +81,7 @@ def label(path: Path, shard: Path) -> str:
 
 
 def read_bytes(shard: Path, member: Member) -> bytes:
-    """The bytes of a member.
-
-    Raises:
-        OSError: they cannot be read, or no longer exist.
-    """
+    """The bytes of a member; OSError if they cannot be read, or no longer exist."""
     with open_regular(shard) as file:
         file.seek(member.offset)
         data = file.read(member.size)
@@ -105,11 +91,9 @@ def read_bytes(shard: Path, member: Member) -> bytes:
 
 
 def read_members(path: Path, shards: Sequence[Path]) -> Iterator[tuple[Path, Member]]:
-    """The members of all shards, in order, without folders, hidden files and files without a suffix.
+    """The members of all ``shards``, in order, without folders, hidden files and files without a suffix.
 
-    Args:
-        path: the shards as the user named them, for messages.
-        shards: the archives.
+    ``path``: the shards as the user named them, for messages.
 
     Raises:
         JudgeError: no tar archive, compressed or cut off; a link, device or sparse file; a name that leads elsewhere;
@@ -157,14 +141,6 @@ def _members(shard: Path, source: str) -> Iterator[Member]:
         raise JudgeError(f"tar archive holds something else after {end:,} bytes", where=source, mend=mend)
 
 
-def _row(key: str, texts: dict[str, str], source: str) -> Row:
-    where = f"{source}, {key[:100]}.{FIELDS}"
-    fields = load_json(texts.get(FIELDS, "{}"), source=where)
-    if not isinstance(fields, dict):
-        raise JudgeError(f"is {kind_of(fields)}, not an object", where=where, mend="give an object of fields")
-    return fields | {KEY: key} | {kind: text for kind, text in texts.items() if kind != FIELDS}
-
-
 def _read_text(shard: Path, member: Member, source: str) -> str:
     where = f"{source}, {member.name[:100]}"
     MEMBER.refuse(member.size, where, instead="leave it out")
@@ -198,11 +174,7 @@ class _Headers:
 
 
 def _checked(found: tarfile.TarInfo, source: str) -> str:
-    """The member's name, without "./"; "" for a folder.
-
-    Raises:
-        JudgeError: neither a file nor a folder; a name that no file in a folder may have.
-    """
+    """The member's name, without "./"; "" for a folder. All but files with names of files in a folder are refused."""
     name = re.sub(r"^(\./)+", "", found.name)
     where = f"{source}, {f'{name[:100]!a}' if name else f'the member at byte {found.offset:,}'}"
     if found.isdir():

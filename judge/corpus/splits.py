@@ -37,12 +37,8 @@ def holdout_split(
 ) -> Split:
     """LIC's split: every class subsampled to the size of the rarest, then a balanced hold-out.
 
-    Args:
-        classes: image id -> class.
-        seed: decides which images are subsampled and which are held out.
-        test: share of each class that is held out (LIC 0.1, ImageCaptioner2 0.2).
-        validation: share of each class for choosing an epoch (ImageCaptioner2 0.1).
-        balanced: False to leave every class at its size.
+    ``test``, ``validation``: shares of each class that are held out (LIC 0.1; ImageCaptioner2 0.2), and that choose an
+    epoch (0.1). ``balanced``: False to leave every class at its size.
 
     Source: CVPR 2022, section 5 ("balanced split with equal number of images per value").
     """
@@ -108,8 +104,8 @@ def make_splits(
         folds: the number of folds of ``crossfit``.
         holdout: the shares of images that the paper's judges are scored on, and that choose their epoch; under
             ``crossfit`` the same share of the images that are not scored chooses.
-        balanced: whether classes count equally: under ``paper`` by size, under ``crossfit`` by weight. Else all images
-            are used and weigh the same (DBAC's 80/20).
+        balanced: whether classes count equally: by size (``paper``) or weight. Else all images are used and weigh the
+            same (DBAC's 80/20).
     """
     test, validation = holdout
     if protocol == "paper":

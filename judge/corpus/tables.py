@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from judge.corpus.records import Row
 from judge.errors import JudgeError
-from judge.utils.reading import CELL, LIST, QUOTED, ROW, TEXT, long_number, memory_limit, refuse_large
+from judge.utils.reading import CELL, LIST, LONG, QUOTED, ROW, TEXT, long_number, memory_limit, refuse_large
 
 _FLICKR = re.compile(r"[^\t\n]+\.jpg#[0-9]+\t")
 _DELIMITERS = "\t,;|"
@@ -69,23 +69,20 @@ def load_json(text: str, *, source: str) -> object:
     except json.JSONDecodeError as error:
         what = f"not JSON ({error.msg} at line {error.lineno}, column {error.colno})"
         raise JudgeError(what, where=where, mend="mend the file, or export it again") from error
-    except _KeyTwiceError as error:
-        raise JudgeError(f"key '{error}' occurs twice in one object", where=where, mend="keep one of the two") from None
+    except KeyError as error:
+        what = f"key '{error.args[0]}' occurs twice in one object"
+        raise JudgeError(what, where=where, mend="keep one of the two") from None
     except (RecursionError, ValueError) as error:
         # Endless lists in lists; numbers of thousands of digits.
         fault = JudgeError(f"not JSON that can be read ({error})", where=where, mend="mend the file")
-        raise long_number(error, where) or fault from error
+        raise long_number(where) if LONG in str(error) else fault from error
     return rows
-
-
-class _KeyTwiceError(Exception):
-    """A key of an object occurs twice."""
 
 
 def _unique(pairs: list[tuple[str, object]]) -> Row:
     row = dict(pairs)
     if len(row) != len(pairs):
-        raise _KeyTwiceError(_twice([key for key, _ in pairs]))
+        raise KeyError(_twice([key for key, _ in pairs]))
     return row
 
 
@@ -93,10 +90,10 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_unique)
 
 
 def load_csv(text: str, *, source: str) -> list[Row]:
-    """Rows of a table with a header line and commas, tabs, semicolons or bars; every cell stays a text.
+    """Rows of a table with a header line and commas, tabs, semicolons or bars; every cell stays a text, "NA" too.
 
-    "NA", "null" and "1.0" are texts too, since captions may consist of them. Flickr8k.token.txt and
-    results_20130124.token of Flickr30k, which have no header, are recognised: ``IMAGE.jpg#NUMBER``, a tab, a caption.
+    Flickr8k's and Flickr30k's .token files, which have no header, are recognised: ``IMAGE.jpg#NUMBER``, a tab, a
+    caption.
 
     Raises:
         JudgeError: a quote that never ends; a row that is longer or shorter than the header; a repeated column name;
@@ -129,11 +126,7 @@ def load_csv(text: str, *, source: str) -> list[Row]:
 
 
 def header_of(names: Iterable[object], source: str) -> list[str]:
-    """The names of a table's columns.
-
-    Raises:
-        JudgeError: a name that occurs twice.
-    """
+    """The names of a table's columns; a JudgeError for one that occurs twice."""
     header = [str(name).strip() for name in names]
     if twice := _twice([name for name in header if name]):
         raise JudgeError(f"column '{twice}' occurs twice", where=source, mend="rename one of the two")
@@ -146,7 +139,7 @@ def _twice(names: Sequence[str]) -> str:
     return next((name[:60] or "''" for name, count in Counter(names).items() if count > 1), "")
 
 
-def _unknown(unpickler: _PlainUnpickler) -> NoReturn:
+def _unknown(unpickler: Any) -> None:
     unpickler.refuse("pickle builds objects, tuples or sets")
 
 

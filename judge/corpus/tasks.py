@@ -15,7 +15,7 @@ import numpy.typing as npt
 from judge.corpus.columns import find_column, id_column
 from judge.corpus.files import read_document
 from judge.corpus.layouts import parse_list
-from judge.corpus.records import MISSING, Entry, Row, image_id, kind_of, mapping_entries, records, row_entries
+from judge.corpus.records import MISSING, Entry, image_id, kind_of, mapping_entries, records, row_entries
 from judge.errors import JudgeError, nearest
 
 _COLUMNS = (
@@ -60,11 +60,7 @@ class Tasks:
         return [self.names[index] for index in self.by_image[image]]
 
     def table(self, images: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """Which tasks each of ``images`` shows, [N, L].
-
-        Raises:
-            JudgeError: an unknown image; :func:`usable` lists them.
-        """
+        """Which tasks each of ``images`` shows, [N, L]; a JudgeError if one is unknown."""
         unknown = [image for image in images if image not in self.by_image]
         if unknown:
             what = f"{len(unknown)} of {len(images)} images have no tasks (such as '{unknown[0]}')"
@@ -75,11 +71,7 @@ class Tasks:
         return table
 
     def only(self, names: Iterable[str]) -> Tasks:
-        """The same with the tasks ``names`` alone, sorted.
-
-        Raises:
-            JudgeError: a name that is no task here.
-        """
+        """The same with the tasks ``names`` alone, sorted; a JudgeError if one is no task here."""
         wanted = set(names)
         for name in sorted(wanted.difference(self.names)):
             raise JudgeError(f"no task '{name}'", where=self.source, mend=nearest(name, list(self.names)))
@@ -87,12 +79,7 @@ class Tasks:
         return Tasks.of(shown, self.source, wanted, derived=self.derived, ignored=self.ignored)
 
 
-def read_tasks(
-    path: str | os.PathLike[str],
-    *,
-    id_column: str | None = None,
-    task_column: str | None = None,
-) -> Tasks:
+def read_tasks(path: str | os.PathLike[str], *, id_column: str | None = None, task_column: str | None = None) -> Tasks:
     """Read the tasks of images, from any format of :func:`judge.corpus.files.read_document`.
 
     - ``{"categories": [names], "objects": {image: [indices]}}``;
@@ -101,19 +88,14 @@ def read_tasks(
     - a table of images and names: a list, or a text with the names of one cell between the first of ``;``, ``|`` and
       ``,`` that the column holds; several rows of an image add up. An empty cell (or "none") means nothing.
 
-    Names are compared without case and outer white space; order and repetition mean nothing.
-
-    Args:
-        path: the file.
-        id_column: the column of image ids of a table, if it is not recognised by name.
-        task_column: the column of names, likewise ("objects", "tasks", "object", "category" ... are known).
+    Names are compared without case and outer white space; order and repetition mean nothing. ``id_column`` and
+    ``task_column`` are columns of a table that are not recognised by name.
 
     Raises:
         JudgeError: none of these; columns absent or ambiguous; an odd image id or name; an index out of range;
             no task in the whole file.
     """
-    document = read_document(path)
-    value, source = document.value, document.source
+    value, source = read_document(path)
     names: Sequence[str] = ()
     ignored = 0
     if isinstance(value, dict) and "categories" in value and "objects" in value:
@@ -144,7 +126,9 @@ def _instances(value: Mapping[str, object], source: str) -> tuple[list[str], lis
         All category names; entries whose value is a list of names, an empty one for each listed image; the number of
         annotations of images that are not listed.
     """
-    rows = {key: _part(value, key, source) for key in ("categories", "annotations", "images")}
+    parts = [key for key in ("categories", "annotations", "images") if value.get(key) or key != "images"]
+    rows = {key: records(value[key], source=f"{source}, '{key}'", shapes=_SHAPES) for key in parts}
+    images = rows.get("images", [])
     names: dict[int, str] = {}
     for number, row in enumerate(rows["categories"], start=1):
         where, category, name = f"{source}, categories, record {number}", row.get("id"), row.get("name")
@@ -155,9 +139,7 @@ def _instances(value: Mapping[str, object], source: str) -> tuple[list[str], lis
             kind = "empty" if isinstance(name, str) else kind_of(name)
             raise JudgeError(f"category name is {kind}", where=where, mend="give it one")
         names[category] = name
-    entries = [
-        Entry(row.get("id", MISSING), [], f"images, record {number}") for number, row in enumerate(rows["images"], 1)
-    ]
+    entries = [Entry(row.get("id", MISSING), [], f"images, record {number}") for number, row in enumerate(images, 1)]
     listed = {image_id(entry.image, f"{source}, {entry.at}") for entry in entries}
     ignored = 0
     for image, category, at in row_entries(enumerate(rows["annotations"], 1), "image_id", "category_id"):
@@ -171,13 +153,6 @@ def _instances(value: Mapping[str, object], source: str) -> tuple[list[str], lis
         else:
             entries.append(Entry(image, [names[category]], f"annotations, {at}"))
     return list(names.values()), entries, ignored
-
-
-def _part(value: Mapping[str, object], key: str, source: str) -> list[Row]:
-    """The rows of one list of a COCO file; images may be absent."""
-    if not value.get(key) and key == "images":
-        return []
-    return records(value[key], source=f"{source}, '{key}'", shapes=_SHAPES)
 
 
 def _indexed(value: Mapping[str, object], source: str) -> tuple[list[str], list[Entry]]:
@@ -200,10 +175,8 @@ def _indexed(value: Mapping[str, object], source: str) -> tuple[list[str], list[
             raise JudgeError(f"objects are {kind_of(indices)}", where=where, mend="give a list of indices")
         for index in indices:
             if type(index) is not int or not 0 <= index < len(names):
-                bad = (
-                    f"index {index} of {len(names)} categories" if type(index) is int else f"index is {kind_of(index)}"
-                )
-                raise JudgeError(bad, where=where, mend="give whole numbers, counted from 0")
+                what = f"{index} of {len(names)} categories" if type(index) is int else f"is {kind_of(index)}"
+                raise JudgeError(f"index {what}", where=where, mend="give whole numbers, counted from 0")
         entries.append(Entry(image, [names[index] for index in indices], at))
     return names, entries
 
@@ -213,15 +186,14 @@ def _table(value: object, source: str, id_name: str | None, task_name: str | Non
     ids = id_column(rows, id_name, source=source, option="--object-id-column")
     task = find_column(rows, _COLUMNS, task_name, what="objects", source=source, option="--object-column")
     texts = [cell for row in rows if isinstance(cell := row.get(task), str)]
-    separator = next((mark for mark in _SEPARATORS if any(mark in text for text in texts)), None)
+    separator = next((mark for mark in _SEPARATORS if any(mark in text for text in texts)), _SEPARATORS[0])
     entries = []
     for image, cell, at in row_entries(enumerate(rows, 1), ids, task):
+        cells: Sequence[object] = cell if isinstance(cell, list | tuple) else [cell]
         if isinstance(cell, str) and cell.lstrip().startswith("["):
-            cells: Sequence[object] = parse_list(cell, where=f"{source}, {at}", of="objects")
+            cells = parse_list(cell, where=f"{source}, {at}", of="objects")
         elif isinstance(cell, str):
-            cells = cell.split(separator) if separator else [cell]
-        else:
-            cells = cell if isinstance(cell, list | tuple) else [cell]
+            cells = cell.split(separator)
         entries.append(Entry(image, [*cells], at))
     return entries
 
@@ -248,8 +220,7 @@ def derive_tasks(
             the fewest errors if five people write what they notice (CHAIR, Rohrbach et al. 2018, section 2).
 
     Returns:
-        Tasks with ``derived`` set; every image with a caption is known. ``ignored`` counts the images in which no
-        task is named (they stay, as images that show none).
+        Tasks of every image with a caption. ``ignored`` counts the images in which no task is named.
 
     Raises:
         JudgeError: a share outside (0, 1].
@@ -264,12 +235,10 @@ def derive_tasks(
             # Rounded up, with room for a share such as 3/5 that a float does not hold exactly.
             needed = 1 if share is None else max(1, math.ceil(share * len(captions) - 1e-9))
             shown[image] = [name for name, count in counts.items() if count >= needed]
-    enough = "at least one of its human captions names it"
-    if share is not None:
-        enough = f"at least {share:g} of its human captions name it"
+    enough = "one of its human captions names" if share is None else f"{share:g} of its human captions name"
     silent = sum(not tasks for tasks in shown.values())
     ignored = {"no task named": silent} if silent else {}
-    rule = f"derived: an image shows a task when {enough}"
+    rule = f"derived: an image shows a task when at least {enough} it"
     return Tasks.of(shown, rule, known, derived=True, ignored=ignored)
 
 
@@ -282,11 +251,11 @@ def join_tasks(first: Tasks, second: Tasks) -> Tasks:
 
 
 def usable(tasks: Tasks, images: Collection[str]) -> tuple[Tasks, dict[str, tuple[str, ...]]]:
-    """The tasks that vary among ``images``: a task that none or all of them show cannot be learnt.
+    """The tasks that vary among ``images``, for these alone: one that none or all of them show cannot be learnt.
 
     Returns:
-        These tasks, for ``images`` alone; and what was left out (reason -> names, sorted): tasks "never present" and
-        "always present", and images "without tasks" (unknown here).
+        The tasks; and what was left out (reason -> names, sorted): tasks "never present" and "always present", and
+        images "without tasks" (unknown here).
 
     Raises:
         JudgeError: no image is known here; no task is left.

@@ -35,11 +35,9 @@ class Judge(Protocol):
 
     def fit(self, samples: Sequence[Sample], *, seed: int, validation: Sequence[Sample] = ()) -> Self:
         """Train on ``samples``; the result depends only on them, their weights and ``seed``."""
-        ...
 
     def predict(self, samples: Sequence[Sample]) -> Predictions:
         """Probabilities [N, A], rows in the order of ``samples``."""
-        ...
 
 
 class Network(Protocol):
@@ -48,13 +46,11 @@ class Network(Protocol):
     def collate(self, samples: Sequence[Sample]) -> Batch:
         """Tensors for these samples, on the CPU, with any keys; the trainer moves them to the device.
 
-        Numbers that ``__call__`` reads on the host (lengths, for example) are ints, so that it never waits for a GPU.
+        Numbers that ``__call__`` reads on the host, such as lengths, are ints: it must never wait for a GPU.
         """
-        ...
 
     def __call__(self, batch: Batch) -> Tensor:
         """Logits over the target's classes, [B, A]."""
-        ...
 
 
 class Features(Protocol):
@@ -63,16 +59,13 @@ class Features(Protocol):
     @property
     def shape(self) -> tuple[int, ...]:
         """(P, D): positions of an image (1 for a caption), and features of each."""
-        ...
 
     @property
     def regions(self) -> int:
         """How many of the positions, the last ones, are boxes."""
-        ...
 
     def rows(self, samples: Sequence[Sample]) -> Tensor:
         """[B, P, D] float16, on the CPU; zeros for a sample without an image."""
-        ...
 
 
 class Backbone(Protocol):
@@ -81,20 +74,16 @@ class Backbone(Protocol):
     @property
     def key(self) -> str:
         """What its features depend on: architecture, weights by content, size, library version."""
-        ...
 
     @property
     def regions(self) -> int:
         """R, the number of boxes that it takes beside an image; the last R positions are theirs. Usually 0."""
-        ...
 
     def prepare(self, pixels: Pixels) -> Tensor:
         """An image [H, W, 3] uint8 as the network's input, [3, S, S] float32."""
-        ...
 
     def __call__(self, images: Tensor, /, *boxes: Tensor) -> Tensor:
         """[B, 3, S, S] -> [B, P, D]; with regions also [B, R, 4] (left, top, right, bottom in [0, 1]; 0 for no box)."""
-        ...
 
 
 class FrozenReader(Protocol):
@@ -103,15 +92,12 @@ class FrozenReader(Protocol):
     @property
     def key(self) -> str:
         """What its vectors depend on: weights and tokenizer by content, pooling, library version."""
-        ...
 
     def collate(self, captions: Sequence[Words]) -> Batch:
         """Tensors for the words of these captions, on the CPU."""
-        ...
 
     def __call__(self, batch: Batch) -> Tensor:
         """[B, D]."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,14 +210,12 @@ class SelfTrained(Judge, Protocol):
     @property
     def vocabulary(self) -> Words:
         """The words that the tensors refer to."""
-        ...
 
     def tensors(self) -> dict[str, Any]:
         """Name -> numpy array."""
-        ...
 
 
-Keep = Callable[[int, SelfTrained], None]
+Keep = Callable[[int, SelfTrained], None] | None
 """Called with the place of an assignment, and its trained judge."""
 
 
@@ -282,7 +266,7 @@ class Blueprint:
     name: str
     reference: str
     judge: Callable[[Target], Judge] | None = None
-    joint: Callable[[Target, Sequence[Assignment], Keep | None], list[Predictions]] | None = None
+    joint: Callable[[Target, Sequence[Assignment], Keep], list[Predictions]] | None = None
     explain: Callable[[Target, Sequence[Assignment]], Explanation] | None = None
     restore: Callable[[Target, Words, Mapping[str, Any]], SelfTrained] | None = None
     network: Callable[[Target, Sequence[Sample], Materials], Network] | None = None
@@ -303,11 +287,9 @@ class Blueprint:
         found = set(self.reads)
         if self.recipe:
             found |= {part.name for part in fields(Recipe)} | {"precision", "dataloader_workers"}
-        if self.stacked:
-            found.add("stack")
         if self.backbone:
             found |= {"backbone", "backbone_weights", "image_size"}
-        return frozenset(found)
+        return frozenset(found | {"stack"} if self.stacked else found)
 
     def perceive(self, sample: Sample) -> Sample:
         """The sample with the blanked modalities removed."""
@@ -320,18 +302,12 @@ class Blueprint:
 # The registry: name -> module with its blueprint, imported on first use.
 FILES: dict[str, str] = {
     "linear": "linear",
-    "lstm": "encoders",
-    "lstm-bidirectional": "encoders",
-    "rnn": "encoders",
-    "rnn-bidirectional": "encoders",
-    "transformer-1": "encoders",
-    "transformer-5": "encoders",
-    "bert-ft": "bert",
-    "bert-pre": "bert",
+    **dict.fromkeys(("lstm", "lstm-bidirectional", "rnn", "rnn-bidirectional"), "encoders"),
+    **dict.fromkeys(("transformer-1", "transformer-5"), "encoders"),
+    **dict.fromkeys(("bert-ft", "bert-pre"), "text_encoders"),
     "sat": "sat",
     "grit": "grit",
-    "vl-lic": "bert",
-    "vl-lic-lstm": "bert",
+    **dict.fromkeys(("vl-lic", "vl-lic-lstm"), "text_encoders"),
 }
 HUGGING_FACE = "hf:"
 # A frozen sentence encoder, by name or folder.
@@ -351,8 +327,8 @@ def find_judge(name: str) -> Blueprint:
     """The blueprint called ``name``.
 
     A suffix blanks a modality ("sat-image-only"). "hf:NAME" is any Hugging Face captioner, by name or folder, and
-    "sentence:NAME" any sentence encoder. "+mlp3" and "+mlp5" put an MLP of so many layers on an encoder; the default is
-    3 for encoders without an output layer of their own. "self" has a name only; see :func:`name_self`.
+    "sentence:NAME" any sentence encoder. "+mlp3" and "+mlp5" put an MLP of so many layers on an encoder; without, it
+    is 3 layers, or LIC's linear layer for "lstm". "self" has a name only; see :func:`name_self`.
 
     Raises:
         JudgeError: no such judge (the nearest name is suggested), or its extra is not installed.
@@ -370,9 +346,8 @@ def find_judge(name: str) -> Blueprint:
     prefix = key.partition(":")[0] + ":"
     if key == SELF or prefix in PREFIXES:
         require("vision", "accelerate", "torch", "transformers")
-    if key == SELF:
-        return Blueprint(SELF, "the captioner itself", modalities=frozenset({"caption", "image"}))
-    if prefix in PREFIXES:
+        if key == SELF:
+            return Blueprint(SELF, "the captioner itself", modalities=frozenset({"caption", "image"}))
         made: Blueprint = _load(PREFIXES[prefix]).make_blueprint(name[len(prefix) :])
         return made
     base, head = split_head(key)
@@ -392,11 +367,9 @@ def _load(module: str) -> Any:
 
 
 def with_head(name: str, head: int | None) -> str:
-    """The full name of a judge under a metric whose paper puts an MLP of ``head`` layers on encoders.
+    """The full name of a judge under a metric whose paper puts an MLP of ``head`` layers on encoders; None for none.
 
-    Args:
-        name: as users type it. Names with an MLP, and judges that accept none, are returned unchanged.
-        head: one of ``HEADS``; None for metrics that put none on judges.
+    Names with an MLP, and judges that accept none, are returned unchanged.
     """
     base, own = split_head(name.strip())
     headed = base.lower() in HEADED or base.lower().startswith(SENTENCE)
@@ -412,10 +385,10 @@ def split_head(name: str) -> tuple[str, int | None]:
 
 
 def name_self(judge: str, captioner: str, models: Mapping[str, str]) -> str:
-    """Resolve "self" to the checkpoint that wrote the captions of ``captioner``; other names are returned unchanged.
+    """Resolve "self" ("self-image-only") to the checkpoint that wrote the captions; return other names unchanged.
 
     Args:
-        judge: "self", "self" with a modality blanked ("self-image-only"), or any other.
+        judge: as users type it.
         captioner: whose captions are judged.
         models: captioner -> its checkpoint.
 

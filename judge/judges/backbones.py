@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from judge.errors import JudgeError, require
 from judge.judges import Materials
-from judge.utils.hub import first_line
+from judge.utils.hub import explaining
 from judge.utils.reading import memory_limit, read_bytes
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ _SIZE = 224
 _USED = 0.9  # Share of a network's weights that a file must contain.
 _HEAD, _SPARE = 8, 0.25  # A file may contain so many other tensors (a classifier), and such a share (resized tables).
 _ITS_OWN = "give weights of the network that --backbone names"
-_SEED = 0  # Of random weights: judges of all seeds have the same features.
 
 
 class TimmBackbone(nn.Module):
@@ -72,7 +71,7 @@ class TimmBackbone(nn.Module):
 
 
 def make_backbone(materials: Materials, default: str) -> TimmBackbone:
-    """The backbone that ``materials`` names, or ``default``.
+    """The backbone that ``materials`` names, or ``default``; judges of all seeds have the same random weights.
 
     Raises:
         JudgeError: timm has no such network; its weights cannot be downloaded or read, or do not fit; timm is missing.
@@ -82,24 +81,31 @@ def make_backbone(materials: Materials, default: str) -> TimmBackbone:
 
     name, weights = materials.backbone or default, materials.backbone_weights
     config = _config(name)
-    tensors, content = (None, weights) if weights in {RANDOM, PRETRAINED} else _read(Path(weights))
-    # Pass tensors: timm would unpickle files with another suffix. Without "file" it would download weights.
-    overlay = None if tensors is None else {"file": weights, "state_dict": dict(tensors)}
+    tensors: dict[str, Tensor] | None = None
+    content, overlay = weights, dict[str, Any]()
+    what, where, mend = f"weights of '{name}' cannot be loaded", "--backbone", "give --backbone-weights FILE, or random"
+    if weights not in {RANDOM, PRETRAINED}:
+        what, where, mend = f"its weights do not fit into '{name}'", f"--backbone-weights {weights}", _ITS_OWN
+        tensors, content = _read(Path(weights), where)
+        # Pass tensors: timm would unpickle files with another suffix. Without "file" it would download weights.
+        overlay = {"file": weights, "state_dict": dict(tensors)}
     # Swin and similar networks are built for one size.
     fixed = materials.image_size and config and config.fixed_input_size
     sized: dict[str, Any] = {"img_size": materials.image_size} if fixed else {}
-    with torch.random.fork_rng(devices=[]), _making(name, None if tensors is None else weights):
-        torch.manual_seed(_SEED)
+    with torch.random.fork_rng(devices=[]), _silent(), explaining(what, where, mend):
+        torch.manual_seed(0)
         network = timm.create_model(
-            name, pretrained=weights != RANDOM, pretrained_cfg_overlay=overlay, features_only=True, **sized
+            name, pretrained=weights != RANDOM, pretrained_cfg_overlay=overlay or None, features_only=True, **sized
         )
     if tensors is not None:
-        _check(network, tensors, weights)
+        _check(network, tensors, where)
     size = materials.image_size or (config.input_size[1] if config else _SIZE)
     mean, std = (config.mean, config.std) if config else (IMAGENET_MEAN, IMAGENET_STD)
     backbone = TimmBackbone(network, f"timm {timm.__version__} {name} {content}", size=size, mean=mean, std=std)
-    if materials.image_size:
-        _try(backbone, name)
+    if materials.image_size:  # timm refuses sizes only when it computes.
+        what, mend = f"'{name}' does not take images of {size} pixels", "leave it out, or take a multiple of 32"
+        with explaining(what, "--image-size", mend), torch.inference_mode():
+            backbone(torch.zeros(1, 3, size, size))
     return backbone
 
 
@@ -120,37 +126,20 @@ def _config(name: str) -> Any:
 
 
 @contextmanager
-def _making(name: str, file: str | None) -> Iterator[None]:
-    """Silence timm and the hub's client, and turn errors into one-line errors."""
+def _silent() -> Iterator[None]:
+    """Silence the loggers of timm and of the hub's client."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
         yield
-    except Exception as error:
-        if file:
-            what = f"its weights do not fit into '{name}' ({first_line(error)})"
-            raise JudgeError(what, where=f"--backbone-weights {file}", mend=_ITS_OWN) from error
-        what = f"weights of '{name}' cannot be loaded ({first_line(error)})"
-        raise JudgeError(what, where="--backbone", mend="give --backbone-weights FILE, or random") from error
     finally:
         logging.disable(before)
 
 
-def _try(backbone: TimmBackbone, name: str) -> None:
-    """Compute features of a black image: timm refuses sizes only then."""
-    try:
-        with torch.inference_mode():
-            backbone(torch.zeros(1, 3, backbone.size, backbone.size))
-    except Exception as error:  # Assertions and torch's own.
-        what = f"'{name}' does not take images of {backbone.size} pixels ({first_line(error)})"
-        raise JudgeError(what, where="--image-size", mend="leave it out, or take a multiple of 32") from error
-
-
-def _read(path: Path) -> tuple[dict[str, Tensor], str]:
+def _read(path: Path, where: str) -> tuple[dict[str, Tensor], str]:
     """The tensors of a safetensors file, and the checksum of its bytes."""
     from safetensors.torch import load
 
-    where = f"--backbone-weights {path}"
     try:
         data = read_bytes(path, memory_limit())
         return load(data), hashlib.blake2b(data, digest_size=16).hexdigest()
@@ -163,7 +152,7 @@ def _read(path: Path) -> tuple[dict[str, Tensor], str]:
         raise JudgeError("is no safetensors file, or damaged", where=where, mend=mend) from error
 
 
-def _check(network: nn.Module, tensors: Mapping[str, Tensor], weights: str) -> None:
+def _check(network: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
     """Refuse a file whose weights are not in the network: timm silently ignores tensors that do not fit.
 
     Compared by value, since timm renames some tensors; not all, since it resizes tables of positions. The file of a
@@ -176,7 +165,7 @@ def _check(network: nn.Module, tensors: Mapping[str, Tensor], weights: str) -> N
     found, spare = sum(_digest(t) in given for t in own), sum(_digest(t) not in held for t in numbers)
     if found < _USED * len(own) or spare > _HEAD + _SPARE * len(numbers):
         what = f"{found} of the network's {len(own)} weights are in it, and {spare} of its {len(numbers)} are not used"
-        raise JudgeError(what, where=f"--backbone-weights {weights}", mend=_ITS_OWN)
+        raise JudgeError(what, where=where, mend=_ITS_OWN)
 
 
 def _digest(tensor: Tensor) -> bytes:

@@ -170,7 +170,7 @@ def load_captioner(
         # Checked on ``meta`` first: missing weights would be initialised, of whatever size the configuration claims.
         for on_meta in (True,) if empty else (True, False):
             model = _load_model(name, where, dtype, attention, empty=on_meta)
-        tokenizer, images, processor = _load_processors(name, where)
+        tokenizer, images, processor = load_processors(name, where)
     tokenizer.padding_side = "right"
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
@@ -192,17 +192,6 @@ def check_captioner(reference: str, *, where: str) -> None:
         _check_kind(name, where)
     if Path(name).is_dir() and not any(Path(name).glob("*.safetensors")):
         raise JudgeError(_NO_WEIGHTS, where=where, mend=_CONVERT)
-
-
-def load_tokenizer(reference: str) -> Any:
-    """Tokenizer of the captioner that :func:`load_captioner` loads, without its weights.
-
-    Raises:
-        JudgeError: no such folder; tokenizer or image processor missing.
-    """
-    where = place(reference)
-    with quiet():
-        return _load_processors(locate(reference, where), where)[0]
 
 
 def _check_kind(name: str, where: str) -> None:
@@ -326,8 +315,12 @@ def limit_of(config: Any, tokenizer: Any) -> int | None:
     return min((value for value in known if 0 < value < _ENDLESS), default=None)
 
 
-def _load_processors(name: str, where: str) -> tuple[Any, Any, Any]:
-    """Tokenizer, image processor, and the processor of both (None if the family has no such class)."""
+def load_processors(name: str, where: str) -> tuple[Any, Any, Any]:
+    """Tokenizer, image processor, and the processor of both (None if the family has no such class).
+
+    Raises:
+        JudgeError: one is missing or damaged.
+    """
     import transformers
 
     loaders: Any = transformers
@@ -403,27 +396,24 @@ def spell_exactly(captioner: Captioner) -> None:
 
 
 def add_lora(captioner: Captioner) -> Any:
-    """Add low-rank matrices to the linear layers of the text part, in place; returns peft's wrapper of the model.
+    """Add low-rank matrices to the text part's linear layers, except the output layer over the vocabulary, in place.
+
+    Returns:
+        peft's wrapper of the model.
 
     Raises:
         JudgeError: peft is not installed.
     """
     require("vision", "peft")
     from peft import LoraConfig, LoraModel
-
-    config = LoraConfig(r=_RANK, lora_alpha=2 * _RANK, target_modules=_linear_layers(captioner))
-    with quiet():
-        return LoraModel(captioner.model, config, "default")
-
-
-def _linear_layers(captioner: Captioner) -> list[str]:
-    """Full names of the text part's linear layers, except the output layer over the vocabulary."""
     from transformers.pytorch_utils import Conv1D
 
     model, words = captioner.model, captioner.model.get_input_embeddings().num_embeddings
     inside = {*captioner.language.modules()} - {*captioner.vision.modules(), model.get_output_embeddings()}
-    return [
+    layers = [
         name
         for name, module in model.named_modules()
         if module in inside and isinstance(module, nn.Linear | Conv1D) and words not in module.weight.shape
     ]
+    with quiet():
+        return LoraModel(model, LoraConfig(r=_RANK, lora_alpha=2 * _RANK, target_modules=layers), "default")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 from judge.errors import JudgeError
 from judge.judges.hf_models import Captioner
 from judge.text.alignment import UNKNOWN, is_special
-from judge.utils.hub import first_line, quiet
+from judge.utils.hub import explaining, quiet
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -34,19 +34,10 @@ def blank() -> Image:
     return Image.new("RGB", _BLANK_SIZE, _GREY)
 
 
-@contextmanager
-def processing(where: str) -> Iterator[None]:
-    """Report a processor's own error as a fault of the image ``where`` (such as one too narrow for a patch).
-
-    Raises:
-        JudgeError: in place of that error.
-    """
-    try:
-        yield
-    except Exception as error:
-        what = f"the captioner's processor fails at it ({first_line(error)})"
-        mend = "leave it out, or save it again as an ordinary JPEG"
-        raise JudgeError(what, where=where, mend=mend) from error
+def processing(where: str) -> AbstractContextManager[None]:
+    """Report a processor's own error as a fault of the image ``where`` (such as one too narrow for a patch)."""
+    mend = "leave it out, or save it again as an ordinary JPEG"
+    return explaining("the captioner's processor fails at it", where, mend)
 
 
 class Prompts(NamedTuple):

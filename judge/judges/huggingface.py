@@ -30,7 +30,7 @@ from judge.judges.hf_models import (
     computing,
     copy_trained,
     load_captioner,
-    load_tokenizer,
+    load_processors,
     loading,
     place,
     spell_exactly,
@@ -52,7 +52,7 @@ from judge.judges.hf_prompts import (
 from judge.judges.prompts import make_prompt
 from judge.types import Sample, Target, Words
 from judge.utils.files import fingerprint_of
-from judge.utils.hub import quiet
+from judge.utils.hub import locate, quiet
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -66,9 +66,8 @@ class AnswerJudge(nn.Module):
     ``forward`` takes ``shared`` (tensors of the model's own), ``passes`` (a dict of int64 tensors [B, T], padded on the
     right, for each forward pass) and ``ends`` ([B] for each pass: the distance of the prompt's last token from the
     right end), and returns natural log-probabilities [B, A] over the model's whole vocabulary, each at most 0. The
-    trainer applies the softmax over classes (``answering == "restricted"``).
-
-    One pass serves all answers that differ in their last token only, such as all single-token ones.
+    trainer applies the softmax over classes (``answering == "restricted"``). One pass serves all answers that differ in
+    their last token only.
 
     Raises:
         JudgeError: an answer that the tokenizer cannot encode; two answers of the same tokens; a processor that takes
@@ -86,7 +85,9 @@ class AnswerJudge(nn.Module):
             alone = lay_out(captioner, [self._blank], [self.question]).rows[0]
         question = next(iter(alone.values()))
         self.answers = spell_answers(captioner.tokenizer, question, prompt.words(target.classes))
-        self.prefixes = _prefixes(self.answers)
+        # The tokens before the last one of each answer; a prefix of another one needs no pass of its own.
+        read = sorted({tokens[:-1] for tokens in self.answers})
+        self.prefixes = [one for one in read if not any(len(one) < len(of) and of[: len(one)] == one for of in read)]
         limit = captioner.limit
         used = len(question) + max(map(len, self.answers))
         if limit is not None and used > limit:
@@ -101,16 +102,12 @@ class AnswerJudge(nn.Module):
         self.model: nn.Module = captioner.model
         spell_exactly(captioner)
         self.bf16 = materials.dtype == "bf16"
-        self.store_frozen()
-        if materials.checkpointing and materials.tuning != "zero-shot":
-            checkpoint_layers(captioner)
-
-    def store_frozen(self) -> None:
-        """Convert each weight to the type that it is stored in."""
         for weight in self.model.parameters():
             # Vectors (of norms) are few, and CPUs cannot mix types in them.
             halves = self.bf16 and not weight.requires_grad and weight.dim() > 1
             weight.data = weight.data.to(torch.bfloat16 if halves else torch.float32)
+        if materials.checkpointing and materials.tuning != "zero-shot":
+            checkpoint_layers(captioner)
 
     def train(self, mode: bool = True) -> AnswerJudge:
         """Frozen parts stay in evaluation mode."""
@@ -152,7 +149,7 @@ class AnswerJudge(nn.Module):
                     lay_out(self.captioner, [image], [text])
             raise
         lengths = torch.tensor([len(next(iter(row.values()))) for row in prompts.rows])
-        passes = [self._pad([self._extend(row, prefix) for row in prompts.rows]) for prefix in self.prefixes]
+        passes = [self._pad(prompts.rows, prefix) for prefix in self.prefixes]
         passes = [{**text, **self._places({**prompts.shared, **text})} for text in passes]
         ends = [int(lengths.max()) + len(prefix) + 1 - lengths for prefix in self.prefixes]
         return {"shared": prompts.shared, "passes": passes, "ends": ends, "keep": [int(end.max()) for end in ends]}
@@ -179,13 +176,13 @@ class AnswerJudge(nn.Module):
             self.has_answered = True
             rows = torch.arange(len(end), device=logits.device)
             found[prefix] = [logits[rows, step - end].float().log_softmax(dim=-1) for step in range(len(prefix) + 1)]
-        return torch.stack([self._sum(tokens, found) for tokens in self.answers], dim=1)
-
-    def _sum(self, tokens: Tokens, found: Mapping[Tokens, list[Tensor]]) -> Tensor:
-        """[B]: the log-probability of an answer, from the first pass that reads all its tokens but the last."""
-        read = len(tokens) - 1
-        steps = next(found[prefix] for prefix in self.prefixes if prefix[:read] == tokens[:-1])
-        return torch.stack([step[:, token] for step, token in zip(steps, tokens, strict=False)]).sum(dim=0)
+        answers = []
+        for tokens in self.answers:
+            # From the first pass that reads all its tokens but the last.
+            steps = next(found[prefix] for prefix in self.prefixes if prefix[: len(tokens) - 1] == tokens[:-1])
+            each = [step[:, token] for step, token in zip(steps, tokens, strict=False)]
+            answers.append(torch.stack(each).sum(dim=0))
+        return torch.stack(answers, dim=1)
 
     def _image(self, sample: Sample) -> Image:
         from PIL import Image
@@ -215,26 +212,15 @@ class AnswerJudge(nn.Module):
         taken = signature(find).parameters
         return {"position_ids": find(**{name: value for name, value in batch.items() if name in taken})[0]}
 
-    def _extend(self, row: Row, prefix: Tokens) -> Row:
-        """A row with the first tokens of an answer after it."""
-        return {name: [*values, *go_on(self.captioner.architecture, name, prefix)] for name, values in row.items()}
-
-    def _pad(self, rows: Sequence[Row]) -> dict[str, Tensor]:
-        padding = {name: self.captioner.tokenizer.pad_token_id or 0 for name in rows[0] if name.endswith("input_ids")}
-        return {
-            name: pad_sequence(
-                [torch.tensor(row[name]) for row in rows], batch_first=True, padding_value=padding.get(name, 0)
-            )
-            for name in rows[0]
-        }
-
-
-def _prefixes(answers: Sequence[Tokens]) -> tuple[Tokens, ...]:
-    """The tokens before the last one of each answer; a prefix of another one needs no pass of its own."""
-    read = sorted({tokens[:-1] for tokens in answers})
-    return tuple(
-        prefix for prefix in read if not any(other != prefix and other[: len(prefix)] == prefix for other in read)
-    )
+    def _pad(self, rows: Sequence[Row], prefix: Tokens) -> dict[str, Tensor]:
+        """The rows, each with the first tokens of an answer after it, padded on the right."""
+        captioner, padded = self.captioner, dict[str, Tensor]()
+        for name in rows[0]:
+            more = go_on(captioner.architecture, name, prefix)
+            padding = (captioner.tokenizer.pad_token_id or 0) if name.endswith("input_ids") else 0
+            whole = [torch.tensor([*row[name], *more]) for row in rows]
+            padded[name] = pad_sequence(whole, batch_first=True, padding_value=padding)
+        return padded
 
 
 def read_for(reference: str, tokens: Sequence[str]) -> dict[str, str]:
@@ -243,7 +229,9 @@ def read_for(reference: str, tokens: Sequence[str]) -> dict[str, str]:
     Raises:
         JudgeError: the tokenizer cannot be loaded.
     """
-    tokenizer = load_tokenizer(reference)
+    where = place(reference)
+    with quiet():
+        tokenizer = load_processors(locate(reference, where), where)[0]
     return {token: stand_in(tokenizer, token) for token in tokens}
 
 

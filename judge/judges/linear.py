@@ -129,14 +129,14 @@ def train_together(target: Target, assignments: Sequence[Assignment], keep: Keep
         features = captions.features
         for start in range(0, len(group), step):
             part = group[start : start + step]
-            c = np.array([chosen[one.split] for one in part])
+            c = [chosen[one.split] for one in part]
             model = captions.fit(part, c)
             probabilities = model.probabilities(features.rows)
             for column, (one, place) in enumerate(zip(part, places[start : start + step], strict=True)):
-                found[place] = Predictions(probabilities[one.predict, column], target, {"C": float(c[column])})
+                found[place] = Predictions(probabilities[one.predict, column], target, {"C": c[column]})
                 if keep:
                     judge = LinearJudge(target)
-                    keep(place, judge._set(captions.terms, features.merge, model.only(column), float(c[column])))
+                    keep(place, judge._set(captions.terms, features.merge, model.only(column), c[column]))
     return [found[place] for place in range(len(assignments))]
 
 
@@ -144,7 +144,7 @@ def explain(target: Target, assignments: Sequence[Assignment]) -> Explanation:
     """Weights of words and word pairs in judges of the same captions, whose ``settings`` have C; always the same."""
     captions = _Captions(target, assignments[0].samples)
     features = captions.features
-    model = captions.fit(assignments, np.array([one.settings["C"] for one in assignments]))
+    model = captions.fit(assignments, [one.settings["C"] for one in assignments])
     found = model.probabilities(features.rows)
     answers = [Predictions(found[one.predict, p], target, dict(one.settings)) for p, one in enumerate(assignments)]
     table = captions.terms.table(sample.words for sample in assignments[0].samples)
@@ -170,14 +170,11 @@ class _Vocabulary:
         """Which terms captions contain, [N, F], sparse, 0 or 1."""
         from scipy.sparse import csr_matrix
 
-        rows = [sorted({self.terms[term] for term in _terms(words) if term in self.terms}) for words in captions]
+        each = ({*words, *map(" ".join, pairwise(words))} for words in captions)
+        rows = [sorted(self.terms[term] for term in terms & self.terms.keys()) for terms in each]
         starts = np.cumsum([0, *map(len, rows)])
         columns = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=starts[-1])
         return csr_matrix((np.ones(len(columns)), columns, starts), shape=(len(rows), len(self.terms)))
-
-
-def _terms(words: Words) -> list[str]:
-    return [*words, *map(" ".join, pairwise(words))]
 
 
 @lru_cache(maxsize=8)  # Labels are shuffled over the same captions several times.
@@ -201,10 +198,10 @@ class _Captions:
         for row, sample in enumerate(samples):
             self.answers[row, list(sample.answers)] = 1
 
-    def fit(self, assignments: Sequence[Assignment], c: FloatArray) -> Logistic:
+    def fit(self, assignments: Sequence[Assignment], c: Sequence[float]) -> Logistic:
         """A fitted problem for each assignment."""
         model = self.problems(self.weights(assignments))
-        model.fit(c)
+        model.fit(np.array(c))
         return model
 
     def problems(self, weights: FloatArray) -> Logistic:

@@ -32,17 +32,17 @@ _SURE = 36.0
 
 
 class Features:
-    """Features of samples in the forms that the solver multiplies by.
+    """Features of samples, from a sparse table [N, F], in the forms that the solver multiplies by.
 
-    Args:
-        table: [N, F], sparse.
-
-    Attributes:
-        merge: of features that occur in the same samples, [F, G], sparse.
+    ``merge``, [F, G], sparse, adds up features that occur in the same samples, such as all that occur once and in one
+    caption. Exact: k equal columns get equal weights u and penalty k u^2; one column sqrt(k) times as large with weight
+    sqrt(k) u gives the same log-odds and penalty. A sixth (human) to a third (generated) of COCO's columns are merged.
     """
 
     def __init__(self, table: Any) -> None:
-        self.merge = _merge_twins(table)
+        by_feature, groups = table.tocsc(), dict[bytes, int]()
+        samples = (by_feature.indices[a:b].tobytes() for a, b in pairwise(by_feature.indptr))
+        self.merge = merging(np.array([groups.setdefault(of, len(groups)) for of in samples], dtype=np.int64))
         self.rows = widen(table, self.merge)
         self.columns = self.rows.T.tocsr()
         self.squares = self.columns.power(2)
@@ -53,18 +53,6 @@ def widen(table: Any, merge: Any) -> Any:
     from scipy.sparse import csr_matrix, hstack
 
     return hstack([table @ merge, csr_matrix(np.ones((table.shape[0], 1)))], format="csr")
-
-
-def _merge_twins(features: Any) -> Any:
-    """[F, G]: adds up features that occur in the same samples, such as all that occur once and in one caption.
-
-    Exact: k equal columns get equal weights u and penalty k u^2; one column sqrt(k) times as large with weight
-    sqrt(k) u gives the same log-odds and penalty. A sixth (human) to a third (generated) of COCO's columns are merged.
-    """
-    table = features.tocsc()
-    places: dict[bytes, int] = {}
-    place = [places.setdefault(table.indices[a:b].tobytes(), len(places)) for a, b in pairwise(table.indptr)]
-    return merging(np.array(place, dtype=np.int64))
 
 
 def merging(groups: IntArray) -> Any:
@@ -169,17 +157,28 @@ class Logistic(Solved):
         return self.answers.shape[1] if self.softmax else 1
 
     def fit(self, c: FloatArray) -> None:
-        """Fit with the L2 penalty 1/``c`` [P], not on the intercept. Problems whose ``c`` is NaN stay as they are."""
+        """Fit with the L2 penalty 1/``c`` [P], not on the intercept. Problems whose ``c`` is NaN stay as they are.
+
+        Newton's method with conjugate gradients, like scikit-learn's "newton-cg" and to the same tolerance, but for
+        several problems at once; one whose gradient is within TOLERANCE is not changed any more. No digit depends on
+        the other problems or on threads (there are no products of dense matrices).
+        """
+        from sklearn.exceptions import ConvergenceWarning
+
         fitted = self.open.any(axis=1, keepdims=True) if self.softmax else self.open
-        problem, answer = np.nonzero(fitted & np.isfinite(c)[:, None])
-        if not len(problem):
-            return
-        columns = np.arange(self._width) if self.softmax else answer[:, None]
-        start = self.coefficients[:, problem[:, None], columns]
-        answers = self.answers[:, np.broadcast_to(columns, (len(problem), self._width)).ravel()]
-        weights = self.sample_weights[:, problem]
-        found = solve(self.features, weights, answers, start.reshape(len(start), -1), c=c[problem], width=self._width)
-        self.coefficients[:, problem[:, None], columns] = found.reshape(start.shape)
+        problems, questions = np.nonzero(fitted & np.isfinite(c)[:, None])
+        step, unsolved = max(1, _COLUMNS // self._width), 0
+        for first in range(0, len(problems), step):
+            some, asked = problems[first : first + step], questions[first : first + step]
+            columns = np.arange(self._width) if self.softmax else asked[:, None]
+            columns = np.broadcast_to(columns, (len(some), self._width))
+            found = self.coefficients[:, some[:, None], columns]
+            flat = np.ascontiguousarray(found.reshape(len(found), -1))
+            weights, answers = self.sample_weights[:, some], self.answers[:, columns.ravel()]
+            unsolved += _Problems(self.features, weights, answers, 1 / c[some], self._width).solve(flat)
+            self.coefficients[:, some[:, None], columns] = flat.reshape(found.shape)
+        if unsolved:
+            warnings.warn(f"{unsolved} problems have not converged", ConvergenceWarning, stacklevel=2)
 
     def loss(self, weights: FloatArray) -> FloatArray:
         """Log loss [P] of the samples, weighted by ``weights`` [N, P] and summed; over all questions."""
@@ -189,43 +188,26 @@ class Logistic(Solved):
         return _total((weights[:, :, None] * losses).sum(axis=2))
 
 
-def solve(
-    features: Features, weights: FloatArray, answers: FloatArray, start: FloatArray, *, c: FloatArray, width: int = 1
-) -> FloatArray:
-    """Coefficients [F, Q * width] with the lowest penalised log loss: Newton's method, with conjugate gradients.
+@dataclass
+class _Problems:
+    """Q problems on the same N samples.
 
-    Like scikit-learn's "newton-cg" and to the same tolerance, but for several problems at once; a problem whose
-    gradient is within TOLERANCE is not changed any more. No digit depends on the other problems or on threads (there
-    are no products of dense matrices).
-
-    Args:
-        features: of N samples.
+    Attributes:
+        features: of the samples.
         weights: of samples in each problem, [N, Q].
         answers: 0 or 1, [N, Q * width].
-        start: [F, Q * width].
-        c: inverse penalty, [Q].
+        penalty: [Q].
         width: columns of a problem: 1, or A for a softmax.
     """
-    from sklearn.exceptions import ConvergenceWarning
 
-    step, found, unsolved = max(1, _COLUMNS // width), start.copy(), 0
-    for first in range(0, len(c), step):
-        some, columns = slice(first, first + step), slice(first * width, (first + step) * width)
-        problems = _Problems(features, weights[:, some], answers[:, columns], 1 / c[some], width)
-        unsolved += problems.solve(found[:, columns])
-    if unsolved:
-        warnings.warn(f"{unsolved} problems have not converged", ConvergenceWarning, stacklevel=2)
-    return found
+    features: Features
+    weights: FloatArray
+    answers: FloatArray
+    penalty: FloatArray
+    width: int
 
-
-class _Problems:
-    """Q problems of ``width`` columns; arguments as of :func:`solve`, with the penalty [Q] in place of C."""
-
-    def __init__(
-        self, features: Features, weights: FloatArray, answers: FloatArray, penalty: FloatArray, width: int
-    ) -> None:
-        self.features, self.weights, self.answers, self.penalty, self.width = features, weights, answers, penalty, width
-        self.each, self.penalties = self.spread(weights), self.spread(penalty)
+    def __post_init__(self) -> None:
+        self.each, self.penalties = self.spread(self.weights), self.spread(self.penalty)
 
     def spread(self, values: FloatArray) -> FloatArray:
         """Values of problems, [..., Q], for each of their columns, [..., Q * width]."""
@@ -241,7 +223,7 @@ class _Problems:
         return values
 
     def solve(self, found: FloatArray) -> int:
-        """Update the coefficients in place; returns the number of problems that have not converged."""
+        """Update the coefficients, [F, Q * width], in place; returns the number of problems that have not converged."""
         limits, odds = TOLERANCE * _total(self.weights), self.features.rows @ found
         for _ in range(MAX_ITERATIONS):
             p = _probabilities(odds, self.width)
@@ -251,9 +233,8 @@ class _Problems:
             if not len(unsolved):
                 return 0
             columns = (unsolved[:, None] * self.width + np.arange(self.width)).ravel()
-            part = _Problems(
-                self.features, self.weights[:, unsolved], self.answers[:, columns], self.penalty[unsolved], self.width
-            )
+            weights, answers = self.weights[:, unsolved], self.answers[:, columns]
+            part = _Problems(self.features, weights, answers, self.penalty[unsolved], self.width)
             step = part.newton_step(p[:, columns], gradient[:, columns])
             change = self.features.rows @ step
             slope = part.gather(_total(gradient[:, columns] * step))

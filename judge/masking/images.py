@@ -19,7 +19,7 @@ from judge.masking import MAX_PIXELS
 from judge.masking.archives import SUFFIXES, find_archive
 from judge.masking.instances import BoolMask, LoadedImage, Pixels
 from judge.utils.files import is_encodable, resolved
-from judge.utils.reading import PICTURE, named_alike, open_regular, size_of
+from judge.utils.reading import PICTURE, named_alike, open_regular
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -237,7 +237,7 @@ def locate(folder: Path, names: Sequence[str]) -> dict[str, str]:
 def _read_bytes(path: Path) -> bytes:
     try:
         with open_regular(path) as file:
-            PICTURE.refuse(size_of(file), str(path), instead=_NOT_AN_IMAGE)
+            PICTURE.refuse(os.fstat(file.fileno()).st_size, str(path), instead=_NOT_AN_IMAGE)
             return file.read()
     except FileNotFoundError:
         raise JudgeError("no such image", where=str(path), mend="check --images, or download it") from None

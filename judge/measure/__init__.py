@@ -26,7 +26,7 @@ from judge.statistics.counted import summarise_counts
 from judge.statistics.summary import Settings, summarise
 from judge.text.lexicon import Lexicons
 from judge.training.launch import in_main_process
-from judge.training.options import TrainingSetup, prepare_members
+from judge.training.member import TrainingSetup, prepare_members
 from judge.training.run_members import train_members
 from judge.types import Progress
 

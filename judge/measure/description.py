@@ -26,7 +26,7 @@ from judge.statistics.counted import compared_classes
 from judge.statistics.summary import Settings
 from judge.text.combined import ProductLexicon
 from judge.text.lexicon import Lexicon
-from judge.training.options import TrainingSetup
+from judge.training.member import TrainingSetup
 from judge.types import Labels
 
 

@@ -22,7 +22,7 @@ from judge.measure.plan import Plan
 from judge.measure.table import COLUMNS, answer_sums
 from judge.metrics import Metric
 from judge.statistics.judged import CELL, Statistic
-from judge.training.options import TrainingSetup
+from judge.training.member import TrainingSetup
 from judge.training.run_members import train_members
 from judge.types import SIDES, Progress, Side
 

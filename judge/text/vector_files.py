@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from judge.errors import JudgeError
 from judge.utils.files import from_home
-from judge.utils.reading import WIDTH, WORD, open_regular, opening
+from judge.utils.reading import WIDTH, WORD, lifted, open_regular, opening
 
 FloatArray32 = npt.NDArray[np.float32]
 Rows = Mapping[str, FloatArray32]
@@ -105,7 +105,7 @@ def _records(stream: io.BufferedReader, stated: int, width: int, source: str) ->
         number += 1
         where = f"{source}, line {number}"
         if len(line) == longest:
-            raise JudgeError("too long for a vector", where=where, mend=WIDTH.raise_it(AGAIN))
+            raise JudgeError("too long for a vector", where=where, mend=lifted(AGAIN))
         body = line.rstrip(b"\r\n ")
         if not body or (stated and number == 1):
             continue

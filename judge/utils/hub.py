@@ -13,6 +13,9 @@ from judge.errors import JudgeError
 from judge.utils.files import from_home
 from judge.utils.reading import LAYERS, POSITIONS
 
+# Parts of a field's name -> what it may not exceed.
+_LIMITED = {("layer", "depth", "num_image_with_embedding"): LAYERS, ("position", "length", "ctx"): POSITIONS}
+
 
 @contextmanager
 def quiet() -> Iterator[None]:
@@ -48,6 +51,15 @@ def first_line(error: BaseException) -> str:
     return shorten(text.splitlines()[0].rstrip(" .:"), 160, placeholder=" ...")
 
 
+@contextmanager
+def explaining(what: str, where: str, mend: str) -> Iterator[None]:
+    """Turn an error of a library into a JudgeError: ``what``, and the library's reason in brackets."""
+    try:
+        yield
+    except Exception as error:
+        raise JudgeError(f"{what} ({first_line(error)})", where=where, mend=mend) from error
+
+
 def knows_words(tokenizer: Any) -> bool:
     """Whether it has any: without its files transformers 5 makes a tokenizer of special tokens alone."""
     special = {*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder}
@@ -75,12 +87,9 @@ def locate(reference: str, where: str) -> str:
 
 
 def read_config(name: str, where: str, *, mend: str) -> dict[str, Any]:
-    """A checkpoint's configuration, read before any of its weights.
+    """The configuration of a checkpoint, by its name from :func:`locate`, read before any of its weights.
 
-    Args:
-        name: from :func:`locate`.
-        where: what users typed to name it, for messages.
-        mend: what to do where it cannot be found.
+    ``mend``: what to do where it cannot be found.
 
     Raises:
         JudgeError: it cannot be found or read, or transformers did not write it; it claims more than ``LAYERS`` or
@@ -88,30 +97,18 @@ def read_config(name: str, where: str, *, mend: str) -> dict[str, Any]:
     """
     from transformers import PreTrainedConfig
 
-    try:
+    with explaining("cannot be found", where, mend):
         config: Any = PreTrainedConfig.get_config_dict(name)[0]
-    except Exception as error:
-        raise JudgeError(f"cannot be found ({first_line(error)})", where=where, mend=mend) from error
     kind = config.get("model_type") if isinstance(config, dict) else None
     if not isinstance(kind, str) or not kind:
         mend = "name the folder that holds it"
         raise JudgeError("no checkpoint of transformers is there (config.json)", where=where, mend=mend)
-    for field, number in _numbers(config):
-        if limit := next((limit for words, limit in _LIMITED.items() if any(word in field for word in words)), None):
-            limit.refuse(number, f"{where}, config.json, '{field}'")
-    return dict(config)
-
-
-# Parts of a field's name -> what it may not exceed.
-_LIMITED = {("layer", "depth", "num_image_with_embedding"): LAYERS, ("position", "length", "ctx"): POSITIONS}
-
-
-def _numbers(value: dict[str, Any]) -> Iterator[tuple[str, int]]:
-    """Whole numbers of mappings in each other, each with its field."""
-    left = [value]
-    while left:  # However deep they lie.
+    left: list[Any] = [config]
+    while left:  # However deep mappings lie in each other.
         for field, held in left.pop().items():
             if isinstance(held, dict):
                 left.append(held)
-            elif isinstance(held, int):
-                yield field, held
+            limits = (limit for words, limit in _LIMITED.items() if any(word in field for word in words))
+            if isinstance(held, int) and (limit := next(limits, None)):
+                limit.refuse(held, f"{where}, config.json, '{field}'")
+    return dict(config)

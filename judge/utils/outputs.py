@@ -45,12 +45,6 @@ class Lock:
         self.path, self.where = out.parent / f"{TEMPORARY}{out.name}.lock", where
         self._lock = FileLock(self.path, thread_local=False)
 
-    def check(self) -> None:
-        """Refuse an output that another process makes; raises as :meth:`acquire`."""
-        if self.path.exists():
-            with self.holding():
-                pass
-
     def acquire(self, seconds: float = _WAIT) -> None:
         """Take the lock; wait at most ``seconds`` for its holder.
 
@@ -81,6 +75,12 @@ class Lock:
         finally:
             self.release()
 
+    def check(self) -> None:
+        """Refuse an output that another process makes."""
+        if self.path.exists():
+            with self.holding():
+                pass
+
 
 def write_manifest(folder: Path, kind: str) -> None:
     """Write ``.caption-judge`` into ``folder``: its kind, this package's version, and the names of its files."""
@@ -99,17 +99,16 @@ def read_manifest(folder: Path, kind: str | None = None) -> set[str] | None:
 
 def names_in(folder: Path) -> list[str]:
     """All that lies in ``folder`` except its manifest and temporary files, sorted; names of folders end in "/"."""
+
+    def refuse(error: OSError) -> None:
+        raise error  # A folder that cannot be listed may hold files of others.
+
     found = set[str]()
-    for base, folders, files in os.walk(folder, onerror=_raise):
+    for base, folders, files in os.walk(folder, onerror=refuse):
         folders[:] = [name for name in folders if not name.startswith(TEMPORARY)]
         paths = [Path(base, name) for name in (*folders, *files) if not name.startswith(TEMPORARY)]
         found |= {p.relative_to(folder).as_posix() + "/" * (p.is_dir() and not p.is_symlink()) for p in paths}
     return sorted(found - {MANIFEST})
-
-
-def _raise(error: OSError) -> None:
-    """A folder that cannot be listed may hold files of others: ``rglob`` would take it for an empty one."""
-    raise error
 
 
 class OutputFolder:
@@ -130,7 +129,7 @@ class OutputFolder:
     def __init__(
         self, path: Path, *, what: str, overwrite: bool = False, command: str = "", store: str = "members"
     ) -> None:
-        self.given, self.path = Path(path), resolved(Path(path))
+        self.path, self.where = resolved(Path(path)), f"--out {path}"
         self.what, self.overwrite, self.command = what, overwrite, command
         self.partial = self.path.parent / f"{self.path.name or what}.partial"
         self.store = self.partial / store
@@ -139,20 +138,12 @@ class OutputFolder:
         self._made: list[Path] = []
         self._begun = False
 
-    @property
-    def where(self) -> str:
-        """The option and its value, for messages."""
-        return f"--out {self.given}"
-
     def writing(self) -> AbstractContextManager[None]:
         """See :func:`judge.utils.files.writing`."""
         return writing(self.where)
 
     def check(self, reads: Iterable[Path] = ()) -> None:
-        """Refuse a place that cannot be used, before any work is done.
-
-        Args:
-            reads: what the command reads; it must not lie in the folder, nor be it.
+        """Refuse a place that cannot be used, before any work is done; what the command ``reads`` must not lie there.
 
         Raises:
             JudgeError: a file; a folder that holds another output (without ``overwrite``) or anything else; a place
@@ -253,12 +244,11 @@ class OutputFolder:
         except BaseException as error:
             begun = self._begun or not is_main_process()
             fault = as_mendable(error, self.where) if self.command else None
-            if not (begun and self.holds_work()):
-                self.discard()
-            elif fault:
-                raise with_way_on(fault, self.command, self.where) from error
-            else:
+            if begun and self.holds_work():
+                fault = fault and with_way_on(fault, self.command, self.where)
                 error.add_note(f"Finished work is in {self.partial}.")
+            else:
+                self.discard()
             if fault is None or fault is error:
                 raise
             raise fault from error
@@ -338,9 +328,6 @@ class OutputFile:
 
     def check(self, reads: Iterable[Path] = ()) -> None:
         """Refuse a place that cannot be used, before any work.
-
-        Args:
-            reads: what the command reads.
 
         Raises:
             JudgeError: it is no file, is read, or exists (without ``overwrite``); another process is at work there.

@@ -17,8 +17,7 @@ from helpers import save_captioner
 from PIL import Image
 
 from attack.targets import Target
-from judge.captioning import Notes
-from judge.captioning.writer import Writer, Writing
+from judge.captioning import Writer, Writing, _find_stored
 from judge.commands.train import _write_index
 from judge.commands.trials import TRIALS, _line, measure_trials
 from judge.judges.hf_models import check_captioner, load_captioner
@@ -55,7 +54,7 @@ def store_targets() -> dict[str, Target]:
         "training": kept(_train, _go_on),
         "features": kept(_compute_features, _read_features, "*/*"),
         "detections": kept(_detect, _detect, "**/*.json"),
-        "notes": kept(_write_notes, lambda folder: Notes(folder / "notes", "key")),
+        "notes": kept(_write_notes, _read_notes),
         "trials": kept(_write_trials, _read_trials),
         "masked": kept(_write_masked, lambda folder: _finished(folder, "abc"), "log"),
         "judges": kept(_write_judges, _write_judges),
@@ -111,9 +110,12 @@ def _detect(folder: Path) -> None:
 
 
 def _write_notes(folder: Path) -> None:
-    notes = Notes(folder / "notes", "key")
-    notes.add({("1", "a"): "a man"})
-    notes.add({("2", "b"): "two dogs", ("3", "c"): "犬"})
+    write_tensors(folder / "notes", {}, {"keys": {"2": "b", "3": "c"}, "captions": {"2": "two dogs", "3": "犬"}})
+
+
+def _read_notes(folder: Path) -> None:
+    images: Any = SimpleNamespace(key={"2": "b", "3": "c"}.__getitem__)
+    assert _find_stored(folder / "notes", images, ["2", "3"]) in ({"2": "two dogs", "3": "犬"}, None)
 
 
 def _write_trials(folder: Path) -> None:

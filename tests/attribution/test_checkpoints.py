@@ -12,8 +12,8 @@ import torch
 from captioners import FAMILIES, IDS, SAMPLES, Checkpoints, Pictures, load
 from helpers import GENDER, fault_of
 
-from judge.attribution.captioner_views import AnswerViews
-from judge.attribution.captioner_words import ExplainedCaptioner, first_word
+from judge.attribution.captioner_views import ExplainedCaptioner, first_word
+from judge.attribution.judge_views import AnswerViews
 from judge.attribution.maps import METHODS, View, attribute, grad_cam
 from judge.judges.hf_models import load_captioner
 from judge.masking.instances import Pixels

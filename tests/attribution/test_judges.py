@@ -15,7 +15,7 @@ from helpers import done_well, few, refusal, save_captioner
 from tiny_bert import save_bert
 
 from judge.attribution.judge_views import explain_predictions, open_views
-from judge.attribution.maps import METHODS, MapSettings, grad_cam
+from judge.attribution.maps import METHODS, grad_cam
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
 from judge.commands.train import TrainConfig, train_judges
@@ -92,7 +92,7 @@ def test_what_is_explained_is_the_judges_answer(judge: str, trained: Trained, tm
     """The log-odds of its probabilities, up to the half precision of cached features; maps by both methods."""
     saved = trained.saved(judge)
     answers, _ = answer(saved, [SAMPLES], features=tmp_path, images=trained.pictures)
-    found, notes = explain_predictions(saved, SAMPLES, trained.pictures, MapSettings(samples=2), device=CPU)
+    found, notes = explain_predictions(saved, SAMPLES, trained.pictures, METHODS, device=CPU)
     assert notes == []
     explained = list(found)
     assert [(one.image_id, one.method) for one in explained] == [(s.image_id, m) for s in SAMPLES for m in METHODS]
@@ -103,9 +103,7 @@ def test_what_is_explained_is_the_judges_answer(judge: str, trained: Trained, tm
     assert {one.mass.shape for one in explained} == {(SIZE, SIZE)}
     assert all((one.mass >= 0).all() for one in explained)
     other_class = [1 - saved.target.classes.index(one.answer) for one in explained[::2]]
-    against, _ = explain_predictions(
-        saved, SAMPLES, trained.pictures, MapSettings(("grad-cam",)), device=CPU, answers=other_class
-    )
+    against, _ = explain_predictions(saved, SAMPLES, trained.pictures, ("grad-cam",), device=CPU, answers=other_class)
     assert [one.value for one in against] == pytest.approx([-one.value for one in explained[::2]], abs=1e-5)
 
 

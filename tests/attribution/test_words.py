@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from judge.attribution.words import (
     LARGEST,
+    WORD_METHODS,
     ExplainedAnswers,
-    attribute_words,
     exact,
     explain_answers,
+    occlude,
     summary_of_words,
     word_methods,
     word_table,
@@ -142,7 +143,7 @@ def test_occlusion_is_the_difference_without_the_word(lstm: Saved, tmp_path: Pat
     for saved in (lstm, keep_linear(JUDGES["two"], tmp_path / "x")):
         samples = [*make_samples(6, seed=1), caption(f"noise1 {UNKNOWN} never noise1 clue1"), caption("")]
         question = explain(saved, samples, tmp_path)
-        found = attribute_words(question, "occlusion")
+        found = occlude(question)
         for n, sample in enumerate(samples):
             for place in range(len(sample.words)):
                 words = list(sample.words)
@@ -160,7 +161,7 @@ def test_the_word_that_reveals_the_class_has_the_largest_contribution(lstm: Save
     for saved in (lstm, keep_linear(JUDGES["two"], tmp_path / "x")):
         question = explain(saved, samples, tmp_path)
         for method in [name for name, fault in word_methods(saved).items() if not fault]:
-            found = attribute_words(question, method)
+            found = WORD_METHODS[method](question, None)
             best = [one.words[amounts.argmax()] for one, amounts in zip(samples, found.contributions, strict=True)]
             share = np.mean([word.startswith("clue") for word in best])
             assert share > 0.9
@@ -184,7 +185,7 @@ def test_labels_choose_the_class(lstm: Saved, tmp_path: Path) -> None:
 def test_the_table_and_its_summary(tmp_path: Path) -> None:
     samples = [caption("a b a"), caption("c b", "2")]
     question = explain(keep_linear(by_hand(), tmp_path / "x"), samples, tmp_path)
-    found = [attribute_words(question, method) for method in ("exact", "occlusion")]
+    found = [WORD_METHODS[method](question, None) for method in ("exact", "occlusion")]
     table = word_table(question, found)
     assert list(table["word"]) == ["a", "b", "a", "a", "b", "a", "c", "b", "c", "b"]
     assert table[table["method"] == "occlusion"]["base"].isna().all()

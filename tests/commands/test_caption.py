@@ -20,7 +20,7 @@ from PIL import Image
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import FAITHFUL
-from judge.captioning.writer import Writer, Writing
+from judge.captioning import Writer, Writing
 from judge.corpus.captions import read_captions
 from judge.judges.hf_models import load_captioner
 from judge.masking.images import encode

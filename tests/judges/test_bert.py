@@ -26,8 +26,7 @@ from helpers import (
 from tiny_bert import IDS, SIZES
 
 from judge.judges import Features, Materials, find_judge
-from judge.judges.bert import BatchNorm
-from judge.judges.text_encoders import READER, PretrainedClassifier, load_encoder
+from judge.judges.text_encoders import READER, BatchNorm, PretrainedClassifier, load_encoder
 from judge.training.features import CaptionCache
 from judge.training.judge_file import save_network
 from judge.training.launch import make_accelerator
@@ -177,7 +176,7 @@ def refused(reference: Path | str) -> str:
 def test_missing_checkpoints(tmp_path: Path) -> None:
     line = refused("nobody/nothing-of-the-kind")
     assert line.startswith("--reader nobody/nothing-of-the-kind: cannot be found (")
-    assert line.endswith("Name the folder of one with --reader, or use --judge vl-lic-lstm.")
+    assert line.endswith("Name the folder of one with --reader, or use --judge lstm or vl-lic-lstm.")
     assert refused(tmp_path / "none") == f"--reader {tmp_path / 'none'}: no such folder. Check the path."
     assert "no checkpoint of transformers is there (config.json)" in refused(tmp_path)
     for kind in ("vit", "gpt2"):

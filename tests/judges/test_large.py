@@ -17,9 +17,9 @@ from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from judge.judges import Materials, Recipe, Tuning, find_judge, huggingface
+from judge.training.batches import make_optimiser
 from judge.training.launch import make_accelerator
 from judge.training.loop import NetworkJudge, Trainer
-from judge.training.losses import make_optimiser
 
 
 class Named(Pictures):

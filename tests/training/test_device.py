@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from accelerate.state import AcceleratorState, PartialState
 from accelerate.utils import send_to_device
 from captioners import FAMILIES, PROMPT, Pictures
 from helpers import GENDER, TASKS, make_glimpses, make_samples, make_tasks
@@ -212,37 +211,6 @@ def test_what_waits(do: Callable[[Tensor], object], kind: str) -> None:
         x = torch.ones((), device=DEVICE)
         do(x)
     assert {line.partition(" ")[2] for line in device.waits} == {kind}
-
-
-def test_what_waits_for_nothing() -> None:
-    """Fills where a mask says so, numbers that stay on the host, gradients, weights that modules share."""
-    shared = torch.nn.Linear(3, 3)
-    module = torch.nn.Sequential(shared, torch.nn.Tanh(), shared)
-    x, before = torch.ones(2, 3), sum(weight.grad is None for weight in module.parameters())
-    (module(x) * 2).sum().backward()
-    expected = [weight.grad for weight in module.parameters()]
-    module.zero_grad()
-    with pretend_device() as device:
-        moved = module.to(DEVICE)
-        x = torch.ones(2, 3, device=DEVICE)
-        x[x < 0] = 5.0
-        (moved(x) * torch.tensor(2.0)).sum().backward()
-        assert not device.waits
-        assert device.copies.total() == 2
-        found = [held(weight.grad) for weight in module.parameters()]
-    assert len(found) == before == 2
-    for one, other in zip(found, expected, strict=True):
-        assert torch.equal(one, other)
-
-
-def test_nothing_is_left_behind() -> None:
-    make_accelerator()
-    before = dict(PartialState._shared_state), dict(AcceleratorState._shared_state)
-    with pretend_device():
-        assert make_accelerator().device == DEVICE
-    assert (dict(PartialState._shared_state), dict(AcceleratorState._shared_state)) == before
-    assert _get_current_dispatch_mode() is None
-    assert type(torch.tensor([1.0]).add_(1)) is Tensor
 
 
 def test_lengths_are_those_of_the_tokens() -> None:

@@ -20,7 +20,6 @@ from training.test_loop import KilledError, Words, make_judge
 
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
-from judge.captioning import Notes
 from judge.training.checkpoint import Checkpoint
 from judge.training.judge_file import read_saved
 from judge.utils.tensors import read_notes, read_sound, read_tensors, write_tensors
@@ -185,18 +184,3 @@ def test_other_files_are_no_judges(finished: Path, tmp_path: Path) -> None:
     save_file({"x": np.zeros(3)}, tmp_path / "old", {"judge": "linear", "format": "2"})
     assert "or was written by an older version" in fault_of(read_saved, tmp_path / "old")
     assert "cannot be read (no such file)" in fault_of(read_saved, tmp_path / "none")
-
-
-def test_notes_of_captions(tmp_path: Path) -> None:
-    """Damaged lines are lost; notes with another key are left alone; other files are refused."""
-    path = tmp_path / "notes"
-    Notes(path, "key").add({(str(image), "a"): f"caption {image}" for image in range(5)})
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join([*lines[:3], b"{" + lines[3], lines[4][:-2]]))
-    notes = Notes(path, "key")
-    assert list(notes.entries.values()) == ["caption 0", "caption 1", "caption 2"]
-    assert Notes(path, "another").entries == {}
-    notes.add({("9", "a"): "caption 9"})
-    assert [*Notes(path, "key").entries] == [("0", "a"), ("1", "a"), ("2", "a"), ("9", "a")]
-    path.write_text("mine\n")
-    assert "holds no captions of an unfinished run" in fault_of(Notes, path, "key")
