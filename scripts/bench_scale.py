@@ -36,8 +36,7 @@ from timing import machine
 
 from judge import ba_mals, dba, dpa, error, multi, ratio
 from judge.commands.evaluate import RunConfig, run
-from judge.commands.labels import choose_lexicons
-from judge.commands.setup import make_plan, read_corpus
+from judge.commands.setup import choose_lexicons, make_plan, read_corpus
 from judge.config import make_config
 from judge.judges.linear import LinearJudge
 from judge.measure import measure

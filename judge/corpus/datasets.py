@@ -76,11 +76,7 @@ def read_rows(folder: Path, parts: Sequence[Part]) -> Iterator[Row]:
 
 
 def load_parquet(data: bytes, *, source: str) -> list[Row]:
-    """Rows of a Parquet file, without columns of bytes and structures; images become their file names.
-
-    Raises:
-        JudgeError: as :func:`read_rows`.
-    """
+    """Rows of a Parquet file, without columns of bytes and structures; images become their file names."""
     import pyarrow as pa
 
     with faults("Parquet", source):
@@ -89,11 +85,7 @@ def load_parquet(data: bytes, *, source: str) -> list[Row]:
 
 @contextmanager
 def faults(kind: str, source: str) -> Iterator[None]:
-    """Turn what pyarrow raises for a damaged file into one line.
-
-    Raises:
-        JudgeError: it was raised.
-    """
+    """Turn what pyarrow raises for a damaged file into one line."""
     import pyarrow as pa
 
     try:

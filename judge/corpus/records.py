@@ -91,10 +91,7 @@ def _style_and_file(row: Row) -> object:
 def chosen_rows(rows: Sequence[Row], where: Mapping[str, str], *, source: str, needed: bool) -> list[tuple[int, Row]]:
     """The rows whose columns hold the texts of ``where`` (column -> cell), numbered as in the file, from 1.
 
-    If no row has such a column, all rows are taken, unless the column is ``needed``.
-
-    Raises:
-        JudgeError: no such column; no such row.
+    If no row has such a column, all rows are taken, unless the column is ``needed``. A text of no row is an error.
     """
     chosen = list(enumerate(rows, start=1))
     for column, cell in where.items():

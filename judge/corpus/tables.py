@@ -161,17 +161,13 @@ def _checked(code: int) -> Callable[[Any], None]:
     return checked
 
 
-def _codes(names: str) -> list[int]:
-    return [getattr(pickle, name)[0] for name in names.split()]
-
-
 class _PlainUnpickler(_Unpickler):
     """Builds plain values and nothing else; keys are texts and numbers."""
 
     dispatch = {  # noqa: RUF012  # the base class's own name and shape
         **dict.fromkeys(_Unpickler.dispatch, _unknown),
-        **{code: _Unpickler.dispatch[code] for code in _codes(_ALLOWED)},
-        **{code: _checked(code) for code in _codes(_CHECKED)},
+        **{code: _Unpickler.dispatch[code] for name in _ALLOWED.split() for code in getattr(pickle, name)},
+        **{code: _checked(code) for name in _CHECKED.split() for code in getattr(pickle, name)},
     }
 
     def __init__(self, file: io.BytesIO, source: str) -> None:

@@ -79,11 +79,7 @@ class TaskUnion(Lexicon):
 
 
 def load_tasks(names: Sequence[str]) -> Lexicon:
-    """The words of tasks: one lexicon (a shipped name, or a file), or the union of several.
-
-    Raises:
-        JudgeError: as ``load_lexicon`` and ``unite_lexicons``; no name.
-    """
+    """The words of tasks: one lexicon (a shipped name, or a file), or the union of several."""
     if not names:
         raise JudgeError("no lexicon of tasks is named", mend="give --tasks coco-objects")
     lexicons = [load_lexicon(name) for name in names]

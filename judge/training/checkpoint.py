@@ -16,7 +16,6 @@ from judge.utils.tensors import DamagedTensorsError, read_notes, read_sound, rea
 
 if TYPE_CHECKING:
     import torch
-    from torch.distributed.checkpoint.state_dict import StateDictOptions
 
 Tensors = dict[str, "torch.Tensor"]
 
@@ -118,7 +117,11 @@ class Checkpoint:
             assert self.read_from is not None
             warn_damaged(self.read_from, "of another network")
             return 0
-        from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
+        from torch.distributed.checkpoint.state_dict import (
+            StateDictOptions,
+            get_optimizer_state_dict,
+            set_optimizer_state_dict,
+        )
 
         self.best = parts["best"]
         _load(module, parts["model"])
@@ -126,7 +129,8 @@ class Checkpoint:
         for key, tensor in parts["optimiser"].items():
             name, _, slot = key.rpartition("/")
             state["state"].setdefault(name, {})[slot] = tensor
-        set_optimizer_state_dict(module, optimiser, state, options=_whole())
+        whole = StateDictOptions(full_state_dict=True, strict=False)  # Every process takes its shards.
+        set_optimizer_state_dict(module, optimiser, state, options=whole)
         if self.scaler is not None and found[1]["scaler"]:
             self.scaler.load_state_dict(found[1]["scaler"])
         self.history = History(**found[1]["history"])
@@ -184,16 +188,15 @@ def _write(path: Path | None, tensors: Mapping[str, torch.Tensor], notes: Mappin
 
 
 def _load(module: torch.nn.Module, tensors: Mapping[str, torch.Tensor]) -> None:
-    from torch.distributed.checkpoint.state_dict import set_model_state_dict
+    """Load weights, whole or this process's shards; torch's own function refuses offloaded shards beside buffers."""
+    own: Mapping[str, Any] = module.state_dict()
+    state = dict(tensors)
+    for name, tensor in tensors.items():
+        if hasattr(like := own[name], "full_tensor") and not hasattr(tensor, "full_tensor"):
+            from torch.distributed.tensor import distribute_tensor
 
-    set_model_state_dict(module, dict(tensors), options=_whole())
-
-
-def _whole() -> StateDictOptions:
-    """Tensors of files are whole; every process takes its shards of them."""
-    from torch.distributed.checkpoint.state_dict import StateDictOptions
-
-    return StateDictOptions(full_state_dict=True, strict=False)
+            state[name] = distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements)
+    module.load_state_dict(state, strict=False)
 
 
 def _trained(module: torch.nn.Module) -> Tensors:

@@ -11,7 +11,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from itertools import islice
 from pathlib import Path
@@ -30,7 +30,7 @@ from judge.judges import Backbone, Blueprint, FrozenReader, Materials
 from judge.masking.masked_images import MaskedImages
 from judge.training.batches import run_fitting
 from judge.training.launch import make_accelerator, make_deterministic, raise_together
-from judge.training.member import Member, digest_of, one_by_one
+from judge.training.member import Member, Precomputed, digest_of, one_by_one
 from judge.types import Progress, Sample, Words
 from judge.utils.files import writing
 from judge.utils.launch import launched
@@ -102,13 +102,7 @@ def _open_slices(path: Path) -> Any:
 class FeatureCache(ABC):
     """The features of one frozen network, in a folder that runs, networks and processes share.
 
-    Args:
-        network: a module, with a ``key``.
-        keys: image id, or name of a caption -> key of its features.
-        folder: feature cache folder; made if need be.
-
-    Raises:
-        JudgeError: the folder cannot be made.
+    ``keys``: image id, or name of a caption -> key of its features; ``folder``: of the cache, made if need be.
     """
 
     SHARD: ClassVar[int]  # Rows of a file.
@@ -280,29 +274,13 @@ def name_words(words: Words) -> str:
     return digest_of(repr(words))
 
 
-@dataclass(frozen=True, slots=True)
-class Precomputed:
-    """Features of a run's images and captions.
-
-    Attributes:
-        keys: image id -> hash of its content and mask.
-        features: judge -> the features of images or captions that it is trained on.
-    """
-
-    keys: Mapping[str, str] = field(default_factory=dict)
-    features: Mapping[str, FeatureStore] = field(default_factory=dict)
-
-
 def precompute(
     members: Sequence[Member], materials: Materials, folder: Path, progress: Progress | None = None
 ) -> Precomputed:
     """Features for all judges of ``members``; in a launch each process computes its share of them.
 
-    Args:
-        members: with the samples whose images and captions are needed.
-        materials: with the images.
-        folder: feature cache folder.
-        progress: called with the progress.
+    ``members``: with the samples whose images and captions are needed; ``materials``: with the images; ``folder``: the
+    feature cache.
 
     Raises:
         JudgeError: no images; one that is missing or cannot be used; weights that cannot be loaded; a folder that
@@ -320,7 +298,7 @@ def precompute(
         keys = {image: materials.images.key(image) for image in sorted(images)}
     captions = _captions(members)
 
-    def cache(judge: Blueprint) -> FeatureCache:
+    def open_cache(judge: Blueprint) -> FeatureCache:
         if judge.reader is not None:
             return CaptionCache(judge.reader(materials), captions[judge.reader], folder)
         assert materials.images is not None
@@ -332,7 +310,7 @@ def precompute(
     for name, judge in judges.items():
         make = judge.reader or judge.backbone
         if make is not None and make not in made:
-            made[make] = _compute(partial(cache, judge), progress)
+            made[make] = _compute(partial(open_cache, judge), progress)
         if make is not None:
             features[name] = made[make]
     return Precomputed(keys, features)

@@ -87,11 +87,7 @@ class Saved:
 
     @cached_property
     def blueprint(self) -> Blueprint:
-        """The judge's.
-
-        Raises:
-            JudgeError: this version has no such judge, or what it needs is not installed.
-        """
+        """The judge's; raises as :func:`~judge.judges.find_judge`."""
         return find_judge(self.judge)
 
     @property
@@ -244,12 +240,7 @@ def _parse(path: Path, notes: Mapping[str, Any]) -> Saved:
 
 
 def sample_captions(captions: Mapping[str, Sequence[str]], saved: Saved) -> list[list[Sample]]:
-    """New captions as the judge perceives them, a list for each caption index, by image; what they answer is not known.
-
-    Args:
-        captions: image id -> its captions.
-        saved: the judge.
-    """
+    """New captions (by image id) as the judge perceives them: a list for each caption index, with unknown answers."""
     assert saved.preparation is not None
     longest = max(map(len, captions.values()), default=0)
     found: list[list[Sample]] = [[] for _ in range(longest)]

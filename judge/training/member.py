@@ -8,18 +8,15 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from judge.corpus.splits import Split
 from judge.evidence import Slot
 from judge.judges import NOTHING, OPTIONS, Assignment, Blueprint, Materials, Recipe, Sharing
-from judge.types import FloatArray, IntArray, Progress, Sample, Side, Target
+from judge.types import FloatArray, IntArray, Sample, Side, Target
 from judge.utils.launch import computes_on, launch_precision, promised
-
-if TYPE_CHECKING:
-    from judge.training.features import Precomputed
 
 # How the work is done: the numbers are the same, up to rounding.
 _SAME_NUMBERS = {"micro_batch", "sharing", "checkpointing"}
@@ -140,6 +137,19 @@ def one_by_one(members: Iterable[Member]) -> Iterator[Member]:
 
 
 @dataclass(frozen=True, slots=True)
+class Precomputed:
+    """Features of a run's images and captions.
+
+    Attributes:
+        keys: image id -> hash of its content and mask.
+        features: judge -> the ``FeatureStore`` of images or captions that it is trained on.
+    """
+
+    keys: Mapping[str, str] = field(default_factory=dict)
+    features: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class TrainingSetup:
     """How members are trained.
 
@@ -212,23 +222,6 @@ class TrainingSetup:
         if recipe is None or recipe.warmup or recipe.decay or recipe.clip is not None:
             return False
         return computes_on() != "cpu" if self.stack is None else self.stack
-
-
-def prepare_members(
-    members: Sequence[Member], setup: TrainingSetup, progress: Progress | None = None
-) -> tuple[list[Member], TrainingSetup]:
-    """The members with their keys, and a setup with the features that they need.
-
-    Raises:
-        JudgeError: as :func:`~judge.training.features.precompute`.
-    """
-    judges = {member.judge.name: member.judge for member in members}.values()
-    if not setup.precomputed and any("image" in judge.modalities or judge.reader for judge in judges):
-        from judge.training.features import precompute
-
-        found = precompute(members, setup.materials, setup.features, progress)
-        setup = replace(setup, precomputed=found)
-    return [replace(member, key=key) for member, key in zip(members, name_members(members, setup), strict=True)], setup
 
 
 def name_members(members: Sequence[Member], setup: TrainingSetup) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar, cast
 from judge.evidence import Slot
 from judge.training.fit_members import fit_jointly, fit_member, load_answers, store_answers
 from judge.training.launch import gather, make_accelerator, raise_together
-from judge.training.member import Member, TrainingSetup, prepare_members
+from judge.training.member import Member, TrainingSetup, name_members
 from judge.types import Predictions, Progress
 from judge.utils.launch import computes_on, launched, promised
 from judge.utils.parallel import unordered, usable_cores
@@ -45,13 +45,30 @@ class _Finished(Generic[R]):
     events: Sequence[Mapping[str, Any]]
 
 
+def prepare_members(
+    members: Sequence[Member], setup: TrainingSetup, progress: Progress | None = None
+) -> tuple[list[Member], TrainingSetup]:
+    """The members with their keys, and a setup with the features that they need.
+
+    Raises:
+        JudgeError: as :func:`~judge.training.features.precompute`.
+    """
+    judges = {member.judge.name: member.judge for member in members}.values()
+    if not setup.precomputed and any("image" in judge.modalities or judge.reader for judge in judges):
+        from judge.training.features import precompute
+
+        found = precompute(members, setup.materials, setup.features, progress)
+        setup = replace(setup, precomputed=found)
+    return [replace(member, key=key) for member, key in zip(members, name_members(members, setup), strict=True)], setup
+
+
 def train_members(
     members: Sequence[Member], setup: TrainingSetup, *, then: Then[R], progress: Progress | None = None
 ) -> list[R]:
     """Train and score every member, in this process and its companions.
 
     Args:
-        members: in any order, named by :func:`~judge.training.member.prepare_members` or not. Two with the same
+        members: in any order, named by :func:`prepare_members` or not. Two with the same
             evidence, split and seed are trained once.
         setup: how.
         then: makes the result of a member from its predictions on its ``test()`` samples; a function at the top of a
@@ -80,10 +97,9 @@ def train_members(
     if launched():
         found = _in_launch(batches, setup, then, progress)
     else:  # Networks, which may share a GPU, after the others.
-        halves = (
-            [batch for batch in batches if bool(batch[0][0].judge.recipe) is networks] for networks in (False, True)
-        )
-        finished = chain.from_iterable(_in_workers(half, setup, then) for half in halves)
+        others = [batch for batch in batches if not batch[0][0].judge.recipe]
+        networks = [batch for batch in batches if batch[0][0].judge.recipe]
+        finished = chain(_in_workers(others, setup, then), _in_workers(networks, setup, then))
         found = _collect(finished, sum(map(len, batches)), setup, progress)
     results = {key: iter(own) for key, own in found.items()}
     return [next(results[member.key]) for member in members]

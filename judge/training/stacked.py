@@ -158,11 +158,7 @@ class _Dropout:
 def draw_kept(keys: Tensor, rows: Tensor, width: int, rate: float) -> Tensor:
     """Which elements are kept, [K, R, D] bool: the hash of MurmurHash3, with a second key between its rounds.
 
-    Args:
-        keys: [K, 2] int32.
-        rows: number of each row, [R].
-        width: D.
-        rate: share of elements to drop.
+    ``keys``: [K, 2] int32; ``rows``: number of each row, [R]; ``width``: D; ``rate``: share of elements to drop.
     """
     element = rows.to(torch.int32)[:, None] * width + torch.arange(width, device=rows.device, dtype=torch.int32)
     found = element * _FACTORS[0] + keys[:, :1, None]

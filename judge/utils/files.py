@@ -243,8 +243,8 @@ def from_home(path: str) -> Path:
 def split_name(entry: str) -> tuple[str, str]:
     """The name and the text of ``NAME=TEXT``; "" and the whole of any other text.
 
-    A path may hold "=" too ("lr=0.1/captions.json"): it stays whole if it exists and what follows its "=" does not,
-    or if a separator stands before its "=" ("./lr=0.1/captions.json").
+    A path may hold "=" too: it stays whole if it exists and what follows its "=" does not ("lr=0.1/captions.json"), or
+    if a separator stands before its "=" ("./lr=0.1/captions.json").
     """
     name, equals, text = entry.partition("=")
     # Only the first folders are looked up: the file may not exist yet.

@@ -30,16 +30,12 @@ from judge.utils.launch import is_main_process
 from judge.utils.reading import read_bytes
 
 MANIFEST = ".caption-judge"
+_OTHER = "name another file, or add --overwrite"
 _WAIT = 2.0  # Seconds: a killed command's workers may hold its lock a moment longer.
 
 
 class Lock:
-    """A file beside an output that one process at a time holds; the system frees it when the process ends.
-
-    Args:
-        out: the output, a file or a folder.
-        where: the option that names it, for messages.
-    """
+    """A file beside an output that one process at a time holds; the system frees it when the process ends."""
 
     def __init__(self, out: Path, where: str) -> None:
         self.path, self.where = out.parent / f"{TEMPORARY}{out.name}.lock", where
@@ -172,16 +168,14 @@ class OutputFolder:
             raise JudgeError("is a mounted disk, which cannot be renamed", where=self.where, mend="name a folder in it")
         if not folder.exists() or not any(folder.iterdir()):
             return
-        listed = read_manifest(folder, self.what)
+        listed, mend = read_manifest(folder, self.what), "name another folder"
         if listed is None:
-            mend = "name another folder"
             raise JudgeError(f"holds something that is no {self.what}", where=self.where, mend=mend)
         if foreign := next((name for name in names_in(folder) if name not in listed), None):
-            what, mend = f"holds {foreign}, which is no part of this {self.what}", "move it elsewhere"
-            raise JudgeError(what, where=self.where, mend=f"{mend}, or name another folder")
+            what = f"holds {foreign}, which is no part of this {self.what}"
+            raise JudgeError(what, where=self.where, mend=f"move it elsewhere, or {mend}")
         if not self.overwrite:
-            mend = "name another folder, or add --overwrite"
-            raise JudgeError(f"holds another {self.what}", where=self.where, mend=mend)
+            raise JudgeError(f"holds another {self.what}", where=self.where, mend=f"{mend}, or add --overwrite")
 
     def _check_partial(self) -> None:
         """Refuse to work in a folder that no such command made."""
@@ -315,14 +309,7 @@ class OutputFile:
         mend: what to do if the file exists.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        overwrite: bool = False,
-        where: str = "",
-        mend: str = "name another file, or add --overwrite",
-    ) -> None:
+    def __init__(self, path: Path, *, overwrite: bool = False, where: str = "", mend: str = _OTHER) -> None:
         self.path, self.overwrite, self.where, self.mend = path, overwrite, where or f"--out {path}", mend
         self.lock = Lock(path.absolute(), self.where)
 

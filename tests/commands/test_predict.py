@@ -49,7 +49,7 @@ class Trained:
     def train(self, **settings: object) -> list[Job]:
         given = settings_of(self.files, self.root) | {"reader": str(self.reader), "checkpoints": self.kept}
         given |= {"backbone": "resnet18", "learning_rate": 0.01, "fill": "mean"}
-        return [*train_judges(make_config(given | settings, TrainConfig)).judges]
+        return [*train_judges(make_config(given | settings, TrainConfig))[0]]
 
     def weights(self, job: Job) -> Path:
         return self.kept / f"{job.member.key}.weights.safetensors"

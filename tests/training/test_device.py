@@ -37,8 +37,6 @@ MASKING = "transformers/masking_utils.py", "transformers/utils/import_utils.py"
 # These check, on the device, that a prompt has as many places for a picture as it has features.
 CHECKING = {"llava", "llava_without_chat", "paligemma", "florence2"}
 # Their vision towers cut patches apart picture by picture and layer by layer, by sizes that they read from the device.
-# transformers asks the device whether a mask is needed at all: a few waits a step, which are the library's.
-LIBRARY = "transformers/"
 CUTTING = {"qwen2_vl", "qwen2_5_vl"}
 
 

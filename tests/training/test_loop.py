@@ -396,14 +396,7 @@ def test_fp16_is_refused_in_shards(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_as_many_numbers_as_there_are_make_a_seed() -> None:
     """Of three numbers it is the one that published figures are of."""
-    seeds = [
-        derive_seed(7),
-        derive_seed(7, 0),
-        derive_seed(7, 0, 0),
-        derive_seed(7, 0, 0, 0),
-        derive_seed(0),
-        derive_seed(),
-    ]
+    seeds = [derive_seed(*numbers) for numbers in ((7,), (7, 0), (7, 0, 0), (7, 0, 0, 0), (0,), ())]
     assert len(set(seeds)) == 6
     assert derive_seed(7, 0, 0) == int(np.random.SeedSequence([7]).generate_state(1, np.uint64)[0] >> np.uint64(1))
 

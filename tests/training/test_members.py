@@ -20,8 +20,7 @@ from judge.corpus.splits import Split, stratified_folds
 from judge.evidence import Aligner, Evidence, MaskedCaption, Resample, ResampleKind, Sides
 from judge.judges import Assignment, Keep, find_judge
 from judge.text.alignment import AlignmentName
-from judge.training.features import Precomputed
-from judge.training.member import Member, TrainingSetup, name_members
+from judge.training.member import Member, Precomputed, TrainingSetup, name_members
 from judge.training.run_members import train_members
 from judge.types import Predictions, Side, Target
 from judge.utils.tensors import write_tensors
