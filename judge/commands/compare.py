@@ -59,5 +59,4 @@ def command(
     for line in [*(f"NOTE: {note}" for note in [*pair_notes(found), *notes]), *of_runs]:
         print_text(line, console)
     if out:
-        say("")
-        say(f"The differences are in {out}")
+        say("", f"The differences are in {out}")

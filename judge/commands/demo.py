@@ -106,11 +106,9 @@ def command(
     if expected := read_expected(images):
         known[EXPECTED] = expected
     print_result(result, folder=results, verbose=verbose, extra=known)
-    say("")
-    say("optimal: scores of both sides, and their difference, for an optimal judge with unlimited data that")
+    say("", "optimal: scores of both sides, and their difference, for an optimal judge with unlimited data that")
     say("reads the caption alone, or sees the image too.")
     if expected:
         say(f"{EXPECTED}: amplification that this judge finds in worlds of this size, a mean over several; the")
         say("interval is to be compared with that.")
-    say("")
-    say(f"The world is in {files.folder}; the results are in {results}; look at {results / REPORT}")
+    say("", f"The world is in {files.folder}; the results are in {results}; look at {results / REPORT}")

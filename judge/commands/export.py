@@ -23,9 +23,7 @@ class ExportConfig(OutputSettings, SavedJudgeSettings):
     command = "judge export"
     panel = "Output"
 
-    merge: bool = option(
-        False, "hf: judges: a whole checkpoint of transformers, with LoRA adapters merged", essential=True
-    )
+    merge: bool = option(False, "of hf: judges a whole checkpoint, with LoRA adapters merged", essential=True)
     out: Path = option(..., "folder for the judge", "runs/judge", essential=True)
 
 

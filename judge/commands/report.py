@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -25,17 +25,6 @@ _TEXTS: dict[Format, Callable[[SavedRun], str]] = {
     "latex": lambda saved: latex_report(saved.result),
     "card": captioner_card,
 }
-
-
-def _check_out(output: OutputFile, folders: Sequence[Path]) -> None:
-    out, where = output.path, output.where
-    # A run's folder that does not exist is reported when it is opened.
-    if not out.parent.is_dir() and out.parent not in folders:
-        raise JudgeError("its folder is not there", where=where, mend="make it, or name another file")
-    output.check()
-    of_run = any(resolved(out).is_relative_to(resolved(folder)) for folder in folders)
-    if of_run and out.exists() and out.suffix != ".html":
-        raise JudgeError("is a file of the run, which is read", where=where, mend="name another file")
 
 
 def command(
@@ -70,7 +59,13 @@ def command(
         out = runs[0] / REPORT
     output = OutputFile(out, overwrite=overwrite) if out is not None else None
     if output:
-        _check_out(output, runs)
+        # A run's folder that does not exist is reported when it is opened.
+        if not output.path.parent.is_dir() and output.path.parent not in runs:
+            raise JudgeError("its folder is not there", where=output.where, mend="make it, or name another file")
+        output.check()
+        of_run = any(resolved(output.path).is_relative_to(resolved(folder)) for folder in runs)
+        if of_run and output.path.exists() and output.path.suffix != ".html":
+            raise JudgeError("is a file of the run, which is read", where=output.where, mend="name another file")
     saved = join_runs(read_runs(runs))
     if output is None:
         typer.echo(_TEXTS[kind](saved), nl=False)

@@ -124,22 +124,6 @@ class HumanSettings(LabelSettings, ReadingSettings, TokenSettings):
     own_captions: bool = option(False, "keep human captions whose own label in the table is their image's")
 
 
-class CaptionerSettings(Settings):
-    """Captioners, given by their captions or their checkpoints."""
-
-    panel = "Input"
-
-    captions: values.CaptionFiles = option({}, values.CAPTIONS, repeated="[NAME=]FILE", essential=True)
-    models: values.Checkpoints = option(
-        {}, "checkpoint of a captioner; captions --images if there are no --captions of it",
-        flag="--model", repeated="[NAME=]CHECKPOINT", essential=True, file=True,
-    )  # fmt: skip
-    several: bool = option(False, values.SEVERAL)
-    refusals: tuple[str, ...] | None = option(
-        None, "pattern of refusals to caption, in place of the usual ones", flag="--refusal", repeated="REGEX"
-    )
-
-
 class BatchSettings(Settings):
     """How checkpoints caption images."""
 
@@ -150,8 +134,8 @@ class BatchSettings(Settings):
     )
 
 
-class CategorySettings(Settings):
-    """Names of the categories of instances and of detectors."""
+class NetworkSettings(Settings):
+    """Detectors that are networks, and the names of their categories."""
 
     panel = "Images"
 
@@ -162,6 +146,10 @@ class CategorySettings(Settings):
     class_names: Path | None = option(
         None, "names of a detector's or a label file's classes: one per line, or YAML or JSON id: name", "its own"
     )
+    weights: values.Weights = option(
+        {}, "weights of a detector: file, or name in its library", repeated="[DETECTOR=]FILE", file=True, essential=True
+    )
+    trust_weights: Path | None = option(None, "folder whose .pt files may be unpickled, which can run any code in them")
 
     @property
     def finders(self) -> tuple[str, ...]:
@@ -169,17 +157,8 @@ class CategorySettings(Settings):
         return ()
 
 
-class NetworkSettings(CategorySettings):
-    """Detectors that are networks."""
-
-    weights: values.Weights = option(
-        {}, "weights of a detector: file, or name in its library", repeated="[DETECTOR=]FILE", file=True, essential=True
-    )
-    trust_weights: Path | None = option(None, "folder whose .pt files may be unpickled, which can run any code in them")
-
-
-class ImageSettings(CategorySettings):
-    """Images, and the instances in them."""
+class DetectionSettings(NetworkSettings):
+    """Images, the instances in them, and networks that may find people."""
 
     images: Path | None = option(None, values.IMAGES, essential=True)
     instances: values.Files | None = option(
@@ -191,10 +170,6 @@ class ImageSettings(CategorySettings):
     def inputs(self) -> list[Path]:
         """See :meth:`Settings.inputs`; ground truth alone writes nothing into the cache."""
         return [path for path in super().inputs() if path is not self.cache or set(self.finders) - {"gt"}]
-
-
-class DetectionSettings(NetworkSettings, ImageSettings):
-    """Images, and networks that may find people in them."""
 
 
 class DetectorSettings(DetectionSettings):
@@ -234,9 +209,7 @@ class ObjectSettings(Settings):
 class HidingSettings(ObjectSettings, MaskSettings, LabelSettings, DetectionSettings):
     """Images, and what is hidden in them."""
 
-    hide: values.Hide = option(
-        "person", "what is hidden: person, object (most correlated with the attribute, by BA), or both"
-    )
+    hide: values.Hide = option("person", "what is hidden; object: the one most correlated with the attribute, by BA")
 
 
 class MaskedSettings(HidingSettings, DetectorSettings):
@@ -256,10 +229,8 @@ class ShownSettings(MaskedSettings):
         return (self.detector,) if self.images and self.mask != "none" else ()
 
 
-MASKING = {
-    *("mask", "hide", "category", "fill", "share", "dilation", "foreground", "threshold", "seed"),
-    "detector",
-}
+MASKING = {*MaskSettings.model_fields, *ObjectSettings.model_fields, "mask", "hide", "detector", "seed"}
+MASKING -= {"allow_unmasked"}
 """What decides which pixels of an image a judge sees, the detector's weights apart."""
 
 

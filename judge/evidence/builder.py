@@ -21,8 +21,7 @@ from judge.masking.instances import PERSON
 from judge.metrics import Metric
 from judge.text.alignment import AlignmentName
 from judge.text.combined import ProductLexicon, unlisted_tasks
-from judge.text.lexicon import Lexicon, Lexicons
-from judge.text.masking import mask
+from judge.text.lexicon import Lexicon, Lexicons, mask
 from judge.text.survey import Coverage, SideWords, Survey, measure_coverage
 from judge.text.vectors import VectorCache
 from judge.types import SIDES, Captions, Labels, Side, Target, TargetKind, Words
@@ -317,11 +316,7 @@ class EvidenceBuilder:
 
     @property
     def task_words(self) -> Lexicon:
-        """The lexicon of tasks.
-
-        Raises:
-            JudgeError: there is none.
-        """
+        """The lexicon of tasks; JudgeError if there is none."""
         if self.truth.words.tasks is None:
             raise JudgeError("a metric asks for tasks, and no words of them are known", mend="give --tasks")
         return self.truth.words.tasks

@@ -8,8 +8,7 @@ from typing import Any, Literal, Self
 
 from judge.text.alignment import UNKNOWN, is_special
 from judge.text.combined import ProductLexicon
-from judge.text.lexicon import Lexicon
-from judge.text.masking import mask
+from judge.text.lexicon import Lexicon, mask
 from judge.text.tokens import Contractions, first_sentence, tokenize
 from judge.types import Words
 
@@ -72,11 +71,7 @@ class Preparation:
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any]) -> Self:
-        """Read the object that :meth:`to_json` wrote.
-
-        Raises:
-            KeyError, TypeError, AttributeError: the object has another form.
-        """
+        """Read what :meth:`to_json` wrote; KeyError, TypeError or AttributeError of an object of another form."""
         lexicon, vocabulary = entry["lexicon"], entry["vocabulary"]
         return cls(
             str(entry["attribute"]),

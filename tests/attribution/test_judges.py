@@ -61,7 +61,7 @@ class Trained:
             "protocol": "paper", "seeds": 1, "epochs": 1, "learning_rate": 0.01, "workers": 1,
             "metrics": ["imagecaptioner2"], "judge": judges, "mask": mask, "checkpoints": self.root / mask,
         }  # fmt: skip
-        return [*train_judges(make_config(settings, TrainConfig)).judges]
+        return [*train_judges(make_config(settings, TrainConfig))[0]]
 
     def weights(self, judge: str, mask: str = "segment") -> Path:
         jobs = self.jobs if mask == "segment" else self.plain

@@ -16,8 +16,7 @@ from judge.commands.evaluate import RunConfig
 from judge.config import shown
 from judge.corpus.captions import read_captions
 from judge.text.alignment import DELTAS, align
-from judge.text.lexicon import load_lexicon
-from judge.text.masking import mask
+from judge.text.lexicon import load_lexicon, mask
 from judge.text.tokens import tokenize
 from judge.text.vectors import DELTA, DELTA_LEARNT, load_vectors
 
@@ -116,8 +115,8 @@ def test_the_threshold_is_that_of_the_vectors(files: tuple[Path, Path], tmp_path
     """Unless it is given; the help of both commands says which that is."""
     (tmp_path / "glove.txt").write_text("puppy 1 0.1\ndog 1 0\n", encoding="utf-8")
     for reference, delta in (("corpus", 0.65), (str(tmp_path / "glove.txt"), 0.4)):
-        found = align_captions(config(files, tmp_path / "out", vectors=reference, overwrite=True))
-        assert found.delta == found.alignments[0].reports["contextual"].delta == delta
+        (found,), _ = align_captions(config(files, tmp_path / "out", vectors=reference, overwrite=True))
+        assert found.reports["contextual"].delta == delta
         written = read_json(tmp_path / "out" / "alignment.json")
         assert written["delta"] == delta
     for kind in (AlignConfig, RunConfig):
@@ -134,7 +133,7 @@ def test_meteor(files: tuple[Path, Path], tmp_path: Path) -> None:
     human, mine = files
     same = Path(shutil.copy(human, tmp_path / "same.json"))  # One file for both sides is refused.
     given = {"captions": {"plain": mine, "same": same}, "several": True, "meteor": 60}
-    plain, same = align_captions(config(files, tmp_path / "out", **given)).alignments
+    (plain, same), _ = align_captions(config(files, tmp_path / "out", **given))
     assert 0 < plain.meteor["constant"] < plain.meteor["contextual"] < 1
     assert same.meteor == {"constant": pytest.approx(1), "contextual": pytest.approx(1)}
     assert same.reports["constant"].tokens_kept == 1

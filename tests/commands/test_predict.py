@@ -56,7 +56,7 @@ class Trained:
             "refits": 0, "chance": 0,
             "checkpoints": self.kept,
         }  # fmt: skip
-        return [*train_judges(make_config(given | settings, TrainConfig)).judges]
+        return [*train_judges(make_config(given | settings, TrainConfig))[0]]
 
     def weights(self, job: Job) -> Path:
         return self.kept / f"{job.member.key}.weights.safetensors"
