@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from judge.commands.options import resolve
 from judge.config import Settings, make_config
 from judge.errors import JudgeError
-from judge.statistics.consistency import ranking_consistency
+from judge.statistics.consistency import correlate
 from judge.types import Interval
 
 ROOT = Path(__file__).parents[1]
@@ -107,7 +107,7 @@ def test_what_published_figures_say_of_each_other() -> None:
         for pair, fact in zip((("lic_lstm", "lic_bert"), ("ic2_sat", "ic2_grit")), TABLES[name].facts, strict=True):
             a, b = (table.column(column) for column in pair)
             conflicts = np.mean(np.sign(a) != np.sign(b))
-            assert f"conflict score {conflicts:.2%}, ranking consistency {ranking_consistency(a, b):.3f}" in fact
+            assert f"conflict score {conflicts:.2%}, ranking consistency {correlate(a, b).pearson:.3f}" in fact
     detectors = TABLES["imagecaptioner2_table6"]
     for name, fact in zip(("yolox", "mask_rcnn"), detectors.facts, strict=True):
         pearson = np.corrcoef(detectors.published.column("gt_masks"), detectors.published.column(name))[0, 1]

@@ -48,13 +48,9 @@ _STARTS = {
 
 @dataclass(frozen=True, eq=False)
 class DoseSource:
-    """Human captions, from which changes take their words and their stereotypes.
+    """Human captions, from which changes take their words and their stereotypes; labels of their images.
 
-    Attributes:
-        human: the captions.
-        labels: of the images.
-        attribute: the words of the attribute; None where it has none.
-        tasks: the words of tasks.
+    ``attribute``, ``tasks``: the words of the attribute, None where it has none, and those of tasks.
     """
 
     human: Captions
@@ -296,10 +292,6 @@ def check_dose(source: DoseSource, change: str, dose: float) -> None:
 
 
 def check_change(change: str) -> None:
-    """Refuse a name that is no key of :data:`CHANGES`.
-
-    Raises:
-        JudgeError: it is not.
-    """
+    """Refuse a name that is no key of :data:`CHANGES`."""
     if change not in CHANGES:
         raise JudgeError(f"unknown change '{change}'", mend=nearest(change, list(CHANGES)))

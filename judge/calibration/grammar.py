@@ -42,15 +42,7 @@ class Content(NamedTuple):
 
 @dataclass(frozen=True)
 class World:
-    """Scenes, their human captions and labels; everything follows from parameters, size and seed.
-
-    Attributes:
-        parameters: of the closed forms in ``truth``.
-        seed: of every stream.
-        scenes: image ids "1", "2", ...
-        human: five captions an image.
-        labels: the attribute of each scene, as drawn.
-    """
+    """Scenes, their human captions (five an image) and labels, as drawn: all follows from parameters, size and seed."""
 
     parameters: Parameters
     seed: int
@@ -103,10 +95,7 @@ def make_world(images: int = 1200, *, seed: int = 0, parameters: Parameters = DE
 def simulate(world: World, *, name: str, captioner: Captioner) -> Captions:
     """One caption an image; the captioner's true amplification is ``truth.true_amplification(parameters, captioner)``.
 
-    Args:
-        world: whose scenes it captions.
-        name: seeds its random stream: captioners do not depend on each other.
-        captioner: its errors and its vocabulary.
+    ``name`` seeds its random stream: captioners do not depend on each other.
     """
     rng = stream(world.seed, f"captioner {name}")
     by_image = {
@@ -118,13 +107,10 @@ def simulate(world: World, *, name: str, captioner: Captioner) -> Captions:
 
 
 def sentence(content: Content, *, rng: np.random.Generator, vocabulary: int | None = None) -> str:
-    """One caption that names ``content`` and nothing else.
+    """One caption that names ``content`` and nothing else; ``rng``: of the wording.
 
-    Args:
-        content: what it names.
-        rng: of the wording.
-        vocabulary: entries known of each list marked (*) in the grammar, for a captioner, who writes in lower case
-            without adjectives and endings; None for people, who know all, with a capital and mostly a full stop.
+    ``vocabulary``: entries known of each list marked (*) in the grammar, for a captioner, who writes in lower case
+    without adjectives and endings; None for people, who know all, with a capital and mostly a full stop.
     """
     grammar = _grammar()
     plain = vocabulary is not None
@@ -178,7 +164,7 @@ def write_world(
 
     Args:
         world: what to write.
-        captioners: name -> captioner, e.g. ``CAPTIONERS``; simulated with the world's seed.
+        captioners: name -> captioner, such as ``CAPTIONERS``; simulated with the world's seed.
         folder: new or empty, or another world with ``overwrite``; its parents are made.
         pictures: draw the scenes, so many pixels high and wide; None draws nothing.
         overwrite: replace a world that lies there, once the new one is complete.

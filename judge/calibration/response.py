@@ -80,13 +80,12 @@ class Nulls:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Draws at one dose.
+    """Draws at one dose, in [0, 1].
 
     Attributes:
-        dose: in [0, 1].
         mean, band: of the values, with a 95% t-interval; None where too few draws have one.
-        rejected: draws with p below 0.05, whatever their sign; None without p.
-        found: draws with p below 0.05 that moved the way the dose should move the metric; None without p or such a way.
+        rejected, found: draws with p below 0.05, whatever their sign; and those of them that moved the way the dose
+            should move the metric. None without p, or such a way.
         worth: how far the dose moves the metric on all images; None where that was not measured.
     """
 
@@ -132,12 +131,9 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """One metric and judge.
+    """One metric and judge (its name, "counted" for none); for ``masks`` see the module.
 
     Attributes:
-        metric: the row.
-        judge: its name, "counted" for none.
-        masks: see the module.
         nulls: where nothing is amplified.
         responses: by change.
         seconds: mean time of a trial, with the metrics that share its judges.
@@ -175,9 +171,7 @@ def directions(metric: Metric) -> tuple[Direction, ...]:
 def calibrate(trials: pd.DataFrame, worth: Mapping[Key, float]) -> list[Calibration]:
     """Each metric, judge and masks of ``trials``, in order of appearance. Values that are not finite are left out.
 
-    Args:
-        trials: see the module.
-        worth: how far each dose moves the metric on all images, of the doses for which that was measured.
+    ``worth``: how far each dose moves the metric on all images, of the doses for which that was measured.
     """
     found = []
     trials = trials.replace([np.inf, -np.inf], np.nan)

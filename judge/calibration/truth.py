@@ -73,16 +73,10 @@ def bayes_score(
     score: str = "confident_accuracy",
     uses_images: bool = False,
 ) -> float:
-    """The score that an optimal judge reaches on one side, seeing one caption at a time.
+    """The score, a key of ``scores.SCORES``, that an optimal judge reaches on one side, seeing one caption at a time.
 
     Knowing nothing of two classes it reaches 1/4 for ``confident_accuracy``, 1/2 for ``accuracy`` and ``confidence``.
-
-    Args:
-        parameters: the world.
-        captioner: whose captions; ``FAITHFUL`` for people's too.
-        direction: see ``evidence_table``.
-        score: a key of ``scores.SCORES``.
-        uses_images: see ``evidence_table``.
+    For the other arguments see :func:`evidence_table`.
     """
     return optimal_score(evidence_table(parameters, captioner, direction=direction, uses_images=uses_images), score)
 
@@ -109,10 +103,8 @@ def true_amplification(parameters: Parameters = DEFAULT, captioner: Captioner = 
     """Generated minus human side for an optimal judge; ``how``: keyword arguments of :func:`bayes_score`.
 
     That is the truth of LIC (A->T by default), of Leakage with ``score="accuracy"``, and of ImageCaptioner2 with
-    ``score="confidence"`` and ``uses_images``. T->A asks for the task where LIC asks for the attribute.
-
-    Exactly 0.0 for a ``FAITHFUL`` captioner. Without errors it never decreases in ``stereotype`` (A->T), in ``guess``
-    (T->A).
+    ``score="confidence"`` and ``uses_images``. It is exactly 0.0 for a ``FAITHFUL`` captioner, and without errors it
+    never decreases in ``stereotype`` (A->T), in ``guess`` (T->A).
     """
     return bayes_score(parameters, captioner, **how) - bayes_score(parameters, **how)
 

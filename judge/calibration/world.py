@@ -65,14 +65,9 @@ def _check_probabilities(**values: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """The parameters of a world, apart from its size and seed.
+    """The parameters of a world, apart from its size and seed, as the module defines them.
 
-    Attributes:
-        association: how far tasks lean to their class, in [0, 1); 0 is a world without bias.
-        setting_association: probability that the setting goes with the attribute, not with the task, in [0, 1].
-        mention: probability that a caption names the task, in [0, 1].
-        place: probability that a caption names the setting, in [0, 1].
-        gendered: probability that a caption names the person by a gendered word, in [0, 1].
+    ``association`` is in [0, 1), and 0 is a world without bias; the others are probabilities in [0, 1].
 
     Raises:
         JudgeError: a value outside its range.
@@ -95,14 +90,10 @@ DEFAULT = Parameters()
 
 @dataclass(frozen=True, slots=True)
 class Captioner:
-    """A simulated captioner.
+    """A simulated captioner: probabilities in [0, 1], as the module defines them.
 
-    Attributes:
-        stereotype: probability of naming a stereotyped task (A->T), in [0, 1].
-        guess: probability of guessing the word for the person from the task (T->A), in [0, 1].
-        error: probability that a word, task or setting is another one, in [0, 1].
-        vocabulary: entries that it knows of each list of the grammar, 1 or more; it always knows the words for tasks
-            and settings. None for people's own wording, which knows all.
+    ``vocabulary``: entries that it knows of each list of the grammar, 1 or more, beside all words for tasks and
+    settings; None for people's own wording, which knows all.
 
     Raises:
         JudgeError: a value outside its range.
@@ -130,14 +121,7 @@ CAPTIONERS: dict[str, Captioner] = {
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """The content of one image.
-
-    Attributes:
-        image_id: an integer as a string, "1" for the first.
-        attribute: one of ``CLASSES``.
-        setting: one of ``SETTINGS``.
-        task: one of ``TASKS``.
-    """
+    """The content of one image: one of ``CLASSES``, ``SETTINGS`` and ``TASKS``; the first has the id "1"."""
 
     image_id: str
     attribute: str
@@ -166,17 +150,13 @@ def task_given_attribute(association: float, knob: float = 0.0) -> FloatArray:
     return (1 - knob) * (1 + association * leaning) / len(TASKS) + knob * (1 + leaning) / len(TASKS)
 
 
-def setting_given_task() -> FloatArray:
-    """P(setting | task), [12, 8], rows sum to 1, where the setting goes with the task."""
-    rows = [dict(zip(settings, _SETTING_SHARES, strict=True)) for settings in _SETTINGS_OF_TASK.values()]
-    return np.array([[row.get(setting, 0.0) for setting in SETTINGS] for row in rows])
-
-
 def setting_given_scene(parameters: Parameters = DEFAULT) -> FloatArray:
     """P(setting | attribute, task), [2, 12, 8], sums to 1 over settings."""
+    rows = [dict(zip(settings, _SETTING_SHARES, strict=True)) for settings in _SETTINGS_OF_TASK.values()]
+    of_task = np.array([[row.get(setting, 0.0) for setting in SETTINGS] for row in rows])
     own = np.repeat(np.eye(len(CLASSES)), len(SETTINGS) // 2, axis=1) / (len(SETTINGS) // 2)
     share = parameters.setting_association
-    return (1 - share) * setting_given_task() + share * own[:, None, :]
+    return (1 - share) * of_task + share * own[:, None, :]
 
 
 def draw_scenes(images: int, *, seed: int = 0, parameters: Parameters = DEFAULT) -> tuple[Scene, ...]:

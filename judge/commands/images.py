@@ -19,9 +19,9 @@ from judge.config.values import listed
 from judge.corpus.records import canonical_id
 from judge.errors import JudgeError, require
 from judge.judges import find_judge
-from judge.masking.cache import Cached
+from judge.masking.cache import Cached, make_detector
 from judge.masking.categories import check_categories, names_people, people_among, read_names, stays_visible
-from judge.masking.detectors import Detector, make_detector
+from judge.masking.detectors import Detector
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.images import has_image, list_images
 from judge.masking.instances import PERSON

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from importlib.metadata import version
 from pathlib import Path
-from typing import Literal
 
 import pandas as pd
 
@@ -35,7 +34,6 @@ class MaskConfig(OutputSettings, FolderSettings):
     panel = "Images"
 
     mode: Mode = option("segment", "what of each instance is hidden: upper part, mask, or box", essential=True)
-    format: Literal["png", "webp"] = option("png", "file format of masked images; both are lossless")
     workers: int | None = option(None, "images masked in parallel", "one per core", ge=1, le=1024)
     out: Path = option(..., "folder for the masked images", "runs/masked", essential=True)
 
@@ -64,7 +62,7 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> tuple[Maske
     with out.working(), out.writing():
         reserved = {TABLE_NAME, SHEET_NAME, SETTINGS, LOG, MANIFEST, _STORE}
         finished = Finished(out.store / _FINISHED, out.partial, _key(config, hiding, detector))
-        given = config.images, out.partial, detector, hiding, config.format, config.max_pixels
+        given = config.images, out.partial, detector, hiding, config.max_pixels
         job = MaskFolder(*given, reserved, finished, beside)
         masked = job.run(names, workers=config.workers, progress=progress)
         masked.failures += truth.strays if truth else ()
@@ -113,7 +111,7 @@ def _key(config: MaskConfig, hiding: Hiding, detector: Detector) -> str:
     below = [file for path in listed(config.instances) for file in (path, *sorted(path.rglob("*")))]
     truth = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in below]
     named = config.person_categories, config.class_names and config.class_names.read_bytes()
-    settings = hiding, detector.key, truth, named, config.format, config.max_pixels
+    settings = hiding, detector.key, truth, named, config.max_pixels
     return repr((packages, MaskStatistics._fields, *settings))
 
 

@@ -317,11 +317,7 @@ class EvidenceBuilder:
 
     @property
     def task_words(self) -> Lexicon:
-        """The lexicon of tasks.
-
-        Raises:
-            JudgeError: there is none.
-        """
+        """The lexicon of tasks; JudgeError if there is none."""
         if self.truth.words.tasks is None:
             raise JudgeError("a metric asks for tasks, and no words of them are known", mend="give --tasks")
         return self.truth.words.tasks

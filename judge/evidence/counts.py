@@ -51,7 +51,6 @@ class CountRows:
     """The input of counted metrics for one captioner.
 
     Attributes:
-        captioner: its name.
         rows: the rows of ``counts.parquet``.
         joined: the images, what was left out, and how often captions name the attribute.
         dropped: reason -> annotated tasks or images left out.

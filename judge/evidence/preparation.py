@@ -72,11 +72,7 @@ class Preparation:
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any]) -> Self:
-        """Read the object that :meth:`to_json` wrote.
-
-        Raises:
-            KeyError, TypeError, AttributeError: the object has another form.
-        """
+        """Read what :meth:`to_json` wrote; KeyError, TypeError or AttributeError of an object of another form."""
         lexicon, vocabulary = entry["lexicon"], entry["vocabulary"]
         return cls(
             str(entry["attribute"]),

@@ -15,15 +15,7 @@ from typing import Literal, cast
 import numpy as np
 
 from judge.errors import JudgeError
-from judge.masking.instances import (
-    PERSON,
-    BoolMask,
-    Instance,
-    LoadedImage,
-    Pixels,
-    box_mask,
-    union,
-)
+from judge.masking.instances import PERSON, BoolMask, Instance, LoadedImage, Pixels, box_mask, union
 
 Mode = Literal["partial", "segment", "box"]
 Fill = Literal["black", "mean", "blur", "noise"]
@@ -58,9 +50,23 @@ def hide(pixels: Pixels, region: BoolMask, *, fill: Fill = "black", seed: int | 
 
     if not region.any():
         return pixels.copy()
-    filled = _background(pixels, region, fill, seed)
+    visible = (~region).view(np.uint8)
+    filled = np.zeros(pixels.shape, dtype=np.uint8)
+    if fill == "noise":
+        filled = np.random.default_rng(seed).integers(0, 256, pixels.shape, dtype=np.uint8)
+    elif fill != "black":
+        mean = (_GREY,) * 3 if region.all() else cv2.mean(pixels, mask=visible)[:3]
+        filled[:] = np.round(mean)
+        if fill == "blur":
+            sigma, shown = _BLUR * max(pixels.shape[:2]), visible.astype(np.float32)
+            colours = cv2.GaussianBlur(pixels * shown[:, :, None], (0, 0), sigma)
+            weight = cv2.GaussianBlur(shown, (0, 0), sigma)[:, :, None]
+            # A little of the mean colour everywhere: it decides where no visible pixel is near.
+            little = 1e-3
+            mixed = (colours + little * np.asarray(mean, dtype=np.float32)) / (weight + little)
+            filled = np.round(mixed).clip(0, 255).astype(np.uint8)
     # OpenCV's masked copy is several times as fast as numpy's.
-    return cast("Pixels", cv2.copyTo(pixels, (~region).view(np.uint8), filled))
+    return cast("Pixels", cv2.copyTo(pixels, visible, filled))
 
 
 def _upper_part(mask: BoolMask, share: float) -> BoolMask:
@@ -70,36 +76,6 @@ def _upper_part(mask: BoolMask, share: float) -> BoolMask:
     part = np.zeros_like(mask)
     part[rows[:count], columns[:count]] = True
     return part
-
-
-def _dilate(region: BoolMask, radius: int) -> BoolMask:
-    import cv2
-
-    # The distance to the region costs the same for every radius, and is a true disc.
-    away = cv2.distanceTransform((~region).view(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
-    # Squared distances are whole numbers; OpenCV 4 finds 7.0000005 where 7 is meant.
-    return np.asarray(away < math.sqrt(radius**2 + 0.5))
-
-
-def _background(pixels: Pixels, region: BoolMask, fill: Fill, seed: int | Sequence[int]) -> Pixels:
-    """What replaces the pixels in ``region``, [H, W, 3]; its other pixels do not matter."""
-    import cv2
-
-    if fill == "black":
-        return np.zeros(pixels.shape, dtype=np.uint8)
-    if fill == "noise":
-        return np.random.default_rng(seed).integers(0, 256, pixels.shape, dtype=np.uint8)
-    mean = (_GREY,) * 3 if region.all() else cv2.mean(pixels, mask=(~region).view(np.uint8))[:3]
-    if fill == "mean":
-        return np.full(pixels.shape, np.round(mean).astype(np.uint8))
-    sigma = _BLUR * max(pixels.shape[:2])
-    visible = (~region).astype(np.float32)
-    colours = cv2.GaussianBlur(pixels * visible[:, :, None], (0, 0), sigma)
-    weight = cv2.GaussianBlur(visible, (0, 0), sigma)[:, :, None]
-    # A little of the mean colour everywhere: it decides where no visible pixel is near.
-    little = 1e-3
-    mixed = (colours + little * np.asarray(mean, dtype=np.float32)) / (weight + little)
-    return np.asarray(np.round(mixed).clip(0, 255), dtype=np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +142,14 @@ class Hiding:
                 region |= mask if instance.crowd else _upper_part(mask, self.share)
             elif self.mode == "box":
                 region |= box_mask(instance.box, size)
-        return _dilate(region, self.dilation) if self.dilation and region.any() else region
+        if not self.dilation or not region.any():
+            return region
+        import cv2
+
+        # The distance to the region costs the same for every radius, and is a true disc.
+        away = cv2.distanceTransform((~region).view(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
+        # Squared distances are whole numbers; OpenCV 4 finds 7.0000005 where 7 is meant.
+        return np.asarray(away < math.sqrt(self.dilation**2 + 0.5))
 
     def apply(self, image: LoadedImage, instances: Sequence[Instance]) -> tuple[Pixels, BoolMask]:
         """The masked image, and the region hidden in it; noise differs from image to image."""

@@ -48,16 +48,8 @@ def measure(
     """Measure every metric of ``plan`` for every captioner of ``corpus``.
 
     With several processes each reads the captions and trains its share of the judges; the main process alone computes
-    intervals, tests and tables, and every process returns them.
-
-    Args:
-        corpus: human and generated captions, and labels.
-        plan: what to measure.
-        lexicons: the words of the attribute's classes, and of tasks.
-        setup: how judges are trained.
-        open_images: image ids -> the images with people hidden; None if there are no images.
-        progress: called with (what, units done, units in all).
-        ready: called after all checks, before the first judge is trained.
+    intervals, tests and tables, and every process returns them. ``open_images``, which gives the images with people
+    hidden, is None if there are no images. ``ready`` is called after all checks, before the first judge is trained.
 
     Raises:
         JudgeError: unknown metric or judge; captions and labels that cannot be joined; an answer for an unknown class;

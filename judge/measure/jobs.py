@@ -43,7 +43,6 @@ class Work:
     Attributes:
         truth: the answers of each image, and the words that would reveal them.
         metrics: rows of METRICS, in the order of the plan.
-        jobs: the judges.
         count_rows: the input of counted metrics, one per captioner; empty without counted metrics.
         counts: the rows of ``counts.parquet``: those of ``count_rows``.
         tasks: the tasks that captions name and images show, for a breakdown; else empty.

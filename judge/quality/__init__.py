@@ -54,7 +54,6 @@ class Quality:
     """The caption quality of a captioner.
 
     Attributes:
-        captioner: its name.
         tokenizer: "ptb" (as the COCO evaluation), or "judge" (``judge.text.tokens``), without Java.
         images: ids of the images scored, [N].
         by_image: score -> value of each image by itself, [N].
@@ -109,14 +108,9 @@ def measure_quality(
     BLEU and METEOR of a group are the corpus scores of its images; ROUGE-L and CIDEr are means over images, CIDEr
     with the document frequencies of all images scored, whatever the group.
 
-    Args:
-        human: references; every caption of an image counts.
-        generated: candidates; an image's first caption counts.
-        labels: attribute classes, for scores by class.
-        java: use it where it runs; False for the same tokeniser on every machine, and no METEOR.
-        resamples: resamples of the bootstrap over images; 0 for no intervals.
-        level: level of the intervals.
-        seed: seed of the resamples; every row has a generator of its own.
+    All human captions of an image are references; of generated captions an image's first counts. ``labels`` give scores
+    by class. Without ``java`` the tokeniser is the same on every machine, and there is no METEOR. Intervals are from a
+    bootstrap over images; 0 resamples give none.
 
     Raises:
         JudgeError: pycocoevalcap is not installed; no image has captions of both sides, or a label.

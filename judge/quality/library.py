@@ -51,11 +51,7 @@ class Part:
 
 
 def penn_treebank(captions: Sequence[str]) -> list[str]:
-    """Captions as the COCO evaluation tokenises them, punctuation left out.
-
-    Raises:
-        JavaFault: Java is not there, or fails.
-    """
+    """Captions as the COCO evaluation tokenises them, punctuation left out; JavaFault if Java does not run."""
     from pycocoevalcap.tokenizer.ptbtokenizer import PUNCTUATIONS, STANFORD_CORENLP_3_4_1_JAR
 
     jar = _folder() / "tokenizer" / STANFORD_CORENLP_3_4_1_JAR
@@ -95,11 +91,7 @@ def _pool_bleu(sums: FloatArray) -> FloatArray:
 
 
 def meteor(refs: References, hyps: Sequence[str]) -> Part:
-    """METEOR, from the jar's statistics of each image against its best reference.
-
-    Raises:
-        JavaFault: Java is not there, or fails.
-    """
+    """METEOR, from the jar's statistics of each image against its best reference; JavaFault if Java does not run."""
     from pycocoevalcap.meteor.meteor import METEOR_JAR
 
     parts = ([*of, hyp] for of, hyp in zip(refs, hyps, strict=True))

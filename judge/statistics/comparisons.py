@@ -45,13 +45,10 @@ class Difference:
     """One captioner against another, by one metric and judge.
 
     Attributes:
-        metric, judge: of both.
-        first, second: the captioners.
         value: amplification of the first less that of the second.
         interval, p_value: as those of the table; None where a row has no standard error.
         p_holm: corrected for all differences that are compared.
         paired: whether both were measured on the same images; else their errors are taken for independent.
-        standard_error: of ``value``; None where there is no interval.
         reason: why there is no verdict, where a check voids the row of one of the two; else None.
         prior_only: whether the row of one of the two moves by its prior alone.
         left_out: images that one of the two alone was measured on: they are not in ``value``.

@@ -28,7 +28,6 @@ from judge.statistics.consistency import (
     correlate,
     measure_consistency,
     percent_reduction,
-    ranking_consistency,
 )
 
 Steps = list[Step]
@@ -141,7 +140,8 @@ def _alignment() -> Ours:
     table = read_published("imagecaptioner2_table5")
     rows = [row for row in table.rows if row != PEARSON]
     people = table.column("human", rows)
-    return {(PEARSON, key): Value(100 * ranking_consistency(table.column(key, rows), people)) for key in KEYS}
+    found = {key: correlate(table.column(key, rows), people).pearson for key in KEYS}
+    return {(PEARSON, key): Value(math.nan if value is None else 100 * value) for key, value in found.items()}
 
 
 # ---- ImageCaptioner2, Table 6: different detectors hide people

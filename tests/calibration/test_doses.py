@@ -105,13 +105,8 @@ def test_changes_without_bias(source: DoseSource) -> None:
     assert named(few, GENDER) == named(source.human, GENDER)
     assert named(few, OBJECTS) == named(source.human, OBJECTS)
     kept = set(source.common_words[: round(len(source.common_words) / 2)])
-    said = {
-        words[place]
-        for of in few.by_image.values()
-        for words in map(tokenize, of)
-        for place in source.free_places(words)
-    }
-    assert said == kept
+    captions = [tokenize(text) for of in few.by_image.values() for text in of]
+    assert {words[place] for words in captions for place in source.free_places(words)} == kept
 
 
 @settings(max_examples=20)

@@ -31,7 +31,7 @@ from judge.calibration.world import (
     Captioner,
     Parameters,
     draw_scenes,
-    setting_given_task,
+    setting_given_scene,
     stream,
     task_given_attribute,
 )
@@ -58,9 +58,6 @@ def generated(world: World) -> dict[str, Captions]:
     return {name: simulate(world, name=name, captioner=captioner) for name, captioner in CAPTIONERS.items()}
 
 
-# Scenes
-
-
 def test_scenes_follow_their_probabilities() -> None:
     """The share of classes exactly; tasks within noise; settings too, and by the task alone."""
     scenes = draw_scenes(20_000, seed=11)
@@ -74,10 +71,7 @@ def test_scenes_follow_their_probabilities() -> None:
         assert near(found.total(), 10_000, task_given_attribute(0.3)[row, column])
         assert len(found) == 3
         for setting, count in found.items():
-            assert near(count, found.total(), setting_given_task()[column, SETTINGS.index(setting)])
-
-
-# Sentences
+            assert near(count, found.total(), setting_given_scene()[row, column, SETTINGS.index(setting)])
 
 
 def test_deterministic_and_captioners_are_independent(world: World, generated: dict[str, Captions]) -> None:
@@ -152,9 +146,6 @@ def test_words_are_worth_what_the_closed_form_says(name: str, world: World, gene
     # Five captions of an image are not independent: noise by image.
     means = np.reshape(values, (len(world.scenes), -1)).mean(axis=1)
     assert abs(means.mean() - bayes_score(DEFAULT, captioner)) < 4 * means.std() / len(means) ** 0.5
-
-
-# Files
 
 
 def test_written_as_coco(tmp_path: Path) -> None:

@@ -39,14 +39,10 @@ QUICK: dict[str, Any] = {
 KNOBS = {"zero": Captioner(), "middle": Captioner(stereotype=0.5), "high": Captioner(stereotype=1.0)}
 
 
-def given(files: WorldFiles) -> dict[str, Any]:
-    seen = {"images": files.folder / "images", "instances": files.folder / "instances.json"}
-    told = {"human": files.human, "captions": dict(files.captions), "labels": files.labels}
-    return told | seen | {"features": files.folder.parent / "features"}
-
-
 def measured(files: WorldFiles, **settings: Any) -> Result:
-    return evaluate(**{**QUICK, **given(files), **settings})
+    given = {"human": files.human, "captions": dict(files.captions), "labels": files.labels}
+    given |= {"images": files.folder / "images", "instances": files.folder / "instances.json"}
+    return evaluate(**{**QUICK, **given, "features": files.folder.parent / "features", **settings})
 
 
 def by_captioner(result: Result) -> dict[str, float]:

@@ -129,14 +129,11 @@ def test_closed_form_equals_simulation(captioner: Captioner, direction: Directio
     rng = np.random.default_rng(5)
     scenes = draw_scenes(120_000, seed=3)
     views = described_by(scenes, captioner, rng)
-    if direction == "A->T":
-        first = np.array([TASKS.index(view.task) for view in views])
-        asked = np.array([CLASSES.index(scene.attribute) for scene in scenes])
-        shape, says = (2, 13, 9), DEFAULT.mention
-    else:
-        first = np.array([CLASSES.index(view.attribute) for view in views])
-        asked = np.array([TASKS.index(scene.task) for scene in scenes])
-        shape, says = (12, 3, 9), DEFAULT.gendered
+    words = [np.array([CLASSES.index(of.attribute) for of in side]) for side in (scenes, views)]
+    tasks = [np.array([TASKS.index(of.task) for of in side]) for side in (scenes, views)]
+    forwards = direction == "A->T"
+    asked, first = (words[0], tasks[1]) if forwards else (tasks[0], words[1])
+    shape, says = ((2, 13, 9), DEFAULT.mention) if forwards else ((12, 3, 9), DEFAULT.gendered)
     place = np.array([SETTINGS.index(view.setting) for view in views])
     first = np.where(rng.random(len(first)) < says, first, shape[1] - 1)
     place = np.where(rng.random(len(place)) < DEFAULT.place, place, 8)
@@ -156,11 +153,9 @@ def test_a_faithful_captioner_is_exactly_zero(parameters: Parameters, direction:
 @given(LEANING, CAPTIONING)
 def test_directions_are_orthogonal_and_tables_distributions(parameters: Parameters, captioner: Captioner) -> None:
     """What is said of the task changes A->T alone, the guessed word T->A alone."""
-    ways: list[tuple[Direction, Captioner, tuple[int, ...]]] = [
-        ("A->T", replace(captioner, guess=0), (2, 13, 9)),
-        ("T->A", replace(captioner, stereotype=0), (12, 3, 9)),
-    ]
-    for direction, alone, shape in ways:
+    direction: Direction
+    for direction, other, shape in (("A->T", "guess", (2, 13, 9)), ("T->A", "stereotype", (12, 3, 9))):
+        alone = replace(captioner, **{other: 0})
         whole, part = (bayes_score(parameters, told, direction=direction) for told in (captioner, alone))
         assert whole == part
         table = evidence_table(parameters, captioner, direction=direction)
@@ -172,8 +167,7 @@ def test_directions_are_orthogonal_and_tables_distributions(parameters: Paramete
 
 @given(WORLDS, UNIT, UNIT, st.sampled_from(["confident_accuracy", "accuracy", "confidence"]))
 def test_never_decreases_in_its_knob(parameters: Parameters, one: float, other: float, score: str) -> None:
-    ways: list[tuple[Direction, str]] = [("A->T", "stereotype"), ("T->A", "guess")]
-    for direction, name in ways:
+    for direction, name in (("A->T", "stereotype"), ("T->A", "guess")):
         knobs = [Captioner(**{name: knob}) for knob in sorted((one, other))]
         low, high = (true_amplification(parameters, knob, direction=direction, score=score) for knob in knobs)
         assert -1e-12 <= low <= high + 1e-12

@@ -204,10 +204,6 @@ def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
         {"titel": "x", "page": "x", "files": [{"path": "a.csv", "sort": "labels"}]},
         ": missing fields: files.0.what, files.0.kind; unknown fields: files.0.sort, titel; field 'page': String",
     ),
-    (
-        {"files": [{"path": "../a.csv", "what": "x", "kind": "labels"}]},
-        "'files.0.path': is no path within the folder",
-    ),
     ({"use": [{"what": "x", "command": "judge 'evaluate"}]}, "field 'use.0.command': No closing quotation."),
     ({"files": [{"path": "a.csv", "what": "x", "kind": "labels", "attributes": ["age"]}]}, "has labels of 'age'"),
 ])  # fmt: skip

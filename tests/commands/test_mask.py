@@ -117,15 +117,12 @@ def test_what_is_hidden(world: World, arguments: list[str], hidden: int) -> None
     assert row["share_hidden"] == pytest.approx(hidden / HEIGHT / WIDTH)
 
 
-@pytest.mark.parametrize(("kind", "count"), [("png", None), ("webp", 8)])
-def test_real_photographs_end_to_end(shared: Path, tmp_path: Path, kind: str, count: int | None) -> None:
+def test_real_photographs_end_to_end(shared: Path, tmp_path: Path) -> None:
     """What was written, read back: black wherever pycocotools' masks have a person, else the image."""
-    images, instances, out = shared / "coco-mini" / "val2017", tmp_path / "instances.json", tmp_path / "out"
-    document = read_json(images.parent / "annotations" / "instances_val2017.json")
-    document["images"] = document["images"][:count]
-    instances.write_text(json.dumps(document))
-    truth = COCO(str(instances))
-    done = judge("mask", "--images", images, "--instances", instances, "--out", out, "--format", kind)
+    images, out = shared / "coco-mini" / "val2017", tmp_path / "out"
+    instances = images.parent / "annotations" / "instances_val2017.json"
+    document, truth = read_json(instances), COCO(str(instances))
+    done = judge("mask", "--images", images, "--instances", instances, "--out", out)
     assert (done.exit_code, done.stderr) == (0, "")
     table = pd.read_parquet(out / "masks.parquet").set_index("image")
     assert set(table.index) == {image["file_name"] for image in document["images"]}
@@ -135,7 +132,7 @@ def test_real_photographs_end_to_end(shared: Path, tmp_path: Path, kind: str, co
         people = truth.loadAnns(truth.getAnnIds(imgIds=[image["id"]], catIds=truth.getCatIds(catNms=["person"])))
         for annotation in people:
             hidden |= truth.annToMask(annotation).astype(bool)
-        after = pixels_of((out / name).with_suffix(f".{kind}"))
+        after = pixels_of((out / name).with_suffix(".png"))
         assert not after[hidden].any()
         np.testing.assert_array_equal(after[~hidden], pixels_of(images / name)[~hidden])
         assert table.loc[name, "instances"] == len(people)

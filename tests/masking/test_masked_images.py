@@ -31,14 +31,12 @@ NAMES = {"1": "one.png", "2": "two.png"}
 NOTHING = np.zeros(SIZE, dtype=np.bool_)
 
 
+def thing(top: int, bottom: int, left: int, right: int, label: str = "dog") -> Instance:
+    return from_box((left, top, right - left, bottom - top), SIZE, label)
+
+
 def block(top: int, bottom: int, left: int, right: int) -> BoolMask:
-    mask = NOTHING.copy()
-    mask[top:bottom, left:right] = True
-    return mask
-
-
-def thing(top: int, bottom: int, left: int, right: int, label: str = "dog", score: float = 1.0) -> Instance:
-    return from_mask(block(top, bottom, left, right), label, score=score)
+    return thing(top, bottom, left, right).mask
 
 
 PERSON, DOG, TIE = thing(5, 20, 10, 20, "person"), thing(10, 18, 25, 35), thing(6, 12, 12, 16, "tie")
@@ -60,15 +58,12 @@ def seen(folder: Path, *instances: Instance, plain: bool = False, **how: Any) ->
     return MaskedImages(folder, NAMES, hiding, dict.fromkeys(NAMES.values(), instances))
 
 
-@pytest.mark.parametrize("fill", ["black", "mean", "blur", "noise"])
-def test_hidden_pixels_are_hidden_and_others_unchanged(folder: Path, fill: str) -> None:
-    images = seen(folder, PERSON, fill=fill)
-    before, mask = images.read("1"), PERSON.mask
-    assert np.array_equal(before[~mask], drawn(1)[~mask])
-    assert not (before[mask] == drawn(1)[mask]).all(axis=1).any()
-    # With another person in the same place the masked image is the same, though its file is another.
-    other, key = drawn(1), images.key("1")
-    other[mask] = 7
+def test_another_person_in_the_same_place(folder: Path) -> None:
+    """The masked image is the same, though its file is another."""
+    images = seen(folder, PERSON, fill="blur")
+    before, key, other = images.read("1"), images.key("1"), drawn(1)
+    assert np.array_equal(before[~PERSON.mask], drawn(1)[~PERSON.mask])
+    other[PERSON.mask] = 7
     (folder / "one.png").write_bytes(encode(other))
     assert np.array_equal(images.read("1"), before)
     assert images.key("1") != key
@@ -216,16 +211,10 @@ def test_a_run_is_refused_before_judges_are_trained(tmp_path: Path) -> None:
     assert allowed.masks["masks"]["people"] == pytest.approx(1 / 31)
 
 
-def square(top: int, left: int, side: int, *, score: float = 1.0, label: str = "person") -> Instance:
-    mask = np.zeros((20, 20), dtype=np.bool_)
-    mask[top : top + side, left : left + side] = True
-    return from_mask(mask, label, score=score)
-
-
 def test_overlap_by_hand() -> None:
     """A person of 100 pixels, found as 10 x 8 of it and 2 x 8 beside: 80 found, 20 missed, 16 beside."""
     found = [from_box((0, 0, 12, 8), (20, 20), "person", score=0.9)]
-    counts = count([square(0, 0, 10)], found, Hiding(), (20, 20))
+    counts = count([from_box((0, 0, 10, 10), (20, 20), "person")], found, Hiding(), (20, 20))
     assert counts == [100, 96, 80, 20, 96]
     assert pool(np.array(counts, dtype=float)) == pytest.approx((0.8, 80 / 116, 0.2, 16 / 96))
     # A triangle found exactly: its upper half leaves half visible, its box hides much beside.

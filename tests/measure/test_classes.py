@@ -178,9 +178,6 @@ def test_judged_by_linear(run: Run, metric: str) -> None:
         assert len(rows["generated"]) == len(run.world.images)
 
 
-# What cannot be measured is refused, in a line that says which class it is
-
-
 @pytest.mark.parametrize("count", SIZES)
 @pytest.mark.parametrize(
     ("size", "how", "message"),
@@ -235,12 +232,6 @@ def test_captioners_of_other_classes_are_not_compared(tmp_path: Path) -> None:
     assert {(of.first, of.second) for of in result.differences()} == {("one", "two")}
     assert {of.metric.name for of in result.differences()} == {"leakage", "error"}
     assert "Captioners whose images have other classes are not compared with each other." in warnings(result)
-
-
-# What classes are called, or that others could be, changes nothing
-
-
-# Networks
 
 
 @pytest.mark.slow

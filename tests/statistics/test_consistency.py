@@ -20,7 +20,6 @@ from judge.statistics.consistency import (
     correlate,
     measure_consistency,
     percent_reduction,
-    ranking_consistency,
     spearman_interval,
 )
 from judge.statistics.summary import Summary
@@ -36,9 +35,6 @@ def read(path: Path) -> dict[str, list[float]]:
     return {name.lower(): values for name, *values in pd.read_csv(path).itertuples(index=False)}
 
 
-# ---- ImageCaptioner2 -------------------------------------------------------------------------------------------------
-
-
 def test_imagecaptioner2_table_4(tables: Path) -> None:
     """Abdelrahman et al. 2024, section 5.5: conflict 11.11% and 0, ranking 92% and 97%, for LIC and theirs.
 
@@ -49,18 +45,16 @@ def test_imagecaptioner2_table_4(tables: Path) -> None:
     assert len(lstm) == 9
     assert round(100 * conflict_score(lstm, bert), 2) == 11.11
     assert conflict_score(sat, grit) == 0
-    assert ranking_consistency(lstm, bert) == pytest.approx(0.926, abs=5e-4)
-    assert ranking_consistency(sat, grit) == pytest.approx(0.961, abs=5e-4)
+    assert correlate(lstm, bert).pearson == pytest.approx(0.926, abs=5e-4)
+    assert correlate(sat, grit).pearson == pytest.approx(0.961, abs=5e-4)
 
 
 def test_imagecaptioner2_table_5(tables: Path) -> None:
     """AnonymousBench: correlation with people is 54% for LIC (0.547, cut) and 80% for ImageCaptioner2."""
     lic, theirs, human = zip(*read(tables / "imagecaptioner2_table5_anonymousbench.csv").values(), strict=True)
-    assert ranking_consistency(lic, human) == pytest.approx(0.547, abs=5e-4)
-    assert ranking_consistency(theirs, human) == pytest.approx(0.80, abs=5e-3)
+    assert correlate(lic, human).pearson == pytest.approx(0.547, abs=5e-4)
+    assert correlate(theirs, human).pearson == pytest.approx(0.80, abs=5e-3)
 
-
-# ---- DBAC ------------------------------------------------------------------------------------------------------------
 
 # Table 5a, "% Reduction", in the table's order. UpDown is printed as 84.94, a slip: its coefficients (2.47, 0.35) give
 # 85.83, Tables 10 and 11 give 85.94, and only with that is the column's average the printed 84.48.
@@ -101,9 +95,6 @@ def test_dbac_reductions(tables: Path) -> None:
     assert np.mean(found) == pytest.approx(84.48, abs=0.05)
 
 
-# ---- Definitions -----------------------------------------------------------------------------------------------------
-
-
 def test_conflict_by_hand() -> None:
     # Signs agree, differ, agree (both not biased), differ: 2 of 4.
     assert conflict_score([1, 2, -1, -0.5], [3, -1, -2, 0.1]) == 0.5
@@ -123,12 +114,12 @@ def test_variation_by_hand() -> None:
     assert percent_reduction(1, 4) == -300
 
 
-def test_undefined_is_nan() -> None:
+def test_undefined_is_nan_or_none() -> None:
     nan, inf = math.nan, math.inf
     # The last is constant but for a digit.
     for values in ([], [1.0], [1.0, 1.0], [1.0, nan], [1.0, inf], [0.3, 0.1 + 0.2]):
         other = [1.0, 2.0][: len(values)]
-        assert math.isnan(ranking_consistency(values, other)), values
+        assert correlate(values, other).pearson is None, values
     assert math.isnan(conflict_score([], []))
     assert math.isnan(conflict_score([1.0, nan], [1.0, 1.0]))
     # The last has a sum of 2.8e-17 in floating point: a mean of 0.
@@ -136,9 +127,6 @@ def test_undefined_is_nan() -> None:
         assert math.isnan(coefficient_of_variation(values)), values
     for x, y in [(0.0, 1.0), (nan, 1.0), (1.0, nan), (inf, 1.0)]:
         assert math.isnan(percent_reduction(x, y)), (x, y)
-
-
-# ---- Of a run --------------------------------------------------------------------------------------------------------
 
 
 def row(captioner: str, judge: str, amplification: float | None, metric: str = "lic") -> Summary:
@@ -191,9 +179,6 @@ def test_a_run_with_one_judge_has_none() -> None:
     assert variation_table(found).rows == ()
 
 
-# ---- Agreement of two lists of scores --------------------------------------------------------------------------------
-
-
 def test_imagecaptioner2_table_6(tables: Path) -> None:
     """Abdelrahman et al., section 5.6: scores under detectors are "fully correlated" with those under true masks."""
     truth, yolo, rcnn = zip(*read(tables / "imagecaptioner2_table6_detectors.csv").values(), strict=True)
@@ -223,8 +208,6 @@ def test_agreement_joins_captioners_by_name() -> None:
     assert found["sat", "maskrcnn"].spearman == pytest.approx(-1)
     assert found["grit", "yolo"].pairs == 0
 
-
-# ---- Intervals of correlations over few captioners -------------------------------------------------------------------
 
 Z = 1.959963984540054
 

@@ -147,36 +147,29 @@ def test_what_stays_on_is_told(name: str) -> None:
 BIKE = "a man on a bike"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "**Caption:** {}\n\n**Explanation:** the woman ...",
-        "{} #woman #girl",
-        "<SUMMARY>s</SUMMARY><CAPTION>a man and a woman</CAPTION><CONCLUSION>{}</CONCLUSION>",
-        "<seed:think>a woman?</seed:think>{}",
-        "user\nDescribe the woman.\nassistant\n{}",
-        "<\uff5cUser\uff5c>a woman<\uff5cAssistant\uff5c>{}",
-        '{{"thought": "a woman", "final_caption": "{}"}}',
-        "Looking at the image, {}",
-    ],
+CHATTY = (
+    "**Caption:** {}\n\n**Explanation:** the woman ...",
+    "{} #woman #girl",
+    "<SUMMARY>s</SUMMARY><CAPTION>a man and a woman</CAPTION><CONCLUSION>{}</CONCLUSION>",
+    "<seed:think>a woman?</seed:think>{}",
+    "user\nDescribe the woman.\nassistant\n{}",
+    "<\uff5cUser\uff5c>a woman<\uff5cAssistant\uff5c>{}",
+    '{{"thought": "a woman", "final_caption": "{}"}}',
+    "Looking at the image, {}",
 )
-def test_output_of_captioners_is_read_as_the_caption(text: str) -> None:
-    assert clean(text.format(BIKE))[0] == BIKE
+PLAINLY = (
+    "<a man in a hat> stands",
+    "Looking at the young woman, a man smiles",
+    'A woman wearing a "Caption: hello" shirt',
+    "A man holds a sign. Note: the woman is behind him.",
+    "Q: a man? A: a woman",
+    "the #5 bus",
+)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "<a man in a hat> stands",
-        "Looking at the young woman, a man smiles",
-        'A woman wearing a "Caption: hello" shirt',
-        "A man holds a sign. Note: the woman is behind him.",
-        "Q: a man? A: a woman",
-        "the #5 bus",
-    ],
-)
-def test_what_only_looks_like_a_mark_stays(text: str) -> None:
-    assert clean(text) == (text, ())
+def test_what_is_the_caption_and_what_only_looks_like_a_mark() -> None:
+    assert {clean(text.format(BIKE))[0] for text in CHATTY} == {BIKE}
+    assert [clean(text) for text in PLAINLY] == [(text, ()) for text in PLAINLY]
 
 
 def test_tags_beside_masked_words_are_found(tmp_path: Path) -> None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import gzip
 import math
+import re
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import fault_of
 
 from judge.corpus.captions import read_captions
 from judge.corpus.labels import read_labels
-from judge.errors import JudgeError
 from judge.text import vectors as module
 from judge.text.alignment import align, find_gaps, is_special
 from judge.text.lexicon import load_lexicon
@@ -147,21 +148,14 @@ FAULTS: dict[str, tuple[bytes, str]] = {
 def test_a_fault_is_told_in_one_line(fault: str, tmp_path: Path) -> None:
     data, expected = FAULTS[fault]
     path = write(tmp_path, data)
-    with pytest.raises(JudgeError, match=expected) as caught:
-        load_vectors(path, [*TABLE])
-    line = str(caught.value)
-    assert "\n" not in line
+    line = fault_of(load_vectors, path, [*TABLE])
+    assert re.search(expected, line)
     assert line.startswith(path)
 
 
 def test_places_that_are_no_file(tmp_path: Path) -> None:
-    for reference, expected in (
-        (str(tmp_path), "is a folder. Give one file"),
-        (str(tmp_path / "absent.vec"), "no such file"),
-        ("a\0b", "cannot be read"),
-    ):
-        with pytest.raises(JudgeError, match=expected.replace("\0", ".")):
-            load_vectors(reference, ["a"])
+    assert "is a folder. Give one file" in fault_of(load_vectors, str(tmp_path), ["a"])
+    assert "no such file. Give corpus, or a file" in fault_of(load_vectors, str(tmp_path / "absent.vec"), ["a"])
 
 
 # Learnt from captions.

@@ -17,7 +17,7 @@ from judge.commands.evaluate import RunConfig
 from judge.config import make_config, read_settings
 from judge.corpus.shards import find_shards, read_shards
 from judge.errors import JudgeError
-from judge.masking.detectors.weights import read_weights
+from judge.masking.detectors import read_weights
 from judge.report.saved_run import read_run
 from judge.utils.outputs import read_manifest
 from judge.utils.reading import LIMITS, NotRegularError, open_regular, parse_yaml, read_bytes, read_yaml, refuse_large

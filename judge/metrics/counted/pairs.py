@@ -90,7 +90,7 @@ class Ba(CountedMetric):
 
     def whole(self, table: ContingencyTable) -> FloatArray:
         """The denominators of shares, [..., 1, L]: samples of any class with the label."""
-        return table.together.sum(axis=-2, keepdims=True)
+        return np.asarray(table.together.sum(axis=-2, keepdims=True))
 
     def pool(self, change: FloatArray, pairs: FloatArray) -> FloatArray:
         """(1/|L|) times the sum over pairs; labels with undefined pairs are left out of both."""
