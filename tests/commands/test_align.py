@@ -16,8 +16,7 @@ from judge.commands.evaluate import RunConfig
 from judge.config import shown
 from judge.corpus.captions import read_captions
 from judge.text.alignment import DELTAS, align
-from judge.text.lexicon import load_lexicon
-from judge.text.masking import mask
+from judge.text.lexicon import load_lexicon, mask
 from judge.text.tokens import tokenize
 from judge.text.vectors import DELTA, DELTA_LEARNT, load_vectors
 
