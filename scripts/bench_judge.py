@@ -95,15 +95,12 @@ class Uncached(ImageCache):
         super().__init__(backbone, images, {}, folder)
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.backbone.to(self.device)  # type: ignore[attr-defined]  # a module, as its protocol says
-        _, positions, columns = self.compute_rows([first]).shape
+        _, positions, columns = next(iter(self._batches([first], self.device))).shape
         self.shape = (positions, columns)
 
     def rows(self, samples: Sequence[Sample]) -> Tensor:
         """[B, P, D] float32."""
-        return self.compute_rows([str(sample.image) for sample in samples])
-
-    def compute_rows(self, names: Sequence[str]) -> Tensor:
-        """[N, P, D] float32."""
+        names = [str(sample.image) for sample in samples]
         return torch.from_numpy(np.concatenate(list(self._batches(names, self.device))))
 
 

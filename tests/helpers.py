@@ -305,6 +305,18 @@ def inputs_of(files: WorldFiles, *captioners: str) -> list[object]:
     return ["--human", files.human, *captions, "--labels", files.labels]
 
 
+def settings_of(files: WorldFiles, folder: Path) -> dict[str, Any]:
+    """Settings of a small run of judges of images (64 pixels wide) on a drawn world; features are in ``folder``."""
+    drawn = files.folder
+    return {
+        "human": str(files.human), "captions": [str(path) for path in files.captions.values()],
+        "labels": str(files.labels), "images": str(drawn / "images"), "instances": str(drawn / "instances.json"),
+        "features": str(folder / "features"), "image_size": 64, "backbone": "test_resnet", "backbone_weights": "random",
+        "protocol": "paper", "seeds": 1, "epochs": 1, "learning_rate": 0.002, "refits": 0, "chance": 0,
+        "resamples": 100, "workers": 1,
+    }  # fmt: skip
+
+
 def pictures_of(files: WorldFiles) -> list[object]:
     """Images of a drawn world and their instances, as options."""
     return ["--images", files.folder / "images", "--instances", files.folder / "instances.json"]

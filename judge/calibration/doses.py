@@ -93,11 +93,7 @@ class DoseSource:
 
     @cached_property
     def goes_with(self) -> dict[str, str]:
-        """Task -> the class that it goes with; the first of equals.
-
-        Raises:
-            JudgeError: a class with which no task goes.
-        """
+        """Task -> the class that it goes with; the first of equals. A class with which no task goes is refused."""
         shares = self.counts / pd.Series(self._sizes)
         found = {str(task): str(name) for task, name in shares.idxmax(axis=1).items()}
         if without := {*self._sizes} - {*found.values()}:
@@ -255,9 +251,6 @@ def inject(captions: Captions, source: DoseSource, change: str, dose: float, *, 
         change: a key of :data:`CHANGES`.
         dose: in [0, 1]; 0 changes nothing.
         seed: of the draws.
-
-    Raises:
-        JudgeError: as :func:`check_dose`.
     """
     check_dose(source, change, dose)
     apply, generator = CHANGES[change].apply, np.random.default_rng(seed)

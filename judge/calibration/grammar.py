@@ -68,11 +68,7 @@ def world_files(folder: Path, captioners: Iterable[str]) -> WorldFiles:
 
 
 def make_world(images: int = 1200, *, seed: int = 0, parameters: Parameters = DEFAULT) -> World:
-    """Draw a world and have people caption it: 5 captions an image, rarely two alike.
-
-    Raises:
-        JudgeError: fewer than one image; a negative seed.
-    """
+    """Draw a world of 1 image or more and have people caption it: 5 captions an image, rarely two alike."""
     scenes = draw_scenes(images, seed=seed, parameters=parameters)
     rng = stream(seed, "human")
     by_image: dict[str, tuple[str, ...]] = {}
@@ -165,13 +161,10 @@ def write_world(
     Args:
         world: what to write.
         captioners: name -> captioner, such as ``CAPTIONERS``; simulated with the world's seed.
-        folder: new or empty, or another world with ``overwrite``; its parents are made.
+        folder: new or empty, or another world with ``overwrite``, else it is refused; its parents are made.
         pictures: draw the scenes, so many pixels high and wide; None draws nothing.
         overwrite: replace a world that lies there, once the new one is complete.
         progress: called with the progress.
-
-    Raises:
-        JudgeError: the folder holds something, or cannot be written.
     """
     out = OutputFolder(folder, what="world", overwrite=overwrite)
     out.check()

@@ -88,15 +88,12 @@ def people_as_captioner(
     Args:
         corpus: its human captions are used, at least ``captions`` + ``captioners`` of each image.
         labels: of the images.
-        images: how many, drawn without replacement.
+        images: how many, drawn without replacement; refused where fewer have as many captions, and a label.
         seed: of the draw.
         captions: human captions of an image.
         captioners: how many; each has one more caption of an image, of another person ("a person", "person 2" ...).
         mislabelled: share of the images whose label is exchanged for another class: labels that were derived from the
             captions agree with all of them.
-
-    Raises:
-        JudgeError: too few images have as many captions, and a label.
     """
     written = corpus.human.by_image
     needed = captions + captioners

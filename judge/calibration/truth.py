@@ -39,10 +39,8 @@ def evidence_table(
         direction: "A->T": the answer is the attribute, task and setting are the evidence, [2, 13, 9]. "T->A": the
             answer is the scene's task, the word for the person and the setting are the evidence, [12, 3, 9]. The last
             index of each axis of evidence: the caption does not name it.
-        uses_images: the judge also sees the scene without its person: task and setting, [2, 13, 9, 12, 8] ("A->T").
-
-    Raises:
-        JudgeError: a judge that uses images and has to answer with the task, which it sees.
+        uses_images: the judge also sees the scene without its person: task and setting, [2, 13, 9, 12, 8]. For "A->T"
+            alone: it need not guess a task that it sees.
     """
     if uses_images and direction == "T->A":
         raise JudgeError("a judge that sees the scene need not guess its task", mend="ask for A->T")

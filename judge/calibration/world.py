@@ -67,10 +67,8 @@ def _check_probabilities(**values: float) -> None:
 class Parameters:
     """The parameters of a world, apart from its size and seed, as the module defines them.
 
-    ``association`` is in [0, 1), and 0 is a world without bias; the others are probabilities in [0, 1].
-
-    Raises:
-        JudgeError: a value outside its range.
+    ``association`` is in [0, 1), and 0 is a world without bias; the others are probabilities in [0, 1]. Values outside
+    their range are refused.
     """
 
     association: float = 0.3
@@ -93,10 +91,7 @@ class Captioner:
     """A simulated captioner: probabilities in [0, 1], as the module defines them.
 
     ``vocabulary``: entries that it knows of each list of the grammar, 1 or more, beside all words for tasks and
-    settings; None for people's own wording, which knows all.
-
-    Raises:
-        JudgeError: a value outside its range.
+    settings; None for people's own wording, which knows all. Values outside their range are refused.
     """
 
     stereotype: float = 0.0
@@ -130,11 +125,7 @@ class Scene:
 
 
 def stream(seed: int, key: str) -> np.random.Generator:
-    """A generator of its own for each string, so that one more captioner leaves every other as it was.
-
-    Raises:
-        JudgeError: a negative seed.
-    """
+    """A generator of its own for each string, so that one more captioner leaves every other as it was."""
     if seed < 0:
         raise JudgeError(f"seed is {seed}", mend="take 0 or more")
     return np.random.default_rng([seed, *key.encode()])
@@ -160,11 +151,7 @@ def setting_given_scene(parameters: Parameters = DEFAULT) -> FloatArray:
 
 
 def draw_scenes(images: int, *, seed: int = 0, parameters: Parameters = DEFAULT) -> tuple[Scene, ...]:
-    """``images`` scenes; half of them are female, in random order.
-
-    Raises:
-        JudgeError: fewer than one image; a negative seed.
-    """
+    """``images`` scenes, 1 or more; half of them are female, in random order."""
     if images < 1:
         raise JudgeError(f"{images} images", mend="ask for 1 or more")
     rng = stream(seed, "scenes")

@@ -177,21 +177,17 @@ class Attribution:
 
     def explain_judge(self, reference: str) -> None:
         """Explain a judge's answers by words, and by the images of the first caption of each."""
-        data = prepare(self.config.of_judge(reference), self.progress)
-        of_words, of_images = _choose_methods(self.config, data.saved)
+        config, progress = self.config, self.progress
+        data = prepare(config.of_judge(reference), progress)
+        of_words, of_images = _choose_methods(config, data.saved)
         if of_images:
             require("vision", "captum")
         answers, notes = by_words.explain_answers(
-            data.saved,
-            data.parts,
-            features=self.config.features,
-            images=data.images,
-            labels=self.labels,
-            progress=self.progress,
+            data.saved, data.parts, features=config.features, images=data.images, labels=self.labels, progress=progress
         )
         if left := sum(map(len, data.parts)) - len(answers.samples):
             notes.append(f"{left} captions are of images without a label; they are left out")
-        words = [by_words.WORD_METHODS[method](answers, self.progress) for method in of_words]
+        words = [by_words.WORD_METHODS[method](answers, progress) for method in of_words]
         self.judges.append((reference, answers, words))
         if of_images:
             assert data.images is not None

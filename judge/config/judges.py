@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 
 from judge.config import OutputSettings, Settings, values
 from judge.config.inputs import BatchSettings, DetectionSettings, HumanSettings, MaskSettings, ObjectSettings
-from judge.metrics.options import AlignmentOptions, PriorOptions, VocabularyOptions
+from judge.metrics.options import MetricOptions
 from judge.utils.options import MOST, option
 
 
@@ -103,9 +103,7 @@ class TrainingSettings(Settings):
 
 
 # pydantic takes the fields of the last base first.
-class JudgedSettings(
-    TrainingSettings, MaskSettings, JudgeSettings, VocabularyOptions, PriorOptions, AlignmentOptions, HumanSettings
-):
+class JudgedSettings(TrainingSettings, MaskSettings, JudgeSettings, MetricOptions, HumanSettings):
     """Options of every command that trains judges: human captions, metrics, judges and their training."""
 
     panel = "Metrics"

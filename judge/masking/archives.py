@@ -35,8 +35,8 @@ def usable_id(value: object) -> str | None:
 def find_archive(path: Path) -> Archive | None:
     """The archive at ``path``; None for a folder of images, or if there is nothing.
 
-    - Shards: a tar archive, or a folder that holds ``*.tar`` and no image beside them. An image is
-      called by its key and suffix.
+    - Shards: a tar archive, or a folder that holds ``*.tar`` and no image beside them. An image is called by its
+      key and suffix.
     - A data set: a folder of Parquet files with a column of images. An image is called by its image id; if several
       rows have the id, it is that of the first.
 
@@ -96,11 +96,7 @@ class Archive(NamedTuple):
         return self.images[self.key_of(name)].where if self.holds(name) else str(self.path / name[:200])
 
     def read(self, name: str) -> bytes:
-        """The image's file.
-
-        Raises:
-            JudgeError: no such image; it cannot be read; it has changed since it was listed.
-        """
+        """The image's file; one that is not there, not readable, or has changed since it was listed is refused."""
         if not self.holds(name):
             raise JudgeError("no such image", where=self.where(name), mend="check --images")
         entry = self.images[self.key_of(name)]

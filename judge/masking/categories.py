@@ -43,11 +43,7 @@ def stays_visible(name: str, source: str) -> Doubt:
 
 
 def check_categories(wanted: Iterable[str], known: Collection[str], source: str) -> None:
-    """Refuse a category that a source does not have.
-
-    Raises:
-        JudgeError: there is such a category.
-    """
+    """Refuse a category that a source does not have."""
     for name in wanted:
         if name not in known:
             mend = nearest(name, sorted(known))

@@ -112,11 +112,7 @@ def box_mask(box: PixelBox, size: tuple[int, int]) -> BoolMask:
 
 
 def union(instances: Iterable[Instance], size: tuple[int, int]) -> BoolMask:
-    """[H, W]: the pixels of any of ``instances``.
-
-    Raises:
-        JudgeError: an instance of an image of another size.
-    """
+    """[H, W]: the pixels of any of ``instances``; one of an image of another size is refused."""
     from pycocotools import mask as coco
 
     found = list(instances)

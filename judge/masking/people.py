@@ -108,11 +108,7 @@ class Hiding:
     seed: int = 0
 
     def chosen(self, instances: Sequence[Instance]) -> tuple[Instance, ...]:
-        """Those of the instances of one image that are hidden.
-
-        Raises:
-            JudgeError: ``foreground`` is a share outside (0, 1).
-        """
+        """Those of the instances of one image that are hidden; ``foreground`` outside (0, 1) is refused."""
         kept = [one for one in instances if one.label in self.labels and one.score >= self.threshold]
         if self.foreground == "largest":
             # A crowd is nobody's foreground, as long as somebody stands alone.
@@ -128,8 +124,7 @@ class Hiding:
     def region(self, chosen: Sequence[Instance], size: tuple[int, int]) -> BoolMask:
         """The pixels to hide, [H, W], of the instances ``chosen`` in an image of a height and width.
 
-        Raises:
-            JudgeError: an instance of another size; ``share`` or ``dilation`` out of range.
+        An instance of another size is refused; so is ``share`` or ``dilation`` out of range.
         """
         if self.dilation < 0:
             raise JudgeError(f"dilation is {self.dilation}", mend="use 0 pixels or more")

@@ -23,12 +23,7 @@ from judge.commands.ablate import AblateDetectorsConfig, AblateMasksConfig
 from judge.commands.align import AlignConfig
 from judge.commands.anonymous import AnonymousConfig
 from judge.metrics.counted.dpa import Dpa
-from judge.statistics.consistency import (
-    coefficient_of_variation,
-    correlate,
-    measure_consistency,
-    percent_reduction,
-)
+from judge.statistics.consistency import coefficient_of_variation, correlate, measure_consistency, percent_reduction
 
 Steps = list[Step]
 

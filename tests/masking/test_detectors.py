@@ -27,13 +27,8 @@ NOISE = samples.noise_images()
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("detectors")
-
-
-@pytest.fixture(scope="module")
-def weights(folder: Path) -> Path:
-    return samples.tiny_yolo(folder)
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return samples.tiny_yolo(tmp_path_factory.mktemp("detectors"))
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +38,8 @@ def exported(weights: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def yolo(folder: Path, weights: Path) -> Yolo:
-    return load_yolo(weights, trust=folder, device="cpu")
+def yolo(weights: Path) -> Yolo:
+    return load_yolo(weights, trust=weights.parent, device="cpu")
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +47,8 @@ def maskrcnn() -> MaskRcnn:
     return samples.tiny_maskrcnn()
 
 
-def test_contract(yolo: Yolo, maskrcnn: MaskRcnn, exported: Path, folder: Path) -> None:
-    boxes_alone = load_yolo(samples.tiny_yolo(folder, task="detect"), trust=folder, device="cpu")
+def test_contract(yolo: Yolo, maskrcnn: MaskRcnn, exported: Path, tmp_path: Path) -> None:
+    boxes_alone = load_yolo(samples.tiny_yolo(tmp_path, task="detect"), trust=tmp_path, device="cpu")
     for detector in (yolo, maskrcnn, load_yolo(exported, device="cpu"), boxes_alone):
         found = [(image, instance) for image in NOISE for instance in detector.detect(image)]
         assert len(found) > 10
@@ -186,12 +181,12 @@ print(ultralytics.settings["sync"])
     assert not [*tmp_path.rglob("*")]
 
 
-def test_classes_are_named_by_a_file(folder: Path, weights: Path, yolo: Yolo, tmp_path: Path) -> None:
+def test_classes_are_named_by_a_file(weights: Path, yolo: Yolo, tmp_path: Path) -> None:
     """All that name people are people, or those that the user names."""
     (tmp_path / "names.txt").write_text("kite\npedestrian\nman\n")
     given = {"images": tmp_path, "out": tmp_path / "out", "cache": tmp_path / "cache", "detector": "yolo"}
     given |= {"weights": {"yolo": str(weights)}, "class_names": tmp_path / "names.txt", "device": "cpu"}
-    given |= {"trust_weights": folder}
+    given |= {"trust_weights": weights.parent}
     raw = yolo.detect(NOISE[0])
     for people, other in (([], "person"), (["pedestrian"], "man")):
         config = make_config(given | {"person_categories": people}, MaskConfig)

@@ -12,10 +12,11 @@ import pytest
 import torch
 from helpers import GENDER, TASKS, fault_of, keep_predictions, make_samples, make_tasks
 from pretend import pretend_device
+from sharded import without_dropout
 from torch import nn
 from training.test_members import make_members, numbers
 
-from judge.judges import Blueprint, Materials, find_judge
+from judge.judges import Blueprint, find_judge
 from judge.training import stacked
 from judge.training.batches import cut_up
 from judge.training.checkpoint import read_history
@@ -31,19 +32,6 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 JUDGES = ("lstm", "lstm-bidirectional", "rnn", "rnn-bidirectional", "lstm+mlp5")
 # Of other lengths and vocabularies; of 49 the last batch takes one more.
 SIZES = (40, 49, 35, 45)
-
-
-def without_dropout(blueprint: Blueprint) -> Blueprint:
-    def network(target: Target, samples: Sequence[Sample], materials: Materials) -> Any:
-        made: Any = blueprint.network(target, samples, materials)  # type: ignore[misc]
-        for layer in made.modules():
-            if isinstance(layer, nn.Dropout):
-                layer.p = 0.0
-            elif isinstance(layer, nn.LSTM):
-                layer.dropout = 0.0
-        return made
-
-    return replace(blueprint, network=network)
 
 
 def make_judges(blueprint: Blueprint, count: int, target: Target = GENDER) -> list[NetworkJudge]:

@@ -101,11 +101,7 @@ class GroundTruth:
         return truth if labels is None else truth.only(labels)
 
     def only(self, labels: Collection[str]) -> GroundTruth:
-        """The same instances, restricted to the categories ``labels``.
-
-        Raises:
-            JudgeError: a category that the files do not have.
-        """
+        """The same instances, restricted to the categories ``labels``; one that the files do not have is refused."""
         check_categories(labels, self.categories, self.source)
         wanted = {None, *labels}
         entries = {
