@@ -43,8 +43,7 @@ from judge.measure import measure
 from judge.metrics.counted.multi import Multi
 from judge.report.directory import metrics_json
 from judge.text.alignment import align
-from judge.text.lexicon import load_lexicon
-from judge.text.masking import mask
+from judge.text.lexicon import load_lexicon, mask
 from judge.text.tokens import tokenize
 from judge.text.vectors import VectorCache
 from judge.types import Sample, Target

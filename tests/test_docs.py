@@ -31,11 +31,6 @@ README = ROOT / "README.md"
 PAGES = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("data/*.md"), *ROOT.glob("checkpoints/*.md"), *ROOT.glob("docs/**/*.md")]
 )
-SCRIPTS = {
-    "scripts/evaluate.py": ["evaluate"],
-    "scripts/train.py": ["train"],
-    "scripts/caption.py": ["caption"],
-}
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -77,7 +72,7 @@ def check(words: list[str]) -> None:
     if words[:2] == ["accelerate", "launch"]:
         (script,) = [word for word in words if word.startswith("scripts/") and word.endswith(".py")]
         assert (ROOT / words[words.index("--config_file") + 1]).is_file()
-        return check(["judge", *SCRIPTS[script], *words[words.index(script) + 1 :]])
+        return check(["judge", Path(script).stem, *words[words.index(script) + 1 :]])
     if words[0] == "python" and words[1].startswith("scripts/papers/"):
         assert (ROOT / words[1]).is_file()
         return None

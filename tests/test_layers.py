@@ -31,17 +31,17 @@ def imports(source: str) -> Iterator[tuple[str | None, set[str]]]:
             yield node.module, {f"{node.module}.{alias.name}" for alias in node.names}
 
 
-def offences(room: str, source: str) -> set[str]:
-    """Imports of ``source``, a module of ``room``, that point downwards."""
-    rooms = {name.split(".")[1] for _, names in imports(source) for name in names if name.startswith("judge.")}
-    return {other for other in rooms if ROOMS.index(other) > ROOMS.index(room)}
-
-
 FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
 
 
 def room_of(path: Path) -> str:
     return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def offences(room: str, source: str) -> set[str]:
+    """Imports of ``source``, a module of ``room``, that point downwards."""
+    rooms = {name.split(".")[1] for _, names in imports(source) for name in names if name.startswith("judge.")}
+    return {other for other in rooms if ROOMS.index(other) > ROOMS.index(room)}
 
 
 def test_imports_point_upwards() -> None:

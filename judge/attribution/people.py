@@ -47,10 +47,7 @@ def attribution_score(
 ) -> AttributionScore:
     """The mean score of images, with a 95% percentile bootstrap interval over them (2,000 resamples).
 
-    Args:
-        shares: of :func:`share_outside`, one per image.
-        areas: shares of these images' area outside people.
-        generator: of the resamples.
+    ``shares`` are from :func:`share_outside`, one per image; ``areas`` are the shares of the images outside people.
     """
     known = [(share, area) for share, area in zip(shares, areas, strict=True) if share is not None]
     without = len(shares) - len(known)

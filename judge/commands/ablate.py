@@ -282,15 +282,10 @@ def _compare(
     detectors = {name: open_detector(name, config, hiding.labels, truth=truth) for name in config.detectors}
     people, found = 0, dict.fromkeys(detectors, 0)
     counts: dict[str, list[list[int]]] = {name: [] for name in detectors}
-    for image, [true, *answers] in detect_images(
-        config.images,
-        image_names(config.images, truth)[0],
-        truth,
-        *detectors.values(),
-        failures=failures,
-        max_pixels=config.max_pixels,
-        progress=progress,
-    ):
+    names, most = image_names(config.images, truth)[0], config.max_pixels
+    every = truth, *detectors.values()
+    detected = detect_images(config.images, names, *every, failures=failures, max_pixels=most, progress=progress)
+    for image, [true, *answers] in detected:
         people += len(hiding.chosen(true))
         for name, instances in zip(detectors, answers, strict=True):
             found[name] += len(hiding.chosen(instances))

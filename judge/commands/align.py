@@ -166,7 +166,7 @@ def _coco(images: Sequence[str], captions: Sequence[Words]) -> str:
         for number, (image, words) in enumerate(zip(images, captions, strict=True))
     ]
     content = {"images": [{"id": key} for key in ids.values()], "annotations": annotations}
-    return json.dumps(content, ensure_ascii=False, indent=0) + "\n"
+    return json.dumps(content, ensure_ascii=False) + "\n"
 
 
 def _meteor(pairs: Sequence[tuple[Sequence[Words], Sequence[Words]]], captions: int) -> tuple[list[float], list[str]]:

@@ -26,8 +26,7 @@ from judge.report.table import Table, how_many
 from judge.report.warnings import text_notes
 from judge.statistics.consistency import correlate
 from judge.statistics.naming import human_score, krippendorff_alpha, measure_naming
-from judge.text.lexicon import Lexicon, shipped_lexicons
-from judge.text.masking import mask
+from judge.text.lexicon import Lexicon, mask, shipped_lexicons
 from judge.text.survey import SideWords
 from judge.text.tokens import first_sentence
 from judge.types import Captions, Progress

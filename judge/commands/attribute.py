@@ -167,32 +167,27 @@ class Attribution:
             names = {image: name for image, name in names.items() if name in set(truth.images)}
         self.people = self._find_people(None, names)
         plain = MaskedImages(config.images, self.people.names, max_pixels=config.max_pixels)
-        images, device = list(plain.names), choose_device(None)
-        found = explain_captions(model, images, plain, lexicon, methods, device=device, progress=self.progress)
+        found = explain_captions(model, plain, lexicon, methods, device=choose_device(None), progress=self.progress)
         self._add_maps(model, "none", "", found)
         said, words = len({line["image_id"] for line in self.lines}), f"a word of '{config.attribute_name}'"
         if not said:
-            what = f"none of its {len(images)} captions says {words}"
+            what = f"none of its {len(plain.names)} captions says {words}"
             raise JudgeError(what, where=f"--model {model}", mend="give other images, or another captioner")
-        self.notes.append(f"{said} of {len(images)} captions say {words}; maps are of these")
+        self.notes.append(f"{said} of {len(plain.names)} captions say {words}; maps are of these")
 
     def explain_judge(self, reference: str) -> None:
         """Explain a judge's answers by words, and by the images of the first caption of each."""
-        data = prepare(self.config.of_judge(reference), self.progress)
-        of_words, of_images = _choose_methods(self.config, data.saved)
+        config, progress = self.config, self.progress
+        data = prepare(config.of_judge(reference), progress)
+        of_words, of_images = _choose_methods(config, data.saved)
         if of_images:
             require("vision", "captum")
         answers, notes = by_words.explain_answers(
-            data.saved,
-            data.parts,
-            features=self.config.features,
-            images=data.images,
-            labels=self.labels,
-            progress=self.progress,
+            data.saved, data.parts, features=config.features, images=data.images, labels=self.labels, progress=progress
         )
         if left := sum(map(len, data.parts)) - len(answers.samples):
             notes.append(f"{left} captions are of images without a label; they are left out")
-        words = [by_words.WORD_METHODS[method](answers, self.progress) for method in of_words]
+        words = [by_words.WORD_METHODS[method](answers, progress) for method in of_words]
         self.judges.append((reference, answers, words))
         if of_images:
             assert data.images is not None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
@@ -64,10 +65,8 @@ def _optima(metrics: Sequence[str], *, uses_images: bool) -> dict[str, str]:
     for name, captioner in CAPTIONERS.items():
         for metric in map(find_metric, metrics):
             if metric.uses_images or not uses_images:
-                human, generated = (
-                    bayes_score(captioner=of, score=metric.score, uses_images=uses_images)
-                    for of in (FAITHFUL, captioner)
-                )
+                score = partial(bayes_score, score=metric.score, uses_images=uses_images)
+                human, generated = score(captioner=FAITHFUL), score(captioner=captioner)
                 found[f"{name} {metric.name}"] = f"{human:.3f} / {generated:.3f} ({generated - human:+.3f})"
     return found
 

@@ -122,7 +122,7 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
     named = locals()
     settings |= {name: named[name] for name in RunConfig.model_fields.keys() & named if named[name] is not None}
     if corpus is not None:
-        settings = _beside(corpus, settings)
+        settings = _with_sources(corpus, settings)
     return run(make_config(settings, RunConfig), corpus=corpus, progress=progress)
 
 
@@ -132,7 +132,7 @@ _READING = {*HumanSettings.model_fields, "captions", "several", "refusals"} - {
 }
 
 
-def _beside(corpus: Corpus, settings: Mapping[str, Any]) -> dict[str, Any]:
+def _with_sources(corpus: Corpus, settings: Mapping[str, Any]) -> dict[str, Any]:
     """``settings``, with the sources of a corpus made in Python, for ``run.yaml``.
 
     Raises:

@@ -21,8 +21,7 @@ from judge.masking.instances import PERSON
 from judge.metrics import Metric
 from judge.text.alignment import AlignmentName
 from judge.text.combined import ProductLexicon, unlisted_tasks
-from judge.text.lexicon import Lexicon, Lexicons
-from judge.text.masking import mask
+from judge.text.lexicon import Lexicon, Lexicons, mask
 from judge.text.survey import Coverage, SideWords, Survey, measure_coverage
 from judge.text.vectors import VectorCache
 from judge.types import SIDES, Captions, Labels, Side, Target, TargetKind, Words

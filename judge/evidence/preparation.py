@@ -8,8 +8,7 @@ from typing import Any, Literal, Self
 
 from judge.text.alignment import UNKNOWN, is_special
 from judge.text.combined import ProductLexicon
-from judge.text.lexicon import Lexicon
-from judge.text.masking import mask
+from judge.text.lexicon import Lexicon, mask
 from judge.text.tokens import Contractions, first_sentence, tokenize
 from judge.types import Words
 

@@ -142,13 +142,13 @@ def train_together(target: Target, assignments: Sequence[Assignment], keep: Keep
 
 def explain(target: Target, assignments: Sequence[Assignment]) -> Explanation:
     """Weights of words and word pairs in judges of the same captions, whose ``settings`` have C; always the same."""
-    captions = _Captions(target, assignments[0].samples)
-    features = captions.features
+    samples = assignments[0].samples
+    captions = _Captions(target, samples)
     model = captions.fit(assignments, [one.settings["C"] for one in assignments])
-    found = model.probabilities(features.rows)
+    found = model.probabilities(captions.features.rows)
     answers = [Predictions(found[one.predict, p], target, dict(one.settings)) for p, one in enumerate(assignments)]
-    table = captions.terms.table(sample.words for sample in assignments[0].samples)
-    return Explanation(tuple(captions.terms.terms), table, model.weights(features.merge), answers)
+    table, weights = captions.terms.table(one.words for one in samples), model.weights(captions.features.merge)
+    return Explanation(tuple(captions.terms.terms), table, weights, answers)
 
 
 class _Vocabulary:
@@ -219,26 +219,23 @@ class _Captions:
 def _choose_c(each: Sequence[_Captions], groups: Sequence[Sequence[Assignment]]) -> dict[Hashable, float]:
     """A C for each split: up the grid, with warm starts, until the held-out log loss of all captions rises.
 
-    Args:
-        each: captions, of one index of each side.
-        groups: the assignments of each, at most one per split.
+    ``each`` are the captions of one index of each side, and ``groups`` their assignments, at most one per split.
     """
     splits = list(dict.fromkeys(assignment.split for group in groups for assignment in group))
     held_out = {split: _held_out(each, groups, split) for split in splits}
-    models, parts, columns = [], [], []
+    problems = []
     for captions, group in zip(each, groups, strict=True):
         weights = captions.weights(group)
         out = np.array([np.isin(captions.images, held_out[assignment.split]) for assignment in group]).T
-        models.append(captions.problems(weights * ~out))
-        parts.append(weights * out)
-        columns.append([splits.index(assignment.split) for assignment in group])
+        columns = [splits.index(assignment.split) for assignment in group]
+        problems.append((captions.problems(weights * ~out), weights * out, columns))
     best, least = np.full(len(splits), C_GRID[0]), np.full(len(splits), np.inf)
     falling = np.ones(len(splits), dtype=np.bool_)
     for c in C_GRID:
         loss = np.zeros(len(splits))
-        for model, part, column in zip(models, parts, columns, strict=True):
-            model.fit(np.where(falling[column], c, np.nan))
-            loss[column] += model.loss(part)
+        for model, out, columns in problems:
+            model.fit(np.where(falling[columns], c, np.nan))
+            loss[columns] += model.loss(out)
         falling &= loss < least
         best[falling], least[falling] = c, loss[falling]
         if not falling.any():
@@ -252,9 +249,9 @@ def _held_out(each: Sequence[_Captions], groups: Sequence[Sequence[Assignment]],
 
     truth: dict[str, int] = {}
     for captions, group in zip(each, groups, strict=True):
+        classes = captions.answers.argmax(axis=1) * captions.exclusive
         for assignment in group:
             if assignment.split == split:
-                classes = captions.answers.argmax(axis=1) * captions.exclusive
                 truth |= {captions.images[row]: int(classes[row]) for row in assignment.train}
                 seed = assignment.seed
     images = sorted(truth)

@@ -78,12 +78,7 @@ def make_cloze_judge(
 
 
 class ShowAttendTell(ClozeJudge):
-    """Embedding -> LSTM with attention to the image -> answers.
-
-    Args:
-        embedding, hidden, attention: widths.
-        dropout: before the output.
-    """
+    """Embedding -> LSTM with attention to the image -> dropout -> answers."""
 
     def __init__(  # noqa: PLR0913 - widths
         self,

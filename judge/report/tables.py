@@ -119,11 +119,10 @@ def quality_table(found: Mapping[str, Quality], *, verbose: bool = False) -> Tab
     for name, quality in found.items():
         for group in dict.fromkeys(row.group for row in quality.groups):
             mine = {row.score: row for row in quality.groups if row.group == group}
-            whole = (
-                (quality.vocabulary["generated"], quality.mean_length["generated"]) if group == "all" else (None, None)
-            )
             values = [mine[score].value if score in mine else None for score in scores]
-            rows.append((name, group, next(iter(mine.values())).images, *values, *whole))
+            whole = (quality.vocabulary, quality.mean_length) if group == "all" else ({}, {})
+            words = [of.get("generated") for of in whole]
+            rows.append((name, group, next(iter(mine.values())).images, *values, *words))
         gaps = {gap.score: gap for gap in quality.gaps}
         for label, part in (("largest gap", "value"), ("its interval", "interval")) if gaps else ():
             values = [getattr(gaps.get(score), part, None) for score in scores]

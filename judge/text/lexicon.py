@@ -1,9 +1,9 @@
-"""Attribute classes and the words that reveal them."""
+"""Attribute classes and the words that reveal them, and hiding these words."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib import resources
@@ -97,6 +97,29 @@ class Lexicon:
     def without_words_for(self, classes: Iterable[str]) -> list[str]:
         """Those of ``classes`` that no caption can name: "something else" has no words."""
         return [name for name in classes if not self.classes.get(name)]
+
+
+def mask(words: Sequence[str], lexicon: Lexicon | None, *, spared: Collection[str] = ()) -> tuple[str, ...]:
+    """Replace every entry of ``lexicon`` in ``words`` by its token: one token for an entry of several words.
+
+    (One token per word would tell "fire hydrant" from "bench".) Entries of the classes ``spared`` stay, with the words
+    in them: a "bike rider" is no bike. Possessives and contractions of a lexicon word ("woman's", "he's") are hidden
+    too, though :meth:`Lexicon.mentions` does not count them. Idempotent.
+    """
+    if lexicon is None:
+        return tuple(words)
+    spellings = [words]
+    if "'" in "".join(words):
+        spellings.append([word.partition("'")[0] or word for word in words])
+    hidden: list[str | None] = list(words)
+    for spelling in spellings:
+        for start, stop, name in lexicon.find(spelling):
+            if name in spared:
+                continue
+            bare = [place for place in range(start, stop) if hidden[place] == words[place]]
+            for place in bare:
+                hidden[place] = lexicon.token if len(bare) == stop - start and place == start else None
+    return tuple(word for word in hidden if word is not None)
 
 
 def shipped_lexicons() -> list[str]:

@@ -56,6 +56,8 @@ def explaining(what: str, where: str, mend: str) -> Iterator[None]:
     """Turn an error of a library into a JudgeError: ``what``, and the library's reason in brackets."""
     try:
         yield
+    except JudgeError:
+        raise
     except Exception as error:
         raise JudgeError(f"{what} ({first_line(error)})", where=where, mend=mend) from error
 

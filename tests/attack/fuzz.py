@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, suppress
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -80,22 +80,14 @@ def attack(target: Target, folder: Path, *, count: int, seed: int, current: Any 
             if number <= skip:
                 continue
             path.write_bytes(content)
-            with limited_time(), warnings.catch_warnings():
+            with ExitStack() as stack, warnings.catch_warnings():
                 warnings.simplefilter("error")
+                signal.setitimer(signal.ITIMER_PROF, SECONDS)  # When it runs out, SIGPROF ends this process.
+                stack.callback(signal.setitimer, signal.ITIMER_PROF, 0)
                 found[outcome(lambda: target.read(folder), f"input {number} of {path.name}")] += 1
             assert peak() - before < BYTES, f"input {number} of {path.name}: {peak() / 2**30:.1f} GB of memory"
         path.write_bytes(whole)
     return found
-
-
-@contextmanager
-def limited_time() -> Iterator[None]:
-    """End this process by SIGPROF when the block takes too long."""
-    signal.setitimer(signal.ITIMER_PROF, SECONDS)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def peak() -> int:

@@ -15,7 +15,7 @@ import numpy as np
 import psutil
 import pytest
 from helpers import judge, save_captioner
-from launching import ROOT, has_rank, judge_lines, killed, launch, launcher, write_run_file
+from launching import ROOT, has_rank, judge_lines, killed, launch, launcher, parent_of, write_run_file
 
 from judge.commands.caption import CaptionConfig, caption
 from judge.config import make_config
@@ -73,7 +73,7 @@ def test_a_process_that_is_killed_ends_the_launch(run_file: Path, tmp_path: Path
         return log.is_file() and '"epoch"' in log.read_text()
 
     def kill(process: psutil.Process) -> None:
-        (launcher_of(process) if victim == "launcher" else process).kill()
+        (parent_of(process) if victim == "launcher" else process).kill()
 
     code, printed = killed(command, which=has_rank(rank), ready=training, kill=kill)
     assert code != 0
@@ -84,15 +84,9 @@ def test_a_process_that_is_killed_ends_the_launch(run_file: Path, tmp_path: Path
     assert "judge/training" not in printed
 
 
-def launcher_of(rank: psutil.Process) -> psutil.Process:
-    found = rank.parent()
-    assert found
-    return found
-
-
 def kill_launch(rank: psutil.Process) -> None:
     """Kill all processes of a launch, the launcher first: it would end the others in its own way."""
-    launched = launcher_of(rank)
+    launched = parent_of(rank)
     for process in (launched, *launched.children(recursive=True)):
         with suppress(psutil.NoSuchProcess):
             process.kill()

@@ -30,7 +30,7 @@ Tree = dict[str, str]
 """Name -> checksum of each file; folders, and files that state times or the sizes of those that do, have none."""
 States = dict[str, tuple[int, int, int]]
 """Path -> number, size and time of each file."""
-FEATURES = re.compile(r"features/[0-9a-f]+/[0-9a-f]+\.(json|npy)")
+FEATURES = re.compile(r"features/[0-9a-f]+/[0-9a-f]+\.safetensors")
 _UNEQUAL = {"log.jsonl", MANIFEST}
 _STORES = {"members", ".finished"}
 _OTHERS = (
@@ -201,7 +201,7 @@ class Writers:
 def _is_finished(path: Path) -> bool:
     """Whether a stored file is whole by its name: answers, weights, features."""
     unfinished = path.name.startswith(".judge-") or ".training." in path.name
-    return path.suffix in {".safetensors", ".npy", ".npz"} and not unfinished
+    return path.suffix == ".safetensors" and not unfinished
 
 
 def faults_of(done: Result) -> list[str]:

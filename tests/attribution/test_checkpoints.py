@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from helpers import GENDER, fault_of
 
 from judge.attribution.captioner_views import ExplainedCaptioner, first_word
 from judge.attribution.judge_views import AnswerViews
-from judge.attribution.maps import METHODS, View, attribute, grad_cam
+from judge.attribution.maps import METHODS, attribute, grad_cam
 from judge.judges.hf_models import load_captioner
 from judge.masking.instances import Pixels
 from judge.text.lexicon import Lexicon, load_lexicon
@@ -28,10 +27,6 @@ GRIDS = {"qwen2_vl": (3, 4), "qwen2_5_vl": (3, 4), "florence2": (4, 4)}
 
 def picture() -> Pixels:
     return np.asarray(Pictures().read(SAMPLE.image_id))
-
-
-def view_of(folder: Path) -> View:
-    return AnswerViews(load(folder), GENDER, CPU, "here").view(SAMPLE, picture())
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import GENDER, THREE, fault_of, make_samples
+from helpers import GENDER, THREE, fault_of, judge_of, make_samples
 from hypothesis import strategies as st
 
 from judge.attribution.words import (
@@ -22,18 +22,15 @@ from judge.attribution.words import (
     word_methods,
     word_table,
 )
-from judge.judges import NOTHING, Recipe, find_judge
+from judge.judges import NOTHING
 from judge.judges.linear import LinearJudge
 from judge.text.alignment import UNKNOWN
 from judge.training.judge_file import Saved, open_self_trained, read_saved, save_network
-from judge.training.launch import make_accelerator
-from judge.training.loop import NetworkJudge, Trainer
 from judge.types import Labels, Sample, Target
 from judge.utils.tensors import write_tensors
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 TASKS = Target("tasks", ("cat", "dog", "cup"))
-RECIPE = Recipe(epochs=6, learning_rate=0.01, batch_size=32)
 
 
 def caption(text: str, image: str = "1") -> Sample:
@@ -47,10 +44,8 @@ def keep_linear(judge: LinearJudge, path: Path) -> Saved:
     return read_saved(path)
 
 
-def keep_network(path: Path, samples: Sequence[Sample], *, name: str = "lstm", epochs: int = 6, seed: int = 0) -> Saved:
-    trainer = Trainer(make_accelerator(mixed_precision="no"))
-    judge = NetworkJudge(find_judge(name), GENDER, replace(RECIPE, epochs=epochs), trainer).fit(samples, seed=seed)
-    save_network(judge, path)
+def keep_network(path: Path, samples: Sequence[Sample]) -> Saved:
+    save_network(judge_of("lstm", epochs=6, learning_rate=0.01, batch_size=32).fit(samples, seed=0), path)
     return read_saved(path)
 
 

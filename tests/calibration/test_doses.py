@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from judge.calibration.doses import CHANGES, DoseSource, inject
 from judge.calibration.grammar import make_world
 from judge.calibration.world import HALF, TASKS, task_given_attribute
-from judge.text.lexicon import Lexicon, load_lexicon
-from judge.text.masking import mask
+from judge.text.lexicon import Lexicon, load_lexicon, mask
 from judge.text.tokens import tokenize
 from judge.types import Captions
 

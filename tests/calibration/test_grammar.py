@@ -36,8 +36,7 @@ from judge.calibration.world import (
     task_given_attribute,
 )
 from judge.errors import JudgeError
-from judge.text.lexicon import load_lexicon
-from judge.text.masking import mask
+from judge.text.lexicon import load_lexicon, mask
 from judge.text.tokens import tokenize
 from judge.types import Captions
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import shutil
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
@@ -36,9 +37,12 @@ def test_a_run_repeats_from_its_own_yaml(finished_run: Path, tmp_path: Path) -> 
         assert (finished_run / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
 
 
-def test_places_where_no_run_may_be_written(finished_world: WorldFiles) -> None:
-    """The working folder, the root, and below a file; over inputs see ``commands/test_anonymous.py``."""
-    given = inputs_of(finished_world, "none")
+def test_places_where_no_run_may_be_written(finished_world: WorldFiles, finished_run: Path, tmp_path: Path) -> None:
+    """Over an input, the working folder or the root, and below a file."""
+    given, run = inputs_of(finished_world, "none"), Path(shutil.copytree(finished_run, tmp_path / "run"))
+    mine = shutil.copy(finished_world.captions["much"], run / "mine.json")
+    line = refusal("evaluate", *given, "--captions", mine, "--out", run, "--overwrite")
+    assert "holds mine.json, which is read" in line
     for place in (".", "/"):
         refusal("evaluate", *given, "--out", place, "--overwrite")
     assert "cannot be written" in refusal("evaluate", *given, "--out", finished_world.human / "run")

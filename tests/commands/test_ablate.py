@@ -10,20 +10,18 @@ import numpy as np
 import pytest
 import yaml
 from detector_samples import tiny_onnx, tiny_yolo
-from helpers import done_well, inputs_of, judge, pictures_of, read_json, refusal, save_captioner
+from helpers import done_well, inputs_of, judge, pictures_of, read_json, refusal, save_captioner, settings_of
 from pycocotools.coco import COCO
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
 from judge.utils.outputs import MANIFEST
 
-SIZE = 64
-
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
     captioners = {"none": Captioner(), "much": Captioner(stereotype=0.9)}
-    return write_world(make_world(80, seed=5), captioners, tmp_path_factory.mktemp("w") / "world", pictures=SIZE)
+    return write_world(make_world(80, seed=5), captioners, tmp_path_factory.mktemp("w") / "world", pictures=64)
 
 
 def results(out: Path) -> list[dict[str, Any]]:
@@ -84,13 +82,8 @@ def test_from_weights_to_a_table(world: WorldFiles, tmp_path: Path) -> None:
 @pytest.fixture
 def run_file(world: WorldFiles, tmp_path: Path) -> Path:
     """Judges that learn next to nothing: what matters here is which numbers stand where."""
-    settings: dict[str, object] = {
-        "human": str(world.human), "labels": str(world.labels), "images": str(world.folder / "images"),
-        "instances": str(world.folder / "instances.json"), "features": str(tmp_path / "features"),
-        "cache": str(tmp_path / "cache"), "backbone": "test_resnet", "backbone_weights": "random", "image_size": SIZE,
-        "protocol": "paper", "seeds": 1, "epochs": 1, "batch_size": 16, "learning_rate": 0.002, "resamples": 100,
-        "refits": 0, "chance": 0, "workers": 1,
-    }  # fmt: skip
+    settings = settings_of(world, tmp_path) | {"cache": str(tmp_path / "cache"), "batch_size": 16}
+    del settings["captions"]
     path = tmp_path / "run.yaml"
     path.write_text(yaml.safe_dump(settings), encoding="utf-8")
     return path

@@ -16,8 +16,7 @@ from judge.commands.evaluate import RunConfig
 from judge.config import shown
 from judge.corpus.captions import read_captions
 from judge.text.alignment import DELTAS, align
-from judge.text.lexicon import load_lexicon
-from judge.text.masking import mask
+from judge.text.lexicon import load_lexicon, mask
 from judge.text.tokens import tokenize
 from judge.text.vectors import DELTA, DELTA_LEARNT, load_vectors
 
@@ -138,3 +137,10 @@ def test_meteor(files: tuple[Path, Path], tmp_path: Path) -> None:
     assert 0 < plain.meteor["constant"] < plain.meteor["contextual"] < 1
     assert same.meteor == {"constant": pytest.approx(1), "contextual": pytest.approx(1)}
     assert same.reports["constant"].tokens_kept == 1
+
+
+def test_without_java(files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pycocoevalcap")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = done_well("align", "--human", files[0], "--captions", files[1], "--out", tmp_path / "out")
+    assert "NOTE: METEOR skipped: needs Java" in done.output

@@ -169,23 +169,6 @@ def test_bad_images_are_listed_and_the_others_done(world: World) -> None:
     assert tree(world.images) == before
 
 
-def fails(world: World, message: str, *arguments: object, out: Path | None = None) -> None:
-    """One line, and nothing left behind."""
-    before, paths = tree(world.root), sorted(world.root.rglob("*"))
-    assert message in refusal(*world.given(out), *arguments)
-    assert tree(world.root) == before
-    assert sorted(world.root.rglob("*")) == paths
-
-
-@pytest.mark.parametrize(("arguments", "message"), [
-    (["--hide", "object", "--category", "dgo"], "no category 'dgo'. Did you mean 'dog'?"),
-    (["--hide", "object"], "--hide: nothing says which object goes with the attribute. Give --instances and"),
-    (["--foreground", "smallest"], "'foreground"),
-])  # fmt: skip
-def test_faults_of_the_whole_command(world: World, arguments: list[str], message: str) -> None:
-    fails(world, message, *arguments, out=world.root / "a/b")
-
-
 def test_all_images_fail(world: World) -> None:
     for name in world.names:
         (world.images / name).write_bytes(b"")
@@ -196,14 +179,22 @@ def test_all_images_fail(world: World) -> None:
     assert not (world.root / "deep").exists()
 
 
-def test_places_that_are_taken(world: World) -> None:
-    """The folder of images, by itself or by a link, and folders in it."""
-    link = world.root / "link"
+def test_faults_of_the_whole_command_leave_nothing(world: World) -> None:
+    """Options; places in the folder of images, by itself or by a link; a folder whose files are read."""
+    link, new = world.root / "link", world.root / "a" / "b"
     link.symlink_to(world.images)
-    for place in (world.images, link, link / "sub", world.images / "sub" / "deeper"):
-        fails(world, "--out", out=place)
     write_manifest(world.root, "folder of masked images")
-    fails(world, "which is read", "--overwrite", out=world.root)
+    before, paths = tree(world.root), sorted(world.root.rglob("*"))
+    for out, arguments, message in (
+        (new, ["--hide", "object", "--category", "dgo"], "no category 'dgo'. Did you mean 'dog'?"),
+        (new, ["--hide", "object"], "--hide: nothing says which object goes with the attribute. Give --instances and"),
+        (new, ["--foreground", "smallest"], "'foreground"),
+        *((place, [], "--out") for place in (world.images, link, link / "sub", world.images / "sub" / "deeper")),
+        (world.root, ["--overwrite"], "which is read"),
+    ):
+        assert message in refusal(*world.given(out), *arguments)
+        assert tree(world.root) == before
+        assert sorted(world.root.rglob("*")) == paths
 
 
 def test_the_object_that_goes_with_the_attribute(world: World) -> None:

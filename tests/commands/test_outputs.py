@@ -23,12 +23,7 @@ FOLDERS = {
     "export": "weights",
     "anonymous": "generated",
 }
-FILES = {
-    "caption": "model images",
-    "predict": "weights generated",
-    "compare": "runs",
-    "report": "run",
-}
+FILES = {"caption": "model images", "predict": "weights generated", "compare": "runs", "report": "run"}
 
 
 def options(files: WorldFiles, run: Path, parts: str) -> list[object]:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from helpers import done_well, few, read_json, read_rows, refusal, save_captioner
+from helpers import done_well, few, read_json, read_rows, refusal, save_captioner, settings_of
 from safetensors import safe_open
 from tiny_bert import save_bert
 
@@ -27,7 +27,6 @@ from judge.utils.outputs import MANIFEST
 from judge.utils.tensors import read_tensors, write_tensors
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-SIZE = 64
 READ = ["linear", "lstm", "transformer-1", "bert-ft", "bert-pre", "sentence"]
 SEEN = ["sat", "grit", "vl-lic", "vl-lic-lstm", "sat-caption-only", "hf"]
 
@@ -38,7 +37,7 @@ class Trained:
     def __init__(self, root: Path) -> None:
         self.root, self.kept = root, root / "kept"
         captioners = {"much": Captioner(stereotype=0.9)}
-        self.files: WorldFiles = few(write_world(make_world(60, seed=5), captioners, root / "world", pictures=SIZE))
+        self.files: WorldFiles = few(write_world(make_world(60, seed=5), captioners, root / "world", pictures=64))
         self.reader, self.captioner = save_bert(root / "bert"), save_captioner(root / "git")
         self.images = ["--images", self.files.folder / "images"]
         self.pictures = [*self.images, "--instances", self.files.folder / "instances.json"]
@@ -48,14 +47,8 @@ class Trained:
         self.jobs = self.train(metrics=["lic", "dbac-ta", "imagecaptioner2"], judge=judges)
 
     def train(self, **settings: object) -> list[Job]:
-        given: dict[str, object] = {
-            "human": self.files.human, "captions": [str(self.files.captions["much"])], "labels": self.files.labels,
-            "images": self.images[1], "instances": self.pictures[3], "features": self.features[1],
-            "backbone": "resnet18", "backbone_weights": "random", "image_size": SIZE, "reader": str(self.reader),
-            "protocol": "paper", "seeds": 1, "epochs": 1, "learning_rate": 0.01, "workers": 1, "fill": "mean",
-            "refits": 0, "chance": 0,
-            "checkpoints": self.kept,
-        }  # fmt: skip
+        given = settings_of(self.files, self.root) | {"reader": str(self.reader), "checkpoints": self.kept}
+        given |= {"backbone": "resnet18", "learning_rate": 0.01, "fill": "mean"}
         return [*train_judges(make_config(given | settings, TrainConfig))[0]]
 
     def weights(self, job: Job) -> Path:

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
-from helpers import done_well, few, judge, read_json, refusal, save_captioner
+from helpers import done_well, few, judge, read_json, refusal, save_captioner, settings_of
 from safetensors import safe_open
 from test_scripts import ROOT, launch
 
@@ -18,26 +18,19 @@ from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
 from judge.judges.sat import ShowAttendTell
 
-SIZE = 64
 # Judges that differ: lstm and sat train one human side for both captioners, of 2 captions; linear chooses C with each
 # captioner's captions, so that its judges of human captions differ too.
 FILES = (2 + 2) * 2 + (2 + 1) * 2
 
 
 @pytest.fixture(scope="module")
-def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Judges of every kind: one that trains itself, one that reads, one that sees."""
     folder = tmp_path_factory.mktemp("train")
     captioners = {"none": Captioner(), "much": Captioner(stereotype=0.9)}
-    files = few(write_world(make_world(120, seed=5), captioners, folder / "world", pictures=SIZE), 2)
-    paths: dict[str, object] = {"human": str(files.human), "captions": [str(path) for path in files.captions.values()]}
-    paths |= {"labels": str(files.labels), "images": str(files.folder / "images")}
-    paths |= {"instances": str(files.folder / "instances.json"), "features": str(folder / "features")}
-    paths |= {"metrics": ["lic", "imagecaptioner2"], "judge": ["lstm", "linear", "sat"], "protocol": "paper"}
-    numbers: dict[str, object] = {"image_size": SIZE, "seeds": 1, "epochs": 2, "learning_rate": 0.002, "resamples": 100}
-    # Scores are what is compared; workers would each import what trains.
-    numbers |= {"refits": 0, "chance": 0, "workers": 1}
-    return paths | {"backbone": "test_resnet", "backbone_weights": "random"} | numbers
+    files = few(write_world(make_world(120, seed=5), captioners, folder / "world", pictures=64), 2)
+    judges = {"metrics": ["lic", "imagecaptioner2"], "judge": ["lstm", "linear", "sat"], "epochs": 2}
+    return settings_of(files, folder) | judges
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,7 @@ from judge.corpus.attributes import multiply_labels
 from judge.corpus.captions import read_captions
 from judge.corpus.labels import LabelOptions, compare_labels, derive_labels, read_labels
 from judge.text.combined import multiply_lexicons
-from judge.text.lexicon import Lexicon, load_lexicon
-from judge.text.masking import mask
+from judge.text.lexicon import Lexicon, load_lexicon, mask
 from judge.text.tokens import tokenize
 from judge.types import Labels
 

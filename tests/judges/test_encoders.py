@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from helpers import GENDER, accuracy, fault_of, logits, network_of
+from helpers import accuracy, fault_of, judge_of, logits, network_of
 from scipy.special import expit
 from torch import nn
 
 from judge.judges import HEADED, find_judge, with_head
 from judge.judges.encoders import EncoderClassifier
 from judge.text.alignment import UNKNOWN
-from judge.training.launch import make_accelerator
-from judge.training.loop import NetworkJudge, Trainer
 from judge.types import FloatArray, Sample
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -108,11 +105,7 @@ def test_word_order_is_learnt(name: str) -> None:
     for n in range(400):
         first, second = rng.permutation([f"word{i}" for i in rng.choice(4, size=2, replace=False)])
         samples.append(Sample(str(n), "human", 0, ("x", first, "y", second), (int(first > second),)))
-    blueprint = find_judge(name)
-    assert blueprint.recipe
-    recipe = replace(blueprint.recipe, epochs=12, batch_size=20, learning_rate=2e-3)
-    judge = NetworkJudge(blueprint, GENDER, recipe, Trainer(make_accelerator()))
-    judge.fit(samples[:300], seed=0)
+    judge = judge_of(name, epochs=12, batch_size=20, learning_rate=2e-3).fit(samples[:300], seed=0)
     assert accuracy(judge.predict(samples[300:]).probabilities, samples[300:]) > 0.95
     network: Any = judge.network
     batch = network.collate(samples[:5])

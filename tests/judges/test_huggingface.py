@@ -32,6 +32,8 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from tokenizers import decoders as token_decoders
 
+from judge import evaluate
+from judge.corpus import Corpus
 from judge.judges import Materials, Recipe, Tuning, find_judge
 from judge.judges.hf_models import load_captioner
 from judge.judges.hf_prompts import spell_answers, spell_words
@@ -141,24 +143,17 @@ def test_tuning(family: str, checkpoint: Checkpoints) -> None:
     assert all(trained["full"].values())
     assert not any(trained["zero-shot"].values())
     frozen = {name for name, on in trained["frozen"].items() if not on}
-    assert frozen == {name for name in trained["frozen"] if name.startswith(seeing)}
-    assert frozen
+    assert frozen == {name for name in trained["frozen"] if name.startswith(seeing)} != set()
     added = {name for name, on in trained["lora"].items() if on}
-    assert added
-    assert all("lora_" in name and name.startswith(writing) for name in added)
-    assert added == {name for name in trained["lora"] if "lora_" in name}
+    assert added == {name for name in trained["lora"] if "lora_" in name} != set()
+    assert all(name.startswith(writing) for name in added)
     assert not any("cls.predictions.decoder" in name or "lm_head" in name for name in added)
     assert answers["lora"] == pytest.approx(answers["full"], abs=1e-4)  # Adapters start at 0.
 
 
 @pytest.mark.parametrize(
     ("family", "tuning", "precision"),
-    [
-        ("llava", "full", "bf16"),
-        ("llava", "lora", "no"),
-        ("blip", "frozen", "no"),
-        ("paligemma", "full", "no"),
-    ],
+    [("llava", "full", "bf16"), ("llava", "lora", "no"), ("blip", "frozen", "no"), ("paligemma", "full", "no")],
 )
 def test_training_learns(family: str, tuning: Tuning, precision: str, checkpoint: Checkpoints) -> None:
     network = load(checkpoint(family), tuning)
@@ -177,7 +172,33 @@ def test_training_learns(family: str, tuning: Tuning, precision: str, checkpoint
     assert found.sum(axis=1) == pytest.approx(1)
 
 
-# Spelling.
+# Prompts, and the spelling of answers.
+
+
+@pytest.mark.parametrize(
+    ("template", "answers", "message"),
+    [
+        ("It is", {}, "--template: 'It is' has 0 times [Answer]. Write it once, as in 'Therefore, the gender is"),
+        ("[Answer] [Answer]", {}, "has 2 times [Answer]"),
+        ("It is [Answer]", {"old": " "}, "--answer: class 'old' has an empty answer. Give it a word."),
+        ("It is [Answer]", {"old": "x", "young": "x"}, "classes 'old' and 'young' have one answer, 'x'"),
+        ("It is [Answer]", {"old": "young"}, "--answer: two classes have one answer: young, young."),
+    ],
+)
+def test_faults_of_prompts(template: str, answers: dict[str, str], message: str) -> None:
+    assert message in fault_of(lambda: make_prompt("age", template, answers=answers).words(("old", "young")))
+
+
+def test_answers_are_checked_against_all_classes_and_passed_over_where_a_captioner_lacks_one(corpus: Corpus) -> None:
+    """Of two captioners each may describe classes that the other does not."""
+    assert make_prompt("age").question == "Therefore, the age is"  # ImageCaptioner2, "Prompt construction".
+    prompt = make_prompt("age", answers={"old": "grown up", "young": "little"})
+    assert prompt.words(("old", "newborn")) == ("grown up", "newborn")
+    prompt.check(("newborn", "old", "young"))
+    assert fault_of(prompt.check, ("newborn", "old")) == "--answer: no class 'young'. Known: newborn, old."
+    # Whoever judges, and before it begins.
+    told = fault_of(evaluate, corpus, metrics="lic", answers={"male": "man", "femal": "woman"})
+    assert told == "--answer: no class 'femal'. Did you mean 'female'?"
 
 
 def test_tokens_of_answers_follow_the_prompt() -> None:

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from captioners import FAMILIES, PROMPT, SAMPLES, TOLD, Checkpoints, Pictures, ask
-from helpers import GENDER, fault_of, network_of
+from helpers import fault_of, judge_of, network_of
 from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from judge.judges import Materials, Recipe, Tuning, find_judge, huggingface
+from judge.judges import Materials, Recipe, Tuning, hf_models, huggingface
 from judge.training.batches import make_optimiser
-from judge.training.launch import make_accelerator
-from judge.training.loop import NetworkJudge, Trainer
+from judge.training.loop import NetworkJudge
 
 
 class Named(Pictures):
@@ -31,10 +29,8 @@ SEEN = Materials(images=Named(), prompt=PROMPT)  # type: ignore[arg-type]
 RECIPE = Recipe(epochs=1, learning_rate=2e-3, batch_size=8, micro_batch=4)
 
 
-def fit(folder: Path, materials: Materials, *, seed: int = 0, **recipe: Any) -> tuple[NetworkJudge, np.ndarray]:
-    blueprint, trainer = find_judge(f"hf:{folder}"), Trainer(make_accelerator())
-    judge = NetworkJudge(blueprint, GENDER, replace(RECIPE, **recipe), trainer, materials)
-    judge.fit(TOLD, seed=seed)
+def fit(folder: Path, materials: Materials, *, seed: int = 0) -> tuple[NetworkJudge, np.ndarray]:
+    judge = judge_of(f"hf:{folder}", materials, **asdict(RECIPE)).fit(TOLD, seed=seed)
     return judge, judge.predict(SAMPLES).probabilities
 
 
@@ -121,8 +117,8 @@ def test_a_checkpoint_is_loaded_once_for_all_members(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each judge starts from the checkpoint with its own random adapters, as if it had loaded it."""
-    loads, load = [], huggingface.load_captioner
-    monkeypatch.setattr(huggingface, "load_captioner", lambda *given, **how: loads.append(1) or load(*given, **how))
+    loads, load = [], hf_models.load_captioner
+    monkeypatch.setattr(hf_models, "load_captioner", lambda *given, **how: loads.append(1) or load(*given, **how))
     materials = replace(SEEN, tuning=tuning)
     apart = []
     for seed in (0, 1):

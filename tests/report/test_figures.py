@@ -44,16 +44,14 @@ ROWS = (
     row("c", "error", "counted", float("inf")),
     Summary("c", METRICS["leakage"], "linear"),
 )
-ENTRY = {"images": {"female": 60, "male": 60}}
 
 
 def result_of(*rows: Summary, **more: Any) -> Result:
-    facts = {"level": 0.95, "captioners": {found.captioner: ENTRY for found in rows}}
+    facts = {"level": 0.95, "captioners": {of.captioner: {"images": {"female": 60, "male": 60}} for of in rows}}
     return Result(rows, NOTHING, NOTHING, NOTHING, facts, **more)
 
 
 def drawings(result: Result) -> Iterator[tuple[str, Drawing]]:
-    """Section and drawing."""
     with style():
         yield from [(section.name, drawing) for section in SECTIONS for drawing in section.figures(result)]
 

@@ -78,10 +78,7 @@ def made(small: Corpus, tmp_path_factory: pytest.TempPathFactory) -> dict[str, t
     }
 
 
-KINDS = ("refits", "splits", "seeds", "counted", "several")
-
-
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["refits", "splits", "seeds", "counted", "several"])
 def test_what_is_read_is_what_was_written(made: Made, kind: str) -> None:
     """Byte for byte the same metrics.json, the same tables and notes, the same rows; and no contradiction in it."""
     result, folder = made[kind]

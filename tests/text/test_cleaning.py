@@ -15,8 +15,7 @@ from judge.measure import Result
 from judge.report.notes import summary_lines
 from judge.report.warnings import warnings
 from judge.text.cleaning import clean
-from judge.text.lexicon import Lexicon, load_lexicon
-from judge.text.masking import mask
+from judge.text.lexicon import Lexicon, load_lexicon, mask
 from judge.text.survey import SideWords, Survey
 from judge.text.tokens import first_sentence, tokenize
 from judge.types import Captions

@@ -14,8 +14,7 @@ from helpers import fault_of
 
 from judge.corpus.captions import read_captions
 from judge.text.combined import load_tasks, unite_lexicons
-from judge.text.lexicon import Lexicon, load_lexicon
-from judge.text.masking import mask
+from judge.text.lexicon import Lexicon, load_lexicon, mask
 from judge.text.tokens import tokenize
 
 OBJECTS, GENDER, WIDE = map(load_lexicon, ("coco-objects", "gender", "gender-wide"))

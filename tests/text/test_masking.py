@@ -9,8 +9,7 @@ from helpers import fault_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judge.text.lexicon import Lexicon, load_lexicon
-from judge.text.masking import mask
+from judge.text.lexicon import Lexicon, load_lexicon, mask
 from judge.text.survey import measure_coverage
 from judge.text.tokens import first_sentence, tokenize
 

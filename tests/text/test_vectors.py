@@ -17,8 +17,7 @@ from judge.corpus.captions import read_captions
 from judge.corpus.labels import read_labels
 from judge.text import vectors as module
 from judge.text.alignment import align, find_gaps, is_special
-from judge.text.lexicon import load_lexicon
-from judge.text.masking import mask
+from judge.text.lexicon import load_lexicon, mask
 from judge.text.tokens import tokenize
 from judge.text.vectors import Vectors, learn, load_vectors
 
