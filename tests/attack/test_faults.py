@@ -1,4 +1,4 @@
-"""In small: faults of the file system, kills of commands and of a worker, and the soak. The long form is ``run.py``."""
+"""In small: faults of the file system, kills of commands and of a worker. The long form is ``run.py``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from helpers import done_well, few, inputs_of
 from launching import is_worker, judge_lines, killed, members
 
 from attack import kills
-from attack.soak import COUNTS, MEMORY, growing
 from attack.writers import Writers, chosen, tree
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
@@ -74,12 +73,3 @@ def test_a_worker_without_memory_costs_one_line_and_nothing_finished(tmp_path: P
     done_well(*command)
     assert tree(out) == undisturbed
     assert [path.name for path in out.parent.iterdir()] == ["out"]
-
-
-def test_the_soak_finds_what_grows() -> None:
-    """One megabyte a loop of 500 in noise of five; a file a loop. Noise alone is neither."""
-    rng = random.Random(0)
-    flat = [{MEMORY: 500 + rng.uniform(-5, 5), **dict.fromkeys(COUNTS, 9.0)} for _ in range(30)]
-    assert growing(flat) == []
-    grown = [one | {MEMORY: one[MEMORY] + n, COUNTS[0]: 9.0 + n} for n, one in enumerate(flat)]
-    assert [line.partition(":")[0] for line in growing(grown)] == ["memory", COUNTS[0]]

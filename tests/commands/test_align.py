@@ -137,10 +137,3 @@ def test_meteor(files: tuple[Path, Path], tmp_path: Path) -> None:
     assert 0 < plain.meteor["constant"] < plain.meteor["contextual"] < 1
     assert same.meteor == {"constant": pytest.approx(1), "contextual": pytest.approx(1)}
     assert same.reports["constant"].tokens_kept == 1
-
-
-def test_without_java(files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("pycocoevalcap")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    done = done_well("align", "--human", files[0], "--captions", files[1], "--out", tmp_path / "out")
-    assert "NOTE: METEOR skipped: needs Java" in done.output

@@ -169,16 +169,6 @@ def test_bad_images_are_listed_and_the_others_done(world: World) -> None:
     assert tree(world.images) == before
 
 
-def test_all_images_fail(world: World) -> None:
-    for name in world.names:
-        (world.images / name).write_bytes(b"")
-    done = world.run(out=world.root / "deep" / "out")
-    assert (done.exit_code, done.stderr.count("\n")) == (1, 2), done.output
-    assert done.stderr.startswith(f"judge: {', '.join(world.names[:5])} and 1 more: ")
-    assert done.stderr.endswith("judge: 6 of 6 images could not be masked\n")
-    assert not (world.root / "deep").exists()
-
-
 def test_faults_of_the_whole_command_leave_nothing(world: World) -> None:
     """Options; places in the folder of images, by itself or by a link; a folder whose files are read."""
     link, new = world.root / "link", world.root / "a" / "b"

@@ -8,7 +8,7 @@ import pytest
 from helpers import known, make_scores, whole
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import amplification, side_score
+from oracle import amplification, confidence, mean_of_classes, side_score
 from scipy import stats
 
 from judge.errors import JudgeError
@@ -22,9 +22,11 @@ QUICK = Settings(resamples=100)
 @settings(max_examples=25, deadline=None)
 def test_against_loops(images: int, seeds: int, classes: str, seed: int) -> None:
     scores = make_scores(images, seeds=seeds, classes=classes, seed=seed)
-    both = pd.concat([scores, scores.assign(metric="leakage")])
+    every = pd.concat([scores.assign(metric=name) for name in ("lic", "leakage", "imagecaptioner2")])
     rows = scores.to_dict("records")
-    lic, leakage = summarise(both, None, QUICK)
+    lic, leakage, theirs = summarise(every, None, QUICK)
+    sides = [mean_of_classes([row for row in rows if row["side"] == of], confidence) for of in ("human", "generated")]
+    assert [theirs.human, theirs.generated, theirs.amplification] == pytest.approx([*sides, sides[1] - sides[0]])
     for found, confident in ((lic, True), (leakage, False)):
         human = [row for row in rows if row["side"] == "human"]
         assert found.human == pytest.approx(side_score(human, confident=confident))
