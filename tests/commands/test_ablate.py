@@ -30,9 +30,6 @@ def results(out: Path) -> list[dict[str, Any]]:
     return rows
 
 
-# Detectors.
-
-
 @pytest.mark.parametrize("mask", ["segment", "box"])
 def test_ground_truth_against_itself_on_real_images(shared: Path, tmp_path: Path, mask: str) -> None:
     """All people are found; the share that boxes hide beside them is that of pycocotools' boxes and masks."""
@@ -74,9 +71,6 @@ def test_from_weights_to_a_table(world: WorldFiles, tmp_path: Path) -> None:
     done = judge("ablate", "detectors", *given, "--out", tmp_path / "again")
     assert (done.exit_code, results(tmp_path / "again")[0]["images"]) == (1, 79)
     assert "000000000003.png" in done.stderr
-
-
-# Judges.
 
 
 @pytest.fixture

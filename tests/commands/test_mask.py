@@ -13,7 +13,6 @@ import pytest
 from helpers import judge, read_json, refusal, tree
 from masking.test_images import png_header
 from PIL import Image
-from pycocotools.coco import COCO
 from typer.testing import Result
 
 from judge.masking.images import MAX_PIXELS, encode, list_images
@@ -115,28 +114,6 @@ def test_what_is_hidden(world: World, arguments: list[str], hidden: int) -> None
     assert changed.sum() == hidden
     row = pd.read_parquet(world.out / "masks.parquet").set_index("image").loc["4.png"]
     assert row["share_hidden"] == pytest.approx(hidden / HEIGHT / WIDTH)
-
-
-def test_real_photographs_end_to_end(shared: Path, tmp_path: Path) -> None:
-    """What was written, read back: black wherever pycocotools' masks have a person, else the image."""
-    images, out = shared / "coco-mini" / "val2017", tmp_path / "out"
-    instances = images.parent / "annotations" / "instances_val2017.json"
-    document, truth = read_json(instances), COCO(str(instances))
-    done = judge("mask", "--images", images, "--instances", instances, "--out", out)
-    assert (done.exit_code, done.stderr) == (0, "")
-    table = pd.read_parquet(out / "masks.parquet").set_index("image")
-    assert set(table.index) == {image["file_name"] for image in document["images"]}
-    assert (table["share_hidden"] > 0).sum() > 2
-    for image in document["images"]:
-        name, hidden = image["file_name"], np.zeros((image["height"], image["width"]), dtype=bool)
-        people = truth.loadAnns(truth.getAnnIds(imgIds=[image["id"]], catIds=truth.getCatIds(catNms=["person"])))
-        for annotation in people:
-            hidden |= truth.annToMask(annotation).astype(bool)
-        after = pixels_of((out / name).with_suffix(".png"))
-        assert not after[hidden].any()
-        np.testing.assert_array_equal(after[~hidden], pixels_of(images / name)[~hidden])
-        assert table.loc[name, "instances"] == len(people)
-        assert table.loc[name, "share_hidden"] == hidden.mean()
 
 
 def test_bad_images_are_listed_and_the_others_done(world: World) -> None:

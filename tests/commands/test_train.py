@@ -10,7 +10,7 @@ import pytest
 import yaml
 from helpers import done_well, few, judge, read_json, refusal, save_captioner, settings_of
 from safetensors import safe_open
-from test_scripts import ROOT, launch
+from test_scripts import ROOT
 
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
@@ -79,17 +79,6 @@ def test_train_then_evaluate_is_evaluate(settings: dict[str, object], expected: 
     assert f"{damaged} is damaged: it is computed again" in done_well("train", run_file, "--checkpoints", kept).stderr
     assert damaged.read_bytes() == whole
     assert read_json(kept / "judges.json") == rows
-
-
-@pytest.mark.slow
-def test_two_processes_train_what_one_does(settings: dict[str, Any], expected: bytes, tmp_path: Path) -> None:
-    """Judges shared out among processes, features computed by both: the same numbers, to the last digit."""
-    run_file = written(settings | {"features": str(tmp_path / "features")}, tmp_path)
-    command = ["train", run_file, "--checkpoints", kept := tmp_path / "kept"]
-    done = launch(ROOT / "tests" / "in_turn.py", *command, config=ROOT / "scripts" / "configs" / "cpu.yaml")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count(f"{FILES} judges, ") == 1
-    assert scores(run_file, kept, tmp_path / "out") == expected
 
 
 @pytest.mark.parametrize(

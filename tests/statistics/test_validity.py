@@ -148,10 +148,8 @@ def test_labels_at_random_reach_no_verdict(corpus: Corpus, lexicon: str) -> None
         assert all("no verdict" in said or "cannot tell" in said for said in verdicts(result).values())
     assert {*reached} <= {"no verdict", "cannot tell", "prior only"}
     if lexicon == "gender":
-        assert (reasons, {*reached}) == (
-            {"labels of gender do not agree with what human captions name"},
-            {"no verdict"},
-        )
+        assert reasons == {"labels of gender do not agree with what human captions name"}
+        assert {*reached} == {"no verdict"}
     else:
         assert reasons == {"judges of human captions are no better than chance"}
         assert reached.count("no verdict") >= len(reached) / 2
