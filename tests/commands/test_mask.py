@@ -57,8 +57,8 @@ class World:
         places = ["--images", self.images, "--instances", self.instances, "--out", out or self.out]
         return ["mask", *places, "--workers", 2]
 
-    def run(self, *arguments: object, out: Path | None = None) -> Result:
-        return judge(*self.given(out), *arguments)
+    def run(self, *arguments: object) -> Result:
+        return judge(*self.given(), *arguments)
 
     def add(self, name: str, data: bytes | None) -> None:
         """One image more, listed in the instances file."""

@@ -166,10 +166,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
 BOTH = ["--attribute", "gender", "--attribute", "skin"]
 
 
-def sides(files: WorldFiles) -> list[object]:
-    return ["--human", files.human, "--captions", files.captions["much"]]
-
-
 def test_a_corpus_with_labels_of_some(tmp_path: Path) -> None:
     """Those of others are derived, whether the given ones are of one attribute or of several."""
     corpus = draw()
@@ -210,5 +206,6 @@ def test_what_cannot_be_is_refused_in_one_line(
 ) -> None:
     options = [part.replace("{}", str(files.folder)) for part in given]
     options += [] if "--labels" in given else ["--labels", str(files.folder / "both.csv")]
-    assert message in refusal("evaluate", *sides(files), *BOTH, *options, "--out", tmp_path / "run")
+    sides = ["--human", files.human, "--captions", files.captions["much"]]
+    assert message in refusal("evaluate", *sides, *BOTH, *options, "--out", tmp_path / "run")
     assert not (tmp_path / "run").exists()
