@@ -1,4 +1,4 @@
-"""``judge train``, then ``judge evaluate``: the numbers of one command, on one process and on two."""
+"""``judge train``, then ``judge evaluate``: the numbers of one command; two processes are in ``test_scripts.py``."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 from helpers import done_well, few, judge, read_json, refusal, save_captioner, settings_of
+from launching import ROOT
 from safetensors import safe_open
-from test_scripts import ROOT
 
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
@@ -30,32 +30,22 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return settings_of(files, folder) | judges
 
 
-@pytest.fixture(scope="module")
-def expected(settings: dict[str, object], tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """``scores.parquet`` of ``judge evaluate`` alone."""
-    out = tmp_path_factory.mktemp("alone") / "run"
-    done_well("evaluate", written(settings, out.parent), "--out", out)
-    return (out / "scores.parquet").read_bytes()
-
-
 def written(settings: dict[str, object], folder: Path) -> Path:
     path = folder / "run.yaml"
     path.write_text(yaml.safe_dump(settings), encoding="utf-8")
     return path
 
 
-def scores(run_file: Path, kept: Path, out: Path) -> bytes:
-    """Of an evaluation that finds all judges trained: it could not have trained one in so few epochs."""
-    before = {path: path.stat().st_mtime_ns for path in kept.iterdir()}
-    done_well("evaluate", run_file, "--checkpoints", kept, "--out", out)
-    assert {path: path.stat().st_mtime_ns for path in kept.iterdir()} == before
-    return (out / "scores.parquet").read_bytes()
-
-
-def test_train_then_evaluate_is_evaluate(settings: dict[str, object], expected: bytes, tmp_path: Path) -> None:
+def test_train_then_evaluate_is_evaluate(settings: dict[str, object], tmp_path: Path) -> None:
     run_file, kept = written(settings, tmp_path), tmp_path / "kept"
     first = done_well("train", run_file, "--checkpoints", kept)
-    assert scores(run_file, kept, tmp_path / "out") == expected
+    before = {path: path.stat().st_mtime_ns for path in kept.iterdir()}
+    for name, more in (("alone", []), ("after", ["--checkpoints", kept])):
+        done_well("evaluate", run_file, *more, "--out", tmp_path / name)
+    alone, after = ((tmp_path / name / "scores.parquet").read_bytes() for name in ("alone", "after"))
+    assert after == alone
+    # All judges were found trained.
+    assert {path: path.stat().st_mtime_ns for path in kept.iterdir()} == before
     rows = read_json(kept / "judges.json")
     # 2 captioners x (2 human captions + 1) x 3 judges; of two judges the human side is the same for both.
     assert len(rows) == 18
