@@ -41,7 +41,7 @@ def test_judges_of_human_captions_at_chance_void_a_row() -> None:
     assert void_rows([replace(LIC, human=0.3)], EVEN) == {}
     nine, seeing = run(dict.fromkeys("abcdefghi", 20)), replace(LIC, metric=METRICS["imagecaptioner2"], human=0.12)
     rows = [replace(LIC, human=0.02), seeing]
-    assert [text[-14:] for text in void_rows(rows, nine).values()] == ["chance 0.012)", "chance 0.111)"]
+    assert [text[-13:] for text in void_rows(rows, nine).values()] == ["chance 0.012)", "chance 0.111)"]
     # What judges of shuffled labels score is known better than that.
     assert void_rows([replace(LIC, human=0.3, chance=(0.29, 0.29))], EVEN).keys() == {LIC.key}
     (said,) = conclude([LIC], void_rows([LIC], EVEN))
