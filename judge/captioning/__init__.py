@@ -197,6 +197,9 @@ def caption_images(
     with raise_together():
         place = accelerator.device if accelerator and device is None else choose_device(device)
         if store:
+            if store.is_file():
+                what, mend = "is a file of captions that an earlier version left unfinished", "delete it"
+                raise JudgeError(what, where=str(store), mend=mend)
             with writing(store):
                 store.mkdir(parents=True, exist_ok=True)
     ids, size = list(images.names), how.images_at_a_time(place)

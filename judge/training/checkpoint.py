@@ -113,7 +113,8 @@ class Checkpoint:
         for key, tensor in found[0].items():
             part, _, name = key.partition("/")
             parts[part][name] = tensor
-        if _shapes(parts["model"]) != _shapes(_trained(module)):  # Another version of its code wrote them.
+        moments = {key.rpartition("/")[0] for key in parts["optimiser"]}  # Earlier versions numbered the weights.
+        if _shapes(parts["model"]) != _shapes(_trained(module)) or not moments <= parts["model"].keys():
             assert self.read_from is not None
             warn_damaged(self.read_from, "of another network")
             return 0
