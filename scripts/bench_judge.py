@@ -126,7 +126,8 @@ def train(
 def cached(name: str, drawn: Drawn, materials: Materials, folder: Path) -> Features:
     """Features from the cache in ``folder``, computed where they are not there yet."""
     member = Member(find_judge(name), drawn.target, drawn.samples, Split((), (), {}), seed=0)
-    return precompute([member], materials, folder).features[name]
+    found: Features = precompute([member], materials, folder).features[name]
+    return found
 
 
 @dataclass(frozen=True)

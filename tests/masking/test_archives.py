@@ -100,9 +100,8 @@ def test_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"id": 1, "image": {"bytes": None, "path": "/x/1.png"}}, {"id": 2, "image": {"bytes": b"x", "path": None}}]
     absent = write_parquet(tmp_path / "absent", {"test": as_table(rows)})
     assert "record 1, field 'image': holds no image, or only its path" in fault_of(read_bytes, absent, "1")
-    null = write_parquet(
-        tmp_path / "null", {"test": as_table([{"id": None, "image": {"bytes": b"x", "path": ""}}] * 2)}
-    )
+    rows = [{"id": None, "image": {"bytes": b"x", "path": ""}}] * 2
+    null = write_parquet(tmp_path / "null", {"test": as_table(rows)})
     assert "data/test-00000-of-00002.parquet, record 1, field 'id': image id is null" in fault_of(list_images, null)
 
 
