@@ -220,9 +220,10 @@ def caption_images(
             else:
                 left.append(batch)
         for batch, (found, errors) in zip(left, _caption(model, images, how, place, left), strict=True):
-            keys, captions = ({image: both[n] for image, both in found.items()} for n in (0, 1))
+            captions = {image: text for image, (_, text) in found.items()}
             file = file_of(batch)
             if file and not errors:
+                keys = {image: own for image, (own, _) in found.items()}
                 write_tensors(file, {}, {"keys": keys, "captions": captions})
             count += len(batch)
             if progress:
