@@ -202,6 +202,9 @@ def reader_targets() -> dict[str, Target]:
         "glove": file(two_vectors, glove),
         "word2vec": file(two_vectors, b"3 4\n" + glove),
         "gzip": file(two_vectors, gzip.compress(glove)),
+        "image-parquet": Target(
+            lambda folder: write_parquet(folder, {"test": as_table([row | image for row in ROWS])}), images, "**/*"
+        ),
         "image-shard": file(images, tar_bytes([("1.png", small_picture(0)), ("2.jpg", jpeg)]), "0.tar"),
     }
     for kind, suffix in (("PNG", "png"), ("JPEG", "jpg"), ("WEBP", "webp"), ("BMP", "bmp"), ("TIFF", "tif")):

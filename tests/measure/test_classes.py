@@ -64,7 +64,7 @@ def measure(world: World, folder: Path, metrics: Sequence[str], **settings: Any)
 
 @pytest.fixture(scope="module")
 def run_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int, str], Run]:
-    """Every metric that no picture is needed for, of the world of a number of classes and of a scenario; once each."""
+    """Every metric that needs no images, of the world of a number of classes and of a scenario; once each."""
 
     @cache
     def make(count: int, name: str) -> Run:

@@ -1,4 +1,4 @@
-"""Judges that see, from files to a table: ``judge evaluate --images``, on drawn and on real pictures."""
+"""Judges that see, from files to a table: ``judge evaluate --images``, on drawn images."""
 
 from __future__ import annotations
 
