@@ -17,10 +17,6 @@ QUICK = (
     *("--metrics", "lic,dbac-at,dba-o,error", "--changes", "A->T,T->A,silence", "--doses", "0.4,0.8"),
     *("--draws", 2, "--nulls", 3, "--sample", 300, "--resamples", 200),
 )
-NAMES = {
-    *("calibrate.yaml", "calibration.json", "calibration.png", "calibration.svg", "log.jsonl", "trials.parquet"),
-    ".caption-judge",
-}
 
 
 @pytest.fixture(scope="module")
@@ -29,32 +25,28 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
     return write_world(make_world(900, seed=6), {}, folder / "world")
 
 
-@pytest.fixture(scope="module")
-def finished(files: WorldFiles) -> Path:
-    out = files.folder.parent / "out"
-    done = done_well("calibrate", *inputs_of(files), *QUICK, "--workers", 2, "--out", out)
-    assert "Error finds T->A doses from 0.4 on." in done.stdout
-    *lines, last = done.stdout.splitlines()
-    assert last == f"Everything is in {out}"
-    assert [line for line in lines if len(line.rstrip()) > 100] == []
-    return out
-
-
 def results(out: Path) -> dict[str, dict[str, Any]]:
     found = read_json(out / "calibration.json")["results"]
     return {row["metric"]: row for row in found}
 
 
-def test_files_and_what_they_say(finished: Path) -> None:
-    assert {path.name for path in finished.iterdir()} == NAMES
-    found = results(finished)
+def test_files_and_what_they_say(files: WorldFiles, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = done_well("calibrate", *inputs_of(files), *QUICK, "--workers", 2, "--out", out)
+    assert "Error finds T->A doses from 0.4 on." in done.stdout
+    *lines, last = done.stdout.splitlines()
+    assert last == f"Everything is in {out}"
+    assert [line for line in lines if len(line.rstrip()) > 100] == []
+    names = ".caption-judge calibrate.yaml calibration.json calibration.png calibration.svg log.jsonl trials.parquet"
+    assert sorted(path.name for path in out.iterdir()) == names.split()
+    found = results(out)
     assert list(found) == ["lic", "dbac-at", "dba-o", "error"]
     assert [row["nulls"]["draws"] for row in found.values()] == [3] * 4
     assert found["error"]["changes"]["T->A"]["found_from"] == 0.4
     # What hides no word of the other direction is not moved by it, to the last digit.
     lic = found["lic"]["changes"]
     assert {point["mean"] for point in lic["T->A"]["points"]} == {lic["A->T"]["points"][0]["mean"]}
-    rows = pd.read_parquet(finished / "trials.parquet")
+    rows = pd.read_parquet(out / "trials.parquet")
     assert rows.groupby("metric").size().tolist() == [3 + 2 * 2 * 3 + 5] * 4
     # What doses are worth: the closed form of the world's captioner that stereotypes as often.
     worth = [point["worth"] for point in lic["A->T"]["points"][1:]]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -66,20 +65,13 @@ def commands_of(name: str, folder: Path) -> dict[str, list[str]]:
     return found
 
 
-def run_of(command: Sequence[object], captions: Path, *more: object) -> Result:
-    """A run of a ready command, in little, with the world's captioner; ``more``: other options."""
+def run_of(command: Sequence[object], captions: Path) -> Result:
+    """A run of a ready command, in little, with the world's captioner."""
     words = [str(captions) if word == "mine.json" else str(word) for word in command]
     assert words[:2] == ["judge", "evaluate"]
-    given = parse(["evaluate", *instead(words[2:], *FAST, *more)])
+    given = parse(["evaluate", *instead(words[2:], *FAST)])
     config = resolve(given.pop("file"), given, RunConfig)
     return run(config.model_copy(update={"out": None}))
-
-
-def classes(about: Mapping[str, Any]) -> dict[str, int]:
-    """Of a run's description: class -> images of the only captioner."""
-    (entry,) = about["captioners"].values()
-    of: dict[str, int] = entry["images"]
-    return of
 
 
 def test_a_folder_and_its_commands(world: WorldFiles, zhao: Path) -> None:
@@ -91,7 +83,8 @@ def test_a_folder_and_its_commands(world: WorldFiles, zhao: Path) -> None:
     by_attribute = {what.partition(" (")[0]: command for what, command in ready.items()}
     uses = {"gender": "gender", "skin": "skin tone in two classes", "three": "skin tone in three classes"}
     found = {name: run_of(by_attribute[what], world.captions["sat"]).run for name, what in uses.items()}
-    assert {name: classes(about) for name, about in found.items()} == {
+    (captioner,) = found["gender"]["captioners"]
+    assert {name: about["captioners"][captioner]["images"] for name, about in found.items()} == {
         "gender": {"female": gender["Female"], "male": gender["Male"]},
         "skin": {"Dark": 24, "Light": 48},
         "three": {"Dark": 24, "Light": 48, "Unsure": 12},
