@@ -147,17 +147,14 @@ def test_a_side_of_value_0_is_taken_apart_without_its_logarithm(metric: str, rig
     assert generated @ pieces[1] - human @ pieces[0] == pytest.approx(expected)
 
 
-Y = [0, 0, 0, 1]
-HUMAN = [[0.9, 0.1], [0.4, 0.6], [0.5, 0.5], [0.3, 0.7]]
-GENERATED = [[0.8, 0.2], [0.7, 0.3], [0.2, 0.8], [0.0, 1.0]]
-
-
 def test_arrays_by_hand() -> None:
     """Classes count equally. Human: class 0 is right at 0.9 and (the first of equals) 0.5, class 1 at 0.7."""
-    assert lic(Y, HUMAN, GENERATED) == pytest.approx((0.75 - (1.4 / 3 + 0.7) / 2, (1.4 / 3 + 0.7) / 2, 0.75))
-    assert leakage(Y, HUMAN, GENERATED) == pytest.approx((0, 5 / 6, 5 / 6))
-    assert imagecaptioner2(Y, HUMAN, GENERATED) == pytest.approx(((1.7 / 3 + 1) / 2 - 0.65, 0.65, (1.7 / 3 + 1) / 2))
-    assert imagecaptioner2(Y, HUMAN, GENERATED, ratio=True).value == pytest.approx((1.7 / 3 + 1) / 1.3)
+    human = [[0.9, 0.1], [0.4, 0.6], [0.5, 0.5], [0.3, 0.7]]
+    both = [0, 0, 0, 1], human, [[0.8, 0.2], [0.7, 0.3], [0.2, 0.8], [0.0, 1.0]]
+    assert lic(*both) == pytest.approx((0.75 - (1.4 / 3 + 0.7) / 2, (1.4 / 3 + 0.7) / 2, 0.75))
+    assert leakage(*both) == pytest.approx((0, 5 / 6, 5 / 6))
+    assert imagecaptioner2(*both) == pytest.approx(((1.7 / 3 + 1) / 2 - 0.65, 0.65, (1.7 / 3 + 1) / 2))
+    assert imagecaptioner2(*both, ratio=True).value == pytest.approx((1.7 / 3 + 1) / 1.3)
 
 
 @pytest.mark.parametrize("direction", ["A->T", "T->A"])
