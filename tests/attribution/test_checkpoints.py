@@ -101,9 +101,6 @@ def test_a_processor_with_several_crops_is_refused(checkpoint: Checkpoints) -> N
     assert line.startswith("--judge hf:x: maps of a 'blip' model cannot be made: its processor turns")
 
 
-# Words of captioners.
-
-
 def lexicon_of(*words: str) -> Lexicon:
     return Lexicon("gender", "<gender>", {word: frozenset({word}) for word in words})
 

@@ -132,9 +132,6 @@ def test_grad_cam_is_the_formula(judge: str, trained: Trained) -> None:
         assert not np.allclose(grad_cam(views.view(sample, pixels), 1), grad_cam(view, 1))
 
 
-# The command.
-
-
 def rows_of(path: Path) -> list[dict[str, str]]:
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))

@@ -5,12 +5,11 @@ A test of measurements, not of code paths: judges are trained until they know so
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from helpers import few, known
+from helpers import few
 
 from judge import evaluate
 from judge.calibration.grammar import WorldFiles, make_world, write_world
@@ -84,49 +83,3 @@ def test_with_people_hidden_and_no_correlation_every_judge_is_at_chance(plain: W
         assert row.human == pytest.approx(chance, abs=noise), row
         assert row.generated == pytest.approx(chance, abs=noise), row
     assert len(result.summaries) == 5
-
-
-def test_a_judge_of_visible_people_knows_the_attribute(plain: WorldFiles, tmp_path: Path) -> None:
-    """The backbone is trained for about half a minute on other drawn scenes, with visible people."""
-    seeing = {"backbone_weights": str(train_backbone(tmp_path)), "features": tmp_path / "features"}
-    open_, hidden = (measured(plain, mask=mask, **seeing) for mask in ("none", "segment"))
-    assert min(known(open_.summaries[0].human), known(open_.summaries[0].generated)) > 0.95
-    assert hidden.summaries[0].human == pytest.approx(0.5, abs=0.09)
-
-
-def train_backbone(folder: Path) -> Path:
-    """Weights, with timm's names, of a small network that has learnt the attribute from drawn people."""
-    import timm
-    import torch
-    from safetensors.torch import save_file
-
-    from judge.calibration.drawing import draw
-
-    world = make_world(1200, seed=11, parameters=Parameters(association=0.0))
-    pixels = [draw(scene, seed=11, size=SIZE).pixels for scene in world.scenes]
-    images = torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2).float() / 255
-    config = timm.get_pretrained_cfg("test_resnet")
-    assert config
-    mean, std = (torch.tensor(values)[:, None, None] for values in (config.mean, config.std))
-    images = ((images - mean) / std).to(memory_format=torch.channels_last)
-    answers = torch.tensor([int(scene.attribute == "male") for scene in world.scenes])
-    torch.manual_seed(0)
-    # Channels last: a quarter less time on a CPU.
-    network = timm.create_model("test_resnet", pretrained=False, num_classes=2).to(memory_format=torch.channels_last)
-    epochs, batch = 10, 16
-    optimiser = torch.optim.AdamW(network.parameters(), lr=2e-3, weight_decay=0.01)
-    steps = epochs * len(images) // batch
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 4e-3, total_steps=steps + epochs)
-    for epoch in range(epochs):
-        order = torch.randperm(len(images), generator=torch.Generator().manual_seed(epoch))
-        for rows in order.split(batch):
-            # Half of the batches are mirrored, since people stand anywhere.
-            seen = images[rows].flip(3) if rows[0] % 2 else images[rows]
-            loss = torch.nn.functional.cross_entropy(network(seen), answers[rows])
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
-            schedule.step()
-    path = folder / "backbone.safetensors"
-    save_file({name: weight.contiguous() for name, weight in network.state_dict().items()}, path)
-    return path

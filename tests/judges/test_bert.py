@@ -13,13 +13,12 @@ import numpy as np
 import pytest
 import torch
 import transformers as tf
-from helpers import Glimpses, accuracy, fault_of, judge_of, logits, make_glimpses, make_samples, network_of
+from helpers import Glimpses, fault_of, logits, make_glimpses, network_of
 from tiny_bert import IDS, SIZES
 
 from judge.judges import Features, Materials, find_judge
 from judge.judges.text_encoders import READER, BatchNorm, load_encoder
 from judge.training.features import CaptionCache
-from judge.training.judge_file import save_network
 from judge.types import FloatArray, Sample
 from judge.utils.hub import quiet
 
@@ -86,32 +85,6 @@ def test_logits_by_hand(name: str, bert: Path, tmp_path: Path) -> None:
         assert found == pytest.approx(weights["4.weight"] @ x + weights["4.bias"], abs=close)
 
 
-@pytest.mark.parametrize(
-    ("name", "modality", "least"),
-    [("bert-ft", "caption", 0.9), ("bert-pre", "caption", 0.7), ("vl-lic", "caption", 0.9), ("vl-lic", "image", 0.9)],
-)
-def test_a_clue_is_learnt_by_all_weights_or_by_the_classifier(
-    name: str, modality: str, least: float, bert: Path, tmp_path: Path
-) -> None:
-    """Training changes BERT too, except for ``bert-pre``, whose file has its classifier alone."""
-    samples = make_samples(320, clue=float(modality == "caption"))
-    materials = given(name, bert, tmp_path, samples, clue=float(modality == "image"))
-    # 210 = 10 x 21: no batch of one.
-    judge = judge_of(name, materials, epochs=8, learning_rate=1e-3, batch_size=21)
-    judge.fit(samples[:210], seed=0, validation=samples[210:250])
-    assert accuracy(judge.predict(samples[250:]).probabilities, samples[250:]) > least
-    if name == "bert-pre":
-        save_network(judge, tmp_path / "kept.safetensors")
-        # 32 x 256 and 256 x 2 numbers.
-        assert (tmp_path / "kept.safetensors").stat().st_size < 4 * 2 * (32 * 256 + 256 * 8)
-        return
-    with quiet():
-        before = tf.BertModel.from_pretrained(bert).state_dict()
-    network: Any = judge.network
-    changed = {key for key, value in network.encoder.state_dict().items() if not torch.equal(value, before[key])}
-    assert {key for key in before if "pooler" not in key} <= changed
-
-
 def test_a_batch_of_one_is_normalised_by_running_statistics() -> None:
     torch.manual_seed(0)
     norm, plain = BatchNorm(3), torch.nn.BatchNorm1d(3)
@@ -138,9 +111,6 @@ def test_another_reader_is_another_judge(bert: Path, tmp_path: Path, monkeypatch
     copied.rename(copied.with_name(READER))
     assert fingerprint(Materials()) == fingerprint(Materials(reader=READER)) != usual
     assert load_encoder(None).model.config.hidden_size == SIZES["hidden_size"]
-
-
-# Errors.
 
 
 @pytest.mark.usefixtures("offline")

@@ -117,8 +117,6 @@ def test_answering_and_blueprint(checkpoint: Checkpoints) -> None:
     assert "the sample of image '1' needs the image, and the judge has none" in fault_of(network.collate, SAMPLES)
 
 
-# What is trained.
-
 # Prefixes of the names of vision and text weights.
 PARTS = {
     "vit_gpt2": ("encoder.", "decoder."),
@@ -170,9 +168,6 @@ def test_training_learns(family: str, tuning: Tuning, precision: str, checkpoint
     found = judge.predict(TOLD).probabilities
     assert found.shape == (24, 2)
     assert found.sum(axis=1) == pytest.approx(1)
-
-
-# Prompts, and the spelling of answers.
 
 
 @pytest.mark.parametrize(
@@ -230,9 +225,6 @@ def test_bad_answers(checkpoint: Checkpoints) -> None:
         ("Female", "answers 'female' and 'Female' are the same tokens"),
     ):
         assert message in fault_of(load, checkpoint("git"), "full", make_prompt("gender", answers={"male": male}))
-
-
-# Bad checkpoints.
 
 
 def refused(reference: Path | str) -> str:

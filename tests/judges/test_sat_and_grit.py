@@ -12,10 +12,8 @@ import pytest
 import torch
 from helpers import (
     GENDER,
-    THREE,
     Glimpses,
     enlarge,
-    judge_of,
     logits,
     make_glimpses,
     make_samples,
@@ -27,7 +25,6 @@ from judge.corpus.splits import Split
 from judge.judges import Answering, Materials, find_judge
 from judge.judges.encoders import build_vocabulary
 from judge.judges.grit import CODE, GridsAndRegions, Grit, ParallelLayer
-from judge.judges.prompts import make_prompt
 from judge.judges.sat import ShowAttendTell, question_words
 from judge.masking.images import encode
 from judge.masking.instances import MAX_BOXES
@@ -72,9 +69,6 @@ def make_grit(features: Any, answering: Answering = "restricted") -> Grit:
     vocabulary = build_vocabulary([*SAMPLES, QUESTION])
     network = Grit(vocabulary, question_words(None), 2, features, answering=answering, **SMALL)  # type: ignore[arg-type]
     return enlarge(network, 0.3)
-
-
-# The network.
 
 
 def by_hand(layer: ParallelLayer, words: FloatArray, cells: FloatArray, things: FloatArray) -> FloatArray:
@@ -150,8 +144,6 @@ def test_order_of_regions_and_missing_regions_have_no_effect() -> None:
         picture[:CELLS] = picture[:CELLS][::-1].copy()
     assert np.abs(logits(network, SAMPLES) - before).max() > 1e-3
 
-
-# Its features.
 
 SETTINGS = Materials(backbone="resnet18", backbone_weights="random", image_size=64)
 
@@ -254,14 +246,3 @@ def test_it_is_the_papers_network(answering: Answering) -> None:
     if answering == "vocabulary":
         expected = log_softmax(expected, axis=1)[:, :2]
     assert logits(network, samples) == pytest.approx(expected, abs=1e-4)
-
-
-def test_with_the_whole_vocabulary_it_learns_to_answer() -> None:
-    """Other words than the answers have some probability, but little."""
-    samples = make_samples(300, target=THREE)
-    materials = Materials(features=make_glimpses(samples), prompt=make_prompt("mood"), answering="vocabulary")
-    judge = judge_of("sat", materials, target=THREE, epochs=4, learning_rate=2e-3, batch_size=16)
-    found = judge.fit(samples[:200], seed=0, validation=samples[200:240]).predict(samples[240:]).probabilities
-    assert (found.sum(axis=1) < 1).all()
-    assert found.sum(axis=1).min() > 0.9
-    assert found.argmax(axis=1).tolist() == [sample.answers[0] for sample in samples[240:]]

@@ -122,9 +122,6 @@ def test_minilm_gives_the_librarys_numbers(minilm: Path) -> None:
     assert found @ found.T == pytest.approx(np.array(products), abs=1e-5)
 
 
-# Errors.
-
-
 def refused(reference: Path | str) -> str:
     line = fault_of(load, reference)
     assert line.startswith(f"--judge sentence:{reference}: ")
