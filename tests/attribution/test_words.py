@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import GENDER, THREE, fault_of, judge_of, make_samples
-from hypothesis import strategies as st
 
 from judge.attribution.words import (
     LARGEST,
@@ -40,11 +39,6 @@ def keep_linear(judge: LinearJudge, path: Path) -> Saved:
     """As ``judge train`` leaves it."""
     saved = Saved(path, "linear", judge.target, None, NOTHING, vocabulary=judge.vocabulary)
     write_tensors(path, judge.tensors(), saved.notes())
-    return read_saved(path)
-
-
-def keep_network(path: Path, samples: Sequence[Sample]) -> Saved:
-    save_network(judge_of("lstm", epochs=6, learning_rate=0.01, batch_size=32).fit(samples, seed=0), path)
     return read_saved(path)
 
 
@@ -90,7 +84,6 @@ def fitted(target: Target, *, classes: int | None = None) -> LinearJudge:
 
 
 JUDGES = {"two": fitted(GENDER), "three": fitted(THREE), "tasks": fitted(TASKS)}
-WORDS = st.sampled_from([f"noise{n}" for n in range(8)] + ["clue0", "clue1", "clue2", "never", UNKNOWN])
 
 
 def slow_odds(p: np.ndarray, target: Target, k: int) -> float:
@@ -120,17 +113,13 @@ def test_a_saved_judge_predicts_the_same(name: str, tmp_path: Path) -> None:
     assert len(saved.vocabulary) <= 14
 
 
-def with_unknown(samples: Sequence[Sample]) -> list[Sample]:
-    """One word in eight is ``<unk>``, as in aligned captions, so that its vector is trained."""
-    return [replace(one, words=tuple(UNKNOWN if word == "noise7" else word for word in one.words)) for one in samples]
-
-
-TRAIN = with_unknown(make_samples(160, clue=0.95))
-
-
 @pytest.fixture(scope="module")
 def lstm(tmp_path_factory: pytest.TempPathFactory) -> Saved:
-    return keep_network(tmp_path_factory.mktemp("lstm") / "lstm.safetensors", TRAIN)
+    """One word in eight is ``<unk>``, as in aligned captions, so that its vector is trained."""
+    path, samples = tmp_path_factory.mktemp("lstm") / "lstm.safetensors", make_samples(160, clue=0.95)
+    train = [replace(s, words=tuple(UNKNOWN if word == "noise7" else word for word in s.words)) for s in samples]
+    save_network(judge_of("lstm", epochs=6, learning_rate=0.01, batch_size=32).fit(train, seed=0), path)
+    return read_saved(path)
 
 
 def test_occlusion_is_the_difference_without_the_word(lstm: Saved, tmp_path: Path) -> None:

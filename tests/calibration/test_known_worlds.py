@@ -5,6 +5,7 @@ A test of measurements, not of code paths: judges are trained until they know so
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -48,15 +49,9 @@ def by_captioner(result: Result) -> dict[str, float]:
     return {row.captioner: row.amplification for row in result.summaries if row.amplification is not None}
 
 
-@pytest.fixture(scope="module")
-def knobs(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
-    return few(write_world(make_world(330, seed=3), KNOBS, tmp_path_factory.mktemp("knobs") / "world", pictures=SIZE))
-
-
-def test_order_of_known_amplifications_in_nine_of_ten_seeds(knobs: WorldFiles) -> None:
+def test_order_of_known_amplifications_in_nine_of_ten_seeds(tmp_path: Path) -> None:
     """Also: a captioner that says what people say amplifies nothing, within noise."""
-    # Judges that another test asks again.
-    result = measured(knobs, seeds=10, checkpoints=knobs.folder.parent / "judges")
+    result = measured(few(write_world(make_world(330, seed=3), KNOBS, tmp_path / "world", pictures=SIZE)), seeds=10)
     scores = result.scores.groupby(["seed", "captioner", "side"])["probability"].mean().unstack()
     amplification = (scores["generated"] - scores["human"]).unstack()
     ordered = (amplification["zero"] < amplification["middle"]) & (amplification["middle"] < amplification["high"])
@@ -65,14 +60,10 @@ def test_order_of_known_amplifications_in_nine_of_ten_seeds(knobs: WorldFiles) -
     assert by_captioner(result)["high"] > 0.1
 
 
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
+def test_with_people_hidden_and_no_correlation_every_judge_is_at_chance(tmp_path: Path) -> None:
     """Nothing goes with the attribute but the person."""
     world = make_world(400, seed=7, parameters=Parameters(association=0.0))
-    return few(write_world(world, {"zero": Captioner()}, tmp_path_factory.mktemp("plain") / "world", pictures=SIZE))
-
-
-def test_with_people_hidden_and_no_correlation_every_judge_is_at_chance(plain: WorldFiles) -> None:
+    plain = few(write_world(world, {"zero": Captioner()}, tmp_path / "world", pictures=SIZE))
     judges = ["sat", "sat-image-only", "grit", "vl-lic-lstm", "linear"]
     # Regions and grids of a small network; the words are the same for all.
     result = measured(plain, judge=judges, metrics=["imagecaptioner2", "lic"], epochs=4)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,10 @@ import numpy as np
 import pytest
 import torch
 import transformers as tf
-from helpers import Glimpses, fault_of, logits, make_glimpses, network_of
+from helpers import fault_of, logits, make_glimpses, network_of
 from tiny_bert import IDS, SIZES
 
-from judge.judges import Features, Materials, find_judge
+from judge.judges import Materials, find_judge
 from judge.judges.text_encoders import READER, BatchNorm, load_encoder
 from judge.training.features import CaptionCache
 from judge.types import FloatArray, Sample
@@ -27,18 +26,6 @@ LINES = ["a <gender> rides , <unk>", "", "clue1 noise7", "dog " * 9, "< gender >
 # Hidden words become BERT's [MASK], words that alignment removed its [UNK]; other words are text.
 SPELLED = ["a [MASK] rides , [UNK]", "", "clue1 noise ##7", "dog " * 9, "< g ##e ##n ##d ##e ##r >"]
 SAMPLES = [Sample(str(n), "human", 0, tuple(line.split()), (n % 2,), image=f"{n}.png") for n, line in enumerate(LINES)]
-JUDGES = ["bert-ft", "bert-pre", "vl-lic"]
-
-
-def given(name: str, folder: Path, kept: Path, samples: Sequence[Sample] = SAMPLES, *, clue: float = 0.0) -> Materials:
-    """A folder of BERT; its vectors of the captions for ``bert-pre``; features of images for ``vl-lic``."""
-    materials = Materials(reader=str(folder))
-    features: Features | None = make_glimpses(samples, clue=clue) if name == "vl-lic" else None
-    if reader := find_judge(name).reader:
-        cache = CaptionCache(reader(materials), [sample.words for sample in samples], kept)
-        cache.compute(cache.missing(), device=torch.device("cpu"))
-        features = cache.open()
-    return replace(materials, features=features)
 
 
 def test_recipes_are_the_papers() -> None:
@@ -51,10 +38,16 @@ def test_recipes_are_the_papers() -> None:
         assert (recipe.epochs, recipe.learning_rate, recipe.batch_size, recipe.keep) == expected
 
 
-@pytest.mark.parametrize("name", JUDGES)
+@pytest.mark.parametrize("name", ["bert-ft", "bert-pre", "vl-lic"])
 def test_logits_by_hand(name: str, bert: Path, tmp_path: Path) -> None:
     """BERT itself, one caption at a time without padding; then the classifier of LIC's supplement in numpy."""
-    materials = given(name, bert, tmp_path)
+    glimpses, materials = make_glimpses(SAMPLES), Materials(reader=str(bert))
+    if name == "vl-lic":
+        materials = replace(materials, features=glimpses)
+    elif reader := find_judge(name).reader:
+        cache = CaptionCache(reader(materials), [sample.words for sample in SAMPLES], tmp_path)
+        cache.compute(cache.missing(), device=torch.device("cpu"))
+        materials = replace(materials, features=cache.open())
     network = network_of(name, [], materials)
     trained = {part.partition(".")[0] for part, weight in network.named_parameters() if weight.requires_grad}
     assert trained == ({"output"} if name == "bert-pre" else {"encoder", "output"})
@@ -76,8 +69,7 @@ def test_logits_by_hand(name: str, bert: Path, tmp_path: Path) -> None:
             ids = [IDS[piece] for piece in ("[CLS]", *pieces.split(), "[SEP]")]
             x = model(torch.tensor([ids])).last_hidden_state[0, 0].double().numpy()
         if name == "vl-lic":
-            assert isinstance(materials.features, Glimpses)
-            x = np.concatenate([x, materials.features.pictures[str(sample.image)].mean(axis=0)])
+            x = np.concatenate([x, glimpses.pictures[str(sample.image)].mean(axis=0)])
         x = norm(2, weights["1.weight"] @ norm(0, x) + weights["1.bias"])
         x = np.where(x > 0, x, 0.01 * x)
         # Cached features have 11 bits; sums of 32 and 256 of them are amplified by the normalisation.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import replace
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -61,13 +59,8 @@ def test_log_probabilities_by_hand(family: str, checkpoint: Checkpoints) -> None
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_image_and_caption_matter_and_bf16_is_near(family: str, checkpoint: Checkpoints) -> None:
-    network, sample = load(checkpoint(family)), SAMPLES[1]
-    blanked = [replace(sample, image=None), replace(sample, words=()), replace(sample, image=None, words=())]
-    found = ask(network, [sample, replace(sample, image="7"), *blanked])
-    assert torch.isfinite(found).all()
-    for one, other in combinations(found, 2):
-        assert (one - other).abs().max() > 1e-3
+def test_autocast_to_bf16_is_near(family: str, checkpoint: Checkpoints) -> None:
+    network = load(checkpoint(family))
     products, words = set[tuple[bool, torch.dtype]](), len(network.captioner.tokenizer)
     for module in network.modules():
         if isinstance(module, torch.nn.Linear):

@@ -112,9 +112,7 @@ def test_attention_is_transformers_own(checkpoint: Checkpoints) -> None:
 
 @pytest.mark.parametrize("tuning", ["full", "frozen", "lora", "zero-shot"])
 def test_a_checkpoint_is_loaded_once_for_all_members(
-    tuning: Tuning,
-    checkpoint: Checkpoints,
-    monkeypatch: pytest.MonkeyPatch,
+    tuning: Tuning, checkpoint: Checkpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each judge starts from the checkpoint with its own random adapters, as if it had loaded it."""
     loads, load = [], hf_models.load_captioner

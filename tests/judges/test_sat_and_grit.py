@@ -10,15 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import (
-    GENDER,
-    Glimpses,
-    enlarge,
-    logits,
-    make_glimpses,
-    make_samples,
-    unmoved,
-)
+from helpers import GENDER, Glimpses, enlarge, logits, make_glimpses, make_samples, unmoved
 from scipy.special import expit, log_softmax, softmax
 
 from judge.corpus.splits import Split

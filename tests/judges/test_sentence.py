@@ -20,7 +20,6 @@ from judge.judges import NOTHING, find_judge, sentence
 from judge.judges.text_encoders import FrozenEncoder, load_encoder
 from judge.utils.hub import quiet
 
-CPU = torch.device("cpu")
 CAPTIONS = [("a", "<gender>", "rides", ",", "<unk>"), (), ("clue1", "noise7"), ("dog",) * 9]
 FLAGS = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
 BOTH = [{"name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}]
