@@ -177,12 +177,10 @@ def test_faults(trained: Trained, tmp_path: Path) -> None:
     blind = ["--judge-weights", trained.weights("sat-caption-only"), "--captions", trained.captions(tmp_path)]
     model = ["--model", trained.captioner]
     for given, message in (
-        ([], "--judge-weights: nothing is to be explained"),
         ([*sat, *model], "a judge and a captioner cannot be explained together"),
         (sat[:2], "--captions: judges read captions, and there are none"),
         (sat, "--images: judge 'sat' sees images, and there are none"),
         ([*blind, "--methods", "grad-cam"], "'sat-caption-only' cannot be explained by grad-cam: it sees no images"),
-        ([*sat, *trained.seen, "--methods", "grad-cam,x"], "x"),
         ([*model, "--instances", trained.instances], "--images: a captioner sees images, and there are none"),
         ([*model, *trained.seen, "--methods", "occlusion"], "--methods: a captioner is explained in images"),
         (["--model", tmp_path / "no/such/one", *trained.seen], "--model"),

@@ -1,7 +1,4 @@
-"""Judges that see, in drawn worlds whose truth is known: what they must find, and what they must not.
-
-A test of measurements, not of code paths: judges are trained until they know something, a minute or so in all.
-"""
+"""Judges of images in drawn worlds whose truth is known: what they must find, and what they must not."""
 
 from __future__ import annotations
 
@@ -65,7 +62,6 @@ def test_with_people_hidden_and_no_correlation_every_judge_is_at_chance(tmp_path
     world = make_world(400, seed=7, parameters=Parameters(association=0.0))
     plain = few(write_world(world, {"zero": Captioner()}, tmp_path / "world", pictures=SIZE))
     judges = ["sat", "sat-image-only", "grit", "vl-lic-lstm", "linear"]
-    # Regions and grids of a small network; the words are the same for all.
     result = measured(plain, judge=judges, metrics=["imagecaptioner2", "lic"], epochs=4)
     for row in result.summaries:
         chance, spread = {"imagecaptioner2": (0.5, 0.2), "lic": (0.25, 0.3)}[row.metric.name]

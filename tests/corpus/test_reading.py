@@ -200,8 +200,6 @@ def test_lists_in_text_are_parsed_never_run(write: Write, text: str) -> None:
 def test_people_may_give_lists_models_may_not(write: Write) -> None:
     path = write([{"image": "val2014/COCO_val2014_000000522418.jpg", "caption": ["a man", "a boy"]}])
     assert read_captions(path, side="human").by_image == {"522418": ("a man", "a boy")}
-    message = "record 1, field 'caption': caption is a list. Give the record a text, or remove it."
-    assert fault(path) == message
     mapping = write({"1": ["a man", "a boy"]})
     assert read_captions(mapping, side="generated").by_image == {"1": ("a man", "a boy")}
 

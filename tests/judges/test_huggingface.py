@@ -229,11 +229,6 @@ def refused(reference: Path | str) -> str:
 def test_damaged_files(checkpoint: Checkpoints, tmp_path: Path) -> None:
     folder = shutil.copytree(checkpoint("blip"), tmp_path / "blip")
     weights = folder / "model.safetensors"
-    whole = weights.read_bytes()
-    for broken in (whole[: len(whole) // 2], b""):
-        weights.write_bytes(broken)
-        assert "the weights cannot be read" in refused(folder)
-    weights.write_bytes(whole)
     tensors = load_file(weights)
     some = {name: tensor for name, tensor in tensors.items() if "vision_model" not in name}
     save_file(some, weights, metadata={"format": "pt"})
@@ -244,8 +239,6 @@ def test_damaged_files(checkpoint: Checkpoints, tmp_path: Path) -> None:
     for number, kind in enumerate(("token*", "*processor_config.json")):
         folder = shutil.copytree(checkpoint("git"), tmp_path / str(number), ignore=shutil.ignore_patterns(kind))
         assert "its tokenizer or image processor is missing or at fault" in refused(folder)
-    tf.GPT2Config().save_pretrained(tmp_path / "gpt2")
-    assert "'gpt2' does not caption images" in refused(tmp_path / "gpt2")
 
 
 def test_code_of_its_own_is_refused(checkpoint: Checkpoints, tmp_path: Path) -> None:

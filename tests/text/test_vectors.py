@@ -105,10 +105,6 @@ def test_memory_is_that_of_the_words_in_use(name: str, packed: bool, tmp_path: P
     assert peak < 5e6 < len(data)
 
 
-def cut(data: bytes, share: float = 0.6) -> bytes:
-    return data[: int(len(data) * share)]
-
-
 NAN = {**TABLE, "dog": np.full(7, np.nan, dtype=np.float32)}
 FAULTS: dict[str, tuple[bytes, str]] = {
     "empty": (b"", r"vectors\.dat: file is empty"),
@@ -127,7 +123,7 @@ FAULTS: dict[str, tuple[bytes, str]] = {
     "pickle": (b"\x80\x04" + bytes(99), "is a pickle"),
     "no line ends": (b"a 1 2 " + b"3 " * 2**22, "line 1: too long for a vector.* JUDGE_NO_LIMITS"),
     "wide": (b"a" + b" 3" * 100_001 + b"\n", "line 1: has over 100,000 numbers.* JUDGE_NO_LIMITS"),
-    "gzip cut": (cut(gzip.compress(glove(TABLE))), "cut off or damaged"),
+    "gzip cut": (gzip.compress(glove(TABLE))[:300], "cut off or damaged"),
     "gzip damaged": (gzip.compress(glove(TABLE))[:-8] + bytes(8), "cut off or damaged"),
     "zip": (b"PK\x03\x04" + bytes(99), "is an archive. Unpack it first"),
     "fastText model": (b"\xba\x16O/\x0c" + bytes(99), "is a fastText model. Give the .vec that is published"),
