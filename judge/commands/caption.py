@@ -149,7 +149,7 @@ def _open_images(config: CaptionConfig, progress: Progress | None) -> tuple[Mask
     names, failures = _name_images(config)
     if config.mask == "none":
         return MaskedImages(config.images, names, max_pixels=config.max_pixels), failures
-    masking = open_masking(config, config.mask, seed=config.seed)
+    masking = open_masking(config, config.mask)
     failures += masking.detector.strays if isinstance(masking.detector, GroundTruth) else ()
     images = find_hidden(
         config.images,

@@ -55,7 +55,7 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> tuple[Maske
     if out.path.is_relative_to(resolved(config.images)):
         raise JudgeError("lies in the folder of images", where=out.where, mend="name another folder")
     out.check(config.inputs())
-    hiding, detector, beside, correlated = open_masking(config, config.mode, seed=config.seed)
+    hiding, detector, beside, correlated = open_masking(config, config.mode)
     truth = detector if isinstance(detector, GroundTruth) else None
     names, left_out = image_names(config.images, truth)
     out.begin()

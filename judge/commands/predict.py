@@ -120,13 +120,13 @@ def _open_images(config: PredictConfig, saved: Saved, images: Sequence[str], pro
     own = ("images", "instances", "weights", "trust_weights", "cache", "max_pixels", "person_categories", "class_names")
     # A few new images may show nobody.
     given = {name: getattr(config, name) for name in own} | {"allow_unmasked": True}
-    trained = {name: value for name, value in saved.masking.items() if name in MASKING - {"seed"}}
+    trained = {name: value for name, value in saved.masking.items() if name in MASKING}
     if "detector" in config.model_fields_set:
         trained["detector"] = config.detector
     # Boxes of things are for judges that ask for them.
     judges = [saved.judge] if saved.blueprint.regions else []
     settings = make_config({**trained, **given}, ShownSettings, where=f"--judge-weights {config.judge_weights}")
-    return RunImages(settings, judges, saved.masking.get("seed", 0), progress).hidden(images)
+    return RunImages(settings, judges, progress).hidden(images)
 
 
 def _table(samples: Sequence[Sample], answers: Predictions) -> str:
