@@ -53,10 +53,10 @@ def correlated_category(truth: GroundTruth, labels: Labels) -> Correlated:
     where = f"{truth.source} with {labels.source}"
     classes: dict[str, str] = {}
     for name in truth.images:
-        for key in (name, truth.image_id(name)):  # The "id" in the instances file goes before the name.
+        for key in (truth.image_id(name), name):  # The "id" in the instances file goes before the name.
             with suppress(ValueError):  # Not every name is an id.
                 if (label := labels.by_image.get(canonical_id(key))) is not None:
-                    classes[name] = label
+                    classes.setdefault(name, label)
     if not classes:
         raise JudgeError("no image has a label", where=where, mend="use labels of these images")
     counts = Counter((label, category) for image, label in classes.items() for category in truth.categories_in(image))

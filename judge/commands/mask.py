@@ -62,8 +62,7 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> tuple[Maske
     with out.working(), out.writing():
         reserved = {TABLE_NAME, SHEET_NAME, SETTINGS, LOG, MANIFEST, _STORE}
         finished = Finished(out.store / _FINISHED, out.partial, _key(config, hiding, detector))
-        given = config.images, out.partial, detector, hiding, config.max_pixels
-        job = MaskFolder(*given, reserved, finished, beside)
+        job = MaskFolder(config.images, out.partial, detector, hiding, config.max_pixels, reserved, finished, beside)
         masked = job.run(names, workers=config.workers, progress=progress)
         masked.failures += truth.strays if truth else ()
         statistics = [row.statistics for row in masked.rows]
