@@ -84,8 +84,9 @@ def caption(config: CaptionConfig, *, progress: Progress | None = None) -> tuple
             file.suffix != ".safetensors" and not file.name.startswith(TEMPORARY) for file in unfinished.iterdir()
         )
         if os.path.lexists(unfinished) and not own:
-            what = "holds no captions of an unfinished run, which would be written there"
-            raise JudgeError(what, where=str(unfinished), mend="move it elsewhere")
+            what = "is no folder of captions of an unfinished run, which would be written there"
+            mend = "move it elsewhere, or delete it if an earlier version of this command left it"
+            raise JudgeError(what, where=str(unfinished), mend=mend)
         out.check(config.inputs())
         settings.check(config.inputs())
 
