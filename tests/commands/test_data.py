@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import pickle
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import yaml
-from helpers import done_well, fault_of, instead, read_json, read_rows, refusal
+from helpers import done_well, fault_of, instead, read_rows, refusal
 from test_docs import check as check_words
 from test_docs import parse
 
@@ -45,20 +44,13 @@ def labels_of(world: WorldFiles) -> list[dict[str, str]]:
     return rows
 
 
-def write_csv(path: Path, rows: Sequence[dict[str, str]]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-
-
 @pytest.fixture
 def zhao(world: WorldFiles, tmp_path: Path) -> Path:
     """A folder as the recipe coco-gender-skin has it, without instances; its name has a space."""
     folder = tmp_path / "my data"
     (folder / "annotations").mkdir(parents=True)
     (folder / "annotations" / "captions_val2014.json").write_bytes(world.human.read_bytes())
-    write_csv(folder / "images_val2014.csv", labels_of(world))
+    pd.DataFrame(labels_of(world)).to_csv(folder / "images_val2014.csv", index=False)
     return folder
 
 
@@ -109,31 +101,6 @@ def test_a_folder_and_its_commands(world: WorldFiles, zhao: Path) -> None:
         "skin": {"Unsure": 12, "Both": 12},
         "three": {"Both": 12},
     }
-
-
-@pytest.mark.parametrize(("attribute", "column"), [("gender", "bb_gender"), ("skin", "bb_skin")])
-def test_lics_pickles_give_the_numbers_of_the_table(
-    world: WorldFiles, zhao: Path, tmp_path: Path, attribute: str, column: str
-) -> None:
-    """The same captions and labels in the shape of LIC's release: the same LIC, to the last digit."""
-    said: dict[int, list[str]] = {}
-    for record in read_json(world.human)["annotations"]:
-        said.setdefault(record["image_id"], []).append(record["caption"])
-    generated = {row["image_id"]: row["caption"] for row in read_json(world.captions["sat"])}
-    rows = [row for row in labels_of(world) if row[column] not in {"Both", "Unsure"}]
-    known: list[dict[str, Any]] = [{"img_id": int(row["id"]), column: row[column]} for row in rows]
-    human, captions = tmp_path / "human.pkl", tmp_path / "captions.pkl"
-    more = [{"caption_list": said[row["img_id"]], "rmdup_object_list": ["person"]} for row in known]
-    human.write_bytes(pickle.dumps([a | b for a, b in zip(known, more, strict=True)]))
-    captions.write_bytes(pickle.dumps([row | {"pred": generated[row["img_id"]]} for row in known]))
-    command = ["judge", "evaluate", "--captions", "mine.json", "--attribute", attribute]
-    quick = ["--metrics", "lic", "--folds", 2, "--seeds", 1, "--refits", 0, "--chance", 0, "--workers", 1]
-    pickled = run_of([*command, "--human", human, "--labels", human], captions, *quick)
-    table = [*command, "--human", world.human, "--labels", zhao / "images_val2014.csv"]
-    tabled = run_of(table, world.captions["sat"], *quick)
-    assert classes(pickled.run) == classes(tabled.run)
-    values = [(found.summaries[0].human, found.summaries[0].generated) for found in (pickled, tabled)]
-    assert values[0] == values[1]
 
 
 @pytest.mark.parametrize("recipe", read_shipped(), ids=lambda recipe: recipe.name)
