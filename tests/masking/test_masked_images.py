@@ -58,17 +58,6 @@ def seen(folder: Path, *instances: Instance, plain: bool = False, **how: Any) ->
     return MaskedImages(folder, NAMES, hiding, dict.fromkeys(NAMES.values(), instances))
 
 
-def test_another_person_in_the_same_place(folder: Path) -> None:
-    """The masked image is the same, though its file is another."""
-    images = seen(folder, PERSON, fill="mean")
-    before, key, other = images.read("1"), images.key("1"), drawn(1)
-    assert np.array_equal(before[~PERSON.mask], drawn(1)[~PERSON.mask])
-    other[PERSON.mask] = 7
-    (folder / "one.png").write_bytes(encode(other))
-    assert np.array_equal(images.read("1"), before)
-    assert images.key("1") != key
-
-
 def test_the_key_changes_with_the_pixels_alone(folder: Path) -> None:
     plain = seen(folder, plain=True)
     ways = [plain, seen(folder, PERSON), seen(folder, PERSON, replace(DOG, label="person"))]
