@@ -209,7 +209,7 @@ def faults_of(done: Result) -> list[str]:
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         where = "".join(traceback.format_exception(*done.exc_info)[-12:]) if done.exc_info else ""
         return [f"raised {done.exception!r}\n{where[-1800:]}"]
-    notes = "it is computed again", "more cache files are computed again", "judge: what trainings tell cannot be kept"
+    notes = "it is computed again", "more cache files are computed again", "events of trainings cannot be logged"
     lines = [line for line in done.stderr.splitlines() if not any(note in line for note in notes)]
     if "Traceback" in done.output:
         return [f"a traceback: {done.output[-800:]}"]
