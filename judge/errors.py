@@ -1,7 +1,5 @@
 """The exception for errors that users can mend, and hints for its messages."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from unicodedata import category

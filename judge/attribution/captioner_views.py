@@ -6,8 +6,6 @@ merged two by two. Tokens before the patches ([CLS]) are left out. The position 
 with the model's own image processor.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial

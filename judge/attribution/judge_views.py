@@ -1,7 +1,5 @@
 """Attribution maps of a trained judge's predictions."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

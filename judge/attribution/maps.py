@@ -4,8 +4,6 @@ Sources: Selvaraju et al., ICCV 2017 (Grad-CAM, as in DBAC's Table 4); Lundberg 
 of SHAP: GradientShap, as in DPAC's Table 5); Kokhlikyan et al. 2020 (Captum).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal

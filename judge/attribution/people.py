@@ -1,7 +1,5 @@
 """The share of an attribution map outside people, and the map drawn over its image."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

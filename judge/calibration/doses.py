@@ -15,8 +15,6 @@ meant to. A task goes with the class whose images' captions name it most often, 
 in DBA. What a change draws does not depend on its dose: captions that change at 0.1 are among those that change at 0.2.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace

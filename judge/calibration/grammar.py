@@ -6,8 +6,6 @@ words than people (no endings, no adjectives on things, the first few entries of
 settings by the same words in the same proportions: aligning vocabularies removes no evidence from human captions.
 """
 
-from __future__ import annotations
-
 import json
 from bisect import bisect
 from collections.abc import Iterable, Mapping, Sequence

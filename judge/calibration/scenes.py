@@ -1,7 +1,5 @@
 """Write drawn scenes as images with exact masks: what uses images can be tested without downloads."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

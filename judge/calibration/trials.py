@@ -7,8 +7,6 @@ scenes. Each draw is a world of its own, whose simulated captioner writes what p
 its words that no longer name a class (silence), or of its words for settings that are left out (brevity).
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Collection, Iterator, Sequence

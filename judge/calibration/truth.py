@@ -1,7 +1,5 @@
 """Closed forms of what an optimal judge would measure in the world of ``world``, to test estimates against."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, get_args
 

@@ -24,8 +24,6 @@ A->T changes only what is said of the task, T->A only the word for the person: e
 is exactly 0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 

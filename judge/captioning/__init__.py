@@ -3,8 +3,6 @@
 The processes of a launch share the images; the captions are those of one process.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing

@@ -1,7 +1,5 @@
 """``judge ablate masks`` and ``detectors``: vary what is hidden, or what finds it, and measure each time."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

@@ -1,7 +1,5 @@
 """``judge align``: human captions in each captioner's words, and how many words that changes at every threshold."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence

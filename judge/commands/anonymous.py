@@ -1,7 +1,5 @@
 """``judge anonymous``: how often captions name an attribute that cannot be seen, by a lexicon and by human raters."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path

@@ -3,8 +3,6 @@
 Metrics of captions are measured on a user's own captions; those that use images on drawn scenes.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """``judge compare``: differences between the captioners of several runs, e.g. two checkpoints of one model."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """``judge data``: recipes of data sets."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

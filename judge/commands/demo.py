@@ -5,8 +5,6 @@ reach them; the amplification that the demo's judges find at this size, a mean o
 ``judge/calibration/expected.json``, which ``scripts/expect_demo.py`` writes. Intervals are to be compared with that.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from functools import partial

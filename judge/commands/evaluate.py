@@ -1,7 +1,5 @@
 """``judge evaluate``: one run from files to a folder of results; YAML and Python call the same."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """``judge export``: a trained judge as a folder to share, with a model card."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

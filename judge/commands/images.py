@@ -1,7 +1,5 @@
 """From settings to images as judges and captioners see them: what is hidden, and which detector finds it."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence

@@ -1,7 +1,5 @@
 """``judge mask``: a folder of images with people, or things, hidden."""
 
-from __future__ import annotations
-
 from importlib.metadata import version
 from pathlib import Path
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from inspect import Parameter, Signature, getdoc
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperArgument, TyperCommand
@@ -58,7 +57,7 @@ def add_command(app: typer.Typer, name: str, place: str, summary: str) -> None:
 def _with_settings(body: Callable[[Any], None]) -> Callable[..., None]:
     from judge.config import PANELS, shown
 
-    kind: type[Settings] = getattr(sys.modules[body.__module__], body.__annotations__["config"])
+    kind: type[Settings] = get_type_hints(body)["config"]
 
     def command(file: Path | None, **given: Any) -> None:
         given.pop("help_all", None)

@@ -1,7 +1,5 @@
 """``judge predict``: the answers of a trained judge about new captions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain

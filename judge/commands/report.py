@@ -1,7 +1,5 @@
 """``judge report``: runs' folders as a page, as tables to paste, or as a section of a model card."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal

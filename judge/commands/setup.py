@@ -1,7 +1,5 @@
 """From the settings of commands to lexicons, labels, the corpus, the plan, and the training."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``judge train``: train the judges of a run, for ``judge evaluate`` to score."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Sequence

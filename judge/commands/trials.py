@@ -1,7 +1,5 @@
 """Measure the trials of ``judge calibrate`` on all cores; each result is written as soon as it is there."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import time

@@ -1,7 +1,5 @@
 """Settings that were given, and that nothing of a run reads."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from contextlib import suppress

@@ -5,8 +5,6 @@ Each option is declared once, as a field of a part: :mod:`judge.config.inputs` (
 (:mod:`judge.metrics.options`), or in the settings of the only command that has it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path

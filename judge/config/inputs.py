@@ -1,7 +1,5 @@
 """Parts of settings: attributes and labels, captions, and images with what is hidden in them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal
 

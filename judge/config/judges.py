@@ -1,7 +1,5 @@
 """Parts of settings: metrics, judges, their training, statistics; and what a run is composed of."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any, Literal
 

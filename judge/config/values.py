@@ -1,7 +1,5 @@
 """Types of options, and how the command line, YAML files and Python write their values."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal

@@ -4,8 +4,6 @@ Files are ``train-00000-of-00002.parquet`` in the folder, in ``data/``, or in fo
 package `datasets` nor any code in such a folder runs.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence

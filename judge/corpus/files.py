@@ -1,7 +1,5 @@
 """Open a file and parse it; the format is recognised by content, never by name: :data:`CONTAINERS`, :data:`BINARY`."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -5,8 +5,6 @@ a file identifies an image only by a row number ("index", "doc_id"), its id is "
 5 would join with COCO's image 5. ``columns={"image_id": "index"}`` overrides it.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 from collections.abc import Callable, Mapping, Sequence

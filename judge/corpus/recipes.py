@@ -1,7 +1,5 @@
 """Recipes of data sets: their owner, their files, and how their labels were made."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 from typing import Literal, Self

@@ -1,7 +1,5 @@
 """Records of a file as rows or (image, value) pairs, the place of each, and the canonical spelling of image ids."""
 
-from __future__ import annotations
-
 import math
 import numbers
 import re

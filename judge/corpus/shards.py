@@ -5,8 +5,6 @@ key is the name up to the first dot, as in the package `webdataset`. Nothing is 
 their headers and read in place.
 """
 
-from __future__ import annotations
-
 import re
 import tarfile
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Images that train a judge, and others on which it is scored."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ Unpickling can run any code. Here only the instructions that build lists, dicts,
 and None are known; all others are refused.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """From a corpus to evidence: masked, aligned captions of both sides for one captioner and one kind of metric."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

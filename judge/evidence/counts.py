@@ -12,8 +12,6 @@ Several names are joined by "|". Counted metrics are sums over these rows (``jud
 for them.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass

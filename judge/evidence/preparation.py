@@ -1,7 +1,5 @@
 """How a caption becomes the words that a judge reads, in a form that a file of weights can hold."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self

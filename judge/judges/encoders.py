@@ -12,8 +12,6 @@ are small enough for one core. All embeddings have the same width, so that the e
 No pre-computed word vectors, as they carry bias of their own; words that the training captions never use are ``<unk>``.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext

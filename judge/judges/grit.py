@@ -27,8 +27,6 @@ The learning rate, 1e-4, is ours, as ImageCaptioner2 does not publish it; weight
 initialisation that section 5.2 cites; the epoch with the lowest validation loss is kept.
 """
 
-from __future__ import annotations
-
 import math
 from functools import partial
 

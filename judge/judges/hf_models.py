@@ -3,8 +3,6 @@
 Only code of transformers itself runs: ``trust_remote_code`` is always False, and weights are safetensors.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Iterator, Mapping

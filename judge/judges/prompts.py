@@ -4,8 +4,6 @@ Source: Abdelrahman et al., AAAI 2024 (ImageCaptioner2), "Prompt construction": 
 template; the judge fills in [Answer].
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 

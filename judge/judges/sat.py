@@ -15,8 +15,6 @@ Differences from Xu et al.:
 - there is no penalty for unequal attention to positions (their "doubly stochastic" attention).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 

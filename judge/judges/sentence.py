@@ -7,8 +7,6 @@ A checkpoint of sentence-transformers pools and normalises as its files say; the
 are averaged. Each caption is encoded once (``judge.training.features``).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from contextlib import suppress

@@ -12,8 +12,6 @@ in place of BERT.
 Code that comes with a checkpoint never runs (``trust_remote_code`` is False), and weights are safetensors.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Networks as detectors, and the cache of their detections: a file for each detector and content of an image."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping, Sequence

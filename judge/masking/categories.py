@@ -1,7 +1,5 @@
 """Which categories are people: annotation files and detectors name them in several ways."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any

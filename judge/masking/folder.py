@@ -1,7 +1,5 @@
 """Mask a folder of images on all cores, in constant memory; errors of single images do not stop the others."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import threading

@@ -1,7 +1,5 @@
 """Instances, things found in an image: box, mask, score, label. Masks are run lengths, as in COCO."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Images with people hidden, as judges see them: by image id, masked in memory, never written."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 from collections.abc import Iterable, Mapping, Sequence

@@ -4,8 +4,6 @@ Whatever the fill, no hidden pixel has any influence on the result: two images t
 hidden come out the same.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Measure a plan: corpus -> evidence -> judges -> scores -> summaries. ``judge evaluate`` calls this."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any

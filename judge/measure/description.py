@@ -5,8 +5,6 @@ objects that jobs get (the plan's parts, the judge's recipe and materials, how i
 is compared without being listed here. ``marks`` are checksums of the data.
 """
 
-from __future__ import annotations
-
 import hashlib
 import platform
 from collections import Counter

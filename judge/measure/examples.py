@@ -1,7 +1,5 @@
 """Examples: images with the largest contributions to every row of the table, of either sign, and random images."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal, get_args
 

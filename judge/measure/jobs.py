@@ -1,7 +1,5 @@
 """From rows of METRICS to the work of a run: judges to train, captions to count."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

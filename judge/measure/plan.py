@@ -1,7 +1,5 @@
 """The plan of a run, and its result."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property

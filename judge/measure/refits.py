@@ -5,8 +5,6 @@ judges, scores and priors are computed again. What a run chooses once is kept: w
 both sides together (C of ``linear``).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Options of single metrics; the settings of commands are composed of them."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from pydantic import BaseModel

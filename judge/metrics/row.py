@@ -1,7 +1,5 @@
 """The fields of a row of METRICS."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -4,8 +4,6 @@ Only parts of the library's scorers are used: as a whole they print, write files
 without Java, print an error again when they are deleted.
 """
 
-from __future__ import annotations
-
 import math
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The tables of ablations, and how far their columns agree."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

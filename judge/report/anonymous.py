@@ -1,7 +1,5 @@
 """The results of ``judge anonymous`` as tables, notes, JSON and CSV."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

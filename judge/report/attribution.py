@@ -1,7 +1,5 @@
 """Results of ``judge attribute``: the table of maps, and shaded captions on a terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Model cards for the Hugging Face hub: of a captioner, with what was measured, and of an exported judge."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Tables of details: agreement of judges, tasks and words that carry a metric, and what a run was measured on."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

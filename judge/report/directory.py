@@ -1,7 +1,5 @@
 """The folder of a run, and the tables that it holds as JSON, CSV and Parquet; it appears whole or not at all."""
 
-from __future__ import annotations
-
 import math
 import shutil
 from collections.abc import Mapping

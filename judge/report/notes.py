@@ -1,7 +1,5 @@
 """Notes below the tables of a result: what its numbers depend on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ All data (captions, names, labels) are text: templates escape them, and the page
 allows no request, and no script but the one that sorts the examples. Figures are SVG images, which run no script.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import math

@@ -1,7 +1,5 @@
 """Tables as text: on a terminal, as Markdown and as LaTeX."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 Nothing in a folder is executed, and no file is read that would take more memory than the limit.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import math

@@ -4,8 +4,6 @@ Every renderer, of text and of the page, walks ``SECTIONS``. A new section is a 
 its tables and figures.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping

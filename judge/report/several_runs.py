@@ -1,7 +1,5 @@
 """Several runs together: whether they belong together, and one result of them all."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

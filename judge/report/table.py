@@ -1,7 +1,5 @@
 """Tables as data: columns that read raw values from rows, and how each value is written. ``render.py`` prints them."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The main tables of a result: amplification, differences between captioners, caption quality."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple

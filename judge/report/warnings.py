@@ -1,7 +1,5 @@
 """What can be concluded from a result: a verdict on each captioner, and warnings against wrong conclusions."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Conclusions from a table: verdicts, differences between captioners, and what is detectable."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -9,8 +9,6 @@ captioners are drawn independently, Fisher's also that both lists are normal. Th
 is in docs/guides/anonymous.md.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Mapping, Sequence

@@ -22,8 +22,6 @@ gave 0.99 and 1.06, corrected splits 1.02 and 1.29, a jackknife over 24 groups o
 over tested images 0.74 and 0.91.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple, Self

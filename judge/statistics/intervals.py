@@ -1,7 +1,5 @@
 """Intervals and tests over images. The generator is always the caller's."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable

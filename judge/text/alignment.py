@@ -6,8 +6,6 @@ by the nearest word of the captioner, if one is near. Here, unlike there, functi
 and content words content words: learnt vectors have "during" next to "tennis".
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Several lexicons as one: the product of attributes, and the union of lists of tasks."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product

@@ -1,7 +1,5 @@
 """Attribute classes and the words that reveal them, and hiding these words."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

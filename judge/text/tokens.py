@@ -1,7 +1,5 @@
 """Captions as words: the one tokeniser, for captions and for the entries of lexicons; and which words have content."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from functools import cache

@@ -4,8 +4,6 @@ Formats: https://nlp.stanford.edu/projects/glove, https://code.google.com/archiv
 https://fasttext.cc/docs/en/crawl-vectors.html. A file is read line by line and is never in memory as a whole.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import re

@@ -5,8 +5,6 @@ notes, their keys. A key hashes the input (an image's content and mask, a captio
 network (architecture, weights, size): epochs, seeds, folds, sides and later runs compute nothing again.
 """
 
-from __future__ import annotations
-
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -6,8 +6,6 @@ The result depends on samples, recipe and seed alone: initial weights, order and
 not matter what is trained before it, beside it, or where.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace

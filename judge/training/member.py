@@ -1,7 +1,5 @@
 """Members: the judges of a run, how they are trained, and keys of their results (hashes of all that decides them)."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace

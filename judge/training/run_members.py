@@ -5,8 +5,6 @@ if several train as one program). Large judges (``Recipe.sharing`` "data") are t
 train one of them together.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ start, order, batches, weights, loss and dropout, as :class:`~judge.training.loo
 change a result by rounding alone. No step waits for the host: an epoch's order is on the device before it begins.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -20,14 +18,7 @@ from judge.judges import Network
 from judge.judges.encoders import OutputLayer, Parts, without_autocast
 from judge.training.batches import Truth, cut_up, make_optimiser, run_fitting, sample_losses, sums_of
 from judge.training.checkpoint import Checkpoint, History
-from judge.training.fit_members import (
-    answer,
-    answers_file,
-    build_judge,
-    checkpoint_beside,
-    facts_of,
-    store_answers,
-)
+from judge.training.fit_members import answer, answers_file, build_judge, checkpoint_beside, facts_of, store_answers
 from judge.training.loop import NetworkJudge, diverged
 from judge.training.member import Log, Member, TrainingSetup, derive_seed, digest_of
 from judge.types import Predictions, Sample, Target

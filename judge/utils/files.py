@@ -1,7 +1,5 @@
 """Files that appear whole or not at all, cache files that may be damaged, and errors of the system as one line."""
 
-from __future__ import annotations
-
 import errno
 import json
 import logging

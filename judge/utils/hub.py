@@ -1,7 +1,5 @@
 """What every loader of a Hugging Face checkpoint needs: silence, short reasons, its place, its configuration."""
 
-from __future__ import annotations
-
 import logging
 import warnings
 from collections.abc import Iterator

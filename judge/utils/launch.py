@@ -1,7 +1,5 @@
 """Launches of several processes: whether this is one, which process is the main one, and which reports a fault."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

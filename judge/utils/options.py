@@ -1,7 +1,5 @@
 """Options: fields of pydantic models that the command line, YAML files and Python share."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Outputs of commands: whole or not at all, made by one command at a time; files of others are never deleted."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """Files of tensors and notes (safetensors), with a checksum of all their bytes. Nothing is unpickled."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import stat

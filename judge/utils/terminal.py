@@ -1,7 +1,5 @@
 """Signals that end a command (Ctrl-C, SIGTERM, SIGHUP), and standard output that is closed or full."""
 
-from __future__ import annotations
-
 import io
 import os
 import signal

@@ -1,7 +1,5 @@
 """Detectors find people and other things in images; what they share."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

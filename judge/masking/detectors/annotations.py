@@ -1,7 +1,5 @@
 """Annotations of COCO and of other tools (results, PNG masks, YOLO labels): read, checked, and made instances."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress

@@ -4,8 +4,6 @@ Ultralytics is AGPL-3.0 and is imported only by commands that use this detector.
 a pickle can run code, so it must lie in the folder of ``--trust-weights``. An ONNX file holds numbers only.
 """
 
-from __future__ import annotations
-
 import ast
 import atexit
 import os

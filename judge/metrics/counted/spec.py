@@ -4,8 +4,6 @@ Functions on arrays and the command share these classes and :class:`ContingencyT
 folder with a subclass of :class:`CountedMetric`, and a row in ``rows.py``.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
