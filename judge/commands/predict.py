@@ -134,8 +134,8 @@ def _table(samples: Sequence[Sample], answers: Predictions) -> str:
     names = answers.target.classes
     true = guessed(answers.probabilities, answers.target.kind).tolist()
     rows = sorted(
-        (sample.image_id, sample.index, sample.text, *row, "|".join(names[k] for k, yes in enumerate(of) if yes))
-        for sample, row, of in zip(samples, answers.probabilities.tolist(), true, strict=True)
+        (sample.image_id, sample.index, sample.text, *row, "|".join(names[k] for k, yes in enumerate(is_true) if yes))
+        for sample, row, is_true in zip(samples, answers.probabilities.tolist(), true, strict=True)
     )
     return rows_csv(["image_id", "index", "caption", *(f"p({name})" for name in names), "predicted"], rows)
 
