@@ -94,7 +94,7 @@ def read_labels(
     published tables disagree on whether 0 is male.
 
     Args:
-        path: CSV, TSV, JSON, JSON lines, Parquet, Excel, one of LIC's pickles, or a table in memory.
+        path: CSV, TSV, JSON, JSON lines, Parquet, one of LIC's pickles, or a table in memory.
         attribute: names the column: "bb_gender", "gender", "gender_label", "perceived_gender", "label" or "class".
         lexicon: the attribute's classes; its words are not used.
         options: how the table is read.
