@@ -1,12 +1,7 @@
-"""Run by test_scripts.py under ``accelerate launch --num_processes 2``: one judge on both processes.
+"""Run by test_scripts.py under ``accelerate launch --num_processes 2``: one judge on both processes equals one alone.
 
-Compares with the same judge trained by each process alone. Batches of 7 leave shares of 4 and 3 samples, the last
-batch holds a single one: the gradient must still be that of the whole batch. Then once more with the judge's weights
-in shards, killed and resumed; and how processes share work and end it together.
-
-Captioners of each layout are sharded too: all of a tiny one learns, or adapters alone, and the main process trains the
-same judge whole by itself. Dropout, which draws other masks on other shares, is off; in float32 what is left are sums
-in another order.
+Batches of 7 leave shares of 4 and 3 samples, and a last batch of 1. The judge is replicated, then sharded, killed and
+resumed; so are captioners of each layout, whole or with adapters. Dropout, which differs between shares, is off.
 """
 
 from __future__ import annotations

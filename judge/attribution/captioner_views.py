@@ -33,7 +33,7 @@ from judge.utils.hub import quiet
 
 # Numbers of tokens before an image's patches: none, [CLS], [CLS] and a distillation token, [CLS] and four registers.
 _OTHERS = (0, 1, 2, 5)
-_INSTEAD = "choose --method gradient-shap"
+_INSTEAD = "choose --methods gradient-shap"
 
 
 class CheckpointViews:
@@ -211,8 +211,10 @@ def first_word(caption: str, lexicon: Lexicon) -> tuple[int, str, str] | None:
         at = max(at, text.find(word, at))
         places.append(at)
         at += len(word) if text.startswith(word, at) else 0
-    named = ((places[start], " ".join(words[start:stop]), of) for start, stop, of in lexicon.find(words) if of)
-    return next(named, None)
+    for start, stop, class_ in lexicon.find(words):
+        if class_:
+            return places[start], " ".join(words[start:stop]), class_
+    return None
 
 
 def explain_captions(

@@ -64,13 +64,13 @@ class Placement:
 
 def stretched(image: tuple[int, int], shown: tuple[int, int]) -> Placement:
     """The placement of an input that is the whole image, stretched."""
-    rows, columns = ((size / of, 0.0) for size, of in zip(image, shown, strict=True))
+    rows, columns = ((size / pixels, 0.0) for size, pixels in zip(image, shown, strict=True))
     return Placement(image, shown, rows, columns)
 
 
 def ramps(size: tuple[int, int]) -> list[np.ndarray]:
     """Four test images [H, W, 3] uint8: black, white, darker towards the top, darker towards the left."""
-    down, across = (np.rint((np.arange(of) + 0.5) / of * 255).astype(np.uint8) for of in size)
+    down, across = (np.rint((np.arange(side) + 0.5) / side * 255).astype(np.uint8) for side in size)
     black = np.zeros(size, dtype=np.uint8)
     found = (black, black + 255, np.broadcast_to(down[:, None], size), np.broadcast_to(across[None], size))
     return [np.repeat(one[..., None], 3, axis=2) for one in found]
@@ -204,7 +204,7 @@ def attribute(
         pixels: the image, [H, W, 3] uint8.
         answer: place of the answer among the view's scores.
         samples: points of GradientShap.
-        seed: of the points, baselines and noise of GradientShap; an image's id, for a stream that is its own.
+        seed: of GradientShap's points and baselines; an image's id gives each image its own random stream.
 
     Raises:
         JudgeError: the network's family has no such map; the message says why.
@@ -236,14 +236,16 @@ def gradient_shap(view: View, pixels: Pixels, answer: int, *, samples: int = SAM
     total = torch.zeros_like(view.shown)
     # Captum draws from the global generators. Without names of devices, torch would initialise every visible GPU.
     numpys, devices = np.random.get_state(), [view.shown.device] if view.shown.device.type == "cuda" else []  # noqa: NPY002
-    for start in range(0, samples, _AT_A_TIME):
-        count, drawn = min(_AT_A_TIME, samples - start), int(generator.integers(2**31))
-        with torch.random.fork_rng(devices=devices):
-            np.random.seed(drawn)  # noqa: NPY002
-            torch.manual_seed(drawn)
-            found: Tensor = method.attribute(view.shown, shown, n_samples=count, stdevs=0.0)
-        total += count / samples * found.detach()
-    np.random.set_state(numpys)  # noqa: NPY002
+    try:
+        for start in range(0, samples, _AT_A_TIME):
+            count, drawn = min(_AT_A_TIME, samples - start), int(generator.integers(2**31))
+            with torch.random.fork_rng(devices=devices):
+                np.random.seed(drawn)  # noqa: NPY002
+                torch.manual_seed(drawn)
+                found: Tensor = method.attribute(view.shown, shown, n_samples=count, stdevs=0.0)
+            total += count / samples * found.detach()
+    finally:
+        np.random.set_state(numpys)  # noqa: NPY002
     return total[0]
 
 

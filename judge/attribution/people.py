@@ -11,7 +11,7 @@ from judge.masking.instances import BoolMask, Pixels
 from judge.statistics.intervals import bootstrap_pooled
 from judge.types import FloatArray, Interval
 
-_LEAST, _GAP, _LINE = 360, 8, 18  # Of a sheet, in pixels: the longer side of an image, gaps, lines of text.
+_LEAST, _GAP, _LINE = 360, 8, 18  # Of a sheet, in pixels: the longer side of an image (at least), gaps, lines of text.
 
 
 def share_outside(mass: FloatArray, people: BoolMask) -> float | None:

@@ -180,13 +180,13 @@ def write_world(
         (out.partial / "captions").mkdir()
         files = world_files(out.partial, captioners)
         texts = [(int(image), caption) for image, captions in world.human.by_image.items() for caption in captions]
-        annotations = [{"id": n, "image_id": image, "caption": of} for n, (image, of) in enumerate(texts, start=1)]
+        annotations = [{"id": n, "image_id": image, "caption": text} for n, (image, text) in enumerate(texts, start=1)]
         images = [{"id": int(scene.image_id), "file_name": f"{int(scene.image_id):012d}.png"} for scene in world.scenes]
         info = {"description": world.human.source}
         _dump({"info": info, "images": images, "annotations": annotations}, files.human)
-        for of in generated:
-            results = [{"image_id": int(image), "caption": caption} for image, (caption,) in of.by_image.items()]
-            _dump(results, files.captions[of.name])
+        for side in generated:
+            results = [{"image_id": int(image), "caption": text} for image, (text,) in side.by_image.items()]
+            _dump(results, files.captions[side.name])
         rows = [("image_id", world.labels.attribute), *world.labels.by_image.items()]
         files.labels.write_text("".join(f"{image},{value}\n" for image, value in rows), encoding="utf-8")
         _dump(truth(captioners, world.parameters), files.truth, indent=2)

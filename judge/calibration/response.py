@@ -225,11 +225,11 @@ def _respond(change: str, rows: pd.DataFrame, metric: Metric, worth: Mapping[flo
         side = 1 if metric.verdicts[0] != "higher" else int(np.sign(worth[max(worth)] or 0))
     rows = rows.assign(right=np.sign(rows["value"] - metric.neutral) == side)
     points = []
-    for key, of in rows.groupby("dose", sort=True):
-        dose, tested = float(str(key)), of.dropna(subset=["value", "p"])
+    for key, drawn in rows.groupby("dose", sort=True):
+        dose, tested = float(str(key)), drawn.dropna(subset=["value", "p"])
         rejected = tested["p"] < SIGNIFICANT
         right = TrialShare.among(rejected & tested["right"]) if side else None
-        points.append(Point(dose, *_mean_and_band(of["value"]), TrialShare.among(rejected), right, worth.get(dose)))
+        points.append(Point(dose, *_mean_and_band(drawn["value"]), TrialShare.among(rejected), right, worth.get(dose)))
     strong = takewhile(lambda point: point.dose and point.found and point.found.share >= POWER, reversed(points))
     table = rows.pivot(index="draw", columns="dose", values="value")
     draws = [row.dropna() for _, row in table.iterrows() if row.max() > row.min()]

@@ -56,7 +56,7 @@ def write_images(
                     "area": instance.area,
                     "bbox": list(instance.box),
                     "iscrowd": 0,
-                    "foreground": int(not place),
+                    "foreground": int(place == 0),
                 }
             )
         return found

@@ -139,8 +139,8 @@ def whole_trials(corpus: Corpus, source: DoseSource, design: Design, *, reduced:
     two, four = (sum(count >= least for count in counts) for least in (2, 4))
     side, images = (2, four) if 2 * four >= two else (1, two)
     drawn = people_as_captioner(corpus, source.labels, images=images, seed=design.seed, captions=side, captioners=side)
-    people = [of.by_image for of in drawn.generated]
-    together = {image: tuple(text for of in people for text in of[image]) for image in people[0]}
+    people = [captions.by_image for captions in drawn.generated]
+    together = {image: tuple(text for person in people for text in person[image]) for image in people[0]}
     drawn = replace(drawn, generated=(replace(drawn.generated[0], by_image=together),))
     for trial in _dosed(drawn, source, design, WHOLE, changes):
         if reduced:

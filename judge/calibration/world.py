@@ -169,7 +169,7 @@ def draw_scenes(images: int, *, seed: int = 0, parameters: Parameters = DEFAULT)
 def described_by(scenes: Sequence[Scene], captioner: Captioner, rng: np.random.Generator) -> tuple[Scene, ...]:
     """The scenes as ``captioner`` describes them, in the same order; the attribute is what its word says."""
     attributes, settings, tasks = np.array(
-        [(CLASSES.index(of.attribute), SETTINGS.index(of.setting), TASKS.index(of.task)) for of in scenes]
+        [(CLASSES.index(one.attribute), SETTINGS.index(one.setting), TASKS.index(one.task)) for one in scenes]
     ).T
     sharp = _draw(task_given_attribute(0.0, knob=1.0)[attributes], rng)
     stereotyped, guessed = rng.random((2, len(scenes))) < [[captioner.stereotype], [captioner.guess]]

@@ -197,6 +197,9 @@ def caption_images(
     with raise_together():
         place = accelerator.device if accelerator and device is None else choose_device(device)
         if store:
+            if store.is_file():
+                what, mend = "is a file of captions that an earlier version left unfinished", "delete it"
+                raise JudgeError(what, where=str(store), mend=mend)
             with writing(store):
                 store.mkdir(parents=True, exist_ok=True)
     ids, size = list(images.names), how.images_at_a_time(place)
@@ -217,9 +220,10 @@ def caption_images(
             else:
                 left.append(batch)
         for batch, (found, errors) in zip(left, _caption(model, images, how, place, left), strict=True):
-            keys, captions = ({image: both[n] for image, both in found.items()} for n in (0, 1))
+            captions = {image: text for image, (_, text) in found.items()}
             file = file_of(batch)
             if file and not errors:
+                keys = {image: own for image, (own, _) in found.items()}
                 write_tensors(file, {}, {"keys": keys, "captions": captions})
             count += len(batch)
             if progress:

@@ -165,7 +165,7 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
     metrics = _metrics_with_images(config.metrics) if config.human else ()
     if config.human:
         log_unread(config)
-    hiding, _, truth = choose_hiding(config, config.mask, seed=config.seed)
+    hiding, _, truth = choose_hiding(config, config.mask)
     truth = (truth or read_truth(config, hiding.labels)).only(hiding.labels)
     failures: Failures = []
     rows = _compare(config, hiding, truth, failures, progress)

@@ -164,7 +164,8 @@ class Attribution:
         truth = read_truth(config) if config.instances else None
         names = known_images(config.images, truth)
         if truth is not None:
-            names = {image: name for image, name in names.items() if name in set(truth.images)}
+            annotated = set(truth.images)
+            names = {image: name for image, name in names.items() if name in annotated}
         self.people = self._find_people(None, names)
         plain = MaskedImages(config.images, self.people.names, max_pixels=config.max_pixels)
         found = explain_captions(model, plain, lexicon, methods, device=choose_device(None), progress=self.progress)
@@ -314,7 +315,7 @@ def _choose_methods(config: AttributeConfig, saved: Saved) -> tuple[list[str], l
         first = config.methods[0] if config.methods else next(iter(faults))
         what = f"judge '{saved.judge}' cannot be explained by {first}"
         what += f": {faults[first]}" if faults.get(first) else ""
-        mend = f"choose of {', '.join(allowed)}" if allowed else "choose another judge"
+        mend = f"choose one of {', '.join(allowed)}" if allowed else "choose another judge"
         raise JudgeError(what, where="--methods", mend=mend)
     return [name for name in chosen if name not in IMAGE_METHODS], [name for name in IMAGE_METHODS if name in chosen]
 

@@ -84,8 +84,9 @@ def caption(config: CaptionConfig, *, progress: Progress | None = None) -> tuple
             file.suffix != ".safetensors" and not file.name.startswith(TEMPORARY) for file in unfinished.iterdir()
         )
         if os.path.lexists(unfinished) and not own:
-            what = "holds no captions of an unfinished run, which would be written there"
-            raise JudgeError(what, where=str(unfinished), mend="move it elsewhere")
+            what = "is no folder of captions of an unfinished run, which would be written there"
+            mend = "move it elsewhere, or delete it if an earlier version of this command left it"
+            raise JudgeError(what, where=str(unfinished), mend=mend)
         out.check(config.inputs())
         settings.check(config.inputs())
 
@@ -149,7 +150,7 @@ def _open_images(config: CaptionConfig, progress: Progress | None) -> tuple[Mask
     names, failures = _name_images(config)
     if config.mask == "none":
         return MaskedImages(config.images, names, max_pixels=config.max_pixels), failures
-    masking = open_masking(config, config.mask, seed=config.seed)
+    masking = open_masking(config, config.mask)
     failures += masking.detector.strays if isinstance(masking.detector, GroundTruth) else ()
     images = find_hidden(
         config.images,

@@ -195,7 +195,7 @@ def run(
     if directory:
         store = config.checkpoints or directory.store
     setup = replace(setup, store=store or setup.store, log=directory.log if directory else None)
-    images = RunImages(config, config.judge, config.seed, progress)
+    images = RunImages(config, config.judge, progress)
     with directory.working() if directory else nullcontext():
         if models:
             # First all checks that could fail after hours of captioning.

@@ -53,10 +53,10 @@ def correlated_category(truth: GroundTruth, labels: Labels) -> Correlated:
     where = f"{truth.source} with {labels.source}"
     classes: dict[str, str] = {}
     for name in truth.images:
-        for key in (name, truth.image_id(name)):  # The "id" in the instances file goes before the name.
+        for key in (truth.image_id(name), name):  # The "id" in the instances file goes before the name.
             with suppress(ValueError):  # Not every name is an id.
                 if (label := labels.by_image.get(canonical_id(key))) is not None:
-                    classes[name] = label
+                    classes.setdefault(name, label)
     if not classes:
         raise JudgeError("no image has a label", where=where, mend="use labels of these images")
     counts = Counter((label, category) for image, label in classes.items() for category in truth.categories_in(image))
@@ -85,9 +85,9 @@ class Masking(NamedTuple):
     correlated: Correlated | None
 
 
-def open_masking(config: inputs.MaskedSettings, mode: Mode, *, seed: int, truth: GroundTruth | None = None) -> Masking:
+def open_masking(config: inputs.MaskedSettings, mode: Mode, *, truth: GroundTruth | None = None) -> Masking:
     """What settings with one detector hide, and the detector; ``truth``: the instances, where they have been read."""
-    hiding, correlated, truth = choose_hiding(config, mode, seed=seed, truth=truth)
+    hiding, correlated, truth = choose_hiding(config, mode, truth=truth)
     detector = open_detector(config.detector, config, hiding.labels, truth=truth)
     beside = None
     if detector.name != "gt" and config.instances:
@@ -97,7 +97,7 @@ def open_masking(config: inputs.MaskedSettings, mode: Mode, *, seed: int, truth:
 
 
 def choose_hiding(
-    config: inputs.HidingSettings, mode: Mode, *, seed: int, truth: GroundTruth | None = None
+    config: inputs.HidingSettings, mode: Mode, *, truth: GroundTruth | None = None
 ) -> tuple[Hiding, Correlated | None, GroundTruth | None]:
     """What ``config`` hides; how the object was chosen where BA chose it; and the instances if they have been read."""
     chosen, category = None, config.category
@@ -114,7 +114,7 @@ def choose_hiding(
         category = chosen.category
     wanted = {"person": (PERSON,), "object": (category,), "both": (PERSON, category)}[config.hide]
     same = {name: getattr(config, name) for name in ("threshold", "foreground", "share", "dilation", "fill")}
-    return Hiding(tuple(label for label in wanted if label), mode=mode, seed=seed, **same), chosen, truth
+    return Hiding(tuple(label for label in wanted if label), mode=mode, **same), chosen, truth
 
 
 def read_truth(config: inputs.DetectionSettings, labels: Collection[str] | None = None) -> GroundTruth:
@@ -213,7 +213,6 @@ class RunImages:
 
     config: inputs.ShownSettings
     judges: Sequence[str] = ()
-    seed: int = 0
     progress: Progress | None = None
     _shown: MaskedImages | None = None
 
@@ -281,7 +280,7 @@ class RunImages:
     @cached_property
     def _masking(self) -> Masking | None:
         mode = self.config.mask
-        return None if mode == "none" else open_masking(self.config, mode, seed=self.seed, truth=self.truth)
+        return None if mode == "none" else open_masking(self.config, mode, truth=self.truth)
 
     def _hidden(self, image_ids: Sequence[str]) -> MaskedImages:
         names = find_images(self.plain.names, image_ids, self.plain.folder)

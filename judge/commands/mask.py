@@ -55,15 +55,14 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> tuple[Maske
     if out.path.is_relative_to(resolved(config.images)):
         raise JudgeError("lies in the folder of images", where=out.where, mend="name another folder")
     out.check(config.inputs())
-    hiding, detector, beside, correlated = open_masking(config, config.mode, seed=config.seed)
+    hiding, detector, beside, correlated = open_masking(config, config.mode)
     truth = detector if isinstance(detector, GroundTruth) else None
     names, left_out = image_names(config.images, truth)
     out.begin()
     with out.working(), out.writing():
         reserved = {TABLE_NAME, SHEET_NAME, SETTINGS, LOG, MANIFEST, _STORE}
         finished = Finished(out.store / _FINISHED, out.partial, _key(config, hiding, detector))
-        given = config.images, out.partial, detector, hiding, config.max_pixels
-        job = MaskFolder(*given, reserved, finished, beside)
+        job = MaskFolder(config.images, out.partial, detector, hiding, config.max_pixels, reserved, finished, beside)
         masked = job.run(names, workers=config.workers, progress=progress)
         masked.failures += truth.strays if truth else ()
         statistics = [row.statistics for row in masked.rows]

@@ -120,24 +120,24 @@ def _open_images(config: PredictConfig, saved: Saved, images: Sequence[str], pro
     own = ("images", "instances", "weights", "trust_weights", "cache", "max_pixels", "person_categories", "class_names")
     # A few new images may show nobody.
     given = {name: getattr(config, name) for name in own} | {"allow_unmasked": True}
-    trained = {name: value for name, value in saved.masking.items() if name in MASKING - {"seed"}}
+    trained = {name: value for name, value in saved.masking.items() if name in MASKING}
     if "detector" in config.model_fields_set:
         trained["detector"] = config.detector
     # Boxes of things are for judges that ask for them.
     judges = [saved.judge] if saved.blueprint.regions else []
     settings = make_config({**trained, **given}, ShownSettings, where=f"--judge-weights {config.judge_weights}")
-    return RunImages(settings, judges, saved.masking.get("seed", 0), progress).hidden(images)
+    return RunImages(settings, judges, progress).hidden(images)
 
 
 def _table(samples: Sequence[Sample], answers: Predictions) -> str:
     """A row per caption, by image and index; ``predicted``: of tasks all of at least 1/2, joined by "|"."""
     names = answers.target.classes
-    true = guessed(answers.probabilities, answers.target.kind).tolist()
-    rows = sorted(
-        (sample.image_id, sample.index, sample.text, *row, "|".join(names[k] for k, yes in enumerate(is_true) if yes))
-        for sample, row, is_true in zip(samples, answers.probabilities.tolist(), true, strict=True)
-    )
-    return rows_csv(["image_id", "index", "caption", *(f"p({name})" for name in names), "predicted"], rows)
+    guesses = guessed(answers.probabilities, answers.target.kind).tolist()
+    rows = []
+    for sample, row, guess in zip(samples, answers.probabilities.tolist(), guesses, strict=True):
+        predicted = "|".join(name for name, yes in zip(names, guess, strict=True) if yes)
+        rows.append((sample.image_id, sample.index, sample.text, *row, predicted))
+    return rows_csv(["image_id", "index", "caption", *(f"p({name})" for name in names), "predicted"], sorted(rows))
 
 
 def command(config: PredictConfig) -> None:

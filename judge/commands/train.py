@@ -66,7 +66,7 @@ def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> tu
     """
     started = time.monotonic()
     config = with_precision(config)
-    images = RunImages(config, config.judge, config.seed, progress)
+    images = RunImages(config, config.judge, progress)
     lexicons = choose_lexicons(config)
     corpus = read_corpus(config)
     if missing := models_to_caption(config, corpus):

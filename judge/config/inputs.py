@@ -188,7 +188,7 @@ class MaskSettings(Settings):
 
     panel = "Images"
 
-    fill: Literal["black", "mean", "blur", "noise"] = option("black", "what replaces hidden pixels")
+    fill: Literal["black", "mean"] = option("black", "what replaces hidden pixels")
     share: values.Share = option(0.5, "share of each mask that mode partial hides, from the top")
     dilation: int = option(0, "pixels by which hidden regions grow", ge=0)
     threshold: float = option(0.5, "lowest score of a detected instance", ge=0.05, le=1)
@@ -229,7 +229,7 @@ class ShownSettings(MaskedSettings):
         return (self.detector,) if self.images and self.mask != "none" else ()
 
 
-MASKING = {*MaskSettings.model_fields, *ObjectSettings.model_fields, "mask", "hide", "detector", "seed"}
+MASKING = {*MaskSettings.model_fields, *ObjectSettings.model_fields, "mask", "hide", "detector"}
 MASKING -= {"allow_unmasked"}
 """What decides which pixels of an image a judge sees, the detector's weights apart."""
 
@@ -240,4 +240,3 @@ class FolderSettings(MaskedSettings):
     images: Path = option(..., values.IMAGES, essential=True)
     labels: values.LabelFiles = option(None, f"{values.LABELS}, to choose the object to hide", repeated="[NAME=]FILE")
     device: str | None = option(None, *values.DEVICE)
-    seed: values.Seed = option(0, "seed of fill noise")

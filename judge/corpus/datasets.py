@@ -114,7 +114,8 @@ def _parquet_rows(file: Any, source: str) -> Iterator[Row]:
         # not looked at: damaged ones make pyarrow end the process.
         refuse_large(opened.metadata.num_rows * (ROW + CELL), source, packed=True)
         header_of(schema.names, source)
-        names, images = ([field.name for field in schema if of(field.type)] for of in (_is_plain, is_image))
+        names = [field.name for field in schema if _is_plain(field.type)]
+        images = [field.name for field in schema if is_image(field.type)]
         classes = _classes(schema.metadata)
         read = [*names, *(f"{name}.{PATH}" for name in images)]
         for batch in opened.iter_batches(_BATCH, columns=read, use_threads=False):

@@ -65,12 +65,12 @@ def records(value: object, *, source: str, shapes: str = "write each record as a
     rows = cast("list[Row]", value)
     known = rows[0].keys()
     if _STYLE in known and _NAME in known:
-        column, of = PAINTING, _painting
+        column, cell_of = PAINTING, _painting
     elif _FILE in known and _EMOTION in known:
-        column, of = _FILE, _style_and_file
+        column, cell_of = _FILE, _style_and_file
     else:
         return rows
-    changed = (row | {column: of(row)} for row in rows)
+    changed = (row | {column: cell_of(row)} for row in rows)
     return [Placed(new, row.at) if isinstance(row, Placed) else new for new, row in zip(changed, rows, strict=True)]
 
 

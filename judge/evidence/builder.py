@@ -348,8 +348,8 @@ class EvidenceBuilder:
             what = f"no words of task '{unmasked[0]}' are known, so that captions would tell it"
             mend = "give a lexicon that has them too, as in --tasks coco-objects,activities"
             raise JudgeError(what, where=f"lexicon '{words.name}'", mend=mend)
-        prefix = {"never present": "tasks ", "always present": "tasks "}
-        return found, {prefix.get(reason, "") + reason: len(names) for reason, names in gone.items()}
+        reasons = {reason: reason if reason == "without tasks" else f"tasks {reason}" for reason in gone}
+        return found, {reasons[reason]: len(names) for reason, names in gone.items()}
 
 
 def mend_without_words(metric: Metric) -> str:

@@ -216,7 +216,7 @@ class SelfTrained(Judge, Protocol):
 
 
 Keep = Callable[[int, SelfTrained], None] | None
-"""Called with the place of an assignment, and its trained judge."""
+"""Called with the place of an assignment, and its trained judge; None to keep none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -325,8 +325,8 @@ def find_judge(name: str) -> Blueprint:
     """The blueprint called ``name``.
 
     A suffix blanks a modality ("sat-image-only"). "hf:NAME" is any Hugging Face captioner, by name or folder, and
-    "sentence:NAME" any sentence encoder. "+mlp3" and "+mlp5" put an MLP of so many layers on an encoder; without, it
-    is 3 layers, or LIC's linear layer for "lstm". "self" has a name only; see :func:`name_self`.
+    "sentence:NAME" any sentence encoder. "+mlp3" and "+mlp5" put an MLP of 3 or 5 layers on an encoder; the default
+    is 3, except for "lstm", which has LIC's linear layer. "self" has a name only; see :func:`name_self`.
 
     Raises:
         JudgeError: no such judge (the nearest name is suggested), or its extra is not installed.

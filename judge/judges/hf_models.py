@@ -177,7 +177,7 @@ def load_captioner(
 
 
 def check_captioner(reference: str, *, where: str) -> None:
-    """Refuse what :func:`load_captioner` would refuse, without reading weights, by the same errors."""
+    """Refuse what :func:`load_captioner` refuses before it reads weights, with its errors, and a folder without any."""
     name = _find(reference, where)
     if Path(name).is_dir() and not any(Path(name).glob("*.safetensors")):
         raise JudgeError(_NO_WEIGHTS, where=where, mend=_CONVERT)
@@ -344,7 +344,7 @@ def copy_trained(captioner: Captioner, tuning: Tuning) -> Captioner:
 
 
 def checkpoint_layers(captioner: Captioner) -> None:
-    """Recompute layers in the backward pass instead of keeping their activations, if the model supports it."""
+    """Recompute layers in the backward pass and keep no activations; a JudgeError if the model does not support it."""
     what = f"a '{captioner.architecture}' model cannot recompute its layers"
     with explaining(what, "--checkpointing", "leave it out"):
         captioner.model.activation_checkpointing_enable({"use_reentrant": False})

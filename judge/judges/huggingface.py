@@ -63,7 +63,7 @@ class AnswerJudge(nn.Module):
         self.answers = hf_prompts.spell_answers(captioner.tokenizer, question, prompt.words(target.classes))
         # The tokens before the last one of each answer; a prefix of another one needs no pass of its own.
         read = sorted({tokens[:-1] for tokens in self.answers})
-        self.prefixes = [one for one in read if not any(len(one) < len(of) and of[: len(one)] == one for of in read)]
+        self.prefixes = [one for one in read if not any(one != other and one == other[: len(one)] for other in read)]
         limit = captioner.limit
         used = len(question) + max(map(len, self.answers))
         if limit is not None and used > limit:

@@ -108,7 +108,7 @@ class LinearJudge:
         return cls(target)._set(known, merge, solved, float(tensors["C"][0]))
 
 
-def train_together(target: Target, assignments: Sequence[Assignment], keep: Keep | None = None) -> list[Predictions]:
+def train_together(target: Target, assignments: Sequence[Assignment], keep: Keep = None) -> list[Predictions]:
     """Train the judges of all sides and splits of one captioner; assignments with the same captions share features.
 
     C is that of an assignment's ``settings``, or is chosen for each split from the first captions of both sides.

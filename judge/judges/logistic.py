@@ -36,9 +36,10 @@ class Features:
     """
 
     def __init__(self, table: Any) -> None:
-        by_feature, groups = table.tocsc(), dict[bytes, int]()
+        by_feature, numbers = table.tocsc(), dict[bytes, int]()
         samples = (by_feature.indices[a:b].tobytes() for a, b in pairwise(by_feature.indptr))
-        self.merge = merging(np.array([groups.setdefault(of, len(groups)) for of in samples], dtype=np.int64))
+        groups = [numbers.setdefault(rows, len(numbers)) for rows in samples]
+        self.merge = merging(np.array(groups, dtype=np.int64))
         self.rows = widen(table, self.merge)
         self.columns = self.rows.T.tocsr()
         self.squares = self.columns.power(2)

@@ -70,5 +70,5 @@ class Prompt:
 
 
 def make_prompt(attribute: str, template: str | None = None, answers: Mapping[str, str] | None = None) -> Prompt:
-    """The prompt of a run: ``template``, or the paper's for gender, race and emotion, with the attribute's name."""
+    """The prompt of a run: ``template``, or the paper's, which has this form for gender, race and emotion."""
     return Prompt(f"Therefore, the {attribute} is {SLOT}" if template is None else template, answers or {})

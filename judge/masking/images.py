@@ -160,10 +160,16 @@ def _decode(image: Image, data: bytes, where: str, max_pixels: int) -> tuple[Pix
 
 
 def encode(pixels: Pixels) -> bytes:
-    """``pixels``, [H, W, 3] RGB, as PNG, with OpenCV's own settings, its quickest."""
+    """``pixels``, [H, W, 3] RGB, as PNG, with OpenCV's own settings, its quickest. Sides over a million are refused."""
     import cv2
 
-    return bytes(cv2.imencode(".png", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR))[1])
+    done, data = cv2.imencode(".png", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR))
+    if not done:
+        height, width = pixels.shape[:2]
+        raise JudgeError(
+            f"an image of {width} x {height} does not fit into PNG", mend="leave it out, or make it smaller"
+        )
+    return bytes(data)
 
 
 def read_mask(path: Path) -> BoolMask:

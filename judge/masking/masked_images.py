@@ -68,8 +68,7 @@ class MaskedImages:
             return content
         things = [(instance.counts, instance.box, instance.crowd) for instance in chosen]
         share = self.hiding.share if self.hiding.mode == "partial" else None
-        noise = (self.hiding.seed, name) if self.hiding.fill == "noise" else None
-        decisive = content, self.hiding.mode, share, self.hiding.dilation, self.hiding.fill, noise, things
+        decisive = content, self.hiding.mode, share, self.hiding.dilation, self.hiding.fill, None, things
         return hashlib.blake2b(repr(decisive).encode(), digest_size=16).hexdigest()
 
     def boxes(self, image_id: str) -> tuple[Box, ...]:

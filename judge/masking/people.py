@@ -18,33 +18,22 @@ from judge.errors import JudgeError
 from judge.masking.instances import PERSON, BoolMask, Instance, LoadedImage, Pixels, box_mask, union
 
 Mode = Literal["partial", "segment", "box"]
-Fill = Literal["black", "mean", "blur", "noise"]
+Fill = Literal["black", "mean"]
 Foreground = Literal["all", "largest"] | float
 
 # DBAC's and DPAC's "partially masked" gives no share.
 PARTIAL_SHARE = 0.5
-# Of the image's longer side: enough that a 640-pixel image keeps no detail finer than some 60 pixels.
-_BLUR = 0.05
 _GREY = 128
 
 
-def hide(pixels: Pixels, region: BoolMask, *, fill: Fill = "black", seed: int | Sequence[int] = 0) -> Pixels:
+def hide(pixels: Pixels, region: BoolMask, *, fill: Fill = "black") -> Pixels:
     """A copy of ``pixels`` without what is in ``region``.
-
-    Fills:
-
-    - ``black``: zeros, as in the papers;
-    - ``mean``: the mean colour of the visible pixels;
-    - ``blur``: a blur of the visible pixels alone, carried into the region (a Gaussian of a twentieth of the longer
-      side, normalised by what is visible); beyond its reach their mean colour. A blur of the person would keep
-      the colours of hair and clothes;
-    - ``noise``: uniform random colours from ``seed``.
 
     Args:
         pixels: [H, W, 3] uint8.
         region: [H, W].
-        fill: see above. Where nothing is visible ``mean`` and ``blur`` give a middle grey.
-        seed: the seed of the noise.
+        fill: "black", zeros, as in the papers; "mean", the mean colour of the visible pixels, or a middle grey where
+            nothing is visible.
     """
     import cv2
 
@@ -52,19 +41,8 @@ def hide(pixels: Pixels, region: BoolMask, *, fill: Fill = "black", seed: int | 
         return pixels.copy()
     visible = (~region).view(np.uint8)
     filled = np.zeros(pixels.shape, dtype=np.uint8)
-    if fill == "noise":
-        filled = np.random.default_rng(seed).integers(0, 256, pixels.shape, dtype=np.uint8)
-    elif fill != "black":
-        mean = (_GREY,) * 3 if region.all() else cv2.mean(pixels, mask=visible)[:3]
-        filled[:] = np.round(mean)
-        if fill == "blur":
-            sigma, shown = _BLUR * max(pixels.shape[:2]), visible.astype(np.float32)
-            colours = cv2.GaussianBlur(pixels * shown[:, :, None], (0, 0), sigma)
-            weight = cv2.GaussianBlur(shown, (0, 0), sigma)[:, :, None]
-            # A little of the mean colour everywhere: it decides where no visible pixel is near.
-            little = 1e-3
-            mixed = (colours + little * np.asarray(mean, dtype=np.float32)) / (weight + little)
-            filled = np.round(mixed).clip(0, 255).astype(np.uint8)
+    if fill == "mean":
+        filled[:] = np.round((_GREY,) * 3 if region.all() else cv2.mean(pixels, mask=visible)[:3])
     # OpenCV's masked copy is several times as fast as numpy's.
     return cast("Pixels", cv2.copyTo(pixels, visible, filled))
 
@@ -95,7 +73,6 @@ class Hiding:
         share: the share of ``partial``, in (0, 1).
         dilation: pixels by which the region grows on all sides (a disc); 0 for none.
         fill: see :func:`hide`.
-        seed: the seed of the noise.
     """
 
     labels: tuple[str, ...] = (PERSON,)
@@ -105,7 +82,6 @@ class Hiding:
     share: float = PARTIAL_SHARE
     dilation: int = 0
     fill: Fill = "black"
-    seed: int = 0
 
     def chosen(self, instances: Sequence[Instance]) -> tuple[Instance, ...]:
         """Those of the instances of one image that are hidden; ``foreground`` outside (0, 1) is refused."""
@@ -147,7 +123,6 @@ class Hiding:
         return np.asarray(away < math.sqrt(self.dilation**2 + 0.5))
 
     def apply(self, image: LoadedImage, instances: Sequence[Instance]) -> tuple[Pixels, BoolMask]:
-        """The masked image, and the region hidden in it; noise differs from image to image."""
+        """The masked image, and the region hidden in it."""
         region = self.region(self.chosen(instances), image.size)
-        pixels = hide(image.pixels, region, fill=self.fill, seed=[self.seed, *image.name.encode()])
-        return pixels, region
+        return hide(image.pixels, region, fill=self.fill), region

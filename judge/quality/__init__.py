@@ -108,8 +108,9 @@ def measure_quality(
     BLEU and METEOR of a group are the corpus scores of its images; ROUGE-L and CIDEr are means over images, CIDEr
     with the document frequencies of all images scored, whatever the group.
 
-    All human captions of an image are references; of generated captions an image's first counts. ``labels`` give scores
-    by class. Without ``java`` the tokeniser is the same on every machine, and there is no METEOR. Intervals are from a
+    All human captions of an image are references; of generated captions an image's first counts. Images without a
+    generated caption are not scored: read the scores beside ``generated.silent``. ``labels`` give scores by class.
+    Without ``java`` the tokeniser is the same on every machine, and there is no METEOR. Intervals are from a
     bootstrap over images; 0 resamples give none.
 
     Raises:
@@ -197,10 +198,11 @@ def _intervals(part: Part, key: str, *, resamples: int, level: float, seed: int)
 def _score_groups(part: Part, groups: Mapping[str, IntArray], intervals: _Intervals) -> Iterator[QualityScore]:
     """The part's scores of every group."""
     for group, rows in groups.items():
-        of = replace(part, table=part.table[rows])
-        values = part.pool(of.table.sum(axis=0)).tolist()
-        for row in zip(part.names, values, intervals(of, "None" if group == "all" else group), strict=True):
-            yield QualityScore(row[0], group, len(rows), *row[1:])
+        own = replace(part, table=part.table[rows])
+        values = part.pool(own.table.sum(axis=0)).tolist()
+        drawn = intervals(own, "None" if group == "all" else group)
+        for name, value, interval in zip(part.names, values, drawn, strict=True):
+            yield QualityScore(name, group, len(rows), value, interval)
 
 
 def _gaps(part: Part, groups: Mapping[str, IntArray], intervals: _Intervals) -> Iterator[QualityScore]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
+from itertools import takewhile
 from textwrap import wrap
-from typing import Any, Literal
+from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -13,7 +15,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from judge.errors import printable
-from judge.report.table import ABSENT, Table
+from judge.report.table import ABSENT, Column, Table
 
 # Width of text in a pipe or a file; of names, which are broken where a word is longer; between two columns.
 PAGE, _NAMES, _GAP = 100, 24, 2
@@ -32,27 +34,52 @@ _WIDE = 7
 
 
 def print_table(table: Table[Any], console: Console | None = None) -> None:
-    """Print a table and its notes; on a terminal cells are wrapped at spaces, and no number is cut or broken."""
+    """Print a table and its notes.
+
+    On a terminal cells are wrapped at spaces, and no number is cut or broken: a table that is still too wide becomes
+    several, each with the names of the rows. In a pipe each row is a line.
+    """
     console = console or open_console()
     if table.title:
         console.print(Text(printable(table.title), style="bold"))
-    found = RichTable(box=None, pad_edge=False, header_style="bold")
-    narrow = wide = -_GAP
-    for column, cells in table.shown():
-        name = column.align == "left"
-        texts = [printable(column.heading), *cells]
-        least = max(cell_len(word) for text in texts for word in [*text.split(), ""])
-        least = min(least, _NAMES) if name else least
-        justify: Literal["left", "right"] = "left" if name else "right"
-        found.add_column(Text(texts[0]), justify=justify, min_width=least, overflow="fold")
-        narrow, wide = narrow + least + _GAP, wide + max(map(cell_len, texts)) + _GAP
-    for row in zip(*(cells for _, cells in table.shown()), strict=True):
-        found.add_row(*map(Text, row))
-    # In a pipe each row is a line.
-    width = max(narrow, min(wide, console.width)) if sys.stdout.isatty() else wide
-    Console(width=width, highlight=False).print(found, crop=False)
+    page = console.width if sys.stdout.isatty() else sys.maxsize
+    shown = table.shown()
+    names = list(takewhile(lambda of: of[0].align == "left", shown))
+    part = names
+    for of in shown[len(names) :]:
+        if len(part) > len(names) and sum(_least(*one) + 1 for one in [*part, of]) > page + 1:
+            _print_part(part, console, page)
+            console.print()
+            part = names
+        part = [*part, of]
+    _print_part(part, console, page)
     for note in table.notes:
         print_text(note, console)
+
+
+def _least(column: Column[Any], cells: Sequence[str]) -> int:
+    """The width of the longest word of a column; of names at most ``_NAMES``."""
+    longest = max(cell_len(word) for text in (printable(column.heading), *cells) for word in [*text.split(), ""])
+    return min(longest, _NAMES) if column.align == "left" else longest
+
+
+def _print_part(part: Sequence[tuple[Column[Any], list[str]]], console: Console, page: int) -> None:
+    columns = [[printable(column.heading), *cells] for column, cells in part]
+    widths, least = [max(map(cell_len, texts)) for texts in columns], [_least(*of) for of in part]
+    spaces = len(part) - 1
+    gap = _GAP if sum(least) + _GAP * spaces <= page else 1
+    # Columns with the most room are narrowed first, so that few are wrapped.
+    for place in sorted(range(len(part)), key=lambda place: least[place] - widths[place]):
+        widths[place] = max(least[place], widths[place] - max(0, sum(widths) + gap * spaces - page))
+    found = RichTable(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
+    wrapped = []
+    for (column, _), texts, width in zip(part, columns, widths, strict=True):
+        heading, *cells = (Text("\n").join(Text(text).wrap(console, width, overflow="fold")) for text in texts)
+        found.add_column(heading, justify=column.align)
+        wrapped.append(cells)
+    for row in zip(*wrapped, strict=True):
+        found.add_row(*row)
+    Console(width=sum(widths) + gap * spaces, highlight=False).print(found, crop=False)
 
 
 def print_text(line: str, console: Console, *, bold: bool = False) -> None:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,7 @@ def read_run(folder: Path, name: str = "") -> SavedRun:
         settings = parse_yaml(text, where=str(folder / SETTINGS), mend=AGAIN)
         result = _compute(folder, document, settings)
         for file, computed, written in _files(folder, result, document):
-            _compare(folder / file, computed, written)
+            _compare(folder / file, computed, written, document["run"].get("versions", {}))
         pictures = _read_pictures(folder)
         # Values that cannot be shown are errors here, not on the page.
         for shown in tables_of(result):
@@ -241,10 +242,16 @@ def _unfinished(folder: Path) -> str:
     return ""
 
 
-def _compare(path: Path, computed: Any, written: Any) -> None:
-    """Refuse a file, with the row and the column, that differs from the document or table that is computed again."""
+def _compare(path: Path, computed: Any, written: Any, versions: Mapping[str, str]) -> None:
+    """Refuse a file, with the row and the column, that differs from the document or table that is computed again.
+
+    The message names the ``versions`` that the run was made with where other ones are installed.
+    """
     for where, mine, other in _differences(computed, written):
         what = f"the files of answers and counts give {_short(mine)}, {path.name} says {_short(other)}"
+        made = {name: versions.get(name, version(name)) for name in ("numpy", "scipy", "pandas")}
+        others = [f"{name} {number}" for name, number in made.items() if number != version(name)]
+        what += f" (the run was made with {', '.join(others)})" if others else ""
         raise JudgeError(what, where=f"{path}: {', '.join(where)}", mend=AGAIN)
 
 

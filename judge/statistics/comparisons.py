@@ -141,8 +141,9 @@ def _verdict(row: Summary, p_holm: float | None) -> str | None:
     if row.metric.prior:
         # Q must move significantly, and the same way as the whole.
         own = row.guessing
-        moves = own is not None and own.p_value is not None and own.p_value < SIGNIFICANT
-        if not (moves and own and (own.amplification > own.chance_level) == rises):
+        if own is None or own.p_value is None or own.p_value >= SIGNIFICANT:
+            return PRIOR_ONLY
+        if (own.amplification > own.chance_level) != rises:
             return PRIOR_ONLY
     return above if rises else below
 

@@ -317,8 +317,9 @@ class JudgedRow:
         def infer(value: float, parts: Sequence[float], name: _Tested) -> Inference | None:
             def statistic(human: FloatArray, generated: FloatArray) -> FloatArray:
                 of = self.statistic(human, generated)
-                alone = self.statistic.amplify(of.human.quality, of.generated.quality)
-                return of.value if name == "amplification" else alone
+                if name == "amplification":
+                    return of.value
+                return self.statistic.amplify(of.human.quality, of.generated.quality)
 
             exchange = Exchange(self.table, statistic, generator=generator)
             return from_halves(value, parts, exchange.test(self.settings.resamples))

@@ -72,7 +72,7 @@ class Lexicon:
         return frozenset(first for first, of in self._entries.items() if any(len(entry) == 1 for entry, _ in of))
 
     def find(self, words: Sequence[str]) -> Iterable[tuple[int, int, str | None]]:
-        """Non-overlapping (start, stop, class) of the entries in ``words``, longest match first; None for no class."""
+        """Non-overlapping (start, stop, class) of the entries in ``words``, longest first; None: only hidden."""
         entries, free = self._entries, 0
         if entries.keys().isdisjoint(words):
             return
@@ -198,10 +198,7 @@ def _extend(file: _LexiconFile, base: Lexicon, source: str, where: str) -> Lexic
     token = file.token or base.token or f"<{name}>"
     if not re.fullmatch(r"<[^<>\s]+>", token) or token in {"<unk>", "<pad>"}:
         raise JudgeError(f"token '{token}' could be a word", where=where, mend=f"write it like '<{name}>'")
-    classes, spellings = (
-        {name: one.get(name, frozenset()) | two.get(name, frozenset()) for name in {**one, **two}}
-        for one, two in ((base.classes, file.classes), (base.spellings, file.spellings))
-    )
+    classes, spellings = _joined(base.classes, file.classes), _joined(base.spellings, file.spellings)
     if not classes:
         raise JudgeError("no 'classes'", where=where, mend=_CLASSES)
     hidden_only = file.hidden_only | base.hidden_only
@@ -219,6 +216,11 @@ def _extend(file: _LexiconFile, base: Lexicon, source: str, where: str) -> Lexic
     # If the file adds a class, rows of the extended lexicon lack a word of it.
     counterparts = (*file.counterparts, *(row for row in base.counterparts if {*row} == {*classes, NO_CLASS}))
     return Lexicon(name, token, classes, hidden_only, spellings, counterparts, source, file.language or base.language)
+
+
+def _joined(one: Mapping[str, frozenset[str]], other: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
+    """Class -> the words of both."""
+    return {name: one.get(name, frozenset()) | other.get(name, frozenset()) for name in {**one, **other}}
 
 
 @dataclass(frozen=True, slots=True)

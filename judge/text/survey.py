@@ -56,7 +56,9 @@ def measure_coverage(mentions: Sequence[frozenset[str]], classes: Iterable[str])
     total = len(mentions) or float("nan")
     several = len(mentions) - sizes[0] - sizes[1]
     shares = {name: found[name] / total for name in classes}
-    return Coverage(len(mentions), sizes[1] / total, sizes[0] / total, several / total, shares)
+    return Coverage(
+        captions=len(mentions), one=sizes[1] / total, none=sizes[0] / total, several=several / total, classes=shares
+    )
 
 
 @dataclass(frozen=True, slots=True)

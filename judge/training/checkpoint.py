@@ -113,24 +113,22 @@ class Checkpoint:
         for key, tensor in found[0].items():
             part, _, name = key.partition("/")
             parts[part][name] = tensor
-        if _shapes(parts["model"]) != _shapes(_trained(module)):  # Another version of its code wrote them.
+        moments: dict[str, Tensors] = {}
+        for key, tensor in parts["optimiser"].items():
+            name, _, slot = key.rpartition("/")
+            moments.setdefault(name, {})[slot] = tensor
+        # Another version of its code wrote them; earlier versions numbered the optimiser's weights.
+        if _shapes(parts["model"]) != _shapes(_trained(module)) or not moments.keys() <= parts["model"].keys():
             assert self.read_from is not None
             warn_damaged(self.read_from, "of another network")
             return 0
-        from torch.distributed.checkpoint.state_dict import (
-            StateDictOptions,
-            get_optimizer_state_dict,
-            set_optimizer_state_dict,
-        )
+        from torch.distributed.checkpoint import state_dict
 
         self.best = parts["best"]
         _load(module, parts["model"])
-        state: dict[str, Any] = get_optimizer_state_dict(module, optimiser) | {"state": {}}
-        for key, tensor in parts["optimiser"].items():
-            name, _, slot = key.rpartition("/")
-            state["state"].setdefault(name, {})[slot] = tensor
-        whole = StateDictOptions(full_state_dict=True, strict=False)  # Every process takes its shards.
-        set_optimizer_state_dict(module, optimiser, state, options=whole)
+        state: dict[str, Any] = state_dict.get_optimizer_state_dict(module, optimiser) | {"state": moments}
+        whole = state_dict.StateDictOptions(full_state_dict=True, strict=False)  # Every process takes its shards.
+        state_dict.set_optimizer_state_dict(module, optimiser, state, options=whole)
         if self.scaler is not None and found[1]["scaler"]:
             self.scaler.load_state_dict(found[1]["scaler"])
         self.history = History(**found[1]["history"])

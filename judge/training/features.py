@@ -11,6 +11,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from itertools import islice
@@ -212,9 +213,14 @@ class FeatureCache(ABC):
         """
         wanted, found = set(self.keys.values()), dict[str, tuple[Path, int]]()
         files = sorted(self.folder.glob("*.safetensors"))
+
+        def read_keys(path: Path) -> list[str]:
+            with suppress(FileNotFoundError):  # Another process may empty the cache.
+                return _keys_in(path, path.stat().st_mtime_ns, self.network.key)
+            return []
+
         with ThreadPoolExecutor(usable_cores()) as pool:  # Checksums take time.
-            rows = pool.map(lambda path: _keys_in(path, path.stat().st_mtime_ns, self.network.key), files)
-            for path, keys in zip(files, rows, strict=True):
+            for path, keys in zip(files, pool.map(read_keys, files), strict=True):
                 found |= {key: (path, row) for row, key in enumerate(keys) if key in wanted}
         return found
 

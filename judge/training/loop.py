@@ -187,18 +187,7 @@ class NetworkJudge:
         """Train the network, ``size`` samples a forward pass."""
         self.micro_batch, module, recipe, trainer = size, self.module, self.recipe, self.trainer
         accelerator = trainer.accelerator
-        if trainer.sharded:
-            # A sharded judge need not fit into one device; the optimiser is of the shards.
-            shard(accelerator, module)
-        else:
-            module.to(accelerator.device)
-        model, optimiser = module, make_optimiser(module, recipe)
-        if trainer.parallel and not trainer.sharded:
-            # Captioners may have weights that no answer passes through.
-            accelerator.ddp_handler = DistributedDataParallelKwargs(
-                find_unused_parameters=True, gradient_as_bucket_view=True
-            )
-            model = accelerator.prepare(module)
+        model, optimiser = self._place()
         wrapped = accelerator.prepare_optimizer(optimiser)
         batches_a_pass = len(cut_up(range(len(samples)), recipe.batch_size))
         read_from = trainer.checkpoint
@@ -249,6 +238,22 @@ class NetworkJudge:
         if accelerator.device.type != "cpu":
             accelerator.free_memory()  # Of the optimiser, which Accelerate keeps.
         self.history = state.history
+
+    def _place(self) -> tuple[nn.Module, torch.optim.Optimizer]:
+        """The model that training calls, on its device and with the other processes; and its optimiser."""
+        trainer, accelerator, module = self.trainer, self.trainer.accelerator, self.module
+        if trainer.sharded:
+            # A sharded judge need not fit into one device; the optimiser is of the shards.
+            shard(accelerator, module)
+        else:
+            module.to(accelerator.device)
+        optimiser = make_optimiser(module, self.recipe)
+        if trainer.sharded or not trainer.parallel:
+            return module, optimiser
+        # Captioners may have weights that no answer passes through.
+        handler = DistributedDataParallelKwargs(find_unused_parameters=True, gradient_as_bucket_view=True)
+        accelerator.ddp_handler = handler
+        return accelerator.prepare(module), optimiser
 
     def _train_epoch(
         self, model: nn.Module, samples: Sequence[Sample], chosen: Sequence[Sequence[int]], step: Callable[[], None]

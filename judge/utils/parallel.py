@@ -12,7 +12,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from judge.errors import JudgeError
 from judge.utils.terminal import ignore_signals
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _OFTEN = 0.5  # Seconds.
-_pools: list[Any] = [0, None]  # The number of modules that were imported, and their thread pools.
 _ending: set[int] = set()  # Processes that watch their parent: of a fork the thread is not there.
 
 
@@ -128,11 +128,14 @@ def threads(limit: int | None) -> Iterator[None]:
 
 def thread_pools() -> ThreadpoolController:
     """Those of the libraries that are loaded; looked for again, in milliseconds, where more or fewer are imported."""
+    return _pools_of(len(sys.modules))
+
+
+@lru_cache(maxsize=1)
+def _pools_of(imported: int) -> ThreadpoolController:
     from threadpoolctl import ThreadpoolController
 
-    if _pools[0] != len(sys.modules):
-        _pools[:] = len(sys.modules), ThreadpoolController()
-    return cast("ThreadpoolController", _pools[1])
+    return ThreadpoolController()
 
 
 def choose_device(name: str | None) -> torch.device:

@@ -52,7 +52,7 @@ ARTEMIS = """emotion,utterance,art_style,painting,anchor_art_style,anchor_painti
 fear,The hay burns.,Impressionism,alfred-sisley_evening,Impressionism,claude-monet_haystacks,1
 anger,"No peace, here.",Realism,ilya-repin_self-portrait,Impressionism,claude-monet_haystacks,1
 """
-# As LIC released its data: a picture's people's captions, a captioner's, and both attributes.
+# As LIC released its data: human captions of an image, a captioner's, and both attributes.
 LIC = [
     {"img_id": 42, "bb_gender": "Female", "bb_skin": "Light", "split": "test", "caption_list": ["a woman", "a lady"],
      "pred": "a woman", "rmdup_object_list": ["cake"]},
@@ -202,6 +202,9 @@ def reader_targets() -> dict[str, Target]:
         "glove": file(two_vectors, glove),
         "word2vec": file(two_vectors, b"3 4\n" + glove),
         "gzip": file(two_vectors, gzip.compress(glove)),
+        "image-parquet": Target(
+            lambda folder: write_parquet(folder, {"test": as_table([row | image for row in ROWS])}), images, "**/*"
+        ),
         "image-shard": file(images, tar_bytes([("1.png", small_picture(0)), ("2.jpg", jpeg)]), "0.tar"),
     }
     for kind, suffix in (("PNG", "png"), ("JPEG", "jpg"), ("WEBP", "webp"), ("BMP", "bmp"), ("TIFF", "tif")):

@@ -1,7 +1,4 @@
-"""Processes of ``accelerate launch`` that fail or die: the others end soon, in one line, and the same launch goes on.
-
-The long form is ``run.py``.
-"""
+"""Processes of ``accelerate launch`` that fail or die: the others end in one line, and the same launch goes on."""
 
 from __future__ import annotations
 

@@ -101,19 +101,13 @@ def test_a_processor_with_several_crops_is_refused(checkpoint: Checkpoints) -> N
     assert line.startswith("--judge hf:x: maps of a 'blip' model cannot be made: its processor turns")
 
 
-# Words of captioners.
-
-
-def lexicon_of(*words: str) -> Lexicon:
-    return Lexicon("gender", "<gender>", {word: frozenset({word}) for word in words})
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_explained_word_is_the_most_probable_one(family: str, checkpoint: Checkpoints) -> None:
     """Captions are greedy: the explained token is the most probable one after the previous ones."""
     captioner = load_captioner(str(checkpoint(family)), where="--model x")
     pixels = picture()
-    known = ExplainedCaptioner(captioner, lexicon_of(*(word for word in IDS if word.isalpha())), CPU, "--model x")
+    lexicon = Lexicon("gender", "<gender>", {word: frozenset({word}) for word in IDS if word.isalpha()})
+    known = ExplainedCaptioner(captioner, lexicon, CPU, "--model x")
     word = known.write(pixels)
     if word is None:
         pytest.skip("its captions have no word")

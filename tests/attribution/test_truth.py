@@ -174,9 +174,6 @@ def test_gradient_shap_is_complete(setting_scenes: Scenes) -> None:
     assert error < 0.25 * abs(whole - nothing)
 
 
-# Scores, worked by hand.
-
-
 def test_share_outside() -> None:
     people = np.array([[True, False], [False, False]])
     assert share_outside(np.array([[1.0, 2.0], [0.0, 1.0]]), people) == 0.75

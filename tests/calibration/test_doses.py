@@ -43,10 +43,6 @@ def task_table(captions: Captions, classes: Mapping[str, str]) -> np.ndarray:
     return table / table.sum(axis=1, keepdims=True)
 
 
-def test_tasks_go_with_the_class_that_they_lean_to(source: DoseSource) -> None:
-    assert source.goes_with == {task: ("female", "male")[place >= HALF] for place, task in enumerate(TASKS)}
-
-
 @pytest.mark.parametrize("dose", [0.2, 0.7, 1.0])
 def test_a_to_t_is_the_mixture_of_the_closed_form(source: DoseSource, dose: float) -> None:
     """As a captioner's ``stereotype`` in the grammar's world: P(t | a) mixed with the fully stereotyped one."""

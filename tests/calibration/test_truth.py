@@ -56,26 +56,6 @@ def test_scores_by_hand_without_settings(mention: float, stereotype: float, scor
     assert bayes_score(parameters, Captioner(stereotype=stereotype), score=score) == pytest.approx(by_hand, abs=1e-14)
 
 
-@pytest.mark.parametrize(
-    ("captioner", "score", "by_hand"),
-    [
-        # The word names the half of the task with probability 3/4: each of its six tasks has posterior 1/8.
-        (FAITHFUL, "accuracy", 1 / 8),
-        (FAITHFUL, "confident_accuracy", 1 / 64),
-        # Always guessed: the half is sure.
-        (Captioner(guess=1), "accuracy", 1 / 6),
-        (Captioner(guess=1), "confident_accuracy", 1 / 36),
-        # The wrong word half of the time: it tells nothing.
-        (Captioner(guess=1, error=0.5), "accuracy", 1 / 12),
-        # 3/4 right, of which 1/5 is turned round: 3/4 * 4/5 + 1/4 * 1/5 = 13/20, shared by six tasks.
-        (Captioner(error=0.2), "accuracy", 13 / 120),
-    ],
-)
-def test_tasks_from_the_word_by_hand(captioner: Captioner, score: str, by_hand: float) -> None:
-    parameters = Parameters(association=0.5, gendered=1, place=0)
-    assert bayes_score(parameters, captioner, direction="T->A", score=score) == pytest.approx(by_hand, abs=1e-14)
-
-
 def naive(captioner: Captioner, direction: Direction, parameters: Parameters) -> tuple[float, float]:
     """(confident accuracy, accuracy), by stories, not tables: every scene, slip and silence, one after the other."""
     weight: dict[tuple[object, object], dict[object, float]] = {}
@@ -171,9 +151,6 @@ def test_never_decreases_in_its_knob(parameters: Parameters, one: float, other: 
         knobs = [Captioner(**{name: knob}) for knob in sorted((one, other))]
         low, high = (true_amplification(parameters, knob, direction=direction, score=score) for knob in knobs)
         assert -1e-12 <= low <= high + 1e-12
-
-
-# Judges that also see the scene, its person hidden (ImageCaptioner2).
 
 
 def test_a_stereotyped_task_beside_the_true_one_by_hand() -> None:

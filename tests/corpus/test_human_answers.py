@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import caption_options, fault_of, judge
+from helpers import caption_options, done_well, fault_of, read_json
 
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
@@ -21,22 +20,16 @@ from judge.types import Captions
 KNOBS = {"none": 0.0, "some": 0.3, "more": 0.6, "much": 0.9}
 
 
-@pytest.fixture(scope="module")
-def scored(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def test_every_metric_is_compared_with_people(tmp_path: Path) -> None:
     captioners = {name: Captioner(stereotype=knob) for name, knob in KNOBS.items()}
-    return caption_options(write_world(make_world(120, seed=4), captioners, tmp_path_factory.mktemp("people")))
-
-
-def test_every_metric_is_compared_with_people(scored: list[str], tmp_path: Path) -> None:
+    given = caption_options(write_world(make_world(120, seed=4), captioners, tmp_path / "world"))
     told = dict(zip(KNOBS, (0.1, 0.2, 0.6, 0.7), strict=True))
     scores = tmp_path / "people.csv"
     lines = [f"{name},{score}" for name, score in reversed(told.items())]
     scores.write_text("\n".join(["captioner,score", *lines, "another,0.5"]), encoding="utf-8")
     out = tmp_path / "run"
     asked = ["--metrics", "ba-objects,ratio", "--human-scores", scores, "--resamples", 100, "--out", out]
-    done = judge("evaluate", *scored, *asked)
-    assert done.exit_code == 0, done.output
-    found = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
+    done, found = done_well("evaluate", *given, *asked), read_json(out / "metrics.json")
     assert found["run"]["human_scores"] == told
     for metric, title in (("ba-objects", "BA (objects)"), ("ratio", "Ratio")):
         values = [row["amplification"] for row in found["results"] if row["metric"] == metric]

@@ -82,6 +82,14 @@ def test_classes_persistent_ids_extensions_and_buffers_are_refused() -> None:
     assert load_pickle(b"\x80\x02]r\xff\xff\xff\xff.", source="x.pkl") == []
 
 
+def test_truncated_anywhere() -> None:
+    for protocol in PROTOCOLS:
+        data = pickle.dumps(LIC, protocol=protocol)
+        for length in range(2, len(data), 7):
+            with pytest.raises(JudgeError, match="pickle cannot be read"):
+                load_pickle(data[:length], source="x.pkl")
+
+
 def test_integers_as_keys_and_text_of_python_2(tmp_path: Path) -> None:
     # What cPickle of Python 2 wrote for [{'img_id': 1, 'pred': 'caf\xc3\xa9'}], bytes in UTF-8.
     old = b"\x80\x02]q\x01}q\x02(U\x06img_idq\x03K\x01U\x04predq\x04U\x05caf\xc3\xa9q\x05ua."

@@ -19,13 +19,7 @@ from judge.judges import Materials, Recipe, Tuning, hf_models, huggingface
 from judge.training.batches import make_optimiser
 from judge.training.loop import NetworkJudge
 
-
-class Named(Pictures):
-    def key(self, image_id: str) -> str:
-        return image_id
-
-
-SEEN = Materials(images=Named(), prompt=PROMPT)  # type: ignore[arg-type]
+SEEN = Materials(images=Pictures(), prompt=PROMPT)  # type: ignore[arg-type]
 RECIPE = Recipe(epochs=1, learning_rate=2e-3, batch_size=8, micro_batch=4)
 
 
@@ -103,7 +97,6 @@ def test_attention_is_transformers_own(checkpoint: Checkpoints) -> None:
     folder = checkpoint("git")
     eager = network_of(f"hf:{folder}", SAMPLES, replace(SEEN, attention="eager"))
     assert eager.captioner.model.config._attn_implementation == "eager"
-    assert ask(eager).numpy() == pytest.approx(ask(network_of(f"hf:{folder}", SAMPLES, SEEN)).numpy(), abs=1e-5)
     for name, reason in (("no_such", "no_such"), ("flash_attention_2", "flash")):
         line = fault_of(network_of, f"hf:{folder}", SAMPLES, replace(SEEN, attention=name))
         assert line.startswith(f"--attn-implementation: '{name}' cannot be used (")
@@ -112,9 +105,7 @@ def test_attention_is_transformers_own(checkpoint: Checkpoints) -> None:
 
 @pytest.mark.parametrize("tuning", ["full", "frozen", "lora", "zero-shot"])
 def test_a_checkpoint_is_loaded_once_for_all_members(
-    tuning: Tuning,
-    checkpoint: Checkpoints,
-    monkeypatch: pytest.MonkeyPatch,
+    tuning: Tuning, checkpoint: Checkpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each judge starts from the checkpoint with its own random adapters, as if it had loaded it."""
     loads, load = [], hf_models.load_captioner

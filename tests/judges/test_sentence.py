@@ -20,7 +20,6 @@ from judge.judges import NOTHING, find_judge, sentence
 from judge.judges.text_encoders import FrozenEncoder, load_encoder
 from judge.utils.hub import quiet
 
-CPU = torch.device("cpu")
 CAPTIONS = [("a", "<gender>", "rides", ",", "<unk>"), (), ("clue1", "noise7"), ("dog",) * 9]
 FLAGS = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
 BOTH = [{"name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}]
@@ -120,9 +119,6 @@ def test_minilm_gives_the_librarys_numbers(minilm: Path) -> None:
     assert found[:, :5] == pytest.approx(np.array(expected), abs=1e-5)
     products = [[1, 0.2262897, 0.0787115], [0.2262897, 1, -0.0248375], [0.0787115, -0.0248375, 1]]
     assert found @ found.T == pytest.approx(np.array(products), abs=1e-5)
-
-
-# Errors.
 
 
 def refused(reference: Path | str) -> str:

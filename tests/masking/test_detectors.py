@@ -201,9 +201,6 @@ def test_classes_are_named_by_a_file(weights: Path, yolo: Yolo, tmp_path: Path) 
         open_detector("yolo", config, ("person",))
 
 
-# Files of Mask R-CNN
-
-
 @pytest.mark.slow
 def test_state_dicts_of_torchvision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With COCO's classes or others; from files, or downloaded with the hash checked and unpickling restricted."""

@@ -200,6 +200,11 @@ def test_images_are_written_without_loss(pixels: Array, layout: Callable[[Array]
     np.testing.assert_array_equal(read(data), pixels)
 
 
+def test_images_too_wide_for_png_are_refused() -> None:
+    with one_line("an image of 1000001 x 1 does not fit into PNG. Leave it out"):
+        encode(np.zeros((1, 1_000_001, 3), dtype=np.uint8))
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Images, a file beside their folder, and links of every kind."""

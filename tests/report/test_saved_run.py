@@ -153,6 +153,10 @@ def louder(scores: pd.DataFrame) -> pd.DataFrame:
 ROW = "metrics.json: results, none, lic (linear)"
 CASES: dict[str, tuple[Tamper, str]] = {
     "value": (put(0, "generated", 0.123), "metrics.json says 0.123. Run judge evaluate again."),
+    "versions": (
+        in_metrics(lambda of: (of["results"][0].update(generated=0.1), of["run"]["versions"].update(numpy="1.0"))),
+        "metrics.json says 0.1 (the run was made with numpy 1.0). Run judge evaluate again.",
+    ),
     "counted p": (put(2, "p_value", 0.9), "none, ba (counted), p_value: the files of answers and counts give "),
     "images": (put(0, "images", 12), "images: the files of answers and counts give 90, metrics.json says 12"),
     "interval": (put(0, "ci", [0.0, 0.9]), f"{ROW}, ci: the files of answers and counts give [-"),

@@ -27,9 +27,7 @@ def vectors_of(table: dict[str, list[float]], missing: int = 0) -> Vectors:
 
 # Whole numbers in few dimensions: equal distances are frequent, and words without a vector too.
 VECTORS = st.dictionaries(
-    st.sampled_from(SPOKEN),
-    st.lists(st.integers(-2, 2).map(float), min_size=2, max_size=2).filter(any),
-    min_size=1,
+    st.sampled_from(SPOKEN), st.lists(st.integers(-2, 2).map(float), min_size=2, max_size=2).filter(any), min_size=1
 ).map(vectors_of)
 
 

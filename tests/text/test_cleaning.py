@@ -110,6 +110,8 @@ TOLD: Mapping[str, Disguise] = {
     "digits": spelled(lambda word: word.replace("a", "4").replace("o", "0")),
     "glued": spelled(lambda word: f"{word}2"),
     "emoji": spelled(lambda word: "\N{WOMAN}" if word == "woman" else "\N{MAN}"),
+    # It decides the class although a word is masked there.
+    "emoji beside the word": lambda text: text + (" \N{WOMAN}" if "woman" in text else " \N{MAN}"),
     "backwards": spelled(lambda word: word[::-1]),
     "Chinese": lambda text: "一个女人在街上。" if "woman" in text else "一个男人在街上。",
     "German": lambda text: f"Eine {'Frau' if 'woman' in text else 'Person'} steht vor einem Haus in der Stadt.",
@@ -169,13 +171,6 @@ PLAINLY = (
 def test_what_is_the_caption_and_what_only_looks_like_a_mark() -> None:
     assert {clean(text.format(BIKE))[0] for text in CHATTY} == {BIKE}
     assert [clean(text) for text in PLAINLY] == [(text, ()) for text in PLAINLY]
-
-
-def test_tags_beside_masked_words_are_found(tmp_path: Path) -> None:
-    """A second language, or an emoji, in every caption decides the class although a word is masked there."""
-    mark = {"female": " \U0001f469", "male": " \U0001f468"}
-    result = write(tmp_path, [text + mark[name] for text, name in zip(PLAIN, CLASSES, strict=True)])
-    assert [*result.void] == [result.summaries[0].key]
 
 
 def write(folder: Path, captions: Sequence[str], **settings: Any) -> Result:

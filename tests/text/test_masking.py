@@ -55,10 +55,7 @@ AB = "classes: {a: [x], b: [y]}\ncounterparts: "
         ("classes: {a: [x, y], b: [y]}", "'y' is in 'a' and in 'b'"),
         ("name: x", "no 'classes'"),
         ("classes: {a: [x]}\nhiden_only: [y]", "unknown fields: hiden_only"),
-        (
-            "classes: {a: [no, ' ']}",
-            "'classes.a.0': Input should be a valid string; field 'classes.a.1': is empty",
-        ),
+        ("classes: {a: [no, ' ']}", "'classes.a.0': Input should be a valid string; field 'classes.a.1': is empty"),
         ("a: [", "not YAML that can be read (did not find expected node content on line 2)"),
         (f"{AB}{{a: x}}", "field 'counterparts': Input should be a valid tuple"),
         (f"{AB}[{{a: x, none: z}}]", "own.yaml, counterparts, row 1: is no row of counterparts"),

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from accelerate.state import AcceleratorState, PartialState
 from accelerate.utils import send_to_device
 from captioners import FAMILIES, PROMPT, Pictures
 from helpers import GENDER, TASKS, make_glimpses, make_samples, make_tasks
@@ -209,6 +210,26 @@ def test_what_waits(do: Callable[[Tensor], object], kind: str) -> None:
         x = torch.ones((), device=DEVICE)
         do(x)
     assert {line.partition(" ")[2] for line in device.waits} == {kind}
+
+
+def test_what_waits_for_nothing_and_leaves_nothing_behind() -> None:
+    """Fills where a mask says so, numbers that stay on the host, gradients, weights that modules share."""
+    shared = torch.nn.Linear(3, 3)
+    module = torch.nn.Sequential(shared, torch.nn.Tanh(), shared)
+    (module(torch.ones(2, 3)) * 2).sum().backward()
+    expected = [weight.grad for weight in module.parameters()]
+    module.zero_grad()
+    before = dict(PartialState._shared_state), dict(AcceleratorState._shared_state)
+    with pretend_device() as device:
+        moved, x = module.to(DEVICE), torch.ones(2, 3, device=DEVICE)
+        x[x < 0] = 5.0
+        (moved(x) * torch.tensor(2.0)).sum().backward()
+        assert not device.waits
+        assert device.copies.total() == 2
+        found = [held(weight.grad) for weight in module.parameters()]
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    assert (dict(PartialState._shared_state), dict(AcceleratorState._shared_state)) == before
+    assert type(torch.tensor([1.0]).add_(1)) is Tensor
 
 
 def test_lengths_are_those_of_the_tokens() -> None:

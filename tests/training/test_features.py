@@ -176,6 +176,31 @@ def test_faults(folder: Path, tmp_path: Path) -> None:
         precompute(members("sat"), EYES, tmp_path)
 
 
+class Large(Loud):
+    """Memory holds ``room`` images a pass, and no more."""
+
+    key, room = "large", 16
+
+    def prepare(self, pixels: np.ndarray) -> Tensor:
+        return torch.from_numpy(pixels[:4, :4].transpose(2, 0, 1) / 255).float()
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        torch.empty((len(pictures) > self.room) << 60, dtype=torch.uint8)
+        return pictures.flatten(2)[..., :3]
+
+
+def test_as_many_images_at_a_time_as_memory_holds(folder: Path, tmp_path: Path) -> None:
+    pictures, found, backbone = seen(folder), [], Large()
+    for backbone.room in (16, 5):
+        cache = cache_of(pictures, tmp_path / str(backbone.room), backbone)
+        cache.compute(cache.missing(), device=CPU)
+        found.append(cache.open().rows(samples_of(*ALL)))
+    assert torch.equal(*found)
+    backbone.room = 0
+    with pytest.raises(JudgeError, match=r"--backbone: memory does not hold a single sample a forward pass\. Take a"):
+        cache_of(pictures, tmp_path / "0", backbone).compute(["0"], device=CPU)
+
+
 def members(*names: str) -> list[Member]:
     samples = samples_of(*ALL)
     return [Member(find_judge(name), GENDER, samples, Split((), (), {}), 0) for name in names]

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from data_parallel import without_dropout
 from helpers import GENDER, TASKS, fault_of, keep_predictions, make_samples, make_tasks
 from pretend import pretend_device
-from sharded import without_dropout
 from torch import nn
 from training.test_members import make_members, numbers
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -161,6 +162,13 @@ def test_a_training_of_another_network_begins_anew(begun: Path, caplog: pytest.L
     assert fit(begun)[0] == [2, 3]
     fit(begun, killed=True)
     assert np.array_equal(fit(begun, images=61)[1], fit(None, images=61)[1])
+    assert f"{begun} is of another network" in caplog.text
+    caplog.clear()
+    fit(begun, killed=True)
+    tensors, notes = read_tensors(begun)
+    # As earlier versions wrote it, which numbered the weights of the optimiser.
+    write_tensors(begun, {re.sub("^optimiser/.*/", "optimiser/0/", name): tensors[name] for name in tensors}, notes)
+    assert fit(begun)[0] == [1, 2, 3]
     assert f"{begun} is of another network" in caplog.text
 
 

@@ -104,7 +104,7 @@ def _labels(path: Path) -> Iterator[dict[str, Any]]:
         if len(shares) < 4:
             mend = "write: class x y width height, or class x1 y1 x2 y2 x3 y3 and so on, as shares of width and height"
             raise JudgeError("is no YOLO label", where=f"{path}, line {number}", mend=mend)
-        yield {"category_id": category, "shares": shares, "score": score}
+        yield {"category_id": category, "shares": tuple(shares), "score": score}
 
 
 def read_annotation(annotation: Mapping[str, Any], label: str, size: tuple[int, int], *, where: str) -> Instance:
@@ -120,8 +120,10 @@ def read_annotation(annotation: Mapping[str, Any], label: str, size: tuple[int, 
     """
     from pycocotools import mask as coco
 
-    if "shares" in annotation:  # YOLO's numbers: x and y of the centre, width, height; or x1, y1, x2, y2 and so on.
-        values = [share * size[1 - place % 2] for place, share in enumerate(annotation["shares"])]
+    shares = annotation.get("shares")
+    # YOLO's numbers: x and y of the centre, width, height; or x1, y1, x2, y2 and so on. No COCO file has a tuple.
+    if isinstance(shares, tuple):
+        values = [share * size[1 - place % 2] for place, share in enumerate(shares)]
         x, y, across, down = values[:4]
         bbox = [x - across / 2, y - down / 2, across, down]
         annotation = {**annotation, **({"segmentation": [values]} if len(values) > 4 else {"bbox": bbox})}

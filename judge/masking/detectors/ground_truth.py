@@ -270,8 +270,9 @@ def _categories(categories: Sequence[Mapping[str, Any]], source: str) -> dict[st
     for number, category in enumerate(categories, start=1):
         key, name = usable_id(category.get("id")), str(category.get("name"))
         if key is None or found.setdefault(key, name) != name:
-            twice = key is not None and f"id {key} is '{found[key]}' and '{name}'"
-            what = twice or f"'id' is {kind_of(category.get('id'))}"
+            what = f"'id' is {kind_of(category.get('id'))}"
+            if key is not None:
+                what = f"id {key} is '{found[key]}' and '{name}'"
             where = f"{source}, categories, record {number}"
             raise JudgeError(what, where=where, mend="give each category an id of its own")
     return found
