@@ -105,14 +105,7 @@ def ablate_masks(
     log_unread(config)
     with out.working():
         out.begin()
-        # Unmasked images once, first. A category is the name of an object.
-        variants: dict[str, dict[str, Any]] = {}
-        if "none" in config.masks:
-            variants["none"] = {"mask": "none", "hide": "person", "category": None}
-        for mask in config.masks:
-            for hides in config.hides if mask != "none" else ():
-                category = None if hides == "person" else config.category
-                variants[f"{mask} {hides}"] = {"mask": mask, "hide": hides, "category": category}
+        variants = _variants(config)
         for name, changes in variants.items():
             changes |= {"captions": _write_captions(config, name, changes, out.store, progress)}
         results = _run_each(config, variants, out.store, progress)
@@ -120,24 +113,36 @@ def ablate_masks(
         rows = []
         for name, result in results.items():
             for line in lines_of(result):
-                row, metric = line.summary, line.summary.metric
-                classes = len(result.run["captioners"][row.captioner]["images"])
+                summary, metric = line.summary, line.summary.metric
+                classes = len(result.run["captioners"][summary.captioner]["images"])
                 chance = None if metric.prior or metric.counted else SCORES[metric.score].chance(classes)
-                if row.chance:
-                    chance = row.chance[1]
+                if summary.chance:
+                    chance = summary.chance[1]
                 shifts = (
-                    None if row.generated is None or other is None else row.generated - other
-                    for other in (chance, plain.get(row.key))
+                    None if summary.generated is None or other is None else summary.generated - other
+                    for other in (chance, plain.get(summary.key))
                 )
                 rows.append(ablations.MaskRow(variants[name]["mask"], variants[name]["hide"], line, *shifts))
         entries = [
-            {"mask": of.mask, "hide": None if of.mask == "none" else of.hide}
-            | line_row(of.line, config.attribute_name)
-            | {"over_chance": of.over_chance, "over_original": of.over_original}
-            for of in rows
+            {"mask": row.mask, "hide": None if row.mask == "none" else row.hide}
+            | line_row(row.line, config.attribute_name)
+            | {"over_chance": row.over_chance, "over_original": row.over_original}
+            for row in rows
         ]
         _write(out, config, "masks.json", {"results": entries, "notes": ablations.variant_notes(results)})
     return rows, results
+
+
+def _variants(config: AblateMasksConfig) -> dict[str, dict[str, Any]]:
+    """Name -> settings that differ; unmasked images once, first. A category is the name of an object."""
+    variants: dict[str, dict[str, Any]] = {}
+    if "none" in config.masks:
+        variants["none"] = {"mask": "none", "hide": "person", "category": None}
+    for mask in config.masks:
+        for hides in config.hides if mask != "none" else ():
+            category = None if hides == "person" else config.category
+            variants[f"{mask} {hides}"] = {"mask": mask, "hide": hides, "category": category}
+    return variants
 
 
 class DetectorAblation(NamedTuple):
@@ -280,10 +285,11 @@ def _compare(
     detectors = {name: open_detector(name, config, hiding.labels, truth=truth) for name in config.detectors}
     people, found = 0, dict.fromkeys(detectors, 0)
     counts: dict[str, list[list[int]]] = {name: [] for name in detectors}
-    names, most = image_names(config.images, truth)[0], config.max_pixels
-    every = truth, *detectors.values()
-    detected = detect_images(config.images, names, *every, failures=failures, max_pixels=most, progress=progress)
-    for image, [true, *answers] in detected:
+    names, _ = image_names(config.images, truth)
+    finders = truth, *detectors.values()
+    for image, [true, *answers] in detect_images(
+        config.images, names, *finders, failures=failures, max_pixels=config.max_pixels, progress=progress
+    ):
         people += len(hiding.chosen(true))
         for name, instances in zip(detectors, answers, strict=True):
             found[name] += len(hiding.chosen(instances))
@@ -292,11 +298,12 @@ def _compare(
     if progress:
         progress("intervals", 0, 0)
     rows = []
-    for name, of in counts.items():
-        if of:
-            table, generator = np.array(of, dtype=np.float64), np.random.default_rng(config.seed)
-            level = config.level
-            intervals = bootstrap_pooled(table, pool, generator=generator, resamples=config.resamples, level=level)
+    for name, counted in counts.items():
+        if counted:
+            table, generator = np.array(counted, dtype=np.float64), np.random.default_rng(config.seed)
+            intervals = bootstrap_pooled(
+                table, pool, generator=generator, resamples=config.resamples, level=config.level
+            )
             row = DetectorRow(
                 detector=name,
                 shares=dict(zip(SHARES, map(float, pool(table.sum(axis=0))), strict=True)),

@@ -47,7 +47,9 @@ class AnonymousConfig(OutputSettings, WordSettings, ReadingSettings, TokenSettin
         repeated="[NAME=]TEXT", essential=True, file=True,
     )  # fmt: skip
     captions: CaptionFiles = option(..., CAPTIONS, repeated="[NAME=]FILE", essential=True, min_length=1)
-    images: Path | None = option(None, f"{IMAGES} of the benchmark; captions of others are left out", essential=True)
+    images: Path | None = option(
+        None, f"{IMAGES} of the benchmark; captions of other images are left out", essential=True
+    )
     ratings: Annotated[tuple[Path, ...], list_or_text(tuple)] = option(
         (), "rating.csv that a rater filled in", repeated="FILE", essential=True
     )
@@ -70,7 +72,9 @@ def measure_anonymous(config: AnonymousConfig, *, progress: Progress | None = No
     without_words = tuple(lexicon.without_words_for(classes))
     rows = []
     for captions in captioners:
-        found = {image: [lexicon.mentions(words.words(text)) for text in of] for image, of in captions.by_image.items()}
+        found = {
+            image: [lexicon.mentions(words.words(text)) for text in texts] for image, texts in captions.by_image.items()
+        }
         rows.append(measure_naming(captions.name, found, classes, silent=without_words, level=config.level))
     sheet, rated = _make_sheet(config, classes, captioners), None
     if config.ratings:  # Beside human scores, the lexicon's share of the same captions.

@@ -68,7 +68,7 @@ class AttributeConfig(OutputSettings, BaseSettings, NewCaptionSettings, LabelSet
         None, "captioner (a checkpoint folder, or a name on the Hugging Face hub) whose own words are explained, "
         "in place of a judge", essential=True, file=True, min_length=1,
     )  # fmt: skip
-    captions: Path | None = option(None, f"{NEW}, for judges", essential=True)
+    captions: Path | None = option(None, f"{NEW}; for judges", essential=True)
     labels: values.LabelFiles = option(
         None, f"{values.LABELS}: its probability is explained, else the predicted one's", repeated="[NAME=]FILE",
         essential=True,

@@ -173,7 +173,7 @@ def _caption_jobs(config: CalibrateConfig, groups: Sequence[Group], store: Path)
         check_dose(source, change, max(config.doses))
     settings = _settings(config)
     lexicons = [lexicon for lexicon in (words.attribute, words.tasks) if lexicon]
-    entries = [{name: sorted(of) for name, of in lexicon.classes.items()} for lexicon in lexicons]
+    entries = [{name: sorted(listed) for name, listed in lexicon.classes.items()} for lexicon in lexicons]
     digest = _digest(settings, entries, [sorted(lexicon.hidden_only) for lexicon in lexicons])
     images = config.sample or min(900, max(200, len(source.captions) // 3))
     design = Design(config.changes, config.doses, config.draws, config.nulls, images, config.seed)

@@ -150,7 +150,7 @@ def _with_sources(corpus: Corpus, settings: Mapping[str, Any]) -> dict[str, Any]
         if len(named) > 1:
             mend = "read the labels of each with read_labels, and give multiply_labels of them to Corpus.read"
         raise JudgeError(what, mend=mend)
-    captions = {of.name: of.source or "in memory" for of in corpus.generated}
+    captions = {side.name: side.source or "in memory" for side in corpus.generated}
     found: dict[str, Any] = {"human": corpus.human.source or "in memory", "captions": captions}
     if labels:
         rule = "majority" if any(part.rule == "majority" for part in labels.values()) else "one"
@@ -256,7 +256,7 @@ def describe_images(config: RunConfig, plan: Plan, lexicon: Lexicon | None) -> d
     # What Hugging Face captioners that read captions read for our tokens.
     words: dict[str, dict[str, str]] = {}
     captioners = {**config.captions, **config.models}
-    for name in {name_self(judge, of, plan.models): None for judge in config.judge for of in captioners}:
+    for name in {name_self(judge, name, plan.models): None for judge in config.judge for name in captioners}:
         if name.startswith(HUGGING_FACE) and "caption" not in find_judge(name).blanked:
             from judge.judges.huggingface import read_for
 

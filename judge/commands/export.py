@@ -21,7 +21,7 @@ class ExportConfig(OutputSettings, SavedJudgeSettings):
     command = "judge export"
     panel = "Output"
 
-    merge: bool = option(False, "of hf: judges a whole checkpoint, with LoRA adapters merged", essential=True)
+    merge: bool = option(False, "export an hf: judge as a whole checkpoint, with LoRA adapters merged", essential=True)
     out: Path = option(..., "folder for the judge", "runs/judge", essential=True)
 
 

@@ -75,7 +75,7 @@ def _with_settings(body: Callable[[Any], None]) -> Callable[..., None]:
         )  # fmt: skip
         annotations["help_all"] = Annotated[bool, every]
     command.__signature__ = Signature(  # type: ignore[attr-defined]  # of any function
-        [Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=of) for name, of in annotations.items()]
+        [Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=hint) for name, hint in annotations.items()]
     )
     return command
 

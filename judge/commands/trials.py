@@ -64,7 +64,7 @@ def measure_trials(
     known = {line["key"]: line["rows"] for line in read_json_lines(path)}
     if is_main_process():
         with folder.writing():  # A kill may have cut the last line.
-            write_whole(path, b"".join(_line(key, of) for key, of in known.items()))
+            write_whole(path, b"".join(_line(key, rows) for key, rows in known.items()))
     missing = {job.key: job for job in jobs if job.key not in known}
     if launched():  # All processes share the judges of one trial after the other.
         found: Iterable[tuple[str, list[Row]]] = map(measure_trial, missing.values())

@@ -86,8 +86,8 @@ def make_config(settings: Mapping[str, Any], kind: type[S], *, where: str = "set
     """
     check_names(settings, where=where)
     try:
-        known = kind.model_fields.keys()
-        return kind.model_validate({key: of for key, of in settings.items() if key in known or key not in kind.shares})
+        unknown = {*kind.shares} - kind.model_fields.keys()
+        return kind.model_validate({key: value for key, value in settings.items() if key not in unknown})
     except ValidationError as error:
         # A misspelt key may be the one that is missing, so it is reported first.
         first = min(error.errors(), key=lambda found: found["type"] != "extra_forbidden")

@@ -56,8 +56,8 @@ class WordSettings(Settings):
             return values.spellings(value)
         check_names(value, names)
         return {
-            name: values.spellings(listed_by_name(of, "CLASS=TEXT") if isinstance(of, list | tuple) else of)
-            for name, of in value.items()
+            name: values.spellings(listed_by_name(given, "CLASS=TEXT") if isinstance(given, list | tuple) else given)
+            for name, given in value.items()
         }
 
 
