@@ -104,17 +104,9 @@ SECTIONS = (
         figures=figures.judges,
         tables=consistency_tables,
     ),
+    Section("tasks", "Tasks and words", "What the amplification comes from.", tables=breakdown_tables),
     Section(
-        "tasks",
-        "Tasks and words",
-        "What the amplification comes from.",
-        tables=breakdown_tables,
-    ),
-    Section(
-        "facts",
-        "Classes, coverage, alignment, and what was left out",
-        "What the numbers rest on.",
-        tables=run_tables,
+        "facts", "Classes, coverage, alignment, and what was left out", "What the numbers rest on.", tables=run_tables
     ),
 )
 

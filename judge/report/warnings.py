@@ -306,10 +306,7 @@ def _by_construction(result: Result) -> Iterator[str]:
     run, rows = result.run, [row for row in metrics_of(result) if row.counted]
     silent = (run["lexicon"] or {}).get("without_words", [])
     spoken = [of for name, of in run["labels"].get("attributes", {"": run["labels"]}).items() if name not in silent]
-    facts: dict[str, Any] = {
-        "has_words": run["lexicon"] is not None,
-        "derived": all(of["derived"] for of in spoken),
-    }
+    facts: dict[str, Any] = {"has_words": run["lexicon"] is not None, "derived": all(of["derived"] for of in spoken)}
     notes = (row.counted.by_construction(run["attribute"], **facts) for row in rows if row.counted)
     yield from dict.fromkeys(note for of in notes for note in of)
     if fixed := [row.title for row in rows if not row.exchangeable]:
