@@ -18,28 +18,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from judge.commands.evaluate import evaluate as evaluate
-    from judge.corpus import Corpus as Corpus
-    from judge.errors import JudgeError as JudgeError
-    from judge.measure import Plan as Plan
-    from judge.measure import Result as Result
-    from judge.metrics import METRICS as METRICS
-    from judge.metrics import Metric as Metric
-    from judge.metrics.counted.contingency import ContingencyTable as ContingencyTable
-    from judge.metrics.counted.contingency import contingency as contingency
-    from judge.metrics.counted.dpa import dpa as dpa
-    from judge.metrics.counted.multi import multi as multi
-    from judge.metrics.counted.pairs import ba_mals as ba_mals
-    from judge.metrics.counted.pairs import dba as dba
-    from judge.metrics.counted.ratio_error import error as error
-    from judge.metrics.counted.ratio_error import ratio as ratio
-    from judge.statistics.learned import dbac as dbac
-    from judge.statistics.learned import dpac as dpac
-    from judge.statistics.learned import imagecaptioner2 as imagecaptioner2
-    from judge.statistics.learned import leakage as leakage
-    from judge.statistics.learned import lic as lic
-    from judge.text.lexicon import Lexicon as Lexicon
-    from judge.text.lexicon import load_lexicon as load_lexicon
+    from judge.commands.evaluate import evaluate
+    from judge.corpus import Corpus
+    from judge.errors import JudgeError
+    from judge.measure import Plan, Result
+    from judge.metrics import METRICS, Metric
+    from judge.metrics.counted.contingency import ContingencyTable, contingency
+    from judge.metrics.counted.dpa import dpa
+    from judge.metrics.counted.multi import multi
+    from judge.metrics.counted.pairs import ba_mals, dba
+    from judge.metrics.counted.ratio_error import error, ratio
+    from judge.statistics.learned import dbac, dpac, imagecaptioner2, leakage, lic
+    from judge.text.lexicon import Lexicon, load_lexicon
 
 _HOMES = {
     "judge.commands.evaluate": ("evaluate",),
@@ -56,7 +46,11 @@ _HOMES = {
     "judge.text.lexicon": ("Lexicon", "load_lexicon"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-__all__ = list(_HOME_OF)
+__all__ = [
+    "METRICS", "ContingencyTable", "Corpus", "JudgeError", "Lexicon", "Metric", "Plan", "Result", "ba_mals",
+    "contingency", "dba", "dbac", "dpa", "dpac", "error", "evaluate", "imagecaptioner2", "leakage", "lic",
+    "load_lexicon", "multi", "ratio",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

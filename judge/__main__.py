@@ -3,8 +3,6 @@
 Nothing here is slow to import, so that an interrupt is reported in one line from the start.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -1,8 +1,7 @@
 """The exception for errors that users can mend, and hints for its messages."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
+from functools import partial
 from unicodedata import category
 
 FAULTS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError, RecursionError)
@@ -36,9 +35,8 @@ class JudgeError(Exception):
     def __str__(self) -> str:
         parts = [printable(" ".join(part.split())) for part in (self.what, self.where, self.mend)]
         room, left = _LONGEST, len(parts)
-        for place, part in sorted(
-            enumerate(parts), key=lambda part: len(part[1])
-        ):  # Short parts leave room to long ones.
+        # Short parts leave room to long ones.
+        for place, part in sorted(enumerate(parts), key=lambda part: len(part[1])):
             parts[place] = shortened(part, room // left)
             room, left = room - len(parts[place]), left - 1
         what, where, mend = parts
@@ -49,7 +47,7 @@ class JudgeError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         # Keyword-only fields would be lost on the way back from a worker process.
-        return _rebuild, (self.what, self.where, self.mend)
+        return partial(JudgeError, where=self.where, mend=self.mend), (self.what,)
 
 
 def shortened(text: str, most: int = 250) -> str:
@@ -68,12 +66,12 @@ def printable(text: str) -> str:
 
     A terminal would take such characters of names and captions for commands.
     """
-    return "".join(one if one.isprintable() or _harmless(one) else ascii(one)[1:-1] for one in text)
 
+    def is_harmless(one: str) -> bool:
+        # Spaces of other scripts, characters newer than this Python, and joiners of letters or emoji.
+        return one.isprintable() or category(one) in {"Zs", "Cn", "Co"} or one in "\u200c\u200d"
 
-def _harmless(one: str) -> bool:
-    """Whether it is a space of another script, newer than this Python, or joins letters or emoji."""
-    return category(one) in {"Zs", "Cn", "Co"} or one in "\u200c\u200d"
+    return "".join(one if is_harmless(one) else ascii(one)[1:-1] for one in text)
 
 
 def lack_of_memory(error: BaseException) -> JudgeError | None:
@@ -84,10 +82,6 @@ def lack_of_memory(error: BaseException) -> JudgeError | None:
         return None
     mend = "let fewer work at a time (--workers 1), or less (--batch-size); then give the same command again"
     return JudgeError("memory has run out", mend=mend)
-
-
-def _rebuild(what: str, where: str, mend: str) -> JudgeError:
-    return JudgeError(what, where=where, mend=mend)
 
 
 def nearest(word: str, known: list[str]) -> str:

@@ -1,7 +1,5 @@
 """Types that the whole package shares; without torch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal

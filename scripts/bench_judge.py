@@ -47,11 +47,10 @@ from judge.judges.prompts import make_prompt
 from judge.masking.masked_images import MaskedImages
 from judge.metrics import find_metric
 from judge.text.lexicon import Lexicons, load_lexicon
-from judge.training.batches import MicroBatch, load_batches
+from judge.training.batches import MicroBatch, Truth, load_batches, make_optimiser, weighted_loss
 from judge.training.features import ImageCache, precompute
 from judge.training.launch import make_accelerator
 from judge.training.loop import NetworkJudge, Trainer
-from judge.training.losses import Truth, make_optimiser, weighted_loss
 from judge.training.member import Member
 from judge.types import Sample, Target
 from judge.utils.hub import quiet
@@ -96,12 +95,13 @@ class Uncached(ImageCache):
         super().__init__(backbone, images, {}, folder)
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.backbone.to(self.device)  # type: ignore[attr-defined]  # a module, as its protocol says
-        _, positions, columns = self.features([first], self.device).shape
+        _, positions, columns = next(iter(self._batches([first], self.device))).shape
         self.shape = (positions, columns)
 
     def rows(self, samples: Sequence[Sample]) -> Tensor:
         """[B, P, D] float32."""
-        return torch.from_numpy(self.features([str(sample.image) for sample in samples], self.device))
+        names = [str(sample.image) for sample in samples]
+        return torch.from_numpy(np.concatenate(list(self._batches(names, self.device))))
 
 
 def use(*, cpu: bool = False, precision: str = "no") -> Accelerator:
@@ -126,7 +126,8 @@ def train(
 def cached(name: str, drawn: Drawn, materials: Materials, folder: Path) -> Features:
     """Features from the cache in ``folder``, computed where they are not there yet."""
     member = Member(find_judge(name), drawn.target, drawn.samples, Split((), (), {}), seed=0)
-    return precompute([member], materials, folder).features[name]
+    found: Features = precompute([member], materials, folder).features[name]
+    return found
 
 
 @dataclass(frozen=True)

@@ -36,16 +36,14 @@ from timing import machine
 
 from judge import ba_mals, dba, dpa, error, multi, ratio
 from judge.commands.evaluate import RunConfig, run
-from judge.commands.labels import choose_lexicons
-from judge.commands.setup import make_plan, read_corpus
+from judge.commands.setup import choose_lexicons, make_plan, read_corpus
 from judge.config import make_config
 from judge.judges.linear import LinearJudge
 from judge.measure import measure
 from judge.metrics.counted.multi import Multi
 from judge.report.directory import metrics_json
 from judge.text.alignment import align
-from judge.text.lexicon import load_lexicon
-from judge.text.masking import mask
+from judge.text.lexicon import load_lexicon, mask
 from judge.text.tokens import tokenize
 from judge.text.vectors import VectorCache
 from judge.types import Sample, Target

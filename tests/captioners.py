@@ -198,6 +198,9 @@ class Pictures:
         picture[:, :28, 2 * (int(image_id) % 2)] = 255
         return picture
 
+    def key(self, image_id: str) -> str:
+        return image_id
+
 
 PROMPT = make_prompt("gender", answers={"male": "grown man"})
 ANSWERS = ((IDS["female"],), (IDS["grown"], IDS["man"]))

@@ -28,7 +28,7 @@ settings.register_profile("judge", deadline=None)
 settings.load_profile("judge")
 
 LONGEST = (
-    *("known_worlds", "scripts", "calibrate", "trust", "detectors", "vision", "cli", "train", "contract", "sharding"),
+    *("known_worlds", "scripts", "calibrate", "trust", "detectors", "measure", "cli", "train", "contract", "sharding"),
     *("papers", "compare", "caption", "predict", "counted", "ending", "truth", "page", "saved_run", "huggingface"),
 )
 

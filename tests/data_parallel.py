@@ -1,8 +1,7 @@
-"""Run by test_scripts.py under ``accelerate launch --num_processes 2``: one judge on both processes.
+"""Run by test_scripts.py under ``accelerate launch --num_processes 2``: one judge on both processes equals one alone.
 
-Compares with the same judge trained by each process alone. Batches of 7 leave shares of 4 and 3 samples, the last
-batch holds a single one: the gradient must still be that of the whole batch. Then once more with the judge's weights
-in shards, killed and resumed; captioners of every layout; and how processes share work and end it together.
+Batches of 7 leave shares of 4 and 3 samples, and a last batch of 1. The judge is replicated, then sharded, killed and
+resumed; so are captioners of each layout, whole or with adapters. Dropout, which differs between shares, is off.
 """
 
 from __future__ import annotations
@@ -12,21 +11,110 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import pytest
-from helpers import GENDER
-from sharded import check_families, check_replicated
+from captioners import FAMILIES, PROMPT, SAMPLES, Pictures
+from helpers import GENDER, save_captioner
 from torch import nn
 from training.test_loop import KilledError, Normed, Plain
 
 from judge.errors import JudgeError
-from judge.judges import Blueprint, Recipe, Sharing
+from judge.judges import Blueprint, Materials, Network, Recipe, Sharing, find_judge
+from judge.judges.hf_models import load_captioner
+from judge.training.judge_file import save_network
 from judge.training.launch import end_launch, gather, in_main_process, is_sharded, make_accelerator, share_out
 from judge.training.loop import NetworkJudge, Trainer
 from judge.types import Sample
+
+TRAINED = [replace(SAMPLES[i % 5], image=str(i), answers=(i % 2,)) for i in range(7)]
+ASKED = Materials(images=Pictures(), prompt=PROMPT, tuning="zero-shot")  # type: ignore[arg-type]
+# A layout each, and shared embeddings: of the other families the layouts are those of one of these, or of git.
+LARGE = {"blip", "blip2_t5", "florence2", "llava", "qwen2_5_vl"}
+RECIPE = Recipe(epochs=1, learning_rate=0.003, batch_size=4, micro_batch=1, keep="best", sharing="data")
+
+
+def without_dropout(blueprint: Blueprint) -> Blueprint:
+    """A judge without any; captioners have it in modules, and as numbers."""
+
+    def network(*given: Any) -> Network:
+        assert blueprint.network is not None
+        made: Any = blueprint.network(*given)
+        for part in made.modules():
+            for name, value in vars(part).items():
+                if name == "p" or ("drop" in name and isinstance(value, float)):
+                    setattr(part, name, 0.0)
+        return made
+
+    return replace(blueprint, network=network)
+
+
+def fit(folder: Path, sharing: Sharing, materials: Materials, **how: Any) -> NetworkJudge:
+    accelerator = make_accelerator(mixed_precision=how.pop("precision", None))
+    blueprint, trainer = without_dropout(find_judge(f"hf:{folder}")), Trainer(accelerator, sharing=sharing, **how)
+    judge = NetworkJudge(blueprint, GENDER, RECIPE, trainer, materials)
+    return judge.fit(TRAINED, seed=0, validation=SAMPLES)
+
+
+def answers(judge: NetworkJudge) -> np.ndarray:
+    return judge.predict(SAMPLES).probabilities
+
+
+def alone(folder: Path, materials: Materials, **how: Any) -> np.ndarray:
+    """Answers of a judge that is whole, trained by the main process."""
+    return in_main_process(lambda: answers(fit(folder, "members", materials, **how)))
+
+
+def check_replicated(root: Path) -> None:
+    """Whole in every process: weights that no answer passes through wait for nothing, layers are passed again."""
+    folder = in_main_process(partial(save_captioner, root / "idle", "llava"))
+    for again in (False, True):
+        materials = replace(ASKED, tuning="full", checkpointing=again)
+        one, two = fit(folder, "members", materials), fit(folder, "data", materials)
+        assert np.abs(answers(one) - answers(two)).max() < 2e-6
+        weights = list(cast(nn.Module, two.network).parameters())
+        assert any(weight.grad is None for weight in weights)
+        assert all(weight.requires_grad for weight in weights)
+        # What a file holds makes the judge again, the idle weights with it.
+        path, before = root / f"idle-{make_accelerator().process_index}.safetensors", answers(two)
+        save_network(two, path)
+        assert np.array_equal(answers(two.restore(SAMPLES, path, seed=0)), before)
+
+
+def check_families(root: Path) -> None:
+    """Sharded and whole learn the same, to 2e-6 in probability, and do learn.
+
+    Adapters stand beside weights in bf16, which are passed again in the backward pass.
+    """
+    large = replace(ASKED, tuning="lora", dtype="bf16", checkpointing=True)
+    chosen = LARGE | {"git"}
+    folders = {name: in_main_process(partial(save_captioner, root / name, name)) for name in sorted(FAMILIES)}
+    layouts = in_main_process(lambda: {name: load_captioner(str(folder)).layout for name, folder in folders.items()})
+    assert {layouts[name] for name in chosen} == {*layouts.values()}
+    for family in sorted(chosen):
+        folder = folders[family]
+        before = alone(folder, ASKED)
+        for materials in (replace(ASKED, tuning="full"), *([large] if family in LARGE else [])):
+            expected, judge = alone(folder, materials), fit(folder, "data", materials)
+            assert is_sharded(cast(nn.Module, judge.network))
+            found = answers(judge)
+            assert np.abs(found - before).max() > 0.01, (family, materials.tuning)
+            # A rounding to bf16 that goes the other way shows.
+            bound = 2e-6 if materials.dtype == "float32" else 0.02
+            assert np.abs(found - expected).max() < bound, (family, materials.tuning)
+    _check_precision(folder)
+
+
+def _check_precision(folder: Path) -> None:
+    """In bf16 log-probabilities are float32: about as near to float32's as those of a judge that is whole."""
+    materials = replace(ASKED, tuning="full")
+    exact, whole = alone(folder, materials), alone(folder, materials, precision="bf16")
+    sharded = answers(fit(folder, "data", materials, precision="bf16"))
+    assert np.abs(sharded - exact).max() < 2 * np.abs(whole - exact).max()
 
 
 def kill(done: int, history: object) -> None:

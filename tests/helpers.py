@@ -83,6 +83,14 @@ def judge_with(
     return judge
 
 
+def judge_of(name: str, materials: Materials = NOTHING, *, target: Target = GENDER, **recipe: Any) -> NetworkJudge:
+    """An untrained judge; ``recipe`` are changes of its own recipe."""
+    blueprint = find_judge(name)
+    assert blueprint.recipe
+    how = replace(blueprint.recipe, **recipe)
+    return NetworkJudge(blueprint, target, how, Trainer(make_accelerator()), materials)
+
+
 class Glimpses:
     """Features of images in memory: image id -> [P, D]; zeros for a sample without an image."""
 
@@ -295,6 +303,18 @@ def inputs_of(files: WorldFiles, *captioners: str) -> list[object]:
     """Human captions, those of some captioners and the labels, as options of ``judge evaluate``."""
     captions = [part for name in captioners for part in ("--captions", files.captions[name])]
     return ["--human", files.human, *captions, "--labels", files.labels]
+
+
+def settings_of(files: WorldFiles, folder: Path) -> dict[str, Any]:
+    """Settings of a small run of judges of images (64 pixels wide) on a drawn world; features are in ``folder``."""
+    drawn = files.folder
+    return {
+        "human": str(files.human), "captions": [str(path) for path in files.captions.values()],
+        "labels": str(files.labels), "images": str(drawn / "images"), "instances": str(drawn / "instances.json"),
+        "features": str(folder / "features"), "image_size": 64, "backbone": "test_resnet", "backbone_weights": "random",
+        "protocol": "paper", "seeds": 1, "epochs": 1, "learning_rate": 0.002, "refits": 0, "chance": 0,
+        "resamples": 100, "workers": 1,
+    }  # fmt: skip
 
 
 def pictures_of(files: WorldFiles) -> list[object]:

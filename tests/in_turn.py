@@ -2,15 +2,13 @@
 
 Each process imports once what the commands need, and leaves the others after the last one. The process that makes
 intervals prints its rank. Words before a command change it: "fault" fails where intervals are made; "no-room-1" and
-"no-room-all" fail in the third batch of a training, in the process of rank 1 or in all; "without-dropout" trains judges
-of images without it, since processes draw other masks for their shares than one process for all.
+"no-room-all" fail in the third batch of a training, in the process of rank 1 or in all.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from functools import partialmethod
 from itertools import count, groupby
 from typing import Any
 
@@ -18,12 +16,11 @@ from judge import measure
 from judge.commands.app import app
 from judge.errors import JudgeError
 from judge.judges.encoders import EncoderClassifier
-from judge.judges.sat import ShowAttendTell
 from judge.training import launch
 
 made, leave, collate = measure.summarise, launch.end_launch, EncoderClassifier.collate
 batches = count(1)
-WORDS = {"fault", "without-dropout", "no-room-1", "no-room-all"}
+WORDS = {"fault", "no-room-1", "no-room-all"}
 
 
 def summarise(*arguments: Any) -> Any:
@@ -45,8 +42,6 @@ def main() -> None:
     commands = [[*words] for between, words in groupby(sys.argv[1:], "then".__eq__) if not between]
     measure.summarise, launch.end_launch = summarise, lambda: None
     for number, words in enumerate(commands, start=1):
-        if "without-dropout" in words:
-            ShowAttendTell.__init__ = partialmethod(ShowAttendTell.__init__, dropout=0.0)
         if {f"no-room-{os.environ['RANK']}", "no-room-all"} & {*words}:
             EncoderClassifier.collate = no_room
         if number == len(commands):

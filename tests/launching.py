@@ -98,6 +98,13 @@ def is_worker(process: psutil.Process) -> bool:
     return "loky.backend.popen_loky_posix" in " ".join(process.cmdline()) and process.memory_info().rss > 2**27
 
 
+def parent_of(process: psutil.Process) -> psutil.Process:
+    """The process that started another."""
+    found = process.parent()
+    assert found
+    return found
+
+
 def has_rank(number: int) -> Which:
     """Which process of a launch."""
     return lambda process: process.environ().get("RANK") == str(number)

@@ -46,15 +46,12 @@ def confident_accuracy(row: Row) -> float:
     return confidence(row) * accuracy(row)
 
 
-def side_score(rows: Sequence[Row], *, confident: bool) -> float:
-    """LIC's eq. 9 and 10 (``confident``) or Leakage's eq. 5 and 6 over one side."""
-    return mean_of_classes(rows, confident_accuracy if confident else accuracy)
-
-
 def amplification(rows: Sequence[Row], *, confident: bool) -> float:
-    """LIC = LIC_M - LIC_D (eq. 11); Leakage = lambda_M - lambda_D (eq. 4)."""
-    sides = {side: [row for row in rows if row["side"] == side] for side in ("human", "generated")}
-    return side_score(sides["generated"], confident=confident) - side_score(sides["human"], confident=confident)
+    """LIC = LIC_M - LIC_D (``confident``, eq. 9 to 11); Leakage = lambda_M - lambda_D (eq. 4 to 6)."""
+    quantity = confident_accuracy if confident else accuracy
+    sides = ([row for row in rows if row["side"] == side] for side in ("human", "generated"))
+    human, generated = (mean_of_classes(side, quantity) for side in sides)
+    return generated - human
 
 
 def directional(rows: Sequence[Row], *, direction: str, pooled: bool) -> float | None:

@@ -7,9 +7,10 @@ the device are counted by line of source. It does not see what kernels do below 
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,8 @@ _ON_HOST = {
     aten.lstm.data: {"batch_sizes"},
     aten.rnn_tanh.data: {"batch_sizes"},
 }
-_LIBRARIES = ("/torch/", "/accelerate/")
+# Files whose lines are not reported: this one, torch's, Accelerate's, and code without a file.
+_PASSED_OVER = rf"^{re.escape(__file__)}$|site-packages/(torch|accelerate)/|^<"
 
 
 class OnDevice(Tensor):
@@ -67,8 +69,8 @@ class OnDevice(Tensor):
         # Torch's would copy the numbers to the CPU; transformers formats tensors into messages that nobody reads.
         return f"OnDevice({self.held!r})"
 
+    # With these ``Module.to`` moves weights in place, so that those that modules share stay shared.
     def __tensor_flatten__(self) -> tuple[list[str], None]:
-        """Says to ``Module.to`` that weights are to be moved in place: those that modules share stay shared."""
         return ["held"], None
 
     @staticmethod
@@ -114,7 +116,7 @@ class Pretend(TorchDispatchMode):
         self._before = Lines(), Lines()
 
     def end_step(self, *_: Any) -> None:
-        """An optimiser's step is done."""
+        """Take down an optimiser's step."""
         self.steps.append((self.copies - self._before[0], self.waits - self._before[1]))
         self._before = Lines(self.copies), Lines(self.waits)
 
@@ -138,7 +140,7 @@ class Pretend(TorchDispatchMode):
         if asked is not None and torch.device(asked) == DEVICE:
             kwargs = {**kwargs, "device": HOST}
         found = func(*held(args), **held(kwargs))
-        return _wrapped(func, _given_back(func, tensors, found), stays=stays)
+        return _results(func, tensors, found, stays=stays)
 
     def _take_down(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, stays: bool) -> bool:
         """Count what ``func`` would cost; whether its results are on the device.
@@ -189,42 +191,30 @@ def _refuse_mixed(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
                 raise RuntimeError(what)
 
 
-def _wrapped(func: Any, found: Any, *, stays: bool) -> Any:
-    if not stays:
-        return found
-    if func is aten._pack_padded_sequence.default:
+def _results(func: Any, tensors: Sequence[Tensor], found: Any, *, stays: bool) -> Any:
+    """``found`` on the device if it ``stays`` there; an operation in place returns the tensors that it was given."""
+    if stays and func is aten._pack_padded_sequence.default:
         return OnDevice(found[0]), found[1]  # Batch sizes are for the host.
-    return _map_tensors(lambda tensor: tensor if isinstance(tensor, OnDevice) else OnDevice(tensor), found)
-
-
-def _given_back(func: Any, tensors: Sequence[Tensor], found: Any) -> Any:
-    """``found``, where an operation in place returns the very tensors that it was given."""
-    if not func._schema.is_mutable:
-        return found
-    given = {id(held(tensor)): tensor for tensor in tensors}
-    for tensor in tensors:
+    given = {id(held(tensor)): tensor for tensor in tensors} if func._schema.is_mutable else {}
+    for tensor in given.values():
         if tensor.shape != held(tensor).shape:
             raise RuntimeError(f"{func} changes a tensor's shape in place, which the pretend device cannot do")
-    return _map_tensors(lambda tensor: given.get(id(tensor), tensor), found)
 
+    def placed(tensor: Tensor) -> Tensor:
+        tensor = given.get(id(tensor), tensor)
+        return OnDevice(tensor) if stays and not isinstance(tensor, OnDevice) else tensor
 
-def _map_tensors(change: Callable[[Tensor], Tensor], found: Any) -> Any:
-    return change(found) if isinstance(found, Tensor) else tree_map_only(Tensor, change, found)
+    return placed(found) if isinstance(found, Tensor) else tree_map_only(Tensor, placed, found)
 
 
 def _line() -> str:
     """The innermost line of neither torch, Accelerate nor this file; of gradients, the line that asked for all."""
     frame = sys._getframe(1)
-    while frame.f_back and (frame.f_code.co_filename == __file__ or _of_library(frame.f_code.co_filename)):
+    while frame.f_back and re.search(_PASSED_OVER, frame.f_code.co_filename):
         frame = frame.f_back
-    path = frame.f_code.co_filename.replace("\\", "/")
-    root = f"{Path(__file__).parents[1].as_posix()}/"
-    line = f"{path.rpartition('site-packages/')[2].removeprefix(root)}:{frame.f_lineno}"
+    path = frame.f_code.co_filename.rpartition("site-packages/")[2]
+    line = f"{path.removeprefix(f'{Path(__file__).parents[1]}/')}:{frame.f_lineno}"
     return line if torch._C._current_graph_task_id() < 0 else f"gradients of {line}"  # type: ignore[attr-defined]
-
-
-def _of_library(path: str) -> bool:
-    return any(f"site-packages{library}" in path for library in _LIBRARIES) or path.startswith("<")
 
 
 class _FromPython(TorchFunctionMode):
@@ -242,15 +232,16 @@ class _FromPython(TorchFunctionMode):
             return made.to(kwargs.get("device") or HOST)
         if func in {Tensor.__getitem__, Tensor.__setitem__} and isinstance(args[0], OnDevice):
             chosen = args[1] if isinstance(args[1], tuple) else (args[1],)
-            args = (args[0], tuple(_moved(index) for index in chosen), *args[2:])
+            moved = (_moved(index) if isinstance(index, list) else index for index in chosen)
+            args = (args[0], tuple(moved), *args[2:])
         if func is Tensor.tolist and isinstance(args[0], OnDevice):
             self.device.wait("tolist")
             return args[0].held.tolist()
         return func(*args, **kwargs)
 
 
-def _moved(index: Any) -> Any:
-    return torch.tensor(index, dtype=None if index else torch.int64).to(DEVICE) if isinstance(index, list) else index
+def _moved(index: list[Any]) -> Tensor:
+    return torch.tensor(index, dtype=None if index else torch.int64).to(DEVICE)
 
 
 @contextmanager

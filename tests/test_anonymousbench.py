@@ -68,9 +68,6 @@ def run(bench: Any, *arguments: object, code: int = 0) -> str:
     return done.output.strip()
 
 
-# Prompts
-
-
 def test_500_prompts_of_which_none_tells_an_attribute(bench: Any) -> None:
     prompts = bench.make_prompts()
     assert [prompt.number for prompt in prompts] == list(range(1, 501))
@@ -80,9 +77,6 @@ def test_500_prompts_of_which_none_tells_an_attribute(bench: Any) -> None:
         assert not [prompt.text for prompt in prompts if list(lexicon.find(tokenize(prompt.text)))]
     words = {word for prompt in prompts for word in tokenize(prompt.text)}
     assert not words & TELLING
-
-
-# Pictures
 
 
 SETTINGS = ("--steps", 2, "--size", 16, "--per-prompt", 2, "--first", 2)
@@ -125,9 +119,6 @@ def test_weights_that_are_pickles_are_not_read(bench: Any, tmp_path: Path) -> No
     assert list(tmp_path.rglob("*.bin"))
     with pytest.raises(JudgeError, match="cannot be loaded"):
         bench.load_pipeline(str(tmp_path), "cpu")
-
-
-# Sheets, and what is kept
 
 
 def test_what_most_raters_say_yes_to_twice_is_kept(bench: Any, tmp_path: Path) -> None:

@@ -1,11 +1,16 @@
-"""The scripts under ``accelerate launch``: one process, two processes, the same numbers to the last digit."""
+"""The scripts: the same numbers to the last digit on one process and two; ``bench_judge.py`` counts work rightly."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
+import torch
 import yaml
 from accelerate.commands import launch as accelerate_launch
 from helpers import done_well, pictures_of, read_json, refusal, save_captioner
@@ -13,6 +18,7 @@ from launching import ROOT, launch, launcher, write_run_file
 
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import FAITHFUL
+from judge.utils.tensors import read_tensors
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +29,7 @@ def run_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 def test_two_processes_equal_one_to_the_last_digit(run_file: Path, tmp_path: Path) -> None:
-    """A run; calibration; a run that captions; an ablation that does so. One launch, one after the other."""
+    """A run; calibration; a run that captions; an ablation that does so; training. One launch, one after the other."""
     # Refits of the run's judges are shared out like the judges themselves.
     given = [run_file, "--metrics", "lic,dbac-ta,ba-objects,ratio", "--refits", 2, "--chance", 1, "--seeds", 1]
     given += ["--breakdown", "--epochs", 1]
@@ -44,7 +50,9 @@ def test_two_processes_equal_one_to_the_last_digit(run_file: Path, tmp_path: Pat
     for number, command in enumerate((["evaluate", *given], calibrate, captioned, ablate)):
         done_well(*command, "--workers", 1, "--out", one / str(number))
         both += [*(["then"] if both else []), *command, "--out", two / str(number)]
-    done = launch("--num_processes", 2, ROOT / "tests" / "in_turn.py", *both)
+    train = ["train", run_file, "--metrics", "lic", "--seeds", 1, "--epochs", 1, "--checkpoints"]
+    done_well(*train, one / "kept")
+    done = launch("--num_processes", 2, ROOT / "tests" / "in_turn.py", *both, "then", *train, two / "kept")
     assert done.returncode == 0, done.stderr
     assert "intervals by rank 0" in done.stdout
     assert "intervals by rank 1" not in done.stdout
@@ -57,6 +65,11 @@ def test_two_processes_equal_one_to_the_last_digit(run_file: Path, tmp_path: Pat
     for name in (*run, *breakdown, *others):
         assert (one / name).read_bytes() == (two / name).read_bytes(), name
     assert yaml.safe_load((two / "0" / "run.yaml").read_text())["seeds"] == 1
+    answers = [path.name for path in (one / "kept").glob("*.safetensors") if ".weights." not in path.name]
+    assert answers
+    for name in answers:
+        alone, shared = (read_tensors(out / "kept" / name)[0] for out in (one, two))
+        assert {key: of.tolist() for key, of in alone.items()} == {key: of.tolist() for key, of in shared.items()}
     ablated, again = (read_json(out / "3" / "masks.json")["results"] for out in (one, two))
     assert ablated == again
     assert len(ablated) == 2
@@ -89,3 +102,65 @@ def test_a_launch_that_starts_one_process_for_two_is_refused(
     line = refusal("evaluate", *command[-3:])
     assert "several processes were requested, and this one is alone" in line
     assert not list(tmp_path.glob("out*"))
+
+
+SMALL: dict[str, Any] = {"scenes": 40, "size": 64, "epochs": 3, "measured": 1, "backbone": "resnet18", "batch": 8}
+
+
+@pytest.fixture(scope="module")
+def bench(one_thread: None) -> Iterator[Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "scripts")
+        yield import_module("bench_judge")
+
+
+@pytest.mark.slow
+def test_both_ways_train_one_judge(bench: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    bench.main([bench.Part.CACHE, bench.Part.DECODER], **SMALL)
+    out = capsys.readouterr().out
+    assert "(extrapolated from 1)" in out
+    ratios = re.findall(r"^ratio without / with the cache, .+: ([\d.]+)$", out, flags=re.MULTILINE)
+    assert len(ratios) == 2
+    assert all(float(value) > 0 for value in ratios)
+    # Half precision rounds by a 2,048th at most; the two are not equal, so one does not read the cache.
+    (apart,) = re.findall(r"^largest difference .+: (\S+)$", out, flags=re.MULTILINE)
+    assert 0 < float(apart) < 2**-11
+    table = [line.split(" | ") for line in out.splitlines() if line.startswith(("| sat", "| grit"))]
+    assert [cells[1] for cells in table] == ["1", "1"]
+    for cells in table:
+        samples, work, rate, peak = (float(cell) for cell in cells[2:6])
+        assert samples * work / 1e3 == pytest.approx(rate, rel=2e-3)
+        assert rate / peak == pytest.approx(float(cells[6].strip(" |")), abs=1e-3)
+
+
+def linear_work(network: Any, batch: object) -> int:
+    """Work of linear layers, counted by themselves."""
+    work: list[int] = []
+
+    def count(layer: torch.nn.Linear, _: object, output: torch.Tensor) -> None:
+        work.append(3 * 2 * layer.weight.numel() * output.numel() // layer.out_features)
+
+    for layer in network.modules():
+        if isinstance(layer, torch.nn.Linear):
+            layer.register_forward_hook(count)
+    network(batch)
+    return sum(work)
+
+
+def test_a_captioner_is_trained_by_the_trainer_and_alone(bench: Any, tmp_path: Path) -> None:
+    drawn = bench.draw(24, 64, tmp_path / "world")
+    widths = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2}
+    blueprint = bench.save_blip(tmp_path / "blip", drawn, size=64, **widths)
+    accelerator = bench.use(cpu=True, precision="bf16")
+    judge, rate = bench.fine_tune(blueprint, drawn, accelerator, batch=8, epochs=3, steps=2)
+    assert rate > 0
+    losses = judge.history.training
+    assert losses[-1] < losses[0]
+    before = judge.network.model.text_decoder.cls.predictions.bias.detach().clone()
+    alone, work = bench.step_alone(judge, drawn, accelerator, batch=8, steps=2)
+    assert alone > 0
+    assert not torch.equal(before, judge.network.model.text_decoder.cls.predictions.bias)
+    few = judge.network.collate(drawn.samples[: bench.COUNTED])
+    linear = linear_work(judge.network, few) / bench.COUNTED
+    # Attention's own products and the patches are further work; there is little of it here.
+    assert linear < work < 1.3 * linear

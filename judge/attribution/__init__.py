@@ -1,3 +1,1 @@
 """Which words of a caption, and which pixels of an image, a judge's answer or a captioner's word comes from."""
-
-from __future__ import annotations

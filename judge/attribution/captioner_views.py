@@ -6,21 +6,19 @@ merged two by two. Tokens before the patches ([CLS]) are left out. The position 
 with the model's own image processor.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from accelerate.utils.operations import recursively_apply
 from PIL import Image
 from torch import Tensor
 
-from judge.attribution.maps import ImageExplanation, Method, Placement, View, fitted, make_maps, ramps, sum_colours
-from judge.captioning.writer import Writer, Writing
+from judge.attribution.maps import ImageExplanation, Method, Placement, View, attribute, fitted, ramps, sum_colours
+from judge.captioning import Writer, Writing
 from judge.errors import JudgeError
 from judge.judges.hf_models import PIXELS, Captioner, load_captioner
 from judge.judges.hf_prompts import Prompts, go_on, lay_out, processing, usual_prompt
@@ -33,16 +31,13 @@ from judge.utils.hub import quiet
 
 # Numbers of tokens before an image's patches: none, [CLS], [CLS] and a distillation token, [CLS] and four registers.
 _OTHERS = (0, 1, 2, 5)
-_INSTEAD = "choose --method gradient-shap"
+_INSTEAD = "choose --methods gradient-shap"
 
 
 class CheckpointViews:
     """The vision tower's grid and the image processor's placement, which judges and captioners share.
 
-    Args:
-        captioner: in evaluation mode; gradients of its weights are switched off.
-        device: to compute on.
-        where: how the user named it, for messages.
+    Gradients of the captioner's weights are switched off. ``where`` is how the user named it, for messages.
     """
 
     def __init__(self, captioner: Captioner, device: torch.device, where: str) -> None:
@@ -54,14 +49,20 @@ class CheckpointViews:
         """The view of an image, from its processor's tensors and a function from one input to its scores [1, A]."""
         shown = self._input(shared[PIXELS])
         raster = partial(self._raster, pieces=shared.get("image_grid_thw"))
-        placement = self._find_placement((pixels.shape[0], pixels.shape[1]), raster)
+        size = pixels.shape[0], pixels.shape[1]
+        if (placement := self._placements.get(size)) is None:
+            placement = fitted(size, np.stack([raster(one) for one in self._show(ramps(size))]))
+            if placement is None:
+                raise self._refusal("its processor does more to an image than resize, crop and pad it")
+            self._placements[size] = placement
+        shape = placement.shown
 
         def scores(inputs: Tensor) -> Tensor:
             # One at a time, as other inputs of the model would have to be repeated in ways that differ by family.
             return torch.cat([score(one.flatten(0, 1) if one.dim() == 3 else one) for one in torch.split(inputs, 1)])
 
         def grid(answer: int) -> tuple[Tensor, Tensor]:
-            return self._grid(lambda: scores(shown)[0, answer], placement.shown)
+            return self._grid(lambda: scores(shown)[0, answer], shape)
 
         return View(shown, scores, grid, raster, placement, lambda other: self._show([other]))
 
@@ -90,14 +91,6 @@ class CheckpointViews:
         parts = parts.view(-1, high // merged, wide // merged, merged, merged, patch, patch).sum(dim=0)
         return sum_colours(parts.permute(0, 2, 4, 1, 3, 5).reshape(1, high * patch, wide * patch))
 
-    def _find_placement(self, size: tuple[int, int], raster: Callable[[Tensor], FloatArray]) -> Placement:
-        if size not in self._placements:
-            found = fitted(size, np.stack([raster(one) for one in self._show(ramps(size))]))
-            if found is None:
-                raise self._refusal("its processor does more to an image than resize, crop and pad it")
-            self._placements[size] = found
-        return self._placements[size]
-
     def _refusal(self, what: str, mend: str = "choose another captioner") -> JudgeError:
         what = f"maps of a '{self.captioner.architecture}' model cannot be made: {what}"
         return JudgeError(what, where=self.where, mend=mend)
@@ -111,11 +104,13 @@ class CheckpointViews:
         leaves: list[Tensor] = []
 
         def make_leaf(tensor: Tensor) -> Tensor:
-            leaves.append(tensor.detach().clone().requires_grad_())
-            return leaves[-1]
+            if tensor.is_floating_point():
+                tensor = tensor.detach().clone().requires_grad_()
+                leaves.append(tensor)
+            return tensor
 
         # The tower is frozen: its outputs have gradients only as leaves.
-        hook = tower.register_forward_hook(lambda _, __, output: _replaced(output, make_leaf))
+        hook = tower.register_forward_hook(lambda _, __, output: recursively_apply(make_leaf, output))
         try:
             value = score()
         finally:
@@ -131,42 +126,21 @@ class CheckpointViews:
         """One image's map [1, D, g, k], tokens [1, T, D] or merged patches [T, D] as a grid [D, g, k]."""
         if values.dim() == 4:
             return values[0]
-        tokens = values.reshape(-1, values.shape[-1])
-        high, wide = self._layout(len(tokens), size)
-        return tokens[len(tokens) - high * wide :].T.reshape(-1, high, wide)
-
-    def _layout(self, tokens: int, size: tuple[int, int]) -> tuple[int, int]:
-        """Rows and columns of a vision tower's tokens, without those before the patches; ``size`` is the input's."""
-        height, width = size
-        for count in (tokens - others for others in _OTHERS if others < tokens):
+        tokens, (height, width) = values.reshape(-1, values.shape[-1]), size
+        # Without the tokens before the patches, the layout has the proportions of the input.
+        for count in (len(tokens) - others for others in _OTHERS if others < len(tokens)):
             side = math.sqrt(height * width / count)
             high, wide = round(height / side), round(width / side)
             if high * wide == count:
-                return high, wide
-        raise self._refusal(f"the layout of its {tokens} visual tokens is unknown", _INSTEAD)
+                return tokens[len(tokens) - count :].T.reshape(-1, high, wide)
+        raise self._refusal(f"the layout of its {len(tokens)} visual tokens is unknown", _INSTEAD)
 
 
-def _replaced(output: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """A module's output with its floating-point tensors changed."""
-    if isinstance(output, Tensor):
-        return change(output) if output.is_floating_point() else output
-    if isinstance(output, tuple | list):
-        return type(output)(_replaced(one, change) for one in output)
-    if isinstance(output, dict):  # All of transformers' outputs are.
-        for name, one in list(output.items()):
-            output[name] = _replaced(one, change)
-    return output
-
-
-@dataclass(frozen=True, slots=True)
-class AttributeWord:
+class AttributeWord(NamedTuple):
     """A word of the attribute in a caption that a captioner wrote.
 
-    Attributes:
-        caption: the caption.
-        word: the lexicon's entry.
-        before: the tokens that the captioner wrote before it.
-        token: the word's first token.
+    ``word`` is the lexicon's entry; ``before`` are the tokens that the captioner wrote before it, and ``token`` is its
+    first token.
     """
 
     caption: str
@@ -176,13 +150,7 @@ class AttributeWord:
 
 
 class ExplainedCaptioner:
-    """A captioner that writes captions of images, and is a function of an image for each of their words.
-
-    Args:
-        captioner: just loaded.
-        lexicon: the attribute's words.
-        device, where: as for :class:`CheckpointViews`.
-    """
+    """A captioner that writes captions of images, and is a function of an image for each of their words."""
 
     def __init__(self, captioner: Captioner, lexicon: Lexicon, device: torch.device, where: str) -> None:
         self.captioner, self.lexicon = captioner, lexicon
@@ -241,13 +209,14 @@ def first_word(caption: str, lexicon: Lexicon) -> tuple[int, str, str] | None:
         at = max(at, text.find(word, at))
         places.append(at)
         at += len(word) if text.startswith(word, at) else 0
-    named = ((places[start], " ".join(words[start:stop]), of) for start, stop, of in lexicon.find(words) if of)
-    return next(named, None)
+    for start, stop, class_ in lexicon.find(words):
+        if class_:
+            return places[start], " ".join(words[start:stop]), class_
+    return None
 
 
 def explain_captions(
     model: str,
-    ids: Sequence[str],
     images: MaskedImages,
     lexicon: Lexicon,
     methods: Sequence[Method],
@@ -261,8 +230,7 @@ def explain_captions(
 
     Args:
         model: folder of a checkpoint, or its name on the hub.
-        ids: ids of the images to explain.
-        images: with nothing hidden.
+        images: to explain, with nothing hidden.
         lexicon: the attribute's words.
         methods: of the maps.
         device: to compute on.
@@ -273,9 +241,9 @@ def explain_captions(
     """
     where = f"--model {model}"
     explained = ExplainedCaptioner(load_captioner(model, where=where), lexicon, device, where)
-    for number, image in enumerate(ids):
+    for number, image in enumerate(images.names):
         if progress:
-            progress("explaining words", number, len(ids))
+            progress("explaining words", number, len(images.names))
         pixels = images.read(image)
         word = explained.write(pixels)
         if word is None:
@@ -283,5 +251,6 @@ def explain_captions(
         view = explained.view(pixels, word.before, word.token)
         with torch.no_grad():
             value = float(view.scores(view.shown)[0, 0])
-        for method, mass in make_maps(view, pixels, 0, image, methods):
+        for method in methods:
+            mass = attribute(method, view, pixels, 0, seed=image)
             yield ImageExplanation(image, word.caption, word.word, value, method, mass)

@@ -1,7 +1,5 @@
 """Attribution maps of a trained judge's predictions."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -13,7 +11,7 @@ from PIL import Image
 from torch import Tensor
 
 from judge.attribution.captioner_views import CheckpointViews
-from judge.attribution.maps import ImageExplanation, Method, View, log_odds, make_maps, stretched, sum_colours
+from judge.attribution.maps import ImageExplanation, Method, View, attribute, log_odds, stretched, sum_colours
 from judge.errors import JudgeError
 from judge.judges.grit import GridsAndRegions
 from judge.judges.hf_models import PIXELS
@@ -28,13 +26,8 @@ from judge.types import Progress, Sample, Target
 class BackboneViews:
     """Judges with a frozen backbone (``sat``, ``grit``, ``vl-lic``); the feature cache is not used.
 
-    The grid is the backbone's last feature map. Regions (GRIT's) are averages of it and therefore count there too.
-
-    Args:
-        network: the judge's, in evaluation mode; takes ``features`` [N, P, D].
-        backbone: from :mod:`judge.judges.backbones`, or GRIT's with regions.
-        target: what the judge predicts.
-        device: to compute on.
+    The grid is the backbone's last feature map. Regions (GRIT's) are averages of it and therefore count there too. The
+    ``network`` takes ``features`` [N, P, D]; ``backbone`` is from :mod:`judge.judges.backbones`, or GRIT's.
     """
 
     def __init__(self, network: Any, backbone: Any, target: Target, device: torch.device) -> None:
@@ -61,9 +54,8 @@ class BackboneViews:
         def grid(answer: int) -> tuple[Tensor, Tensor]:
             cells = encode(shown).detach().requires_grad_()
             (gradient,) = torch.autograd.grad(score(cells)[0, answer], cells)
-            side = math.isqrt(cells.shape[1])
-            values, slopes = (one[0].T.unflatten(1, (side, side)) for one in (cells.detach(), gradient))
-            return values, slopes
+            square = (math.isqrt(cells.shape[1]),) * 2
+            return cells.detach()[0].T.unflatten(1, square), gradient[0].T.unflatten(1, square)
 
         placement = stretched((pixels.shape[0], pixels.shape[1]), (shown.shape[2], shown.shape[3]))
         return View(shown, lambda inputs: score(encode(inputs)), grid, sum_colours, placement, self._show)
@@ -74,13 +66,7 @@ class BackboneViews:
 
 
 class AnswerViews:
-    """An ``hf:`` judge as a function of an image; scores are the log-odds of its answers.
-
-    Args:
-        network: the judge's.
-        target: what the judge predicts.
-        device, where: as for :class:`~judge.attribution.captioner_views.CheckpointViews`.
-    """
+    """An ``hf:`` judge as a function of an image; scores are the log-odds of its answers."""
 
     def __init__(self, network: AnswerJudge, target: Target, device: torch.device, where: str) -> None:
         self.network, self.target = network, target
@@ -98,14 +84,7 @@ class AnswerViews:
 
 
 def open_views(saved: Saved, device: torch.device) -> tuple[BackboneViews | AnswerViews, list[str]]:
-    """Load a trained judge as a function of images.
-
-    Args:
-        saved: the content of its file.
-        device: to compute on.
-
-    Returns:
-        The function, and notes for the user, a line each.
+    """A trained judge as a function of images, on a device, and notes for the user, a line each.
 
     Raises:
         JudgeError: it uses no images; as :func:`~judge.training.judge_file.answer`.
@@ -170,7 +149,8 @@ def explain_predictions(
                 odds = view.scores(view.shown)[0]
             answer = int(odds.argmax()) if answers is None else answers[number]
             about = sample.image_id, sample.text, saved.target.classes[answer], float(odds[answer])
-            for method, mass in make_maps(view, pixels, answer, sample.image_id, methods):
+            for method in methods:
+                mass = attribute(method, view, pixels, answer, seed=sample.image_id)
                 yield ImageExplanation(*about, method, mass)
 
     return explanations(), notes

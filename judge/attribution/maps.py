@@ -4,10 +4,7 @@ Sources: Selvaraju et al., ICCV 2017 (Grad-CAM, as in DBAC's Table 4); Lundberg 
 of SHAP: GradientShap, as in DPAC's Table 5); Kokhlikyan et al. 2020 (Captum).
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,7 +23,6 @@ Axis = tuple[float, float]
 """Step and start: pixel j of the network's input covers [step * j + start, step * (j + 1) + start] of the image."""
 
 _AT_A_TIME = 8
-_NOISES = 2
 _ENDS = 0.1  # Share of a ramp's lines that are ignored at either end: resizing filters are one-sided there.
 
 
@@ -66,27 +62,22 @@ class Placement:
 
 def stretched(image: tuple[int, int], shown: tuple[int, int]) -> Placement:
     """The placement of an input that is the whole image, stretched."""
-    rows, columns = ((size / of, 0.0) for size, of in zip(image, shown, strict=True))
+    rows, columns = ((size / pixels, 0.0) for size, pixels in zip(image, shown, strict=True))
     return Placement(image, shown, rows, columns)
 
 
 def ramps(size: tuple[int, int]) -> list[np.ndarray]:
     """Four test images [H, W, 3] uint8: black, white, darker towards the top, darker towards the left."""
-    down, across = (np.rint((np.arange(of) + 0.5) / of * 255).astype(np.uint8) for of in size)
+    down, across = (np.rint((np.arange(side) + 0.5) / side * 255).astype(np.uint8) for side in size)
     black = np.zeros(size, dtype=np.uint8)
     found = (black, black + 255, np.broadcast_to(down[:, None], size), np.broadcast_to(across[None], size))
     return [np.repeat(one[..., None], 3, axis=2) for one in found]
 
 
 def fitted(size: tuple[int, int], shown: FloatArray) -> Placement | None:
-    """The placement of images of a size, from the network's inputs for :func:`ramps`.
+    """The placement of images of a size (height, width), from the network's inputs for :func:`ramps`, [4, h, w].
 
-    Args:
-        size: height and width of the images.
-        shown: [4, h, w].
-
-    Returns:
-        None where the input is no shifted and stretched image.
+    None where the input is no shifted and stretched image.
     """
     black, white, *both = shown
     contrast = white - black
@@ -97,11 +88,9 @@ def fitted(size: tuple[int, int], shown: FloatArray) -> Placement | None:
     for axis, ramp in enumerate(both):
         line = seen.any(axis=1 - axis)
         share = np.where(seen, (ramp - black) / inside, 0).sum(axis=1 - axis) / np.maximum(1, seen.sum(axis=1 - axis))
-        place = _fit(share, line, size[axis])
-        if place is None:
-            return None
-        places.append(place)
-    return Placement(size, (shown.shape[1], shown.shape[2]), places[0], places[1])
+        places.append(_fit(share, line, size[axis]))
+    rows, columns = places
+    return Placement(size, (shown.shape[1], shown.shape[2]), rows, columns) if rows and columns else None
 
 
 def _fit(share: FloatArray, seen: np.ndarray, size: int) -> Axis | None:
@@ -167,9 +156,8 @@ def log_odds(scores: Tensor, target: Target) -> Tensor:
     For a class: log p minus the mean log p of the others (with two classes log p / (1 - p)). For a task:
     log p / (1 - p).
 
-    Args:
-        scores: logits or log-probabilities, [N, A].
-        target: classes, of which one is true (softmax), or tasks, each of which may be (sigmoid).
+    ``scores`` are logits or log-probabilities, [N, A]: of classes, of which one is true (softmax), or of tasks, each of
+    which may be (sigmoid).
     """
     if target.kind == "tasks":
         return scores
@@ -179,8 +167,7 @@ def log_odds(scores: Tensor, target: Target) -> Tensor:
 
 def sum_colours(values: Tensor) -> FloatArray:
     """[3, h, w] -> [h, w]."""
-    found: FloatArray = values.detach().double().sum(dim=0).cpu().numpy()
-    return found
+    return np.asarray(values.detach().double().sum(dim=0).cpu())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -204,16 +191,8 @@ class ImageExplanation:
     mass: FloatArray
 
 
-def make_maps(
-    view: View, pixels: Pixels, answer: int, image_id: str, methods: Sequence[Method]
-) -> Iterator[tuple[Method, FloatArray]]:
-    """See :func:`attribute`, for each method; each image has its own random stream, whatever other images there are."""
-    for method in methods:
-        yield method, attribute(method, view, pixels, answer, seed=[0, *image_id.encode()])
-
-
 def attribute(
-    method: Method, view: View, pixels: Pixels, answer: int, *, samples: int = SAMPLES, seed: int | list[int] = 0
+    method: Method, view: View, pixels: Pixels, answer: int, *, samples: int = SAMPLES, seed: int | str = 0
 ) -> FloatArray:
     """The positive part of an answer's attributions on an image, [H, W] float64, at least 0.
 
@@ -223,7 +202,7 @@ def attribute(
         pixels: the image, [H, W, 3] uint8.
         answer: place of the answer among the view's scores.
         samples: points of GradientShap.
-        seed: of the points, baselines and noise of GradientShap.
+        seed: of GradientShap's points and baselines; an image's id gives each image its own random stream.
 
     Raises:
         JudgeError: the network's family has no such map; the message says why.
@@ -238,13 +217,10 @@ def grad_cam(view: View, answer: int) -> FloatArray:
     """The grid's channels, weighted by the answer's mean gradient on each and summed, [g, k]; negative sums are 0."""
     values, gradients = view.grid(answer)
     summed = (gradients.mean(dim=(1, 2), keepdim=True) * values).sum(dim=0).relu()
-    grid: FloatArray = summed.detach().double().cpu().numpy()
-    return grid
+    return np.asarray(summed.detach().double().cpu())
 
 
-def gradient_shap(
-    view: View, pixels: Pixels, answer: int, *, samples: int = SAMPLES, seed: int | list[int] = 0
-) -> Tensor:
+def gradient_shap(view: View, pixels: Pixels, answer: int, *, samples: int = SAMPLES, seed: int | str = 0) -> Tensor:
     """Attributions of an answer to the network's input, in the shape of one input; arguments as of :func:`attribute`.
 
     Gradients at random points between the image and a random baseline, times their difference. No noise is added to
@@ -252,15 +228,22 @@ def gradient_shap(
     """
     from captum.attr import GradientShap
 
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng([0, *seed.encode()] if isinstance(seed, str) else seed)
     shown = torch.cat([view.show(one) for one in baselines(pixels, generator)])
     method = GradientShap(lambda inputs: view.scores(inputs)[:, answer])
     total = torch.zeros_like(view.shown)
-    for start in range(0, samples, _AT_A_TIME):
-        count = min(_AT_A_TIME, samples - start)
-        with _seeded(int(generator.integers(2**31)), view.shown.device):
-            found: Tensor = method.attribute(view.shown, shown, n_samples=count, stdevs=0.0)
-        total += count / samples * found.detach()
+    # Captum draws from the global generators. Without names of devices, torch would initialise every visible GPU.
+    numpys, devices = np.random.get_state(), [view.shown.device] if view.shown.device.type == "cuda" else []  # noqa: NPY002
+    try:
+        for start in range(0, samples, _AT_A_TIME):
+            count, drawn = min(_AT_A_TIME, samples - start), int(generator.integers(2**31))
+            with torch.random.fork_rng(devices=devices):
+                np.random.seed(drawn)  # noqa: NPY002
+                torch.manual_seed(drawn)
+                found: Tensor = method.attribute(view.shown, shown, n_samples=count, stdevs=0.0)
+            total += count / samples * found.detach()
+    finally:
+        np.random.set_state(numpys)  # noqa: NPY002
     return total[0]
 
 
@@ -268,18 +251,4 @@ def baselines(pixels: Pixels, generator: np.random.Generator) -> list[Pixels]:
     """Images without content, of the same size: black, the image's mean colour, and two of noise."""
     mean = np.rint(pixels.mean(axis=(0, 1))).astype(np.uint8)
     flat = [np.zeros_like(pixels), np.broadcast_to(mean, pixels.shape).copy()]
-    return flat + [generator.integers(0, 256, pixels.shape, dtype=np.uint8) for _ in range(_NOISES)]
-
-
-@contextmanager
-def _seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Seed the global generators, from which Captum draws, and restore them afterwards."""
-    before = np.random.get_state()  # noqa: NPY002 - Captum's generator
-    # Without names, torch would initialise every visible GPU.
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        try:
-            np.random.seed(seed)  # noqa: NPY002 - likewise
-            torch.manual_seed(seed)
-            yield
-        finally:
-            np.random.set_state(before)  # noqa: NPY002 - likewise
+    return flat + [generator.integers(0, 256, pixels.shape, dtype=np.uint8) for _ in range(2)]

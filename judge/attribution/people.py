@@ -1,7 +1,5 @@
 """The share of an attribution map outside people, and the map drawn over its image."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,7 +9,7 @@ from judge.masking.instances import BoolMask, Pixels
 from judge.statistics.intervals import bootstrap_pooled
 from judge.types import FloatArray, Interval
 
-_LEAST, _GAP, _LINE = 360, 8, 18  # Of a sheet, in pixels: the longer side of an image, gaps, lines of text.
+_LEAST, _GAP, _LINE = 360, 8, 18  # Of a sheet, in pixels: the longer side of an image (at least), gaps, lines of text.
 
 
 def share_outside(mass: FloatArray, people: BoolMask) -> float | None:
@@ -47,10 +45,7 @@ def attribution_score(
 ) -> AttributionScore:
     """The mean score of images, with a 95% percentile bootstrap interval over them (2,000 resamples).
 
-    Args:
-        shares: of :func:`share_outside`, one per image.
-        areas: shares of these images' area outside people.
-        generator: of the resamples.
+    ``shares`` are from :func:`share_outside`, one per image; ``areas`` are the shares of the images outside people.
     """
     known = [(share, area) for share, area in zip(shares, areas, strict=True) if share is not None]
     without = len(shares) - len(known)

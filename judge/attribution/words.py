@@ -23,14 +23,12 @@ from judge.text.alignment import UNKNOWN
 from judge.training.judge_file import Saved, answer, open_self_trained
 from judge.types import FloatArray, IntArray, Labels, Predictions, Progress, Sample
 
-# Number of words in a summary.
-LARGEST = 20
+LARGEST = 20  # Number of words in a summary.
 COLUMNS = [
     *("judge", "weights", "image_id", "index", "place", "word", "method", "contribution"),
     *("explained", "probability", "base", "total"),
 ]
-# Sums of thousands of float64 are accurate to this.
-_EXACT = 1e-9
+_EXACT = 1e-9  # Sums of thousands of float64 are accurate to this.
 
 
 @dataclass(frozen=True)
@@ -161,21 +159,13 @@ def spread(words: Sequence[str], amounts: Mapping[str, float]) -> FloatArray:
     """What each word adds, [W], where each distinct word and word pair counts once per caption.
 
     A word gets its own amount and half of the amount of each pair that contains it. Repeated terms share their amount
-    equally among their occurrences.
-
-    Args:
-        words: of a caption.
-        amounts: term ("long", "long hair") -> what it adds; other terms add nothing.
+    equally among their occurrences. ``amounts``: term ("long", "long hair") -> what it adds; others add nothing.
     """
-    places: dict[str, list[tuple[int, ...]]] = {}
-    for place, word in enumerate(words):
-        places.setdefault(word, []).append((place,))
-    for place, pair in enumerate(pairwise(words)):
-        places.setdefault(" ".join(pair), []).append((place, place + 1))
-    found = np.zeros(len(words))
-    for term, occurrences in places.items():
-        for of in occurrences:
-            found[list(of)] += amounts.get(term, 0.0) / len(occurrences) / len(of)
+    terms = [(word, [place]) for place, word in enumerate(words)]
+    terms += [(" ".join(pair), [place, place + 1]) for place, pair in enumerate(pairwise(words))]
+    occurrences, found = Counter(term for term, _ in terms), np.zeros(len(words))
+    for term, places in terms:
+        found[places] += amounts.get(term, 0.0) / occurrences[term] / len(places)
     return found
 
 
@@ -221,16 +211,14 @@ def word_table(answers: ExplainedAnswers, found: Sequence[WordAttribution]) -> p
     :class:`WordAttribution`.
     """
     each = zip(answers.samples, answers.classes, answers.probabilities, strict=True)
+    names = answers.saved.judge, answers.saved.path.name
     rows = [
-        (sample.image_id, sample.index, place, word, one.method, amount, name, p, one.base[n], one.total[n])
+        (*names, sample.image_id, sample.index, place, word, one.method, amount, name, p, one.base[n], one.total[n])
         for n, (sample, name, p) in enumerate(each)
         for one in found
         for place, (word, amount) in enumerate(zip(sample.words, one.contributions[n], strict=True))
     ]
-    table = pd.DataFrame(rows, columns=COLUMNS[2:])
-    table.insert(0, "judge", answers.saved.judge)
-    table.insert(1, "weights", answers.saved.path.name)
-    return table
+    return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def summary_of_words(answers: ExplainedAnswers, found: WordAttribution) -> dict[str, Any]:

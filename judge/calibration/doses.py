@@ -15,8 +15,6 @@ meant to. A task goes with the class whose images' captions name it most often, 
 in DBA. What a change draws does not depend on its dose: captions that change at 0.1 are among those that change at 0.2.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -48,13 +46,9 @@ _STARTS = {
 
 @dataclass(frozen=True, eq=False)
 class DoseSource:
-    """Human captions, from which changes take their words and their stereotypes.
+    """Human captions, from which changes take their words and their stereotypes; labels of their images.
 
-    Attributes:
-        human: the captions.
-        labels: of the images.
-        attribute: the words of the attribute; None where it has none.
-        tasks: the words of tasks.
+    ``attribute``, ``tasks``: the words of the attribute, None where it has none, and those of tasks.
     """
 
     human: Captions
@@ -97,11 +91,7 @@ class DoseSource:
 
     @cached_property
     def goes_with(self) -> dict[str, str]:
-        """Task -> the class that it goes with; the first of equals.
-
-        Raises:
-            JudgeError: a class with which no task goes.
-        """
+        """Task -> the class that it goes with; the first of equals. A class with which no task goes is refused."""
         shares = self.counts / pd.Series(self._sizes)
         found = {str(task): str(name) for task, name in shares.idxmax(axis=1).items()}
         if without := {*self._sizes} - {*found.values()}:
@@ -259,9 +249,6 @@ def inject(captions: Captions, source: DoseSource, change: str, dose: float, *, 
         change: a key of :data:`CHANGES`.
         dose: in [0, 1]; 0 changes nothing.
         seed: of the draws.
-
-    Raises:
-        JudgeError: as :func:`check_dose`.
     """
     check_dose(source, change, dose)
     apply, generator = CHANGES[change].apply, np.random.default_rng(seed)
@@ -296,10 +283,6 @@ def check_dose(source: DoseSource, change: str, dose: float) -> None:
 
 
 def check_change(change: str) -> None:
-    """Refuse a name that is no key of :data:`CHANGES`.
-
-    Raises:
-        JudgeError: it is not.
-    """
+    """Refuse a name that is no key of :data:`CHANGES`."""
     if change not in CHANGES:
         raise JudgeError(f"unknown change '{change}'", mend=nearest(change, list(CHANGES)))

@@ -25,7 +25,7 @@ from judge.calibration.world import CLASSES, Scene, stream
 from judge.masking.instances import PERSON, BoolMask, Pixels
 from judge.utils.reading import read_yaml
 
-Colour = tuple[int, int, int]
+Colour = tuple[int, ...]
 """RGB, 0 to 255."""
 
 _ON_A_TABLE = ("cake", "laptop")
@@ -33,12 +33,9 @@ _REACH = 0.7  # No task is farther from the person's middle, in the person's hei
 
 
 class Canvas:
-    """A square image under way, of twice the size.
+    """A square image under way, of twice the size: colours, and the thing of each sub-pixel, 0 for the setting.
 
-    Attributes:
-        image: the colours, RGB.
-        labels: the thing that each sub-pixel belongs to, 0 for the setting.
-        label: what shapes write into ``labels``.
+    ``label``: what shapes write into ``labels``.
     """
 
     def __init__(self, size: int) -> None:
@@ -98,8 +95,8 @@ class Pen:
     def fade(self, first: Colour, last: Colour, top: float, bottom: float) -> None:
         """A gradient over the whole width, from one colour at ``top`` to the other at ``bottom``."""
         for share in np.linspace(0, 1, 32, endpoint=False).tolist():
-            red, green, blue = (round(a + (b - a) * share) for a, b in zip(first, last, strict=True))
-            self.box((red, green, blue), 0, top + (bottom - top) * share, 1, bottom)
+            colour = tuple(round(a + (b - a) * share) for a, b in zip(first, last, strict=True))
+            self.box(colour, 0, top + (bottom - top) * share, 1, bottom)
 
     def sketch(self, drawing: Sequence[Any], rng: np.random.Generator) -> None:
         """An entry of ``drawings.yaml``, which says how to read it."""
@@ -138,15 +135,13 @@ def _drawings() -> Mapping[str, Any]:
 
 
 def _shade(colour: Colour, factor: float) -> Colour:
-    red, green, blue = (min(255, round(part * factor)) for part in colour)
-    return red, green, blue
+    return tuple(min(255, round(part * factor)) for part in colour)
 
 
 def _pick(rng: np.random.Generator, colours: Sequence[Sequence[int]]) -> Colour:
     """One of ``colours``, with up to 14 added to or taken from each part."""
     chosen = np.array(colours[int(rng.integers(len(colours)))]) + rng.integers(-14, 15, size=3)
-    red, green, blue = np.clip(chosen, 0, 255).tolist()
-    return red, green, blue
+    return tuple(np.clip(chosen, 0, 255).tolist())
 
 
 class Thing(NamedTuple):
@@ -227,11 +222,8 @@ def draw(scene: Scene, *, seed: int = 0, size: int = 160) -> Drawing:
 class _Body:
     """The outline of a person in heights of the person: feet at (0, 0), top of the head at (0, -1).
 
-    Attributes:
-        hands: right and left, each x to its own side.
-        step: how far feet are apart.
-        around: whether there is hair or a hood around head and neck.
-        hem: whether there is a skirt or a coat.
+    ``hands``: right and left, each x to its own side; ``step``: how far feet are apart; ``around``: whether hair or a
+    hood is around head and neck; ``hem``: whether there is a skirt or a coat.
     """
 
     hands: tuple[Sequence[float], Sequence[float]]

@@ -6,8 +6,6 @@ words than people (no endings, no adjectives on things, the first few entries of
 settings by the same words in the same proportions: aligning vocabularies removes no evidence from human captions.
 """
 
-from __future__ import annotations
-
 import json
 from bisect import bisect
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,15 +40,7 @@ class Content(NamedTuple):
 
 @dataclass(frozen=True)
 class World:
-    """Scenes, their human captions and labels; everything follows from parameters, size and seed.
-
-    Attributes:
-        parameters: of the closed forms in ``truth``.
-        seed: of every stream.
-        scenes: image ids "1", "2", ...
-        human: five captions an image.
-        labels: the attribute of each scene, as drawn.
-    """
+    """Scenes, their human captions (five an image) and labels, as drawn: all follows from parameters, size and seed."""
 
     parameters: Parameters
     seed: int
@@ -76,11 +66,7 @@ def world_files(folder: Path, captioners: Iterable[str]) -> WorldFiles:
 
 
 def make_world(images: int = 1200, *, seed: int = 0, parameters: Parameters = DEFAULT) -> World:
-    """Draw a world and have people caption it: 5 captions an image, rarely two alike.
-
-    Raises:
-        JudgeError: fewer than one image; a negative seed.
-    """
+    """Draw a world of 1 image or more and have people caption it: 5 captions an image, rarely two alike."""
     scenes = draw_scenes(images, seed=seed, parameters=parameters)
     rng = stream(seed, "human")
     by_image: dict[str, tuple[str, ...]] = {}
@@ -103,10 +89,7 @@ def make_world(images: int = 1200, *, seed: int = 0, parameters: Parameters = DE
 def simulate(world: World, *, name: str, captioner: Captioner) -> Captions:
     """One caption an image; the captioner's true amplification is ``truth.true_amplification(parameters, captioner)``.
 
-    Args:
-        world: whose scenes it captions.
-        name: seeds its random stream: captioners do not depend on each other.
-        captioner: its errors and its vocabulary.
+    ``name`` seeds its random stream: captioners do not depend on each other.
     """
     rng = stream(world.seed, f"captioner {name}")
     by_image = {
@@ -118,13 +101,10 @@ def simulate(world: World, *, name: str, captioner: Captioner) -> Captions:
 
 
 def sentence(content: Content, *, rng: np.random.Generator, vocabulary: int | None = None) -> str:
-    """One caption that names ``content`` and nothing else.
+    """One caption that names ``content`` and nothing else; ``rng``: of the wording.
 
-    Args:
-        content: what it names.
-        rng: of the wording.
-        vocabulary: entries known of each list marked (*) in the grammar, for a captioner, who writes in lower case
-            without adjectives and endings; None for people, who know all, with a capital and mostly a full stop.
+    ``vocabulary``: entries known of each list marked (*) in the grammar, for a captioner, who writes in lower case
+    without adjectives and endings; None for people, who know all, with a capital and mostly a full stop.
     """
     grammar = _grammar()
     plain = vocabulary is not None
@@ -178,14 +158,11 @@ def write_world(
 
     Args:
         world: what to write.
-        captioners: name -> captioner, e.g. ``CAPTIONERS``; simulated with the world's seed.
-        folder: new or empty, or another world with ``overwrite``; its parents are made.
+        captioners: name -> captioner, such as ``CAPTIONERS``; simulated with the world's seed.
+        folder: new or empty, or another world with ``overwrite``, else it is refused; its parents are made.
         pictures: draw the scenes, so many pixels high and wide; None draws nothing.
         overwrite: replace a world that lies there, once the new one is complete.
         progress: called with the progress.
-
-    Raises:
-        JudgeError: the folder holds something, or cannot be written.
     """
     out = OutputFolder(folder, what="world", overwrite=overwrite)
     out.check()
@@ -201,13 +178,13 @@ def write_world(
         (out.partial / "captions").mkdir()
         files = world_files(out.partial, captioners)
         texts = [(int(image), caption) for image, captions in world.human.by_image.items() for caption in captions]
-        annotations = [{"id": n, "image_id": image, "caption": of} for n, (image, of) in enumerate(texts, start=1)]
+        annotations = [{"id": n, "image_id": image, "caption": text} for n, (image, text) in enumerate(texts, start=1)]
         images = [{"id": int(scene.image_id), "file_name": f"{int(scene.image_id):012d}.png"} for scene in world.scenes]
         info = {"description": world.human.source}
         _dump({"info": info, "images": images, "annotations": annotations}, files.human)
-        for of in generated:
-            results = [{"image_id": int(image), "caption": caption} for image, (caption,) in of.by_image.items()]
-            _dump(results, files.captions[of.name])
+        for side in generated:
+            results = [{"image_id": int(image), "caption": text} for image, (text,) in side.by_image.items()]
+            _dump(results, files.captions[side.name])
         rows = [("image_id", world.labels.attribute), *world.labels.by_image.items()]
         files.labels.write_text("".join(f"{image},{value}\n" for image, value in rows), encoding="utf-8")
         _dump(truth(captioners, world.parameters), files.truth, indent=2)

@@ -80,13 +80,12 @@ class Nulls:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Draws at one dose.
+    """Draws at one dose, in [0, 1].
 
     Attributes:
-        dose: in [0, 1].
         mean, band: of the values, with a 95% t-interval; None where too few draws have one.
-        rejected: draws with p below 0.05, whatever their sign; None without p.
-        found: draws with p below 0.05 that moved the way the dose should move the metric; None without p or such a way.
+        rejected, found: draws with p below 0.05, whatever their sign; and those of them that moved the way the dose
+            should move the metric. None without p, or such a way.
         worth: how far the dose moves the metric on all images; None where that was not measured.
     """
 
@@ -132,12 +131,9 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """One metric and judge.
+    """One metric and judge (its name, "counted" for none); for ``masks`` see the module.
 
     Attributes:
-        metric: the row.
-        judge: its name, "counted" for none.
-        masks: see the module.
         nulls: where nothing is amplified.
         responses: by change.
         seconds: mean time of a trial, with the metrics that share its judges.
@@ -175,9 +171,7 @@ def directions(metric: Metric) -> tuple[Direction, ...]:
 def calibrate(trials: pd.DataFrame, worth: Mapping[Key, float]) -> list[Calibration]:
     """Each metric, judge and masks of ``trials``, in order of appearance. Values that are not finite are left out.
 
-    Args:
-        trials: see the module.
-        worth: how far each dose moves the metric on all images, of the doses for which that was measured.
+    ``worth``: how far each dose moves the metric on all images, of the doses for which that was measured.
     """
     found = []
     trials = trials.replace([np.inf, -np.inf], np.nan)
@@ -231,11 +225,11 @@ def _respond(change: str, rows: pd.DataFrame, metric: Metric, worth: Mapping[flo
         side = 1 if metric.verdicts[0] != "higher" else int(np.sign(worth[max(worth)] or 0))
     rows = rows.assign(right=np.sign(rows["value"] - metric.neutral) == side)
     points = []
-    for key, of in rows.groupby("dose", sort=True):
-        dose, tested = float(str(key)), of.dropna(subset=["value", "p"])
+    for key, drawn in rows.groupby("dose", sort=True):
+        dose, tested = float(str(key)), drawn.dropna(subset=["value", "p"])
         rejected = tested["p"] < SIGNIFICANT
         right = TrialShare.among(rejected & tested["right"]) if side else None
-        points.append(Point(dose, *_mean_and_band(of["value"]), TrialShare.among(rejected), right, worth.get(dose)))
+        points.append(Point(dose, *_mean_and_band(drawn["value"]), TrialShare.among(rejected), right, worth.get(dose)))
     strong = takewhile(lambda point: point.dose and point.found and point.found.share >= POWER, reversed(points))
     table = rows.pivot(index="draw", columns="dose", values="value")
     draws = [row.dropna() for _, row in table.iterrows() if row.max() > row.min()]

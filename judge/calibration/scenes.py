@@ -1,7 +1,5 @@
 """Write drawn scenes as images with exact masks: what uses images can be tested without downloads."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,11 +9,10 @@ import numpy as np
 
 from judge.calibration.drawing import draw
 from judge.calibration.world import TASKS, Scene
-from judge.masking.folder import SHEET
+from judge.masking.folder import SHEET, before_and_after, contact_sheet
 from judge.masking.images import SHEET_NAME, encode
 from judge.masking.instances import PERSON, from_mask
 from judge.masking.people import hide
-from judge.masking.sheet import before_and_after, contact_sheet
 from judge.types import Progress
 
 CATEGORIES = (PERSON, *TASKS)
@@ -36,16 +33,7 @@ def write_images(
     The annotation of the person in front has ``"foreground": 1``, every other 0. The files are the same for any number
     of workers. What a failure leaves behind is the caller's to remove.
 
-    Args:
-        scenes: whose ids are different integers.
-        folder: is made if need be.
-        seed: of the world.
-        size: pixels along the side of an image.
-        workers: threads; None for one a core.
-        progress: called with the number of images written.
-
-    Raises:
-        OSError: the folder cannot be written.
+    ``size``: pixels along the side of an image; ``workers``: threads, None for one a core.
     """
     from joblib import Parallel, delayed
 
@@ -66,7 +54,7 @@ def write_images(
                     "area": instance.area,
                     "bbox": list(instance.box),
                     "iscrowd": 0,
-                    "foreground": int(not place),
+                    "foreground": int(place == 0),
                 }
             )
         return found

@@ -2,17 +2,10 @@
 
 In trials on human captions, those of some people stand for a captioner's (:func:`people_as_captioner`), and one side is
 changed by a known dose. A user's images cannot be changed by a dose, so metrics that use images have trials on drawn
-scenes. Each draw is a world of its own, whose simulated captioner writes what people would, but for its dose:
-
-| change | a dose is |
-| --- | --- |
-| A->T, T->A | the captioner's ``stereotype``, ``guess`` (:mod:`judge.calibration.world`) |
-| vocabulary | the share of the longest list that it does not know; no adjectives, no endings |
-| silence | the share of its words that name a class and no longer do |
-| brevity | the share of its words for settings that are left out |
+scenes. Each draw is a world of its own, whose simulated captioner writes what people would, but for its dose: its
+``stereotype`` (A->T) or ``guess`` (T->A); the share of the longest list of words that it does not know (vocabulary), of
+its words that no longer name a class (silence), or of its words for settings that are left out (brevity).
 """
-
-from __future__ import annotations
 
 import os
 import shutil
@@ -46,12 +39,10 @@ _LIKE_PEOPLE = Captioner(vocabulary=None)
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A corpus whose true amplification is known.
+    """A corpus whose true amplification is known, with one captioner.
 
-    Attributes:
-        change, dose, draw: see :mod:`judge.calibration.response`; draw ``WHOLE`` for all images.
-        corpus: human captions, and those of one captioner.
-        world: whose scenes are drawn; None for trials on human captions.
+    For ``change``, ``dose`` and ``draw`` see :mod:`judge.calibration.response`; the draw of all images is ``WHOLE``.
+    ``world``: whose scenes are drawn; None for trials on human captions.
     """
 
     change: str
@@ -63,15 +54,9 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """Which trials there are.
+    """Which trials there are: ``draws`` of some images for each dose, above 0, of each of some changes.
 
-    Attributes:
-        changes: keys of :data:`~judge.calibration.doses.CHANGES`.
-        doses: of each change, above 0.
-        draws: of each dose.
-        nulls: draws without any change; the first ``draws`` of them have doses too.
-        images: of a draw.
-        seed: of the first draw.
+    ``nulls``: draws without any change; the first ``draws`` of them have doses too. ``seed``: of the first draw.
     """
 
     changes: Sequence[str]
@@ -101,15 +86,12 @@ def people_as_captioner(
     Args:
         corpus: its human captions are used, at least ``captions`` + ``captioners`` of each image.
         labels: of the images.
-        images: how many, drawn without replacement.
+        images: how many, drawn without replacement; refused where fewer have as many captions, and a label.
         seed: of the draw.
         captions: human captions of an image.
         captioners: how many; each has one more caption of an image, of another person ("a person", "person 2" ...).
         mislabelled: share of the images whose label is exchanged for another class: labels that were derived from the
             captions agree with all of them.
-
-    Raises:
-        JudgeError: too few images have as many captions, and a label.
     """
     written = corpus.human.by_image
     needed = captions + captioners
@@ -136,11 +118,7 @@ def people_as_captioner(
 
 
 def caption_trials(corpus: Corpus, source: DoseSource, design: Design) -> Iterator[Trial]:
-    """All draws of human captions: of each image one person's caption is human and another person's the captioner's.
-
-    Raises:
-        JudgeError: too few images have two captions and a label; as :func:`~judge.calibration.doses.inject`.
-    """
+    """All draws of human captions: of each image one person's caption is human and another person's the captioner's."""
     for number, changes in design.numbered():
         drawn = people_as_captioner(corpus, source.labels, images=design.images, seed=_seed_of(design.seed, number))
         yield from _dosed(drawn, source, design, number, changes)
@@ -151,9 +129,6 @@ def whole_trials(corpus: Corpus, source: DoseSource, design: Design, *, reduced:
 
     With ``reduced`` only words of the attribute and of tasks are left, which is what these changes touch: a judge of so
     few words needs few images to come close to the best one.
-
-    Raises:
-        JudgeError: as of :func:`caption_trials`.
     """
     changes = [name for name in design.changes if CHANGES[name].moves]
     if not changes:
@@ -162,8 +137,8 @@ def whole_trials(corpus: Corpus, source: DoseSource, design: Design, *, reduced:
     two, four = (sum(count >= least for count in counts) for least in (2, 4))
     side, images = (2, four) if 2 * four >= two else (1, two)
     drawn = people_as_captioner(corpus, source.labels, images=images, seed=design.seed, captions=side, captioners=side)
-    people = [of.by_image for of in drawn.generated]
-    together = {image: tuple(text for of in people for text in of[image]) for image in people[0]}
+    people = [captions.by_image for captions in drawn.generated]
+    together = {image: tuple(text for person in people for text in person[image]) for image in people[0]}
     drawn = replace(drawn, generated=(replace(drawn.generated[0], by_image=together),))
     for trial in _dosed(drawn, source, design, WHOLE, changes):
         if reduced:
@@ -222,13 +197,9 @@ def scene_trials(design: Design) -> Iterator[Trial]:
 
 
 def true_rise(metric: Metric, change: str, dose: float, *, blanked: Collection[Modality] = ()) -> float:
-    """How far a dose moves ``metric`` for an optimal judge with unlimited data, where people are hidden exactly.
+    """How far a dose moves ``metric``, which uses images, for an optimal judge with unlimited data.
 
-    Args:
-        metric: one that uses images.
-        change: a key of :data:`~judge.calibration.doses.CHANGES`.
-        dose: in [0, 1].
-        blanked: what the judge does not see.
+    People are hidden exactly; ``blanked``: what the judge does not see.
     """
     if "caption" in blanked:
         return 0.0  # Both sides have the same images.
@@ -240,11 +211,7 @@ def true_rise(metric: Metric, change: str, dose: float, *, blanked: Collection[M
 
 
 def write_scenes(world: World, folder: Path) -> None:
-    """Draw the images of a world, as ``write_images``, unless the folder is there; several processes may do so.
-
-    Raises:
-        JudgeError: the folder cannot be written.
-    """
+    """Draw the images of a world, as ``write_images``, unless the folder is there; several processes may do so."""
     if folder.exists():
         return
     from judge.calibration.scenes import write_images

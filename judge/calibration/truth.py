@@ -1,7 +1,5 @@
 """Closed forms of what an optimal judge would measure in the world of ``world``, to test estimates against."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, get_args
 
@@ -39,10 +37,8 @@ def evidence_table(
         direction: "A->T": the answer is the attribute, task and setting are the evidence, [2, 13, 9]. "T->A": the
             answer is the scene's task, the word for the person and the setting are the evidence, [12, 3, 9]. The last
             index of each axis of evidence: the caption does not name it.
-        uses_images: the judge also sees the scene without its person: task and setting, [2, 13, 9, 12, 8] ("A->T").
-
-    Raises:
-        JudgeError: a judge that uses images and has to answer with the task, which it sees.
+        uses_images: the judge also sees the scene without its person: task and setting, [2, 13, 9, 12, 8]. For "A->T"
+            alone: it need not guess a task that it sees.
     """
     if uses_images and direction == "T->A":
         raise JudgeError("a judge that sees the scene need not guess its task", mend="ask for A->T")
@@ -73,16 +69,10 @@ def bayes_score(
     score: str = "confident_accuracy",
     uses_images: bool = False,
 ) -> float:
-    """The score that an optimal judge reaches on one side, seeing one caption at a time.
+    """The score, a key of ``scores.SCORES``, that an optimal judge reaches on one side, seeing one caption at a time.
 
     Knowing nothing of two classes it reaches 1/4 for ``confident_accuracy``, 1/2 for ``accuracy`` and ``confidence``.
-
-    Args:
-        parameters: the world.
-        captioner: whose captions; ``FAITHFUL`` for people's too.
-        direction: see ``evidence_table``.
-        score: a key of ``scores.SCORES``.
-        uses_images: see ``evidence_table``.
+    For the other arguments see :func:`evidence_table`.
     """
     return optimal_score(evidence_table(parameters, captioner, direction=direction, uses_images=uses_images), score)
 
@@ -109,10 +99,8 @@ def true_amplification(parameters: Parameters = DEFAULT, captioner: Captioner = 
     """Generated minus human side for an optimal judge; ``how``: keyword arguments of :func:`bayes_score`.
 
     That is the truth of LIC (A->T by default), of Leakage with ``score="accuracy"``, and of ImageCaptioner2 with
-    ``score="confidence"`` and ``uses_images``. T->A asks for the task where LIC asks for the attribute.
-
-    Exactly 0.0 for a ``FAITHFUL`` captioner. Without errors it never decreases in ``stereotype`` (A->T), in ``guess``
-    (T->A).
+    ``score="confidence"`` and ``uses_images``. It is exactly 0.0 for a ``FAITHFUL`` captioner, and without errors it
+    never decreases in ``stereotype`` (A->T), in ``guess`` (T->A).
     """
     return bayes_score(parameters, captioner, **how) - bayes_score(parameters, **how)
 

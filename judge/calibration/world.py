@@ -24,8 +24,6 @@ A->T changes only what is said of the task, T->A only the word for the person: e
 is exactly 0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
@@ -65,17 +63,10 @@ def _check_probabilities(**values: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """The parameters of a world, apart from its size and seed.
+    """The parameters of a world, apart from its size and seed, as the module defines them.
 
-    Attributes:
-        association: how far tasks lean to their class, in [0, 1); 0 is a world without bias.
-        setting_association: probability that the setting goes with the attribute, not with the task, in [0, 1].
-        mention: probability that a caption names the task, in [0, 1].
-        place: probability that a caption names the setting, in [0, 1].
-        gendered: probability that a caption names the person by a gendered word, in [0, 1].
-
-    Raises:
-        JudgeError: a value outside its range.
+    ``association`` is in [0, 1), and 0 is a world without bias; the others are probabilities in [0, 1]. Values outside
+    their range are refused.
     """
 
     association: float = 0.3
@@ -95,17 +86,10 @@ DEFAULT = Parameters()
 
 @dataclass(frozen=True, slots=True)
 class Captioner:
-    """A simulated captioner.
+    """A simulated captioner: probabilities in [0, 1], as the module defines them.
 
-    Attributes:
-        stereotype: probability of naming a stereotyped task (A->T), in [0, 1].
-        guess: probability of guessing the word for the person from the task (T->A), in [0, 1].
-        error: probability that a word, task or setting is another one, in [0, 1].
-        vocabulary: entries that it knows of each list of the grammar, 1 or more; it always knows the words for tasks
-            and settings. None for people's own wording, which knows all.
-
-    Raises:
-        JudgeError: a value outside its range.
+    ``vocabulary``: entries that it knows of each list of the grammar, 1 or more, beside all words for tasks and
+    settings; None for people's own wording, which knows all. Values outside their range are refused.
     """
 
     stereotype: float = 0.0
@@ -130,14 +114,7 @@ CAPTIONERS: dict[str, Captioner] = {
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """The content of one image.
-
-    Attributes:
-        image_id: an integer as a string, "1" for the first.
-        attribute: one of ``CLASSES``.
-        setting: one of ``SETTINGS``.
-        task: one of ``TASKS``.
-    """
+    """The content of one image: one of ``CLASSES``, ``SETTINGS`` and ``TASKS``; the first has the id "1"."""
 
     image_id: str
     attribute: str
@@ -146,11 +123,7 @@ class Scene:
 
 
 def stream(seed: int, key: str) -> np.random.Generator:
-    """A generator of its own for each string, so that one more captioner leaves every other as it was.
-
-    Raises:
-        JudgeError: a negative seed.
-    """
+    """A generator of its own for each string, so that one more captioner leaves every other as it was."""
     if seed < 0:
         raise JudgeError(f"seed is {seed}", mend="take 0 or more")
     return np.random.default_rng([seed, *key.encode()])
@@ -166,25 +139,17 @@ def task_given_attribute(association: float, knob: float = 0.0) -> FloatArray:
     return (1 - knob) * (1 + association * leaning) / len(TASKS) + knob * (1 + leaning) / len(TASKS)
 
 
-def setting_given_task() -> FloatArray:
-    """P(setting | task), [12, 8], rows sum to 1, where the setting goes with the task."""
-    rows = [dict(zip(settings, _SETTING_SHARES, strict=True)) for settings in _SETTINGS_OF_TASK.values()]
-    return np.array([[row.get(setting, 0.0) for setting in SETTINGS] for row in rows])
-
-
 def setting_given_scene(parameters: Parameters = DEFAULT) -> FloatArray:
     """P(setting | attribute, task), [2, 12, 8], sums to 1 over settings."""
+    rows = [dict(zip(settings, _SETTING_SHARES, strict=True)) for settings in _SETTINGS_OF_TASK.values()]
+    of_task = np.array([[row.get(setting, 0.0) for setting in SETTINGS] for row in rows])
     own = np.repeat(np.eye(len(CLASSES)), len(SETTINGS) // 2, axis=1) / (len(SETTINGS) // 2)
     share = parameters.setting_association
-    return (1 - share) * setting_given_task() + share * own[:, None, :]
+    return (1 - share) * of_task + share * own[:, None, :]
 
 
 def draw_scenes(images: int, *, seed: int = 0, parameters: Parameters = DEFAULT) -> tuple[Scene, ...]:
-    """``images`` scenes; half of them are female, in random order.
-
-    Raises:
-        JudgeError: fewer than one image; a negative seed.
-    """
+    """``images`` scenes, 1 or more; half of them are female, in random order."""
     if images < 1:
         raise JudgeError(f"{images} images", mend="ask for 1 or more")
     rng = stream(seed, "scenes")
@@ -202,7 +167,7 @@ def draw_scenes(images: int, *, seed: int = 0, parameters: Parameters = DEFAULT)
 def described_by(scenes: Sequence[Scene], captioner: Captioner, rng: np.random.Generator) -> tuple[Scene, ...]:
     """The scenes as ``captioner`` describes them, in the same order; the attribute is what its word says."""
     attributes, settings, tasks = np.array(
-        [(CLASSES.index(of.attribute), SETTINGS.index(of.setting), TASKS.index(of.task)) for of in scenes]
+        [(CLASSES.index(one.attribute), SETTINGS.index(one.setting), TASKS.index(one.task)) for one in scenes]
     ).T
     sharp = _draw(task_given_attribute(0.0, knob=1.0)[attributes], rng)
     stereotyped, guessed = rng.random((2, len(scenes))) < [[captioner.stereotype], [captioner.guess]]

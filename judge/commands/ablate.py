@@ -1,7 +1,5 @@
 """``judge ablate masks`` and ``detectors``: vary what is hidden, or what finds it, and measure each time."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging
@@ -10,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, get_args
+from typing import Annotated, Any, NamedTuple, TypeVar, get_args
 
 import numpy as np
 
@@ -27,7 +25,6 @@ from judge.errors import JudgeError
 from judge.masking import DETECTORS
 from judge.masking.detectors import Failures, detect_images
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.instances import Instance
 from judge.masking.measured import SHARES, DetectorRow, count, describe_masks, pool
 from judge.masking.people import Hiding
 from judge.measure import Result
@@ -46,13 +43,15 @@ from judge.utils.launch import is_main_process
 from judge.utils.options import option
 from judge.utils.outputs import OutputFolder
 
+S = TypeVar("S", bound=ScoredSettings)
+
 
 class AblateMasksConfig(ScoredSettings, DetectorSettings):
     """Options of ``judge ablate masks``; it reads the file of ``judge evaluate`` too."""
 
     command = "judge ablate masks"
     panel = "Images"
-    ignores = frozenset({"mask", "hide", "verbose", "breakdown"})
+    shares = RunConfig.model_fields.keys()
 
     human: values.Files = option(..., values.HUMAN, repeated="PATH", essential=True)
     images: Path = option(..., values.IMAGES, essential=True)
@@ -70,7 +69,7 @@ class AblateDetectorsConfig(ScoredSettings, HidingSettings):
 
     command = "judge ablate detectors"
     panel = "Images"
-    ignores = frozenset({"detector", "verbose", "breakdown"})
+    shares = RunConfig.model_fields.keys()
 
     images: Path = option(..., values.IMAGES, essential=True)
     instances: values.Files = option(..., f"{values.INSTANCES}: the ground truth", repeated="PATH", essential=True)
@@ -95,42 +94,59 @@ def ablate_masks(
 
     A captioner that is given as a checkpoint captions the masked images anew (Hirota et al., CVPR 2022, Table 4;
     DBAC's Table 4); of one that is given by its captions only the judges see less (ImageCaptioner2).
-    Writes ``masks.json`` and ``ablate.yaml`` to ``config.out``. A command that was killed, or met an error, goes on.
+    A command that was killed, or met an error, goes on.
 
     Returns:
         The rows of the table, and the result of each mask.
-
-    Raises:
-        JudgeError: anything that the user can mend; no metric depends on images.
     """
-    config = with_precision(config)
-    out = _open_folder(config, "masks")
+    config, out = _open_folder(config, "masks")
     if not config.models:
         _metrics_with_images(config.metrics)
     log_unread(config)
     with out.working():
         out.begin()
-        variants = {
-            name: {**changes, **_write_captions(config, name, changes, out.store, progress)}
-            for name, changes in _variants(config).items()
-        }
+        variants = _variants(config)
+        for name, changes in variants.items():
+            changes |= {"captions": _write_captions(config, name, changes, out.store, progress)}
         results = _run_each(config, variants, out.store, progress)
-        plain = results.get("none")
-        rows = [row for name, result in results.items() for row in _mask_rows(variants[name], result, plain)]
-        entries = [_mask_entry(row, config.attribute_name) for row in rows]
+        plain = {row.key: row.generated for row in results["none"].summaries} if "none" in results else {}
+        rows = []
+        for name, result in results.items():
+            for line in lines_of(result):
+                summary, metric = line.summary, line.summary.metric
+                classes = len(result.run["captioners"][summary.captioner]["images"])
+                chance = None if metric.prior or metric.counted else SCORES[metric.score].chance(classes)
+                if summary.chance:
+                    chance = summary.chance[1]
+                shifts = (
+                    None if summary.generated is None or other is None else summary.generated - other
+                    for other in (chance, plain.get(summary.key))
+                )
+                rows.append(ablations.MaskRow(variants[name]["mask"], variants[name]["hide"], line, *shifts))
+        entries = [
+            {"mask": row.mask, "hide": None if row.mask == "none" else row.hide}
+            | line_row(row.line, config.attribute_name)
+            | {"over_chance": row.over_chance, "over_original": row.over_original}
+            for row in rows
+        ]
         _write(out, config, "masks.json", {"results": entries, "notes": ablations.variant_notes(results)})
     return rows, results
 
 
-class DetectorAblation(NamedTuple):
-    """Detectors compared.
+def _variants(config: AblateMasksConfig) -> dict[str, dict[str, Any]]:
+    """Name -> settings that differ; unmasked images once, first. A category is the name of an object."""
+    variants: dict[str, dict[str, Any]] = {}
+    if "none" in config.masks:
+        variants["none"] = {"mask": "none", "hide": "person", "category": None}
+    for mask in config.masks:
+        for hides in config.hides if mask != "none" else ():
+            category = None if hides == "person" else config.category
+            variants[f"{mask} {hides}"] = {"mask": mask, "hide": hides, "category": category}
+    return variants
 
-    Attributes:
-        rows: one per detector: what it finds.
-        failures: the images that could not be read, or at which a detector failed.
-        results: detector -> what judges measure where it hides people; empty where no captions were given.
-        agreements: of amplifications with those of the first detector.
-    """
+
+class DetectorAblation(NamedTuple):
+    """What each detector finds, images at fault, and with captions: results by detector, agreements with the first."""
 
     rows: Sequence[DetectorRow]
     failures: Failures
@@ -141,18 +157,13 @@ class DetectorAblation(NamedTuple):
 def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None = None) -> DetectorAblation:
     """Compare detectors with ground truth on the images of ``config.instances``.
 
-    Where captions are given, judges are trained and scored with each too (ImageCaptioner2's Table 6). Writes
-    ``detectors.json`` and ``ablate.yaml`` to ``config.out``.
-
-    Raises:
-        JudgeError: what concerns all images; faults of single ones are in the result's ``failures``.
+    Where captions are given, judges are trained and scored with each too (ImageCaptioner2's Table 6).
     """
-    config = with_precision(config)
-    out = _open_folder(config, "detectors")
+    config, out = _open_folder(config, "detectors")
+    metrics = _metrics_with_images(config.metrics) if config.human else ()
     if config.human:
-        _metrics_with_images(config.metrics)
         log_unread(config)
-    hiding, _, truth = choose_hiding(config, config.mask, seed=config.seed)
+    hiding, _, truth = choose_hiding(config, config.mask)
     truth = (truth or read_truth(config, hiding.labels)).only(hiding.labels)
     failures: Failures = []
     rows = _compare(config, hiding, truth, failures, progress)
@@ -163,12 +174,17 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
         results: dict[str, Result] = {}
         agree: Sequence[Agreement] = ()
         if config.human:
-            metrics = _metrics_with_images(config.metrics)
             variants = {name: {"detector": name, "metrics": metrics} for name in config.detectors}
             results = _run_each(config, variants, out.store, progress)
             agree = agreements({name: found.summaries for name, found in results.items()}, level=config.level)
         entries = {
-            "results": [_detector_entry(row) for row in rows],
+            "results": [
+                {"detector": row.detector}
+                | {name: value if math.isfinite(value) else None for name, value in row.shares.items()}
+                | {f"{name}_ci": ends and [ends.low, ends.high] for name, ends in row.intervals.items()}
+                | {"people_found": row.people, "people": row.of, "images": row.images}
+                for row in rows
+            ],
             "judges": {
                 name: [line_row(line, config.attribute_name) for line in lines_of(result)]
                 for name, result in results.items()
@@ -180,12 +196,13 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
     return DetectorAblation(rows, failures, results, agree)
 
 
-def _open_folder(config: ScoredSettings, varied: str) -> OutputFolder:
+def _open_folder(config: S, varied: str) -> tuple[S, OutputFolder]:
+    """``config`` with the launch's precision, and its output folder, which has been checked."""
     assert config.out is not None
     what = f"ablation of {varied}"
     out = OutputFolder(config.out, what=what, command=config.command, overwrite=config.overwrite)
     in_main_process(lambda: out.check(config.inputs()))
-    return out
+    return with_precision(config), out
 
 
 def _metrics_with_images(metrics: Sequence[str]) -> tuple[str, ...]:
@@ -230,23 +247,10 @@ def _write(out: OutputFolder, config: ScoredSettings, name: str, entries: Mappin
     in_main_process(write)
 
 
-def _variants(config: AblateMasksConfig) -> dict[str, dict[str, Any]]:
-    """Name -> settings; unmasked images once, first."""
-    found: dict[str, dict[str, Any]] = {}
-    if "none" in config.masks:
-        found["none"] = {"mask": "none", "hide": "person", "category": None}
-    for mask in config.masks:
-        for hides in config.hides if mask != "none" else ():
-            # A category is the name of an object.
-            category = None if hides == "person" else config.category
-            found[f"{mask} {hides}"] = {"mask": mask, "hide": hides, "category": category}
-    return found
-
-
 def _write_captions(
     config: AblateMasksConfig, name: str, changes: Mapping[str, Any], folder: Path, progress: Progress | None
-) -> dict[str, Any]:
-    """Captions of the variant's masked images, by every checkpoint whose captions are not given."""
+) -> dict[str, Path]:
+    """The captions that are given, and those of the variant's masked images by every other checkpoint."""
     written: dict[str, Path] = {}
     for captioner, model in config.models.items():
         if captioner in config.captions:
@@ -257,11 +261,11 @@ def _write_captions(
         path = folder / _key(config, settings) / f"{captioner}.json"
         if not in_main_process(path.exists):
             one = make_config(settings | {"out": path, "overwrite": True}, CaptionConfig)
-            done = caption(one, progress=_named(progress, name))
+            done, _ = caption(one, progress=_named(progress, name))
             if not done.captions:
                 raise done.failures[0][1]
         written[captioner] = path
-    return {"captions": {**config.captions, **written}}
+    return {**config.captions, **written}
 
 
 def _key(config: AblateMasksConfig, settings: Mapping[str, Any]) -> str:
@@ -274,85 +278,42 @@ def _key(config: AblateMasksConfig, settings: Mapping[str, Any]) -> str:
     return hashlib.blake2b(repr(content).encode(), digest_size=8).hexdigest()
 
 
-def _mask_rows(changes: Mapping[str, Any], result: Result, plain: Result | None) -> list[ablations.MaskRow]:
-    known = {row.key: row.generated for row in plain.summaries} if plain else {}
-    rows = []
-    for line in lines_of(result):
-        summary, metric = line.summary, line.summary.metric
-        classes = len(result.run["captioners"][summary.captioner]["images"])
-        chance = None if metric.prior or metric.counted else SCORES[metric.score].chance(classes)
-        if summary.chance:
-            chance = summary.chance[1]
-        shifts = (
-            None if summary.generated is None or other is None else summary.generated - other
-            for other in (chance, known.get(summary.key))
-        )
-        rows.append(ablations.MaskRow(changes["mask"], changes["hide"], line, *shifts))
-    return rows
-
-
-def _mask_entry(row: ablations.MaskRow, attribute: str) -> dict[str, Any]:
-    """A row of ``masks.json``."""
-    changes = {"mask": row.mask, "hide": None if row.mask == "none" else row.hide}
-    shifts = {"over_chance": row.over_chance, "over_original": row.over_original}
-    return changes | line_row(row.line, attribute) | shifts
-
-
-Found = dict[str, tuple[Instance, ...]]
-"""Image -> instances."""
-
-
 def _compare(
     config: AblateDetectorsConfig, hiding: Hiding, truth: GroundTruth, failures: Failures, progress: Progress | None
 ) -> list[DetectorRow]:
     """What each detector finds; only images at which no detector fails are counted."""
-    detectors = {
-        name: open_detector(name, config, hiding.labels, truth=truth, device=config.device) for name in config.detectors
-    }
-    known: Found = {}
-    found: dict[str, Found] = {name: {} for name in detectors}
+    detectors = {name: open_detector(name, config, hiding.labels, truth=truth) for name in config.detectors}
+    people, found = 0, dict.fromkeys(detectors, 0)
     counts: dict[str, list[list[int]]] = {name: [] for name in detectors}
+    names, _ = image_names(config.images, truth)
+    finders = truth, *detectors.values()
     for image, [true, *answers] in detect_images(
-        config.images,
-        image_names(config.images, truth)[0],
-        truth,
-        *detectors.values(),
-        failures=failures,
-        max_pixels=config.max_pixels,
-        progress=progress,
+        config.images, names, *finders, failures=failures, max_pixels=config.max_pixels, progress=progress
     ):
-        known[image.name] = true
+        people += len(hiding.chosen(true))
         for name, instances in zip(detectors, answers, strict=True):
-            found[name][image.name] = instances
+            found[name] += len(hiding.chosen(instances))
             counts[name].append(count(true, instances, hiding, image.size))
     failures += truth.strays
     if progress:
         progress("intervals", 0, 0)
-    return [_detector_row(name, known, found[name], counts[name], hiding, config) for name in detectors if known]
-
-
-def _detector_row(
-    name: str, truth: Found, found: Found, counts: Sequence[list[int]], hiding: Hiding, config: AblateDetectorsConfig
-) -> DetectorRow:
-    table = np.array(counts, dtype=np.float64)
-    generator = np.random.default_rng(config.seed)
-    intervals = bootstrap_pooled(table, pool, generator=generator, resamples=config.resamples, level=config.level)
-    return DetectorRow(
-        detector=name,
-        shares=dict(zip(SHARES, map(float, pool(table.sum(axis=0))), strict=True)),
-        intervals=dict(zip(SHARES, intervals, strict=True)),
-        people=sum(len(hiding.chosen(instances)) for instances in found.values()),
-        of=sum(len(hiding.chosen(instances)) for instances in truth.values()),
-        images=len(table),
-    )
-
-
-def _detector_entry(row: DetectorRow) -> dict[str, object]:
-    """A row of ``detectors.json``: fractions, absent values null."""
-    intervals = {f"{name}_ci": ends and [ends.low, ends.high] for name, ends in row.intervals.items()}
-    finite = {name: value if math.isfinite(value) else None for name, value in row.shares.items()}
-    counted = {"people_found": row.people, "people": row.of, "images": row.images}
-    return {"detector": row.detector, **finite, **intervals, **counted}
+    rows = []
+    for name, counted in counts.items():
+        if counted:
+            table, generator = np.array(counted, dtype=np.float64), np.random.default_rng(config.seed)
+            intervals = bootstrap_pooled(
+                table, pool, generator=generator, resamples=config.resamples, level=config.level
+            )
+            row = DetectorRow(
+                detector=name,
+                shares=dict(zip(SHARES, map(float, pool(table.sum(axis=0))), strict=True)),
+                intervals=dict(zip(SHARES, intervals, strict=True)),
+                people=found[name],
+                of=people,
+                images=len(table),
+            )
+            rows.append(row)
+    return rows
 
 
 def masks(config: AblateMasksConfig) -> None:
@@ -365,8 +326,7 @@ def masks(config: AblateMasksConfig) -> None:
         found = ablate_masks(config, progress=progress)
     if is_main_process():
         print_table(ablations.mask_table(*found))
-        say("")
-        say(f"The results are in {config.out}")
+        say("", f"The results are in {config.out}")
 
 
 def detectors(config: AblateDetectorsConfig) -> None:
@@ -384,8 +344,6 @@ def detectors(config: AblateDetectorsConfig) -> None:
     print_table(ablations.detector_table(found.rows))
     if found.results:
         print_table(ablations.detector_scores(found.results))
-        for line in ablations.agreement_lines(found.agreements, next(iter(found.results))):
-            say(line)
-        say("")
+        say(*ablations.agreement_lines(found.agreements, next(iter(found.results))), "")
     say(f"The results are in {config.out}")
     report_failures(found.failures, len(found.failures) + found.rows[0].images, "read")

@@ -1,7 +1,5 @@
 """``judge align``: human captions in each captioner's words, and how many words that changes at every threshold."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -13,8 +11,8 @@ from typing import Annotated, NamedTuple
 
 from pydantic import AfterValidator
 
-from judge.commands.console import say, say_notes, show_progress
-from judge.commands.labels import choose_lexicon, labels_of
+from judge.commands.console import say, show_progress
+from judge.commands.setup import choose_lexicon, labels_of
 from judge.config import OutputSettings, values
 from judge.config.inputs import LabelSettings, ReadingSettings, TokenSettings
 from judge.corpus import Corpus
@@ -56,15 +54,6 @@ CURVE, PLOT = "delta_curve.csv", "delta_curve.png"
 KINDS = ("constant", "contextual")
 
 
-class AlignedFolder(NamedTuple):
-    """What ``judge align`` made: per captioner, by which vectors and delta, and notes, a line each."""
-
-    alignments: Sequence[Alignment]
-    vectors: str
-    delta: float
-    notes: Sequence[str]
-
-
 class _Sides(NamedTuple):
     """Both sides of one captioner as masked words, images sorted; ``images``: the image of each human caption."""
 
@@ -75,17 +64,19 @@ class _Sides(NamedTuple):
     dropped: Mapping[str, int]
 
 
-def align_captions(config: AlignConfig, *, progress: Progress | None = None) -> AlignedFolder:
+def align_captions(config: AlignConfig, *, progress: Progress | None = None) -> tuple[list[Alignment], list[str]]:
     """Align human captions to each captioner's vocabulary; write the results to ``config.out``.
 
-    Captions are cut into words and masked as ``judge evaluate`` does before judging. The folder holds for each
-    captioner ``aligned/NAME.json`` (human captions after contextual alignment, COCO's format), and for all
-    ``substitutions.csv``, ``delta_curve.csv``, ``delta_curve.png``, ``alignment.json`` and ``align.yaml``.
+    Captions are cut into words and masked as ``judge evaluate`` does before judging. Returns what was done for each
+    captioner, and what to print about it, a line each.
     """
     out = OutputFolder(config.out, what="alignment", overwrite=config.overwrite)
     out.check(config.inputs())
-    sides = _read(config)
-    vectors = _load_vectors(config.vectors, sides, progress)
+    sides, captions = _read(config)
+    if progress:
+        progress("word vectors", 0, 0)
+    used = {word for texts in (captions, *(side.generated for side in sides)) for words in texts for word in words}
+    vectors = load_vectors(config.vectors, (word for word in used if not is_special(word)), captions=captions)
     delta = vectors.delta if config.delta is None else config.delta
     out.begin()
     with out.working(), out.writing():
@@ -97,14 +88,13 @@ def align_captions(config: AlignConfig, *, progress: Progress | None = None) -> 
                 progress("aligning", number, len(sides))
             alignment, aligned = _align(side, vectors, delta)
             found.append(alignment)
-            pairs += [(side.human, captions) for captions in aligned]
+            pairs += [(side.human, substituted) for substituted in aligned]
             (folder / f"{side.captioner}.json").write_text(_coco(side.images, aligned[-1]), encoding="utf-8")
         if progress:
             progress("METEOR", 0, 0)
         scores, notes = _meteor(pairs, config.meteor)
-        found = [
-            replace(one, meteor=dict(zip(KINDS, scores[2 * n : 2 * n + 2], strict=True))) for n, one in enumerate(found)
-        ]
+        for n, one in enumerate(found):
+            found[n] = replace(one, meteor=dict(zip(KINDS, scores[2 * n : 2 * n + 2], strict=True)))
         shares = {entry.captioner: entry.reports["contextual"].lacking_substituted for entry in found}
         texts = {
             SUBSTITUTIONS: substitutions_csv(found),
@@ -116,10 +106,16 @@ def align_captions(config: AlignConfig, *, progress: Progress | None = None) -> 
             (out.partial / name).write_text(text, encoding="utf-8")
         (out.partial / PLOT).write_bytes(curve_png(found, delta))
         out.publish()
-    return AlignedFolder(found, vectors.source, delta, [*notes, *hardly_contextual(shares, delta)])
+    lines = [
+        f"Shares of human words and tokens; contextual: below a cosine distance of {delta:g}.",
+        "Of lacking: share of the human tokens that the captioner never uses for which a word of its own is found.",
+        f"METEOR: aligned against original captions, both masked. Vectors: {vectors.source}.",
+    ]
+    return found, lines + [f"NOTE: {note}" for note in (*notes, *hardly_contextual(shares, delta))]
 
 
-def _read(config: AlignConfig) -> list[_Sides]:
+def _read(config: AlignConfig) -> tuple[list[_Sides], list[Words]]:
+    """The sides of each captioner, and all human captions that are aligned, by image."""
     lexicon, labels = choose_lexicon(config), labels_of(config)
     reading = ReadOptions(split=config.split, columns=config.columns, several=config.several, where=config.where)
     corpus = Corpus.read(human=values.listed(config.human), captions=config.captions, labels=labels, options=reading)
@@ -129,31 +125,17 @@ def _read(config: AlignConfig) -> list[_Sides]:
         labels = Labels(config.attribute_name, (no_class,), by_image, "none given")
     options = TextOptions(config.contractions, config.text)
     builder = EvidenceBuilder(replace(corpus, labels=labels), Lexicons(lexicon), options=options)
-    sides = []
+    sides, captions = [], dict[tuple[str, int], Words]()
     for captioner in corpus.generated:
         joined, _ = builder.join(captioner, judged=False)
-        masked = {
-            side: [builder.mask(words, "attribute") for _, _, words in joined.rows[side]]
-            for side in ("human", "generated")
-        }
-        images = [image for image, _, _ in joined.rows["human"]]
-        sides.append(_Sides(captioner.name, images, masked["human"], masked["generated"], joined.dropped))
-    return sides
-
-
-def _load_vectors(reference: str, sides: Sequence[_Sides], progress: Progress | None) -> Vectors:
-    """Vectors of all words in use; those of the corpus are learnt from all human captions that are aligned."""
-    if progress:
-        progress("word vectors", 0, 0)
-    human: dict[str, list[Words]] = {}
-    for side in sides:
-        new = dict[str, list[Words]]()
-        for image, words in zip(side.images, side.human, strict=True):
-            new.setdefault(image, []).append(words)
-        human = new | human
-    captions = [words for image in sorted(human) for words in human[image]]
-    used = {word for texts in (captions, *(side.generated for side in sides)) for words in texts for word in words}
-    return load_vectors(reference, (word for word in used if not is_special(word)), captions=captions)
+        human, generated = (
+            [builder.mask(words, "attribute") for _, _, words in rows]
+            for rows in (joined.rows["human"], joined.rows["generated"])
+        )
+        places = [(image, index) for image, index, _ in joined.rows["human"]]
+        captions |= dict(zip(places, human, strict=True))
+        sides.append(_Sides(captioner.name, [image for image, _ in places], human, generated, joined.dropped))
+    return sides, [captions[place] for place in sorted(captions)]
 
 
 def _align(side: _Sides, vectors: Vectors, delta: float) -> tuple[Alignment, list[list[Words]]]:
@@ -175,14 +157,14 @@ def _align(side: _Sides, vectors: Vectors, delta: float) -> tuple[Alignment, lis
 
 
 def _coco(images: Sequence[str], captions: Sequence[Words]) -> str:
-    """COCO's format of captions, a record a line; ids that are numbers as such."""
+    """COCO's format of captions; ids that are numbers as such."""
     ids = {image: int(image) if image.isascii() and image.isdigit() else image for image in images}
-    images_json = ",\n".join(json.dumps({"id": key}, ensure_ascii=False) for key in ids.values())
-    annotations = ",\n".join(
-        json.dumps({"id": number, "image_id": ids[image], "caption": " ".join(words)}, ensure_ascii=False)
+    annotations = [
+        {"id": number, "image_id": ids[image], "caption": " ".join(words)}
         for number, (image, words) in enumerate(zip(images, captions, strict=True))
-    )
-    return f'{{"images": [\n{images_json}\n],\n"annotations": [\n{annotations}\n]}}\n'
+    ]
+    content = {"images": [{"id": key} for key in ids.values()], "annotations": annotations}
+    return json.dumps(content, ensure_ascii=False) + "\n"
 
 
 def _meteor(pairs: Sequence[tuple[Sequence[Words], Sequence[Words]]], captions: int) -> tuple[list[float], list[str]]:
@@ -218,11 +200,6 @@ def command(config: AlignConfig) -> None:
     alignment.json and align.yaml in --out.
     """
     with show_progress() as progress:
-        found = align_captions(config, progress=progress)
-    print_table(alignment_table(found.alignments))
-    say("")
-    say(f"Shares of human words and tokens; contextual: below a cosine distance of {found.delta:g}.")
-    say("Of lacking: share of the human tokens that the captioner never uses for which a word of its own is found.")
-    say(f"METEOR: aligned against original captions, both masked. Vectors: {found.vectors}.")
-    say_notes(found.notes)
-    say(f"The results are in {config.out}; look at {config.out / PLOT}")
+        found, lines = align_captions(config, progress=progress)
+    print_table(alignment_table(found))
+    say("", *lines, f"The results are in {config.out}; look at {config.out / PLOT}")

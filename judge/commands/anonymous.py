@@ -1,7 +1,5 @@
 """``judge anonymous``: how often captions name an attribute that cannot be seen, by a lexicon and by human raters."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -11,7 +9,7 @@ import numpy as np
 
 from judge.commands.console import say, show_progress
 from judge.commands.images import known_images
-from judge.commands.labels import choose_lexicon
+from judge.commands.setup import choose_lexicon
 from judge.config import OutputSettings
 from judge.config.inputs import ReadingSettings, TokenSettings, WordSettings
 from judge.config.values import CAPTIONS, IMAGES, RESULTS, SEVERAL, CaptionFiles, Lexicons, Seed, list_or_text
@@ -20,23 +18,13 @@ from judge.corpus.captions import ReadOptions, read_captions
 from judge.corpus.ratings import CAPTION, ITEM, RATER, Sheet, key_csv, rating_sheet, read_ratings, sheet_csv
 from judge.errors import JudgeError, nearest
 from judge.evidence import TextOptions
-from judge.report.anonymous import (
-    Anonymous,
-    Rated,
-    agreement_table,
-    anonymous_json,
-    anonymous_notes,
-    human_scores_csv,
-    naming_table,
-    score_table,
-)
+from judge.report import anonymous as report
 from judge.report.render import open_console, print_table, print_text
 from judge.report.table import Table, how_many
 from judge.report.warnings import text_notes
 from judge.statistics.consistency import correlate
 from judge.statistics.naming import human_score, krippendorff_alpha, measure_naming
-from judge.text.lexicon import Lexicon, shipped_lexicons
-from judge.text.masking import mask
+from judge.text.lexicon import Lexicon, mask, shipped_lexicons
 from judge.text.survey import SideWords
 from judge.text.tokens import first_sentence
 from judge.types import Captions, Progress
@@ -60,7 +48,7 @@ class AnonymousConfig(OutputSettings, WordSettings, ReadingSettings, TokenSettin
     )  # fmt: skip
     captions: CaptionFiles = option(..., CAPTIONS, repeated="[NAME=]FILE", essential=True, min_length=1)
     images: Path | None = option(
-        None, f"{IMAGES}: those of the benchmark; captions of others are left out", essential=True
+        None, f"{IMAGES} of the benchmark; captions of other images are left out", essential=True
     )
     ratings: Annotated[tuple[Path, ...], list_or_text(tuple)] = option(
         (), "rating.csv that a rater filled in", repeated="FILE", essential=True
@@ -72,12 +60,8 @@ class AnonymousConfig(OutputSettings, WordSettings, ReadingSettings, TokenSettin
     out: Path = option(..., RESULTS, "runs/anonymous", essential=True)
 
 
-def measure_anonymous(config: AnonymousConfig, *, progress: Progress | None = None) -> Anonymous:
-    """Measure how often captions name the attribute; write the results and a rating sheet to ``config.out``.
-
-    The folder holds ``anonymous.json``, ``anonymous.yaml``, the sheet as ``rating.csv``, what its items are as
-    ``rating_key.csv``, and with ratings ``human_scores.csv``.
-    """
+def measure_anonymous(config: AnonymousConfig, *, progress: Progress | None = None) -> report.Anonymous:
+    """Measure how often captions name the attribute; write the results and a rating sheet to ``config.out``."""
     out = OutputFolder(config.out, what="anonymous benchmark", overwrite=config.overwrite)
     out.check(config.inputs())
     lexicon = _choose_lexicon(config)
@@ -88,29 +72,38 @@ def measure_anonymous(config: AnonymousConfig, *, progress: Progress | None = No
     without_words = tuple(lexicon.without_words_for(classes))
     rows = []
     for captions in captioners:
-        found = {image: [lexicon.mentions(words.words(text)) for text in of] for image, of in captions.by_image.items()}
+        found = {
+            image: [lexicon.mentions(words.words(text)) for text in texts] for image, texts in captions.by_image.items()
+        }
         rows.append(measure_naming(captions.name, found, classes, silent=without_words, level=config.level))
-    sheet = _make_sheet(config, classes, captioners)
-    result = Anonymous(
+    sheet, rated = _make_sheet(config, classes, captioners), None
+    if config.ratings:  # Beside human scores, the lexicon's share of the same captions.
+        ratings = read_ratings(config.ratings, sheet)
+        named = {item.name: bool(lexicon.mentions(words.words(item.text))) for item in sheet.items}
+        scores = [human_score(ratings, captions.name, named, level=config.level) for captions in captioners]
+        both = [row for row in scores if row.share.captions]
+        agreement = correlate([row.named.value for row in both], [row.share.value for row in both], level=config.level)
+        rated = report.Rated(ratings.raters, krippendorff_alpha(ratings.votes()), scores, agreement)
+    result = report.Anonymous(
         lexicon=(lexicon.name if config.lexicon is None else str(config.lexicon), lexicon.source),
         captioners=rows,
         left_out=left_out,
         sheet=sheet,
         silent=without_words,
         notes=[*_notes(config, lexicon, captioners)],
-        rated=_rate(config, sheet, lexicon, [captions.name for captions in captioners]) if config.ratings else None,
+        rated=rated,
     )
     out.begin()
     with out.working(), out.writing():
         texts = {
-            SUMMARY: anonymous_json(result),
+            SUMMARY: report.anonymous_json(result),
             SETTINGS: config.to_yaml(),
             # Excel needs the mark to read a table as UTF-8.
             SHEET: "\ufeff" + sheet_csv(sheet),
             KEY: key_csv(sheet),
         }
         if result.rated:
-            texts[SCORES] = human_scores_csv(result.rated)
+            texts[SCORES] = report.human_scores_csv(result.rated)
         for name, text in texts.items():
             (out.partial / name).write_text(text, encoding="utf-8", newline="")
         out.publish()
@@ -186,18 +179,6 @@ def _make_sheet(config: AnonymousConfig, classes: Sequence[str], captioners: Seq
     return rating_sheet(kept, config.attribute, classes, seed=config.seed)
 
 
-def _rate(config: AnonymousConfig, sheet: Sheet, lexicon: Lexicon, captioners: Sequence[str]) -> Rated:
-    """Human scores from the filled-in sheets, and the lexicon's share of the same captions beside them."""
-    ratings = read_ratings(config.ratings, sheet)
-    words = TextOptions(config.contractions, config.text)
-    named = {item.name: bool(lexicon.mentions(words.words(item.text))) for item in sheet.items}
-    scores = [human_score(ratings, name, named, level=config.level) for name in captioners]
-    both = [(row.named.value, row.share.value) for row in scores if row.share.captions]
-    agreement = correlate([share for share, _ in both], [score for _, score in both], level=config.level)
-    alpha = krippendorff_alpha(ratings.votes())
-    return Rated(ratings.raters, alpha, scores, agreement)
-
-
 def command(config: AnonymousConfig) -> None:
     """Count captions that name an attribute which cannot be seen, and make a sheet for people to rate them.
 
@@ -206,13 +187,13 @@ def command(config: AnonymousConfig) -> None:
     """
     with show_progress() as progress:
         found = measure_anonymous(config, progress=progress)
-    tables: list[Table[Any]] = [naming_table(found)]
+    tables: list[Table[Any]] = [report.naming_table(found)]
     if found.rated:
-        tables += [score_table(found, found.rated), agreement_table(found.rated)]
+        tables += [report.score_table(found, found.rated), report.agreement_table(found.rated)]
     for table in tables:
         print_table(table)
         say("")
-    for line in anonymous_notes(found):
+    for line in report.anonymous_notes(found):
         print_text(f"NOTE: {line}", open_console())
     if found.rated:
         say(f"Human scores, for judge evaluate --human-scores: {config.out / SCORES}")

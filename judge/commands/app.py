@@ -1,7 +1,5 @@
 """The command line: all commands. Each is imported when it is used, since its libraries load slowly."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import typer

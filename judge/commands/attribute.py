@@ -12,22 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 import numpy as np
 import pandas as pd
 
+from judge.attribution import words as by_words
 from judge.attribution.people import attribution_score, share_outside, sheet
-from judge.attribution.words import (
-    WORD_METHODS,
-    ExplainedAnswers,
-    WordAttribution,
-    explain_answers,
-    summary_of_words,
-    word_methods,
-    word_table,
-)
-from judge.commands.console import say, say_notes, show_progress
-from judge.commands.images import RunImages, known_images, open_detector
-from judge.commands.labels import choose_lexicon, labels_of
-from judge.commands.predict import NewCaptionSettings, PredictConfig, Prepared, open_saved, prepare
+from judge.commands.console import say, show_progress
+from judge.commands.images import known_images, open_detector, read_truth
+from judge.commands.predict import NEW, NewCaptionSettings, PredictConfig, open_saved, prepare
+from judge.commands.setup import choose_lexicon, labels_of
 from judge.config import OutputSettings, make_config, values
-from judge.config.inputs import LabelSettings, ShownSettings
+from judge.config.inputs import LabelSettings
 from judge.config.judges import BaseSettings
 from judge.errors import JudgeError, require
 from judge.masking.images import encode, read_image
@@ -76,10 +68,7 @@ class AttributeConfig(OutputSettings, BaseSettings, NewCaptionSettings, LabelSet
         None, "captioner (a checkpoint folder, or a name on the Hugging Face hub) whose own words are explained, "
         "in place of a judge", essential=True, file=True, min_length=1,
     )  # fmt: skip
-    captions: Path | None = option(
-        None, "new captions, for judges: COCO, Karpathy, CSV, JSONL, Parquet, ... (recognised by content)",
-        essential=True,
-    )  # fmt: skip
+    captions: Path | None = option(None, f"{NEW}; for judges", essential=True)
     labels: values.LabelFiles = option(
         None, f"{values.LABELS}: its probability is explained, else the predicted one's", repeated="[NAME=]FILE",
         essential=True,
@@ -101,11 +90,7 @@ class AttributeConfig(OutputSettings, BaseSettings, NewCaptionSettings, LabelSet
 
 
 def attribute(config: AttributeConfig, *, progress: Progress | None = None) -> Attribution:
-    """Explain the answers of trained judges, or the words of a captioner; write the results to ``out``.
-
-    Leaves ``attribution.json``; ``words.csv`` for judges that read captions; ``pictures.csv`` and ``maps/`` for judges
-    and captioners that see images.
-    """
+    """Explain the answers of trained judges, or the words of a captioner; write the results to ``out``."""
     if bool(config.judge_weights) == bool(config.model):
         both = config.model is not None
         what = "a judge and a captioner cannot be explained together" if both else "nothing is to be explained"
@@ -116,7 +101,11 @@ def attribute(config: AttributeConfig, *, progress: Progress | None = None) -> A
         from judge.judges.hf_models import check_captioner
 
         check_captioner(config.model, where=f"--model {config.model}")
-    config = _with_attribute(config)
+    given = {name: getattr(config, name) for name in config.model_fields_set}
+    if config.judge_weights and "attribute" not in given:  # It is that of the first judge.
+        if trained := open_saved(config.of_judge(config.judge_weights[0])).preparation:
+            given |= {"attribute": trained.attribute.split(AND)}
+        config = make_config(given, AttributeConfig, where=config.command)
     found = Attribution(config, out.partial, labels_of(config) if config.judge_weights else None, progress)
     out.begin()
     with out.working(), out.writing():
@@ -129,28 +118,17 @@ def attribute(config: AttributeConfig, *, progress: Progress | None = None) -> A
     return found
 
 
-def _with_attribute(config: AttributeConfig) -> AttributeConfig:
-    """``config`` with the attribute of the first judge, where it names none."""
-    if not config.judge_weights or "attribute" in config.model_fields_set:
-        return config
-    trained = open_saved(config.of_judge(config.judge_weights[0])).preparation
-    if trained is None:
-        return config
-    given = {name: getattr(config, name) for name in config.model_fields_set}
-    return make_config(given | {"attribute": trained.attribute.split(AND)}, AttributeConfig, where=config.command)
-
-
 @dataclass
 class Attribution:
-    """What ``judge attribute`` explains, and what it found.
+    """What ``judge attribute`` explains, and what it found; it writes to ``folder``.
 
     Attributes:
-        config: the settings.
-        folder: to write to.
         labels: whose class is explained; None for the predicted one.
-        progress: called with the progress.
         judges: (file, answers, what words contribute) of each judge.
-        maps: of images; None where nothing sees images.
+        people: the images with people hidden, and where they are; None where nothing sees images.
+        lines: the rows of ``pictures.csv``, one per image, judge and method.
+        rows: the scores of the maps of each judge and method.
+        drawn: image id -> its number among the drawings; maps of several judges are drawn for the same images.
         notes: what a user must know, a line each.
     """
 
@@ -158,18 +136,22 @@ class Attribution:
     folder: Path
     labels: Labels | None
     progress: Progress | None
-    judges: list[tuple[str, ExplainedAnswers, Sequence[WordAttribution]]] = field(default_factory=list)
-    maps: ImageMaps | None = None
+    judges: list[tuple[str, by_words.ExplainedAnswers, list[by_words.WordAttribution]]] = field(default_factory=list)
+    people: MaskedImages | None = None
+    lines: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[MapRow] = field(default_factory=list)
+    drawn: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def explain_captioner(self, model: str) -> None:
         """Explain where a captioner looked in unmasked images when it said a word of the attribute."""
         config = self.config
-        methods = [method for method in config.methods if method in IMAGE_METHODS] if config.methods else IMAGE_METHODS
+        methods = [method for method in IMAGE_METHODS if not config.methods or method in config.methods]
         if not methods:
             mend = "choose grad-cam or gradient-shap"
             raise JudgeError("a captioner is explained in images", where="--methods", mend=mend)
         require("vision", "captum")
+        require("images", "cv2", "PIL", "pycocotools")
         lexicon = choose_lexicon(config)
         if lexicon is None:
             what = f"attribute '{config.attribute_name}' has no words to look for"
@@ -179,55 +161,48 @@ class Attribution:
         from judge.attribution.captioner_views import explain_captions
         from judge.utils.parallel import choose_device
 
-        given = {name: getattr(config, name) for name in ("images", "instances", "person_categories", "class_names")}
-        truth = RunImages(make_config(given, ShownSettings, where="--images")).truth
+        truth = read_truth(config) if config.instances else None
         names = known_images(config.images, truth)
         if truth is not None:
-            names = {image: name for image, name in names.items() if name in set(truth.images)}
-        self.maps = ImageMaps(self._find_people(None, names), config.show_people, config.maps, self.folder / MAPS)
-        plain = MaskedImages(config.images, self.maps.people.names, max_pixels=config.max_pixels)
-        found = explain_captions(
-            model, list(plain.names), plain, lexicon, methods, device=choose_device(None), progress=self.progress
-        )
-        self.maps.add(model, "none", "", found)
-        said = len({line["image_id"] for line in self.maps.lines})
-        total, words = len(plain.names), f"a word of '{config.attribute_name}'"
+            annotated = set(truth.images)
+            names = {image: name for image, name in names.items() if name in annotated}
+        self.people = self._find_people(None, names)
+        plain = MaskedImages(config.images, self.people.names, max_pixels=config.max_pixels)
+        found = explain_captions(model, plain, lexicon, methods, device=choose_device(None), progress=self.progress)
+        self._add_maps(model, "none", "", found)
+        said, words = len({line["image_id"] for line in self.lines}), f"a word of '{config.attribute_name}'"
         if not said:
-            what = f"none of its {total} captions says {words}"
+            what = f"none of its {len(plain.names)} captions says {words}"
             raise JudgeError(what, where=f"--model {model}", mend="give other images, or another captioner")
-        self.notes.append(f"{said} of {total} captions say {words}; maps are of these")
+        self.notes.append(f"{said} of {len(plain.names)} captions say {words}; maps are of these")
 
     def explain_judge(self, reference: str) -> None:
         """Explain a judge's answers by words, and by the images of the first caption of each."""
-        data = prepare(self.config.of_judge(reference), self.progress)
-        of_words, of_images = _choose_methods(self.config, data.saved)
-        answers, notes = explain_answers(
-            data.saved,
-            data.parts,
-            features=self.config.features,
-            images=data.images,
-            labels=self.labels,
-            progress=self.progress,
+        config, progress = self.config, self.progress
+        data = prepare(config.of_judge(reference), progress)
+        of_words, of_images = _choose_methods(config, data.saved)
+        if of_images:
+            require("vision", "captum")
+        answers, notes = by_words.explain_answers(
+            data.saved, data.parts, features=config.features, images=data.images, labels=self.labels, progress=progress
         )
         if left := sum(map(len, data.parts)) - len(answers.samples):
             notes.append(f"{left} captions are of images without a label; they are left out")
-        words = [WORD_METHODS[method](answers, self.progress) for method in of_words]
+        words = [by_words.WORD_METHODS[method](answers, progress) for method in of_words]
         self.judges.append((reference, answers, words))
         if of_images:
-            notes += self._explain_images(reference, data, answers, of_images)
+            assert data.images is not None
+            notes += self._explain_images(reference, answers, data.images, of_images)
         self.notes += [line for line in [*data.notes, *notes] if line not in self.notes]
 
     def _explain_images(
-        self, reference: str, data: Prepared, answers: ExplainedAnswers, methods: Sequence[ImageMethod]
+        self, reference: str, answers: by_words.ExplainedAnswers, images: MaskedImages, methods: Sequence[ImageMethod]
     ) -> list[str]:
         from judge.attribution.judge_views import explain_predictions
         from judge.utils.parallel import choose_device
 
-        saved, images = data.saved, data.images
-        assert images is not None
-        if self.maps is None:
-            people = self._find_people(saved.masking.get("detector"), images.names)
-            self.maps = ImageMaps(people, self.config.show_people, self.config.maps, self.folder / MAPS)
+        saved = answers.saved
+        self.people = self.people or self._find_people(saved.masking.get("detector"), images.names)
         first: dict[str, tuple[Sample, int]] = {}
         for sample, answer in zip(answers.samples, answers.explained.tolist(), strict=True):
             first.setdefault(sample.image_id, (sample, answer))
@@ -235,7 +210,7 @@ class Attribution:
         found, notes = explain_predictions(
             saved, samples, images, methods, answers=explained, device=choose_device(None), progress=self.progress
         )
-        self.maps.add(saved.judge, str(saved.masking.get("mask", "none")), reference, found)
+        self._add_maps(saved.judge, str(saved.masking.get("mask", "none")), reference, found)
         return notes
 
     def _find_people(self, detector: str | None, names: Mapping[str, str]) -> MaskedImages:
@@ -246,33 +221,72 @@ class Attribution:
         found, most = open_detector(name, config, (PERSON,)), config.max_pixels
         return find_hidden(config.images, names, detector=found, hiding=hiding, max_pixels=most, progress=self.progress)
 
+    def _add_maps(self, name: str, masking: str, weights: str, found: Iterable[ImageExplanation]) -> None:
+        """Score the maps of a judge, or a captioner, and draw some of them."""
+        people, by_method = self.people, dict[str, list[tuple[float | None, float]]]()
+        assert people is not None
+        assert people.hiding is not None
+        number = len({row.weights for row in self.rows}) + 1
+        for one in found:
+            height, width = one.mass.shape
+            where = people.hiding.region(people.hidden[people.names[one.image_id]], (height, width))
+            area, share = float((~where).mean()), share_outside(one.mass, where)
+            by_method.setdefault(one.method, []).append((share, area))
+            about = [name, masking, weights, one.image_id, one.caption, one.answer, one.value, one.method, share, area]
+            self.lines.append(dict(zip(COLUMNS, about, strict=True)))
+            # Where no person was found there may be one whom the detector does not know.
+            if len(self.drawn) < self.config.maps and (self.config.show_people or where.any()):
+                self.drawn.setdefault(one.image_id, len(self.drawn) + 1)
+            if one.image_id in self.drawn:
+                self._draw(one, where, share, f"{number}-{name}-{masking}")
+        for method, found_of in by_method.items():
+            shares, areas = [share for share, _ in found_of], [area for _, area in found_of]
+            score = attribution_score(shares, areas, generator=np.random.default_rng(0))
+            self.rows.append(MapRow(name, weights, masking, method, score))
+
+    def _draw(self, one: ImageExplanation, where: BoolMask, share: float | None, name: str) -> None:
+        people = self.people
+        assert people is not None
+        if self.config.show_people:
+            pixels = read_image(people.folder, people.names[one.image_id], max_pixels=people.max_pixels).pixels
+        else:
+            pixels = people.read(one.image_id)
+        outside = "-" if share is None else f"{share:.2f}"
+        lines = [
+            f"'{one.answer}' ({one.value:+.2f}), {one.method}",
+            f"{outside} of the mass lies outside people, {(~where).mean():.2f} of the image does",
+            one.caption,
+        ]
+        stem = "-".join(_UNSAFE.sub("_", part)[-60:] for part in (one.image_id, name, one.method))
+        path = self.folder / MAPS / f"{self.drawn[one.image_id]:03d}-{stem}.png"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(encode(sheet(pixels, one.mass, where, lines)))
+
     def write(self) -> None:
         """Write the tables, the summary and the settings."""
-        tables = [word_table(answers, words) for _, answers, words in self.judges if words]
-        if tables:
-            _write(self.folder / WORDS, table_csv(pd.concat(tables, ignore_index=True)))
-        if self.maps:
-            _write(self.folder / PICTURES, table_csv(pd.DataFrame(self.maps.lines, columns=COLUMNS)))
-        summary = {
-            "judges": [_summary(*judge) for judge in self.judges],
-            "pictures": [row.to_json() for row in self.rows],
-        }
-        _write(self.folder / SUMMARY, json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
-        _write(self.folder / SETTINGS, self.config.to_yaml())
-
-    @property
-    def rows(self) -> list[MapRow]:
-        """The table of maps, a row per judge and method."""
-        return self.maps.rows if self.maps else []
-
-    def describe(self) -> str:
-        """What was explained, in a line: of several judges the captions of the one with most."""
-        if not self.judges:
-            images = max((row.found.images + row.found.without for row in self.rows), default=0)
-            return f"{images} captions of {images} images, by {self.config.model}"
-        samples = max((answers.samples for _, answers, _ in self.judges), key=len)
-        names = ", ".join(dict.fromkeys(answers.saved.judge for _, answers, _ in self.judges))
-        return f"{len(samples)} captions of {_images(samples)} images, by {names}"
+        judges = [
+            {
+                "judge": answers.saved.judge,
+                "weights": weights,
+                "target": answers.saved.target.kind,
+                "classes": list(answers.saved.target.classes),
+                "learnt_from": {
+                    name: answers.saved.data.get(name) for name in ("captioner", "side", "index", "seed", "fold")
+                },
+                "captions": len(answers.samples),
+                "images": _images(answers.samples),
+                "words": {found.method: by_words.summary_of_words(answers, found) for found in words},
+            }
+            for weights, answers, words in self.judges
+        ]
+        summary = {"judges": judges, "pictures": [row.to_json() for row in self.rows]}
+        texts = {SUMMARY: json.dumps(summary, indent=1, ensure_ascii=False) + "\n", SETTINGS: self.config.to_yaml()}
+        if tables := [by_words.word_table(answers, words) for _, answers, words in self.judges if words]:
+            texts[WORDS] = table_csv(pd.concat(tables, ignore_index=True))
+        if self.people:
+            texts[PICTURES] = table_csv(pd.DataFrame(self.lines, columns=COLUMNS))
+        for name, text in texts.items():
+            (self.folder / name).write_text(text, encoding="utf-8", newline="")
 
     def examples(self) -> Iterator[tuple[str, Words, Sequence[float]]]:
         """Heading, words and contributions of captions in which a word contributes most, by each judge's first method.
@@ -294,106 +308,20 @@ class Attribution:
 
 def _choose_methods(config: AttributeConfig, saved: Saved) -> tuple[list[str], list[ImageMethod]]:
     """The methods that the settings name, else all that the judge allows: of words, of images."""
-    faults = word_methods(saved) | dict.fromkeys(IMAGE_METHODS, "" if saved.sees else "it sees no images")
+    faults = by_words.word_methods(saved) | dict.fromkeys(IMAGE_METHODS, "" if saved.sees else "it sees no images")
     allowed = [method for method, fault in faults.items() if not fault]
     chosen = [method for method in config.methods or allowed if method in allowed]
     if not chosen:
         first = config.methods[0] if config.methods else next(iter(faults))
         what = f"judge '{saved.judge}' cannot be explained by {first}"
         what += f": {faults[first]}" if faults.get(first) else ""
-        mend = f"choose of {', '.join(allowed)}" if allowed else "choose another judge"
+        mend = f"choose one of {', '.join(allowed)}" if allowed else "choose another judge"
         raise JudgeError(what, where="--methods", mend=mend)
-    of_images = [name for name in IMAGE_METHODS if name in chosen]
-    if of_images:
-        require("vision", "captum")
-    return [name for name in chosen if name not in IMAGE_METHODS], of_images
-
-
-def _summary(weights: str, answers: ExplainedAnswers, words: Sequence[WordAttribution]) -> dict[str, Any]:
-    """The entry of a judge in ``attribution.json``."""
-    saved = answers.saved
-    return {
-        "judge": saved.judge,
-        "weights": weights,
-        "target": saved.target.kind,
-        "classes": list(saved.target.classes),
-        "learnt_from": {name: saved.data.get(name) for name in ("captioner", "side", "index", "seed", "fold")},
-        "captions": len(answers.samples),
-        "images": _images(answers.samples),
-        "words": {found.method: summary_of_words(answers, found) for found in words},
-    }
+    return [name for name in chosen if name not in IMAGE_METHODS], [name for name in IMAGE_METHODS if name in chosen]
 
 
 def _images(samples: Sequence[Sample]) -> int:
     return len({sample.image_id for sample in samples})
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8", newline="")
-
-
-@dataclass
-class ImageMaps:
-    """Maps of several judges over the same people, the first of them drawn.
-
-    Attributes:
-        people: the images with people hidden, and where they are.
-        plain: draw maps over images as they are; else only over those in which a person was found, and is hidden.
-        most: images that are drawn, of each judge.
-        folder: for the drawings.
-        lines: the rows of ``pictures.csv``, one per image, judge and method.
-        rows: the scores of each judge and method.
-        drawn: image id -> its number among the drawings.
-    """
-
-    people: MaskedImages
-    plain: bool
-    most: int
-    folder: Path
-    lines: list[dict[str, Any]] = field(default_factory=list)
-    rows: list[MapRow] = field(default_factory=list)
-    drawn: dict[str, int] = field(default_factory=dict)
-
-    def add(self, name: str, masking: str, weights: str, found: Iterable[ImageExplanation]) -> None:
-        """Score a judge's maps, and draw some of them."""
-        by_method: dict[str, list[tuple[float | None, float]]] = {}
-        number = len({row.weights for row in self.rows}) + 1
-        for one in found:
-            where = self._people(one.image_id, one.mass.shape)
-            area, share = float((~where).mean()), share_outside(one.mass, where)
-            by_method.setdefault(one.method, []).append((share, area))
-            about = [name, masking, weights, one.image_id, one.caption, one.answer, one.value, one.method, share, area]
-            self.lines.append(dict(zip(COLUMNS, about, strict=True)))
-            # Where no person was found there may be one whom the detector does not know.
-            if len(self.drawn) < self.most and (self.plain or where.any()):
-                self.drawn.setdefault(one.image_id, len(self.drawn) + 1)
-            if one.image_id in self.drawn:
-                self._draw(one, where, share, f"{number}-{name}-{masking}")
-        for method, found_of in by_method.items():
-            shares, areas = [share for share, _ in found_of], [area for _, area in found_of]
-            score = attribution_score(shares, areas, generator=np.random.default_rng(0))
-            self.rows.append(MapRow(name, weights, masking, method, score))
-
-    def _people(self, image: str, size: tuple[int, ...]) -> BoolMask:
-        assert self.people.hiding is not None
-        return self.people.hiding.region(self.people.hidden[self.people.names[image]], (size[0], size[1]))
-
-    def _draw(self, one: ImageExplanation, where: BoolMask, share: float | None, name: str) -> None:
-        people = self.people
-        if self.plain:
-            pixels = read_image(people.folder, people.names[one.image_id], max_pixels=people.max_pixels).pixels
-        else:
-            pixels = people.read(one.image_id)
-        outside = "-" if share is None else f"{share:.2f}"
-        lines = [
-            f"'{one.answer}' ({one.value:+.2f}), {one.method}",
-            f"{outside} of the mass lies outside people, {(~where).mean():.2f} of the image does",
-            one.caption,
-        ]
-        self.folder.mkdir(exist_ok=True)
-        stem = "-".join(_UNSAFE.sub("_", part)[-60:] for part in (one.image_id, name, one.method))
-        path = self.folder / f"{self.drawn[one.image_id]:03d}-{stem}.png"
-        path.write_bytes(encode(sheet(pixels, one.mass, where, lines)))
 
 
 def command(config: AttributeConfig) -> None:
@@ -412,6 +340,12 @@ def command(config: AttributeConfig) -> None:
         say("Orange, +: the word speaks for the class; blue, -: against it.")
     if found.rows:
         print_table(map_table(found.rows), console)
-    say(found.describe())
-    say_notes(found.notes)
+    if config.model:
+        captions = images = max((row.found.images + row.found.without for row in found.rows), default=0)
+        names = config.model
+    else:  # Of several judges the captions of the one with most.
+        samples = max((answers.samples for _, answers, _ in found.judges), key=len)
+        captions, images = len(samples), _images(samples)
+        names = ", ".join(dict.fromkeys(answers.saved.judge for _, answers, _ in found.judges))
+    say(f"{captions} captions of {images} images, by {names}", notes=found.notes)
     say(f"The results are in {config.out}")

@@ -3,8 +3,6 @@
 Metrics of captions are measured on a user's own captions; those that use images on drawn scenes.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -21,15 +19,13 @@ from judge.commands.console import say, show_progress
 from judge.commands.demo import QUICK
 from judge.commands.evaluate import RunConfig
 from judge.commands.images import load_detector
-from judge.commands.labels import choose_lexicon
-from judge.commands.setup import make_setup, read_corpus, with_precision
+from judge.commands.setup import choose_lexicon, make_setup, read_corpus, with_precision
 from judge.commands.trials import COUNTED, Job, Row, measure_trials
 from judge.commands.unread import log_unread
 from judge.config import OutputSettings, make_config, shared_settings
 from judge.config.inputs import NetworkSettings
-from judge.config.judges import JudgedSettings, ResamplingSettings
-from judge.config.values import HUMAN, MASK, RESULTS, Files, MaskMode, Names, Share, list_or_text, names
-from judge.corpus import Corpus
+from judge.config.judges import JudgedSettings
+from judge.config.values import HUMAN, MASK, RESAMPLES, RESULTS, Files, MaskMode, Names, Share, list_or_text, names
 from judge.errors import JudgeError, require
 from judge.evidence import EvidenceBuilder
 from judge.judges import SELF, find_judge
@@ -48,16 +44,13 @@ from judge.utils.options import option
 from judge.utils.outputs import OutputFolder
 
 
-class CalibrateConfig(OutputSettings, ResamplingSettings, NetworkSettings, JudgedSettings):
+class CalibrateConfig(OutputSettings, NetworkSettings, JudgedSettings):
     """Options of ``judge calibrate``; it reads the file of ``judge evaluate`` too."""
 
     command = "judge calibrate"
     launched = True
     panel = "Calibration"
-    ignores = frozenset(
-        RunConfig.model_fields.keys()
-        - {*JudgedSettings.model_fields, *NetworkSettings.model_fields, *ResamplingSettings.model_fields}
-    ) - {"mask", "out", "overwrite"}
+    shares = RunConfig.model_fields.keys()
 
     human: Files | None = option(None, f"{HUMAN}; for metrics of captions", repeated="PATH", essential=True)
     metrics: Names = option(
@@ -95,7 +88,10 @@ class CalibrateConfig(OutputSettings, ResamplingSettings, NetworkSettings, Judge
     batch_size: int | None = option(None, "samples per step", "the judge's own; on scenes 32", ge=1)
     learning_rate: float | None = option(None, "learning rate", "the judge's own; on scenes 0.001", gt=0)
     folds: int = option(5, "folds of crossfit", ge=2, le=10_000)
-    refits: int = option(0, "refits of each judge for tests and intervals; 0: from folds", ge=0, le=1000)
+    resamples: int = option(2000, RESAMPLES, panel="Statistics", ge=100)
+    refits: int = option(
+        0, "refits of each judge for tests and intervals; 0: from folds", panel="Statistics", ge=0, le=1000
+    )
     out: Path = option(..., RESULTS, "runs/calibration", essential=True)
 
 
@@ -104,10 +100,9 @@ Group = tuple[tuple[str, ...], str]
 
 
 def calibrate_metrics(config: CalibrateConfig, *, progress: Progress | None = None) -> list[Calibration]:
-    """Measure captions without any amplification, and with known doses of bias.
+    """Measure captions without any amplification, and with known doses of bias; write the results to ``config.out``.
 
-    Writes ``calibration.json``, ``calibration.png``, ``calibration.svg``, ``trials.parquet`` and ``calibrate.yaml`` to
-    ``config.out``. A command that was killed, or met an error, goes on from the trials that are done.
+    A command that was killed, or met an error, goes on from the trials that are done.
     """
     config = with_precision(config)
     if len(config.attributes) > 1:
@@ -128,7 +123,15 @@ def calibrate_metrics(config: CalibrateConfig, *, progress: Progress | None = No
         rows = measure_trials(jobs, folder, workers=config.workers, progress=progress)
         found = calibrate(*_tables(rows, config))
         if is_main_process():
-            _finish(found, rows, config, folder)
+            with folder.writing():
+                (folder.partial / "calibration.json").write_text(calibration_json(found), encoding="utf-8")
+                (folder.partial / "calibrate.yaml").write_text(config.to_yaml(), encoding="utf-8")
+                for kind in ("png", "svg"):
+                    (folder.partial / f"calibration.{kind}").write_bytes(draw_calibration(found, kind))
+                # Without seconds: the same trials give the same file.
+                pd.DataFrame(rows).drop(columns="seconds").to_parquet(folder.partial / "trials.parquet", index=False)
+                folder.log("finished", seconds={title(row): round(row.seconds, 2) for row in found})
+            folder.publish()
     return found
 
 
@@ -156,12 +159,21 @@ def _groups(config: CalibrateConfig) -> tuple[list[Group], list[Group]]:
 
 def _caption_jobs(config: CalibrateConfig, groups: Sequence[Group], store: Path) -> Iterator[Job]:
     """Trials on the captions that are given."""
-    corpus, words, source = _read(config)
+    words = Lexicons(choose_lexicon(config), load_tasks(config.tasks))
+    given = {name: value for name, value in shared_settings(config, RunConfig).items() if value is not None}
+    corpus = read_corpus(make_config(given, RunConfig, where=config.command))
+    builder = EvidenceBuilder(corpus, words, least=config.label_least)
+    labels, tasks = builder.truth.labels, corpus.tasks
+    assert words.tasks is not None
+    source = DoseSource(corpus.human, labels, words.attribute, words.tasks)
+    if tasks is None and any(find_metric(name).reads_tasks for name in spell_out(config.metrics)):
+        tasks, _ = builder.find_tasks(list(source.captions))
+    corpus = replace(corpus, labels=labels, tasks=tasks)
     for change in config.changes:
         check_dose(source, change, max(config.doses))
     settings = _settings(config)
     lexicons = [lexicon for lexicon in (words.attribute, words.tasks) if lexicon]
-    entries = [{name: sorted(of) for name, of in lexicon.classes.items()} for lexicon in lexicons]
+    entries = [{name: sorted(listed) for name, listed in lexicon.classes.items()} for lexicon in lexicons]
     digest = _digest(settings, entries, [sorted(lexicon.hidden_only) for lexicon in lexicons])
     images = config.sample or min(900, max(200, len(source.captions) // 3))
     design = Design(config.changes, config.doses, config.draws, config.nulls, images, config.seed)
@@ -172,21 +184,6 @@ def _caption_jobs(config: CalibrateConfig, groups: Sequence[Group], store: Path)
     for trial in trials:
         for metrics, judge in groups:
             yield Job(trial, metrics, judge, settings, digest, store / str(trial.draw))
-
-
-def _read(config: CalibrateConfig) -> tuple[Corpus, Lexicons, DoseSource]:
-    """Human captions with labels and tasks, words, and what changes are made of."""
-    words = Lexicons(choose_lexicon(config), load_tasks(config.tasks))
-    given = {name: value for name, value in shared_settings(config, RunConfig).items() if value is not None}
-    corpus = read_corpus(make_config(given, RunConfig, where=config.command))
-    builder = EvidenceBuilder(corpus, words, least=config.label_least)
-    labels = builder.truth.labels
-    assert words.tasks is not None
-    source = DoseSource(corpus.human, labels, words.attribute, words.tasks)
-    tasks = corpus.tasks
-    if tasks is None and any(find_metric(name).reads_tasks for name in spell_out(config.metrics)):
-        tasks, _ = builder.find_tasks(list(source.captions))
-    return replace(corpus, labels=labels, tasks=tasks), words, source
 
 
 def _scene_jobs(config: CalibrateConfig, groups: Sequence[Group], store: Path) -> list[Job]:
@@ -203,12 +200,21 @@ def _scene_jobs(config: CalibrateConfig, groups: Sequence[Group], store: Path) -
     # The demo's settings, where none are given.
     quick = {"backbone", "image_size", "epochs", "learning_rate", "batch_size"}
     settings |= {name: value for name, value in QUICK.items() if name in quick and getattr(config, name) is None}
-    detectors = {"none": ""}
-    if config.mask != "none":
-        detectors = {
-            name: "" if name == "gt" else load_detector(name, config, (PERSON,))[0].key for name in config.detectors
-        }
-    _check_judges(make_config({**settings, "captions": {"x": "in memory"}}, RunConfig), groups)
+    names_of = config.detectors if config.mask != "none" else ("none",)
+    detectors = {
+        name: "" if name in {"gt", "none"} else load_detector(name, config, (PERSON,))[0].key for name in names_of
+    }
+    # The judges' backbones are made once before the work: weights may be missing, the prompt may be wrong.
+    materials = make_setup(make_config({**settings, "captions": {"x": "in memory"}}, RunConfig)).materials
+    assert materials.prompt is not None
+    materials.prompt.check(CLASSES)
+    materials.prompt.words(CLASSES)
+    for _, name in groups:
+        if name.startswith(SELF):
+            what = "simulated captioners have no checkpoint that could judge itself"
+            raise JudgeError(what, where=f"--judge {name}", mend="leave it out")
+        if backbone := find_judge(name).backbone:
+            backbone(materials)
     design = Design(config.changes, config.doses, config.scene_draws, config.scene_nulls, config.scenes, config.seed)
     jobs = []
     for trial in scene_trials(design):
@@ -217,21 +223,6 @@ def _scene_jobs(config: CalibrateConfig, groups: Sequence[Group], store: Path) -
             digest, of_draw = _digest(own, key, PIXELS), store / f"scenes-{trial.draw}"
             jobs += [Job(trial, metrics, judge, own, digest, of_draw, masks) for metrics, judge in groups]
     return sorted(jobs, key=lambda job: job.trial.change != NOTHING or job.trial.draw >= design.draws)
-
-
-def _check_judges(config: RunConfig, groups: Sequence[Group]) -> None:
-    """Make the judges' backbones once before the work: weights may be missing, the prompt may be wrong."""
-    materials = make_setup(config).materials
-    assert materials.prompt is not None
-    materials.prompt.check(CLASSES)
-    materials.prompt.words(CLASSES)
-    for _, name in groups:
-        if name.startswith(SELF):
-            what = "simulated captioners have no checkpoint that could judge itself"
-            raise JudgeError(what, where=f"--judge {name}", mend="leave it out")
-        judge = find_judge(name)
-        if judge.backbone:
-            judge.backbone(materials)
 
 
 def _settings(config: CalibrateConfig) -> dict[str, Any]:
@@ -272,19 +263,6 @@ def _tables(rows: Sequence[Row], config: CalibrateConfig) -> tuple[pd.DataFrame,
 
 def _key(row: Row) -> Key:
     return row["change"], row["dose"], row["metric"], row["judge"], row["masks"]
-
-
-def _finish(found: Sequence[Calibration], rows: Sequence[Row], config: CalibrateConfig, folder: OutputFolder) -> None:
-    """Write the results and give the folder its name."""
-    with folder.writing():
-        (folder.partial / "calibration.json").write_text(calibration_json(found), encoding="utf-8")
-        (folder.partial / "calibrate.yaml").write_text(config.to_yaml(), encoding="utf-8")
-        for kind in ("png", "svg"):
-            (folder.partial / f"calibration.{kind}").write_bytes(draw_calibration(found, kind))
-        # Without seconds: the same trials give the same file.
-        pd.DataFrame(rows).drop(columns="seconds").to_parquet(folder.partial / "trials.parquet", index=False)
-        folder.log("finished", seconds={title(row): round(row.seconds, 2) for row in found})
-    folder.publish()
 
 
 def command(config: CalibrateConfig) -> None:

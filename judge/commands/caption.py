@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from judge.commands.console import report_failures, say, say_notes, show_progress
-from judge.commands.images import RunImages, open_masking, refuse_unmasked
-from judge.config import OutputSettings, make_config, read_settings
+from judge.commands.console import report_failures, say, show_progress
+from judge.commands.images import open_masking, refuse_unmasked
+from judge.commands.setup import settings_beside
+from judge.config import OutputSettings, make_config
 from judge.config.inputs import BatchSettings, FolderSettings, ShownSettings
 from judge.config.judges import RunSettings, ScoredSettings
 from judge.config.values import MASK, Checkpoint, MaskMode, NoIsAWord, listed
@@ -28,8 +30,8 @@ from judge.masking.images import has_image, list_images
 from judge.masking.masked_images import MaskedImages, find_hidden
 from judge.masking.measured import describe_masks
 from judge.training.launch import in_main_process
-from judge.types import Captions, Progress
-from judge.utils.files import write_whole, writing
+from judge.types import Progress
+from judge.utils.files import TEMPORARY, remove, remove_empty, write_whole
 from judge.utils.launch import is_main_process
 from judge.utils.options import option
 from judge.utils.outputs import OutputFile
@@ -51,9 +53,7 @@ class CaptionConfig(BatchSettings, OutputSettings, FolderSettings, ShownSettings
         min_length=1,
     )  # fmt: skip
     ids: Path | None = option(None, "COCO file that lists images and their ids", "--instances, else the file names")
-    prompt: str | None = option(
-        None, "prompt, or the beginning of captions", "that of the model's family", essential=True
-    )
+    prompt: str | None = option(None, "prompt, or the beginning of captions", "the model family's", essential=True)
     beams: int = option(1, "beams of the beam search; 1 is greedy", essential=True, ge=1, le=100)
     max_tokens: int = option(30, "longest caption, in tokens", essential=True, ge=1, le=10_000)
     precision: Annotated[Literal["no", "bf16"], NoIsAWord] = option("no", "mixed precision; bf16 halves the memory")
@@ -65,86 +65,59 @@ _SHARED = "images", "instances", "class_names", "max_pixels", "caption_batch"
 CAPTIONS = "captions"  # The folder of a run for the captions that it wrote.
 
 
-def settings_beside(path: Path) -> Path:
-    """The file of settings beside a file of captions: ``mine.json`` -> ``mine.caption.yaml``."""
-    return path.with_name(f"{path.stem}.caption.yaml")
+def caption(config: CaptionConfig, *, progress: Progress | None = None) -> tuple[Captioned, list[str]]:
+    """Caption the images of a folder; write COCO results to ``out`` and the settings beside it; return notes too.
 
-
-class CaptionedFolder(NamedTuple):
-    """The result of ``judge caption``: counts of written and of empty captions, failures by image, and notes."""
-
-    captions: int
-    empty: int
-    failures: Failures
-    notes: Sequence[str] = ()
-
-
-def caption(config: CaptionConfig, *, progress: Progress | None = None) -> CaptionedFolder:
-    """Caption the images of a folder; write COCO results to ``out`` and the settings beside it.
-
-    The processes of a launch caption together; the main one finds what is hidden, and writes.
-
-    Raises:
-        JudgeError: what concerns the whole folder; nothing is written. Faults of single images are in the result's
-            ``failures``; where none could be captioned, nothing is written either.
+    The processes of a launch caption together; the main one finds what is hidden, and writes. Where no image can be
+    captioned, nothing is written.
     """
     out = OutputFile(config.out, overwrite=config.overwrite)
-    unfinished = out.path.parent / f".{out.path.name}.partial"
-    in_main_process(lambda: _check_out(config, out, unfinished))
+    if out.path.is_dir():
+        out.refuse()
+    beside, unfinished = settings_beside(out.path), out.path.parent / f".{out.path.name}.partial"
+    # A killed command may have left the same settings.
+    again = config.overwrite or (beside.is_file() and beside.read_bytes() == config.to_yaml().encode())
+    settings = OutputFile(beside, overwrite=again, where=f"{beside.name}, beside {out.where}")
+
+    def check() -> None:
+        own = unfinished.is_dir() and not any(
+            file.suffix != ".safetensors" and not file.name.startswith(TEMPORARY) for file in unfinished.iterdir()
+        )
+        if os.path.lexists(unfinished) and not own:
+            what = "is no folder of captions of an unfinished run, which would be written there"
+            mend = "move it elsewhere, or delete it if an earlier version of this command left it"
+            raise JudgeError(what, where=str(unfinished), mend=mend)
+        out.check(config.inputs())
+        settings.check(config.inputs())
+
+    in_main_process(check)
     require("vision", "torch", "transformers", "PIL", "cv2")
-    from judge.captioning import caption_images
-    from judge.captioning.writer import Writing
+    from judge.captioning import Writing, caption_images, captions_json
     from judge.judges.hf_models import check_captioner
 
     check_captioner(config.model, where=f"--model {config.model}")
     images, failures = in_main_process(lambda: _open_images(config, progress))
     how = Writing(**{setting.name: getattr(config, setting.name) for setting in fields(Writing)})
-    with _working(out, unfinished):
-        done = caption_images(config.model, images, how, device=config.device, notes=unfinished, progress=progress)
-        if done.captions:
-            in_main_process(lambda: _write(config, out, done.captions, unfinished))
-    empty = sum(not text for text in done.captions.values())
-    notes = [describe_masks(images.masks), *images.doubts] if images.masks else []
-    return CaptionedFolder(len(done.captions), empty, failures + done.failures, notes)
 
-
-@contextmanager
-def _working(out: OutputFile, unfinished: Path) -> Iterator[None]:
-    """Lock the output in the main process; afterwards ``unfinished`` stays if finished captions are in it."""
-
-    def remove_empty() -> None:
-        with suppress(OSError):
-            if not unfinished.stat().st_size:
-                unfinished.unlink()
+    def write() -> None:
+        out.refuse()
+        settings.write(config.to_yaml().encode())
+        out.write(captions_json(done.captions))
+        remove(unfinished)
 
     def begin() -> None:
         stack.enter_context(out.working())
-        with writing(out.where):
-            unfinished.touch()
-            stack.callback(remove_empty)
+        stack.callback(remove_empty, [unfinished])
 
     with ExitStack() as stack:
         in_main_process(begin)
-        yield
-
-
-def _check_out(config: CaptionConfig, out: OutputFile, unfinished: Path) -> None:
-    """Refuse an output path that cannot be used, before any work."""
-    from judge.captioning import check_notes
-
-    if out.path.is_dir():
-        out.refuse()
-    check_notes(unfinished)
-    out.check(config.inputs())
-    _settings_file(config, out).check(config.inputs())
-
-
-def _settings_file(config: CaptionConfig, out: OutputFile) -> OutputFile:
-    """The file of settings beside the captions; one with the same settings may be there, from a killed command."""
-    path = settings_beside(out.path)
-    same = path.is_file() and path.read_bytes() == config.to_yaml().encode()
-    where, mend = f"{path.name}, beside {out.where}", "name another file, or add --overwrite"
-    return OutputFile(path, overwrite=config.overwrite or same, where=where, mend=mend)
+        done = caption_images(config.model, images, how, device=config.device, store=unfinished, progress=progress)
+        if done.captions:
+            in_main_process(write)
+    notes = [describe_masks(images.masks), *images.doubts] if images.masks else []
+    if empty := sum(not text for text in done.captions.values()):
+        notes.append(f"{empty} captions are empty")
+    return replace(done, failures=failures + done.failures), notes
 
 
 def _name_images(config: CaptionConfig) -> tuple[dict[str, str], Failures]:
@@ -177,7 +150,7 @@ def _open_images(config: CaptionConfig, progress: Progress | None) -> tuple[Mask
     names, failures = _name_images(config)
     if config.mask == "none":
         return MaskedImages(config.images, names, max_pixels=config.max_pixels), failures
-    masking = open_masking(config, config.mask, seed=config.seed, device=config.device)
+    masking = open_masking(config, config.mask)
     failures += masking.detector.strays if isinstance(masking.detector, GroundTruth) else ()
     images = find_hidden(
         config.images,
@@ -191,28 +164,6 @@ def _open_images(config: CaptionConfig, progress: Progress | None) -> tuple[Mask
     )
     refuse_unmasked(config, images.masks, images.doubts)
     return images, failures
-
-
-def _write(config: CaptionConfig, out: OutputFile, captions: Mapping[str, str], unfinished: Path) -> None:
-    """Write the settings and the captions; then delete the files of unfinished captions."""
-    from judge.captioning import captions_json, notes_files
-
-    out.refuse()
-    _settings_file(config, out).write(config.to_yaml().encode())
-    out.write(captions_json(captions))
-    with suppress(OSError):
-        for file in notes_files(unfinished):
-            file.unlink()
-
-
-def known_models(config: RunSettings) -> dict[str, str]:
-    """Captioner -> the checkpoint that wrote its captions: as given, else from the settings beside the captions."""
-    found: dict[str, str] = {}
-    for name, path in config.captions.items():
-        beside = settings_beside(path)
-        if beside.is_file() and (model := read_settings(beside).get("model")):
-            found[name] = str(model)
-    return found | config.models
 
 
 def models_to_caption(config: RunSettings, corpus: Corpus | None) -> dict[str, str]:
@@ -233,23 +184,6 @@ def models_to_caption(config: RunSettings, corpus: Corpus | None) -> dict[str, s
     return found
 
 
-def with_placeholders(corpus: Corpus, names: Iterable[str], images: Mapping[str, str]) -> Corpus:
-    """``corpus`` with human captions in place of those that are still to be written, to check a plan with."""
-    captions = {image: corpus.human.by_image[image][:1] for image in images}
-    return replace(corpus, generated=(*corpus.generated, *(Captions(name, captions, source=name) for name in names)))
-
-
-def images_to_caption(images: RunImages, corpus: Corpus) -> MaskedImages:
-    """The images, as they are, that have human captions."""
-    require("vision", "torch", "transformers", "PIL", "cv2", "pycocotools")
-    plain = images.plain
-    names = {image: plain.names[image] for image in corpus.human.by_image if image in plain.names}
-    if not names:
-        what = f"no file of any of the {len(corpus.human.by_image)} images with human captions"
-        raise JudgeError(what, where=f"--images {plain.folder}", mend="check that ids mean the same in all files")
-    return replace(plain, names=names)
-
-
 def add_captions(
     config: ScoredSettings,
     corpus: Corpus,
@@ -264,17 +198,30 @@ def add_captions(
     They are written to ``captions/NAME.json`` in the run's folder, if it has one; images at fault have none, and
     ``log.jsonl`` lists them. The processes of a launch caption together; the main one writes.
     """
-    from judge.captioning import caption_images, caption_records
-    from judge.captioning.writer import Writing
+    from judge.captioning import Writing, caption_images, caption_records, captions_json
+
+    def begin(run: RunDirectory) -> None:
+        run.begin()
+        # A killed run of other captioners may have left theirs.
+        shutil.rmtree(run.partial / CAPTIONS, ignore_errors=True)
+        with run.writing():
+            (run.partial / CAPTIONS).mkdir()
+
+    def write(run: RunDirectory, name: str, settings: CaptionConfig) -> None:
+        faults = [str(fault) for _, fault in done.failures]
+        run.log("captioned", captioner=name, images=len(done.captions), failures=faults)
+        path = run.partial / CAPTIONS / f"{name}.json"
+        write_whole(path, captions_json(done.captions))
+        write_whole(settings_beside(path), settings.to_yaml().encode())
 
     if directory:
-        in_main_process(partial(_begin_captions, directory))
+        in_main_process(partial(begin, directory))
     how = Writing(caption_batch=config.caption_batch, precision="bf16" if config.precision == "bf16" else "no")
     options = ReadOptions() if config.refusals is None else ReadOptions(refusals=config.refusals)
     written = []
     for name, model in models.items():
-        notes, source = directory.store / f"{name}.captions" if directory else None, model
-        done = caption_images(model, images, how, notes=notes, progress=progress)
+        store, source = directory.store / f"{name}.captions" if directory else None, model
+        done = caption_images(model, images, how, store=store, progress=progress)
         if not done.captions:
             raise done.failures[0][1]
         if directory and config.out:
@@ -282,28 +229,10 @@ def add_captions(
             # Those of ``judge caption`` that write the same captions.
             same = {n: getattr(config, n) for n in _SHARED}
             settings = make_config({**same, "model": model, "precision": how.precision, "out": source}, CaptionConfig)
-            in_main_process(partial(_write_captions, directory, name, done, settings))
+            in_main_process(partial(write, directory, name, settings))
         document = Document(caption_records(done.captions), source)
         written.append(parse_captions(document, options, side="generated", name=name))
     return replace(corpus, generated=(*corpus.generated, *written))
-
-
-def _begin_captions(directory: RunDirectory) -> None:
-    directory.begin()
-    # A killed run of other captioners may have left theirs.
-    shutil.rmtree(directory.partial / CAPTIONS, ignore_errors=True)
-    with directory.writing():
-        (directory.partial / CAPTIONS).mkdir()
-
-
-def _write_captions(directory: RunDirectory, name: str, done: Captioned, settings: CaptionConfig) -> None:
-    from judge.captioning import captions_json
-
-    faults = [str(fault) for _, fault in done.failures]
-    directory.log("captioned", captioner=name, images=len(done.captions), failures=faults)
-    path = directory.partial / CAPTIONS / f"{name}.json"
-    write_whole(path, captions_json(done.captions))
-    write_whole(settings_beside(path), settings.to_yaml().encode())
 
 
 def command(config: CaptionConfig) -> None:
@@ -313,12 +242,10 @@ def command(config: CaptionConfig) -> None:
     images could not be captioned; five are named for each fault.
     """
     with show_progress() as progress:
-        found = caption(config, progress=progress)
+        done, notes = caption(config, progress=progress)
     if not is_main_process():
         return
-    if found.captions:
-        say(f"{found.captions} images captioned; the captions are in {config.out}")
-    say_notes(found.notes)
-    if found.empty:
-        say(f"NOTE: {found.empty} captions are empty")
-    report_failures(found.failures, found.captions + len(found.failures), "captioned")
+    if done.captions:
+        say(f"{len(done.captions)} images captioned; the captions are in {config.out}")
+    say(notes=notes)
+    report_failures(done.failures, len(done.captions) + len(done.failures), "captioned")

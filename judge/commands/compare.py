@@ -1,7 +1,5 @@
 """``judge compare``: differences between the captioners of several runs, e.g. two checkpoints of one model."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated
@@ -59,5 +57,4 @@ def command(
     for line in [*(f"NOTE: {note}" for note in [*pair_notes(found), *notes]), *of_runs]:
         print_text(line, console)
     if out:
-        say("")
-        say(f"The differences are in {out}")
+        say("", f"The differences are in {out}")

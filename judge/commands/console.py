@@ -14,15 +14,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from judge.errors import JudgeError, printable, shortened, some
+from judge.utils import launch
 from judge.utils.files import as_mendable
-from judge.utils.launch import (
-    check_launch,
-    is_main_process,
-    lost_process,
-    mark_fault_reported,
-    reports_fault,
-    shared_store,
-)
+from judge.utils.launch import is_main_process, mark_fault_reported
 from judge.utils.terminal import interrupted_by, output_fault, report_interrupt
 
 if TYPE_CHECKING:
@@ -42,9 +36,9 @@ def one_line_errors(*, shared: bool = False) -> Iterator[None]:
         shared: whether the processes of a launch share the command's work.
     """
     with one_line_faults():
-        check_launch(shared=shared)
+        launch.check_launch(shared=shared)
         yield
-        if shared_store() is not None:
+        if launch.shared_store() is not None:
             from judge.training.launch import end_launch
 
             end_launch()
@@ -70,28 +64,27 @@ def one_line_faults() -> Iterator[None]:
             report_interrupt(number)
             raise typer.Exit(128 + number) from None
         if isinstance(error, _USAGE):
-            fault: JudgeError | None = _misuse(error)
+            # A misspelt option or command.
+            command, what = error.ctx.command_path if error.ctx else "judge", error.format_message()
+            extra = "repeat the option before each value, as in --captions A --captions B; "
+            mend = f"{extra if 'extra argument' in what else ''}see {command} --help"
+            where = command if " " in command else ""
+            fault: JudgeError | None = JudgeError(what[0].lower() + what[1:], where=where, mend=mend)
         else:
-            fault = as_mendable(error, str(getattr(error, "filename", None) or "")) or lost_process(error)
+            fault = as_mendable(error, str(getattr(error, "filename", None) or "")) or launch.lost_process(error)
         if fault is None:
             raise
-        if reports_fault():
+        if launch.reports_fault():
             typer.echo(f"judge: {fault}", err=True)
             mark_fault_reported()
         raise typer.Exit(2) from None
 
 
-def _misuse(error: Any) -> JudgeError:
-    """A misspelt option or command as a fault like others."""
-    command, what = error.ctx.command_path if error.ctx else "judge", error.format_message()
-    extra = "repeat the option before each value, as in --captions A --captions B; "
-    mend = f"{extra if 'extra argument' in what else ''}see {command} --help"
-    return JudgeError(what[0].lower() + what[1:], where=command if " " in command else "", mend=mend)
-
-
 @contextmanager
 def show_progress(*, period: float = 30) -> Iterator[Progress]:
     """A bar with the time left, on standard error of the main process; lines where that is no terminal.
+
+    What the package logs is printed there too, except notes of the other processes of a launch.
 
     Args:
         period: seconds over which the speed is averaged; some units must be done in that time.
@@ -104,6 +97,10 @@ def show_progress(*, period: float = 30) -> Iterator[Progress]:
     console = Console(stderr=True)
     shown = is_main_process() and console.is_terminal
     lines = _Lines() if is_main_process() and not shown else None
+    logger, printer = logging.getLogger("judge"), _Printer()
+    before = logger.level
+    logger.setLevel(logging.INFO if is_main_process() else logging.WARNING)
+    logger.addHandler(printer)
     with Progress(*columns, console=console, disable=not shown, transient=True, speed_estimate_period=period) as bar:
         task = bar.add_task("reading", total=None)
 
@@ -113,8 +110,12 @@ def show_progress(*, period: float = 30) -> Iterator[Progress]:
             if lines:
                 lines.show(what, done, total)
 
-        with _show_log():
+        try:
             yield show
+        finally:
+            logger.removeHandler(printer)
+            logger.setLevel(before)
+            printer.close()
 
 
 class _Lines:
@@ -161,41 +162,17 @@ class _Printer(logging.Handler):
         super().close()
 
 
-@contextmanager
-def _show_log() -> Iterator[None]:
-    """Print what the package logs on standard error; in the main process notes too."""
-    logger, printer = logging.getLogger("judge"), _Printer()
-    before = logger.level
-    logger.setLevel(logging.INFO if is_main_process() else logging.WARNING)
-    logger.addHandler(printer)
-    try:
-        yield
-    finally:
-        logger.removeHandler(printer)
-        logger.setLevel(before)
-        printer.close()
-
-
-def say(line: str) -> None:
-    """Print one line on standard output."""
-    typer.echo(printable(line))
-
-
-def say_notes(notes: Sequence[str]) -> None:
-    """Print notes, a line each."""
-    for line in notes:
-        say(f"NOTE: {line}")
+def say(*lines: str, notes: Sequence[str] = ()) -> None:
+    """Print lines on standard output, and then notes, a line each."""
+    for line in (*lines, *(f"NOTE: {note}" for note in notes)):
+        typer.echo(printable(line))
 
 
 def report_failures(failures: Sequence[tuple[str, JudgeError]], images: int, what: str) -> None:
     """Print the faults of single images on standard error, and exit with code 1 if there are any.
 
-    Faults that differ in numbers alone (a size, a record) share one line: the first one, with the names of five images.
-
-    Args:
-        failures: (name of the image, fault).
-        images: number of all images.
-        what: what could not be done: "masked".
+    ``failures``: (name of the image, fault), of ``images`` in all, which should be ``what`` ("masked"). Faults that
+    differ in numbers alone (a size, a record) share one line: the first one, with the names of five images.
     """
     alike: dict[str, list[tuple[str, str]]] = {}
     for name, fault in [(printable(name), str(fault)) for name, fault in failures]:

@@ -1,7 +1,5 @@
 """``judge data``: recipes of data sets."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -24,5 +22,4 @@ def data_show(
 ) -> None:
     """Show a recipe: files, licence, who may have it, how its labels were made and their limits, commands."""
     for text in wrapped(recipe_lines(load_recipe(name), folder), open_console().width):
-        for line in text.split("\n"):
-            say(line)
+        say(*text.split("\n"))

@@ -5,10 +5,9 @@ reach them; the amplification that the demo's judges find at this size, a mean o
 ``judge/calibration/expected.json``, which ``scripts/expect_demo.py`` writes. Intervals are to be compared with that.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,7 +23,7 @@ from judge.config import make_config
 from judge.errors import require
 from judge.metrics import find_metric
 from judge.report.directory import REPORT, RunDirectory
-from judge.report.printing import print_result
+from judge.report.sections import print_result
 
 PIXELS = 160
 # The heading of the amplification that these judges are expected to find at this size.
@@ -64,10 +63,8 @@ def _optima(metrics: Sequence[str], *, uses_images: bool) -> dict[str, str]:
     for name, captioner in CAPTIONERS.items():
         for metric in map(find_metric, metrics):
             if metric.uses_images or not uses_images:
-                human, generated = (
-                    bayes_score(captioner=of, score=metric.score, uses_images=uses_images)
-                    for of in (FAITHFUL, captioner)
-                )
+                score = partial(bayes_score, score=metric.score, uses_images=uses_images)
+                human, generated = score(captioner=FAITHFUL), score(captioner=captioner)
                 found[f"{name} {metric.name}"] = f"{human:.3f} / {generated:.3f} ({generated - human:+.3f})"
     return found
 
@@ -106,11 +103,9 @@ def command(
     if expected := read_expected(images):
         known[EXPECTED] = expected
     print_result(result, folder=results, verbose=verbose, extra=known)
-    say("")
-    say("optimal: scores of both sides, and their difference, for an optimal judge with unlimited data that")
+    say("", "optimal: scores of both sides, and their difference, for an optimal judge with unlimited data that")
     say("reads the caption alone, or sees the image too.")
     if expected:
         say(f"{EXPECTED}: amplification that this judge finds in worlds of this size, a mean over several; the")
         say("interval is to be compared with that.")
-    say("")
-    say(f"The world is in {files.folder}; the results are in {results}; look at {results / REPORT}")
+    say("", f"The world is in {files.folder}; the results are in {results}; look at {results / REPORT}")

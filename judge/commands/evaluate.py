@@ -1,40 +1,45 @@
 """``judge evaluate``: one run from files to a folder of results; YAML and Python call the same."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from judge.commands.caption import add_captions, images_to_caption, models_to_caption, with_placeholders
+from judge.commands.caption import add_captions, models_to_caption
 from judge.commands.console import say, show_progress
 from judge.commands.images import RunImages
-from judge.commands.labels import choose_lexicons, complete_labels
-from judge.commands.setup import make_plan, make_setup, open_checkpoints, read_corpus, with_precision
+from judge.commands.setup import (
+    choose_lexicons,
+    complete_labels,
+    make_plan,
+    make_setup,
+    open_checkpoints,
+    read_corpus,
+    with_precision,
+)
 from judge.commands.unread import unread
 from judge.config import make_config
-from judge.config.inputs import ShownSettings
+from judge.config.inputs import HumanSettings, ShownSettings
 from judge.config.judges import ScoredSettings
 from judge.config.values import HUMAN, Files, MaskMode
 from judge.corpus import Corpus
 from judge.corpus.attributes import parts_of
 from judge.corpus.ratings import read_human_scores
 from judge.corpus.splits import Protocol
-from judge.errors import JudgeError, shortened, some
+from judge.errors import JudgeError, require, shortened, some
 from judge.judges import HUGGING_FACE, SELF, find_judge, name_self
 from judge.judges.prompts import make_prompt
 from judge.measure import Plan, Result, measure
 from judge.measure.jobs import lay_out
 from judge.metrics import find_metric, spell_out
 from judge.report.directory import REPORT, RunDirectory
-from judge.report.printing import print_result
+from judge.report.sections import print_result
 from judge.text.alignment import UNKNOWN
 from judge.text.combined import AND
 from judge.text.lexicon import Lexicon
 from judge.training.launch import in_main_process
-from judge.types import Doubt, Progress
+from judge.types import Captions, Doubt, Progress
 from judge.utils.launch import is_main_process
 from judge.utils.options import option
 
@@ -46,9 +51,7 @@ class RunConfig(ScoredSettings, ShownSettings):
     panel = "Output"
 
     human: Files = option(..., HUMAN, repeated="PATH", essential=True)
-    breakdown: bool = option(
-        False, "compute how much tasks, images and words contribute to each metric", panel="Metrics"
-    )
+    breakdown: bool = option(False, "compute what tasks, images and words contribute to each metric", panel="Metrics")
     verbose: bool = option(False, "print all columns, tables, notes and warnings", exclude=True)
 
 
@@ -117,24 +120,27 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
     named = locals()
     settings |= {name: named[name] for name in RunConfig.model_fields.keys() & named if named[name] is not None}
     if corpus is not None:
-        _check_beside(corpus, settings)
-        settings = _of_corpus(corpus) | settings
+        settings = _with_sources(corpus, settings)
     return run(make_config(settings, RunConfig), corpus=corpus, progress=progress)
 
 
 # Settings that say how files are read.
-_READING = {
-    *("human", "captions", "labels", "objects", "columns", "split", "several", "refusals", "where", "own_captions"),
-    *("id_column", "label_column", "label_values", "label_rule", "label_drop", "object_column", "object_id_column"),
+_READING = {*HumanSettings.model_fields, "captions", "several", "refusals"} - {
+    *("attribute", "lexicon", "label_least", "contractions", "text"),
 }
 
 
-def _check_beside(corpus: Corpus, settings: Mapping[str, Any]) -> None:
-    """Refuse settings that say how to read what has been read already, or that name another attribute."""
+def _with_sources(corpus: Corpus, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """``settings``, with the sources of a corpus made in Python, for ``run.yaml``.
+
+    Raises:
+        JudgeError: a setting says how to read what has been read already, or names another attribute.
+    """
     if keys := sorted(settings.keys() & _READING):
         mend = "give it to Corpus.read or its ReadOptions, read_labels or read_tasks"
         raise JudgeError(f"'{keys[0]}' is for files, and a corpus is given", mend=mend)
-    known = [part.attribute for part in parts_of(corpus.labels)]
+    labels = {part.attribute: part for part in parts_of(corpus.labels)}
+    known = list(labels)
     named = settings.get("attribute", known)
     named = [named] if isinstance(named, str) else list(named)
     # Labels of some of several attributes are enough: those of others may be derived.
@@ -144,18 +150,13 @@ def _check_beside(corpus: Corpus, settings: Mapping[str, Any]) -> None:
         if len(named) > 1:
             mend = "read the labels of each with read_labels, and give multiply_labels of them to Corpus.read"
         raise JudgeError(what, mend=mend)
-
-
-def _of_corpus(corpus: Corpus) -> dict[str, Any]:
-    """The sources of a corpus made in Python, for ``run.yaml``."""
-    found: dict[str, Any] = {
-        "human": corpus.human.source or "in memory",
-        "captions": {captions.name: captions.source or "in memory" for captions in corpus.generated},
-    }
-    if sources := {part.attribute: part.source or "in memory" for part in parts_of(corpus.labels)}:
-        rules = {part.rule for part in parts_of(corpus.labels)}
-        found |= {"labels": sources, "attribute": list(sources), "label_rule": max(rules - {"one"}, default="one")}
-    return found
+    captions = {side.name: side.source or "in memory" for side in corpus.generated}
+    found: dict[str, Any] = {"human": corpus.human.source or "in memory", "captions": captions}
+    if labels:
+        rule = "majority" if any(part.rule == "majority" for part in labels.values()) else "one"
+        sources = {name: part.source or "in memory" for name, part in labels.items()}
+        found |= {"labels": sources, "attribute": known, "label_rule": rule}
+    return {**found, **settings}
 
 
 def run(
@@ -168,15 +169,14 @@ def run(
 ) -> Result:
     """Read, measure, and write the run's folder (where ``config.out`` names one).
 
+    Judges, captions and features that are finished are kept, whatever goes wrong.
+
     Args:
         config: the settings.
         corpus: captions and labels already read.
         progress: called with (what, units done, units in all).
         store: where answers of judges are kept and found, without their weights; None for none.
         examples: whether the result has any.
-
-    Raises:
-        JudgeError: anything that the user can mend. Judges, captions and features that are finished are kept.
     """
     config = with_precision(config)
     directory = RunDirectory(config.out, overwrite=config.overwrite) if config.out else None
@@ -192,22 +192,31 @@ def run(
         open_checkpoints(config.checkpoints)
     if directory:
         store = config.checkpoints or directory.store
-    setup = replace(setup, store=store or setup.store)
-    images = RunImages(config, config.judge, config.seed, progress)
+    setup = replace(setup, store=store or setup.store, log=directory.log if directory else None)
+    images = RunImages(config, config.judge, progress)
     with directory.working() if directory else nullcontext():
         if models:
             # First all checks that could fail after hours of captioning.
-            plain = images_to_caption(images, corpus)
-            lay_out(with_placeholders(corpus, models, plain.names), plan, lexicons)
+            require("vision", "torch", "transformers", "PIL", "cv2", "pycocotools")
+            human, plain = corpus.human.by_image, images.plain
+            names = {image: plain.names[image] for image in human if image in plain.names}
+            if not names:
+                what = f"no file of any of the {len(human)} images with human captions"
+                mend = "check that ids mean the same in all files"
+                raise JudgeError(what, where=f"--images {plain.folder}", mend=mend)
+            captions = {image: human[image][:1] for image in names}
+            placeholders = [Captions(name, captions, source=name) for name in models]
+            lay_out(replace(corpus, generated=(*corpus.generated, *placeholders)), plan, lexicons)
             if _uses_images(plan):
                 images.hidden([])
             images.free()  # The captioner needs the memory.
+            plain = replace(plain, names=names)
             corpus = add_captions(config, corpus, models, plain, directory=directory, progress=progress)
         result = measure(
             corpus,
             plan,
             lexicons=lexicons,
-            setup=replace(setup, log=directory.log if directory else None),
+            setup=setup,
             open_images=images.hidden if config.images else None,
             progress=progress,
             # Captions are written into a folder that has been begun.
@@ -238,34 +247,28 @@ def describe_images(config: RunConfig, plan: Plan, lexicon: Lexicon | None) -> d
     names = ["mask", "answer_softmax"]
     if any(find_judge(judge).backbone for judge in config.judge):
         names += ["backbone", "backbone_weights", "image_size", "reader"]
-    words = _words_read(config, plan.models, lexicon)
     if any(judge.startswith((HUGGING_FACE, SELF)) for judge in config.judge):
         names += ["tuning", "dtype", "attn_implementation"]
     if config.mask != "none":
         names += ["detector", "hide", "category", "fill", "dilation", "foreground"]
     prompt = make_prompt(" and ".join(config.attributes), config.template, config.answers)
     settings = {name: value for name, value in config.model_dump(mode="json").items() if name in names}
-    return {"sight": settings | {"template": prompt.template, "answers": dict(prompt.answers)} | words}
-
-
-def _uses_images(plan: Plan) -> bool:
-    return any(find_metric(name).uses_images for name in spell_out(plan.metrics))
-
-
-def _words_read(config: RunConfig, models: Mapping[str, str], lexicon: Lexicon | None) -> dict[str, Any]:
-    """``{"read_for": {judge: {our token: what it reads}}}``, for Hugging Face captioners that read captions."""
-    tokens = [*([lexicon.token] if lexicon else []), UNKNOWN]
+    # What Hugging Face captioners that read captions read for our tokens.
+    words: dict[str, dict[str, str]] = {}
     captioners = {**config.captions, **config.models}
-    names = {name_self(judge, captioner, models): None for judge in config.judge for captioner in captioners}
-    found: dict[str, dict[str, str]] = {}
-    for name in names:
+    for name in {name_self(judge, name, plan.models): None for judge in config.judge for name in captioners}:
         if name.startswith(HUGGING_FACE) and "caption" not in find_judge(name).blanked:
             from judge.judges.huggingface import read_for
 
             reference = name.removeprefix(HUGGING_FACE).removesuffix("-caption-only")
             with suppress(JudgeError):  # Where answers come from a store, the checkpoint may be gone.
-                found[HUGGING_FACE + reference] = read_for(reference, tokens)
-    return {"read_for": found} if found else {}
+                words[HUGGING_FACE + reference] = read_for(reference, [*([lexicon.token] if lexicon else []), UNKNOWN])
+    prompted = {"template": prompt.template, "answers": dict(prompt.answers)}
+    return {"sight": settings | prompted | ({"read_for": words} if words else {})}
+
+
+def _uses_images(plan: Plan) -> bool:
+    return any(find_metric(name).uses_images for name in spell_out(plan.metrics))
 
 
 def command(config: RunConfig) -> None:
@@ -280,5 +283,4 @@ def command(config: RunConfig) -> None:
     if is_main_process():
         print_result(result, folder=config.out, verbose=config.verbose)
         assert config.out, "the command has a default"
-        say("")
-        say(f"The results are in {config.out}; look at {config.out / REPORT}")
+        say("", f"The results are in {config.out}; look at {config.out / REPORT}")

@@ -1,7 +1,5 @@
 """``judge export``: a trained judge as a folder to share, with a model card."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -23,9 +21,7 @@ class ExportConfig(OutputSettings, SavedJudgeSettings):
     command = "judge export"
     panel = "Output"
 
-    merge: bool = option(
-        False, "hf: judges: a whole checkpoint of transformers, with LoRA adapters merged", essential=True
-    )
+    merge: bool = option(False, "export an hf: judge as a whole checkpoint, with LoRA adapters merged", essential=True)
     out: Path = option(..., "folder for the judge", "runs/judge", essential=True)
 
 

@@ -1,7 +1,5 @@
 """From settings to images as judges and captioners see them: what is hidden, and which detector finds it."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -13,22 +11,15 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from judge.commands.labels import labels_of
-from judge.config.inputs import (
-    DetectionSettings,
-    HidingSettings,
-    ImageSettings,
-    MaskedSettings,
-    NetworkSettings,
-    ShownSettings,
-)
+from judge.commands.setup import labels_of
+from judge.config import inputs
 from judge.config.values import listed
 from judge.corpus.records import canonical_id
 from judge.errors import JudgeError, require
 from judge.judges import find_judge
-from judge.masking.cache import Cached
+from judge.masking.cache import Cached, make_detector
 from judge.masking.categories import check_categories, names_people, people_among, read_names, stays_visible
-from judge.masking.detectors import Detector, make_detector
+from judge.masking.detectors import Detector
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.images import has_image, list_images
 from judge.masking.instances import PERSON
@@ -39,13 +30,9 @@ from judge.types import Labels, Progress
 
 
 class Correlated(NamedTuple):
-    """The category most correlated with the attribute.
+    """The category most correlated with the attribute, and the class that it goes with.
 
-    Attributes:
-        category: its name.
-        class_: the class that it goes with.
-        share: of the images with that category, those of that class (BA's b_al), in [0, 1].
-        images: images with that category and a label.
+    ``images`` have that category and a label; ``share`` of them, in [0, 1], are of that class (BA's b_al).
     """
 
     category: str
@@ -60,16 +47,14 @@ def correlated_category(truth: GroundTruth, labels: Labels) -> Correlated:
     b_al does not correct for the size of classes: where one class has most images (COCO: men), it is mostly that class.
     At a tie the first class counts, then the first category of the file. A category must occur in 100 labelled images,
     or in 1% of them if they are fewer.
-
-    Args:
-        truth: the objects of the images.
-        labels: the attribute of the images.
-
-    Raises:
-        JudgeError: no labelled image holds such a category.
     """
     where = f"{truth.source} with {labels.source}"
-    classes = {name: label for name in truth.images if (label := _label_of(name, truth, labels)) is not None}
+    classes: dict[str, str] = {}
+    for name in truth.images:
+        for key in (truth.image_id(name), name):  # The "id" in the instances file goes before the name.
+            with suppress(ValueError):  # Not every name is an id.
+                if (label := labels.by_image.get(canonical_id(key))) is not None:
+                    classes.setdefault(name, label)
     if not classes:
         raise JudgeError("no image has a label", where=where, mend="use labels of these images")
     counts = Counter((label, category) for image, label in classes.items() for category in truth.categories_in(image))
@@ -89,15 +74,6 @@ def correlated_category(truth: GroundTruth, labels: Labels) -> Correlated:
     return Correlated(category, class_, float(shares.to_numpy().max()), int(total[category]))
 
 
-def _label_of(name: str, truth: GroundTruth, labels: Labels) -> str | None:
-    """The class of the image ``name``: by its "id" in the instances file, else by its name."""
-    for key in (truth.image_id(name), name):
-        with suppress(ValueError):  # Not every name is an id.
-            if (label := labels.by_image.get(canonical_id(key))) is not None:
-                return label
-    return None
-
-
 class Masking(NamedTuple):
     """What is hidden and what finds it; ground truth to measure a network by, and how BA chose the object, if so."""
 
@@ -107,20 +83,10 @@ class Masking(NamedTuple):
     correlated: Correlated | None
 
 
-def open_masking(
-    config: MaskedSettings, mode: Mode, *, seed: int, device: str | None = None, truth: GroundTruth | None = None
-) -> Masking:
-    """What settings with one detector hide, and the detector.
-
-    Args:
-        config: the settings.
-        mode: how much is hidden.
-        seed: of fill noise.
-        device: of a network.
-        truth: the instances, where they have been read.
-    """
-    hiding, correlated, truth = choose_hiding(config, mode, seed=seed, truth=truth)
-    detector = open_detector(config.detector, config, hiding.labels, truth=truth, device=device)
+def open_masking(config: inputs.MaskedSettings, mode: Mode, *, truth: GroundTruth | None = None) -> Masking:
+    """What settings with one detector hide, and the detector; ``truth``: the instances, where they have been read."""
+    hiding, correlated, truth = choose_hiding(config, mode, truth=truth)
+    detector = open_detector(config.detector, config, hiding.labels, truth=truth)
     beside = None
     if detector.name != "gt" and config.instances:
         truth = truth or read_truth(config)
@@ -129,7 +95,7 @@ def open_masking(
 
 
 def choose_hiding(
-    config: HidingSettings, mode: Mode, *, seed: int, truth: GroundTruth | None = None
+    config: inputs.HidingSettings, mode: Mode, *, truth: GroundTruth | None = None
 ) -> tuple[Hiding, Correlated | None, GroundTruth | None]:
     """What ``config`` hides; how the object was chosen where BA chose it; and the instances if they have been read."""
     chosen, category = None, config.category
@@ -146,10 +112,10 @@ def choose_hiding(
         category = chosen.category
     wanted = {"person": (PERSON,), "object": (category,), "both": (PERSON, category)}[config.hide]
     same = {name: getattr(config, name) for name in ("threshold", "foreground", "share", "dilation", "fill")}
-    return Hiding(tuple(label for label in wanted if label), mode=mode, seed=seed, **same), chosen, truth
+    return Hiding(tuple(label for label in wanted if label), mode=mode, **same), chosen, truth
 
 
-def read_truth(config: ImageSettings, labels: Collection[str] | None = None) -> GroundTruth:
+def read_truth(config: inputs.DetectionSettings, labels: Collection[str] | None = None) -> GroundTruth:
     """The instances that ``config`` names; ``labels``: the categories that are read, None for all."""
     if not config.instances:
         raise JudgeError("detector 'gt' needs the instances", where="--instances", mend="give their COCO file")
@@ -161,31 +127,23 @@ def read_truth(config: ImageSettings, labels: Collection[str] | None = None) -> 
 
 
 def open_detector(
-    name: str,
-    config: DetectionSettings,
-    labels: tuple[str, ...],
-    *,
-    truth: GroundTruth | None = None,
-    device: str | None = None,
+    name: str, config: inputs.DetectionSettings, labels: tuple[str, ...], *, truth: GroundTruth | None = None
 ) -> Detector:
     """The detector called ``name``: ``truth`` for "gt", where it has been read already; a network with its cache."""
     require("images", "cv2", "PIL", "pycocotools")
     if name == "gt":
         return (truth or read_truth(config, labels)).only(labels)
-    detector, names, doubts = load_detector(name, config, labels, device=device)
+    detector, names, doubts = load_detector(name, config, labels)
     return Cached(detector, config.cache, names, doubts)
 
 
 def load_detector(
-    name: str, config: NetworkSettings, labels: tuple[str, ...], *, device: str | None = None
+    name: str, config: inputs.NetworkSettings, labels: tuple[str, ...]
 ) -> tuple[Detector, dict[str, str], list[str]]:
     """The network called ``name``; category -> its name here, "person" for people; what a user must know of these."""
-    detector = make_detector(
-        name,
-        weights=config.weights.get(name) or config.weights.get(""),
-        trust=config.trust_weights,
-        device=device,
-    )
+    weights = config.weights.get(name) or config.weights.get("")
+    device = getattr(config, "device", None)  # Commands that train judges have no such option.
+    detector = make_detector(name, weights=weights, trust=config.trust_weights, device=device)
     source = f"detector '{name}'"
     own = {category: category for category in detector.categories}
     if (names := read_names(config.class_names)) is not None:
@@ -203,7 +161,7 @@ def load_detector(
     return detector, renamed, [stays_visible(other, source) for other in visible]
 
 
-def refuse_unmasked(config: HidingSettings, masks: Mapping[str, Any] | None, doubts: Sequence[str]) -> None:
+def refuse_unmasked(config: inputs.HidingSettings, masks: Mapping[str, Any] | None, doubts: Sequence[str]) -> None:
     """Refuse masks that hide almost nobody, unless the settings allow them."""
     if masks and (what := hide_nobody(masks)) and not config.allow_unmasked:
         mend = next((doubt for doubt in doubts if "--person-category" in doubt), "give other weights or instances")
@@ -251,9 +209,8 @@ def find_images(known: Mapping[str, str], image_ids: Sequence[str], folder: Path
 class RunImages:
     """The images of a run; instances, names and weights are read once, when first needed."""
 
-    config: ShownSettings
+    config: inputs.ShownSettings
     judges: Sequence[str] = ()
-    seed: int = 0
     progress: Progress | None = None
     _shown: MaskedImages | None = None
 
@@ -321,7 +278,7 @@ class RunImages:
     @cached_property
     def _masking(self) -> Masking | None:
         mode = self.config.mask
-        return None if mode == "none" else open_masking(self.config, mode, seed=self.seed, truth=self.truth)
+        return None if mode == "none" else open_masking(self.config, mode, truth=self.truth)
 
     def _hidden(self, image_ids: Sequence[str]) -> MaskedImages:
         names = find_images(self.plain.names, image_ids, self.plain.folder)

@@ -1,14 +1,12 @@
 """``judge mask``: a folder of images with people, or things, hidden."""
 
-from __future__ import annotations
-
-from collections.abc import Collection, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
 
-from judge.commands.console import report_failures, say, say_notes, show_progress
-from judge.commands.images import Correlated, image_names, open_masking, refuse_unmasked
+import pandas as pd
+
+from judge.commands.console import report_failures, say, show_progress
+from judge.commands.images import image_names, open_masking, refuse_unmasked
 from judge.config import OutputSettings
 from judge.config.inputs import FolderSettings
 from judge.config.values import Mode, listed
@@ -33,10 +31,7 @@ class MaskConfig(OutputSettings, FolderSettings):
     command = "judge mask"
     panel = "Images"
 
-    mode: Mode = option(
-        "segment", "how much of each instance is hidden: the upper part, the mask, or the box", essential=True
-    )
-    format: Literal["png", "webp"] = option("png", "file format of masked images; both are lossless")
+    mode: Mode = option("segment", "what of each instance is hidden: upper part, mask, or box", essential=True)
     workers: int | None = option(None, "images masked in parallel", "one per core", ge=1, le=1024)
     out: Path = option(..., "folder for the masked images", "runs/masked", essential=True)
 
@@ -45,36 +40,12 @@ SETTINGS = "mask.yaml"
 _STORE, _FINISHED = ".finished", "images.jsonl"  # Hidden: no folder of images is called so.
 
 
-class MaskedFolder(NamedTuple):
-    """The output of ``judge mask``.
-
-    Attributes:
-        masked: the rows of ``masks.parquet``, and the failures.
-        left_out: images of the folder that the instances file does not list.
-        hidden: the categories hidden.
-        correlated: how the object was chosen, where BA chose it.
-        masks: what is hidden, measured: see :func:`judge.masking.measured.measure_masks`.
-        doubts: what a user must know of the masks, a sentence each.
-    """
-
-    masked: Masked
-    left_out: int
-    hidden: tuple[str, ...]
-    correlated: Correlated | None
-    masks: Mapping[str, Any]
-    doubts: Sequence[str] = ()
-
-
-def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolder:
-    """Mask the images of a folder; write them, their table, contact sheet, settings and log to ``out``.
+def mask(config: MaskConfig, *, progress: Progress | None = None) -> tuple[Masked, list[str]]:
+    """Mask the images of a folder; return the rows and failures, and what to print about them, a line each.
 
     ``masks.parquet``, a row per masked image: image (its name), masked (the masked image's name), instances (how
     many were hidden), share_hidden (of its pixels, in [0, 1]), detector, mode. A command that was killed, or met an
-    error, goes on from the images that are masked.
-
-    Raises:
-        JudgeError: what concerns the whole folder. Faults of single images are in the result's ``failures``; where
-            none could be masked, nothing is written.
+    error, goes on from the images that are masked. Where no image can be masked, nothing is written.
     """
     out = OutputFolder(
         config.out, what="folder of masked images", command=config.command, overwrite=config.overwrite, store=_STORE
@@ -82,37 +53,51 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> MaskedFolde
     if out.path.is_relative_to(resolved(config.images)):
         raise JudgeError("lies in the folder of images", where=out.where, mend="name another folder")
     out.check(config.inputs())
-    hiding, detector, beside, correlated = open_masking(config, config.mode, seed=config.seed, device=config.device)
+    hiding, detector, beside, correlated = open_masking(config, config.mode)
     truth = detector if isinstance(detector, GroundTruth) else None
     names, left_out = image_names(config.images, truth)
     out.begin()
     with out.working(), out.writing():
         reserved = {TABLE_NAME, SHEET_NAME, SETTINGS, LOG, MANIFEST, _STORE}
-        job = MaskFolder(
-            config.images,
-            out.partial,
-            detector,
-            hiding,
-            config.format,
-            config.max_pixels,
-            reserved,
-            Finished(out.store / _FINISHED, out.partial, _key(config, hiding, detector)),
-            beside,
-        )
+        finished = Finished(out.store / _FINISHED, out.partial, _key(config, hiding, detector))
+        job = MaskFolder(config.images, out.partial, detector, hiding, config.max_pixels, reserved, finished, beside)
         masked = job.run(names, workers=config.workers, progress=progress)
         masked.failures += truth.strays if truth else ()
         statistics = [row.statistics for row in masked.rows]
         masks = measure_masks(statistics, hides_people=PERSON in hiding.labels)
         doubts = doubts_of(detector, statistics)
         refuse_unmasked(config, masks, doubts)
-        if masked.rows:
-            _remove_others(out.partial, {row.masked for row in masked.rows} | reserved)
-            _write(masked, config, out.partial)
-            out.log("finished")
-            out.publish()
-        else:
+        if not masked.rows:
             out.discard()
-    return MaskedFolder(masked, left_out, hiding.labels, correlated, masks, doubts)
+            return masked, []
+        # Remove images that a killed command of other settings, or on other images, left.
+        wanted = {row.masked for row in masked.rows} | reserved
+        others = [name for name in names_in(out.partial) if name not in wanted and not name.startswith(_STORE)]
+        for name in others:
+            if not name.endswith("/"):
+                (out.partial / name).unlink()
+        remove_empty(out.partial / name for name in reversed(others) if name.endswith("/"))
+        columns = [(row.image, row.masked, row.statistics.instances, row.statistics.share) for row in masked.rows]
+        rows = pd.DataFrame(columns, columns=["image", "masked", "instances", "share_hidden"])
+        rows = rows.assign(detector=config.detector, mode=config.mode)
+        rows.to_parquet(out.partial / TABLE_NAME, index=False)
+        (out.partial / SHEET_NAME).write_bytes(encode(masked.sheet()))
+        (out.partial / SETTINGS).write_text(config.to_yaml(), encoding="utf-8")
+        out.log("finished")
+        out.publish()
+    lines = []
+    if correlated:
+        share = f"{correlated.share:.0%} of {correlated.images} images with it are {correlated.class_}"
+        lines.append(f"Hidden object: {correlated.category} ({share})")
+    with_any, instances = sum(row.share > 0 for row in statistics), sum(row.instances for row in statistics)
+    lines.append(
+        f"{len(masked.rows)} images masked; {with_any} ({with_any / len(masked.rows):.1%}) hold "
+        f"{' or '.join(hiding.labels)}; {instances} instances, {masks['pixels']:.1%} of the pixels hidden"
+    )
+    notes = [*([describe_masks(masks)] if masks["recall"] is not None else []), *doubts]
+    if left_out:
+        notes.append(f"{left_out} images of the folder are not in the instances file; they were left out")
+    return masked, [*lines, *(f"NOTE: {note}" for note in notes)]
 
 
 def _key(config: MaskConfig, hiding: Hiding, detector: Detector) -> str:
@@ -123,28 +108,8 @@ def _key(config: MaskConfig, hiding: Hiding, detector: Detector) -> str:
     below = [file for path in listed(config.instances) for file in (path, *sorted(path.rglob("*")))]
     truth = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in below]
     named = config.person_categories, config.class_names and config.class_names.read_bytes()
-    settings = hiding, detector.key, truth, named, config.format, config.max_pixels
+    settings = hiding, detector.key, truth, named, config.max_pixels
     return repr((packages, MaskStatistics._fields, *settings))
-
-
-def _remove_others(folder: Path, wanted: Collection[str]) -> None:
-    """Remove images that a killed run of other settings, or on other images, has left."""
-    others = [name for name in names_in(folder) if name not in wanted and not name.startswith(_STORE)]
-    for name in others:
-        if not name.endswith("/"):
-            (folder / name).unlink()
-    remove_empty(folder / name for name in reversed(others) if name.endswith("/"))
-
-
-def _write(masked: Masked, config: MaskConfig, folder: Path) -> None:
-    import pandas as pd
-
-    columns = [(row.image, row.masked, row.statistics.instances, row.statistics.share) for row in masked.rows]
-    rows = pd.DataFrame(columns, columns=["image", "masked", "instances", "share_hidden"])
-    rows = rows.assign(detector=config.detector, mode=config.mode)
-    rows.to_parquet(folder / TABLE_NAME, index=False)
-    (folder / SHEET_NAME).write_bytes(encode(masked.sheet()))
-    (folder / SETTINGS).write_text(config.to_yaml(), encoding="utf-8")
 
 
 def command(config: MaskConfig) -> None:
@@ -154,24 +119,7 @@ def command(config: MaskConfig) -> None:
     images could not be masked; five are named for each fault.
     """
     with show_progress() as progress:
-        found = mask(config, progress=progress)
-    rows, failures = found.masked.rows, found.masked.failures
-    if not rows:
-        report_failures(failures, len(failures), "masked")
-    if correlated := found.correlated:
-        say(
-            f"Hidden object: {correlated.category} ({correlated.share:.0%} of {correlated.images} images with it are "
-            f"{correlated.class_})"
-        )
-    with_any = sum(row.statistics.share > 0 for row in rows)
-    say(
-        f"{len(rows)} images masked; {with_any} ({with_any / len(rows):.1%}) hold {' or '.join(found.hidden)}; "
-        f"{sum(row.statistics.instances for row in rows)} instances, {found.masks['pixels']:.1%} of the pixels hidden"
-    )
-    notes = [describe_masks(found.masks)] if found.masks["recall"] is not None else []
-    notes += found.doubts
-    if found.left_out:
-        notes.append(f"{found.left_out} images of the folder are not in the instances file; they were left out")
-    say_notes(notes)
-    say(f"They are in {config.out}; look at {config.out / SHEET_NAME}")
-    report_failures(failures, len(rows) + len(failures), "masked")
+        masked, lines = mask(config, progress=progress)
+    if lines:
+        say(*lines, f"They are in {config.out}; look at {config.out / SHEET_NAME}")
+    report_failures(masked.failures, len(masked.rows) + len(masked.failures), "masked")

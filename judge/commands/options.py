@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
-from functools import wraps
 from importlib import import_module
 from inspect import Parameter, Signature, getdoc
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperArgument, TyperCommand
@@ -25,15 +23,10 @@ METAVARS = {int: "N", float: "X", Path: "PATH"}
 
 
 def add_command(app: typer.Typer, name: str, place: str, summary: str) -> None:
-    """Add a command that is imported when it is used.
+    """Add a command that is imported when it is used; ``summary``: for the ``--help`` of its group.
 
-    Its function either takes settings (``config``), which are read from a YAML file and options, or is Typer's own.
-
-    Args:
-        app: the group that the command belongs to.
-        name: of the command.
-        place: module of :mod:`judge.commands`; ``module:function`` where the function is not called ``command``.
-        summary: for the group's ``--help``.
+    ``place`` is a module of :mod:`judge.commands`, or ``module:function`` where the function is not called ``command``.
+    The function either takes settings (``config``), which are read from a YAML file and options, or is Typer's own.
     """
 
     class Command(TyperCommand):
@@ -46,7 +39,7 @@ def add_command(app: typer.Typer, name: str, place: str, summary: str) -> None:
                 # Rich would keep the docstring's line breaks.
                 self.help = "\n\n".join(" ".join(part.split()) for part in str(getdoc(body)).split("\n\n"))
                 made = typer.Typer(add_completion=False)
-                made.command()(_with_settings(body) if "config" in body.__annotations__ else _plain(body))
+                made.command()(_with_settings(body) if "config" in body.__annotations__ else one_line_errors()(body))
                 command = get_command(made)
                 self.params, self.callback, self.loaded = command.params, command.callback, True
             params: list[Any] = super().get_params(ctx)
@@ -61,19 +54,10 @@ def add_command(app: typer.Typer, name: str, place: str, summary: str) -> None:
     app.command(name, cls=Command, help=summary)(lambda: None)
 
 
-def _plain(body: Callable[..., None]) -> Callable[..., None]:
-    @wraps(body)
-    def command(**given: Any) -> None:
-        with one_line_errors():
-            body(**given)
-
-    return command
-
-
 def _with_settings(body: Callable[[Any], None]) -> Callable[..., None]:
     from judge.config import PANELS, shown
 
-    kind: type[Settings] = getattr(sys.modules[body.__module__], body.__annotations__["config"])
+    kind: type[Settings] = get_type_hints(body)["config"]
 
     def command(file: Path | None, **given: Any) -> None:
         given.pop("help_all", None)
@@ -91,7 +75,7 @@ def _with_settings(body: Callable[[Any], None]) -> Callable[..., None]:
         )  # fmt: skip
         annotations["help_all"] = Annotated[bool, every]
     command.__signature__ = Signature(  # type: ignore[attr-defined]  # of any function
-        [Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=of) for name, of in annotations.items()]
+        [Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=hint) for name, hint in annotations.items()]
     )
     return command
 
@@ -115,7 +99,9 @@ def _option(kind: type[Settings], name: str) -> Any:
     text = str(field.description) + ("; repeatable" if about["repeated"] else "")
     if listed and not all(choice in text for choice in choices):
         text += f" ({', '.join(choices[:-1])} or {choices[-1]})"
-    default = about["unset"] or ("" if field.is_required() else _as_text(field.default))
+    joined = ",".join(map(str, field.default)) if isinstance(field.default, tuple) else str(field.default)
+    has_none = field.is_required() or bool in types or field.default in (None, {})
+    default = about["unset"] or ("" if has_none else joined)
     text += f" [default: {default}]" if default else ""
     settings: dict[str, Any] = {"help": text.replace("[", "\\["), "rich_help_panel": kind.panel_of(name)}
     settings["hidden"] = not about["essential"]
@@ -137,20 +123,8 @@ def _parts(annotation: Any) -> list[Any]:
     return [leaf for part in parts for leaf in _parts(part)]
 
 
-def _as_text(default: Any) -> str:
-    if isinstance(default, tuple):
-        return ",".join(map(str, default))
-    return "" if default is None or default is False or default == {} else str(default)
-
-
 def resolve(file: Path | None, given: Mapping[str, Any], kind: type[S]) -> S:
-    """The settings of a command: those of ``file``, overridden by the options that were given.
-
-    Args:
-        file: YAML, or None.
-        given: options by names of fields; None or empty where not given.
-        kind: the command's settings.
-    """
+    """The settings of a command: those of ``file`` (YAML), overridden by ``given`` options, where not None or empty."""
     from judge.config import make_config, read_settings, shown
 
     settings = read_settings(file) if file else {}

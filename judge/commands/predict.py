@@ -1,18 +1,16 @@
 """``judge predict``: the answers of a trained judge about new captions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
-from judge.commands.console import say, say_notes, show_progress
+from judge.commands.console import say, show_progress
 from judge.commands.images import RunImages
 from judge.config import OutputSettings, make_config
 from judge.config.inputs import MASKING, DetectorSettings, ReadingSettings, ShownSettings
-from judge.config.judges import FeatureSettings, SavedJudgeSettings
-from judge.config.values import IMAGES
+from judge.config.judges import SavedJudgeSettings
+from judge.config.values import FEATURES, IMAGES
 from judge.corpus import refuse_unread
 from judge.corpus.captions import ReadOptions, read_captions
 from judge.errors import JudgeError, require
@@ -28,17 +26,17 @@ from judge.utils.outputs import OutputFile
 from judge.utils.reading import named_alike
 
 WEIGHTS = "judge.safetensors"
+NEW = "new captions: COCO, Karpathy, CSV, JSONL, Parquet, ... (recognised by content)"
 
 
-class NewCaptionSettings(FeatureSettings, ReadingSettings, DetectorSettings):
+class NewCaptionSettings(ReadingSettings, DetectorSettings):
     """New captions and images; the judge's file says what is hidden in them."""
 
     panel = "Input"
 
     images: Path | None = option(None, f"{IMAGES}, for judges that use images", essential=True)
-    detector: DetectorName = option(
-        "gt", "what finds people and objects: ground truth or a network", "as in training", essential=True
-    )
+    features: Path = option(FEATURES, "feature cache folder", panel="Judges")
+    detector: DetectorName = option("gt", "what finds people and objects", "as in training", essential=True)
 
 
 class PredictConfig(OutputSettings, SavedJudgeSettings, NewCaptionSettings):
@@ -47,17 +45,24 @@ class PredictConfig(OutputSettings, SavedJudgeSettings, NewCaptionSettings):
     command = "judge predict"
     panel = "Input"
 
-    captions: Path = option(
-        ..., "new captions: COCO, Karpathy, CSV, JSONL, Parquet, ... (recognised by content)", essential=True
-    )
+    captions: Path = option(..., NEW, essential=True)
     out: Path = option(..., "CSV file for the answers", "runs/predictions.csv", essential=True)
 
 
 def open_saved(config: SavedJudgeSettings) -> Saved:
     """A trained judge: a file, or a folder of ``judge export``."""
-    path = _find(config)
+    path, where = from_home(config.judge_weights), f"--judge-weights {config.judge_weights}"
+    if path.is_dir():
+        given, path = path, path / WEIGHTS
+        if not path.is_file():
+            mend = "name a NAME.weights.safetensors in it; judges.json says which is whose"
+            if not any(given.glob("*.weights.safetensors")):
+                mend = "give the folder that judge export made, or a NAME.weights.safetensors of judge train"
+            raise JudgeError(f"holds no {WEIGHTS}, as judge export writes it", where=where, mend=mend)
+    elif not path.is_file():
+        raise JudgeError("no such file or folder", where=where, mend=named_alike(path))
     saved = read_saved(path)
-    if not saved.trains_itself:
+    if saved.recipe:
         require("vision", "torch", "accelerate")
     # The base of a merged judge is the checkpoint that lies beside it.
     merged = path.name == WEIGHTS and (path.parent / "config.json").is_file()
@@ -68,30 +73,11 @@ def open_saved(config: SavedJudgeSettings) -> Saved:
     return replace(saved, materials=replace(saved.materials, backbone_weights=config.backbone_weights))
 
 
-def _find(config: SavedJudgeSettings) -> Path:
-    given, where = from_home(config.judge_weights), f"--judge-weights {config.judge_weights}"
-    if given.is_file():
-        return given
-    if not given.is_dir():
-        raise JudgeError("no such file or folder", where=where, mend=named_alike(given))
-    if not (given / WEIGHTS).is_file():
-        mend = "name a NAME.weights.safetensors in it; judges.json says which is whose"
-        if not any(given.glob("*.weights.safetensors")):
-            mend = "give the folder that judge export made, or a NAME.weights.safetensors of judge train"
-        raise JudgeError(f"holds no {WEIGHTS}, as judge export writes it", where=where, mend=mend)
-    return given / WEIGHTS
-
-
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A trained judge, and captions and images prepared as in its training.
+    """A trained judge, and captions and images prepared as in its training; notes for the user, a line each.
 
-    Attributes:
-        saved: the judge.
-        captions: as they were read.
-        parts: what the judge reads, a list for each caption index, by image.
-        images: what the judge sees; None for a judge that sees none.
-        notes: what a user must know, a line each.
+    ``parts``: what the judge reads, a list for each caption index, by image.
     """
 
     saved: Saved
@@ -112,19 +98,16 @@ def prepare(config: PredictConfig, progress: Progress | None = None) -> Prepared
     refuse_unread(config.columns, [captions])
     parts = sample_captions(captions.by_image, saved)
     images = _open_images(config, saved, sorted(captions.by_image), progress) if saved.sees else None
-    return Prepared(saved, captions, parts, images, _notes(config, saved, captions))
-
-
-def _notes(config: PredictConfig, saved: Saved, captions: Captions) -> list[str]:
-    found = []
+    notes = []
     if left_out := captions.empty + captions.refused:
-        found.append(f"{left_out} captions are empty or refuse to describe; they are left out")
+        notes.append(f"{left_out} captions are empty or refuse to describe; they are left out")
     if captions.cleaned:
-        found.append("captions were cleaned: " + ", ".join(f"{what} in {n:,}" for what, n in captions.cleaned.items()))
+        notes.append("captions were cleaned: " + ", ".join(f"{what} in {n:,}" for what, n in captions.cleaned.items()))
     trained = saved.masking.get("detector")
     if saved.sees and trained and "detector" in config.model_fields_set and config.detector != trained:
-        found.append(f"the judge learnt from images that detector '{trained}' masked, not '{config.detector}'")
-    return [*found, "these are guesses from stereotypes, to study captions with: no judgement of the people in images"]
+        notes.append(f"the judge learnt from images that detector '{trained}' masked, not '{config.detector}'")
+    notes.append("these are guesses from stereotypes, to study captions with: no judgement of the people in images")
+    return Prepared(saved, captions, parts, images, notes)
 
 
 def _open_images(config: PredictConfig, saved: Saved, images: Sequence[str], progress: Progress | None) -> MaskedImages:
@@ -135,28 +118,24 @@ def _open_images(config: PredictConfig, saved: Saved, images: Sequence[str], pro
     own = ("images", "instances", "weights", "trust_weights", "cache", "max_pixels", "person_categories", "class_names")
     # A few new images may show nobody.
     given = {name: getattr(config, name) for name in own} | {"allow_unmasked": True}
-    trained = {name: value for name, value in saved.masking.items() if name in MASKING - {"seed"}}
+    trained = {name: value for name, value in saved.masking.items() if name in MASKING}
     if "detector" in config.model_fields_set:
         trained["detector"] = config.detector
     # Boxes of things are for judges that ask for them.
     judges = [saved.judge] if saved.blueprint.regions else []
     settings = make_config({**trained, **given}, ShownSettings, where=f"--judge-weights {config.judge_weights}")
-    return RunImages(settings, judges, saved.masking.get("seed", 0), progress).hidden(images)
+    return RunImages(settings, judges, progress).hidden(images)
 
 
 def _table(samples: Sequence[Sample], answers: Predictions) -> str:
     """A row per caption, by image and index; ``predicted``: of tasks all of at least 1/2, joined by "|"."""
     names = answers.target.classes
-    rows = sorted(
-        (sample.image_id, sample.index, sample.text, *row, "|".join(names[k] for k, yes in enumerate(true) if yes))
-        for sample, row, true in zip(
-            samples,
-            answers.probabilities.tolist(),
-            guessed(answers.probabilities, answers.target.kind).tolist(),
-            strict=True,
-        )
-    )
-    return rows_csv(["image_id", "index", "caption", *(f"p({name})" for name in names), "predicted"], rows)
+    guesses = guessed(answers.probabilities, answers.target.kind).tolist()
+    rows = []
+    for sample, row, guess in zip(samples, answers.probabilities.tolist(), guesses, strict=True):
+        predicted = "|".join(name for name, yes in zip(names, guess, strict=True) if yes)
+        rows.append((sample.image_id, sample.index, sample.text, *row, predicted))
+    return rows_csv(["image_id", "index", "caption", *(f"p({name})" for name in names), "predicted"], sorted(rows))
 
 
 def command(config: PredictConfig) -> None:
@@ -172,5 +151,4 @@ def command(config: PredictConfig) -> None:
         out.write(_table(list(chain.from_iterable(data.parts)), answers).encode())
     captions = data.captions
     about = f"{captions.total} captions of {len(captions.by_image)} images; the answers are in {config.out}"
-    say(f"judge '{data.saved.judge}': {about}")
-    say_notes([*data.notes, *notes])
+    say(f"judge '{data.saved.judge}': {about}", notes=[*data.notes, *notes])

@@ -1,8 +1,6 @@
 """``judge report``: runs' folders as a page, as tables to paste, or as a section of a model card."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,9 +10,9 @@ from judge.commands.console import say
 from judge.errors import JudgeError
 from judge.report.cards import captioner_card
 from judge.report.directory import REPORT
-from judge.report.page import Contents, make_page
-from judge.report.printing import latex_report, markdown_report
+from judge.report.page import make_page
 from judge.report.saved_run import SavedRun
+from judge.report.sections import latex_report, markdown_report
 from judge.report.several_runs import join_runs, read_runs
 from judge.utils.files import resolved
 from judge.utils.outputs import OutputFile
@@ -25,17 +23,6 @@ _TEXTS: dict[Format, Callable[[SavedRun], str]] = {
     "latex": lambda saved: latex_report(saved.result),
     "card": captioner_card,
 }
-
-
-def _check_out(output: OutputFile, folders: Sequence[Path]) -> None:
-    out, where = output.path, output.where
-    # A run's folder that does not exist is reported when it is opened.
-    if not out.parent.is_dir() and out.parent not in folders:
-        raise JudgeError("its folder is not there", where=where, mend="make it, or name another file")
-    output.check()
-    of_run = any(resolved(out).is_relative_to(resolved(folder)) for folder in folders)
-    if of_run and out.exists() and out.suffix != ".html":
-        raise JudgeError("is a file of the run, which is read", where=where, mend="name another file")
 
 
 def command(
@@ -70,21 +57,22 @@ def command(
         out = runs[0] / REPORT
     output = OutputFile(out, overwrite=overwrite) if out is not None else None
     if output:
-        _check_out(output, runs)
+        # A run's folder that does not exist is reported when it is opened.
+        if not output.path.parent.is_dir() and output.path.parent not in runs:
+            raise JudgeError("its folder is not there", where=output.where, mend="make it, or name another file")
+        output.check()
+        of_run = any(resolved(output.path).is_relative_to(resolved(folder)) for folder in runs)
+        if of_run and output.path.exists() and output.path.suffix != ".html":
+            raise JudgeError("is a file of the run, which is read", where=output.where, mend="name another file")
     saved = join_runs(read_runs(runs))
     if output is None:
         typer.echo(_TEXTS[kind](saved), nl=False)
         return
     with output.working():
         if kind == "html":
-            contents = Contents(
-                saved.result,
-                saved.texts if len(saved.texts) > 1 else [("", text) for _, text in saved.texts],
-                examples=not no_examples,
-                names=show_ids,
-                pictures={} if no_examples or no_images else saved.pictures,
-            )
-            text = make_page(contents)
+            settings = saved.texts if len(saved.texts) > 1 else [("", text) for _, text in saved.texts]
+            pictures = {} if no_images else saved.pictures
+            text = make_page(saved.result, settings, pictures, examples=not no_examples, names=show_ids)
         else:
             text = _TEXTS[kind](saved)
         output.write(text.encode())

@@ -1,30 +1,97 @@
-"""From the settings of commands that train judges to the corpus, the plan, and the training."""
+"""From the settings of commands to lexicons, labels, the corpus, the plan, and the training."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from judge.commands.caption import known_models
-from judge.commands.labels import complete_labels, keep_own, read_given, unused
-from judge.config.inputs import MASKING
-from judge.config.judges import RunSettings, TrainingSettings
+from judge.config import read_settings
+from judge.config.inputs import MASKING, LabelSettings, WordSettings
+from judge.config.judges import JudgedSettings, RunSettings
 from judge.config.values import listed
 from judge.corpus import Corpus
+from judge.corpus.attributes import multiply_labels, parts_of
 from judge.corpus.captions import ReadOptions
+from judge.corpus.columns import columns_for, detect
+from judge.corpus.labels import LabelOptions, choose_own, label_columns, read_labels
 from judge.corpus.tasks import read_tasks
-from judge.errors import JudgeError
-from judge.evidence import Aligning, TextOptions
+from judge.errors import JudgeError, nearest
+from judge.evidence import Aligning, EvidenceBuilder, TextOptions
 from judge.evidence.counts import Vocabulary
 from judge.judges import Materials
 from judge.judges.prompts import make_prompt
 from judge.measure import Plan
-from judge.training.options import TrainingSetup
+from judge.metrics import find_metric, spell_out
+from judge.text.combined import load_tasks, multiply_lexicons
+from judge.text.lexicon import Lexicon, Lexicons, load_lexicon, shipped_lexicons
+from judge.training.member import TrainingSetup
+from judge.types import Labels
 from judge.utils.files import check_writable, writing
 from judge.utils.launch import launch_precision
 
-S = TypeVar("S", bound=TrainingSettings)
+S = TypeVar("S", bound=JudgedSettings)
+T = TypeVar("T")
+
+
+def choose_lexicon(config: WordSettings) -> Lexicon | None:
+    """The lexicon named, or the shipped one of the attribute; None where the attribute has no words to hide.
+
+    For several attributes the words of all.
+    """
+    found = {name: _lexicon_of(config, name) for name in config.attributes}
+    return multiply_lexicons(found) if len(found) > 1 else found[config.attributes[0]]
+
+
+def _lexicon_of(config: WordSettings, attribute: str) -> Lexicon | None:
+    named = _of(config.lexicon, attribute) or (attribute if attribute in shipped_lexicons() else "none")
+    return None if named == "none" else load_lexicon(named)
+
+
+def _of(setting: T | dict[str, T] | None, attribute: str) -> T | None:
+    """The value of a setting for one attribute."""
+    return setting.get(attribute) if isinstance(setting, dict) else setting
+
+
+def choose_lexicons(config: JudgedSettings) -> Lexicons:
+    """The lexicons of a run: of the attribute, and of tasks where a metric reads them."""
+    return Lexicons(choose_lexicon(config), load_tasks(config.tasks) if reads_tasks(config) else None)
+
+
+def reads_tasks(config: JudgedSettings) -> bool:
+    """Whether a metric or the breakdown of a run reads what captions say beside the attribute."""
+    return getattr(config, "breakdown", False) or any(find_metric(m).reads_tasks for m in spell_out(config.metrics))
+
+
+def labels_of(config: LabelSettings) -> Labels | None:
+    """The labels that ``config`` names, if it names any; for several attributes those of their product."""
+    found = read_given(config)
+    missing = [name for name in config.attributes if name not in found]
+    if found and missing:
+        mend = f"give --labels {missing[0]}=FILE"
+        raise JudgeError(f"there are labels of {', '.join(found)}, and none of {missing[0]}", mend=mend)
+    return multiply_labels(list(found.values())) if len(found) > 1 else next(iter(found.values()), None)
+
+
+def read_given(config: LabelSettings) -> dict[str, Labels]:
+    """Attribute -> its labels, for those whose file ``config`` names."""
+    files = {name: path for name in config.attributes if (path := _of(config.labels, name)) is not None}
+    found = {}
+    for name, path in files.items():
+        alone = list(files.values()).count(path) == 1
+        options = _label_options(config, name, rule=config.label_rule, alone=alone, id_column=config.id_column)
+        found[name] = read_labels(path, attribute=name, lexicon=_lexicon_of(config, name), options=options)
+    return found
+
+
+def _label_options(config: LabelSettings, attribute: str, **others: Any) -> LabelOptions:
+    spellings = config.label_values if len(config.attributes) == 1 else config.label_values.get(attribute, {})
+    return LabelOptions(
+        where=config.where,
+        drop=_of(config.label_drop, attribute) or (),
+        label_column=_of(config.label_column, attribute),
+        spellings=spellings,  # type: ignore[arg-type]  # nested where attributes are several
+        **others,
+    )
 
 
 def read_corpus(config: RunSettings) -> Corpus:
@@ -37,20 +104,78 @@ def read_corpus(config: RunSettings) -> Corpus:
         objects = read_tasks(config.objects, id_column=config.object_id_column, task_column=config.object_column)
     labels = given.get(config.attribute) if isinstance(config.attribute, str) else None
     if config.own_captions:
-        options, labels = keep_own(config, options, labels)
-    corpus = Corpus.read(
-        human=listed(config.human), captions=config.captions, labels=labels, objects=objects, options=options
+        options, labels = _keep_own(config, options, labels)
+    human = listed(config.human)
+    corpus = Corpus.read(human=human, captions=config.captions, labels=labels, objects=objects, options=options)
+    source, columns = corpus.human.source, corpus.human.columns
+    notes = tuple(
+        f"{source} has a column {found[0]}, which is not used: add --labels {source} to use it"
+        for name in config.attributes
+        if name not in given and (found := detect(columns, label_columns(name, alone=False)))
     )
-    corpus = replace(corpus, notes=(*corpus.notes, *unused(corpus, given, config)))
-    return complete_labels(corpus, given, config)
+    return complete_labels(replace(corpus, notes=corpus.notes + notes), given, config)
+
+
+def _keep_own(config: RunSettings, options: ReadOptions, labels: Labels | None) -> tuple[ReadOptions, Labels]:
+    """``options`` that leave out human captions whose own label is not their image's, and labels that note it."""
+    where = "--own-captions"
+    if config.human is None or labels is None or not isinstance(config.attribute, str):
+        raise JudgeError("needs labels of one attribute", where=where, mend="give --labels, or leave it out")
+    if isinstance(config.human, tuple):
+        raise JudgeError("needs one file of human captions", where=where, mend="put them into one file")
+    id_column = columns_for(config.columns, "human", "human").get("image_id")
+    of_labels = _label_options(config, config.attribute, id_column=id_column)
+    kept, labels = choose_own(config.human, labels, lexicon=_lexicon_of(config, config.attribute), options=of_labels)
+    return replace(options, chosen_human=kept), labels
+
+
+def complete_labels(corpus: Corpus, given: Mapping[str, Labels], config: RunSettings) -> Corpus:
+    """``corpus`` with labels of all attributes, if they are several: its own, those ``given``, and others derived.
+
+    (Labels of a single attribute are derived from human captions where evidence is made.)
+    """
+    own = {part.attribute: part for part in parts_of(corpus.labels)}
+    known = {**given, **own}
+    for name in config.attributes:
+        if name not in known and _lexicon_of(config, name) is None:
+            what = f"no labels of {name}, and no lexicon to derive them from"
+            meant = nearest(name, shipped_lexicons())
+            meant = f"{meant} Else give" if meant.endswith("?") else "give"
+            mend = f"{meant} --labels {name}=FILE or --lexicon {name}=FILE"
+            raise JudgeError(what, where="--attribute", mend=mend)
+    if len(config.attributes) == 1 or tuple(own) == config.attributes:
+        return corpus
+    options, unlabelled = TextOptions(config.contractions, config.text), replace(corpus, labels=None)
+    for name in config.attributes:
+        if name not in known:
+            words = Lexicons(_lexicon_of(config, name))
+            derived = EvidenceBuilder(unlabelled, words, options=options, least=config.label_least).truth.labels
+            known[name] = replace(derived, attribute=name)
+    return replace(corpus, labels=multiply_labels([known[name] for name in config.attributes]))
+
+
+def settings_beside(path: Path) -> Path:
+    """The file of settings beside a file of captions: ``mine.json`` -> ``mine.caption.yaml``."""
+    return path.with_name(f"{path.stem}.caption.yaml")
+
+
+def known_models(config: RunSettings) -> dict[str, str]:
+    """Captioner -> the checkpoint that wrote its captions: as given, else from the settings beside the captions."""
+    beside = {name: settings_beside(path) for name, path in config.captions.items()}
+    found = {name: read_settings(path).get("model") for name, path in beside.items() if path.is_file()}
+    return {name: str(model) for name, model in found.items() if model} | config.models
+
+
+def _alike(config: RunSettings, kind: Any, *others: str) -> dict[str, Any]:
+    """The settings that a dataclass has fields of, of the same name and meaning; ``others`` mean something else."""
+    names = {field.name for field in fields(kind)} & type(config).model_fields.keys()
+    return {name: getattr(config, name) for name in names - {*others}}
 
 
 def make_plan(config: RunSettings) -> Plan:
-    """The settings that decide the numbers; those of a plan's own names are taken over as they are."""
-    names = {field.name for field in fields(Plan)} & type(config).model_fields.keys()
-    parts: dict[str, Any] = {name: getattr(config, name) for name in names - {"text", "models", "vocabulary"}}
+    """The settings that decide the numbers."""
     return Plan(
-        **parts,
+        **_alike(config, Plan, "text", "models", "vocabulary"),
         judges=config.judge,
         first_seed=config.seed,
         text=TextOptions(config.contractions, config.text),
@@ -63,27 +188,18 @@ def make_plan(config: RunSettings) -> Plan:
 def make_setup(config: RunSettings) -> TrainingSetup:
     """The settings that say how judges are trained."""
     return TrainingSetup(
+        **_alike(config, TrainingSetup),
         recipe=config.recipe(),
         store=config.checkpoints,
         keeps_weights=config.checkpoints is not None,
-        sharing=config.sharing,
         mixed_precision=config.precision,
-        workers=config.workers,
-        stack=config.stack,
         loaders=config.dataloader_workers,
         materials=Materials(
+            **_alike(config, Materials, "images", "features"),
             prompt=make_prompt(" and ".join(config.attributes), config.template, config.answers),
             answering=config.answer_softmax,
-            backbone=config.backbone,
-            backbone_weights=config.backbone_weights,
-            image_size=config.image_size,
-            tuning=config.tuning,
-            dtype=config.dtype,
-            checkpointing=config.checkpointing,
             attention=config.attn_implementation,
-            reader=config.reader,
         ),
-        features=config.features,
         masking=config.model_dump(mode="json", include=MASKING) if config.images else {},
     )
 
@@ -95,11 +211,7 @@ def with_precision(config: S) -> S:
 
 
 def open_checkpoints(folder: Path) -> set[str]:
-    """Make the folder of trained judges.
-
-    Returns:
-        The names of those that it holds.
-    """
+    """Make the folder of trained judges; return the names of those that it holds."""
     if folder.exists() and not folder.is_dir():
         raise JudgeError("is a file", where=f"--checkpoints {folder}", mend="name a folder")
     with writing(f"--checkpoints {folder}"):

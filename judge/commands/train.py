@@ -1,7 +1,5 @@
 """``judge train``: train the judges of a run, for ``judge evaluate`` to score."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Sequence
@@ -9,16 +7,15 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
 from judge.commands.caption import models_to_caption
-from judge.commands.console import say, say_notes, show_progress
+from judge.commands.console import say, show_progress
 from judge.commands.evaluate import RunConfig
 from judge.commands.images import RunImages
-from judge.commands.labels import choose_lexicons
-from judge.commands.setup import make_plan, make_setup, open_checkpoints, read_corpus, with_precision
+from judge.commands.setup import choose_lexicons, make_plan, make_setup, open_checkpoints, read_corpus, with_precision
 from judge.commands.unread import unread
 from judge.config.inputs import ShownSettings
 from judge.config.judges import RunSettings
@@ -45,9 +42,7 @@ class TrainConfig(RunSettings, ShownSettings):
     """Options of ``judge train``; it reads the file of ``judge evaluate`` too."""
 
     command = "judge train"
-    ignores = frozenset(
-        RunConfig.model_fields.keys() - RunSettings.model_fields.keys() - ShownSettings.model_fields.keys()
-    )
+    shares = RunConfig.model_fields.keys()
 
     human: Files = option(..., HUMAN, repeated="PATH", essential=True)
     # Files that judge evaluate wrote have `checkpoints: null`.
@@ -62,33 +57,14 @@ _MOVE = "move it elsewhere; the judges beside it are whole"
 _PATIENCE = 20  # Seconds to wait for another command that adds to the file.
 
 
-class Training(NamedTuple):
-    """What ``judge train`` did.
-
-    Attributes:
-        judges: every judge that the run needs; several may be one and the same.
-        files: number of judges that differ.
-        reused: how many of these were there before.
-        seconds: of this command.
-        notes: what a user must know, a line each.
-    """
-
-    judges: Sequence[Job]
-    files: int
-    reused: int
-    seconds: float
-    notes: Sequence[str]
-
-
-def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> Training:
+def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> tuple[Sequence[Job], list[str]]:
     """Train every judge that ``judge evaluate`` would, with the same settings, into ``config.checkpoints``.
 
-    Judges that are there already are reused; a killed command goes on. Each judge leaves its answers and, if it is a
-    network, its weights; ``judges.json`` lists the files of each, and its losses.
+    Returns every judge that the run needs (several may be one and the same); and what to print, a line each.
     """
     started = time.monotonic()
     config = with_precision(config)
-    images = RunImages(config, config.judge, config.seed, progress)
+    images = RunImages(config, config.judge, progress)
     lexicons = choose_lexicons(config)
     corpus = read_corpus(config)
     if missing := models_to_caption(config, corpus):
@@ -121,13 +97,32 @@ def train_judges(config: TrainConfig, *, progress: Progress | None = None) -> Tr
     files = {job.member.key for job in work.jobs}
     masks = [describe_masks(images.masks["masks"]), *images.notes] if images.masks else []
     notes = [*class_notes(describe_labels(work.truth.labels)), *corpus.notes, *unread(config), *masks]
-    return Training(work.jobs, len(files), len(files & before), time.monotonic() - started, notes)
+    reused = f" ({len(files & before)} were there)" if files & before else ""
+    about = f"{len(files)} judges{reused}, {time.monotonic() - started:.0f} s; they are in {folder}"
+    return work.jobs, [about, f"{folder / INDEX} says whose judge each file is", *(f"NOTE: {note}" for note in notes)]
 
 
 def _write_index(folder: Path, judges: Sequence[Job]) -> None:
     """Add a row for each judge to ``judges.json``."""
-    path = folder / INDEX
-    rows = [_entry(folder, job) for job in judges]
+    path, rows = folder / INDEX, list[dict[str, Any]]()
+    for job in judges:
+        member = job.member
+        weights = weights_beside(folder / f"{member.key}.safetensors")
+        history = read_history(weights)
+        row = {
+            "captioner": job.evidence.captioner,
+            "metrics": [metric.name for metric in job.metrics],
+            "judge": job.judge,
+            "side": member.side,
+            "index": member.index,
+            "seed": member.seed,
+            "fold": member.split.fold,
+            "answers": f"{member.key}.safetensors",
+            "weights": weights.name if history else None,
+            "best_epoch": (history or History()).best,
+            "losses": asdict(history or History()),
+        }
+        rows.append(row)
     with writing(path, _MOVE), Lock(path, f"--checkpoints {folder}").holding(_PATIENCE):
         rows += [row for row in _read_index(path) if row not in rows]
         write_whole(path, (json.dumps(rows, indent=1) + "\n").encode())
@@ -146,26 +141,6 @@ def _read_index(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _entry(folder: Path, job: Job) -> dict[str, Any]:
-    member = job.member
-    weights = weights_beside(folder / f"{member.key}.safetensors")
-    kept = read_history(weights)
-    history = kept or History()
-    return {
-        "captioner": job.evidence.captioner,
-        "metrics": [metric.name for metric in job.metrics],
-        "judge": job.judge,
-        "side": member.side,
-        "index": member.index,
-        "seed": member.seed,
-        "fold": member.split.fold,
-        "answers": f"{member.key}.safetensors",
-        "weights": weights.name if kept else None,
-        "best_epoch": history.best,
-        "losses": asdict(history),
-    }
-
-
 def command(config: TrainConfig) -> None:
     """Train the judges of a run, on one or many processes; judge evaluate then scores them.
 
@@ -173,10 +148,7 @@ def command(config: TrainConfig) -> None:
     judges.json, in --checkpoints. Judges that are there already are reused; a killed run goes on where it was.
     """
     with show_progress() as progress:
-        found = train_judges(config, progress=progress)
+        _, lines = train_judges(config, progress=progress)
     if is_main_process():
-        before = f" ({found.reused} were there)" if found.reused else ""
-        say(f"{found.files} judges{before}, {found.seconds:.0f} s; they are in {config.checkpoints}")
-        say(f"{config.checkpoints / INDEX} says whose judge each file is")
-        say_notes(found.notes)
+        say(*lines)
         say(f"Score them with judge evaluate, the same file and options, and --checkpoints {config.checkpoints}")

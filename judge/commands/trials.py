@@ -1,11 +1,9 @@
 """Measure the trials of ``judge calibrate`` on all cores; each result is written as soon as it is there."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,15 +28,10 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Job:
-    """A trial and what measures it: metrics that share their judges.
+    """A trial and what measures it: metrics that share their judges (or :data:`COUNTED` ones), and a run's settings.
 
-    Attributes:
-        trial: the corpus.
-        metrics, judge: the metrics, and the judge's name or :data:`COUNTED`.
-        settings: of the run that measures it.
-        digest: of everything but the trial that decides its numbers.
-        store: folder of images, features and answers that the trials of a draw share.
-        masks: see :mod:`judge.calibration.response`.
+    ``digest``: of everything but the trial that decides its numbers. ``store``: folder of images, features and answers
+    that the trials of a draw share. ``masks``: see :mod:`judge.calibration.response`.
     """
 
     trial: Trial
@@ -71,9 +64,15 @@ def measure_trials(
     known = {line["key"]: line["rows"] for line in read_json_lines(path)}
     if is_main_process():
         with folder.writing():  # A kill may have cut the last line.
-            write_whole(path, b"".join(_line(key, of) for key, of in known.items()))
+            write_whole(path, b"".join(_line(key, rows) for key, rows in known.items()))
     missing = {job.key: job for job in jobs if job.key not in known}
-    for done, (key, rows) in enumerate(_measured(list(missing.values()), workers), len(jobs) - len(missing)):
+    if launched():  # All processes share the judges of one trial after the other.
+        found: Iterable[tuple[str, list[Row]]] = map(measure_trial, missing.values())
+    else:
+        from joblib import delayed
+
+        found = unordered((delayed(measure_trial)(job) for job in missing.values()), workers or -1)
+    for done, (key, rows) in enumerate(found, len(jobs) - len(missing)):
         if progress:
             progress("trials", done, len(jobs))
         known[key] = rows
@@ -87,16 +86,6 @@ def measure_trials(
 
 def _line(key: str, rows: list[Row]) -> bytes:
     return json.dumps({"key": key, "rows": rows}).encode() + b"\n"
-
-
-def _measured(jobs: Sequence[Job], workers: int | None) -> Iterator[tuple[str, list[Row]]]:
-    """On the cores of this machine; under a launch all processes share the judges of one trial after the other."""
-    if launched():
-        yield from map(measure_trial, jobs)
-        return
-    from joblib import delayed
-
-    yield from unordered((delayed(measure_trial)(job) for job in jobs), workers or -1)
 
 
 def measure_trial(job: Job) -> tuple[str, list[Row]]:
@@ -117,16 +106,7 @@ def measure_trial(job: Job) -> tuple[str, list[Row]]:
     # Features of images are the same on any number of cores only if one computes them.
     with threads(1) if world else nullcontext():
         found = run(make_config(settings, RunConfig), corpus=trial.corpus, store=job.store, examples=False)
-    (entry,) = found.run["captioners"].values()
-    shared = {
-        "change": trial.change,
-        "dose": trial.dose,
-        "draw": trial.draw,
-        "masks": job.masks,
-        "left_out": sum(left_out_of(entry).values()),
-        "images": ", ".join(f"{number:,} {name}" for name, number in entry["images"].items()),
-        "seconds": time.perf_counter() - began,
-    }
+    (entry,), seconds = found.run["captioners"].values(), time.perf_counter() - began
     rows = [
         {
             "metric": row.metric.name,
@@ -138,7 +118,13 @@ def measure_trial(job: Job) -> tuple[str, list[Row]]:
             "p": row.p_value,
             "basis": row.basis,
             "void": found.void.get(row.key, ""),
-            **shared,
+            "change": trial.change,
+            "dose": trial.dose,
+            "draw": trial.draw,
+            "masks": job.masks,
+            "left_out": sum(left_out_of(entry).values()),
+            "images": ", ".join(f"{number:,} {name}" for name, number in entry["images"].items()),
+            "seconds": seconds,
         }
         for row in found.summaries
     ]

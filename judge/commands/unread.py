@@ -1,55 +1,24 @@
 """Settings that were given, and that nothing of a run reads."""
 
-from __future__ import annotations
-
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 
-from judge.commands.labels import reads_tasks
+from judge.commands.setup import reads_tasks
 from judge.config import flag_of
 from judge.config.inputs import LabelSettings, ShownSettings
 from judge.config.judges import JudgedSettings, JudgeSettings, RunSettings, TrainingSettings
 from judge.errors import JudgeError
 from judge.judges import FILES, HUGGING_FACE, SELF, find_judge
 from judge.measure.jobs import choose_judges
-from judge.metrics import Metric, find_metric, spell_out
+from judge.metrics import find_metric, spell_out
 
 # Settings of every judge, and of the work as a whole.
-_OF_ALL = {"judge", "protocol", "seeds", "seed", "folds", "features", "workers", "checkpoints"}
-OF_SOME = tuple(
-    name for kind in (JudgeSettings, TrainingSettings) for name in kind.__annotations__ if name not in _OF_ALL
-)
+_OF_ALL = {"judge", "protocol", "seeds", "seed", "folds", "workers"}
+_OF_JUDGES = {**JudgeSettings.__annotations__, **TrainingSettings.__annotations__}
+OF_SOME = tuple(name for name in _OF_JUDGES if name not in _OF_ALL)
 """Settings that some judges read, and others do not."""
 _HIDING = tuple(name for name in ShownSettings.model_fields if name not in {"images", *LabelSettings.model_fields})
-
-
-def _parts(config: JudgedSettings, rows: Sequence[Metric]) -> list[tuple[tuple[str, ...], str, bool]]:
-    """(settings, what reads them, whether it is a part of this run)."""
-    judged = [row for row in rows if not row.counted]
-    is_run = isinstance(config, RunSettings)  # A calibration brings its own images; its doses are changes of tasks.
-    labels = config.labels
-    labelled = [labels.get(name) if isinstance(labels, dict) else labels for name in config.attributes]
-    return [
-        (("judge", "seeds", "checkpoints", "alignment"), "metrics that ask a judge", bool(judged)),
-        (("folds",), "judges of protocol crossfit", bool(judged) and config.protocol == "crossfit"),
-        (("features",), "judges of images", any(row.uses_images for row in rows)),
-        (
-            ("vectors", "delta"),
-            "contextual alignment",
-            any((config.alignment or row.alignment) == "contextual" for row in judged),
-        ),
-        (("tasks", "objects"), "dbac, dpac, ba-objects, dba, multi and dpa", reads_tasks(config) or not is_run),
-        (
-            ("label_least",),
-            "labels that are derived from human captions",
-            not all(labelled),
-        ),
-        (("prior",), "dbac and dpac", any(row.prior for row in rows)),
-        (("vocabulary", "least"), "ba", any(row.counted.labels == "words" for row in rows if row.counted)),
-        # Images that no judge sees are shown in the report.
-        (_HIDING, "a run with --images", not isinstance(config, RunSettings) or bool(config.images)),
-    ]
 
 
 def unread(config: JudgedSettings) -> Iterator[str]:
@@ -57,14 +26,34 @@ def unread(config: JudgedSettings) -> Iterator[str]:
     fields = type(config).model_fields
     given = [name for name in fields if getattr(config, name) != fields[name].default]
     rows = [find_metric(name) for name in spell_out(config.metrics)]
-    judges = dict.fromkeys(name for row in rows if not row.counted for name in choose_judges(row, config.judge))
-    read = {option for name in judges for option in _options(name)}
+    judged = [row for row in rows if not row.counted]
+    judges = dict.fromkeys(name for row in judged for name in choose_judges(row, config.judge))
+    # Those of "self", which is some checkpoint, are those of all checkpoints.
+    known = (f"{HUGGING_FACE}{name}" if name.startswith(SELF) else name for name in judges)
+    read = {option for name in known for option in find_judge(name).options}
     by_readers: dict[str, list[str]] = {}
     for name in OF_SOME:
         if name in given and name not in read:
             by_readers.setdefault(", ".join(readers(name)), []).append(name)
     lines = [(", ".join(judges or config.metrics), *line) for line in by_readers.items()]
-    for part, others, is_read in _parts(config, rows):
+    aligned = {config.alignment or row.alignment for row in judged}
+    is_run = isinstance(config, RunSettings)  # A calibration brings its own images; its doses are changes of tasks.
+    labels = config.labels
+    labelled = [labels.get(name) if isinstance(labels, dict) else labels for name in config.attributes]
+    # (settings, what reads them, whether it is a part of this run)
+    parts: list[tuple[tuple[str, ...], str, bool]] = [
+        (("judge", "seeds", "checkpoints", "alignment"), "metrics that ask a judge", bool(judged)),
+        (("folds",), "judges of protocol crossfit", bool(judged) and config.protocol == "crossfit"),
+        (("features",), "judges of images", any(row.uses_images for row in rows)),
+        (("vectors", "delta"), "contextual alignment", "contextual" in aligned),
+        (("tasks", "objects"), "dbac, dpac, ba-objects, dba, multi and dpa", reads_tasks(config) or not is_run),
+        (("label_least",), "labels that are derived from human captions", not all(labelled)),
+        (("prior",), "dbac and dpac", any(row.prior for row in rows)),
+        (("vocabulary", "least"), "ba", any(row.counted.labels == "words" for row in rows if row.counted)),
+        # Images that no judge sees are shown in the report.
+        (_HIDING, "a run with --images", not isinstance(config, RunSettings) or bool(config.images)),
+    ]
+    for part, others, is_read in parts:
         names = [name for name in part if name in given and not is_read]
         lines += [(", ".join(config.metrics), others, names)] if names else []
     for by, others, names in lines:
@@ -86,8 +75,3 @@ def readers(option: str) -> list[str]:
             if option in find_judge(name).options:
                 found.append(name)
     return found
-
-
-def _options(name: str) -> frozenset[str]:
-    """The settings that a judge reads; for "self", which is some checkpoint, those of all checkpoints."""
-    return find_judge(f"{HUGGING_FACE}{name}" if name.startswith(SELF) else name).options

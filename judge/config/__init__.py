@@ -5,8 +5,6 @@ Each option is declared once, as a field of a part: :mod:`judge.config.inputs` (
 (:mod:`judge.metrics.options`), or in the settings of the only command that has it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
@@ -36,8 +34,8 @@ class Settings(BaseModel):
     launched: ClassVar[bool] = False
     """Whether the processes of a launch share the command's work; others run in one process."""
     panel: ClassVar[str] = "Output"
-    ignores: ClassVar[Collection[str]] = ()
-    """Keys of files for other commands, which this one may share: they are left out."""
+    shares: ClassVar[Collection[str]] = ()
+    """Keys of another command's files, which this one takes too: those that are none of its fields are left out."""
 
     @classmethod
     def panel_of(cls, name: str) -> str:
@@ -88,7 +86,8 @@ def make_config(settings: Mapping[str, Any], kind: type[S], *, where: str = "set
     """
     check_names(settings, where=where)
     try:
-        return kind.model_validate({key: value for key, value in settings.items() if key not in kind.ignores})
+        unknown = {*kind.shares} - kind.model_fields.keys()
+        return kind.model_validate({key: value for key, value in settings.items() if key not in unknown})
     except ValidationError as error:
         # A misspelt key may be the one that is missing, so it is reported first.
         first = min(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
@@ -127,21 +126,9 @@ def read_settings(path: Path) -> dict[str, Any]:
     Raises:
         JudgeError: unreadable, not YAML, not a mapping.
     """
-    return parse_settings(read_small_text(path), where=str(path))
-
-
-# Endings of files that are no settings: `--captions a.json b.json` takes the second for settings.
-_DATA = ".json", ".jsonl", ".csv", ".tsv", ".parquet"
-
-
-def parse_settings(text: str, *, where: str) -> dict[str, Any]:
-    """The mapping in a YAML text.
-
-    Raises:
-        JudgeError: not YAML, not a mapping.
-    """
-    mend = "write lines like 'human: captions.json'"
-    if where.endswith(_DATA):
+    text, where, mend = read_small_text(path), str(path), "write lines like 'human: captions.json'"
+    # `--captions a.json b.json` takes the second for settings.
+    if where.endswith((".json", ".jsonl", ".csv", ".tsv", ".parquet")):
         mend = f"a file that no option stands before is read as settings: write --captions {where}, or what it is"
     data = parse_yaml(text, where=where, mend=mend)
     if not isinstance(data, dict):

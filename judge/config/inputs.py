@@ -1,7 +1,5 @@
 """Parts of settings: attributes and labels, captions, and images with what is hidden in them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -58,8 +56,8 @@ class WordSettings(Settings):
             return values.spellings(value)
         check_names(value, names)
         return {
-            name: values.spellings(listed_by_name(of, "CLASS=TEXT") if isinstance(of, list | tuple) else of)
-            for name, of in value.items()
+            name: values.spellings(listed_by_name(given, "CLASS=TEXT") if isinstance(given, list | tuple) else given)
+            for name, given in value.items()
         }
 
 
@@ -124,22 +122,6 @@ class HumanSettings(LabelSettings, ReadingSettings, TokenSettings):
     own_captions: bool = option(False, "keep human captions whose own label in the table is their image's")
 
 
-class CaptionerSettings(Settings):
-    """Captioners, given by their captions or their checkpoints."""
-
-    panel = "Input"
-
-    captions: values.CaptionFiles = option({}, values.CAPTIONS, repeated="[NAME=]FILE", essential=True)
-    models: values.Checkpoints = option(
-        {}, "checkpoint of a captioner; captions --images if there are no --captions of it",
-        flag="--model", repeated="[NAME=]CHECKPOINT", essential=True, file=True,
-    )  # fmt: skip
-    several: bool = option(False, values.SEVERAL)
-    refusals: tuple[str, ...] | None = option(
-        None, "pattern of refusals to caption, in place of the usual ones", flag="--refusal", repeated="REGEX"
-    )
-
-
 class BatchSettings(Settings):
     """How checkpoints caption images."""
 
@@ -150,8 +132,8 @@ class BatchSettings(Settings):
     )
 
 
-class CategorySettings(Settings):
-    """Names of the categories of instances and of detectors."""
+class NetworkSettings(Settings):
+    """Detectors that are networks, and the names of their categories."""
 
     panel = "Images"
 
@@ -162,6 +144,10 @@ class CategorySettings(Settings):
     class_names: Path | None = option(
         None, "names of a detector's or a label file's classes: one per line, or YAML or JSON id: name", "its own"
     )
+    weights: values.Weights = option(
+        {}, "weights of a detector: file, or name in its library", repeated="[DETECTOR=]FILE", file=True, essential=True
+    )
+    trust_weights: Path | None = option(None, "folder whose .pt files may be unpickled, which can run any code in them")
 
     @property
     def finders(self) -> tuple[str, ...]:
@@ -169,17 +155,8 @@ class CategorySettings(Settings):
         return ()
 
 
-class NetworkSettings(CategorySettings):
-    """Detectors that are networks."""
-
-    weights: values.Weights = option(
-        {}, "weights of a detector: file, or name in its library", repeated="[DETECTOR=]FILE", file=True, essential=True
-    )
-    trust_weights: Path | None = option(None, "folder whose .pt files may be unpickled, which can run any code in them")
-
-
-class ImageSettings(CategorySettings):
-    """Images, and the instances in them."""
+class DetectionSettings(NetworkSettings):
+    """Images, the instances in them, and networks that may find people."""
 
     images: Path | None = option(None, values.IMAGES, essential=True)
     instances: values.Files | None = option(
@@ -191,10 +168,6 @@ class ImageSettings(CategorySettings):
     def inputs(self) -> list[Path]:
         """See :meth:`Settings.inputs`; ground truth alone writes nothing into the cache."""
         return [path for path in super().inputs() if path is not self.cache or set(self.finders) - {"gt"}]
-
-
-class DetectionSettings(NetworkSettings, ImageSettings):
-    """Images, and networks that may find people in them."""
 
 
 class DetectorSettings(DetectionSettings):
@@ -213,7 +186,7 @@ class MaskSettings(Settings):
 
     panel = "Images"
 
-    fill: Literal["black", "mean", "blur", "noise"] = option("black", "what replaces hidden pixels")
+    fill: Literal["black", "mean"] = option("black", "what replaces hidden pixels")
     share: values.Share = option(0.5, "share of each mask that mode partial hides, from the top")
     dilation: int = option(0, "pixels by which hidden regions grow", ge=0)
     threshold: float = option(0.5, "lowest score of a detected instance", ge=0.05, le=1)
@@ -234,9 +207,7 @@ class ObjectSettings(Settings):
 class HidingSettings(ObjectSettings, MaskSettings, LabelSettings, DetectionSettings):
     """Images, and what is hidden in them."""
 
-    hide: values.Hide = option(
-        "person", "what is hidden: person, object (most correlated with the attribute, by BA), or both"
-    )
+    hide: values.Hide = option("person", "what is hidden; object: the one most correlated with the attribute, by BA")
 
 
 class MaskedSettings(HidingSettings, DetectorSettings):
@@ -256,10 +227,8 @@ class ShownSettings(MaskedSettings):
         return (self.detector,) if self.images and self.mask != "none" else ()
 
 
-MASKING = {
-    *("mask", "hide", "category", "fill", "share", "dilation", "foreground", "threshold", "seed"),
-    "detector",
-}
+MASKING = {*MaskSettings.model_fields, *ObjectSettings.model_fields, "mask", "hide", "detector"}
+MASKING -= {"allow_unmasked"}
 """What decides which pixels of an image a judge sees, the detector's weights apart."""
 
 
@@ -269,4 +238,3 @@ class FolderSettings(MaskedSettings):
     images: Path = option(..., values.IMAGES, essential=True)
     labels: values.LabelFiles = option(None, f"{values.LABELS}, to choose the object to hide", repeated="[NAME=]FILE")
     device: str | None = option(None, *values.DEVICE)
-    seed: values.Seed = option(0, "seed of fill noise")

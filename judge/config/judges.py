@@ -1,39 +1,14 @@
 """Parts of settings: metrics, judges, their training, statistics; and what a run is composed of."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
 from judge.config import OutputSettings, Settings, values
-from judge.config.inputs import (
-    BatchSettings,
-    CaptionerSettings,
-    DetectionSettings,
-    HumanSettings,
-    MaskSettings,
-    ObjectSettings,
-)
-from judge.metrics.options import AlignmentOptions, PriorOptions, VocabularyOptions
+from judge.config.inputs import BatchSettings, DetectionSettings, HumanSettings, MaskSettings, ObjectSettings
+from judge.metrics.options import MetricOptions
 from judge.utils.options import MOST, option
-
-
-class MetricSettings(VocabularyOptions, PriorOptions, AlignmentOptions, Settings):
-    """What is measured."""
-
-    panel = "Metrics"
-
-    metrics: values.Names = option(
-        ("lic", "leakage"),
-        "comma-separated: lic, leakage, sc, dbac, dpac; of images: imagecaptioner2, imagecaptioner2-ratio, vl-lic; "
-        "counted: ba, ba-objects, dba, multi, dpa, ratio, error. Variants, e.g. dbac-ta, are in the documentation",
-        essential=True, min_length=1,
-    )  # fmt: skip
-    tasks: Annotated[tuple[str, ...], values.list_or_text(values.names)] = option(
-        ("coco-objects",), "words of tasks: coco-objects, activities, or a .yaml file", file=True, min_length=1
-    )
 
 
 class JudgeSettings(Settings):
@@ -71,14 +46,6 @@ class JudgeSettings(Settings):
     attn_implementation: str | None = option(
         None, "attention of a Hugging Face captioner: eager, sdpa, flash_attention_2 ...", "transformers' choice"
     )
-
-
-class FeatureSettings(Settings):
-    """Where features of images are cached."""
-
-    panel = "Judges"
-
-    features: Path = option(Path("runs/features"), "feature cache folder")
 
 
 class BaseSettings(Settings):
@@ -133,14 +100,25 @@ class TrainingSettings(Settings):
         return {name: value for name in overrides if (value := getattr(self, name)) is not None}
 
 
-class RefitSettings(Settings):
-    """How often judges are trained again for tests and intervals."""
+# pydantic takes the fields of the last base first.
+class JudgedSettings(TrainingSettings, MaskSettings, JudgeSettings, MetricOptions, HumanSettings):
+    """Options of every command that trains judges: human captions, metrics, judges and their training."""
 
-    panel = "Statistics"
+    panel = "Metrics"
 
-    refits: int | None = option(
-        None, "refits of each judge, for tests", "20 for linear (8 on tasks), else 0", essential=True, ge=0, le=1000
+    metrics: values.Names = option(
+        ("lic", "leakage"),
+        "comma-separated: lic, leakage, sc, dbac, dpac; of images: imagecaptioner2, imagecaptioner2-ratio, vl-lic; "
+        "counted: ba, ba-objects, dba, multi, dpa, ratio, error. Variants, e.g. dbac-ta, are in the documentation",
+        essential=True, min_length=1,
+    )  # fmt: skip
+    tasks: Annotated[tuple[str, ...], values.list_or_text(values.names)] = option(
+        ("coco-objects",), "words of tasks: coco-objects, activities, or a .yaml file", file=True, min_length=1
     )
+    refits: int | None = option(
+        None, "refits of each judge, for tests", "20 for linear (8 on tasks), else 0",
+        essential=True, panel="Statistics", ge=0, le=1000,
+    )  # fmt: skip
 
     @field_validator("refits")
     @classmethod
@@ -150,26 +128,24 @@ class RefitSettings(Settings):
         return value
 
 
-class ResamplingSettings(Settings):
-    """How intervals and tests are computed."""
-
-    panel = "Statistics"
-
-    resamples: int = option(2000, "resamples of bootstrap and permutation test", ge=100)
-
-
-# pydantic takes the fields of the last base first.
-class JudgedSettings(RefitSettings, TrainingSettings, MaskSettings, JudgeSettings, MetricSettings, HumanSettings):
-    """Options of every command that trains judges: human captions, metrics, judges and their training."""
-
-
-class RunSettings(FeatureSettings, CaptionerSettings, ObjectSettings, JudgedSettings, DetectionSettings):
+class RunSettings(ObjectSettings, JudgedSettings, DetectionSettings):
     """A run: captioners, what is measured of them, and how judges are trained."""
 
     launched = True
+    panel = "Input"
 
+    captions: values.CaptionFiles = option({}, values.CAPTIONS, repeated="[NAME=]FILE", essential=True)
+    models: values.Checkpoints = option(
+        {}, "checkpoint of a captioner; captions --images if there are no --captions of it",
+        flag="--model", repeated="[NAME=]CHECKPOINT", essential=True, file=True,
+    )  # fmt: skip
+    several: bool = option(False, values.SEVERAL)
+    refusals: tuple[str, ...] | None = option(
+        None, "pattern of refusals to caption, in place of the usual ones", flag="--refusal", repeated="REGEX"
+    )
+    features: Path = option(values.FEATURES, "feature cache folder", panel="Judges")
     labels: values.LabelFiles = option(
-        None, values.LABELS, "derived from the human captions", repeated="[NAME=]FILE", essential=True
+        None, values.LABELS, "derived from human captions", repeated="[NAME=]FILE", essential=True
     )
     images: Path | None = option(None, f"{values.IMAGES}, for judges that use images", essential=True)
     chance: int | None = option(
@@ -181,12 +157,11 @@ class RunSettings(FeatureSettings, CaptionerSettings, ObjectSettings, JudgedSett
     )
 
 
-class ScoredSettings(OutputSettings, ResamplingSettings, BatchSettings, RunSettings):
+class ScoredSettings(OutputSettings, BatchSettings, RunSettings):
     """A run that also scores its judges."""
 
+    resamples: int = option(2000, values.RESAMPLES, panel="Statistics", ge=100)
     level: float = option(0.95, "confidence level of intervals", panel="Statistics", gt=0.5, lt=1)
-    quality: bool = option(
-        False, "score captions by class: BLEU, CIDEr, ROUGE-L and, with Java, METEOR", panel="Metrics"
-    )
+    quality: bool = option(False, "score captions by class: BLEU, CIDEr, ROUGE-L, METEOR (with Java)", panel="Metrics")
     human_scores: Path | None = option(None, "table (captioner, score) to compare metrics with", panel="Metrics")
     out: Path | None = option(None, values.RESULTS, "runs/evaluate", essential=True)

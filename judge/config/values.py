@@ -1,7 +1,5 @@
 """Types of options, and how the command line, YAML files and Python write their values."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -104,11 +102,6 @@ def file_names(named: dict[str, Any]) -> dict[str, Any]:
     return named
 
 
-def _hub_name(reference: str) -> str:
-    """Judges are called ``hf:NAME``, so the prefix is allowed here too."""
-    return reference.strip().removeprefix("hf:")
-
-
 Names = Annotated[tuple[str, ...], list_or_text(lower_names)]
 Attributes = Annotated[str | tuple[str, ...], list_or_text(_attributes)]
 Lexicons = str | dict[str, str] | None
@@ -116,7 +109,8 @@ Splits = Annotated[str | None, list_or_text(",".join)]
 Files = Annotated[Path | tuple[Path, ...], list_or_text(_one_or_several)]
 LabelFiles = Path | dict[str, Path] | None
 CaptionFiles = Annotated[dict[str, Path], list_or_text(_captions)]
-Checkpoint = Annotated[str, AfterValidator(_hub_name)]
+# Judges are called ``hf:NAME``, so the prefix is allowed here too.
+Checkpoint = Annotated[str, AfterValidator(lambda reference: reference.strip().removeprefix("hf:"))]
 Checkpoints = Annotated[dict[str, Checkpoint], list_or_text(_checkpoints), AfterValidator(file_names)]
 Weights = Annotated[dict[str, str], list_or_text(_weights), AfterValidator(_for_networks)]
 # YAML reads a bare ``no`` as False.
@@ -137,3 +131,5 @@ JUDGE_FILE = "NAME.weights.safetensors of judge train, or a folder of judge expo
 SEVERAL = "allow several captions per image from a captioner"
 DEVICE = "device: cpu, cuda, cuda:1", "a GPU where there is one"
 RESULTS = "folder for the results"
+RESAMPLES = "resamples of bootstrap and permutation test"
+FEATURES = Path("runs/features")

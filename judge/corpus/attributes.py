@@ -102,7 +102,9 @@ def multiply_labels(parts: Sequence[Labels]) -> ProductLabels:
 
 def parts_of(labels: Labels | None) -> tuple[Labels, ...]:
     """The labels of each attribute; () for none."""
-    return labels.parts if isinstance(labels, ProductLabels) else (labels,) if labels else ()
+    if isinstance(labels, ProductLabels):
+        return labels.parts
+    return (labels,) if labels else ()
 
 
 def _shared(parts: Sequence[Labels]) -> frozenset[str]:

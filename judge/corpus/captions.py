@@ -1,7 +1,5 @@
 """The captions of one side from a file of any known format: read, cleaned, and grouped by image."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections import Counter

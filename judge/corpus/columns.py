@@ -1,7 +1,5 @@
 """The column of a table that holds image ids, captions or labels: recognised by name, or chosen by the user."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 
 from judge.corpus.records import PAINTING, Row, place_of

@@ -4,8 +4,6 @@ Files are ``train-00000-of-00002.parquet`` in the folder, in ``data/``, or in fo
 package `datasets` nor any code in such a folder runs.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -76,11 +74,7 @@ def read_rows(folder: Path, parts: Sequence[Part]) -> Iterator[Row]:
 
 
 def load_parquet(data: bytes, *, source: str) -> list[Row]:
-    """Rows of a Parquet file, without columns of bytes and structures; images become their file names.
-
-    Raises:
-        JudgeError: as :func:`read_rows`.
-    """
+    """Rows of a Parquet file, without columns of bytes and structures; images become their file names."""
     import pyarrow as pa
 
     with faults("Parquet", source):
@@ -89,11 +83,7 @@ def load_parquet(data: bytes, *, source: str) -> list[Row]:
 
 @contextmanager
 def faults(kind: str, source: str) -> Iterator[None]:
-    """Turn what pyarrow raises for a damaged file into one line.
-
-    Raises:
-        JudgeError: it was raised.
-    """
+    """Turn what pyarrow raises for a damaged file into one line."""
     import pyarrow as pa
 
     try:
@@ -122,7 +112,8 @@ def _parquet_rows(file: Any, source: str) -> Iterator[Row]:
         # not looked at: damaged ones make pyarrow end the process.
         refuse_large(opened.metadata.num_rows * (ROW + CELL), source, packed=True)
         header_of(schema.names, source)
-        names, images = ([field.name for field in schema if of(field.type)] for of in (_is_plain, is_image))
+        names = [field.name for field in schema if _is_plain(field.type)]
+        images = [field.name for field in schema if is_image(field.type)]
         classes = _classes(schema.metadata)
         read = [*names, *(f"{name}.{PATH}" for name in images)]
         for batch in opened.iter_batches(_BATCH, columns=read, use_threads=False):

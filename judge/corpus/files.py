@@ -1,7 +1,5 @@
 """Open a file and parse it; the format is recognised by content, never by name: :data:`CONTAINERS`, :data:`BINARY`."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,19 +34,14 @@ BINARY: Mapping[re.Pattern[bytes], Callable[..., object]] = {
     re.compile(rb"PAR1"): load_parquet,
     re.compile(_PICKLE): load_pickle,
 }
-_REFUSED = {
-    b"\x1f\x8b": ("a gzip archive", "unpack it first"),
-    b"BZh": ("a bzip2 archive", "unpack it first"),
-    b"\xfd7zXZ": ("an xz archive", "unpack it first"),
-    b"PK\x03\x04": ("an Excel file or a zip archive", "save the sheet as CSV, or unpack the archive"),
-    b"\xd0\xcf\x11\xe0": ("an Excel file", "save the sheet as CSV"),
-    b"\xff\xfe\0\0": ("UTF-32 text", "save it as UTF-8"),  # Before UTF-16, whose mark begins alike.
-    b"\0\0\xfe\xff": ("UTF-32 text", "save it as UTF-8"),
-    b"\xff\xfe": ("UTF-16 text", "save it as UTF-8"),
-    b"\xfe\xff": ("UTF-16 text", "save it as UTF-8"),
-    b"\x89PNG": ("an image", "give JSON or a table"),
-    b"\xff\xd8\xff": ("an image", "give JSON or a table"),
-}
+# How a file's bytes begin, what it is then, and how to mend that. UTF-32 is before UTF-16, whose mark begins alike.
+_REFUSED = (
+    ((b"\x1f\x8b", b"BZh", b"\xfd7zXZ"), "a compressed file", "unpack it first"),
+    ((b"PK\x03\x04", b"\xd0\xcf\x11\xe0"), "an Excel file or an archive", "save the sheet as CSV, or unpack it"),
+    ((b"\xff\xfe\0\0", b"\0\0\xfe\xff"), "UTF-32 text", "save it as UTF-8"),
+    ((b"\xff\xfe", b"\xfe\xff"), "UTF-16 text", "save it as UTF-8"),
+    ((b"\x89PNG", b"\xff\xd8\xff"), "an image", "give JSON or a table"),
+)
 
 
 def read_document(path: str | os.PathLike[str]) -> Document:
@@ -104,8 +97,8 @@ def table_in_memory(given: Any, source: str = "labels in memory") -> Document:
 
 
 def _decode(data: bytes, source: str) -> str:
-    for start, (what, mend) in _REFUSED.items():
-        if data.startswith(start):
+    for starts, what, mend in _REFUSED:
+        if data.startswith(starts):
             raise JudgeError(f"is {what}", where=source, mend=mend)
     if (zero := data.find(b"\0", 0, 4096)) >= 0:
         line = data.count(b"\n", 0, zero) + 1

@@ -94,10 +94,10 @@ def read_labels(
     published tables disagree on whether 0 is male.
 
     Args:
-        path: CSV, TSV, JSON, JSON lines, Parquet, Excel, one of LIC's pickles, or a table in memory.
+        path: CSV, TSV, JSON, JSON lines, Parquet, one of LIC's pickles, or a table in memory.
         attribute: names the column: "bb_gender", "gender", "gender_label", "perceived_gender", "label" or "class".
         lexicon: the attribute's classes; its words are not used.
-        options: see :class:`LabelOptions`.
+        options: how the table is read.
 
     Raises:
         JudgeError: columns absent or ambiguous; a missing or odd image id; a number or an unknown value for a label;
@@ -141,17 +141,13 @@ def choose_own(
         raise JudgeError(what, where=f"--own-captions with {document.source}", mend=mend)
     if not lexicon:
         options = replace(options, spellings={**dict.fromkeys(labels.classes, ()), **options.spellings})
-    chosen, others = set(), 0
-    for label in _labels(document, labels.attribute, lexicon, options):
-        if label.name is not None and labels.by_image.get(label.image) == label.name:
-            chosen.add(label.at)
-        elif label.image in labels.by_image:
-            others += 1
+    known = [label for label in _labels(document, labels.attribute, lexicon, options) if label.image in labels.by_image]
+    chosen = frozenset(label.at for label in known if labels.by_image[label.image] == label.name)
     if not chosen:
         what = f"no caption has the {labels.attribute} of its image"
         raise JudgeError(what, where=document.source, mend="check the columns, or leave out --own-captions")
-    votes = {**labels.votes, "own captions": len(chosen), "other captions": others}
-    return frozenset(chosen), replace(labels, votes=votes)
+    votes = {**labels.votes, "own captions": len(chosen), "other captions": len(known) - len(chosen)}
+    return chosen, replace(labels, votes=votes)
 
 
 def label_columns(attribute: str, *, alone: bool) -> tuple[tuple[str, ...], ...]:

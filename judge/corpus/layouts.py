@@ -5,8 +5,6 @@ a file identifies an image only by a row number ("index", "doc_id"), its id is "
 5 would join with COCO's image 5. ``columns={"image_id": "index"}`` overrides it.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -99,7 +97,13 @@ def find_captions(document: object, request: Request) -> Found:
     table, source = _as_table(document, request), request.source
     numbered = chosen_rows(table.rows, request.where, source=source, needed=request.needed)
     splits = request.splits if request.needed or any("split" in row for _, row in numbered) else ()
-    _check_splits([row for _, row in numbered], splits, source)
+    known = {name for _, row in numbered if isinstance(name := row.get("split"), str)}
+    if absent := [name for name in splits if name not in known]:
+        shown = ", ".join(sorted(name[:40] for name in known)[:5])
+        mend = f"splits in the file: {shown}" if shown else "leave the split out: the file names none"
+        raise JudgeError(f"no captions of split '{absent[0]}'", where=source, mend=mend)
+    if not numbered:
+        raise JudgeError("holds no captions", where=source, mend="give at least one")
     numbered = [(number, row) for number, row in numbered if not splits or row.get("split") in splits]
     rows = [row for _, row in numbered]
     image, caption = table.columns or _columns(rows, request)
@@ -181,23 +185,12 @@ def parse_list(text: str, *, where: str, of: str = "captions") -> list[str]:
     return value
 
 
-def _check_splits(rows: Sequence[Row], splits: Sequence[str], source: str) -> None:
-    """Refuse a file without rows, or one that lacks one of the splits."""
-    if not rows and not splits:
-        raise JudgeError("holds no captions", where=source, mend="give at least one")
-    known = {name for row in rows if isinstance(name := row.get("split"), str)}
-    if absent := [name for name in splits if name not in known]:
-        shown = ", ".join(sorted(name[:40] for name in known)[:5])
-        mend = f"splits in the file: {shown}" if shown else "leave the split out: the file names none"
-        raise JudgeError(f"no captions of split '{absent[0]}'", where=source, mend=mend)
-
-
 # Layouts: each function returns the document as rows, or None if the document has another layout.
 
 
 def _coco(document: Any, request: Request) -> Table | None:
     """COCO captions: ``{"annotations": [{image_id, caption}]}``."""
-    if not _has_list(document, "annotations"):
+    if not isinstance(document, dict) or not isinstance(document.get("annotations"), list):
         return None
     rows = records(document["annotations"], source=request.source)
     if "bbox" in rows[0] or "segmentation" in rows[0]:
@@ -208,7 +201,7 @@ def _coco(document: Any, request: Request) -> Table | None:
 
 def _karpathy(document: Any, request: Request) -> Table | None:
     """``{"images": [{cocoid | filename, split, sentences: [{raw}]}]}``; he trains on splits "train" and "restval"."""
-    if not _has_list(document, "images"):
+    if not isinstance(document, dict) or not isinstance(document.get("images"), list):
         return None
     source = request.source
     images = records(document["images"], source=source, shapes=_SHAPES)
@@ -229,10 +222,6 @@ def _karpathy(document: Any, request: Request) -> Table | None:
         what = f"{source} has {rest:,} images of split restval, which belong to Karpathy's training set"
         notes = (f"{what} and are left out: give --split train,restval",)
     return Table(rows, (id_field, "raw"), several=True, notes=notes)
-
-
-def _has_list(document: object, key: str) -> bool:
-    return isinstance(document, dict) and isinstance(document.get(key), list)
 
 
 def _one_record(document: Any, request: Request) -> Table | None:

@@ -5,8 +5,6 @@ shuffled and numbered, and the key maps each number back. The question is Anonym
 2024, section 5.5.1): can the class be guessed from the caption?
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -1,9 +1,7 @@
 """Recipes of data sets: their owner, their files, and how their labels were made."""
 
-from __future__ import annotations
-
 import shlex
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -37,14 +35,6 @@ class DataFile(_Part):
     published: dict[str, int] = {}
     source: str = ""
 
-    @field_validator("path")
-    @classmethod
-    def _within(cls, value: str) -> str:
-        path = PurePosixPath(value)
-        if path.is_absolute() or ".." in path.parts or not path.name:
-            raise ValueError("is no path within the folder")
-        return value
-
 
 class LabelNote(_Part):
     """What the labels of one attribute are, and who saw the classes: never the people shown."""
@@ -74,11 +64,7 @@ class Use(_Part):
 
 
 class Recipe(_Part):
-    """A data set. Recipes of the package have all fields; your own needs a name, a title and files.
-
-    docs/guides/data.md describes the fields. ``papers``: keys of ``judge/references.bib``; ``pages``: further pages of
-    the owner.
-    """
+    """A data set; docs/guides/data.md describes the fields. Your own recipe needs a name, a title and files."""
 
     name: str = Field(pattern=r"^[a-z0-9-]+$")
     title: str
@@ -103,10 +89,9 @@ class Recipe(_Part):
             raise ValueError("what is had on request must not be passed on: pass_on: false")
         if self.access == "not released" and not self.make:
             raise ValueError("what is not released needs 'make': how to make one's own")
-        known = [label.attribute for label in self.labels]
-        for name, path in ((name, file.path) for file in self.files for name in file.attributes):
-            if name not in known:
-                raise ValueError(f"'{path}' has labels of '{name}', which 'labels' does not describe")
+        for file in self.files:
+            for name in sorted({*file.attributes} - {label.attribute for label in self.labels}):
+                raise ValueError(f"'{file.path}' has labels of '{name}', which 'labels' does not describe")
         return self
 
     def label(self, attribute: str) -> LabelNote:

@@ -1,7 +1,5 @@
 """Records of a file as rows or (image, value) pairs, the place of each, and the canonical spelling of image ids."""
 
-from __future__ import annotations
-
 import math
 import numbers
 import re
@@ -65,12 +63,12 @@ def records(value: object, *, source: str, shapes: str = "write each record as a
     rows = cast("list[Row]", value)
     known = rows[0].keys()
     if _STYLE in known and _NAME in known:
-        column, of = PAINTING, _painting
+        column, cell_of = PAINTING, _painting
     elif _FILE in known and _EMOTION in known:
-        column, of = _FILE, _style_and_file
+        column, cell_of = _FILE, _style_and_file
     else:
         return rows
-    changed = (row | {column: of(row)} for row in rows)
+    changed = (row | {column: cell_of(row)} for row in rows)
     return [Placed(new, row.at) if isinstance(row, Placed) else new for new, row in zip(changed, rows, strict=True)]
 
 
@@ -91,10 +89,7 @@ def _style_and_file(row: Row) -> object:
 def chosen_rows(rows: Sequence[Row], where: Mapping[str, str], *, source: str, needed: bool) -> list[tuple[int, Row]]:
     """The rows whose columns hold the texts of ``where`` (column -> cell), numbered as in the file, from 1.
 
-    If no row has such a column, all rows are taken, unless the column is ``needed``.
-
-    Raises:
-        JudgeError: no such column; no such row.
+    If no row has such a column, all rows are taken, unless the column is ``needed``. A text of no row is an error.
     """
     chosen = list(enumerate(rows, start=1))
     for column, cell in where.items():

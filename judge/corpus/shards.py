@@ -5,11 +5,10 @@ key is the name up to the first dot, as in the package `webdataset`. Nothing is 
 their headers and read in place.
 """
 
-from __future__ import annotations
-
 import re
 import tarfile
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import BinaryIO, NamedTuple
 
@@ -45,7 +44,11 @@ def find_shards(path: Path) -> list[Path]:
     """The shards at ``path``: a tar archive, or the files ``*.tar`` of a folder, in the order of their names."""
     if path.is_dir():
         return sorted(found for found in path.glob("*.tar") if not found.name.startswith("."))
-    return [path] if path.is_file() and _is_tar(path) else []
+    with suppress(OSError):  # Reading it as a file then reports the reason.
+        if path.is_file():
+            with open_regular(path) as file:
+                return [path] if file.read(_BLOCK)[_MAGIC_AT:].startswith(_MAGIC) else []
+    return []
 
 
 def read_shards(path: Path, shards: Sequence[Path]) -> list[Row]:
@@ -150,14 +153,6 @@ def _read_text(shard: Path, member: Member, source: str) -> str:
         raise JudgeError(f"cannot be read ({error})", where=where, mend=_CUT) from error
     except UnicodeDecodeError as error:
         raise JudgeError(f"not UTF-8 (byte {error.start + 1})", where=where, mend="save it as UTF-8") from error
-
-
-def _is_tar(path: Path) -> bool:
-    try:
-        with open_regular(path) as file:
-            return file.read(_BLOCK)[_MAGIC_AT:].startswith(_MAGIC)
-    except OSError:
-        return False  # Reading it as a file then reports the reason.
 
 
 class _Headers:

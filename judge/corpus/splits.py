@@ -1,7 +1,5 @@
 """Images that train a judge, and others on which it is scored."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping
@@ -43,9 +41,8 @@ def holdout_split(
     Source: CVPR 2022, section 5 ("balanced split with equal number of images per value").
     """
     generator = np.random.default_rng(seed)
-    groups: dict[str, list[str]] = {name: [] for name in sorted(set(classes.values()))}
-    for image in sorted(classes):
-        groups[classes[image]].append(image)
+    images, names = sorted(classes), sorted(set(classes.values()))
+    groups = {name: [image for image in images if classes[image] == name] for name in names}
     size = min(map(len, groups.values())) if balanced else None
     train, tested, validated = list[str](), list[str](), list[str]()
     for group in groups.values():

@@ -4,8 +4,6 @@ Unpickling can run any code. Here only the instructions that build lists, dicts,
 and None are known; all others are refused.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -18,7 +16,7 @@ from typing import Any, NoReturn
 
 from judge.corpus.records import Row
 from judge.errors import JudgeError
-from judge.utils.reading import CELL, LIST, QUOTED, ROW, TEXT, long_number, memory_limit, refuse_large
+from judge.utils.reading import CELL, LIST, LONG, QUOTED, ROW, TEXT, long_number, memory_limit, refuse_large
 
 _FLICKR = re.compile(r"[^\t\n]+\.jpg#[0-9]+\t")
 _DELIMITERS = "\t,;|"
@@ -75,7 +73,7 @@ def load_json(text: str, *, source: str) -> object:
     except (RecursionError, ValueError) as error:
         # Endless lists in lists; numbers of thousands of digits.
         fault = JudgeError(f"not JSON that can be read ({error})", where=where, mend="mend the file")
-        raise long_number(error, where) or fault from error
+        raise long_number(where) if LONG in str(error) else fault from error
     return rows
 
 
@@ -161,17 +159,13 @@ def _checked(code: int) -> Callable[[Any], None]:
     return checked
 
 
-def _codes(names: str) -> list[int]:
-    return [getattr(pickle, name)[0] for name in names.split()]
-
-
 class _PlainUnpickler(_Unpickler):
     """Builds plain values and nothing else; keys are texts and numbers."""
 
     dispatch = {  # noqa: RUF012  # the base class's own name and shape
         **dict.fromkeys(_Unpickler.dispatch, _unknown),
-        **{code: _Unpickler.dispatch[code] for code in _codes(_ALLOWED)},
-        **{code: _checked(code) for code in _codes(_CHECKED)},
+        **{code: _Unpickler.dispatch[code] for name in _ALLOWED.split() for code in getattr(pickle, name)},
+        **{code: _checked(code) for name in _CHECKED.split() for code in getattr(pickle, name)},
     }
 
     def __init__(self, file: io.BytesIO, source: str) -> None:

@@ -1,7 +1,5 @@
 """From a corpus to evidence: masked, aligned captions of both sides for one captioner and one kind of metric."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,8 +19,7 @@ from judge.masking.instances import PERSON
 from judge.metrics import Metric
 from judge.text.alignment import AlignmentName
 from judge.text.combined import ProductLexicon, unlisted_tasks
-from judge.text.lexicon import Lexicon, Lexicons
-from judge.text.masking import mask
+from judge.text.lexicon import Lexicon, Lexicons, mask
 from judge.text.survey import Coverage, SideWords, Survey, measure_coverage
 from judge.text.vectors import VectorCache
 from judge.types import SIDES, Captions, Labels, Side, Target, TargetKind, Words
@@ -317,11 +314,7 @@ class EvidenceBuilder:
 
     @property
     def task_words(self) -> Lexicon:
-        """The lexicon of tasks.
-
-        Raises:
-            JudgeError: there is none.
-        """
+        """The lexicon of tasks; JudgeError if there is none."""
         if self.truth.words.tasks is None:
             raise JudgeError("a metric asks for tasks, and no words of them are known", mend="give --tasks")
         return self.truth.words.tasks
@@ -353,8 +346,8 @@ class EvidenceBuilder:
             what = f"no words of task '{unmasked[0]}' are known, so that captions would tell it"
             mend = "give a lexicon that has them too, as in --tasks coco-objects,activities"
             raise JudgeError(what, where=f"lexicon '{words.name}'", mend=mend)
-        prefix = {"never present": "tasks ", "always present": "tasks "}
-        return found, {prefix.get(reason, "") + reason: len(names) for reason, names in gone.items()}
+        reasons = {reason: reason if reason == "without tasks" else f"tasks {reason}" for reason in gone}
+        return found, {reasons[reason]: len(names) for reason, names in gone.items()}
 
 
 def mend_without_words(metric: Metric) -> str:

@@ -12,8 +12,6 @@ Several names are joined by "|". Counted metrics are sums over these rows (``jud
 for them.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -51,7 +49,6 @@ class CountRows:
     """The input of counted metrics for one captioner.
 
     Attributes:
-        captioner: its name.
         rows: the rows of ``counts.parquet``.
         joined: the images, what was left out, and how often captions name the attribute.
         dropped: reason -> annotated tasks or images left out.

@@ -1,15 +1,12 @@
 """How a caption becomes the words that a judge reads, in a form that a file of weights can hold."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 from judge.text.alignment import UNKNOWN, is_special
 from judge.text.combined import ProductLexicon
-from judge.text.lexicon import Lexicon
-from judge.text.masking import mask
+from judge.text.lexicon import Lexicon, mask
 from judge.text.tokens import Contractions, first_sentence, tokenize
 from judge.types import Words
 
@@ -72,11 +69,7 @@ class Preparation:
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any]) -> Self:
-        """Read the object that :meth:`to_json` wrote.
-
-        Raises:
-            KeyError, TypeError, AttributeError: the object has another form.
-        """
+        """Read what :meth:`to_json` wrote; KeyError, TypeError or AttributeError of an object of another form."""
         lexicon, vocabulary = entry["lexicon"], entry["vocabulary"]
         return cls(
             str(entry["attribute"]),

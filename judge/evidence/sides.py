@@ -55,12 +55,9 @@ class Sides:
     """The captions of humans and of one captioner, masked, before alignment.
 
     Attributes:
-        captioner: name of the generated side.
-        target: what judges guess.
         classes: image id -> class, sorted by image.
         answers: image id -> indices of the true classes or tasks.
         rows: side -> its captions, by image and index; indices that too few images have are left out.
-        aligner: aligns the human side.
         uses_images: whether judges see the images too.
         coverage: side -> how often its captions name the attribute; None without a lexicon.
         survey: side -> facts about its captions, and about what masking leaves in them.
@@ -115,9 +112,7 @@ class Resample:
     - ``shuffled``: labels are shuffled among images, so that captions carry no information about them.
 
     Attributes:
-        kind: the kind of resample.
         number: number of the draw, from 0; the same for all captioners, which stay comparable.
-        seed: seed of the run.
     """
 
     kind: ResampleKind
@@ -162,11 +157,9 @@ class Resample:
         every = [row for of in rows.values() for row in of]
         images = np.unique([row.image for row in every], return_inverse=True)[1]
         generator = np.random.default_rng([self.seed, _STREAMS[self.kind], self.number])
-        # Rows sorted by image, and the same rows shuffled within each image.
-        places = np.argsort(images, kind="stable")
-        drawn = np.lexsort((generator.random(len(every)), images))
+        # The rows sorted by image are replaced by the same rows shuffled within each image.
         taken = np.empty(len(every), dtype=np.int64)
-        taken[places] = drawn
+        taken[np.argsort(images, kind="stable")] = np.lexsort((generator.random(len(every)), images))
         moved = (
             every[other] if other == place else replace(every[other], index=every[place].index)
             for place, other in enumerate(taken.tolist())

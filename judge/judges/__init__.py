@@ -216,7 +216,7 @@ class SelfTrained(Judge, Protocol):
 
 
 Keep = Callable[[int, SelfTrained], None] | None
-"""Called with the place of an assignment, and its trained judge."""
+"""Called with the place of an assignment, and its trained judge; None to keep none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -299,23 +299,21 @@ class Blueprint:
         return replace(sample, words=words, image=None if "image" in self.blanked else sample.image)
 
 
+_ENCODERS = "lstm", "lstm-bidirectional", "rnn", "rnn-bidirectional", "transformer-1", "transformer-5"
 # The registry: name -> module with its blueprint, imported on first use.
 FILES: dict[str, str] = {
     "linear": "linear",
-    **dict.fromkeys(("lstm", "lstm-bidirectional", "rnn", "rnn-bidirectional"), "encoders"),
-    **dict.fromkeys(("transformer-1", "transformer-5"), "encoders"),
+    **dict.fromkeys(_ENCODERS, "encoders"),
     **dict.fromkeys(("bert-ft", "bert-pre"), "text_encoders"),
     "sat": "sat",
     "grit": "grit",
     **dict.fromkeys(("vl-lic", "vl-lic-lstm"), "text_encoders"),
 }
-HUGGING_FACE = "hf:"
-# A frozen sentence encoder, by name or folder.
-SENTENCE = "sentence:"
 # Judges named by a checkpoint, on the hub or in a folder: prefix -> module whose ``make_blueprint`` takes the rest.
+HUGGING_FACE, SENTENCE = "hf:", "sentence:"
 PREFIXES = {HUGGING_FACE: "huggingface", SENTENCE: "sentence"}
 # Judges that accept an MLP, which a metric's paper chooses: "rnn+mlp3", "sentence:all-MiniLM-L6-v2+mlp5".
-HEADED = frozenset(name for name, file in FILES.items() if file == "encoders")
+HEADED = frozenset(_ENCODERS)
 HEADS = (3, 5)
 # Linear judges that read a static embedding; its reference may follow: "words+embedding:PATH".
 EMBEDDED = ("words+embedding", "embedding")
@@ -329,8 +327,8 @@ def find_judge(name: str) -> Blueprint:
     """The blueprint called ``name``.
 
     A suffix blanks a modality ("sat-image-only"). "hf:NAME" is any Hugging Face captioner, by name or folder, and
-    "sentence:NAME" any sentence encoder. "+mlp3" and "+mlp5" put an MLP of so many layers on an encoder; without, it
-    is 3 layers, or LIC's linear layer for "lstm". "self" has a name only; see :func:`name_self`.
+    "sentence:NAME" any sentence encoder. "+mlp3" and "+mlp5" put an MLP of 3 or 5 layers on an encoder; the default
+    is 3, except for "lstm", which has LIC's linear layer. "self" has a name only; see :func:`name_self`.
 
     Raises:
         JudgeError: no such judge (the nearest name is suggested), or its extra is not installed.
@@ -353,7 +351,7 @@ def find_judge(name: str) -> Blueprint:
         require("vision", "accelerate", "torch", "transformers")
         if key == SELF:
             return Blueprint(SELF, "the captioner itself", modalities=frozenset({"caption", "image"}))
-        made: Blueprint = _load(PREFIXES[prefix]).make_blueprint(name[len(prefix) :])
+        made: Blueprint = import_module(f"{__name__}.{PREFIXES[prefix]}").make_blueprint(name[len(prefix) :])
         return made
     base, head = split_head(key)
     if base not in FILES or (head and base not in HEADED):
@@ -362,19 +360,15 @@ def find_judge(name: str) -> Blueprint:
             known = [f"{encoder}+mlp{layers}" for encoder in sorted(HEADED) for layers in HEADS]
         raise JudgeError(f"unknown judge '{name}'", where="--judge", mend=nearest(key, known))
     try:
-        blueprint: Blueprint = _load(FILES[base]).BLUEPRINTS[key]
+        blueprint: Blueprint = import_module(f"{__name__}.{FILES[base]}").BLUEPRINTS[key]
     except ModuleNotFoundError as error:
         what = f"judge '{key}' needs the package '{error.name}'"
         raise JudgeError(what, where="--judge", mend="install it: pip install 'caption-judge[all]'") from error
     return blueprint
 
 
-def _load(module: str) -> Any:
-    return import_module(f"judge.judges.{module}")
-
-
 def with_head(name: str, head: int | None) -> str:
-    """The full name of a judge under a metric whose paper puts an MLP of ``head`` layers on encoders; None for none.
+    """The full name of a judge under a metric whose paper puts an MLP of ``head`` layers on encoders (None: none).
 
     Names with an MLP, and judges that accept none, are returned unchanged.
     """
@@ -392,12 +386,9 @@ def split_head(name: str) -> tuple[str, int | None]:
 
 
 def name_self(judge: str, captioner: str, models: Mapping[str, str]) -> str:
-    """Resolve "self" ("self-image-only") to the checkpoint that wrote the captions; return other names unchanged.
+    """Resolve "self" ("self-image-only") to the checkpoint that wrote a captioner's captions; ``models`` names it.
 
-    Args:
-        judge: as users type it.
-        captioner: whose captions are judged.
-        models: captioner -> its checkpoint.
+    Other names of judges are returned unchanged.
 
     Raises:
         JudgeError: the captioner's checkpoint is unknown.

@@ -12,8 +12,6 @@ are small enough for one core. All embeddings have the same width, so that the e
 No pre-computed word vectors, as they carry bias of their own; words that the training captions never use are ``<unk>``.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -32,11 +30,7 @@ from judge.types import Sample, Target, Words
 
 # Number of layers of the MLP -> the paper that has it.
 SOURCES = {3: "nair2026dbac, section 5.3", 5: "nair2025dpac"}
-EMBEDDING = 100  # As LIC's; divisible by 5 heads.
-STATE = 128
-HIDDEN = 128
-DROPOUT = 0.3
-_PADDING = "<pad>"
+EMBEDDING, STATE, HIDDEN, DROPOUT = 100, 128, 128, 0.3  # Embeddings are as wide as LIC's, and divisible by 5 heads.
 
 
 class OutputLayer(nn.Linear):
@@ -60,20 +54,15 @@ def without_autocast(kind: str) -> AbstractContextManager[object]:
 def build_vocabulary(samples: Sequence[Sample]) -> dict[str, int]:
     """Padding, ``<unk>``, then the words of ``samples`` in alphabetical order."""
     words = {word for sample in samples for word in sample.words} - {UNKNOWN}
-    return {word: index for index, word in enumerate([_PADDING, UNKNOWN, *sorted(words)])}
+    return {word: index for index, word in enumerate(["<pad>", UNKNOWN, *sorted(words)])}
 
 
 def number_words(samples: Sequence[Sample], vocabulary: Mapping[str, int], question: Words = ()) -> Batch:
-    """The words of captions as numbers; an empty caption becomes one ``<unk>``.
-
-    Args:
-        samples: with the captions.
-        vocabulary: word -> id.
-        question: words that follow every caption.
+    """The ids of captions' words, and of a question that follows them; an empty caption becomes one ``<unk>``.
 
     Returns:
         ``tokens`` [B, T] int64, padded on the right with 0; ``lengths`` [B] int64 >= 1; ``host_lengths``, the same as a
-        list of ints. The list stays on the host when the tensors are moved, so that reading it waits for no device.
+        list of ints, which stays on the host when the tensors are moved, so that reading it waits for no device.
     """
     unknown = vocabulary[UNKNOWN]
     lines = [[vocabulary.get(word, unknown) for word in (*sample.words, *question)] or [unknown] for sample in samples]
@@ -87,9 +76,7 @@ def number_words(samples: Sequence[Sample], vocabulary: Mapping[str, int], quest
 def pack(embedded: Tensor, batch: Batch) -> PackedSequence:
     """The real tokens of ``embedded`` [B, T, E], as by ``pack_padded_sequence``, without waiting for the device.
 
-    Args:
-        embedded: padded on the right.
-        batch: with the lengths that :func:`number_words` returns.
+    ``embedded`` is padded on the right; ``batch`` has the lengths that :func:`number_words` returns.
     """
     order = batch["lengths"].sort(descending=True).indices
     lengths = sorted(batch["host_lengths"], reverse=True)
@@ -168,16 +155,10 @@ class Parts(NamedTuple):
 
 
 class EncoderClassifier(nn.Module):
-    """Embedding -> encoder -> head.
+    """Embedding [V, E] -> encoder, [B, T, E] -> [B, D] -> head, [B, D] -> [B, A].
 
-    ``forward`` takes what :func:`number_words` makes, and returns logits [B, A].
-
-    Args:
-        vocabulary: word -> row of the embedding.
-        embedding: of the words, [V, E].
-        encoder: [B, T, E] -> [B, D].
-        head: [B, D] -> [B, A].
-        dropout: on embeddings and before the head.
+    ``forward`` takes what :func:`number_words` makes, and returns logits [B, A]. ``vocabulary`` has each word's row in
+    the embedding; ``dropout`` is applied to embeddings and before the head.
     """
 
     def __init__(
@@ -230,16 +211,15 @@ _ENCODERS: dict[str, Callable[[], Recurrent | Transformer]] = {
 }
 
 
-def _lstm(target: Target, samples: Sequence[Sample], materials: Materials) -> EncoderClassifier:
-    return make_lstm(build_vocabulary(samples), len(target.classes))
-
-
 def _network(
-    name: str, head: int, target: Target, samples: Sequence[Sample], materials: Materials
+    name: str, head: int | None, target: Target, samples: Sequence[Sample], materials: Materials
 ) -> EncoderClassifier:
-    vocabulary, encoder = build_vocabulary(samples), _ENCODERS[name]()
+    vocabulary, classes = build_vocabulary(samples), len(target.classes)
+    if head is None:
+        return make_lstm(vocabulary, classes)
+    encoder = _ENCODERS[name]()
     words = nn.Embedding(len(vocabulary), EMBEDDING, padding_idx=0)
-    return EncoderClassifier(vocabulary, words, encoder, make_mlp(encoder.width, len(target.classes), head))
+    return EncoderClassifier(vocabulary, words, encoder, make_mlp(encoder.width, classes, head))
 
 
 def _blueprint(encoder: str, name: str, head: int) -> Blueprint:
@@ -259,7 +239,7 @@ BLUEPRINTS = {
     "lstm": Blueprint(
         "lstm",
         "hirota2022quantifying, supplement A.1",
-        network=_lstm,
+        network=partial(_network, "lstm", None),
         stacked=True,
         recipe=Recipe(epochs=20, learning_rate=5e-5, batch_size=64),
     ),

@@ -27,8 +27,6 @@ The learning rate, 1e-4, is ours, as ImageCaptioner2 does not publish it; weight
 initialisation that section 5.2 cites; the epoch with the lowest validation loss is kept.
 """
 
-from __future__ import annotations
-
 import math
 from functools import partial
 
@@ -36,7 +34,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from judge.judges import PROMPTED, Answering, Backbone, Batch, Blueprint, Features, Materials, Recipe
+from judge.judges import PROMPTED, Answering, Batch, Blueprint, Features, Recipe
 from judge.judges.backbones import SWIN, TimmBackbone, make_backbone
 from judge.judges.encoders import OutputLayer, positions
 from judge.judges.sat import ClozeJudge, make_cloze_judge
@@ -48,12 +46,7 @@ CODE = 5
 
 
 class GridsAndRegions(nn.Module):
-    """The last map of a frozen backbone, cell by cell, and its averages over boxes: [B, cells + R, D + 5].
-
-    Args:
-        backbone: of the whole image, resized to a square.
-        regions: R.
-    """
+    """The last map of a frozen backbone, cell by cell, and its averages over R boxes: [B, cells + R, D + 5]."""
 
     def __init__(self, backbone: TimmBackbone, *, regions: int = MAX_BOXES) -> None:
         super().__init__()
@@ -108,10 +101,9 @@ class Attention(nn.Module):
         return output
 
 
-class _FeedForward(nn.Sequential):
-    def __init__(self, width: int, dropout: float) -> None:
-        super().__init__(nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.ReLU(), nn.Linear(4 * width, width))
-        self.append(nn.Dropout(dropout))
+def _feed_forward(width: int, dropout: float) -> nn.Sequential:
+    layers = nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.ReLU(), nn.Linear(4 * width, width)
+    return nn.Sequential(*layers, nn.Dropout(dropout))
 
 
 class GridLayer(nn.Module):
@@ -120,7 +112,7 @@ class GridLayer(nn.Module):
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
         self.norm, self.attention = nn.LayerNorm(width), Attention(width, heads, dropout)
-        self.dropout, self.feed_forward = nn.Dropout(dropout), _FeedForward(width, dropout)
+        self.dropout, self.feed_forward = nn.Dropout(dropout), _feed_forward(width, dropout)
 
     def forward(self, cells: Tensor) -> Tensor:
         """[B, P, W] -> [B, P, W]."""
@@ -138,7 +130,7 @@ class ParallelLayer(nn.Module):
         self.norm_words, self.norm_attended = nn.LayerNorm(width), nn.LayerNorm(width)
         self.to_words, self.to_cells, self.to_regions = (Attention(width, heads, dropout) for _ in range(3))
         self.cell_gate, self.region_gate = nn.Linear(2 * width, width), nn.Linear(2 * width, width)
-        self.dropout, self.feed_forward = nn.Dropout(dropout), _FeedForward(width, dropout)
+        self.dropout, self.feed_forward = nn.Dropout(dropout), _feed_forward(width, dropout)
 
     def forward(self, words: Tensor, cells: Tensor, regions: Tensor, present: Tensor) -> Tensor:
         """[B, T, W], [B, P, W], [B, R, W] and which regions exist, [B, R] -> [B, T, W]."""
@@ -154,12 +146,9 @@ class ParallelLayer(nn.Module):
 
 
 class Grit(ClozeJudge):
-    """Words, grid cells and regions -> answers; the last positions of ``features`` are regions.
+    """Words, grid cells and regions -> answers; ``features`` are :class:`GridsAndRegions`', or cells alone.
 
-    Args:
-        features: of :class:`GridsAndRegions`; all positions are cells where there are no regions.
-        width: of everything; an even multiple of ``heads``.
-        layers, grid_layers: of words, of cells.
+    ``width``, of everything, is an even multiple of ``heads``; ``grid_layers`` are the layers of cells.
     """
 
     def __init__(  # noqa: PLR0913 - widths
@@ -196,7 +185,11 @@ class Grit(ClozeJudge):
     def forward(self, batch: Batch) -> Tensor:
         """Logits [B, A]."""
         features = batch["features"].float()
-        cells, (regions, present) = self._cells(features), self._regions(features)
+        cells = features[:, : features.shape[1] - self.regions, : self.columns]
+        cells = self.project_cells(cells) + self.cell_positions
+        for layer in self.grid:
+            cells = layer(cells)
+        cells, (regions, present) = self.norm_cells(cells), self._regions(features)
         embedded = self.embedding(batch["tokens"])
         places = positions(embedded.shape[1], embedded.shape[2], device=embedded.device)
         words = self.dropout(embedded + places.to(embedded.dtype))
@@ -205,15 +198,6 @@ class Grit(ClozeJudge):
         last = batch["lengths"] - 1
         read = self.norm_words(words[torch.arange(len(last), device=last.device), last])
         return self.answers(self.output(self.dropout(read)))
-
-    def _cells(self, features: Tensor) -> Tensor:
-        """[B, P - R, W]."""
-        cells = features[:, : features.shape[1] - self.regions, : self.columns]
-        cells = self.project_cells(cells) + self.cell_positions
-        for layer in self.grid:
-            cells = layer(cells)
-        normed: Tensor = self.norm_cells(cells)
-        return normed
 
     def _regions(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """[B, 1 + R, W], and which of them exist, [B, 1 + R]; ``no_region`` comes first."""
@@ -227,10 +211,6 @@ class Grit(ClozeJudge):
         return torch.cat([nothing, regions], dim=1), torch.cat([always, code[..., -1] > 0], dim=1)
 
 
-def _backbone(materials: Materials) -> Backbone:
-    return GridsAndRegions(make_backbone(materials, SWIN))
-
-
 BLUEPRINTS = {
     "grit": Blueprint(
         "grit",
@@ -239,7 +219,7 @@ BLUEPRINTS = {
         recipe=Recipe(epochs=40, learning_rate=1e-4, batch_size=128, keep="best"),
         modalities=frozenset({"caption", "image"}),
         reads=PROMPTED,
-        backbone=_backbone,
+        backbone=lambda materials: GridsAndRegions(make_backbone(materials, SWIN)),
         regions=True,
     )
 }

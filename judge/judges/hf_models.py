@@ -3,8 +3,6 @@
 Only code of transformers itself runs: ``trust_remote_code`` is always False, and weights are safetensors.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Iterator, Mapping
@@ -20,7 +18,7 @@ from torch import nn
 from judge.errors import JudgeError, require
 from judge.judges import Tuning
 from judge.judges.encoders import OutputLayer
-from judge.utils.hub import first_line, is_of_library, knows_words, locate, quiet, read_config
+from judge.utils.hub import explaining, first_line, is_of_library, knows_words, locate, quiet, read_config
 
 Layout = Literal["causal", "decoder", "encoder"]
 """Where a prompt goes. ``causal``: among the tokens that the answer continues, after the image or around it (BLIP,
@@ -58,8 +56,6 @@ FAMILIES = {
     "vision-encoder-decoder": Family("decoder", vision="encoder"),
 }
 PIXELS = "pixel_values"
-_RANK = 16
-_ENDLESS = 2**31
 _AGAIN = "fetch or save the checkpoint again"
 # Errors of devices and out-of-memory errors, which are not the fault of a file.
 _OF_DEVICES = re.compile("memory|alloc|cuda|cudnn|cublas|nccl|gloo|kernel image", re.IGNORECASE)
@@ -162,11 +158,9 @@ def load_captioner(
         JudgeError: no such folder or name; not a captioner of images; needs code of its own; no or broken
             safetensors; weights, tokenizer or image processor missing; transformers is not installed.
     """
-    require("vision", "transformers", "PIL")
     where = where or place(reference)
-    name = locate(reference, where)
+    name = _find(reference, where)
     with quiet():
-        _check_kind(name, where)
         # Checked on ``meta`` first: missing weights would be initialised, of whatever size the configuration claims.
         for on_meta in (True,) if empty else (True, False):
             model = _load_model(name, where, dtype, attention, empty=on_meta)
@@ -181,35 +175,31 @@ def load_captioner(
 
 
 def check_captioner(reference: str, *, where: str) -> None:
-    """Refuse what :func:`load_captioner` would refuse, without reading weights.
-
-    Raises:
-        JudgeError: no such folder or name; not a captioner of images; a folder without weights.
-    """
-    require("vision", "transformers", "PIL")
-    name = locate(reference, where)
-    with quiet():
-        _check_kind(name, where)
+    """Refuse what :func:`load_captioner` refuses before it reads weights, with its errors, and a folder without any."""
+    name = _find(reference, where)
     if Path(name).is_dir() and not any(Path(name).glob("*.safetensors")):
         raise JudgeError(_NO_WEIGHTS, where=where, mend=_CONVERT)
 
 
-def _check_kind(name: str, where: str) -> None:
+def _find(reference: str, where: str) -> str:
+    """The path of a captioner's folder, or its name on the hub; its configuration is read, its weights are not."""
+    require("vision", "transformers", "PIL")
     from transformers import CONFIG_MAPPING
     from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
     mend = "check the name, or give the folder of a checkpoint; a name needs the network, or the hub's cache"
-    config = read_config(name, where, mend=mend)
+    name = locate(reference, where)
+    with quiet():
+        config = read_config(name, where, mend=mend)
     kind = config["model_type"]
     if kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
-        return
+        return name
     if kind in CONFIG_MAPPING:
         what = f"'{kind}' does not caption images"
         raise JudgeError(what, where=where, mend="choose a captioner: BLIP, GIT, ViT-GPT2, LLaVA, PaliGemma, Qwen2-VL")
     if config.get("auto_map"):
         raise _needs_code(where)
-    what = f"transformers knows no '{kind}'"
-    raise JudgeError(what, where=where, mend="update transformers, or choose another captioner")
+    raise JudgeError(f"transformers knows no '{kind}'", where=where, mend="update transformers, or choose another one")
 
 
 def _needs_code(where: str) -> JudgeError:
@@ -220,15 +210,10 @@ def _needs_code(where: str) -> JudgeError:
 
 @contextmanager
 def loading(what: str, where: str, mend: str) -> Iterator[None]:
-    """Turn errors of transformers, the hub's client and the file system into one-line errors.
+    """Turn errors of transformers, the hub's client and the file system into JudgeErrors.
 
-    Args:
-        what: what went wrong; the library's reason follows it.
-        where: what users typed to name the checkpoint.
-        mend: what to do.
-
-    Raises:
-        JudgeError: in place of any of them.
+    As :func:`~judge.utils.hub.explaining`, but weights that are no safetensors and code of a checkpoint's own have
+    messages of their own, and panics in Rust are turned too. ``where`` is what users typed to name the checkpoint.
     """
     try:
         yield
@@ -246,11 +231,7 @@ def loading(what: str, where: str, mend: str) -> Iterator[None]:
 
 @contextmanager
 def computing(what: str, where: str) -> Iterator[None]:
-    """Turn errors in a model's layers into one-line errors, except out-of-memory errors and faults of devices.
-
-    Raises:
-        JudgeError: in place of any other.
-    """
+    """Turn errors in a model's layers into JudgeErrors, except out-of-memory errors and faults of devices."""
     try:
         yield
     except BaseException as error:
@@ -287,14 +268,9 @@ def _load_model(name: str, where: str, dtype: torch.dtype, attention: str | None
 
 
 def check_weights(notes: Mapping[str, Any], where: str) -> None:
-    """Refuse a model with weights that were initialised at random.
+    """Refuse a model with weights that were initialised at random: those that are missing, or have another shape.
 
-    Args:
-        notes: the loading information of ``from_pretrained``.
-        where: what users typed to name the checkpoint.
-
-    Raises:
-        JudgeError: weights are missing, or have another shape.
+    ``notes`` is the loading information of ``from_pretrained``.
     """
     # The pooler is not used, and often not saved.
     missing = sorted(key for key in notes["missing_keys"] if "pooler" not in key)
@@ -304,15 +280,13 @@ def check_weights(notes: Mapping[str, Any], where: str) -> None:
 
 
 def limit_of(config: Any, tokenizer: Any) -> int | None:
-    """Longest input of a text model in tokens, by its positions and its tokenizer; None for no limit.
+    """Longest input of a text model in tokens, by its configuration and its tokenizer; None for no limit.
 
-    Args:
-        config: of the text model.
-        tokenizer: its own; its ``model_max_length`` is 10^30 if it has no limit.
+    ``model_max_length`` of a tokenizer without a limit is 10^30.
     """
     positions = [getattr(config, name, None) for name in ("max_position_embeddings", "n_positions")]
     known = [value for value in (*positions, tokenizer.model_max_length) if isinstance(value, int)]
-    return min((value for value in known if 0 < value < _ENDLESS), default=None)
+    return min((value for value in known if 0 < value < 2**31), default=None)
 
 
 def load_processors(name: str, where: str) -> tuple[Any, Any, Any]:
@@ -368,17 +342,11 @@ def copy_trained(captioner: Captioner, tuning: Tuning) -> Captioner:
 
 
 def checkpoint_layers(captioner: Captioner) -> None:
-    """Recompute layers in the backward pass instead of keeping their activations.
-
-    Raises:
-        JudgeError: the model does not support it.
-    """
-    try:
+    """Recompute layers in the backward pass and keep no activations; a JudgeError if the model does not support it."""
+    what = f"a '{captioner.architecture}' model cannot recompute its layers"
+    with explaining(what, "--checkpointing", "leave it out"):
         captioner.model.activation_checkpointing_enable({"use_reentrant": False})
-    except ValueError as error:
-        what = f"a '{captioner.architecture}' model cannot recompute its layers"
-        raise JudgeError(what, where="--checkpointing", mend="leave it out") from error
-    # The key-value cache is for generation; with checkpointing transformers switches it off with a warning.
+    # BLIP's text part fills its key-value cache, which is for generation, twice when a layer is computed again.
     for part in captioner.model.modules():
         if getattr(getattr(part, "config", None), "use_cache", False):
             part.config.use_cache = False
@@ -398,11 +366,7 @@ def spell_exactly(captioner: Captioner) -> None:
 def add_lora(captioner: Captioner) -> Any:
     """Add low-rank matrices to the text part's linear layers, except the output layer over the vocabulary, in place.
 
-    Returns:
-        peft's wrapper of the model.
-
-    Raises:
-        JudgeError: peft is not installed.
+    Returns peft's wrapper of the model; raises a JudgeError if peft is not installed.
     """
     require("vision", "peft")
     from peft import LoraConfig, LoraModel
@@ -416,4 +380,4 @@ def add_lora(captioner: Captioner) -> Any:
         if module in inside and isinstance(module, nn.Linear | Conv1D) and words not in module.weight.shape
     ]
     with quiet():
-        return LoraModel(model, LoraConfig(r=_RANK, lora_alpha=2 * _RANK, target_modules=layers), "default")
+        return LoraModel(model, LoraConfig(r=16, lora_alpha=32, target_modules=layers), "default")

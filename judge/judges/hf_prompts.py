@@ -24,14 +24,13 @@ Row = dict[str, list[int]]
 
 # A tokenizer takes "<gender>", "<unk>" or "[SEP]" for special tokens; with spaces inside they are text.
 _COMMAND = re.compile(r"([<\[])([^\s<>\[\]]+)([>\]])")
-_GREY, _BLANK_SIZE = (128, 128, 128), (224, 224)
 
 
 def blank() -> Image:
     """The image of a sample without one: grey."""
     from PIL import Image
 
-    return Image.new("RGB", _BLANK_SIZE, _GREY)
+    return Image.new("RGB", (224, 224), (128, 128, 128))
 
 
 def processing(where: str) -> AbstractContextManager[None]:
@@ -53,26 +52,22 @@ class Prompts(NamedTuple):
 
 
 def lay_out(captioner: Captioner, images: Sequence[Image], texts: Sequence[str]) -> Prompts:
-    """Images and texts as the captioner's architecture takes them.
-
-    Args:
-        captioner: whose.
-        images: RGB, of any size.
-        texts: without special tokens, see :func:`plain`.
-    """
+    """RGB images of any size and texts without special tokens (see :func:`plain`), as the architecture takes them."""
     with quiet():
         if captioner.layout == "causal":
             return _among_tokens(captioner, images, texts)
         start = _start(captioner)
         if captioner.layout == "encoder":
             shared, _ = _process(captioner, images, texts)
-            return Prompts(shared, [_decoder_row(start) for _ in texts])
-        if captioner.processor is None:
-            shared = dict(captioner.images(list(images), return_tensors="pt"))
+            begun = [start for _ in texts]
         else:
-            # Florence-2's encoder reads the task beside the image; the decoder continues the prompt.
-            shared, _ = _process(captioner, images, [usual_prompt(captioner)] * len(texts))
-        return Prompts(shared, [_decoder_row([*start, *encode(captioner.tokenizer, text)]) for text in texts])
+            begun = [[*start, *encode(captioner.tokenizer, text)] for text in texts]
+            if captioner.processor is None:
+                shared = dict(captioner.images(list(images), return_tensors="pt"))
+            else:
+                # Florence-2's encoder reads the task beside the image; the decoder continues the prompt.
+                shared, _ = _process(captioner, images, [usual_prompt(captioner)] * len(texts))
+        return Prompts(shared, [{"decoder_input_ids": ids, "decoder_attention_mask": [1] * len(ids)} for ids in begun])
 
 
 def usual_prompt(captioner: Captioner) -> str:
@@ -85,8 +80,7 @@ def usual_prompt(captioner: Captioner) -> str:
 def generation_inputs(captioner: Captioner, image: Image, prompt: str) -> tuple[dict[str, Tensor], list[int]]:
     """Inputs of the model's ``generate`` for one image, and the tokens of the prompt that its output begins with.
 
-    Tensors are [1, ...] (Qwen2-VL's pixels [patches, ...]). Those of equal shapes can be concatenated along the first
-    axis; nothing is padded.
+    Tensors are [1, ...] (Qwen2-VL's pixels [patches, ...]) and not padded: those of equal shapes can be concatenated.
     """
     if captioner.layout == "causal":
         shared, (row,) = _among_tokens(captioner, [image], [prompt])
@@ -124,7 +118,7 @@ def _process(captioner: Captioner, images: Sequence[Image], texts: Sequence[str]
     """The processor's tensors; for a causal model the text is separate, row by row without padding."""
     processor, bos = captioner.processor, captioner.tokenizer.bos_token
     plain_text = captioner.family.inserts or not getattr(processor, "image_token", None)
-    with_images = list(texts) if plain_text else [_with_image_token(captioner, text) for text in texts]
+    with_images = list(texts) if plain_text else [_with_image_token(processor, text) for text in texts]
     made = processor(
         images=list(images) if plain_text else [[image] for image in images],
         text=with_images,
@@ -142,12 +136,12 @@ def _process(captioner: Captioner, images: Sequence[Image], texts: Sequence[str]
     return Prompts({name: value for name, value in kept.items() if name not in of_text}, rows)
 
 
-def _with_image_token(captioner: Captioner, text: str) -> str:
+def _with_image_token(processor: Any, text: str) -> str:
     """The text with the image's token: as a user's turn in a chat, if the processor has a template for that."""
-    if not getattr(captioner.processor, "chat_template", None):
-        return f"{captioner.processor.image_token}{text}"
+    if not getattr(processor, "chat_template", None):
+        return f"{processor.image_token}{text}"
     turn = {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": text}]}
-    return str(captioner.processor.apply_chat_template([turn], add_generation_prompt=True, tokenize=False))
+    return str(processor.apply_chat_template([turn], add_generation_prompt=True, tokenize=False))
 
 
 def _start(captioner: Captioner) -> list[int]:
@@ -159,10 +153,6 @@ def _start(captioner: Captioner) -> list[int]:
     start = next((value for value in found if value is not None), captioner.tokenizer.bos_token_id or 0)
     forced = model.generation_config.forced_bos_token_id
     return [int(start)] if forced is None else [int(start), int(forced)]
-
-
-def _decoder_row(ids: list[int]) -> Row:
-    return {"decoder_input_ids": ids, "decoder_attention_mask": [1] * len(ids)}
 
 
 def go_on(architecture: str, name: str, prefix: Tokens) -> list[int]:
@@ -206,8 +196,7 @@ def _spell(tokenizer: Any, last: int, word: str) -> Tokens:
 
 def encode(tokenizer: Any, text: str) -> list[int]:
     """Token ids of ``text``, without special tokens."""
-    ids: list[int] = tokenizer.encode(text, add_special_tokens=False)
-    return ids
+    return list(tokenizer.encode(text, add_special_tokens=False))
 
 
 def plain(text: str) -> str:

@@ -22,33 +22,9 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from judge.errors import JudgeError
-from judge.judges import HUGGING_FACE, PROMPTED, Batch, Blueprint, Materials, Recipe
-from judge.judges.hf_models import (
-    Captioner,
-    add_lora,
-    checkpoint_layers,
-    computing,
-    copy_trained,
-    load_captioner,
-    load_processors,
-    loading,
-    place,
-    spell_exactly,
-    tune,
-)
-from judge.judges.hf_prompts import (
-    Row,
-    Tokens,
-    blank,
-    encode,
-    go_on,
-    lay_out,
-    plain,
-    processing,
-    spell_answers,
-    spell_words,
-    stand_in,
-)
+from judge.judges import HUGGING_FACE, PROMPTED, Batch, Blueprint, Materials, Recipe, hf_models, hf_prompts
+from judge.judges.hf_models import Captioner, place
+from judge.judges.hf_prompts import Row, Tokens
 from judge.judges.prompts import make_prompt
 from judge.types import Sample, Target, Words
 from judge.utils.files import fingerprint_of
@@ -79,15 +55,15 @@ class AnswerJudge(nn.Module):
         self.has_answered = False
         self.captioner, self.images, self.answering = captioner, materials.images, materials.answering
         prompt = materials.prompt or make_prompt("gender")
-        self.question, self._blank = plain(prompt.question), blank()
+        self.question, self._blank = hf_prompts.plain(prompt.question), hf_prompts.blank()
         what = "its processor takes images and text in an unknown way"
-        with loading(what, place(captioner.reference), "choose another captioner"):
-            alone = lay_out(captioner, [self._blank], [self.question]).rows[0]
+        with hf_models.loading(what, place(captioner.reference), "choose another captioner"):
+            alone = hf_prompts.lay_out(captioner, [self._blank], [self.question]).rows[0]
         question = next(iter(alone.values()))
-        self.answers = spell_answers(captioner.tokenizer, question, prompt.words(target.classes))
+        self.answers = hf_prompts.spell_answers(captioner.tokenizer, question, prompt.words(target.classes))
         # The tokens before the last one of each answer; a prefix of another one needs no pass of its own.
         read = sorted({tokens[:-1] for tokens in self.answers})
-        self.prefixes = [one for one in read if not any(len(one) < len(of) and of[: len(one)] == one for of in read)]
+        self.prefixes = [one for one in read if not any(one != other and one == other[: len(one)] for other in read)]
         limit = captioner.limit
         used = len(question) + max(map(len, self.answers))
         if limit is not None and used > limit:
@@ -96,18 +72,22 @@ class AnswerJudge(nn.Module):
         self.limit = None if limit is None else limit - used  # Tokens of a caption.
         self.arguments = captioner.arguments
         self._text = cache(self._make_text)  # Every epoch needs the same texts.
-        self.frozen = tune(captioner, materials.tuning)
+        self.frozen = hf_models.tune(captioner, materials.tuning)
         # In a list, so that its weights are not registered twice.
-        self._lora = [add_lora(captioner)] if materials.tuning == "lora" else []
+        self._lora = [hf_models.add_lora(captioner)] if materials.tuning == "lora" else []
         self.model: nn.Module = captioner.model
-        spell_exactly(captioner)
+        hf_models.spell_exactly(captioner)
         self.bf16 = materials.dtype == "bf16"
+        self.store_frozen()
+        if materials.checkpointing and materials.tuning != "zero-shot":
+            hf_models.checkpoint_layers(captioner)
+
+    def store_frozen(self) -> None:
+        """Convert each weight to the type that it is stored in."""
         for weight in self.model.parameters():
             # Vectors (of norms) are few, and CPUs cannot mix types in them.
             halves = self.bf16 and not weight.requires_grad and weight.dim() > 1
             weight.data = weight.data.to(torch.bfloat16 if halves else torch.float32)
-        if materials.checkpointing and materials.tuning != "zero-shot":
-            checkpoint_layers(captioner)
 
     def train(self, mode: bool = True) -> AnswerJudge:
         """Frozen parts stay in evaluation mode."""
@@ -142,11 +122,11 @@ class AnswerJudge(nn.Module):
         texts = [self._text(sample.words) for sample in samples]
         images = images or [self._image(sample) for sample in samples]
         try:
-            prompts = lay_out(self.captioner, images, texts)
+            prompts = hf_prompts.lay_out(self.captioner, images, texts)
         except Exception:
             for sample, image, text in zip(samples, images, texts, strict=True):  # Find the image that fails.
-                with processing(f"image '{sample.image_id}'"):
-                    lay_out(self.captioner, [image], [text])
+                with hf_prompts.processing(f"image '{sample.image_id}'"):
+                    hf_prompts.lay_out(self.captioner, [image], [text])
             raise
         lengths = torch.tensor([len(next(iter(row.values()))) for row in prompts.rows])
         passes = [self._pad(prompts.rows, prefix) for prefix in self.prefixes]
@@ -170,7 +150,7 @@ class AnswerJudge(nn.Module):
             wanted = {"use_cache": False, "logits_to_keep": keep}
             extra = {name: value for name, value in wanted.items() if name in self.arguments}
             # An error in the first pass is probably the fault of the checkpoint's files.
-            first = computing("it cannot answer", place(self.captioner.reference))
+            first = hf_models.computing("it cannot answer", place(self.captioner.reference))
             with nullcontext() if self.has_answered else first:
                 logits = self.model(**batch["shared"], **text, **extra).logits
             self.has_answered = True
@@ -198,11 +178,11 @@ class AnswerJudge(nn.Module):
         """The caption and the question; a caption too long for the model's positions is truncated."""
         tokenizer = self.captioner.tokenizer
         while words and self.limit is not None:
-            length = len(encode(tokenizer, spell_words(tokenizer, words)))
+            length = len(hf_prompts.encode(tokenizer, hf_prompts.spell_words(tokenizer, words)))
             if length <= self.limit:
                 break
             words = words[: min(len(words) - 1, len(words) * self.limit // length)]
-        return f"{spell_words(tokenizer, words)} {self.question}".strip()
+        return f"{hf_prompts.spell_words(tokenizer, words)} {self.question}".strip()
 
     def _places(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Positions of tokens, computed on the CPU: Qwen2-VL would wait for the GPU at every sample."""
@@ -216,7 +196,7 @@ class AnswerJudge(nn.Module):
         """The rows, each with the first tokens of an answer after it, padded on the right."""
         captioner, padded = self.captioner, dict[str, Tensor]()
         for name in rows[0]:
-            more = go_on(captioner.architecture, name, prefix)
+            more = hf_prompts.go_on(captioner.architecture, name, prefix)
             padding = (captioner.tokenizer.pad_token_id or 0) if name.endswith("input_ids") else 0
             whole = [torch.tensor([*row[name], *more]) for row in rows]
             padded[name] = pad_sequence(whole, batch_first=True, padding_value=padding)
@@ -224,46 +204,35 @@ class AnswerJudge(nn.Module):
 
 
 def read_for(reference: str, tokens: Sequence[str]) -> dict[str, str]:
-    """What a checkpoint reads for each special token of ours; only its tokenizer is loaded.
-
-    Raises:
-        JudgeError: the tokenizer cannot be loaded.
-    """
+    """What a checkpoint reads for each special token of ours; a JudgeError if its tokenizer cannot be loaded."""
     where = place(reference)
     with quiet():
-        tokenizer = load_processors(locate(reference, where), where)[0]
-    return {token: stand_in(tokenizer, token) for token in tokens}
+        tokenizer = hf_models.load_processors(locate(reference, where), where)[0]
+    return {token: hf_prompts.stand_in(tokenizer, token) for token in tokens}
 
 
 @lru_cache(maxsize=1)
 def _load(reference: str, files: object, materials: Materials) -> Captioner:
-    """A checkpoint, loaded once per process for judges with the same ``materials``; only the last one is kept.
+    """A checkpoint, loaded once per process for judges with the same ``files`` in its folder and ``materials``.
 
-    Args:
-        reference: a folder, or a name on the hub.
-        files: what is in that folder now.
-        materials: only settings of how it is loaded.
+    Only the last one is kept; ``materials`` has only settings of how it is loaded.
     """
     mostly_frozen = materials.tuning in {"lora", "zero-shot"}
     dtype = torch.bfloat16 if materials.dtype == "bf16" and mostly_frozen else torch.float32
     # A zero-shot judge is loaded by every process: none sends it to the others.
     empty = materials.empty and materials.tuning != "zero-shot"
-    return load_captioner(reference, dtype=dtype, attention=materials.attention, empty=empty)
+    return hf_models.load_captioner(reference, dtype=dtype, attention=materials.attention, empty=empty)
 
 
 def make_blueprint(reference: str) -> Blueprint:
-    """The judge of a captioner, which is loaded when a network is made.
-
-    Args:
-        reference: a folder, or a name on the hub.
-    """
+    """The judge of a captioner, a folder or a name on the hub, which is loaded when a network is made."""
 
     def network(target: Target, samples: Sequence[Sample], materials: Materials) -> AnswerJudge:
         how = Materials(
             tuning=materials.tuning, dtype=materials.dtype, attention=materials.attention, empty=materials.empty
         )
         loaded = _load(reference, fingerprint_of(reference), how)
-        return AnswerJudge(copy_trained(loaded, materials.tuning), target, materials)
+        return AnswerJudge(hf_models.copy_trained(loaded, materials.tuning), target, materials)
 
     return Blueprint(
         f"{HUGGING_FACE}{reference}",

@@ -289,9 +289,7 @@ class _Captions:
 def _choose_c(each: Sequence[_Captions], groups: Sequence[Sequence[Assignment]]) -> dict[Hashable, Mapping[str, float]]:
     """C of each block of features for each split, by the held-out log loss of all captions: the last block's first.
 
-    Args:
-        each: captions, of one index of each side.
-        groups: the assignments of each, at most one per split.
+    ``each`` are the captions of one index of each side, and ``groups`` their assignments, at most one per split.
     """
     splits = list(dict.fromkeys(assignment.split for group in groups for assignment in group))
     held_out = {split: _held_out(each, groups, split) for split in splits}
@@ -333,9 +331,9 @@ def _held_out(each: Sequence[_Captions], groups: Sequence[Sequence[Assignment]],
 
     truth: dict[str, int] = {}
     for captions, group in zip(each, groups, strict=True):
+        classes = captions.answers.argmax(axis=1) * captions.exclusive
         for assignment in group:
             if assignment.split == split:
-                classes = captions.answers.argmax(axis=1) * captions.exclusive
                 truth |= {captions.images[row]: int(classes[row]) for row in assignment.train}
                 seed = assignment.seed
     images = sorted(truth)

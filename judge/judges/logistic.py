@@ -22,14 +22,10 @@ from judge.types import FloatArray, IntArray
 # Of the mean gradient. Not to be loosened: at 1e-3 LIC of a real captioner moved by its standard error, 0.005.
 TOLERANCE = 1e-5
 MAX_ITERATIONS = 1000
-# Residual at which conjugate gradients end. Values from 0.1 to 0.5 take the same time.
-FORCING = 0.1
-# Columns that are solved at a time: more do not fit into the processor's cache.
-_COLUMNS = 16
+FORCING = 0.1  # Residual at which conjugate gradients end. Values from 0.1 to 0.5 take the same time.
+_COLUMNS = 16  # Solved at a time: more do not fit into the processor's cache.
 _TINY = np.finfo(np.float64).tiny
-_RARE = 1e-15
-# Log-odds are clipped here: at 37 a probability is 1 in float64, and the loss of a miss infinite.
-_SURE = 36.0
+_SURE = 36.0  # Log-odds are clipped here: at 37 a probability is 1 in float64, and the loss of a miss infinite.
 
 
 class Features:
@@ -150,13 +146,10 @@ class Solved:
         return np.clip(found, -_SURE, _SURE)
 
     def weights(self, merge: Any) -> FloatArray:
-        """What each of F features adds to the log-odds of an answer, [P, F, A].
+        """What each of F features adds to the log-odds of an answer, [P, F, A]; ``merge`` is the features', [F, G].
 
         Exclusive answers: to log-probabilities, up to a constant for all (with two answers all of it to the second),
         except that the probability of one of three or more that training never shows is the same for all samples.
-
-        Args:
-            merge: of features into merged ones, [F, G], sparse.
         """
         problems, answers = self.coefficients.shape[1:]
         flat = self.coefficients.reshape(len(self.coefficients), -1)
@@ -185,7 +178,7 @@ class Logistic(Solved):
         count = self._count((weights > 0).astype(np.float64))
         coefficients = np.zeros((features.rows.shape[1], *count.shape))
         super().__init__(coefficients, (count > 0) & (count < learnt), count > 0, learnt, two, exclusive and not two)
-        shares = np.clip(self._count(weights) / _total(weights)[:, None], _RARE, 1 - _RARE)
+        shares = np.clip(self._count(weights) / _total(weights)[:, None], 1e-15, 1 - 1e-15)
         coefficients[-1] = np.log(shares) if self.softmax else np.log(shares) - np.log1p(-shares)
 
     def _count(self, weights: FloatArray) -> FloatArray:
@@ -340,10 +333,8 @@ class _Problems:
     ) -> FloatArray:
         """For each problem the first of 1, 1/2, 1/4, ... that lowers its loss enough (Armijo's rule), up to rounding.
 
-        Args:
-            odds: log-odds before the step, and their change.
-            found: coefficients before the step, and their change.
-            slope: of the penalised log loss along the step, [Q].
+        ``odds`` and ``found`` are log-odds and coefficients before the step, and their changes; ``slope``, [Q], is that
+        of the penalised log loss along the step.
         """
         blocks = list(zip(self.features.blocks, self.penalties, strict=True))
         zero = np.zeros(odds[0].shape[1])

@@ -4,16 +4,12 @@ Source: Abdelrahman et al., AAAI 2024 (ImageCaptioner2), "Prompt construction": 
 template; the judge fills in [Answer].
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from judge.errors import JudgeError, nearest
 
 SLOT = "[Answer]"
-TEMPLATES: dict[str, str] = {name: f"Therefore, the {name} is {SLOT}" for name in ("gender", "race", "emotion")}
-"""The paper's own. Templates of other attributes have the same words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +30,8 @@ class Prompt:
     def __post_init__(self) -> None:
         if self.template.count(SLOT) != 1:
             what = f"'{self.template}' has {self.template.count(SLOT)} times {SLOT}"
-            raise JudgeError(what, where="--template", mend=f"write it once, as in '{TEMPLATES['gender']}'")
+            mend = f"write it once, as in '{make_prompt('gender').template}'"
+            raise JudgeError(what, where="--template", mend=mend)
         words: dict[str, str] = {}
         for name, word in self.answers.items():
             if not word.strip():
@@ -71,6 +68,5 @@ class Prompt:
 
 
 def make_prompt(attribute: str, template: str | None = None, answers: Mapping[str, str] | None = None) -> Prompt:
-    """The prompt of a run: ``template``, or the paper's for ``attribute``."""
-    papers = TEMPLATES.get(attribute, f"Therefore, the {attribute} is {SLOT}")
-    return Prompt(papers if template is None else template, answers or {})
+    """The prompt of a run: ``template``, or the paper's, which has this form for gender, race and emotion."""
+    return Prompt(f"Therefore, the {attribute} is {SLOT}" if template is None else template, answers or {})

@@ -15,8 +15,6 @@ Differences from Xu et al.:
 - there is no penalty for unequal attention to positions (their "doubly stochastic" attention).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -78,12 +76,7 @@ def make_cloze_judge(
 
 
 class ShowAttendTell(ClozeJudge):
-    """Embedding -> LSTM with attention to the image -> answers.
-
-    Args:
-        embedding, hidden, attention: widths.
-        dropout: before the output.
-    """
+    """Embedding -> LSTM with attention to the image -> dropout -> answers."""
 
     def __init__(  # noqa: PLR0913 - widths
         self,

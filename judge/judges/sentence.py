@@ -7,10 +7,9 @@ A checkpoint of sentence-transformers pools and normalises as its files say; the
 are averaged. Each caption is encoded once (``judge.training.features``).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,7 +24,7 @@ from judge.judges.hf_models import loading
 from judge.judges.text_encoders import FrozenEncoder, PretrainedClassifier, load_encoder
 from judge.types import Sample, Target
 from judge.utils.files import from_home
-from judge.utils.hub import quiet
+from judge.utils.hub import explaining, quiet
 from judge.utils.reading import read_text
 
 _HUB = "sentence-transformers"
@@ -37,17 +36,16 @@ _INSTEAD = "name the folder of one, or use --judge linear"
 
 @dataclass(frozen=True, slots=True)
 class SentenceEncoderLoader:
-    """Loads a frozen sentence encoder; equal loaders share its vectors."""
+    """Loads a frozen sentence encoder; equal loaders share its vectors.
+
+    Raises:
+        JudgeError: as :func:`~judge.judges.text_encoders.load_encoder`; a pooling module that is not supported;
+            sentence-transformers is not installed.
+    """
 
     reference: str
 
-    def __call__(self, materials: Materials) -> FrozenEncoder:  # noqa: ARG002 - required by Blueprint.reader
-        """Load it.
-
-        Raises:
-            JudgeError: as :func:`~judge.judges.text_encoders.load_encoder`; a pooling module that is not supported;
-                sentence-transformers is not installed.
-        """
+    def __call__(self, materials: Materials) -> FrozenEncoder:  # noqa: D102, ARG002 - required by Blueprint.reader
         require("vision", "sentence_transformers")
         from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 
@@ -77,10 +75,8 @@ def _read_modules(name: str, where: str) -> dict[str, str] | None:
     listed = _read_json(name, "modules.json", where)
     if listed is None:
         return None
-    try:
+    with explaining("its modules.json is damaged", where, _INSTEAD):
         folders = {one["type"].rpartition(".")[2]: str(one["path"]) for one in listed}
-    except (TypeError, KeyError, AttributeError) as error:
-        raise JudgeError("its modules.json is damaged", where=where, mend=_INSTEAD) from error
     if unknown := folders.keys() - {"Transformer", "Pooling", "Normalize"}:
         raise JudgeError(f"its module '{min(unknown)}' is not supported", where=where, mend=_INSTEAD)
     if not {"Transformer", "Pooling"} <= folders.keys():
@@ -92,22 +88,18 @@ def _read_json(name: str, file: str, where: str) -> Any:
     """The content of a JSON file of a checkpoint; None where it has none."""
     from transformers.utils.hub import cached_file
 
-    try:
-        with quiet():
-            path = cached_file(name, file, _raise_exceptions_for_missing_entries=False)
-    except OSError:  # Unknown name, or the hub cannot be reached.
-        return None
-    try:
+    path = None
+    with quiet(), suppress(OSError):  # Unknown name, or the hub cannot be reached.
+        path = cached_file(name, file, _raise_exceptions_for_missing_entries=False)
+    with explaining(f"its {file} cannot be read", where, _INSTEAD):
         return None if path is None else json.loads(read_text(Path(path)))
-    except (OSError, ValueError, RecursionError) as error:
-        raise JudgeError(f"its {file} cannot be read", where=where, mend=_INSTEAD) from error
 
 
 def make_blueprint(name: str) -> Blueprint:
     """The judge of an encoder.
 
     Args:
-        name: a name on the hub or a folder, and "+mlp3" or "+mlp5"; without either, an MLP of 3 layers.
+        name: a name on the hub or a folder, and "+mlp3" or "+mlp5"; without, an MLP of 3 layers.
 
     Raises:
         JudgeError: the name is empty.
@@ -127,6 +119,4 @@ def make_blueprint(name: str) -> Blueprint:
 
 
 def _network(head: int, target: Target, samples: Sequence[Sample], materials: Materials) -> PretrainedClassifier:
-    assert materials.features is not None
-    output = make_mlp(materials.features.shape[1], len(target.classes), head)
-    return PretrainedClassifier(output, features=materials.features)
+    return PretrainedClassifier(partial(make_mlp, classes=len(target.classes), layers=head), materials.features)

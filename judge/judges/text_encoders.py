@@ -12,10 +12,8 @@ in place of BERT.
 Code that comes with a checkpoint never runs (``trust_remote_code`` is False), and weights are safetensors.
 """
 
-from __future__ import annotations
-
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -36,18 +34,12 @@ from judge.utils.hub import knows_words, locate, quiet, read_config
 
 READER = "bert-base-uncased"
 _INSTEAD = "name the folder of one with --reader, or use --judge lstm or vl-lic-lstm"
-_OFFSET = 2  # RoBERTa and similar models count positions from 2.
 _NO_CONTENT = {"_name_or_path", "transformers_version"}  # Entries of a configuration that do not change the model.
 
 
 @dataclass(frozen=True)
 class TextEncoder:
-    """A loaded text encoder.
-
-    Attributes:
-        model: transformers' model, float32, on the CPU.
-        tokenizer: pads on the right.
-    """
+    """A text encoder of transformers, float32, on the CPU, and its tokenizer, which pads on the right."""
 
     model: Any
     tokenizer: Any
@@ -61,7 +53,7 @@ class TextEncoder:
     def limit(self) -> int | None:
         """Longest input in tokens; None for no limit."""
         known = limit_of(self.model.config, self.tokenizer)
-        return None if known is None else known - _OFFSET
+        return None if known is None else known - 2  # RoBERTa and similar models count positions from 2.
 
     def tokens(self, captions: Sequence[Words]) -> dict[str, Tensor]:
         """The model's tensors, [B, T], padded; long captions are truncated."""
@@ -101,9 +93,8 @@ def load_encoder(reference: str | None, *, where: str = "", mend: str = _INSTEAD
     name = locate(reference or READER, where)
     with quiet():
         config = read_config(name, where, mend=mend)
-        # Masked language models are text encoders.
         if config["model_type"] not in MODEL_FOR_MASKED_LM_MAPPING_NAMES or config.get("is_encoder_decoder"):
-            what = f"'{config['model_type']}' is not a text encoder"
+            what = f"'{config['model_type']}' is not a text encoder"  # Masked language models are.
             raise JudgeError(what, where=where, mend="choose BERT, RoBERTa, DistilBERT or their like")
         with loading("its weights or tokenizer cannot be loaded safely", where, mend):
             model, notes = AutoModel.from_pretrained(
@@ -138,13 +129,12 @@ class FrozenEncoder(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """[B, D]; padding has no influence."""
-        states = self.model(**batch).last_hidden_state
+        vectors: Tensor = self.model(**batch).last_hidden_state
         if self.pooling is None:
-            first: Tensor = states[:, 0]
-            return first
-        pooled = self.pooling({"token_embeddings": states, "attention_mask": batch["attention_mask"]})
-        found: Tensor = pooled["sentence_embedding"]
-        return found
+            return vectors[:, 0]
+        given = {"token_embeddings": vectors, "attention_mask": batch["attention_mask"]}
+        pooled: dict[str, Tensor] = self.pooling(given)
+        return pooled["sentence_embedding"]
 
 
 class PretrainedClassifier(nn.Module):
@@ -153,18 +143,18 @@ class PretrainedClassifier(nn.Module):
     ``forward`` takes ``text`` (the encoder's tensors, [B, T]) and ``features`` [B, P, D], and returns logits [B, A].
 
     Args:
-        output: [B, D] -> [B, A]; D is the encoder's width plus that of the features.
-        encoder: fine-tuned with the rest; None where all features are pre-computed.
+        make_output: makes the classifier, [B, D] -> [B, A], from D, the encoder's width plus that of the features.
         features: averaged over positions, as by ResNet's own classifier; None for the caption alone.
+        encoder: fine-tuned with the rest; None where all features are pre-computed.
     """
 
     def __init__(
-        self, output: nn.Module, *, encoder: TextEncoder | None = None, features: Features | None = None
+        self, make_output: Callable[[int], nn.Module], features: Features | None, encoder: TextEncoder | None = None
     ) -> None:
         super().__init__()
         self.text_encoder, self.features = encoder, features
         self.encoder: nn.Module | None = encoder.model if encoder else None
-        self.output = output
+        self.output = make_output((encoder.width if encoder else 0) + (features.shape[1] if features else 0))
 
     def collate(self, samples: Sequence[Sample]) -> Batch:
         """The encoder's tokens; features."""
@@ -174,12 +164,9 @@ class PretrainedClassifier(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """Logits [B, A]."""
-        parts = []
-        if self.encoder:
-            parts.append(self.encoder(**batch["text"]).last_hidden_state[:, 0])
-        if self.features:
-            parts.append(batch["features"].float().mean(dim=1))
-        logits: Tensor = self.output(torch.cat(parts, dim=1))
+        texts = [self.encoder(**batch["text"]).last_hidden_state[:, 0]] if self.encoder else []
+        images = [batch["features"].float().mean(dim=1)] if self.features else []
+        logits: Tensor = self.output(torch.cat([*texts, *images], dim=1))
         return logits
 
 
@@ -201,27 +188,18 @@ def make_classifier(inputs: int, classes: int, *, width: int = 256) -> nn.Sequen
 
 
 class ImageTextClassifier(nn.Module):
-    """LIC's LSTM on the caption beside features of the image -> classes.
+    """LIC's LSTM on the caption beside features of the image, averaged over positions -> classes.
 
     ``forward`` takes what :func:`~judge.judges.encoders.number_words` makes and ``features`` [B, P, D], and returns
-    logits [B, A].
-
-    Args:
-        vocabulary: word -> row of the embedding.
-        classes: A.
-        features: of images; averaged over positions, as ResNet's own classifier does.
-        width: of the caption's vector, and of the image's.
-        dropout: before the output.
+    logits [B, A]. Both vectors, of the caption and of the image, have width 256.
     """
 
-    def __init__(
-        self, vocabulary: Mapping[str, int], classes: int, features: Features, *, width: int = 256, dropout: float = 0.5
-    ) -> None:
+    def __init__(self, vocabulary: Mapping[str, int], classes: int, features: Features) -> None:
         super().__init__()
         self.vocabulary, self.features = vocabulary, features
-        self.text = make_lstm(vocabulary, width)
-        self.image = nn.Sequential(nn.LayerNorm(features.shape[1]), nn.Linear(features.shape[1], width))
-        self.output = nn.Sequential(nn.ReLU(), nn.Dropout(dropout), OutputLayer(2 * width, classes))
+        self.text = make_lstm(vocabulary, 256)
+        self.image = nn.Sequential(nn.LayerNorm(features.shape[1]), nn.Linear(features.shape[1], 256))
+        self.output = nn.Sequential(nn.ReLU(), nn.Dropout(0.5), OutputLayer(512, classes))
 
     def collate(self, samples: Sequence[Sample]) -> Batch:
         """Word ids, padded; features of the images."""
@@ -234,17 +212,12 @@ class ImageTextClassifier(nn.Module):
         return logits
 
 
-def _fine_tuned(target: Target, samples: Sequence[Sample], materials: Materials) -> PretrainedClassifier:
-    """``bert-ft``, or ``vl-lic`` where there are features of images."""
-    encoder, features = load_encoder(materials.reader), materials.features
-    inputs = encoder.width + (features.shape[1] if features else 0)
-    return PretrainedClassifier(make_classifier(inputs, len(target.classes)), encoder=encoder, features=features)
-
-
-def _frozen(target: Target, samples: Sequence[Sample], materials: Materials) -> PretrainedClassifier:
-    assert materials.features is not None
-    output = make_classifier(materials.features.shape[1], len(target.classes))
-    return PretrainedClassifier(output, features=materials.features)
+def _network(
+    target: Target, samples: Sequence[Sample], materials: Materials, *, tuned: bool = True
+) -> PretrainedClassifier:
+    """``bert-ft``; ``vl-lic``, which has features of images; ``bert-pre``, which is not ``tuned``, of captions."""
+    encoder = load_encoder(materials.reader) if tuned else None
+    return PretrainedClassifier(partial(make_classifier, classes=len(target.classes)), materials.features, encoder)
 
 
 def _with_lstm(target: Target, samples: Sequence[Sample], materials: Materials) -> ImageTextClassifier:
@@ -276,7 +249,7 @@ BLUEPRINTS = {
     "bert-ft": Blueprint(
         "bert-ft",
         f"{_LIC}; devlin2019bert",
-        network=_fine_tuned,
+        network=_network,
         recipe=Recipe(epochs=5, learning_rate=1e-5, batch_size=64),
         fingerprint=_fingerprint,
         reads=frozenset({"reader"}),
@@ -284,7 +257,7 @@ BLUEPRINTS = {
     "bert-pre": Blueprint(
         "bert-pre",
         f"{_LIC}; devlin2019bert",
-        network=_frozen,
+        network=partial(_network, tuned=False),
         recipe=Recipe(epochs=20, learning_rate=5e-5, batch_size=64),
         reader=_first_token,
         reads=frozenset({"reader"}),
@@ -292,7 +265,7 @@ BLUEPRINTS = {
     "vl-lic": Blueprint(
         "vl-lic",
         f"{_VL_LIC}; devlin2019bert",
-        network=_fine_tuned,
+        network=_network,
         recipe=Recipe(epochs=5, learning_rate=1e-5, batch_size=64, keep="best"),
         modalities=_BOTH,
         backbone=_backbone,

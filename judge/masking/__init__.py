@@ -1,7 +1,5 @@
 """Images with people hidden: detectors, masks, fills, folders of masked images, and images as judges see them."""
 
-from __future__ import annotations
-
 from typing import Literal, get_args
 
 # Here, so that settings can name them without importing numpy.

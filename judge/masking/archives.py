@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from judge.corpus.columns import ROW_NUMBERS, detect, id_column
 from judge.corpus.datasets import BYTES, Part, faults, find_parts, is_image, read_rows
@@ -21,18 +20,23 @@ from judge.errors import JudgeError
 from judge.utils.reading import PICTURE, refuse_large, regular
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"})
-# Groups of rows of Parquet files that stay in memory; `datasets` writes a hundred images to a group.
-_GROUPS = 4
 _State = tuple[int, int]
 """Size of a file, and when it was changed last (ns)."""
 _COLUMNS = (("image", "img", "picture", "photo"), ("jpg", "jpeg", "png", "webp"))
 
 
+def usable_id(value: object) -> str | None:
+    """An image id in its canonical spelling; None for what is none."""
+    with suppress(ValueError, OverflowError):
+        return canonical_id(value)
+    return None
+
+
 def find_archive(path: Path) -> Archive | None:
     """The archive at ``path``; None for a folder of images, or if there is nothing.
 
-    - Shards: a tar archive, or a folder that holds ``*.tar`` and no image beside them. An image is
-      called by its key and suffix.
+    - Shards: a tar archive, or a folder that holds ``*.tar`` and no image beside them. An image is called by its
+      key and suffix.
     - A data set: a folder of Parquet files with a column of images. An image is called by its image id; if several
       rows have the id, it is that of the first.
 
@@ -59,24 +63,29 @@ def _find(path: Path, _changed: int) -> Archive | None:
     return None
 
 
-@dataclass(frozen=True)
-class Archive:
+class _Entry(NamedTuple):
+    """An image: its file, the file's state when it was listed, where it is, for messages, and what reads it."""
+
+    file: Path
+    state: _State
+    where: str
+    load: Callable[[], bytes]
+
+
+class Archive(NamedTuple):
     """Images by name.
 
     Attributes:
         path: the path as given by the user.
         names: the names of the images, in order.
-        images: key of a name (see ``key_of``) -> the file, its state when it was listed, the image's place in it, and
-            where that is, for messages.
-        load: reads an image from its file, place and where.
+        images: key of a name -> the image.
         key_of: name -> key.
     """
 
     path: Path
     names: Sequence[str]
-    images: Mapping[str, tuple[Path, _State, Any, str]]
-    load: Callable[[Path, Any, str], bytes]
-    key_of: Callable[[str], str] = str
+    images: Mapping[str | None, _Entry]
+    key_of: Callable[[str], str | None] = str
 
     def holds(self, name: str) -> bool:
         """Whether there is an image of this name."""
@@ -84,133 +93,47 @@ class Archive:
 
     def where(self, name: str) -> str:
         """Where an image lies, for messages."""
-        return self.images[self.key_of(name)][-1] if self.holds(name) else str(self.path / name[:200])
+        return self.images[self.key_of(name)].where if self.holds(name) else str(self.path / name[:200])
 
     def read(self, name: str) -> bytes:
-        """The image's file.
-
-        Raises:
-            JudgeError: no such image; it cannot be read; it has changed since it was listed.
-        """
+        """The image's file; one that is not there, not readable, or has changed since it was listed is refused."""
         if not self.holds(name):
             raise JudgeError("no such image", where=self.where(name), mend="check --images")
-        file, state, place, where = self.images[self.key_of(name)]
-        with faults("image", where):
-            if _state(file) == state:
-                return self.load(file, place, where)
+        entry = self.images[self.key_of(name)]
+        with faults("image", entry.where):
+            if _state(entry.file) == entry.state:
+                return entry.load()
         _find.cache_clear()
-        raise JudgeError("has changed since its images were listed", where=str(file), mend="give the command again")
+        raise JudgeError(
+            "has changed since its images were listed", where=str(entry.file), mend="give the command again"
+        )
 
 
 def _list_shards(path: Path, shards: Sequence[Path]) -> Archive:
-    """The images of WebDataset shards."""
+    """The images of WebDataset shards; of ``42.jpg`` and ``42.depth.png`` the first is the image."""
     states = {shard: _state(shard) for shard in shards}
     samples: dict[str, tuple[Path, dict[str, Member]]] = {}  # Key -> its shard, and kind -> image.
     for shard, member in read_members(path, shards):
         if f".{member.kind.rpartition('.')[2]}" in SUFFIXES:
             samples.setdefault(member.key, (shard, {}))[1][member.kind] = member
-    found: dict[str, tuple[Path, _State, Any, str]] = {}
+    found: dict[str | None, _Entry] = {}
     for key, (shard, kinds) in samples.items():
         source = label(path, shard)
-        member = _image_of(key, kinds, source)
+        plain = [kind for kind in kinds if "." not in kind] or list(kinds)
+        if len(plain) > 1:
+            what = f"sample '{key[:100]}' has several images ({', '.join(sorted(plain))[:100]})"
+            raise JudgeError(what, where=source, mend="keep one of them")
+        member, where = kinds[plain[0]], f"{source}, {kinds[plain[0]].name[:100]}"
         name = f"{key}.{member.kind.rpartition('.')[2]}"
-        found[name] = shard, states[shard], member, f"{source}, {member.name[:100]}"
+        found[name] = _Entry(shard, states[shard], where, partial(_load_member, shard, member, where))
     if not found:
         raise JudgeError("holds no image", where=f"--images {path}", mend="give shards that hold images")
-    return Archive(path, sorted(found), found, _load_member)
+    return Archive(path, sorted(map(str, found)), found)
 
 
 def _load_member(shard: Path, member: Member, where: str) -> bytes:
     PICTURE.refuse(member.size, where, instead="leave it out")
     return read_bytes(shard, member)
-
-
-def _image_of(key: str, kinds: dict[str, Member], source: str) -> Member:
-    """The image of a sample: of ``42.jpg`` and ``42.depth.png`` the first.
-
-    Raises:
-        JudgeError: several of the kind of the first; without any, several of the other kind.
-    """
-    plain = [kind for kind in kinds if "." not in kind] or list(kinds)
-    if len(plain) > 1:
-        what = f"sample '{key[:100]}' has several images ({', '.join(sorted(plain))[:100]})"
-        raise JudgeError(what, where=source, mend="keep one of them")
-    return kinds[plain[0]]
-
-
-def _list_dataset(path: Path, parts: Sequence[Part], columns: Sequence[str]) -> Archive:
-    """The images in a data set's column."""
-    chosen = list(columns) if len(columns) == 1 else detect(columns, _COLUMNS)
-    if len(chosen) != 1:
-        several = " and ".join(f"'{name[:40]}'" for name in columns[:5])
-        what, mend = f"columns {several} all hold images", "call the right one 'image'"
-        raise JudgeError(what, where=f"--images {path}", mend=mend)
-    found: dict[str, tuple[Path, _State, Any, str]] = {}
-    names = []
-    for part in parts:
-        state = _state(part.path)
-        for row, (name, key) in enumerate(_row_names(part, str(path))):
-            if key not in found:
-                names.append(name)
-                where = f"{path}, {part.name}, record {row + 1}, field '{chosen[0]}'"
-                found[key] = part.path, state, (state, chosen[0], row), where
-    if not found:
-        raise JudgeError("holds no image", where=f"--images {path}", mend="give a data set with rows")
-    return Archive(path, names, found, _load_cell, _canonical)
-
-
-def _canonical(name: str) -> str:
-    with suppress(ValueError):
-        return canonical_id(name)
-    return ""
-
-
-def _load_cell(file: Path, place: tuple[_State, str, int], where: str) -> bytes:
-    state, name, row = place
-    sizes, group = _group_sizes(file, state), 0
-    while group < len(sizes) and row >= sizes[group]:
-        row, group = row - sizes[group], group + 1
-    column = _group(file, state, name, group) if group < len(sizes) else ()
-    if row >= len(column):  # A damaged file may claim more rows than it has.
-        raise ValueError("rows are missing")
-    data: bytes | None = column[row][BYTES].as_py() if column[row].is_valid else None
-    if not data:
-        raise JudgeError("holds no image, or only its path", where=where, mend="save the data set with its images")
-    return data
-
-
-def _row_names(part: Part, source: str) -> Iterator[tuple[str, str]]:
-    """Name and image id of every row of a file."""
-    rows = list(read_rows(Path(source), [part]))
-    column = id_column(rows, source=source, option="a column image_id") if rows else ""
-    for place, row in enumerate(rows):
-        name = row.get(column)
-        if column.strip().lower() in ROW_NUMBERS:
-            name = row_number(column, name)  # As captions of the same table are called.
-        try:
-            yield str(name), canonical_id(name)
-        except (ValueError, OverflowError) as error:
-            where = f"{source}, {place_of(row, place + 1)}, field '{column}'"
-            raise JudgeError(f"image id {error}", where=where, mend="give each row an image id") from None
-
-
-@lru_cache(maxsize=1024)
-def _group_sizes(path: Path, _state: _State) -> list[int]:
-    """Rows in each group of a Parquet file."""
-    from pyarrow import parquet
-
-    found = parquet.read_metadata(regular(path))
-    return [found.row_group(group).num_rows for group in range(found.num_row_groups)]
-
-
-@lru_cache(maxsize=_GROUPS)
-def _group(path: Path, _state: _State, column: str, group: int) -> Any:
-    """The images of a group of rows."""
-    from pyarrow import parquet
-
-    with parquet.ParquetFile(regular(path), memory_map=True) as table:
-        refuse_large(table.metadata.row_group(group).total_byte_size, f"{path}, group {group + 1} of its rows")
-        return table.read_row_group(group, columns=[column], use_threads=False).column(column)
 
 
 def _image_columns(part: Part, path: Path) -> list[str]:
@@ -220,6 +143,66 @@ def _image_columns(part: Part, path: Path) -> list[str]:
     with faults("data set", f"{path}, {part.name}"):
         schema = parquet.read_schema(regular(part.path), memory_map=True)
         return [field.name for field in schema if is_image(field.type)]
+
+
+def _list_dataset(path: Path, parts: Sequence[Part], columns: Sequence[str]) -> Archive:
+    """The images in a data set's column."""
+    chosen = list(columns) if len(columns) == 1 else detect(columns, _COLUMNS)
+    if len(chosen) != 1:
+        several = " and ".join(f"'{name[:40]}'" for name in columns[:5])
+        what, mend = f"columns {several} all hold images", "call the right one 'image'"
+        raise JudgeError(what, where=f"--images {path}", mend=mend)
+    found: dict[str | None, _Entry] = {}
+    names = []
+    for part in parts:
+        state, rows = _state(part.path), list(read_rows(path, [part]))
+        column = id_column(rows, source=str(path), option="a column image_id") if rows else ""
+        for number, (values, place) in enumerate(zip(rows, _places(part.path), strict=True), start=1):
+            name = values.get(column)
+            if column.strip().lower() in ROW_NUMBERS:
+                name = row_number(column, name)  # As captions of the same table are called.
+            try:
+                key = canonical_id(name)
+            except (ValueError, OverflowError) as error:
+                where = f"{path}, {place_of(values, number)}, field '{column}'"
+                raise JudgeError(f"image id {error}", where=where, mend="give each row an image id") from None
+            if key not in found:
+                names.append(str(name))
+                where = f"{path}, {part.name}, record {number}, field '{chosen[0]}'"
+                load = partial(_load_cell, part.path, state, chosen[0], place, where)
+                found[key] = _Entry(part.path, state, where, load)
+    if not found:
+        raise JudgeError("holds no image", where=f"--images {path}", mend="give a data set with rows")
+    return Archive(path, names, found, usable_id)
+
+
+def _places(path: Path) -> Iterator[tuple[int, int]]:
+    """Of each row of a Parquet file: its group, and its place in it."""
+    from pyarrow import parquet
+
+    groups = parquet.read_metadata(regular(path))
+    return ((group, row) for group in range(groups.num_row_groups) for row in range(groups.row_group(group).num_rows))
+
+
+def _load_cell(path: Path, state: _State, column: str, place: tuple[int, int], where: str) -> bytes:
+    group, row = place
+    cells = _group(path, state, column, group).slice(row, 1).to_pylist()
+    if not cells:  # A damaged file may claim more rows than it has.
+        raise ValueError("rows are missing")
+    data: bytes | None = cells[0] and cells[0][BYTES]
+    if not data:
+        raise JudgeError("holds no image, or only its path", where=where, mend="save the data set with its images")
+    return data
+
+
+@lru_cache(maxsize=4)  # `datasets` writes a hundred images to a group.
+def _group(path: Path, _state: _State, column: str, group: int) -> Any:
+    """The images of a group of rows."""
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(regular(path), memory_map=True) as table:
+        refuse_large(table.metadata.row_group(group).total_byte_size, f"{path}, group {group + 1} of its rows")
+        return table.read_row_group(group, columns=[column], use_threads=False).column(column)
 
 
 def _state(path: Path) -> _State:

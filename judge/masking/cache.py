@@ -1,6 +1,4 @@
-"""The cache of detections: a file for each detector and content of an image, whatever the image's name."""
-
-from __future__ import annotations
+"""Networks as detectors, and the cache of their detections: a file for each detector and content of an image."""
 
 import hashlib
 import json
@@ -8,16 +6,30 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
-from judge.errors import FAULTS, JudgeError
+from judge.errors import FAULTS, JudgeError, nearest
+from judge.masking import DETECTORS
 from judge.masking.detectors import Detector
 from judge.masking.detectors.annotations import read_rle
+from judge.masking.detectors.maskrcnn import load_maskrcnn
+from judge.masking.detectors.yolo import load_yolo
 from judge.masking.instances import Instance, LoadedImage
 from judge.utils.files import read_json_cache, warn_damaged, write_whole, writing
 
 # Increase it when the detections of a network, or the pixels of an image, change with the same versions of libraries.
 _FORMAT = 3
+
+
+def make_detector(
+    name: str, *, weights: str | None = None, trust: Path | None = None, device: str | None = None
+) -> Detector:
+    """The network called ``name``, one of ``DETECTORS`` except ``gt``: see ``load_yolo`` and ``load_maskrcnn``."""
+    if name not in DETECTORS:
+        raise JudgeError(f"unknown detector '{name}'", mend=nearest(name, list(DETECTORS)))
+    if not weights:
+        mend = "give a file, such as an ONNX export of Ultralytics"
+        raise JudgeError(f"detector '{name}' needs weights", where="--weights", mend=mend)
+    return load_yolo(weights, trust=trust, device=device) if name == "yolo" else load_maskrcnn(weights, device=device)
 
 
 class Cached:
@@ -48,8 +60,10 @@ class Cached:
 
     def detect(self, image: LoadedImage) -> tuple[Instance, ...]:
         """See :meth:`~judge.masking.detectors.Detector.detect`."""
-        path = self._path(image)
-        found = self._load(path)
+        size = f"{image.size[0]}x{image.size[1]}".encode()
+        name = hashlib.blake2b(size + image.pixels.tobytes(), digest_size=20).hexdigest()
+        path = self.folder / name[:2] / f"{name}.json"
+        found = _load(path)
         if found is None:
             found = self.detector.detect(image)
             with suppress(OSError):  # A full disk costs the next run time, not this one its results.
@@ -58,29 +72,20 @@ class Cached:
                 write_whole(path, json.dumps(rows).encode())
         return tuple(replace(one, label=self.names.get(one.label, one.label)) for one in found)
 
-    def _load(self, path: Path) -> tuple[Instance, ...] | None:
-        """The cached detections of an image; None if there are none, or they are damaged, which is reported.
 
-        Raises:
-            JudgeError: they cannot be read.
-        """
-        if (rows := read_json_cache(path)) is None:
-            return None
-        try:
-            return tuple(map(_instance, rows))
-        except (JudgeError, *FAULTS):
-            warn_damaged(path)
-            return None
-
-    def _path(self, image: LoadedImage) -> Path:
-        size = f"{image.size[0]}x{image.size[1]}".encode()
-        name = hashlib.blake2b(size + image.pixels.tobytes(), digest_size=20).hexdigest()
-        return self.folder / name[:2] / f"{name}.json"
-
-
-def _instance(row: dict[str, Any]) -> Instance:
-    height, width = map(int, row["size"])
-    x, y, across, down = map(float, row["box"])
-    counts = read_rle({"size": [height, width], "counts": row["counts"]}, (height, width), where="cache")["counts"]
-    box, score, crowd = (x, y, across, down), float(row["score"]), bool(row["crowd"])
-    return Instance(str(row["label"]), box, counts, (height, width), score, crowd)
+def _load(path: Path) -> tuple[Instance, ...] | None:
+    """The cached detections of an image; None if there are none, or they are damaged, which is reported."""
+    if (rows := read_json_cache(path)) is None:
+        return None
+    found = []
+    try:
+        for row in rows:
+            (height, width), (x, y, across, down) = map(int, row["size"]), map(float, row["box"])
+            shape = {"size": [height, width], "counts": row["counts"]}
+            counts = read_rle(shape, (height, width), where="cache")["counts"]
+            box, score, crowd = (x, y, across, down), float(row["score"]), bool(row["crowd"])
+            found.append(Instance(str(row["label"]), box, counts, (height, width), score, crowd))
+    except (JudgeError, *FAULTS):
+        warn_damaged(path)
+        return None
+    return tuple(found)

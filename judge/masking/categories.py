@@ -1,7 +1,5 @@
 """Which categories are people: annotation files and detectors name them in several ways."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
@@ -43,11 +41,7 @@ def stays_visible(name: str, source: str) -> Doubt:
 
 
 def check_categories(wanted: Iterable[str], known: Collection[str], source: str) -> None:
-    """Refuse a category that a source does not have.
-
-    Raises:
-        JudgeError: there is such a category.
-    """
+    """Refuse a category that a source does not have."""
     for name in wanted:
         if name not in known:
             mend = nearest(name, sorted(known))

@@ -7,24 +7,21 @@ import io
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from judge.corpus.records import canonical_id
 from judge.errors import JudgeError
 from judge.masking import MAX_PIXELS
-from judge.masking.archives import SUFFIXES, find_archive
+from judge.masking.archives import SUFFIXES, find_archive, usable_id
 from judge.masking.instances import BoolMask, LoadedImage, Pixels
 from judge.utils.files import is_encodable, resolved
-from judge.utils.reading import PICTURE, named_alike, open_regular, size_of
+from judge.utils.reading import PICTURE, named_alike, open_regular
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-
-ImageFormat = Literal["png", "webp"]
 
 # What a folder of masked images holds beside them.
 SHEET_NAME, TABLE_NAME = "contact_sheet.png", "masks.parquet"
@@ -88,11 +85,7 @@ def read_image(folder: Path, name: str, *, max_pixels: int = MAX_PIXELS) -> Load
 
     Palettes are looked up, grey becomes RGB, CMYK is converted as Pillow does; of 16 bits the upper 8 count;
     an alpha channel is dropped, as captioners' own preprocessing drops it; of an animation the first frame counts.
-
-    Args:
-        folder: the folder of images; or shards, or a data set.
-        name: relative to it.
-        max_pixels: larger images (width x height) are refused as decompression bombs.
+    Images of more than ``max_pixels`` (width x height) are refused as decompression bombs.
 
     Raises:
         JudgeError: outside the folder, missing, empty, not an image, truncated, too large, of floating-point pixels.
@@ -105,14 +98,9 @@ def read_image(folder: Path, name: str, *, max_pixels: int = MAX_PIXELS) -> Load
 
 
 def read_bytes(folder: Path, name: str) -> bytes:
-    """The file of image ``name``, not decoded.
-
-    Raises:
-        JudgeError: outside the folder, missing, cannot be read, too large.
-    """
-    if archive := find_archive(folder):
-        return archive.read(name)
-    return _read_bytes(path_inside(folder, name))
+    """The file of image ``name``, not decoded; errors are those of :func:`read_image`."""
+    archive = find_archive(folder)
+    return archive.read(name) if archive else _read_bytes(path_inside(folder, name))
 
 
 def checksum_of(data: bytes) -> str:
@@ -136,7 +124,7 @@ def decode(data: bytes, *, where: str, max_pixels: int = MAX_PIXELS) -> tuple[Pi
         with _limit(lifted=True):
             image = Image.open(io.BytesIO(data), formats=_FORMATS)
         with image:
-            return _decode(image, data, where, max_pixels), image.getexif().get(_ORIENTATION, 1) in _TURNED
+            return _decode(image, data, where, max_pixels)
     except UnidentifiedImageError:
         raise JudgeError("is not an image", where=where, mend=_NOT_AN_IMAGE) from None
     except JudgeError:
@@ -145,7 +133,7 @@ def decode(data: bytes, *, where: str, max_pixels: int = MAX_PIXELS) -> tuple[Pi
         raise JudgeError(f"is damaged ({str(error)[:100]})", where=where, mend="download it again") from error
 
 
-def _decode(image: Image, data: bytes, where: str, max_pixels: int) -> Pixels:
+def _decode(image: Image, data: bytes, where: str, max_pixels: int) -> tuple[Pixels, bool]:
     from PIL import ImageOps
 
     if image.width * image.height > max_pixels:
@@ -154,47 +142,38 @@ def _decode(image: Image, data: bytes, where: str, max_pixels: int) -> Pixels:
     # Broken downloads fill up files with zeros.
     if image.format == "JPEG" and data.endswith(b"\0\0") and not data.rstrip(b"\0").endswith(b"\xff\xd9"):
         raise JudgeError("is truncated", where=where, mend="download it again")
+    turned = image.getexif().get(_ORIENTATION, 1) in _TURNED  # Before pixels are read: Pillow turns a TIFF as it does.
     # For a TIFF, Pillow also checks the size of its tiles as it decodes.
     above = image.width * image.height > MAX_PIXELS
     with _limit(lifted=above) if above or image.format == "TIFF" else nullcontext():
         upright = ImageOps.exif_transpose(image)
     # Mode "I" holds 16 bits in 32, from older versions of Pillow; or 32, from TIFF.
     if upright.mode == "F" or (upright.mode == "I" and image.format == "TIFF"):
-        kind = "floating-point" if upright.mode == "F" else "32-bit"
-        mend = "save it with 8 or 16 bits a channel"
-        raise JudgeError(f"has {kind} pixels, whose range is unknown", where=where, mend=mend)
+        what = f"has {'floating-point' if upright.mode == 'F' else '32-bit'} pixels, whose range is unknown"
+        raise JudgeError(what, where=where, mend="save it with 8 or 16 bits a channel")
     if upright.mode.startswith("I"):
         grey = np.asarray(upright).astype(np.int64)
-        return np.repeat((grey >> 8).astype(np.uint8)[:, :, None], 3, axis=2)
+        return np.repeat((grey >> 8).astype(np.uint8)[:, :, None], 3, axis=2), turned
     # Pillow would warn that a palette's several transparent colours are lost; this is intended.
     upright.info.pop("transparency", None)
-    return np.asarray(upright.convert("RGB"))
+    return np.asarray(upright.convert("RGB")), turned
 
 
-def encode(pixels: Pixels, kind: ImageFormat = "png") -> bytes:
-    """``pixels``, [H, W, 3] RGB, as PNG or lossless WebP.
-
-    Raises:
-        JudgeError: larger than the format allows (WebP: 16,383 a side).
-    """
+def encode(pixels: Pixels) -> bytes:
+    """``pixels``, [H, W, 3] RGB, as PNG, with OpenCV's own settings, its quickest. Sides over a million are refused."""
     import cv2
 
-    # Any quality above 100 is WebP's lossless mode. OpenCV's own settings for PNG are its quickest.
-    options = [cv2.IMWRITE_WEBP_QUALITY, 101] if kind == "webp" else []
-    with suppress(cv2.error):
-        done, data = cv2.imencode(f".{kind}", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), options)
-        if done:
-            return bytes(data)
-    height, width = pixels.shape[:2]
-    raise JudgeError(f"an image of {width} x {height} does not fit into {kind}", mend="use --format png")
+    done, data = cv2.imencode(".png", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR))
+    if not done:
+        height, width = pixels.shape[:2]
+        raise JudgeError(
+            f"an image of {width} x {height} does not fit into PNG", mend="leave it out, or make it smaller"
+        )
+    return bytes(data)
 
 
 def read_mask(path: Path) -> BoolMask:
-    """The pixels of a mask file that are not 0 (black, in colour), [H, W]; an alpha channel is dropped.
-
-    Raises:
-        JudgeError: missing, cannot be read, not an image.
-    """
+    """The pixels of a mask file that are not 0 (black, in colour), [H, W]; an alpha channel is dropped."""
     import cv2
 
     pixels = cv2.imdecode(np.frombuffer(_read_bytes(path), dtype=np.uint8), cv2.IMREAD_UNCHANGED)
@@ -215,29 +194,24 @@ def locate(folder: Path, names: Sequence[str]) -> dict[str, str]:
 
     def last_part(name: str) -> str:
         last = PurePosixPath(name.replace("\\", "/")).name
-        with suppress(ValueError):
-            return canonical_id(last)
-        return last
+        return usable_id(last) or last
 
     absent = [name for name in names if not has_image(folder, name)]
     below: dict[str, list[str]] = {}
-    found: dict[str, str] = {}
     for name in list_images(folder) if absent else ():
         below.setdefault(last_part(name), []).append(name)
-    for name in absent:
-        several = below.get(last_part(name), [])
+    found = {name: several for name in absent if (several := below.get(last_part(name)))}
+    for name, several in found.items():
         if len(several) > 1:
             what = f"image '{name}' may be {several[0]} or {several[1]}"
             raise JudgeError(what, where=f"--images {folder}", mend="give the folder that the images lie in")
-        if several:
-            found[name] = several[0]
-    return found
+    return {name: several[0] for name, several in found.items()}
 
 
 def _read_bytes(path: Path) -> bytes:
     try:
         with open_regular(path) as file:
-            PICTURE.refuse(size_of(file), str(path), instead=_NOT_AN_IMAGE)
+            PICTURE.refuse(os.fstat(file.fileno()).st_size, str(path), instead=_NOT_AN_IMAGE)
             return file.read()
     except FileNotFoundError:
         raise JudgeError("no such image", where=str(path), mend="check --images, or download it") from None

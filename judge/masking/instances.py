@@ -1,7 +1,5 @@
 """Instances, things found in an image: box, mask, score, label. Masks are run lengths, as in COCO."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,13 +28,10 @@ PERSON = "person"
 
 @dataclass(frozen=True, slots=True)
 class LoadedImage:
-    """A decoded image and its name.
+    """A decoded image, [H, W, 3] uint8, RGB, upright; and its name, relative to the folder of images.
 
-    Attributes:
-        name: the file's name, relative to the folder of images ("val2014/000000000139.jpg").
-        pixels: [H, W, 3] uint8, RGB, upright.
-        turned: whether EXIF's orientation turned or mirrored the pixels of the file.
-        checksum: the checksum of the file; "" if there is no file.
+    ``turned``: whether EXIF's orientation turned or mirrored the pixels of the file; ``checksum``: of the file, "" for
+    none.
     """
 
     name: str
@@ -52,13 +47,11 @@ class LoadedImage:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One thing in an image.
+    """One thing in an image of ``size`` (height, width), and its category.
 
     Attributes:
-        label: its category, "person".
         box: x, y, width, height in pixels, from the upper left corner, as in COCO.
         counts: run lengths of its mask in COCO's compressed form, column by column.
-        size: height and width of the image.
         score: the detector's confidence in [0, 1]; 1 for ground truth.
         crowd: the mask covers a group (COCO's ``iscrowd``).
     """
@@ -118,11 +111,7 @@ def box_mask(box: PixelBox, size: tuple[int, int]) -> BoolMask:
 
 
 def union(instances: Iterable[Instance], size: tuple[int, int]) -> BoolMask:
-    """[H, W]: the pixels of any of ``instances``.
-
-    Raises:
-        JudgeError: an instance of an image of another size.
-    """
+    """[H, W]: the pixels of any of ``instances``; one of an image of another size is refused."""
     from pycocotools import mask as coco
 
     found = list(instances)
@@ -140,13 +129,8 @@ def visible_boxes(
     """The boxes of the visible parts of ``instances``, the most certain first, then the largest.
 
     A thing counts if at least half of its mask is visible, and its box is that of the visible part: the outline of a
-    tie on a hidden person would reveal who is hidden.
-
-    Args:
-        instances: all instances of one image, of any category.
-        hidden: its hidden pixels, [H, W].
-        threshold: least score.
-        most: boxes.
+    tie on a hidden person would reveal who is hidden. ``hidden``: the hidden pixels, [H, W]; ``threshold``: the least
+    score; ``most``: boxes.
     """
     height, width = hidden.shape
     known = [instance for instance in instances if instance.score >= threshold and instance.area]

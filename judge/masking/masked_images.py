@@ -1,7 +1,5 @@
 """Images with people hidden, as judges see them: by image id, masked in memory, never written."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,11 +50,7 @@ class MaskedImages:
     checksums: Mapping[str, str] = field(default_factory=dict)
 
     def read(self, image_id: str) -> Pixels:
-        """[H, W, 3] uint8, RGB.
-
-        Raises:
-            JudgeError: the image is missing or cannot be decoded.
-        """
+        """[H, W, 3] uint8, RGB; errors are those of :func:`~judge.masking.images.read_image`."""
         name = self._name(image_id)
         image = read_image(self.folder, name, max_pixels=self.max_pixels)
         return self.hiding.apply(image, self.hidden[name])[0] if self.hiding else image.pixels
@@ -65,19 +59,14 @@ class MaskedImages:
         """A checksum of all that decides what ``read`` returns: the file's bytes and what is hidden of them.
 
         Settings that change no pixel do not change it: an image in which nothing is hidden has the key of its file.
-
-        Raises:
-            JudgeError: the image is missing or cannot be read.
         """
         name = self._name(image_id)
         content = self.checksums.get(name) or checksum_of(read_bytes(self.folder, name))
-        chosen = self.hiding.chosen(self.hidden[name]) if self.hiding else ()
-        if not self.hiding or not chosen:
+        if not self.hiding or not (chosen := self.hiding.chosen(self.hidden[name])):
             return content
         things = [(instance.counts, instance.box, instance.crowd) for instance in chosen]
         share = self.hiding.share if self.hiding.mode == "partial" else None
-        noise = (self.hiding.seed, name) if self.hiding.fill == "noise" else None
-        decisive = content, self.hiding.mode, share, self.hiding.dilation, self.hiding.fill, noise, things
+        decisive = content, self.hiding.mode, share, self.hiding.dilation, self.hiding.fill, None, things
         return hashlib.blake2b(repr(decisive).encode(), digest_size=16).hexdigest()
 
     def boxes(self, image_id: str) -> tuple[Box, ...]:
@@ -115,16 +104,10 @@ def find_hidden(  # noqa: PLR0913 - which images, what is hidden, how errors are
         regions: whether to compute the boxes of visible things, with the least score of what is hidden.
         failures: collects the names and errors of images, which are then left out; None to raise the first.
         progress: called with the images done.
-
-    Raises:
-        JudgeError: an image is missing or damaged, or does not fit what the detector knows of it.
     """
-    found: dict[str, tuple[Instance, ...]] = {}
-    boxes: dict[str, tuple[Box, ...]] = {}
-    checksums: dict[str, str] = {}
-    statistics: list[MaskStatistics] = []
-    wanted = list(dict.fromkeys(names.values()))
-    how = hiding or Hiding()
+    found, boxes = dict[str, tuple[Instance, ...]](), dict[str, tuple[Box, ...]]()
+    checksums, statistics = dict[str, str](), list[MaskStatistics]()
+    wanted, how = list(dict.fromkeys(names.values())), hiding or Hiding()
     for image, [instances] in detect_images(
         folder, wanted, detector, failures=failures, max_pixels=max_pixels, progress=progress
     ):
@@ -132,8 +115,7 @@ def find_hidden(  # noqa: PLR0913 - which images, what is hidden, how errors are
         found[image.name] = hiding.chosen(instances) if hiding else ()
         region = how.region(found[image.name], image.size)
         if hiding:
-            known = truth.known(image) if truth else None
-            statistics.append(MaskStatistics.of(hiding, instances, region, known, turned=image.turned))
+            statistics.append(MaskStatistics.of(image, hiding, found[image.name], region, truth))
         if regions:
             boxes[image.name] = visible_boxes(instances, region, threshold=how.threshold)
     kept = {image: name for image, name in names.items() if name in found}
@@ -155,10 +137,8 @@ def doubts_of(detector: Detector, statistics: Iterable[MaskStatistics]) -> list[
 
 def hides_people(images: MaskedImages) -> bool:
     """Whether people are hidden whole in these images (where the detector found them)."""
-    hiding = images.hiding
-    if hiding is None or PERSON not in hiding.labels:
-        return False
-    return hiding.mode != "partial" and hiding.foreground == "all"
+    how = images.hiding
+    return how is not None and PERSON in how.labels and how.mode != "partial" and how.foreground == "all"
 
 
 def make_thumbnails(images: MaskedImages, image_ids: Iterable[str]) -> dict[str, bytes]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from judge.masking.instances import PERSON, BoolMask, Instance, union
+from judge.errors import JudgeError
+from judge.masking.detectors.ground_truth import GroundTruth
+from judge.masking.instances import PERSON, BoolMask, Instance, LoadedImage, union
 from judge.masking.people import Hiding
 from judge.types import FloatArray, Interval
 
@@ -18,14 +21,10 @@ refused. 54% of COCO's images show people, and nearly all of those with a gender
 
 
 class MaskStatistics(NamedTuple):
-    """What a mask hides in one image.
+    """What a mask hides in one image: instances, people among them, and the share of pixels, in [0, 1].
 
-    Attributes:
-        instances: that are hidden.
-        share: the share of pixels that are hidden, in [0, 1].
-        people: instances of these that are people.
-        pixels: if ground truth is known too, its pixels, those that the detector found, and those of both.
-        turned: whether EXIF's orientation turned or mirrored the image.
+    ``pixels``: if ground truth is known too, its pixels, those that the detector found, and those of both; ``turned``:
+    whether EXIF's orientation turned or mirrored the image.
     """
 
     instances: int
@@ -37,24 +36,25 @@ class MaskStatistics(NamedTuple):
     @classmethod
     def of(
         cls,
+        image: LoadedImage,
         hiding: Hiding,
-        instances: Sequence[Instance],
+        chosen: Sequence[Instance],
         region: BoolMask,
-        truth: Sequence[Instance] | None,
-        *,
-        turned: bool,
+        truth: GroundTruth | None,
     ) -> MaskStatistics:
-        """Statistics of hiding the pixels ``region``, those of ``instances``; ``truth``: of ground truth, if known."""
-        pixels, chosen = None, hiding.chosen(instances)
-        if truth is not None:
-            both = [hiding.chosen(truth), chosen]
+        """Statistics of hiding the pixels ``region`` of the instances ``chosen``; ``truth`` may not know the image."""
+        pixels, known = None, None
+        with suppress(JudgeError):  # Not listed, or its annotations cannot be read.
+            known = truth.detect(image) if truth else None
+        if known is not None:
+            both = [hiding.chosen(known), chosen]
             # Compare people alone, unless only objects are hidden: a chair that is detected is no person.
             if PERSON in {instance.label for instances in both for instance in instances}:
                 both = [tuple(one for one in instances if one.label == PERSON) for instances in both]
-            right, found = (union(instances, (region.shape[0], region.shape[1])) for instances in both)
+            right, found = (union(instances, image.size) for instances in both)
             pixels = int(right.sum()), int(found.sum()), int((right & found).sum())
         people = sum(instance.label == PERSON for instance in chosen)
-        return cls(len(chosen), float(region.mean()), people, pixels, turned)
+        return cls(len(chosen), float(region.mean()), people, pixels, image.turned)
 
 
 def measure_masks(statistics: Sequence[MaskStatistics], *, hides_people: bool) -> dict[str, Any]:
@@ -102,14 +102,11 @@ that stays visible if its instances are hidden in the run's mode; the share of h
 
 @dataclass(frozen=True, slots=True)
 class DetectorRow:
-    """One detector compared with ground truth.
+    """One detector compared with ground truth on some images.
 
-    Attributes:
-        detector: its name.
-        shares: ``SHARES``, pooled over all images by pixel: large people count more; NaN where there is nothing.
-        intervals: the interval of each share; bootstrap over images.
-        people: instances that it found, rightly or wrongly; ``of``: those in ground truth.
-        images: compared.
+    ``shares``: ``SHARES``, pooled over all images by pixel, so that large people count more; NaN where there is none.
+    ``intervals``: of each share; bootstrap over images. ``people``: instances that it found, rightly or wrongly, and
+    ``of`` those in ground truth.
     """
 
     detector: str
@@ -122,12 +119,6 @@ class DetectorRow:
 
 def count(truth: Sequence[Instance], found: Sequence[Instance], hiding: Hiding, size: tuple[int, int]) -> list[int]:
     """Count the pixels of one image; ``hiding`` selects among ground truth and detections alike.
-
-    Args:
-        truth: instances of ground truth.
-        found: instances that the detector found.
-        hiding: what is hidden, and how.
-        size: height and width of the image.
 
     Returns:
         Pixels of people, by ground truth; by the detector; by both; those of ground truth that hiding what the detector

@@ -4,8 +4,6 @@ Whatever the fill, no hidden pixel has any influence on the result: two images t
 hidden come out the same.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,52 +13,36 @@ from typing import Literal, cast
 import numpy as np
 
 from judge.errors import JudgeError
-from judge.masking.instances import (
-    PERSON,
-    BoolMask,
-    Instance,
-    LoadedImage,
-    Pixels,
-    box_mask,
-    union,
-)
+from judge.masking.instances import PERSON, BoolMask, Instance, LoadedImage, Pixels, box_mask, union
 
 Mode = Literal["partial", "segment", "box"]
-Fill = Literal["black", "mean", "blur", "noise"]
+Fill = Literal["black", "mean"]
 Foreground = Literal["all", "largest"] | float
 
 # DBAC's and DPAC's "partially masked" gives no share.
 PARTIAL_SHARE = 0.5
-# Of the image's longer side: enough that a 640-pixel image keeps no detail finer than some 60 pixels.
-_BLUR = 0.05
 _GREY = 128
 
 
-def hide(pixels: Pixels, region: BoolMask, *, fill: Fill = "black", seed: int | Sequence[int] = 0) -> Pixels:
+def hide(pixels: Pixels, region: BoolMask, *, fill: Fill = "black") -> Pixels:
     """A copy of ``pixels`` without what is in ``region``.
-
-    Fills:
-
-    - ``black``: zeros, as in the papers;
-    - ``mean``: the mean colour of the visible pixels;
-    - ``blur``: a blur of the visible pixels alone, carried into the region (a Gaussian of a twentieth of the longer
-      side, normalised by what is visible); beyond its reach their mean colour. A blur of the person would keep
-      the colours of hair and clothes;
-    - ``noise``: uniform random colours from ``seed``.
 
     Args:
         pixels: [H, W, 3] uint8.
         region: [H, W].
-        fill: see above. Where nothing is visible ``mean`` and ``blur`` give a middle grey.
-        seed: the seed of the noise.
+        fill: "black", zeros, as in the papers; "mean", the mean colour of the visible pixels, or a middle grey where
+            nothing is visible.
     """
     import cv2
 
     if not region.any():
         return pixels.copy()
-    filled = _background(pixels, region, fill, seed)
+    visible = (~region).view(np.uint8)
+    filled = np.zeros(pixels.shape, dtype=np.uint8)
+    if fill == "mean":
+        filled[:] = np.round((_GREY,) * 3 if region.all() else cv2.mean(pixels, mask=visible)[:3])
     # OpenCV's masked copy is several times as fast as numpy's.
-    return cast("Pixels", cv2.copyTo(pixels, (~region).view(np.uint8), filled))
+    return cast("Pixels", cv2.copyTo(pixels, visible, filled))
 
 
 def _upper_part(mask: BoolMask, share: float) -> BoolMask:
@@ -70,36 +52,6 @@ def _upper_part(mask: BoolMask, share: float) -> BoolMask:
     part = np.zeros_like(mask)
     part[rows[:count], columns[:count]] = True
     return part
-
-
-def _dilate(region: BoolMask, radius: int) -> BoolMask:
-    import cv2
-
-    # The distance to the region costs the same for every radius, and is a true disc.
-    away = cv2.distanceTransform((~region).view(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
-    # Squared distances are whole numbers; OpenCV 4 finds 7.0000005 where 7 is meant.
-    return np.asarray(away < math.sqrt(radius**2 + 0.5))
-
-
-def _background(pixels: Pixels, region: BoolMask, fill: Fill, seed: int | Sequence[int]) -> Pixels:
-    """What replaces the pixels in ``region``, [H, W, 3]; its other pixels do not matter."""
-    import cv2
-
-    if fill == "black":
-        return np.zeros(pixels.shape, dtype=np.uint8)
-    if fill == "noise":
-        return np.random.default_rng(seed).integers(0, 256, pixels.shape, dtype=np.uint8)
-    mean = (_GREY,) * 3 if region.all() else cv2.mean(pixels, mask=(~region).view(np.uint8))[:3]
-    if fill == "mean":
-        return np.full(pixels.shape, np.round(mean).astype(np.uint8))
-    sigma = _BLUR * max(pixels.shape[:2])
-    visible = (~region).astype(np.float32)
-    colours = cv2.GaussianBlur(pixels * visible[:, :, None], (0, 0), sigma)
-    weight = cv2.GaussianBlur(visible, (0, 0), sigma)[:, :, None]
-    # A little of the mean colour everywhere: it decides where no visible pixel is near.
-    little = 1e-3
-    mixed = (colours + little * np.asarray(mean, dtype=np.float32)) / (weight + little)
-    return np.asarray(np.round(mixed).clip(0, 255), dtype=np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +71,6 @@ class Hiding:
         share: the share of ``partial``, in (0, 1).
         dilation: pixels by which the region grows on all sides (a disc); 0 for none.
         fill: see :func:`hide`.
-        seed: the seed of the noise.
     """
 
     labels: tuple[str, ...] = (PERSON,)
@@ -129,14 +80,9 @@ class Hiding:
     share: float = PARTIAL_SHARE
     dilation: int = 0
     fill: Fill = "black"
-    seed: int = 0
 
     def chosen(self, instances: Sequence[Instance]) -> tuple[Instance, ...]:
-        """Those of the instances of one image that are hidden.
-
-        Raises:
-            JudgeError: ``foreground`` is a share outside (0, 1).
-        """
+        """Those of the instances of one image that are hidden; ``foreground`` outside (0, 1) is refused."""
         kept = [one for one in instances if one.label in self.labels and one.score >= self.threshold]
         if self.foreground == "largest":
             # A crowd is nobody's foreground, as long as somebody stands alone.
@@ -152,8 +98,7 @@ class Hiding:
     def region(self, chosen: Sequence[Instance], size: tuple[int, int]) -> BoolMask:
         """The pixels to hide, [H, W], of the instances ``chosen`` in an image of a height and width.
 
-        Raises:
-            JudgeError: an instance of another size; ``share`` or ``dilation`` out of range.
+        An instance of another size is refused; so is ``share`` or ``dilation`` out of range.
         """
         if self.dilation < 0:
             raise JudgeError(f"dilation is {self.dilation}", mend="use 0 pixels or more")
@@ -166,10 +111,16 @@ class Hiding:
                 region |= mask if instance.crowd else _upper_part(mask, self.share)
             elif self.mode == "box":
                 region |= box_mask(instance.box, size)
-        return _dilate(region, self.dilation) if self.dilation and region.any() else region
+        if not self.dilation or not region.any():
+            return region
+        import cv2
+
+        # The distance to the region costs the same for every radius, and is a true disc.
+        away = cv2.distanceTransform((~region).view(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
+        # Squared distances are whole numbers; OpenCV 4 finds 7.0000005 where 7 is meant.
+        return np.asarray(away < math.sqrt(self.dilation**2 + 0.5))
 
     def apply(self, image: LoadedImage, instances: Sequence[Instance]) -> tuple[Pixels, BoolMask]:
-        """The masked image, and the region hidden in it; noise differs from image to image."""
+        """The masked image, and the region hidden in it."""
         region = self.region(self.chosen(instances), image.size)
-        pixels = hide(image.pixels, region, fill=self.fill, seed=[self.seed, *image.name.encode()])
-        return pixels, region
+        return hide(image.pixels, region, fill=self.fill), region

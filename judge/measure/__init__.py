@@ -1,7 +1,5 @@
 """Measure a plan: corpus -> evidence -> judges -> scores -> summaries. ``judge evaluate`` calls this."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -26,8 +24,8 @@ from judge.statistics.counted import summarise_counts
 from judge.statistics.summary import Settings, summarise
 from judge.text.lexicon import Lexicons
 from judge.training.launch import in_main_process
-from judge.training.options import TrainingSetup, prepare_members
-from judge.training.run_members import train_members
+from judge.training.member import TrainingSetup
+from judge.training.run_members import prepare_members, train_members
 from judge.types import Progress
 
 __all__ = ["Job", "Plan", "Result", "lay_out", "measure", "train"]
@@ -48,16 +46,8 @@ def measure(
     """Measure every metric of ``plan`` for every captioner of ``corpus``.
 
     With several processes each reads the captions and trains its share of the judges; the main process alone computes
-    intervals, tests and tables, and every process returns them.
-
-    Args:
-        corpus: human and generated captions, and labels.
-        plan: what to measure.
-        lexicons: the words of the attribute's classes, and of tasks.
-        setup: how judges are trained.
-        open_images: image ids -> the images with people hidden; None if there are no images.
-        progress: called with (what, units done, units in all).
-        ready: called after all checks, before the first judge is trained.
+    intervals, tests and tables, and every process returns them. ``open_images``, which gives the images with people
+    hidden, is None if there are no images. ``ready`` is called after all checks, before the first judge is trained.
 
     Raises:
         JudgeError: unknown metric or judge; captions and labels that cannot be joined; an answer for an unknown class;

@@ -12,8 +12,6 @@ in twenty, estimated over observed sd of LIC, Leakage and BA_O from folds was 1.
 errors 1.23, 1.32 and 1.62; on all images 1.01, 1.12 and 1.07.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

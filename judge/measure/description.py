@@ -5,8 +5,6 @@ objects that jobs get (the plan's parts, the judge's recipe and materials, how i
 is compared without being listed here. ``marks`` are checksums of the data.
 """
 
-from __future__ import annotations
-
 import hashlib
 import platform
 from collections import Counter
@@ -26,7 +24,7 @@ from judge.statistics.counted import compared_classes
 from judge.statistics.summary import Settings
 from judge.text.combined import ProductLexicon
 from judge.text.lexicon import Lexicon
-from judge.training.options import TrainingSetup
+from judge.training.member import TrainingSetup
 from judge.types import Labels
 
 

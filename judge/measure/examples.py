@@ -1,7 +1,5 @@
 """Examples: images with the largest contributions to every row of the table, of either sign, and random images."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal, get_args
 
@@ -11,6 +9,7 @@ import pandas as pd
 from judge.corpus import Corpus
 from judge.evidence import PEOPLE, Evidence
 from judge.measure.jobs import Work
+from judge.statistics.judged import CAPTION as OF_SIDE
 from judge.statistics.summary import ROW
 from judge.text.lexicon import load_lexicon
 from judge.text.tokens import tokenize
@@ -28,8 +27,7 @@ CARD = [*ROW, "chosen", "rank"]
 COLUMNS = [
     *CARD, "image_id", "contribution", "class", "tasks", "side", "index", "caption", "read", "probability", "predicted"
 ]  # fmt: skip
-_CAPTION = ["side", "image_id", "index"]
-CAPTION = ["captioner", *_CAPTION]
+CAPTION = ["captioner", *OF_SIDE]
 WORDS = "words"
 
 
@@ -60,12 +58,12 @@ def choose_examples(
         sides = {"human": corpus.human.by_image, "generated": written[captioner]}
         captions = pd.DataFrame(
             [(side, image, index, caption) for image in images for side, of in sides.items()
-             for index, caption in enumerate(of.get(image, ()))], columns=[*_CAPTION, "caption"],
+             for index, caption in enumerate(of.get(image, ()))], columns=[*OF_SIDE, "caption"],
         )  # fmt: skip
         if key in evidence:  # Captions that judges read, as they read them.
-            captions = captions.merge(_read(evidence[key], set(images)), on=_CAPTION)
+            captions = captions.merge(_read(evidence[key], set(images)), on=OF_SIDE)
         if key in scored:
-            captions = captions.merge(_answers(scored[key], images), on=_CAPTION, how="left")
+            captions = captions.merge(_answers(scored[key], images), on=OF_SIDE, how="left")
         shown = {image: _shows(image, work, sides["human"].get(image, ())) for image in images}
         about = pd.DataFrame({"image_id": images, "tasks": shown.values()})
         about["class"] = [work.truth.labels.by_image.get(image, "") for image in images]
@@ -111,7 +109,7 @@ def _pick(contributions: pd.DataFrame, seed: int) -> pd.DataFrame:
 def _answers(rows: pd.DataFrame, images: Sequence[str]) -> pd.DataFrame:
     """Each caption's mean probability of the truth over judges, and their most frequent answer."""
     asked = rows[rows["image_id"].isin(images) & rows["probability"].notna()]
-    groups = asked.groupby(_CAPTION, observed=True, as_index=False)
+    groups = asked.groupby(OF_SIDE, observed=True, as_index=False)
     return groups.agg(probability=("probability", "mean"), predicted=("predicted", lambda of: of.mode().iloc[0]))
 
 
@@ -122,7 +120,7 @@ def _read(evidence: Evidence, images: set[str]) -> pd.DataFrame:
         for (side, _), slot in evidence.slots.items()
         for sample in (slot[slot.place[image]] for image in images & slot.place.keys())
     ]
-    return pd.DataFrame(samples, columns=[*_CAPTION, "read"])
+    return pd.DataFrame(samples, columns=[*OF_SIDE, "read"])
 
 
 def _shows(image: str, work: Work, captions: Sequence[str]) -> str:

@@ -1,7 +1,5 @@
 """From rows of METRICS to the work of a run: judges to train, captions to count."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,7 +41,6 @@ class Work:
     Attributes:
         truth: the answers of each image, and the words that would reveal them.
         metrics: rows of METRICS, in the order of the plan.
-        jobs: the judges.
         count_rows: the input of counted metrics, one per captioner; empty without counted metrics.
         counts: the rows of ``counts.parquet``: those of ``count_rows``.
         tasks: the tasks that captions name and images show, for a breakdown; else empty.
@@ -139,7 +136,11 @@ def compares(metrics: Sequence[Metric]) -> bool:
 
 
 def choose_judges(metric: Metric, judges: Sequence[str]) -> list[str]:
-    """Those of ``judges`` with the modalities of ``metric``; else "linear", or for images the judge of its paper."""
+    """Those of ``judges`` with the modalities of ``metric``; else "linear", or for images the judge of its paper.
+
+    Raises:
+        JudgeError: no such judge.
+    """
     known = [find_judge(name) for name in judges]
     fitting = [blueprint.name for blueprint in known if ("image" in blueprint.modalities) == metric.uses_images]
     return fitting or [metric.judge if metric.uses_images else DEFAULT_JUDGE]

@@ -1,7 +1,5 @@
 """The plan of a run, and its result."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
@@ -40,15 +38,13 @@ class Plan:
         seeds: repetitions; None for 10 under ``paper`` and 1 under ``crossfit``.
         folds: number of folds of ``crossfit``.
         first_seed: seeds are first_seed, first_seed + 1, ...
-        text: how captions become words.
+        text, aligning: how captions become words, and how human captions are aligned.
         label_least: if labels are derived, how many human captions must name the class.
         models: captioner -> the checkpoint that wrote its captions, if known, for the judge "self".
-        aligning: how human captions are aligned.
         prior: how frequencies of sets of tasks are computed (DBAC, DPAC).
         vocabulary: which words of captions BA counts.
         quality: whether to measure caption quality too.
-        resamples: number of resamples for intervals and tests.
-        level: of the intervals.
+        resamples, level: of intervals and tests.
         refits: number of refits for the test, and on each half of the images for the interval; None: 20 for judges
             that train in seconds (8 for tasks), 0 for others.
         chance: number of judges trained on shuffled labels; None: 2 for judges that train in seconds, 0 for others.

@@ -5,8 +5,6 @@ judges, scores and priors are computed again. What a run chooses once is kept: w
 both sides together (C of ``linear``).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -22,7 +20,7 @@ from judge.measure.plan import Plan
 from judge.measure.table import COLUMNS, answer_sums
 from judge.metrics import Metric
 from judge.statistics.judged import CELL, Statistic
-from judge.training.options import TrainingSetup
+from judge.training.member import TrainingSetup
 from judge.training.run_members import train_members
 from judge.types import SIDES, Progress, Side
 

@@ -1,7 +1,5 @@
 """Tables of a run: answers of judges (``scores.parquet``), refits (``replicates.parquet``), and the summaries."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

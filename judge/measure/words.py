@@ -187,16 +187,10 @@ def _table(job: Job, human: _Side, generated: _Side) -> pd.DataFrame:
     sides = [side.table(job.metrics[0]) for side in (human, generated)]
     before, after = (pd.concat(side.weights).groupby(level=0).sum() for side in (human, generated))
     terms = before.index.union(after.index)
-    table = pd.concat(sides, axis=1, keys=["human", "generated"]).reindex([*terms, INTERCEPT]).fillna(0)
-    table = pd.DataFrame(
-        {
-            **{side: table[side, "amount"] for side in SIDES},
-            "contribution": table["generated", "amount"] - table["human", "amount"],
-            **{f"captions_{side}": table[side, "captions"].astype(int) for side in SIDES},
-            "leans_to": "",
-            "examples": "",
-        }
-    )
+    both = pd.concat(sides, axis=1, keys=SIDES).reindex([*terms, INTERCEPT]).fillna(0)
+    amounts, counts = (both.xs(name, axis=1, level=1) for name in ("amount", "captions"))
+    table: pd.DataFrame = amounts.join(counts.astype(int).add_prefix("captions_")).assign(leans_to="", examples="")
+    table["contribution"] = amounts["generated"] - amounts["human"]
     size = table["contribution"][terms].abs().sort_values(ascending=False, kind="stable")
     largest, rest = size.index[:LARGEST], size.index[LARGEST:]
     weights = after[np.ptp(after, axis=1) > 0].reindex(largest).fillna(before.reindex(largest))

@@ -1,7 +1,5 @@
 """Amplifications: (human, generated) -> one signed number; positive means that the captioner amplifies."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

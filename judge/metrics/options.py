@@ -1,7 +1,5 @@
 """Options of single metrics; the settings of commands are composed of them."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from pydantic import BaseModel
@@ -24,26 +22,12 @@ class VectorOptions(BaseModel):
     )  # fmt: skip
 
 
-class AlignmentOptions(VectorOptions):
-    """How human captions are aligned with a captioner's, for judges."""
+class MetricOptions(VectorOptions):
+    """How human captions are aligned for judges, and options of DBAC, DPAC and BA."""
 
     alignment: Literal["none", "constant", "contextual"] | None = option(
         None, "how human captions are aligned with the captioner's vocabulary", "each metric's own"
     )
-
-
-class PriorOptions(BaseModel):
-    """DBAC and DPAC."""
-
-    panel: ClassVar[str] = "Metrics"
-
     prior: Literal["joint", "product"] = option("joint", "frequency of a set of tasks: joint, or product of each")
-
-
-class VocabularyOptions(BaseModel):
-    """BA."""
-
-    panel: ClassVar[str] = "Metrics"
-
     vocabulary: int = option(1000, "ba: number of content words, the most frequent ones", ge=1)
     least: int | None = option(None, "ba: captions of each class in which a word must occur", "one in 1,800", ge=1)

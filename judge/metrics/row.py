@@ -1,7 +1,5 @@
 """The fields of a row of METRICS."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,15 +17,13 @@ class Metric:
     """A metric, as a choice on each axis on which metrics differ.
 
     Attributes:
-        name: the row's key, as users type it.
-        title: as papers write it.
+        name, title: the row's key, as users type it, and as papers write it.
         hidden: what is removed from the evidence before a judge sees it.
         alignment: how human captions are aligned with the captioner's vocabulary.
         judge: the judge of the metric's own paper.
         target: what the judge guesses.
         direction: of metrics that have two (DBAC, DBA); None for the others.
-        score: key of ``scores.SCORES``.
-        amplification: key of ``amplification.AMPLIFICATIONS``.
+        score, amplification: keys of ``scores.SCORES`` and ``amplification.AMPLIFICATIONS``.
         reference: key in ``references.bib``, and where in the paper.
         holdout: under ``paper``, the shares of images for testing and for choosing an epoch, in [0, 1].
         variant: the choices made where published codes differ.

@@ -1,7 +1,5 @@
 """The published metrics, one row each, and how users name them: families, aliases, scores and variants."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 

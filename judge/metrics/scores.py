@@ -9,8 +9,6 @@ A directional metric (DBAC, DPAC) weighs captions by a prior w: it takes the mea
 the side, those that judges learn from and those that they score. Every resample estimates them again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Self

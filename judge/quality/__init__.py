@@ -54,7 +54,6 @@ class Quality:
     """The caption quality of a captioner.
 
     Attributes:
-        captioner: its name.
         tokenizer: "ptb" (as the COCO evaluation), or "judge" (``judge.text.tokens``), without Java.
         images: ids of the images scored, [N].
         by_image: score -> value of each image by itself, [N].
@@ -109,14 +108,10 @@ def measure_quality(
     BLEU and METEOR of a group are the corpus scores of its images; ROUGE-L and CIDEr are means over images, CIDEr
     with the document frequencies of all images scored, whatever the group.
 
-    Args:
-        human: references; every caption of an image counts.
-        generated: candidates; an image's first caption counts.
-        labels: attribute classes, for scores by class.
-        java: use it where it runs; False for the same tokeniser on every machine, and no METEOR.
-        resamples: resamples of the bootstrap over images; 0 for no intervals.
-        level: level of the intervals.
-        seed: seed of the resamples; every row has a generator of its own.
+    All human captions of an image are references; of generated captions an image's first counts. Images without a
+    generated caption are not scored: read the scores beside ``generated.silent``. ``labels`` give scores by class.
+    Without ``java`` the tokeniser is the same on every machine, and there is no METEOR. Intervals are from a
+    bootstrap over images; 0 resamples give none.
 
     Raises:
         JudgeError: pycocoevalcap is not installed; no image has captions of both sides, or a label.
@@ -203,10 +198,11 @@ def _intervals(part: Part, key: str, *, resamples: int, level: float, seed: int)
 def _score_groups(part: Part, groups: Mapping[str, IntArray], intervals: _Intervals) -> Iterator[QualityScore]:
     """The part's scores of every group."""
     for group, rows in groups.items():
-        of = replace(part, table=part.table[rows])
-        values = part.pool(of.table.sum(axis=0)).tolist()
-        for row in zip(part.names, values, intervals(of, "None" if group == "all" else group), strict=True):
-            yield QualityScore(row[0], group, len(rows), *row[1:])
+        own = replace(part, table=part.table[rows])
+        values = part.pool(own.table.sum(axis=0)).tolist()
+        drawn = intervals(own, "None" if group == "all" else group)
+        for name, value, interval in zip(part.names, values, drawn, strict=True):
+            yield QualityScore(name, group, len(rows), value, interval)
 
 
 def _gaps(part: Part, groups: Mapping[str, IntArray], intervals: _Intervals) -> Iterator[QualityScore]:

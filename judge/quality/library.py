@@ -4,8 +4,6 @@ Only parts of the library's scorers are used: as a whole they print, write files
 without Java, print an error again when they are deleted.
 """
 
-from __future__ import annotations
-
 import math
 import shutil
 import subprocess
@@ -51,11 +49,7 @@ class Part:
 
 
 def penn_treebank(captions: Sequence[str]) -> list[str]:
-    """Captions as the COCO evaluation tokenises them, punctuation left out.
-
-    Raises:
-        JavaFault: Java is not there, or fails.
-    """
+    """Captions as the COCO evaluation tokenises them, punctuation left out; JavaFault if Java does not run."""
     from pycocoevalcap.tokenizer.ptbtokenizer import PUNCTUATIONS, STANFORD_CORENLP_3_4_1_JAR
 
     jar = _folder() / "tokenizer" / STANFORD_CORENLP_3_4_1_JAR
@@ -95,11 +89,7 @@ def _pool_bleu(sums: FloatArray) -> FloatArray:
 
 
 def meteor(refs: References, hyps: Sequence[str]) -> Part:
-    """METEOR, from the jar's statistics of each image against its best reference.
-
-    Raises:
-        JavaFault: Java is not there, or fails.
-    """
+    """METEOR, from the jar's statistics of each image against its best reference; JavaFault if Java does not run."""
     from pycocoevalcap.meteor.meteor import METEOR_JAR
 
     parts = ([*of, hyp] for of, hyp in zip(refs, hyps, strict=True))

@@ -1,7 +1,5 @@
 """The tables of ablations, and how far their columns agree."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +7,7 @@ from typing import Any
 from judge.masking.measured import DetectorRow
 from judge.measure import Result
 from judge.report.notes import summary_lines
-from judge.report.printing import brief_notes
+from judge.report.sections import brief_notes
 from judge.report.table import COUNT, NUMBER, SIGNED, TEXT, Table, table_of, write
 from judge.report.tables import Line, lines_of, write_interval
 from judge.statistics.consistency import FEWEST, Agreement

@@ -1,7 +1,5 @@
 """Results of ``judge align``: a table, CSV, JSON, and the curve over delta as a figure."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -1,15 +1,12 @@
 """The results of ``judge anonymous`` as tables, notes, JSON and CSV."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from judge.corpus.ratings import Sheet
 from judge.report.detail_tables import correlation_table
-from judge.report.table import COUNT, NUMBER, Column, Table, as_json, json_text, names
+from judge.report.table import COUNT, NUMBER, Table, as_json, json_text, table_of
 from judge.statistics.consistency import Correlation
 from judge.statistics.naming import HumanScore, Naming
 from judge.utils.cells import rows_csv
@@ -60,40 +57,29 @@ class Anonymous:
     rated: Rated | None = None
 
 
-def _table(
-    title: str,
-    classes: Sequence[str],
-    rows: Sequence[Naming] | Sequence[HumanScore],
-    more: Sequence[Column[Any]],
-    notes: Sequence[str],
-    *,
-    share: str,
-) -> Table[Any]:
-    """A row for each captioner: images, captions, the share of captions with its interval, and each class's."""
-    columns: list[Column[Any]] = [
-        names("captioner", lambda row: str(row.captioner)),
-        Column("images", lambda row: row.share.images, COUNT),
-        Column("captions", lambda row: row.share.captions, COUNT),
-        Column(share, lambda row: row.share.value, NUMBER),
-        Column("interval", lambda row: row.share.interval, NUMBER),
-        *(Column(name, partial(_part, "classes", name, "value"), NUMBER) for name in classes),
-        *more,
-    ]
-    return Table(tuple(columns), tuple(rows), title, tuple(notes))
+def _headings(share: str, classes: Sequence[str]) -> list[tuple[str, str]]:
+    """Headings and formats of the numbers that both tables begin with; ``share``: the first share's."""
+    numbers = [("images", COUNT), ("captions", COUNT), (share, NUMBER), ("interval", NUMBER)]
+    return numbers + [(name, NUMBER) for name in classes]
 
 
-def _part(which: str, name: str, part: str, row: Naming | HumanScore) -> Any:
-    return getattr(getattr(row, which)[name], part)
+def _cells(row: Naming | HumanScore, classes: Sequence[str]) -> tuple[Any, ...]:
+    """The captioner, and the numbers of :func:`_headings`."""
+    of = row.share
+    return row.captioner, of.images, of.captions, of.value, of.interval, *(row.classes[name].value for name in classes)
 
 
-def naming_table(found: Anonymous) -> Table[Naming]:
+def naming_table(found: Anonymous) -> Table[tuple[Any, ...]]:
     """A row for each captioner: how many of its captions name a class, which, and the balance between classes."""
     classes = found.sheet.answers[:-1]
-    more: list[Column[Any]] = [Column("several", lambda row: row.several.value, NUMBER)]
     # One of two shares of the balance says all.
-    for name in classes[:1] if len(classes) == 2 else classes:
-        more.append(Column(f"{name} of one", partial(_part, "balance", name, "value"), NUMBER))
-        more.append(Column("interval", partial(_part, "balance", name, "interval"), NUMBER))
+    balanced = classes[:1] if len(classes) == 2 else classes
+    numbers = [*_headings("name a class", classes), ("several", NUMBER)]
+    numbers += [column for name in balanced for column in ((f"{name} of one", NUMBER), ("interval", NUMBER))]
+    rows = []
+    for row in found.captioners:
+        balance = [part for name in balanced for part in (row.balance[name].value, row.balance[name].interval)]
+        rows.append((*_cells(row, classes), row.several.value, *balance))
     shares = (
         f"Shares of captions. '{classes[0]} of one': of the captions that name exactly one class. Intervals: exact "
         "(Clopper and Pearson); of several captions an image as many as they are worth (Korn and Graubard 1998)."
@@ -102,17 +88,15 @@ def naming_table(found: Anonymous) -> Table[Naming]:
         f"By the words of the lexicon '{found.lexicon[0]}' ({found.lexicon[1]}): a class that other words tell is not "
         "found. What people find, ratings show."
     )
-    title = f"Captions that name {found.sheet.attribute}"
-    return _table(title, classes, found.captioners, more, (shares, words), share="name a class")
+    return table_of(["captioner"], numbers, rows, f"Captions that name {found.sheet.attribute}", (shares, words))
 
 
-def score_table(found: Anonymous, rated: Rated) -> Table[HumanScore]:
+def score_table(found: Anonymous, rated: Rated) -> Table[tuple[Any, ...]]:
     """A row for each captioner: from how many of its captions people could guess the attribute."""
-    more: list[Column[Any]] = [
-        Column("lexicon", lambda row: row.named.value, NUMBER),
-        Column("no majority", lambda row: row.ties, COUNT),
-        Column("not rated", lambda row: row.unrated, COUNT),
-    ]
+    classes = found.sheet.answers[:-1]
+    numbers = _headings("people could guess", classes)
+    numbers += [("lexicon", NUMBER), ("no majority", COUNT), ("not rated", COUNT)]
+    rows = [(*_cells(row, classes), row.named.value, row.ties, row.unrated) for row in rated.scores]
     undefined = "is not defined: no caption has two raters, or all answers are the same"
     alpha = undefined if rated.alpha is None else f"{rated.alpha:.3f}"
     by_rater = ", ".join(f"{name} {count:,}" for name, count in rated.raters.items())
@@ -121,8 +105,7 @@ def score_table(found: Anonymous, rated: Rated) -> Table[HumanScore]:
         "'lexicon': the share of the same captions in which the lexicon finds a class.",
         f"Captions answered by {by_rater}. Krippendorff's alpha {alpha}.",
     )
-    classes = found.sheet.answers[:-1]
-    return _table("What people could guess", classes, rated.scores, more, notes, share="people could guess")
+    return table_of(["captioner"], numbers, rows, "What people could guess", notes)
 
 
 def agreement_table(rated: Rated) -> Table[tuple[Any, ...]]:
@@ -158,21 +141,19 @@ def human_scores_csv(rated: Rated) -> str:
 
 def anonymous_json(found: Anonymous) -> str:
     """``anonymous.json``: fractions, absent values null, never NaN."""
-    rated = found.rated
-    return json_text(
-        {
-            "attribute": found.sheet.attribute,
-            "classes": found.sheet.answers[:-1],
-            "lexicon": dict(zip(("name", "source"), found.lexicon, strict=True)),
-            "captioners": [as_json(row) | {"left_out": found.left_out[row.captioner]} for row in found.captioners],
-            "sheet": {"name": found.sheet.name, "items": len(found.sheet.items), "answers": found.sheet.answers},
-            "ratings": rated
-            and {
-                "raters": rated.raters,
-                "alpha": rated.alpha,
-                "captioners": rated.scores,
-                "agreement": rated.agreement,
-            },
-            "notes": anonymous_notes(found),
-        }
-    )
+    rated, sheet = found.rated, found.sheet
+    ratings = rated and {
+        "raters": rated.raters,
+        "alpha": rated.alpha,
+        "captioners": rated.scores,
+        "agreement": rated.agreement,
+    }
+    return json_text({
+        "attribute": sheet.attribute,
+        "classes": sheet.answers[:-1],
+        "lexicon": {"name": found.lexicon[0], "source": found.lexicon[1]},
+        "captioners": [as_json(row) | {"left_out": found.left_out[row.captioner]} for row in found.captioners],
+        "sheet": {"name": sheet.name, "items": len(sheet.items), "answers": sheet.answers},
+        "ratings": ratings,
+        "notes": anonymous_notes(found),
+    })  # fmt: skip

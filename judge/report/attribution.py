@@ -1,7 +1,5 @@
 """Results of ``judge attribute``: the table of maps, and shaded captions on a terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -40,19 +38,10 @@ class MapRow:
 
     def to_json(self) -> dict[str, Any]:
         """The row as ``attribution.json`` holds it: null where there is no value."""
-        found = self.found
-        return {
-            "judge": self.judge,
-            "weights": self.weights,
-            "masking": self.masking,
-            "method": self.method,
-            "images": found.images,
-            "without": found.without,
-            "score": found.score,
-            "ci": as_json(found.interval),
-            "level": found.interval and found.interval.level,
-            "area_outside": found.area,
-        }
+        of = self.found
+        found = {name: getattr(self, name) for name in ("judge", "weights", "masking", "method")}
+        found |= {"images": of.images, "without": of.without, "score": of.score, "ci": as_json(of.interval)}
+        return found | {"level": of.interval and of.interval.level, "area_outside": of.area}
 
 
 def map_table(rows: Sequence[MapRow]) -> Table[tuple[Any, ...]]:

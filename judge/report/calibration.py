@@ -10,7 +10,7 @@ import numpy as np
 
 from judge.calibration.response import Calibration, Response, TrialShare, directions
 from judge.report.plots import GENERATED, HUMAN, NOTE, new_figure, save
-from judge.report.table import TEXT, Table, as_json, json_text, table_of
+from judge.report.table import ABSENT, TEXT, Table, as_json, json_text, table_of
 from judge.statistics.inference import SIGNIFICANT
 from judge.statistics.summary import name_row
 
@@ -40,18 +40,17 @@ def calibration_tables(found: Sequence[Calibration]) -> Iterator[Table[tuple[Any
         "Rank corr.: of dose and value within draws. 80% found: least dose with p < 0.05 in 80% of draws.",
         *_notes(found),
     ]
-    yield table_of(["metric (judge)"], numbers, map(_row, found), notes=[*notes, *drawn])
+    rows: list[tuple[Any, ...]] = []
+    for row in found:
+        nulls, of = row.nulls, row.response
+        coverage = nulls.held and _write_share(nulls.held) + "*" * row.starred
+        answers = (of.spearman, of.right_sign, of.found_from) if of else (None, None, None)
+        rows.append((title(row), nulls.rejected, coverage, nulls.claimed, *answers, row.seconds))
+    yield table_of(["metric (judge)"], numbers, rows, notes=[*notes, *drawn])
     changes = _changes(found)
-    rows = ((title(row), *map(row.responses.get, changes)) for row in found)
+    rows = [(title(row), *map(row.responses.get, changes)) for row in found]
     note = "Rise from no dose to the largest, mean over draws; * where its 95% interval leaves out 0."
     yield table_of(["metric (judge)"], [(change, _write_shift) for change in changes], rows, notes=[note, *drawn])
-
-
-def _row(row: Calibration) -> tuple[Any, ...]:
-    nulls, of = row.nulls, row.response
-    coverage = nulls.held and _write_share(nulls.held) + "*" * row.starred
-    answers = (of.spearman, of.right_sign, of.found_from) if of else (None, None, None)
-    return title(row), nulls.rejected, coverage, nulls.claimed, *answers, row.seconds
 
 
 def _changes(found: Sequence[Calibration]) -> list[str]:
@@ -74,7 +73,7 @@ def _notes(found: Sequence[Calibration]) -> Iterator[str]:
 
 def _write_shift(of: Response) -> str:
     if of.shift is None:
-        return "-"
+        return ABSENT
     digits = 4 if abs(of.shift) < 0.01 else 3
     return f"{of.shift:+.{digits}f}" + ("*" if of.moves else "")
 
@@ -86,8 +85,13 @@ def _write_share(share: TrialShare) -> str:
 def verdict(row: Calibration) -> str:
     """The conclusion on a metric, in a sentence."""
     rejected = row.nulls.rejected
-    answers = [_answer(direction, row.responses.get(direction)) for direction in directions(row.metric)]
-    parts = [*answers, *_mistakes(row)]
+    parts = [_answer(direction, row.responses.get(direction)) for direction in directions(row.metric)]
+    for name, of in row.responses.items():
+        if name in directions(row.metric) or not of.moves or of.shift is None:
+            continue
+        # Beyond chance, and by more than captions drawn anew do.
+        if row.nulls.sd is None or abs(of.shift) > row.nulls.sd:
+            parts.append(f"{'rises' if of.moves > 0 else 'falls'} with {_NAMES.get(name, f'{name} doses')} too")
     if rejected and rejected.ci.low > SIGNIFICANT:
         parts.append(f"has p < 0.05 for {rejected.share:.0%} of captioners without amplification")
     where = "On drawn scenes, " if row.masks else ""
@@ -109,15 +113,6 @@ def _answer(direction: str, of: Response | None) -> str:
         count = round(last.share * last.trials)
         return f"answers to {direction} doses, but the largest is found in {count} of {last.trials} draws only"
     return f"finds {direction} doses from {of.found_from:g} on"
-
-
-def _mistakes(row: Calibration) -> Iterator[str]:
-    """Changes that move it though they should not: beyond chance, and by more than captions drawn anew do."""
-    for name, of in row.responses.items():
-        if name in directions(row.metric) or not of.moves or of.shift is None:
-            continue
-        if row.nulls.sd is None or abs(of.shift) > row.nulls.sd:
-            yield f"{'rises' if of.moves > 0 else 'falls'} with {_NAMES.get(name, f'{name} doses')} too"
 
 
 def calibration_json(found: Sequence[Calibration]) -> str:

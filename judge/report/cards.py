@@ -1,18 +1,17 @@
 """Model cards for the Hugging Face hub: of a captioner, with what was measured, and of an exported judge."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from judge.judges import HUGGING_FACE
 from judge.report.notes import summary_lines
-from judge.report.printing import images_of, plain
 from judge.report.render import markdown
 from judge.report.saved_run import SavedRun
+from judge.report.sections import images_of, plain
 from judge.report.table import as_json
 from judge.report.tables import Line, lines_of, result_table
 from judge.report.warnings import warnings
@@ -86,21 +85,12 @@ def _evaluation(line: Line, saved: SavedRun) -> Any:
     how = "counted" if row.metric.counted else f"{row.judge}, {run['protocol']}"
     if row.interval:
         how += f", {100 * run['level']:g}% interval {row.interval.low:+.3f} to {row.interval.high:+.3f}"
-    args = as_json({
-        "judge": row.judge,
-        "protocol": None if row.metric.counted else run["protocol"],
-        "human": row.human,
-        "generated": row.generated,
-        "interval": row.interval,
-        "level": run["level"] if row.interval else None,
-        "interval_from": row.basis,
-        "p_holm": conclusion.p_holm,
-        "verdict": conclusion.verdict,
-        "reason": conclusion.reason,
-        "images": row.images,
-        "chance_level": row.chance_level,
-        "published": row.published,
-    })  # fmt: skip
+    names = "judge", "human", "generated", "interval", "images", "chance_level", "published"
+    args = {name: getattr(row, name) for name in names} | asdict(conclusion) | {"interval_from": row.basis}
+    del args["detectable"]
+    args["protocol"] = None if row.metric.counted else run["protocol"]
+    args["level"] = run["level"] if row.interval else None
+    args = as_json(args)
     what = "bias amplification" if row.amplification is not None else "score"
     return EvalResult(
         task_type="image-to-text",
@@ -111,9 +101,8 @@ def _evaluation(line: Line, saved: SavedRun) -> Any:
         metric_type=re.sub(r"[^\w-]+", "-", row.metric.name),
         metric_name=f"{row.metric.title} {what} ({how})",
         metric_value=_value(row),
-        metric_args={
-            name: value for name, value in args.items() if None not in (value if isinstance(value, list) else [value])
-        },
+        # Infinite ends of intervals have no value either.
+        metric_args={name: of for name, of in args.items() if None not in (of if isinstance(of, list) else [of])},
         verified=False,
     )
 
@@ -132,19 +121,8 @@ def judge_card(saved: Saved, *, merged: bool) -> str:
         header["base_model"] = saved.base
     attribute = saved.preparation.attribute if saved.preparation else "unknown"
     guesses = attribute if saved.target.kind == "attribute" else "tasks (what else an image shows)"
-    held = saved.data.get("held_out") or {}
-    values = {
-        "judge": saved.judge,
-        "guesses": guesses,
-        "data": _data(saved, attribute, guesses),
-        "hidden": _hidden(saved),
-        "accuracy": held.get("accuracy"),
-        "held_out": held.get("images"),
-        "classes": len(saved.target.classes),
-        "sees": saved.sees,
-        "merged": merged,
-    }
-    return _render("judge_card.md", header, values)
+    values = {"saved": saved, "guesses": guesses, "data": _data(saved, attribute, guesses), "hidden": _hidden(saved)}
+    return _render("judge_card.md", header, {**values, "held_out": saved.data.get("held_out"), "merged": merged})
 
 
 def _data(saved: Saved, attribute: str, guesses: str) -> Iterator[tuple[str, object]]:

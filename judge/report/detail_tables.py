@@ -1,36 +1,23 @@
 """Tables of details: agreement of judges, tasks and words that carry a metric, and what a run was measured on."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
 from judge.measure import Result
 from judge.metrics import find_metric
 from judge.report.notes import labels_left_out, left_out_of
-from judge.report.table import (
-    COUNT,
-    NUMBER,
-    SHARE,
-    SIGNED,
-    Column,
-    Table,
-    digits_of,
-    names,
-    table_of,
-    write_p,
-)
+from judge.report.table import COUNT, NUMBER, SHARE, SIGNED, TEXT, Table, digits_of, table_of, write, write_p
 from judge.report.tables import write_interval
-from judge.statistics.breakdown import Breakdown, judged_rows, task_table
+from judge.statistics.breakdown import judged_rows, task_table
 from judge.statistics.consistency import Consistency, Correlation, measure_consistency, percent_reduction
 from judge.statistics.summary import DEFAULT, ROW, name_row
 from judge.types import Interval
 
-# Rows of a printed table of tasks or words, about; at most so many of a row of the main table.
-_LINES, _MOST = 24, 3
+# About how many rows a table of tasks or words has, and at most how many for a row of the main table; long and short.
+_ROWS = {True: (96, 12), False: (24, 3)}
 _SMALL = 0.002
 Row = tuple[Any, ...]
 _INTERVAL_NOTE = (
@@ -39,13 +26,15 @@ _INTERVAL_NOTE = (
 )
 
 
-def consistency_tables(result: Result, *, verbose: bool) -> Iterator[Table[Row]]:
+def consistency_tables(result: Result, verbose: bool) -> Iterator[Table[Row]]:
     """Whether judges agree with each other, and with human scores."""
     found = measure_consistency(result.summaries, result.run.get("human_scores"))
     yield pair_table(found)
     if verbose:
         yield variation_table(found)
-    yield human_table(found)
+    rows = [(name_row(row.metric, row.judge), row.alignment) for row in found.alignments]
+    note = "Human alignment: Pearson's correlation of amplifications with human scores, over captioners."
+    yield correlation_table(rows, "Agreement with human scores", note, pearson="human alignment")
 
 
 def pair_table(consistency: Consistency) -> Table[Row]:
@@ -86,13 +75,6 @@ def variation_table(consistency: Consistency) -> Table[Row]:
     return table_of(["captioner"], numbers, rows, "Variation over judges", [note])
 
 
-def human_table(consistency: Consistency) -> Table[Row]:
-    """A row per metric and judge: both correlations of amplifications with human scores of the captioners."""
-    rows = [(name_row(row.metric, row.judge), row.alignment) for row in consistency.alignments]
-    note = "Human alignment: Pearson's correlation of amplifications with human scores, over captioners."
-    return correlation_table(rows, "Agreement with human scores", note, pearson="human alignment")
-
-
 def correlation_table(rows: Sequence[tuple[str, Correlation]], title: str, note: str, *, pearson: str) -> Table[Row]:
     """A row per metric and judge: its correlations with human scores over captioners; ``pearson``: a heading."""
     cells = ((name, of.pairs, of.pearson, of.interval, of.spearman, of.spearman_interval) for name, of in rows)
@@ -100,67 +82,60 @@ def correlation_table(rows: Sequence[tuple[str, Correlation]], title: str, note:
     return table_of(["metric (judge)"], [*numbers, ("interval", SIGNED)], cells, title, (note, _INTERVAL_NOTE))
 
 
-Record = Mapping[str, Any]
-
-
-def breakdown_tables(found: Breakdown | None) -> Iterator[Table[Record]]:
+def breakdown_tables(result: Result, verbose: bool) -> Iterator[Table[Row]]:
     """The tasks and the words that matter most, of each row of the main table; the files hold all of them."""
+    found = result.breakdown
     if found is None:
         return
-    about = (names("captioner", _of("captioner")), names("metric (judge)", _metric))
-    contribution: Column[Record] = Column("contribution", _of("contribution"), SIGNED)
-    alone = any(part.basis == "these judges" for part in found.tasks)
+    about = ["captioner", "metric (judge)"]
+    rows: list[Row] = []
+    for row in _first(task_table(found), verbose):
+        interval = None if pd.isna(row["low"]) else Interval(row["low"], row["high"])
+        digits = _digits(row, interval)
+        cells = [
+            write(row["contribution"], SIGNED, digits),
+            write_interval(interval, row["basis"], digits),
+            None if pd.isna(row["p_holm"]) else write_p(row["p_holm"]),
+            f"{row['human']:,} / {row['generated']:,}",
+        ]
+        rows.append((row["captioner"], _metric(row), row["task"], *cells))
     notes = ["Contributions of all tasks add up to the amplification. Captions: human / generated."]
-    notes += ["* For these judges alone, as they were trained."] if alone else []
-    columns: tuple[Column[Record], ...] = (
-        *about,
-        names("task", _of("task")),
-        contribution,
-        Column("interval", lambda row: write_interval(_bounds(row), row["basis"], _digits(row)), optional=True),
-        Column("p (Holm)", _of("p_holm"), write_p, optional=True),
-        Column("captions", lambda row: f"{row['human']:,} / {row['generated']:,}"),
-    )
-    yield Table(columns, _first(task_table(found)), "Tasks that add most", tuple(notes), _digits)
+    if any(part.basis == "these judges" for part in found.tasks):
+        notes.append("* For these judges alone, as they were trained.")
+    numbers = [("contribution", TEXT), ("interval", TEXT), ("p (Holm)", TEXT), ("captions", TEXT)]
+    yield table_of([*about, "task"], numbers, rows, "Tasks that add most", notes)
+    rows = []
+    for row in _first(found.words, verbose):
+        value = write(row["contribution"], SIGNED, _digits(row, None))
+        captions = f"{row['captions_human']:,} / {row['captions_generated']:,}"
+        rows.append((row["captioner"], _metric(row), row["term"], value, row["leans_to"], captions))
+    numbers = [("contribution", TEXT), ("leans to", TEXT), ("captions", TEXT)]
     note = "What the judge of generated captions takes from a word, less what that of human captions takes."
-    columns = (
-        *about,
-        names("word", _of("term")),
-        contribution,
-        names("leans to", _of("leans_to")),
-        Column("captions", lambda row: f"{row['captions_human']:,} / {row['captions_generated']:,}"),
-    )
-    title = "Words that add most to the log-odds of the true class"
-    yield Table(columns, _first(found.words), title, (note,), _digits)
+    yield table_of([*about, "word"], numbers, rows, "Words that add most to the log-odds of the true class", [note])
 
 
-def _first(every: pd.DataFrame) -> tuple[Record, ...]:
+def _first(every: pd.DataFrame, verbose: bool) -> list[dict[Any, Any]]:
     """The first rows of each row of the main table; tables list what matters most first."""
     if not len(every):
-        return ()
+        return []
     groups = every.groupby(ROW, sort=False, observed=True)
-    most = max(1, min(_MOST, _LINES // groups.ngroups))
-    return tuple(cast("list[Record]", groups.head(most).to_dict("records")))
+    rows, most = _ROWS[verbose]
+    return groups.head(max(1, min(most, rows // groups.ngroups))).to_dict("records")
 
 
-def _of(name: str) -> Callable[[Record], Any]:
-    return lambda row: None if pd.isna(row[name]) else row[name]
-
-
-def _metric(row: Record) -> str:
+def _metric(row: Mapping[str, Any]) -> str:
     return ", ".join(name_row(find_metric(name), row["judge"]) for name in str(row["metric"]).split("|"))
 
 
-def _bounds(row: Record) -> Interval | None:
-    return None if pd.isna(row.get("low")) else Interval(row["low"], row["high"])
+def _digits(row: Mapping[str, Any], interval: Interval | None) -> int:
+    """Enough digits to distinguish small contributions from 0."""
+    return 5 if abs(row["contribution"]) < _SMALL else digits_of(interval)
 
 
-def _digits(row: Record) -> int:
-    """Enough digits to distinguish small values from 0."""
-    return 5 if abs(row["contribution"]) < _SMALL else digits_of(_bounds(row))
-
-
-def run_tables(result: Result) -> Iterator[Table[Row]]:
-    """Tables on the data of a result: classes, scores by class, coverage, alignment, and what was left out."""
+def run_tables(result: Result, verbose: bool) -> Iterator[Table[Row]]:
+    """Tables on the data of a result: classes, scores by class, coverage, alignment, what was left out; all or none."""
+    if not verbose:
+        return
     run, entries = result.run, result.run["captioners"].items()
     yield class_table(run)
     yield class_score_table(result)

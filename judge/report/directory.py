@@ -1,7 +1,5 @@
 """The folder of a run, and the tables that it holds as JSON, CSV and Parquet; it appears whole or not at all."""
 
-from __future__ import annotations
-
 import math
 import shutil
 from collections.abc import Mapping
@@ -13,25 +11,20 @@ import pandas as pd
 
 from judge.measure import Result
 from judge.report.notes import footnotes
-from judge.report.page import Contents, make_page
+from judge.report.page import make_page
 from judge.report.table import as_json, json_text
 from judge.report.tables import Line, lines_of
 from judge.report.warnings import warnings
-from judge.statistics.breakdown import Breakdown, task_table
+from judge.statistics.breakdown import task_table
 from judge.statistics.comparisons import Difference
 from judge.statistics.consistency import measure_consistency
-from judge.statistics.summary import ROW
 from judge.utils.cells import table_csv
 from judge.utils.files import write_whole
 from judge.utils.outputs import OutputFolder
 
-FIGURES, BREAKDOWN, QUALITY = "figures", "breakdown", "quality.csv"
-REPLICATES, EXAMPLES, PICTURES = "replicates", "examples", "pictures"
 SETTINGS, METRICS, REPORT = "run.yaml", "metrics.json", "report.html"
 SCORING = "tokenizer", "skipped", "vocabulary", "mean_length", "further", "unscored"
 """Fields of ``Quality`` that ``metrics.json`` holds for each captioner, beside its scores."""
-# Images of each sign in breakdown/images.csv, for each row of the main table.
-_IMAGES = 25
 
 
 class RunDirectory(OutputFolder):
@@ -64,13 +57,13 @@ class RunDirectory(OutputFolder):
         """
         pictures, out = pictures or {}, self.partial
         images = pd.DataFrame({"image_id": list(pictures), "picture": list(pictures.values())})
-        tables = {"scores": result.scores, "counts": result.counts, REPLICATES: result.replicates}
-        tables |= {EXAMPLES: result.examples, PICTURES: images}
+        tables = {"scores": result.scores, "counts": result.counts, "replicates": result.replicates}
+        tables |= {"examples": result.examples, "pictures": images}
         with self.writing():
             # A run that was killed while it wrote may have had other metrics.
-            for name in [f"{name}.parquet" for name in tables] + [QUALITY]:
+            for name in [f"{name}.parquet" for name in tables] + ["quality.csv"]:
                 (out / name).unlink(missing_ok=True)
-            for name in (FIGURES, BREAKDOWN):
+            for name in ("figures", "breakdown"):
                 shutil.rmtree(out / name, ignore_errors=True)
             (out / SETTINGS).write_text(settings, encoding="utf-8")
             for name, rows in tables.items():
@@ -78,42 +71,21 @@ class RunDirectory(OutputFolder):
                     rows.to_parquet(out / f"{name}.parquet", index=False)
             (out / METRICS).write_text(metrics_json(result), encoding="utf-8")
             if result.quality:
-                _write_csv(pd.concat([found.table() for found in result.quality.values()]), out / QUALITY)
-            (out / FIGURES).mkdir()
-            page = make_page(Contents(result, [("", settings)], pictures=pictures), out / FIGURES)
+                quality = pd.concat([found.table() for found in result.quality.values()])
+                write_whole(out / "quality.csv", table_csv(quality).encode())
+            (out / "figures").mkdir()
+            page = make_page(result, [("", settings)], pictures, figures=out / "figures")
             write_whole(out / REPORT, page.encode())
-            if result.breakdown:
-                _write_breakdown(out / BREAKDOWN, result.breakdown)
+            if found := result.breakdown:
+                folder = out / "breakdown"
+                folder.mkdir()
+                for name, table in {"tasks": task_table(found), "words": found.words}.items():
+                    if len(table):
+                        write_whole(folder / f"{name}.csv", table_csv(table).encode())
+                found.images.to_parquet(folder / "images.parquet", index=False)
+                found.captions.to_parquet(folder / "captions.parquet", index=False)
             self.log("finished", rows=len(result.scores))
         self.publish()
-
-
-def _write_csv(table: pd.DataFrame, path: Path) -> None:
-    write_whole(path, table_csv(table).encode())
-
-
-def _write_breakdown(folder: Path, found: Breakdown) -> None:
-    """tasks.csv, images.csv, images.parquet, captions.parquet and words.csv."""
-    folder.mkdir()
-    for name, table in {"tasks": task_table(found), "images": _largest(found), "words": found.words}.items():
-        if len(table):
-            _write_csv(table, folder / f"{name}.csv")
-    found.images.to_parquet(folder / "images.parquet", index=False)
-    found.captions.to_parquet(folder / "captions.parquet", index=False)
-
-
-def _largest(found: Breakdown) -> pd.DataFrame:
-    """The images with the largest and the smallest contributions to each row of the main table, and their captions."""
-    if not len(found.images):
-        return found.images
-    keys = ["captioner", "image_id"]
-    groups = found.images.sort_values("contribution", ascending=False, kind="stable").groupby(ROW, sort=False)
-    ends = pd.concat([groups.head(_IMAGES), groups.tail(_IMAGES)]).drop_duplicates([*ROW, "image_id"])
-    of_side = found.captions.groupby([*keys, "side"], sort=False, observed=True)["caption"].agg(" / ".join)
-    captions = of_side.unstack("side").reindex(columns=["human", "generated"])
-    classes = found.captions.drop_duplicates(keys).set_index(keys)[["class"]]
-    rows = ends.join(classes, on=keys).join(captions, on=keys)
-    return rows.sort_values([*ROW, "contribution"], ascending=[True, True, True, False], kind="stable")
 
 
 def metrics_json(result: Result) -> str:

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
-from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from judge.measure import Result
 from judge.metrics import Metric
-from judge.metrics.rows import FAMILIES
 from judge.metrics.scores import SCORES
-from judge.quality import Quality
 from judge.report import plots
 from judge.report.plots import Drawing
-from judge.statistics.breakdown import TaskPart
-from judge.statistics.comparisons import Key
 from judge.statistics.summary import Summary, name_row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-# Tasks of a row of the table; rows that have a figure of tasks.
-TASKS, TASK_FIGURES = 12, 12
 BASES = {
     "refits": "for another sample of such images, judges trained anew (from refits)",
     "splits": "for another sample of such images, judges trained anew (from splits)",
@@ -43,28 +34,22 @@ def forests(result: Result) -> Iterator[Drawing]:
         above, below = metric.verdicts
         # A metric without a sign (Multi->) has one verdict.
         signs = {below: (plots.HUMAN, "s"), above: (plots.GENERATED, "o")}
-        found = [signs.get(verdicts[row.key] or "", (plots.GREY, "D")) for row in rows]
+        figure, axes = plots.rows_figure(_labels(rows), f"amplification by {metric.title}")
+        chances = [None if metric.counted else row.chance_level for row in rows]
+        for place, (row, chance) in enumerate(zip(rows, chances, strict=True)):
+            colour, marker = signs.get(verdicts[row.key] or "", (plots.GREY, "D"))
+            plots.draw_interval(axes, row.interval, place, color=colour, linewidth=2)
+            face = "none" if marker == "D" else colour
+            axes.plot([_value(row)], [place], marker, color=colour, markersize=7, markerfacecolor=face)
+            plots.tick(axes, chance, place)
+        axes.axvline(metric.neutral, color=plots.INK, linewidth=1)
+        plots.set_limits(axes, [*_values(rows), *chances])
         marks = f"Circles: {above}{'' if above == below else f'; squares: {below}'}; hollow diamonds: no such verdict"
-        chance = "what chance gives (taken off the values)" if metric.counted else "no amplification"
-        if not metric.counted and any(row.chance_level is not None for row in rows):
-            chance += "; dotted ticks: chance, as estimated by exchanging captions"
-        note = f"{_note(rows)} {marks}; the line: {chance}."
-        title = f"{metric.title}: amplification"
-        yield Drawing(f"forest-{metric.name}", title, _in_words(rows), note, partial(_draw_forest, rows, found))
-
-
-def _draw_forest(rows: Sequence[Summary], signs: Sequence[tuple[str, str]]) -> Figure:
-    metric = rows[0].metric
-    figure, axes = plots.rows_figure(_labels(rows), f"amplification by {metric.title}")
-    chances = [None if metric.counted else row.chance_level for row in rows]
-    for place, (row, (colour, marker), chance) in enumerate(zip(rows, signs, chances, strict=True)):
-        plots.draw_interval(axes, row.interval, place, color=colour, linewidth=2)
-        face = "none" if marker == "D" else colour
-        axes.plot([_value(row)], [place], marker, color=colour, markersize=7, markerfacecolor=face)
-        plots.tick(axes, chance, place)
-    axes.axvline(metric.neutral, color=plots.INK, linewidth=1)
-    plots.set_limits(axes, [*_values(rows), *chances])
-    return figure
+        line = "what chance gives (taken off the values)" if metric.counted else "no amplification"
+        if any(chance is not None for chance in chances):
+            line += "; dotted ticks: chance, as estimated by exchanging captions"
+        note = f"{_note(rows)} {marks}; the line: {line}."
+        yield Drawing(f"forest-{metric.name}", f"{metric.title}: amplification", _in_words(rows), note, figure)
 
 
 def sides(result: Result) -> Iterator[Drawing]:
@@ -73,14 +58,29 @@ def sides(result: Result) -> Iterator[Drawing]:
         rows = [row for row in every if row.human is not None and np.isfinite([row.human, row.generated or 0]).all()]
         if not rows:
             continue
+        score = f"{metric.score.replace('_', ' ')} of the judge{', times the prior' if metric.prior else ''}"
+        across = f"{metric.title}: value of each side" if metric.counted else score
+        figure, axes = plots.rows_figure(_labels(rows), across)
+        human, generated = ([getattr(row, side) for row in rows] for side in ("human", "generated"))
+        places = range(len(rows))
+        axes.hlines(places, human, generated, color=plots.PALE, linewidth=4, zorder=0)
+        style: Any = {"color": plots.HUMAN, "markersize": 7, "label": "human captions", "clip_on": False, "zorder": 3}
+        axes.plot(human, places, "o", **style)
+        style = {"color": plots.GENERATED, "markersize": 7, "label": "generated captions"}
+        axes.plot(generated, places, "s", **style)
         chances = [_chances(row, len(result.run["captioners"][row.captioner]["images"])) for row in rows]
+        for place, of in enumerate(chances):
+            for chance in of:
+                plots.tick(axes, chance, place)
+        plots.set_limits(axes, [0.0, *human, *generated, *(chance for of in chances for chance in of)])
+        figure.legend(loc="outside upper right", ncols=2)
         dotted = " Dotted: chance (of judges trained on shuffled labels, where there are some)." if any(chances) else ""
         yield Drawing(
             f"sides-{metric.name}",
             f"{metric.title}: human and generated captions",
             "; ".join(f"{row.captioner}, {row.title}: {row.human:.3f} and {row.generated:.3f}" for row in rows) + ".",
             f"{_count(rows)}. No interval here: that of the difference is above.{dotted}",
-            partial(_draw_sides, rows, chances),
+            figure,
         )
 
 
@@ -91,22 +91,6 @@ def _chances(row: Summary, classes: int) -> Sequence[float]:
     return () if row.metric.counted or row.metric.prior else (SCORES[row.metric.score].chance(classes),)
 
 
-def _draw_sides(rows: Sequence[Summary], chances: Sequence[Sequence[float]]) -> Figure:
-    metric = rows[0].metric
-    score = f"{metric.score.replace('_', ' ')} of the judge{', times the prior' if metric.prior else ''}"
-    figure, axes = plots.rows_figure(_labels(rows), f"{metric.title}: value of each side" if metric.counted else score)
-    human, generated, places = [row.human for row in rows], [row.generated for row in rows], range(len(rows))
-    axes.hlines(places, human, generated, color=plots.PALE, linewidth=4, zorder=0)  # type: ignore[arg-type]
-    axes.plot(human, places, "o", color=plots.HUMAN, markersize=7, label="human captions", clip_on=False, zorder=3)  # type: ignore[arg-type]
-    axes.plot(generated, places, "s", color=plots.GENERATED, markersize=7, label="generated captions")  # type: ignore[arg-type]
-    for place, of in enumerate(chances):
-        for chance in of:
-            plots.tick(axes, chance, place)
-    plots.set_limits(axes, [0.0, *human, *generated, *(chance for of in chances for chance in of)])
-    figure.legend(loc="outside upper right", ncols=2)
-    return figure
-
-
 def qualities(result: Result) -> Iterator[Drawing]:
     """Amplification against vocabulary and against CIDEr: of each metric and judge a figure. LIC's Figure 3.
 
@@ -115,35 +99,27 @@ def qualities(result: Result) -> Iterator[Drawing]:
     for metric, every in _by_metric(result).items() if result.quality else ():
         for judge in dict.fromkeys(row.judge for row in every):
             rows = [row for row in every if row.judge == judge]
-            trend = " Dotted: least squares." if len(rows) > 2 else ""
-            yield Drawing(
-                f"{metric.name}-{judge}",
-                f"{name_row(metric, judge)} against vocabulary and CIDEr",
-                _in_words(rows),
-                f"{_note(rows)} {_NO_AMPLIFICATION}{trend}",
-                partial(_draw_qualities, rows, [result.quality[row.captioner] for row in rows]),
-            )
-
-
-def _draw_qualities(rows: Sequence[Summary], found: Sequence[Quality]) -> Figure:
-    figure = plots.new_figure(plots.WIDTH, 3 + 0.2 * ((len(rows) + 1) // 2))
-    panels = figure.subplots(1, 2, sharey=True)
-    across = {
-        "vocabulary (distinct words)": [float(of.vocabulary["generated"]) for of in found],
-        "CIDEr": [of.value("CIDEr") for of in found],
-    }
-    for axes, (name, values) in zip(panels, across.items(), strict=True):
-        axes.axhline(rows[0].metric.neutral, color=plots.GREY, linewidth=0.8)
-        for number, (row, at) in enumerate(zip(rows, values, strict=True)):
-            plots.mark(axes, number, row, at, _value(row), vertical=row.interval)
-        _trend(axes, values, list(map(_value, rows)))
-        axes.set_xlabel(name)
-        axes.margins(x=0.1)
-        axes.locator_params(axis="x", nbins=4)
-    plots.set_limits(panels[0], _values(rows), vertical=True)
-    panels[0].set_ylabel(f"amplification by {rows[0].title}")
-    plots.legend(figure, panels[0], [row.captioner for row in rows], "outside upper left", ncols=2)
-    return figure
+            found = [result.quality[row.captioner] for row in rows]
+            figure = plots.new_figure(plots.WIDTH, 3 + 0.2 * ((len(rows) + 1) // 2))
+            panels = figure.subplots(1, 2, sharey=True)
+            across = {
+                "vocabulary (distinct words)": [float(of.vocabulary["generated"]) for of in found],
+                "CIDEr": [of.value("CIDEr") for of in found],
+            }
+            for axes, (name, values) in zip(panels, across.items(), strict=True):
+                axes.axhline(metric.neutral, color=plots.GREY, linewidth=0.8)
+                for number, (row, at) in enumerate(zip(rows, values, strict=True)):
+                    plots.mark(axes, number, row, at)
+                _trend(axes, values, list(map(_value, rows)))
+                axes.set_xlabel(name)
+                axes.margins(x=0.1)
+                axes.locator_params(axis="x", nbins=4)
+            plots.set_limits(panels[0], _values(rows), vertical=True)
+            panels[0].set_ylabel(f"amplification by {rows[0].title}")
+            plots.legend(figure, panels[0], [row.captioner for row in rows], "outside upper left", ncols=2)
+            title = f"{name_row(metric, judge)} against vocabulary and CIDEr"
+            note = f"{_note(rows)} {_NO_AMPLIFICATION}{' Dotted: least squares.' if len(rows) > 2 else ''}"
+            yield Drawing(f"{metric.name}-{judge}", title, _in_words(rows), note, figure)
 
 
 def _trend(axes: Axes, x: Sequence[float], y: Sequence[float]) -> None:
@@ -161,107 +137,27 @@ def _trend(axes: Axes, x: Sequence[float], y: Sequence[float]) -> None:
 def judges(result: Result) -> Iterator[Drawing]:
     """Amplification by each judge: of each metric a figure, with a line per captioner."""
     for metric, rows in _by_metric(result).items():
-        if len({row.judge for row in rows}) > 1 and len({row.captioner for row in rows}) > 1:
-            title = f"{metric.title}: judges beside each other"
-            note = f"{_note(rows)} {_NO_AMPLIFICATION}"
-            yield Drawing(f"judges-{metric.name}", title, _in_words(rows), note, partial(_draw_judges, rows))
-
-
-def _draw_judges(rows: Sequence[Summary]) -> Figure:
-    figure = plots.new_figure(plots.WIDTH, 3)
-    axes = figure.subplots()
-    names, captioners = (list(dict.fromkeys(getattr(row, of) for row in rows)) for of in ("judge", "captioner"))
-    for number, captioner in enumerate(captioners):
-        own = [row for row in rows if row.captioner == captioner]
-        # Beside each other, so that no interval hides another.
-        across = [names.index(row.judge) + 0.06 * (number - (len(captioners) - 1) / 2) for row in own]
-        axes.plot(across, list(map(_value, own)), "-", color=plots.SEVERAL[number % len(plots.SEVERAL)], linewidth=0.8)
-        for at, row in zip(across, own, strict=True):
-            plots.mark(axes, number, row, at, _value(row), vertical=row.interval)
-    axes.axhline(rows[0].metric.neutral, color=plots.INK, linewidth=1)
-    axes.set_xticks(range(len(names)), list(map(plots.shorten, names)))
-    axes.set_xlim(-0.5, len(names) - 0.5)
-    axes.set_ylabel(f"amplification by {rows[0].metric.title}")
-    plots.set_limits(axes, _values(rows), vertical=True)
-    plots.legend(figure, axes, captioners)
-    return figure
-
-
-def directions(result: Result) -> Iterator[Drawing]:
-    """The two directions of a metric against each other: a point per captioner."""
-    families = {name: family for family, names in FAMILIES.items() for name in names}
-    pairs: dict[tuple[str | None, str, str], dict[str, list[Summary]]] = {}
-    for metric, rows in _by_metric(result).items():
-        name, _, variant = metric.name.partition(":")
-        for row in rows if metric.direction else ():
-            by_direction = pairs.setdefault((families.get(name), variant, row.judge), {})
-            by_direction.setdefault(str(metric.direction), []).append(row)
-    for (_, _, judge), found in pairs.items():
-        if len(found) == 2:
-            rows = [row for of in found.values() for row in of]
-            both = " and ".join(of[0].metric.title for of in found.values())
-            yield Drawing(
-                f"directions-{rows[0].metric.name}-{judge}",
-                both if rows[0].metric.counted else f"{both} ({judge})",
-                _in_words(rows),
-                f"{_note(rows)} The lines are chance: no amplification.",
-                partial(_draw_directions, found["A->T"], found["T->A"]),
-            )
-
-
-def _draw_directions(across: Sequence[Summary], up: Sequence[Summary]) -> Figure:
-    figure = plots.new_figure(plots.WIDTH, 3.2)
-    axes = figure.subplots()
-    pairs = [(one, other) for one in across for other in up if one.captioner == other.captioner]
-    for number, (first, second) in enumerate(pairs):
-        x, y = _value(first), _value(second)
-        plots.mark(axes, number, first, x, y, vertical=second.interval, horizontal=first.interval)
-    axes.axvline(across[0].metric.neutral, color=plots.INK, linewidth=1)
-    axes.axhline(up[0].metric.neutral, color=plots.INK, linewidth=1)
-    plots.set_limits(axes, _values(across))
-    plots.set_limits(axes, _values(up), vertical=True)
-    axes.set_xlabel(f"{across[0].metric.title}: what captions reveal")
-    axes.set_ylabel(up[0].metric.title)
-    plots.legend(figure, axes, [first.captioner for first, _ in pairs])
-    return figure
-
-
-def tasks(result: Result) -> Iterator[Drawing]:
-    """Contributions of tasks to rows of the table; the first row of each captioner, then the second of each."""
-    if result.breakdown is None:
-        return
-    rows = {row.key: row for row in result.summaries}
-    groups = groupby(result.breakdown.tasks, key=lambda part: (part.captioner, part.metric, part.judge))
-    every = {key: list(parts) for key, parts in groups}
-    by_captioner: dict[str, list[Key]] = {}
-    for key in every:
-        by_captioner.setdefault(key[0], []).append(key)
-    turn = {key: number for keys in by_captioner.values() for number, key in enumerate(keys)}
-    for key in sorted(every, key=turn.__getitem__)[:TASK_FIGURES]:
-        row, parts, count = rows[key], every[key][:TASKS], len(every[key])
-        bases = [BASES[basis] for basis in dict.fromkeys(part.basis for part in parts if part.interval) if basis]
-        lines = f"Lines: interval {'; '.join(bases)}." if bases else "No interval."
-        which = f"the {len(parts)} of {count} tasks that add or take away most"
-        which = which if len(parts) < count else f"all {count} tasks"
-        note = f"n = {row.images:,} images; {which}. Bars: what a task adds."
-        text = "; ".join(f"{part.task}: {part.contribution:+.4f}" for part in parts) + "."
-        title = f"{row.captioner}, {row.title}: what tasks add"
-        yield Drawing("-".join(["tasks", *key]), title, text, f"{note} {lines}", partial(_draw_tasks, parts, row))
-
-
-def _draw_tasks(parts: Sequence[TaskPart], row: Summary) -> Figure:
-    figure, axes = plots.rows_figure([plots.shorten(part.task) for part in parts], f"contribution to {row.title}")
-    values = [part.contribution for part in parts]
-    for place, (part, value) in enumerate(zip(parts, values, strict=True)):
-        colour, hatch = (plots.GENERATED, "") if value > 0 else (plots.HUMAN, "///")
-        axes.barh(place, value, color=colour, hatch=hatch, height=0.55, edgecolor="white", linewidth=0)
-        plots.draw_interval(axes, part.interval, place, color=plots.INK, linewidth=1.2)
-    axes.axvline(0, color=plots.INK, linewidth=1)
-    plots.set_limits(axes, [0.0, *values, *_ends(parts)])
-    return figure
-
-
-# ---- What figures share ----------------------------------------------------------------------------------------------
+        names, captioners = (list(dict.fromkeys(getattr(row, of) for row in rows)) for of in ("judge", "captioner"))
+        if len(names) < 2 or len(captioners) < 2:
+            continue
+        figure = plots.new_figure(plots.WIDTH, 3)
+        axes = figure.subplots()
+        for number, captioner in enumerate(captioners):
+            own = [row for row in rows if row.captioner == captioner]
+            # Beside each other, so that no interval hides another.
+            across = [names.index(row.judge) + 0.06 * (number - (len(captioners) - 1) / 2) for row in own]
+            colour = plots.SEVERAL[number % len(plots.SEVERAL)]
+            axes.plot(across, list(map(_value, own)), "-", color=colour, linewidth=0.8)
+            for at, row in zip(across, own, strict=True):
+                plots.mark(axes, number, row, at)
+        axes.axhline(metric.neutral, color=plots.INK, linewidth=1)
+        axes.set_xticks(range(len(names)), list(map(plots.shorten, names)))
+        axes.set_xlim(-0.5, len(names) - 0.5)
+        axes.set_ylabel(f"amplification by {metric.title}")
+        plots.set_limits(axes, _values(rows), vertical=True)
+        plots.legend(figure, axes, captioners)
+        title = f"{metric.title}: judges beside each other"
+        yield Drawing(f"judges-{metric.name}", title, _in_words(rows), f"{_note(rows)} {_NO_AMPLIFICATION}", figure)
 
 
 def _by_metric(result: Result) -> dict[Metric, list[Summary]]:
@@ -278,14 +174,10 @@ def _value(row: Summary) -> float:
     return row.amplification
 
 
-def _ends(rows: Sequence[Summary | TaskPart]) -> list[float]:
-    """Ends of their intervals."""
-    return [end for row in rows if row.interval for end in (row.interval.low, row.interval.high)]
-
-
 def _values(rows: Sequence[Summary]) -> list[float]:
     """Values that an axis of amplifications must show: the neutral one, amplifications, and ends of intervals."""
-    return [rows[0].metric.neutral, *map(_value, rows), *_ends(rows)]
+    ends = [end for row in rows if row.interval for end in (row.interval.low, row.interval.high)]
+    return [rows[0].metric.neutral, *map(_value, rows), *ends]
 
 
 def _in_words(rows: Sequence[Summary]) -> str:

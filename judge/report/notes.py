@@ -1,7 +1,5 @@
 """Notes below the tables of a result: what its numbers depend on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -23,15 +21,15 @@ def summary_lines(result: Result) -> list[str]:
     """The two or three lines that are always printed below the table."""
     run = result.run
     tests = sum(row.p_value is not None for row in result.summaries)
-    holm = f"p (Holm): corrected for {_tests(tests)}. " if tests else ""
-    more = " ".join(_remarks(result))
+    holm = f"p (Holm): corrected for {_tests(tests)}; verdicts use it, at {SIGNIFICANT:g}. " if tests else ""
     counts = f"{_classes(run)} {holm}Left out: {_left_out(run)}."
-    return [_protocol(result), *_scope(result), counts, *([more] if more else [])]
+    return list(filter(None, [_protocol(result), _scope(result), counts, " ".join(_remarks(result))]))
 
 
 def footnotes(result: Result) -> list[str]:
-    """Notes on how the numbers were made, a line each."""
+    """Notes on how the numbers were made, a line each; those below the table come first."""
     return [
+        *summary_lines(result),
         *_method(result),
         *_inference(result),
         *_labels(result.run["labels"]),
@@ -59,10 +57,6 @@ def _tests(tests: int) -> str:
     return f"the {tests} tests" if tests > 1 else "one test"
 
 
-def _counts(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{what} {number:,}" for what, number in counts.items())
-
-
 # ---- The lines below the table --------------------------------------------------------------------------------------
 
 
@@ -83,13 +77,12 @@ def _protocol(result: Result) -> str:
     return f"Protocol paper: hold-out {holdouts}; {seeds}."
 
 
-def _scope(result: Result) -> Iterator[str]:
+def _scope(result: Result) -> str:
     """The population that intervals and p are for."""
     bases = {row.basis for row in result.summaries}
     if sources := [basis for basis in ("refits", "splits") if basis in bases]:
-        yield f"Intervals and p: for another sample of such images, judges trained anew (from {', '.join(sources)})."
-    elif "images" in bases:
-        yield "Intervals and p: for another sample of such images."
+        return f"Intervals and p: for another sample of such images, judges trained anew (from {', '.join(sources)})."
+    return "Intervals and p: for another sample of such images." if "images" in bases else ""
 
 
 def _classes(run: Mapping[str, Any]) -> str:
@@ -99,8 +92,9 @@ def _classes(run: Mapping[str, Any]) -> str:
     for name in dict.fromkeys(name for of in entries for name in of):
         fewest, *more = sorted({of.get(name, 0) for of in entries})
         shown.append(f"{fewest:,}{f' to {more[-1]:,}' if more else ''} {name}")
-    without = "" if run["labels"]["source"].startswith("derived: ") else _counts(labels_left_out(run["labels"]))
-    return f"Images: {some(shown, 12)}." + (f" Labels without a class: {without}." if without else "")
+    without = [f"{what} {number:,}" for what, number in labels_left_out(run["labels"]).items()]
+    stated = without and not run["labels"]["source"].startswith("derived: ")
+    return f"Images: {some(shown, 12)}." + (f" Labels without a class: {', '.join(without)}." if stated else "")
 
 
 def _left_out(run: Mapping[str, Any]) -> str:
@@ -165,14 +159,14 @@ def class_notes(labels: Mapping[str, Any]) -> Iterator[str]:
 
 def _method(result: Result) -> Iterator[str]:
     run, metrics = result.run, metrics_of(result)
-    yield _protocol(result)
     best = [row.title for row in metrics if row.aggregate == "best"]
     if best and len(run["seeds"]) > 1:
         yield f"Best of {len(run['seeds'])} seeds on validation images, for each side: {', '.join(best)}."
     if normalised := [row.title for row in metrics if row.amplification == "normalised"]:
         what = "amplification is (generated - human) / (generated + human), from -1 to 1"
         yield f"{', '.join(normalised)}: {what}."
-    yield from _scope(result)
+    if any(row.direction for row in metrics):
+        yield "A->T: what captions say of people of a class. T->A: whom captions name, given what images show."
 
 
 def _labels(labels: Mapping[str, Any]) -> Iterator[str]:
@@ -182,8 +176,6 @@ def _labels(labels: Mapping[str, Any]) -> Iterator[str]:
         yield f"Labels{whose} {'DERIVED' if of['derived'] else 'from'}: {of['source'].removeprefix('derived: ')}."
     for name, classes in labels.get("unnamed", {}).items():
         yield f"Classes of {name} are the values of its labels, as no lexicon names them: {', '.join(classes)}."
-    if left_out := labels_left_out(labels):
-        yield f"Images of the labels without a class: {_counts(left_out)}."
     for votes in (of.get("votes", {}) for of in every.values()):
         if "ties" in votes:
             yield (
@@ -216,8 +208,6 @@ def _inference(result: Result) -> Iterator[str]:
             f"Counted metrics: {_COUNTED} (its mean when captions of an image are exchanged between sides); interval "
             "from halves of the images, p from exchanged captions."
         )
-    if tests := sum(row.p_value is not None for row in rows):
-        yield f"p (Holm): corrected for {_tests(tests)} of this table; the verdict uses it, at {SIGNIFICANT:g}."
     if known := [row for row in rows if row.standard_error is not None]:
         images = max(sum(run["captioners"][row.captioner]["images"].values()) for row in known)
         yield (

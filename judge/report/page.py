@@ -4,80 +4,100 @@ All data (captions, names, labels) are text: templates escape them, and the page
 allows no request, and no script but the one that sorts the examples. Figures are SVG images, which run no script.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import Any, NamedTuple
 
 from judge.errors import JudgeError
 from judge.judges import find_judge
 from judge.measure import Result
-from judge.report.examples import Examples, example_cards
+from judge.measure.examples import CARD
+from judge.metrics import find_metric
 from judge.report.notes import summary_lines
-from judge.report.plots import save
-from judge.report.sections import EVERYTHING, SECTIONS
-from judge.report.table import Table, how_many
+from judge.report.plots import save, style
+from judge.report.sections import SECTIONS
+from judge.report.table import how_many
 from judge.report.warnings import verdict_notes, verdicts
+from judge.statistics.summary import name_row
+from judge.text.alignment import UNKNOWN, is_special
 
 _POSITIVE = (
     "Positive amplification (of ratios: above 1): the attribute and what else is said go together more closely in the "
     "generated captions than in human captions of the same images."
 )
 
-
-@dataclass(frozen=True, slots=True)
-class Contents:
-    """The contents of a page.
-
-    Attributes:
-        result: the numbers.
-        settings: name of a run (or "") and its run.yaml.
-        examples: whether images and captions are shown.
-        names: whether ids of images are shown, which may be names of files.
-        pictures: image id -> JPEG; people are hidden in them.
-    """
-
-    result: Result
-    settings: Sequence[tuple[str, str]]
-    examples: bool = True
-    names: bool = False
-    pictures: Mapping[str, bytes] = field(default_factory=dict)
+_WHAT = {
+    "adds": "adds {amount} to the value",
+    "takes away": "takes {amount} from the value",
+    "random": "drawn at random, {verb} {amount}",
+}
+_HIDDEN = (
+    "People in images are hidden, as far as the run's masks know them; images in which no person was found are left "
+    "out."
+)
+_SHADING = (
+    "Shading: what a word adds to the log-odds of the true class (orange, underlined), or takes away (blue, dotted)."
+)
+_WHO = {"human": "a person wrote", "generated": "the captioner wrote"}
 
 
-def make_page(contents: Contents, figures: Path | None = None) -> str:
+def make_page(
+    result: Result,
+    settings: Sequence[tuple[str, str]],
+    pictures: Mapping[str, bytes],
+    *,
+    examples: bool = True,
+    names: bool = False,
+    figures: Path | None = None,
+) -> str:
     """The page, as HTML.
 
     Args:
-        contents: of the page.
+        result: the numbers.
+        settings: name of a run (or "") and its run.yaml.
+        pictures: image id -> JPEG; people are hidden in them.
+        examples: whether images and captions are shown.
+        names: whether ids of images are shown, which may be names of files.
         figures: folder for the same figures as SVG and PNG files; it must exist. None for none.
 
     Raises:
         JudgeError: a figure cannot be written.
     """
-    result = contents.result
-    examples = example_cards(result, contents.pictures, names=contents.names) if contents.examples else None
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    files = resources.files("judge.report") / "templates"
+    css, script = ((files / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
+    # The policy of the page allows this script alone.
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    shown = example_cards(result, pictures, names=names) if examples else None
     versions = result.run.get("versions") or {"caption-judge": result.run["version"]}
-    values = {
-        "title": "Bias amplification report",
-        "version": result.run["version"],
-        "lead": _lead(result),
-        "verdicts": verdicts(result),
-        "verdict_notes": verdict_notes(result),
-        "protocol": summary_lines(result)[0],
-        "sections": list(_sections(result, figures)),
-        "examples": examples and _examples(examples),
-        "settings": contents.settings,
-        "versions": ", ".join(f"{name} {number}" for name, number in versions.items()),
-        "citations": citations(result),
-    }
-    return _render(values, style=_image_css(examples, contents.pictures) if examples else "")
+    loader = PackageLoader("judge.report")
+    templates = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    return templates.get_template("report.html").render(
+        title="Bias amplification report",
+        version=result.run["version"],
+        lead=_lead(result),
+        verdicts=verdicts(result),
+        verdict_notes=verdict_notes(result),
+        protocol=summary_lines(result)[0],
+        sections=list(_sections(result, figures)),
+        examples=shown,
+        settings=settings,
+        versions=", ".join(f"{name} {number}" for name, number in versions.items()),
+        citations=citations(result),
+        # Safe: files of this package, and images as base64.
+        css=Markup(css + (shown["css"] if shown else "")),  # noqa: S704
+        script=Markup(script),  # noqa: S704
+        script_hash=f"sha256-{digest}",
+    )
 
 
 def _lead(result: Result) -> str:
@@ -95,83 +115,27 @@ def _sections(result: Result, folder: Path | None) -> Iterator[dict[str, Any]]:
     taken: set[str] = set()
     for section in SECTIONS:
         figures = []
-        for drawing in section.figures(result):
-            if folder:
-                drawing.write(folder / _file_name(drawing.name, taken))
-            data = base64.b64encode(save(drawing.draw(), "svg")).decode()
+        with style():
+            drawings = list(section.figures(result))
+        for drawing in drawings:
+            data = base64.b64encode(save(drawing.figure, "svg")).decode()
             figures.append({"title": drawing.title, "text": drawing.text, "note": drawing.note, "data": data})
+            if folder:
+                # Letters of all file systems, in names of metrics and judges.
+                name = re.sub(r"[^a-zA-Z0-9_.-]+", "-", drawing.name)[:100]
+                while name.lower() in taken:
+                    name += "-"
+                taken.add(name.lower())
+                drawing.write(folder / name)
         content = {
             "figures": figures,
-            "tables": [_cells(table) for table in section.tables(result, EVERYTHING) if table.rows],
+            "tables": [table for table in section.tables(result, True) if table.rows],
             "warnings": list(section.warnings(result)),
             "lines": list(section.lines(result)),
             "folded": list(section.folded(result)),
         }
         if any(content.values()):
             yield content | {"name": section.name, "heading": section.heading, "intro": section.intro}
-
-
-def _cells(table: Table[Any]) -> dict[str, Any]:
-    columns = table.shown()
-    rows = list(zip(*(cells for _, cells in columns), strict=True))
-    return {"title": table.title, "columns": columns, "rows": rows, "notes": table.notes}
-
-
-def _file_name(name: str, taken: set[str]) -> str:
-    """File name of a figure, without suffix, for any names of captioners and judges; ``taken``: those used already."""
-    # In bytes: file systems count them, and a letter may have four.
-    plain = re.sub(r"[^\w.-]+", "-", name).strip(".").encode()[:100].decode(errors="ignore")
-    found, number = plain, 1
-    while found.lower() in taken:
-        number += 1
-        found = f"{plain}-{number}"
-    taken.add(found.lower())
-    return found
-
-
-def _examples(examples: Examples) -> dict[str, Any]:
-    """The examples as the template shows them."""
-    notes = []
-    if examples.pictures:
-        notes.append(
-            "People in images are hidden, as far as the run's masks know them; images in which no person was found are "
-            "left out."
-        )
-    if examples.shaded:
-        notes.append(
-            "Shading: what a word adds to the log-odds of the true class (orange, underlined), or takes away (blue, "
-            "dotted)."
-        )
-    return {
-        "cards": examples.cards,
-        "captioners": examples.values("captioner"),
-        "rows": examples.values("title"),
-        "classes": sorted(examples.values("class_")),
-        "tasks": sorted({task for card in examples.cards for task in card["tasks"]}),
-        "alt": "the image, people hidden",
-        "note": " ".join(notes),
-    }
-
-
-def _image_css(examples: Examples, pictures: Mapping[str, bytes]) -> str:
-    """A rule for each image, so that one that several rows show is there once."""
-    data = {name: base64.b64encode(pictures[image]).decode() for image, name in examples.pictures.items()}
-    return "".join(f".{name}{{background-image:url(data:image/jpeg;base64,{text})}}" for name, text in data.items())
-
-
-def _render(values: Mapping[str, Any], *, style: str) -> str:
-    """The template, with ``style`` added to its own; the page's policy allows its own script alone."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-    from markupsafe import Markup
-
-    files = resources.files("judge.report") / "templates"
-    css, script = ((files / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    loader = PackageLoader("judge.report")
-    templates = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    # Safe: files of this package, and images as base64.
-    own = {"css": Markup(css + style), "script": Markup(script), "script_hash": f"sha256-{digest}"}  # noqa: S704
-    return templates.get_template("report.html").render({**values, **own})
 
 
 def bibliography() -> dict[str, str]:
@@ -191,3 +155,93 @@ def citations(result: Result) -> list[str]:
     known = bibliography()
     keys = dict.fromkeys(key for text in texts for key in re.findall(r"[\w-]+", text) if key in known)
     return [known[key] for key in keys]
+
+
+class Word(NamedTuple):
+    """A word as judges read it, or what hides a word of the attribute or of a task, or one that the captioner lacks."""
+
+    text: str
+    hidden: bool
+    unknown: bool
+    value: float | None  # What it adds to the log-odds of the true class; None where that is not known.
+    share: float | None  # How strongly it is shaded, in [-1, 1]; None for not at all.
+
+
+def example_cards(result: Result, pictures: Mapping[str, bytes], *, names: bool) -> dict[str, Any] | None:
+    """The examples of a result, as the template of the page reads them; None where it has none.
+
+    The entry "cards" has one for each image of a row: "contribution" to the row's value; "difference": mean probability
+    of the truth from the captioner's captions less that from human ones, 0 where no judge answered; "picture": CSS
+    class of the image, "" where it is not shown. Other entries: values to filter by, a note, and the images as CSS.
+
+    Args:
+        result: with examples.
+        pictures: image id -> JPEG, of some images; people are hidden in them.
+        names: whether ids of images are shown.
+    """
+    table = result.examples
+    if not len(table):
+        return None
+    images = [image for image in table["image_id"].unique() if image in pictures]
+    known = {image: f"pic{number}" for number, image in enumerate(images)}
+    # The contribution of a word that few words of the page exceed has the strongest shade.
+    sizes = sorted(abs(float(value)) for text in table["words"].unique() for value in text.split())
+    largest = sizes[int(0.98 * (len(sizes) - 1))] if sizes else 0.0
+    cards = []
+    for _, rows in table.groupby(CARD, sort=False, observed=True):
+        card = _card(rows.to_dict("records"), largest)
+        card["picture"] = known.get(card["image_id"], "")
+        cards.append(card if names else card | {"image_id": ""})
+    # A rule for each image, so that one that several rows show is there once.
+    data = {name: base64.b64encode(pictures[image]).decode() for image, name in known.items()}
+    rules = [f".{name}{{background-image:url(data:image/jpeg;base64,{text})}}" for name, text in data.items()]
+    return {
+        "cards": cards,
+        "captioners": list(dict.fromkeys(card["captioner"] for card in cards)),
+        "rows": list(dict.fromkeys(card["title"] for card in cards)),
+        "classes": sorted({card["class_"] for card in cards}),
+        "tasks": sorted({task for card in cards for task in card["tasks"]}),
+        "note": " ".join([*([_HIDDEN] if known else []), *([_SHADING] if table["words"].any() else [])]),
+        "css": "".join(rules),
+    }
+
+
+def _card(rows: Sequence[Mapping[Any, Any]], largest: float) -> dict[str, Any]:
+    """The captions of an image; human ones first."""
+    first = rows[0]
+    value = float(first["contribution"])
+    sides = [[row["probability"] for row in rows if row["side"] == side] for side in _WHO]
+    known = [[probability for probability in side if not math.isnan(probability)] for side in sides]
+    # Two significant digits, without an exponent: 0.0045.
+    amount = f"{abs(value):.{max(0, 1 - math.floor(math.log10(abs(value)))) if value else 1}f}"
+    return {
+        "captioner": str(first["captioner"]),
+        "title": name_row(find_metric(first["metric"]), str(first["judge"])),
+        "what": _WHAT[first["chosen"]].format(verb="takes away" if value < 0 else "adds", amount=amount),
+        "chosen": first["chosen"],
+        "contribution": value,
+        "difference": fmean(known[1]) - fmean(known[0]) if all(known) else 0.0,
+        "class_": str(first["class"]),
+        "tasks": [name for name in str(first["tasks"]).split("|") if name],
+        "image_id": str(first["image_id"]),
+        "captions": [_caption(row, largest) for row in rows],
+    }
+
+
+def _caption(row: Mapping[Any, Any], largest: float) -> dict[str, Any]:
+    return {
+        "side": row["side"],
+        "who": _WHO[row["side"]],
+        "text": str(row["caption"]),
+        "read": list(_words(str(row["read"]).split(), list(map(float, str(row["words"]).split())), largest)),
+        "probability": None if math.isnan(row["probability"]) else float(row["probability"]),
+        "answer": "its tasks" if find_metric(row["metric"]).target == "tasks" else str(row["class"]),
+    }
+
+
+def _words(words: Sequence[str], amounts: Sequence[float], largest: float) -> Iterator[Word]:
+    """Words as judges read them, shaded by what they add; ``largest`` has the strongest shade."""
+    for place, word in enumerate(words):
+        value = amounts[place] if len(amounts) == len(words) else None
+        share = max(-1.0, min(1.0, value / largest)) if value and largest else None
+        yield Word(word, is_special(word), word == UNKNOWN, value, share)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill
@@ -50,24 +51,17 @@ class Drawing:
         title: what it shows.
         text: its values in words, for readers who cannot see it.
         note: how many images it is of, what its bars and lines are.
-        paint: makes it.
+        figure: without its note; drawn in :func:`style`.
     """
 
     name: str
     title: str
     text: str
     note: str
-    paint: Callable[[], Figure]
-
-    def draw(self) -> Figure:
-        """The figure, without its note."""
-        import matplotlib as mpl
-
-        with mpl.rc_context(_STYLE):
-            return self.paint()
+    figure: Figure
 
     def write(self, path: Path) -> None:
-        """Write the figure with its note below it, as PNG and as SVG.
+        """Add the note below the figure, and write it as PNG and as SVG.
 
         Args:
             path: of the files, without suffix; their folder must exist.
@@ -75,13 +69,20 @@ class Drawing:
         Raises:
             JudgeError: a file cannot be written.
         """
-        figure = self.draw()
+        figure = self.figure
         lines = fill(self.note, int(16 * figure.get_figwidth()))
         figure.set_figheight(figure.get_figheight() + 0.13 * (lines.count("\n") + 2))
         figure.supxlabel(lines, x=0.01, ha="left", fontsize=8, color=NOTE)
         with writing(path):
             for kind in ("png", "svg"):
                 write_whole(path.with_name(f"{path.name}.{kind}"), save(figure, kind))
+
+
+def style() -> AbstractContextManager[None]:
+    """The style of the report's figures, in which they are drawn and saved."""
+    import matplotlib as mpl
+
+    return mpl.rc_context(_STYLE)
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -93,10 +94,8 @@ def new_figure(width: float, height: float) -> Figure:
 
 def save(figure: Figure, kind: str) -> bytes:
     """The file of a figure ("png" or "svg"); an SVG has no background."""
-    import matplotlib as mpl
-
     buffer = io.BytesIO()
-    with warnings.catch_warnings(), mpl.rc_context(_STYLE):
+    with warnings.catch_warnings(), style():
         # A name in a script that the font lacks is drawn as boxes.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         metadata = {"Date": None, "Creator": None} if kind == "svg" else None
@@ -135,21 +134,12 @@ def tick(axes: Axes, chance: float | None, place: int) -> None:
         axes.plot([chance] * 2, [place - 0.35, place + 0.35], color=INK, linewidth=1, linestyle=":")
 
 
-def mark(
-    axes: Axes,
-    number: int,
-    row: Summary,
-    x: float,
-    y: float,
-    *,
-    vertical: Interval | None,
-    horizontal: Interval | None = None,
-) -> None:
-    """The point of the captioner of this number, with its intervals."""
+def mark(axes: Axes, number: int, row: Summary, x: float) -> None:
+    """The point of the captioner of this number at its amplification, with its interval."""
     colour = SEVERAL[number % len(SEVERAL)]
-    draw_interval(axes, vertical, x, vertical=True, color=colour, linewidth=1.2)
-    draw_interval(axes, horizontal, y, color=colour, linewidth=1.2)
-    axes.plot([x], [y], _MARKS[number % len(_MARKS)], color=colour, markersize=7, label=row.captioner)
+    draw_interval(axes, row.interval, x, vertical=True, color=colour, linewidth=1.2)
+    style: Any = {"color": colour, "markersize": 7, "label": row.captioner}
+    axes.plot([x], [row.amplification], _MARKS[number % len(_MARKS)], **style)  # type: ignore[arg-type]
 
 
 def set_limits(axes: Axes, values: Sequence[float | None], *, vertical: bool = False) -> None:

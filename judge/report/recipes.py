@@ -1,14 +1,12 @@
 """Data recipes as text."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-from judge.corpus.recipes import FOLDER, DataFile, LabelNote, Recipe
+from judge.corpus.recipes import FOLDER, LabelNote, Recipe
 from judge.report.table import Table, table_of
 
 
@@ -21,42 +19,28 @@ def recipe_table(recipes: Sequence[Recipe]) -> Table[tuple[Any, ...]]:
 def recipe_lines(recipe: Recipe, folder: Path | None = None) -> Iterator[str]:
     """All of a recipe, a line each, with commands for the files in ``folder``; continued parts are indented."""
     yield f"{recipe.name}: {recipe.title}"
+    others = "Send others to the owner's page; keep" if recipe.page else "Keep"
+    keep = f"NO. {others} the files, and what says the class of single images, to yourself"
     about = {
         "papers": ", ".join(recipe.papers),
         "page": " ".join([recipe.page, *recipe.pages]).strip(),
         "licence": recipe.licence,
         "access": f"{recipe.access}. {recipe.source}".strip(),
         "who may have it": recipe.audience,
-        "passing on": _pass_on(recipe),
+        "passing on": "under the licence above" if recipe.pass_on else keep,
     }
     yield from (f"{name}: {text}" for name, text in about.items() if text)
-    yield from _part("files", _files(recipe))
-    yield from _part("labels, as perceived", _labels(recipe.labels))
-    yield from _part("limits", recipe.limits)
-    yield from _part("not verified", recipe.unverified)
-    yield from _part("make your own", recipe.make)
-    yield from _part("commands", _commands(recipe, folder))
-
-
-def _commands(recipe: Recipe, folder: Path | None) -> Iterator[str]:
-    for use in recipe.use:
-        needs = f" (needs {', '.join(use.needs)} too)" if use.needs else ""
-        words = [word.replace(FOLDER, str(folder)) for word in shlex.split(use.command)]
-        yield f"{use.what}{needs}:"
-        yield f"  {shlex.join(words) if folder else use.command}"
-
-
-def _pass_on(recipe: Recipe) -> str:
-    """Whether the files may be given to others."""
-    if recipe.pass_on:
-        return "under the licence above"
-    others = "Send others to the owner's page; keep" if recipe.page else "Keep"
-    return f"NO. {others} the files, and what says the class of single images, to yourself"
-
-
-def _part(title: str, lines: Iterable[str]) -> Iterator[str]:
-    if found := list(lines):
-        yield from ("", f"{title}:", *(f"  {line}" for line in found))
+    parts: dict[str, Iterable[str]] = {
+        "files": _files(recipe),
+        "labels, as perceived": _labels(recipe.labels),
+        "limits": recipe.limits,
+        "not verified": recipe.unverified,
+        "make your own": recipe.make,
+        "commands": _commands(recipe, folder),
+    }
+    for title, lines in parts.items():
+        if found := list(lines):
+            yield from ("", f"{title}:", *(f"  {line}" for line in found))
 
 
 def wrapped(lines: Iterator[str], width: int) -> Iterator[str]:
@@ -71,20 +55,16 @@ def wrapped(lines: Iterator[str], width: int) -> Iterator[str]:
 
 def _files(recipe: Recipe) -> Iterator[str]:
     for file in recipe.files:
-        yield f"{file.path} ({_kind(file)}): {file.what}"
+        side = "generated " if file.kind == "captions" and file.side == "generated" else ""
+        yield f"{file.path} ({side}{file.kind}{'' if file.required else ', optional'}): {file.what}"
         columns = [*file.columns.values(), *file.fields]
         columns += [note.column for name in file.attributes if (note := recipe.label(name)).column]
         if columns:
             yield f"  columns: {', '.join(dict.fromkeys(columns))}"
         if file.published:
-            yield f"  published: {counts(file.published)}"
+            yield f"  published: {_counts(file.published)}"
         if file.source:
             yield f"  from: {file.source}"
-
-
-def _kind(file: DataFile) -> str:
-    side = "generated " if file.kind == "captions" and file.side == "generated" else ""
-    return f"{side}{file.kind}{'' if file.required else ', optional'}"
 
 
 def _labels(labels: Sequence[LabelNote]) -> Iterator[str]:
@@ -96,11 +76,18 @@ def _labels(labels: Sequence[LabelNote]) -> Iterator[str]:
         if note.rule != "one":
             yield f"  of several of one image: {note.rule}"
         if note.published:
-            yield f"  published: {counts(note.published)} images"
+            yield f"  published: {_counts(note.published)} images"
         if note.left_out:
             yield f"  left out: {'; '.join(f'{value}: {what}' for value, what in note.left_out.items())}"
 
 
-def counts(found: Mapping[str, int]) -> str:
-    """Names and numbers: ``female 1,031, male 2,566``."""
+def _commands(recipe: Recipe, folder: Path | None) -> Iterator[str]:
+    for use in recipe.use:
+        needs = f" (needs {', '.join(use.needs)} too)" if use.needs else ""
+        words = [word.replace(FOLDER, str(folder)) for word in shlex.split(use.command)]
+        yield f"{use.what}{needs}:"
+        yield f"  {shlex.join(words) if folder else use.command}"
+
+
+def _counts(found: Mapping[str, int]) -> str:
     return ", ".join(f"{name or '(empty)'} {count:,}" for name, count in found.items())

@@ -1,11 +1,9 @@
 """Tables as text: on a terminal, as Markdown and as LaTeX."""
 
-from __future__ import annotations
-
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Sequence
+from itertools import takewhile
 from textwrap import wrap
 from typing import Any
 
@@ -15,9 +13,9 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from judge.errors import printable
-from judge.report.table import ABSENT, Table
+from judge.report.table import ABSENT, Column, Table
 
-# Width of output into a pipe or a file; of names, which are wrapped where they are longer; between two columns.
+# Width of text in a pipe or a file; of names, which are broken where a word is longer; between two columns.
 PAGE, _NAMES, _GAP = 100, 24, 2
 # Characters that end a cell, or begin code or HTML, in Markdown.
 _MARKED = re.compile(r"[\\|`]|<(?=[a-zA-Z/!?])")
@@ -34,19 +32,52 @@ _WIDE = 7
 
 
 def print_table(table: Table[Any], console: Console | None = None) -> None:
-    """Print a table and its notes; on a terminal that is too narrow in parts, so that no number is ever cut."""
+    """Print a table and its notes.
+
+    On a terminal cells are wrapped at spaces, and no number is cut or broken: a table that is still too wide becomes
+    several, each with the names of the rows. In a pipe each row is a line.
+    """
     console = console or open_console()
     if table.title:
         console.print(Text(printable(table.title), style="bold"))
-    terminal = sys.stdout.isatty()
-    for number, part in enumerate(fold(table, console.width, parts=terminal)):
-        if number:
+    page = console.width if sys.stdout.isatty() else sys.maxsize
+    shown = table.shown()
+    names = list(takewhile(lambda of: of[0].align == "left", shown))
+    part = names
+    for of in shown[len(names) :]:
+        if len(part) > len(names) and sum(_least(*one) + 1 for one in [*part, of]) > page + 1:
+            _print_part(part, console, page)
             console.print()
-        # In a pipe a table is as wide as its numbers need.
-        page = console.width if terminal else max(width_of(part, wrapped=True), min(width_of(part), PAGE))
-        Console(width=page, highlight=False).print(part)
+            part = names
+        part = [*part, of]
+    _print_part(part, console, page)
     for note in table.notes:
         print_text(note, console)
+
+
+def _least(column: Column[Any], cells: Sequence[str]) -> int:
+    """The width of the longest word of a column; of names at most ``_NAMES``."""
+    longest = max(cell_len(word) for text in (printable(column.heading), *cells) for word in [*text.split(), ""])
+    return min(longest, _NAMES) if column.align == "left" else longest
+
+
+def _print_part(part: Sequence[tuple[Column[Any], list[str]]], console: Console, page: int) -> None:
+    columns = [[printable(column.heading), *cells] for column, cells in part]
+    widths, least = [max(map(cell_len, texts)) for texts in columns], [_least(*of) for of in part]
+    spaces = len(part) - 1
+    gap = _GAP if sum(least) + _GAP * spaces <= page else 1
+    # Columns with the most room are narrowed first, so that few are wrapped.
+    for place in sorted(range(len(part)), key=lambda place: least[place] - widths[place]):
+        widths[place] = max(least[place], widths[place] - max(0, sum(widths) + gap * spaces - page))
+    found = RichTable(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
+    wrapped = []
+    for (column, _), texts, width in zip(part, columns, widths, strict=True):
+        heading, *cells = (Text("\n").join(Text(text).wrap(console, width, overflow="fold")) for text in texts)
+        found.add_column(heading, justify=column.align)
+        wrapped.append(cells)
+    for row in zip(*wrapped, strict=True):
+        found.add_row(*row)
+    Console(width=sum(widths) + gap * spaces, highlight=False).print(found, crop=False)
 
 
 def print_text(line: str, console: Console, *, bold: bool = False) -> None:
@@ -115,63 +146,3 @@ def _latex_cell(cell: str) -> str:
     if cell == ABSENT:
         return "--"
     return escape(cell).replace("-", "$-$") if _is_number(cell) else escape(cell)
-
-
-def fold(table: Table[Any], width: int, *, parts: bool = True) -> Iterator[RichTable]:
-    """The table for a page of this width.
-
-    Where it is too wide, the first column becomes a line above the rows that share its value. Where that is not
-    enough, it is cut into several tables (if ``parts`` are allowed): each begins with the columns that say what a row
-    is about, which are wrapped where they are long, as all text.
-    """
-    columns = [[column.heading, *cells] for column, cells in table.shown()]
-    left = [column.align == "left" for column, _ in table.shown()]
-    names = left.index(False) if False in left else len(left)
-    if names > 1 and _width(columns) > width:
-        columns, left, names = _grouped(columns), left[1:], names - 1
-    widths = [_width([column]) for column in columns]
-    widths[names:] = [min(width, _NAMES) if text else width for width, text in zip(widths, left, strict=True)][names:]
-    room = width - min(sum(widths[:names]), _NAMES)
-    cut: list[list[int]] = [[]]
-    used = 0
-    for place in range(names, len(columns)):
-        if parts and cut[-1] and used + widths[place] - _GAP > room:
-            cut.append([])
-            used = 0
-        cut[-1].append(place)
-        used += widths[place]
-    for part in cut:
-        yield _rich(columns, left, [*range(names), *part])
-
-
-def width_of(table: RichTable, *, wrapped: bool = False) -> int:
-    """Width of the whole table; with ``wrapped`` text as narrow as it may be."""
-    widths = [_width([[str(cell) for cell in (column.header, *column.cells)]]) for column in table.columns]
-    may_wrap = [wrapped and not column.no_wrap for column in table.columns]
-    return sum(min(width, _NAMES) if may else width for width, may in zip(widths, may_wrap, strict=True))
-
-
-def _width(columns: Sequence[Sequence[str]]) -> int:
-    """Width of columns with the space between them, and after the last one."""
-    return sum(max(map(cell_len, column)) + _GAP for column in columns)
-
-
-def _grouped(columns: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Without the first column: each run of equal values in it becomes a row of its own above its rows."""
-    heads, *rows = zip(*columns, strict=True)
-    found = [list(heads[1:])]
-    for name, group in groupby(rows, key=lambda row: row[0]):
-        found.append([name, *[""] * (len(heads) - 2)])
-        found += [[f"  {row[1]}", *row[2:]] for row in group]
-    return [list(column) for column in zip(*found, strict=True)]
-
-
-def _rich(columns: Sequence[Sequence[str]], left: Sequence[bool], places: Sequence[int]) -> RichTable:
-    table = RichTable(box=None, pad_edge=False, header_style="bold")
-    for place in places:
-        heading = Text(printable(columns[place][0]))
-        justify = "left" if left[place] else "right"
-        table.add_column(heading, justify=justify, no_wrap=not left[place], overflow="fold")  # type: ignore[arg-type]
-    for row in zip(*(columns[place][1:] for place in places), strict=True):
-        table.add_row(*map(Text, row))
-    return table

@@ -3,8 +3,7 @@
 Nothing in a folder is executed, and no file is read that would take more memory than the limit.
 """
 
-from __future__ import annotations
-
+import io
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,18 +20,8 @@ from judge.measure import Result
 from judge.measure.table import COLUMNS, make_table, settings_of, with_parts
 from judge.metrics import find_metric
 from judge.quality import Quality, QualityScore
-from judge.report.directory import (
-    BREAKDOWN,
-    EXAMPLES,
-    METRICS,
-    PICTURES,
-    QUALITY,
-    REPLICATES,
-    SCORING,
-    SETTINGS,
-    metrics_json,
-)
-from judge.report.examples import example_cards
+from judge.report.directory import METRICS, SCORING, SETTINGS, metrics_json
+from judge.report.page import example_cards
 from judge.report.sections import tables_of
 from judge.statistics.breakdown import Breakdown, break_down, task_table
 from judge.types import Interval
@@ -93,8 +82,8 @@ def read_run(folder: Path, name: str = "") -> SavedRun:
             of ``metrics.json``, or of another table, that is not the one that is computed again.
     """
     with _readable(folder):
-        if (folder / LOG).is_file() and not _finished(folder):
-            raise JudgeError(f"{LOG} has no entry 'finished'{_unfinished(folder)}")
+        if unfinished := _unfinished(folder):
+            raise JudgeError(unfinished)
         document = json.loads(read_text(folder / METRICS))
         text = read_text(folder / SETTINGS)
         settings = parse_yaml(text, where=str(folder / SETTINGS), mend=AGAIN)
@@ -118,14 +107,14 @@ def _compute(folder: Path, document: Mapping[str, Any], settings: Mapping[str, A
     counted = [bool(find_metric(name).counted) for name in run["metrics"]]
     scores = pd.DataFrame() if all(counted) else _read_parquet(folder, "scores")
     counts = _read_parquet(folder, "counts") if any(counted) else pd.DataFrame()
-    refits = _read_optional(folder, REPLICATES, COLUMNS)
+    refits = _read_optional(folder, "replicates", COLUMNS)
     summaries = make_table(scores, counts, refits, run)
     breakdown: Breakdown | None = None
     if settings.get("breakdown"):
-        captions = _read_parquet(folder, f"{BREAKDOWN}/captions")
+        captions = _read_parquet(folder, "breakdown/captions")
         breakdown = break_down(scores, counts, captions, run["metrics"], settings_of(run))
-        if (folder / BREAKDOWN / "words.csv").exists():
-            breakdown = replace(breakdown, words=_read_csv(folder / BREAKDOWN / "words.csv"))
+        if (folder / "breakdown/words.csv").exists():
+            breakdown = replace(breakdown, words=_read_csv(folder / "breakdown/words.csv"))
     return Result(
         tuple(summaries),
         scores,
@@ -134,7 +123,7 @@ def _compute(folder: Path, document: Mapping[str, Any], settings: Mapping[str, A
         run,
         _read_quality(document) if settings.get("quality") else {},
         breakdown,
-        _read_optional(folder, EXAMPLES),
+        _read_optional(folder, "examples"),
     )
 
 
@@ -142,23 +131,23 @@ def _files(folder: Path, result: Result, document: Mapping[str, Any]) -> Iterato
     """Files with numbers: name, what is computed again, what was written."""
     # Notes are made of the numbers; every version words them in its own way.
     yield METRICS, json.loads(metrics_json(result)) | {"notes": document.get("notes")}, document
-    yield f"{REPLICATES}.parquet", result.replicates, _read_optional(folder, REPLICATES, COLUMNS)
+    yield "replicates.parquet", result.replicates, _read_optional(folder, "replicates", COLUMNS)
     if result.quality:
         tables = pd.concat([of.table() for of in result.quality.values()], ignore_index=True)
-        yield QUALITY, tables, _read_csv(folder / QUALITY)
+        yield "quality.csv", tables, _read_csv(folder / "quality.csv")
     if result.breakdown:
-        yield f"{BREAKDOWN}/images.parquet", result.breakdown.images, _read_parquet(folder, f"{BREAKDOWN}/images")
+        yield "breakdown/images.parquet", result.breakdown.images, _read_parquet(folder, "breakdown/images")
         if len(tasks := task_table(result.breakdown)):
-            yield f"{BREAKDOWN}/tasks.csv", tasks, _read_csv(folder / BREAKDOWN / "tasks.csv")
+            yield "breakdown/tasks.csv", tasks, _read_csv(folder / "breakdown/tasks.csv")
 
 
 def _read_pictures(folder: Path) -> dict[str, bytes]:
     """Image id -> JPEG, of the examples; a page embeds them as they are."""
-    table = _read_optional(folder, PICTURES, ["image_id", "picture"])
+    table = _read_optional(folder, "pictures", ["image_id", "picture"])
     found = dict(zip(table["image_id"], table["picture"], strict=True))
     for image, data in found.items():
         if not isinstance(data, bytes) or data[:3] != _JPEG or len(data) > _LARGEST:
-            raise JudgeError(f"{PICTURES}.parquet: that of image {str(image)[:40]} is no small JPEG")
+            raise JudgeError(f"pictures.parquet: that of image {str(image)[:40]} is no small JPEG")
     return found
 
 
@@ -209,8 +198,6 @@ _TEXTS = ("captioner", "metric", "judge", "task", "basis", "score", "group", "te
 
 def _read_csv(path: Path) -> pd.DataFrame:
     """A table as it was written; numbers that are absent are NaN."""
-    import io
-
     text = io.StringIO(read_text(path))
     head = text.readline().strip().split(",")
     text.seek(0)
@@ -234,7 +221,6 @@ def _readable(folder: Path) -> Iterator[None]:
             missing = Path(str(error.filename))
             within = missing.is_relative_to(folder) and folder.is_dir()
             why = f"{missing.relative_to(folder)} is missing" if within else str(error.strerror)
-            why += _unfinished(folder)
         elif isinstance(error, OSError):
             why = error.strerror or "a file is damaged"
         elif isinstance(error, json.JSONDecodeError):
@@ -245,39 +231,24 @@ def _readable(folder: Path) -> Iterator[None]:
 
 
 def _unfinished(folder: Path) -> str:
-    """A clause for an unfinished run; "" for a finished one."""
+    """Why a run is not finished; "" for a finished one."""
+    if (folder / LOG).is_file() and '"event": "finished"' not in read_text(folder / LOG, errors="replace"):
+        return f"{LOG} has no entry 'finished': the run is not finished; the command that began it goes on"
     partial = folder.parent / f"{resolved(folder).name}.partial"
     if not folder.exists() and (partial / LOG).is_file():
-        return f": the run is not finished; the command that began it goes on from {partial.name}"
-    if (folder / LOG).is_file() and not _finished(folder):
-        return ": the run is not finished; the command that began it goes on"
+        return f"the run is not finished; the command that began it goes on from {partial.name}"
     return ""
 
 
-def _finished(folder: Path) -> bool:
-    return '"event": "finished"' in read_text(folder / LOG, errors="replace")
-
-
 def _compare(path: Path, computed: Any, written: Any, versions: Mapping[str, str]) -> None:
-    """Refuse a file that differs from what is computed again.
+    """Refuse a file, with the row and the column, that differs from the document or table that is computed again.
 
-    Args:
-        path: of the file, for the message.
-        computed: a document as of JSON, or a table.
-        written: the same, of the file.
-        versions: of the packages that the run was made with.
-
-    Raises:
-        JudgeError: with the row and the column, the computed value and the written one.
+    The message names the ``versions`` that the run was made with where other ones are installed.
     """
-    where, mine, other = next(_differences(computed, written), ((), None, None))
-    if where:
-        others = [
-            f"{name} {versions[name]}"
-            for name in ("numpy", "scipy", "pandas")
-            if versions.get(name, version(name)) != version(name)
-        ]
+    for where, mine, other in _differences(computed, written):
         what = f"the files of answers and counts give {_short(mine)}, {path.name} says {_short(other)}"
+        made = {name: versions.get(name, version(name)) for name in ("numpy", "scipy", "pandas")}
+        others = [f"{name} {number}" for name, number in made.items() if number != version(name)]
         what += f" (the run was made with {', '.join(others)})" if others else ""
         raise JudgeError(what, where=f"{path}: {', '.join(where)}", mend=AGAIN)
 
@@ -285,7 +256,9 @@ def _compare(path: Path, computed: Any, written: Any, versions: Mapping[str, str
 def _differences(made: Any, written: Any, where: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
     """Each place where two documents differ, with both values."""
     if isinstance(made, pd.DataFrame):
-        made, written = map(_records, (made, written))
+        # The rows as JSON would hold them.
+        tables = (table.astype(object).where(table.notna() & (table != ""), None) for table in (made, written))
+        made, written = (table.to_dict("records") for table in tables)
     if isinstance(made, list) and isinstance(written, list) and any(isinstance(of, dict) for of in (*made, *written)):
         made, written = _by_name(made), _by_name(written)
     if isinstance(made, dict) and isinstance(written, dict):
@@ -293,11 +266,6 @@ def _differences(made: Any, written: Any, where: tuple[str, ...] = ()) -> Iterat
             yield from _differences(made.get(name, _ABSENT), written.get(name, _ABSENT), (*where, str(name)))
     elif not _alike(made, written):
         yield where, made, written
-
-
-def _records(table: pd.DataFrame) -> list[dict[Any, Any]]:
-    """The rows of a table as JSON would hold them."""
-    return table.astype(object).where(table.notna() & (table != ""), None).to_dict("records")
 
 
 def _by_name(rows: Sequence[Any]) -> dict[str, Any]:

@@ -1,23 +1,27 @@
-"""The sections of a report, in order. Every renderer (terminal, Markdown, LaTeX, page) walks this list.
+"""The sections of a report, in order, and a result as text: on the terminal, as Markdown and as LaTeX.
 
-A new section is a row of ``SECTIONS``, and the functions that make its tables and figures.
+Every renderer, of text and of the page, walks ``SECTIONS``. A new section is a row of it, and the functions that make
+its tables and figures.
 """
 
-from __future__ import annotations
-
-import math
+import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+from judge.errors import printable, shortened
 from judge.measure import Result
 from judge.report import figures
 from judge.report.detail_tables import breakdown_tables, consistency_tables, run_tables
 from judge.report.notes import class_notes, footnotes, summary_lines
 from judge.report.plots import Drawing
-from judge.report.table import Table
-from judge.report.tables import difference_table, quality_table, result_table
-from judge.report.warnings import warnings
+from judge.report.render import escape, latex, markdown, open_console, print_table, print_text
+from judge.report.table import Table, how_many
+from judge.report.tables import DIFFERENCES, difference_table, quality_table, result_table
+from judge.report.warnings import void_notes, warnings
+from judge.types import Doubt
 
 # Limits of all such measurements.
 LIMITS = (
@@ -27,24 +31,12 @@ LIMITS = (
     "Never use a judge to infer an attribute of a person.",
 )
 
-
-class Detail(NamedTuple):
-    """How much of the tables is shown.
-
-    Attributes:
-        verbose: all columns, tables and notes.
-        extra: further columns of the main table; see :func:`~judge.report.tables.result_table`.
-        most: differences between captioners; no table of more.
-        titles: of the main tables too.
-    """
-
-    verbose: bool = True
-    extra: Mapping[str, Mapping[str, str]] | None = None
-    most: float = math.inf
-    titles: bool = True
-
-
-EVERYTHING = Detail()
+# More differences than these are in the long output alone.
+MOST_DIFFERENCES = 12
+# Notes below the table, beside those that are never left out.
+MOST_NOTES = 3
+_ENDS = ".", "!", "?", '"'
+_PREAMBLE = r"% Needs \usepackage{booktabs}. Names in other scripts than Latin need lualatex or xelatex."
 
 
 def _nothing(*_: Any) -> tuple[()]:
@@ -60,7 +52,7 @@ class Section:
         heading: above it.
         intro: a sentence below the heading.
         figures: its figures, on the page alone.
-        tables: its tables; those without rows are left out.
+        tables: its tables, of a result, with all rows and columns or few; those without rows are left out.
         warnings, lines: sentences of the page alone; warnings in bold.
         folded: sentences of the page that are shown on demand.
     """
@@ -69,17 +61,10 @@ class Section:
     heading: str
     intro: str = ""
     figures: Callable[[Result], Iterable[Drawing]] = _nothing
-    tables: Callable[[Result, Detail], Iterable[Table[Any]]] = _nothing
+    tables: Callable[[Result, bool], Iterable[Table[Any]]] = _nothing
     warnings: Callable[[Result], Iterable[str]] = _nothing
     lines: Callable[[Result], Iterable[str]] = _nothing
     folded: Callable[[Result], Iterable[str]] = _nothing
-
-
-def _main_tables(result: Result, detail: Detail) -> Iterator[Table[Any]]:
-    found = result.differences()
-    tables: list[Table[Any]] = [result_table(result, verbose=detail.verbose, extra=detail.extra)]
-    tables += [difference_table(found, verbose=detail.verbose)] if len(found) <= detail.most else []
-    yield from tables if detail.titles else (replace(table, title="") for table in tables)
 
 
 SECTIONS = (
@@ -90,7 +75,15 @@ SECTIONS = (
         lines=lambda result: [*summary_lines(result), *class_notes(result.run["labels"])],
     ),
     Section("limits", "What this cannot show", warnings=warnings, lines=lambda _: LIMITS),
-    Section("table", "All numbers", tables=_main_tables, folded=footnotes),
+    Section(
+        "table",
+        "All numbers",
+        tables=lambda result, verbose: [
+            result_table(result, verbose=verbose),
+            difference_table(result.differences(), verbose=verbose),
+        ],
+        folded=footnotes,
+    ),
     Section(
         "sides",
         "Human and generated side",
@@ -102,37 +95,107 @@ SECTIONS = (
         "Amplification against caption quality",
         "Captioners that describe better may amplify more, or less.",
         figures=figures.qualities,
-        tables=lambda result, detail: [quality_table(result.quality, verbose=detail.verbose)] if result.quality else [],
+        tables=lambda result, verbose: [quality_table(result.quality, verbose=verbose)] if result.quality else [],
     ),
     Section(
         "judges",
         "Do judges agree?",
         "The same captioners by different judges.",
         figures=figures.judges,
-        tables=lambda result, detail: consistency_tables(result, verbose=detail.verbose),
+        tables=consistency_tables,
     ),
+    Section("tasks", "Tasks and words", "What the amplification comes from.", tables=breakdown_tables),
     Section(
-        "directions",
-        "Directions",
-        "A->T: what captions say of people of a class. T->A: whom captions name, given what images show.",
-        figures=figures.directions,
-    ),
-    Section(
-        "tasks",
-        "Tasks and words",
-        "What the amplification comes from.",
-        figures=figures.tasks,
-        tables=lambda result, _: breakdown_tables(result.breakdown),
-    ),
-    Section(
-        "facts",
-        "Classes, coverage, alignment, and what was left out",
-        "What the numbers rest on.",
-        tables=lambda result, detail: run_tables(result) if detail.verbose else [],
+        "facts", "Classes, coverage, alignment, and what was left out", "What the numbers rest on.", tables=run_tables
     ),
 )
 
 
-def tables_of(result: Result, detail: Detail = EVERYTHING) -> Iterator[Table[Any]]:
-    """Every table of a result that has a row, the main one first."""
-    return (table for section in SECTIONS for table in section.tables(result, detail) if table.rows)
+def tables_of(result: Result, *, verbose: bool = True) -> Iterator[Table[Any]]:
+    """Every table of a result that has a row, the main one first; ``verbose``: all columns and tables."""
+    return (table for section in SECTIONS for table in section.tables(result, verbose) if table.rows)
+
+
+def print_result(
+    result: Result,
+    *,
+    folder: Path | None = None,
+    verbose: bool = False,
+    extra: Mapping[str, Mapping[str, str]] | None = None,
+) -> None:
+    """Print the tables of a result, and what must be known to read them.
+
+    Args:
+        result: of a run.
+        folder: of the run; None where it has none. What is not printed is shown by ``judge report`` of it.
+        verbose: all columns, tables, notes and warnings.
+        extra: further columns; see :func:`~judge.report.tables.result_table`.
+    """
+    console = open_console()
+    tables = list(tables_of(result, verbose=verbose))
+    if extra:
+        tables[0] = result_table(result, verbose=verbose, extra=extra)
+    elsewhere = []
+    for table in tables:
+        if table.title == DIFFERENCES and len(table.rows) > MOST_DIFFERENCES and not verbose:
+            elsewhere = [f"{len(table.rows)} differences between captioners are in metrics.json."]
+            continue
+        print_table(table, console)
+        console.print()
+    for line in footnotes(result) if verbose else [*summary_lines(result), *elsewhere]:
+        print_text(line, console)
+    for line in map(_note, warnings(result)) if verbose else brief_notes(result, folder):
+        print_text(line, console, bold=True)
+
+
+def brief_notes(result: Result, folder: Path | None = None) -> Iterator[str]:
+    """Warnings that void numbers, missing classes and doubts about input; and the first few of the others.
+
+    Args:
+        result: of a run.
+        folder: of the run, for the command that shows the rest; None to show all.
+    """
+    found = warnings(result)
+    whole = {*void_notes(result), *class_notes(result.run["labels"])}
+    always = [line for line in found if line in whole or isinstance(line, Doubt)]
+    others = [line for line in found if line not in always]
+    yield from map(_note, [*always, *(others[:MOST_NOTES] if folder else others)])
+    if folder and (more := others[MOST_NOTES:]):
+        yield f"{how_many(len(more), 'more note')}: judge report {shlex.quote(str(folder))} --format md"
+
+
+def _note(line: str) -> str:
+    return f"NOTE: {shortened(line, 1000)}{'' if line.endswith(_ENDS) else '.'}"
+
+
+def markdown_report(result: Result) -> str:
+    """Every table as Markdown, then warnings and notes."""
+    tables = "\n".join(map(markdown, tables_of(result)))
+    lines = [f"**NOTE:** {plain(line)}" for line in warnings(result)] + list(map(plain, footnotes(result)))
+    return f"# Bias amplification\n\n{tables}\n## Notes\n\n" + "".join(f"- {line}\n" for line in lines)
+
+
+def latex_report(result: Result) -> str:
+    """Every table as a float; the caption of the first gives the images, the protocol and what its intervals are."""
+    level = f"{100 * result.run['level']:g}% intervals"
+    lines = [re.sub("^Intervals", level, line) for line in summary_lines(result)]
+    if any(row.basis == "these judges" for row in result.summaries):
+        lines.append(f"*: {level} over images alone, for the judges as they were trained.")
+    caption = " ".join([f"Of {result.run['attribute']}, {images_of(result)}.", *lines])
+    floats = []
+    for number, table in enumerate(tables_of(result, verbose=False)):
+        name = re.sub(r"[^a-z]+", "-", table.title.lower()).strip("-")
+        floats.append(latex(table, caption="" if number else caption, label=f"tab:{name}"))
+    remarks = "".join(f"% {escape(line)}\n" for line in [*warnings(result), *footnotes(result)])
+    return "\n".join([f"{_PREAMBLE}\n", *floats, "% What must be known to read the tables:"]) + f"\n{remarks}"
+
+
+def images_of(result: Result) -> str:
+    """How many images were scored: "3,597 images", "158 to 160 images"."""
+    counts = sorted({row.images for row in result.summaries})
+    return f"{counts[0]:,} to {counts[-1]:,} images" if len(counts) > 1 else f"{counts[0]:,} images"
+
+
+def plain(line: str) -> str:
+    """Text that Markdown shows as it is."""
+    return re.sub(r"([*_`<>\\\[\]])", r"\\\1", printable(line))

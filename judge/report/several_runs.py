@@ -1,7 +1,5 @@
 """Several runs together: whether they belong together, and one result of them all."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from judge.errors import JudgeError
+from judge.errors import JudgeError, shortened
 from judge.measure import Result
 from judge.measure.comparing import unlike
 from judge.metrics import find_metric
@@ -61,7 +59,8 @@ def join_runs(runs: Sequence[SavedRun]) -> SavedRun:
         pairs |= {f"what {name} compares": (one["ratios"][name], other["ratios"][name]) for name in both}
         for name, (mine, its) in pairs.items():
             if mine != its:
-                what = f"the runs do not go together: {name} is {_short(mine)} in one and {_short(its)} in the other"
+                texts = [shortened(json.dumps(value, ensure_ascii=False), 80) for value in (mine, its)]
+                what = f"the runs do not go together: {name} is {texts[0]} in one and {texts[1]} in the other"
                 mend = "measure both with the same settings"
                 raise JudgeError(what, where=f"{first.name} with {second.name}", mend=mend)
     joined, notes = put_together(runs)
@@ -123,11 +122,6 @@ def _judged(facts: Mapping[str, Any]) -> bool:
     return any(not find_metric(name).counted for name in facts["metrics"])
 
 
-def _short(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 80 else f"{text[:77]}..."
-
-
 def name_apart(runs: Sequence[SavedRun]) -> list[SavedRun]:
     """The runs with captioners named apart: RUN/CAPTIONER where several runs have one of the name."""
     names = [set(run.result.run["captioners"]) for run in runs]
@@ -139,11 +133,11 @@ def _renamed(run: SavedRun, names: Mapping[str, str]) -> SavedRun:
     """The run with captioners called by other names, old -> new."""
     result = run.result
 
-    def named(table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(captioner=table["captioner"].replace(dict(names))) if len(table) else table
-
     def new(name: str) -> str:
         return names.get(name, name)
+
+    def named(table: pd.DataFrame) -> pd.DataFrame:
+        return table.assign(captioner=table["captioner"].map(new)) if len(table) else table
 
     facts = dict(result.run)
     for part in {"captioners", "human_scores"} & facts.keys():

@@ -1,7 +1,5 @@
 """Tables as data: columns that read raw values from rows, and how each value is written. ``render.py`` prints them."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,7 +12,7 @@ from judge.types import Interval
 
 ABSENT = "-"
 # How values are written: format specifications, "#" for the digits of the row. Intervals and pairs by their parts.
-TEXT, COUNT, NUMBER, EXACT, SIGNED, THREE, SHARE = "", ",", ".3f", ".#f", "+.#f", ".3g", ".1%"
+TEXT, COUNT, NUMBER, SIGNED, THREE, SHARE = "", ",", ".3f", "+.#f", ".3g", ".1%"
 R = TypeVar("R")
 
 
@@ -134,11 +132,6 @@ def how_many(count: int, noun: str) -> str:
 def write_p(value: float) -> str:
     """A p-value: three digits after the point."""
     return "<0.001" if value < 0.001 else f"{value:.3f}"
-
-
-def write_coverage(shares: Mapping[str, float]) -> str:
-    """Shares of captions that name one class, none and several: 74%/25%/1%."""
-    return "/".join(f"{shares[share]:.0%}" for share in ("one", "none", "several"))
 
 
 def digits_of(found: Interval | None) -> int:

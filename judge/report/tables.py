@@ -1,33 +1,18 @@
 """The main tables of a result: amplification, differences between captioners, caption quality."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from judge.measure import Result
 from judge.quality import SCORES, Quality
 from judge.report.notes import difference_notes
-from judge.report.table import (
-    COUNT,
-    EXACT,
-    NUMBER,
-    SIGNED,
-    THREE,
-    Column,
-    Table,
-    digits_of,
-    names,
-    table_of,
-    write,
-    write_coverage,
-    write_p,
-)
+from judge.report.table import COUNT, NUMBER, SIGNED, THREE, Column, Table, digits_of, names, table_of, write, write_p
 from judge.statistics.comparisons import Conclusion, Difference
 from judge.statistics.summary import Summary
 from judge.types import Interval
 
+DIFFERENCES = "Differences between captioners"
 # Scores that papers print; the shorter BLEUs are in quality.csv.
 _SHOWN = tuple(score for score in SCORES if score not in {"BLEU-1", "BLEU-2", "BLEU-3"})
 
@@ -56,8 +41,8 @@ def result_table(
         verbose: with p, what is detectable, chance, and how much was read.
         extra: heading -> {"captioner metric" -> text}: further columns, e.g. of a known world.
     """
+    captioners, attribute = result.run["captioners"], result.run["attribute"]
     level = f"{100 * result.run['level']:g}% interval"
-    uncorrected: Column[Line] = Column("p", lambda row: row.summary.p_value, write_p, optional=True)
     columns: list[Column[Line]] = [
         names("captioner", lambda row: row.summary.captioner),
         names("metric (judge)", lambda row: row.summary.title),
@@ -66,38 +51,33 @@ def result_table(
         Column("Q", lambda row: row.summary.qualities, THREE, optional=True),
         Column("prior", lambda row: row.summary.priors, THREE, optional=True),
         Column("amplification", lambda row: row.summary.amplification, SIGNED),
-        *(Column(heading, partial(_known, values)) for heading, values in (extra or {}).items()),
+        *(Column(heading, partial(_known, cells)) for heading, cells in (extra or {}).items()),
         Column(level, lambda row: write_interval(row.summary.interval, row.summary.basis), optional=True),
-        *([uncorrected] if verbose else []),
+        Column("p", lambda row: row.summary.p_value if verbose else None, write_p, optional=True),
         Column("p (Holm)", lambda row: row.conclusion.p_holm, write_p, optional=True),
         Column("verdict", lambda row: row.conclusion.verdict, optional=True),
-        *(_more(result) if verbose else []),
     ]
+    if verbose:
+        columns += [
+            Column("p of Q", lambda row: row.summary.guessing and row.summary.guessing.p_value, write_p, optional=True),
+            Column("detectable", lambda row: row.conclusion.detectable, ".#f", optional=True),
+            Column("chance", lambda row: row.summary.chance, NUMBER, optional=True),
+            Column("as published", lambda row: row.summary.published, SIGNED, optional=True),
+            Column("chance level", lambda row: row.summary.chance_level, SIGNED, optional=True),
+            Column("sd", lambda row: row.summary.sd, NUMBER, optional=True),
+            Column("images", lambda row: row.summary.images, COUNT),
+            Column("seeds", lambda row: row.summary.seeds if row.summary.seeds > 1 else None, COUNT, optional=True),
+            Column(
+                f"names {attribute}: one/none/several",
+                lambda row: (captioners[row.summary.captioner]["coverage"] or {}).get("generated"),
+                lambda shares: "/".join(f"{shares[share]:.0%}" for share in ("one", "none", "several")),
+            ),
+        ]
     return Table(tuple(columns), lines_of(result), "Amplification", digits=lambda row: digits_of(row.summary.interval))
 
 
-def _more(result: Result) -> list[Column[Line]]:
-    """Columns of the long table."""
-    captioners, attribute = result.run["captioners"], result.run["attribute"]
-    return [
-        Column("p of Q", lambda row: row.summary.guessing and row.summary.guessing.p_value, write_p, optional=True),
-        Column("detectable", lambda row: row.conclusion.detectable, EXACT, optional=True),
-        Column("chance", lambda row: row.summary.chance, NUMBER, optional=True),
-        Column("as published", lambda row: row.summary.published, SIGNED, optional=True),
-        Column("chance level", lambda row: row.summary.chance_level, SIGNED, optional=True),
-        Column("sd", lambda row: row.summary.sd, NUMBER, optional=True),
-        Column("images", lambda row: row.summary.images, COUNT),
-        Column("seeds", lambda row: row.summary.seeds if row.summary.seeds > 1 else None, COUNT, optional=True),
-        Column(
-            f"names {attribute}: one/none/several",
-            lambda row: (captioners[row.summary.captioner]["coverage"] or {}).get("generated"),
-            write_coverage,
-        ),
-    ]
-
-
-def _known(values: Mapping[str, str], row: Line) -> str | None:
-    return values.get(" ".join(row.summary.key[:2]))
+def _known(cells: Mapping[str, str], row: Line) -> str | None:
+    return cells.get(" ".join(row.summary.key[:2]))
 
 
 def write_interval(interval: Interval | None, basis: str | None, digits: int | None = None) -> str | None:
@@ -110,34 +90,22 @@ def write_interval(interval: Interval | None, basis: str | None, digits: int | N
 def difference_table(found: Sequence[Difference], *, verbose: bool = True) -> Table[Difference]:
     """A row per pair of captioners, metric and judge: amplification of the first less that of the second.
 
-    In the order of whichever there are fewer of, pairs or metrics: so a narrow page can name each once.
-
     Args:
         found: the rows.
         verbose: with p before Holm's correction, and with notes.
     """
-    pairs = list(dict.fromkeys((row.first, row.second) for row in found))
-    both: list[Column[Difference]] = [
-        names("first - second", lambda row: f"{row.first} - {row.second}"),
-        names("metric (judge)", lambda row: row.title),
-    ]
-    if len(pairs) < len({row.title for row in found}):
-        found = sorted(found, key=lambda row: pairs.index((row.first, row.second)))
-    else:
-        both.reverse()
     level = max((row.interval.level for row in found if row.interval), default=0.95)
-    uncorrected: Column[Difference] = Column("p", lambda row: row.p_value, write_p, optional=True)
     columns: list[Column[Difference]] = [
-        *both,
+        names("metric (judge)", lambda row: row.title),
+        names("first - second", lambda row: f"{row.first} - {row.second}"),
         Column("difference", lambda row: row.value, SIGNED),
         Column(f"{100 * level:g}% interval", lambda row: row.interval, SIGNED, optional=True),
-        *([uncorrected] if verbose else []),
+        Column("p", lambda row: row.p_value if verbose else None, write_p, optional=True),
         Column("p (Holm)", lambda row: row.p_holm, write_p, optional=True),
         Column("verdict", lambda row: row.verdict, align="left", optional=True),
     ]
     notes = tuple(difference_notes(found)) if verbose else ()
-    title = "Differences between captioners"
-    return Table(tuple(columns), tuple(found), title, notes, lambda row: digits_of(row.interval))
+    return Table(tuple(columns), tuple(found), DIFFERENCES, notes, lambda row: digits_of(row.interval))
 
 
 def quality_table(found: Mapping[str, Quality], *, verbose: bool = False) -> Table[tuple[Any, ...]]:
@@ -145,17 +113,16 @@ def quality_table(found: Mapping[str, Quality], *, verbose: bool = False) -> Tab
     scores = [score for score in _SHOWN if not all(score in quality.skipped for quality in found.values())]
     numbers = [("images", COUNT), *((score, NUMBER) for score in scores)]
     numbers += [("vocabulary", COUNT), ("length", ".1f")] if verbose else []
-    rows = (row for name, quality in found.items() for row in _quality_rows(name, quality, scores))
+    rows: list[tuple[Any, ...]] = []
+    for name, quality in found.items():
+        for group in dict.fromkeys(row.group for row in quality.groups):
+            mine = {row.score: row for row in quality.groups if row.group == group}
+            values = [mine[score].value if score in mine else None for score in scores]
+            whole = (quality.vocabulary, quality.mean_length) if group == "all" else ({}, {})
+            words = [of.get("generated") for of in whole]
+            rows.append((name, group, next(iter(mine.values())).images, *values, *words))
+        gaps = {gap.score: gap for gap in quality.gaps}
+        for label, part in (("largest gap", "value"), ("its interval", "interval")) if gaps else ():
+            values = [getattr(gaps.get(score), part, None) for score in scores]
+            rows.append((name, label, None, *values, None, None))
     return table_of(["captioner", "images of"], numbers, rows, "Caption quality")
-
-
-def _quality_rows(name: str, quality: Quality, scores: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    for group in dict.fromkeys(row.group for row in quality.groups):
-        mine = {row.score: row for row in quality.groups if row.group == group}
-        whole = quality.vocabulary["generated"], quality.mean_length["generated"]
-        values = [mine[score].value if score in mine else None for score in scores]
-        yield name, group, next(iter(mine.values())).images, *values, *(whole if group == "all" else (None, None))
-    gaps = {gap.score: gap for gap in quality.gaps}
-    if gaps:
-        for label, part in (("largest gap", "value"), ("its interval", "interval")):
-            yield name, label, None, *(getattr(gaps.get(score), part, None) for score in scores), None, None

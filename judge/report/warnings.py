@@ -1,26 +1,22 @@
 """What can be concluded from a result: a verdict on each captioner, and warnings against wrong conclusions."""
 
-from __future__ import annotations
-
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from judge.errors import shortened, some
 from judge.masking.measured import describe_masks
 from judge.measure import Result
 from judge.report.notes import alike, class_notes, metrics_of, pair_notes
 from judge.report.table import SIGNED, digits_of, write
-from judge.statistics.comparisons import NO_VERDICT, PRIOR_ONLY, Conclusion
+from judge.report.tables import Line, lines_of
+from judge.statistics.comparisons import NO_VERDICT, PRIOR_ONLY
 from judge.statistics.summary import ROW, Summary
 from judge.statistics.validity import quote_tokens
 from judge.text.alignment import hardly_contextual
 from judge.types import Doubt
 
 CANNOT_TELL = "cannot tell"
-DISAGREE = "Metrics that disagree answer different questions: read each by itself."
-NO_PROOF = '"Cannot tell" says that these data show no difference, not that there is none.'
-TOGETHER = "Verdicts are corrected for the number of tests: an interval by itself may lie beside 0 all the same."
-NO_TEST = "Judges that were trained once allow no test, and so no verdict: use --refits 10."
 # A captioner that names the attribute this much less often than human captions do is pointed out.
 _QUIET = 0.5
 # Share of captions that name several classes, from which it is pointed out where human captions do so a third as often.
@@ -33,30 +29,21 @@ _AFFECTED = 0.005
 _FEW = 5
 
 
-class Verdict(NamedTuple):
-    """A sentence about a captioner, which begins with what the captioner does; it claims no more than the tests."""
-
-    captioner: str
-    sentence: str
-
-
-def verdicts(result: Result) -> list[Verdict]:
-    """A sentence per captioner, in the order of the table."""
-    judges: dict[str, set[str]] = {}
-    lines: dict[str, list[tuple[Summary, Conclusion]]] = {}
-    for row, conclusion in zip(result.summaries, result.conclusions(), strict=True):
-        judges.setdefault(row.metric.name, set()).add(row.judge)
-        lines.setdefault(row.captioner, []).append((row, conclusion))
-    several = {name for name, of in judges.items() if len(of) > 1}
-    return [Verdict(captioner, f"{'; '.join(_parts(of, several))}.") for captioner, of in lines.items()]
+def verdicts(result: Result) -> dict[str, str]:
+    """Captioner -> a sentence that begins with what it does, and claims no more than the tests; in table order."""
+    found: dict[str, list[Line]] = {}
+    for line in lines_of(result):
+        found.setdefault(line.summary.captioner, []).append(line)
+    judges = Counter(name for name, _ in {(row.metric.name, row.judge) for row in result.summaries})
+    return {captioner: f"{'; '.join(_parts(lines, judges))}." for captioner, lines in found.items()}
 
 
-def _parts(lines: Iterable[tuple[Summary, Conclusion]], several: set[str]) -> Iterator[str]:
-    """A part for each verdict, with the values behind it, then what has none; ``several``: metrics of many judges."""
+def _parts(lines: Iterable[Line], judges: Mapping[str, int]) -> Iterator[str]:
+    """A part for each verdict, with the values behind it, then what has none; ``judges``: metric -> how many."""
     groups: dict[tuple[str, str], list[str]] = {}
     untested = []
     for row, conclusion in lines:
-        title = row.title if row.metric.name in several else row.metric.title
+        title = row.title if judges[row.metric.name] > 1 else row.metric.title
         value = "" if row.amplification is None else f" {write(row.amplification, SIGNED, digits_of(row.interval))}"
         if conclusion.verdict is None:
             untested.append(title + value)
@@ -71,19 +58,21 @@ def _parts(lines: Iterable[tuple[Summary, Conclusion]], several: set[str]) -> It
 
 def verdict_notes(result: Result) -> list[str]:
     """Notes that the sentences need."""
-    lines = list(zip(result.summaries, result.conclusions(), strict=True))
+    lines = lines_of(result)
     found = {(row.captioner, of.verdict) for row, of in lines}
     unsure = [row for row, of in lines if of.verdict == CANNOT_TELL]
+    beside = [row for row in unsure if (of := row.interval) and not of.low <= row.metric.neutral <= of.high]
     notes = {
-        DISAGREE: any(verdict == "mitigates" and (name, "amplifies") in found for name, verdict in found),
-        NO_TEST: any(row.basis == "these judges" for row in result.summaries),
-        NO_PROOF: unsure,
-        TOGETHER: [row for row in unsure if (of := row.interval) and not of.low <= row.metric.neutral <= of.high],
+        "Metrics that disagree answer different questions: read each by itself.": any(
+            verdict == "mitigates" and (name, "amplifies") in found for name, verdict in found
+        ),
+        "Judges that were trained once allow no test, and so no verdict: use --refits 10.": any(
+            row.basis == "these judges" for row in result.summaries
+        ),
+        '"Cannot tell" says that these data show no difference, not that there is none.': unsure,
+        "Verdicts are corrected for the number of tests: an interval by itself may lie beside 0 all the same.": beside,
     }
     return [note for note, holds in notes.items() if holds]
-
-
-# ---- Warnings --------------------------------------------------------------------------------------------------------
 
 
 def warnings(result: Result) -> list[str]:
@@ -99,7 +88,6 @@ def warnings(result: Result) -> list[str]:
         *_without_images(run),
         *_without_words(result),
         *_training_noise(result),
-        *_few_refits(run),
         *_coverage(run),
         *_alignment(run),
         *_judges(result),
@@ -138,8 +126,7 @@ def void_notes(result: Result) -> Iterator[str]:
 
 def _prior_only(result: Result) -> Iterator[str]:
     """Metrics with priors that move where judges guess no better."""
-    rows = zip(result.summaries, result.conclusions(), strict=True)
-    for captioners, titles in _merged(row for row, of in rows if of.verdict == PRIOR_ONLY):
+    for captioners, titles in _merged(row for row, of in lines_of(result) if of.verdict == PRIOR_ONLY):
         yield (
             f"Prior only, {titles} of {captioners}: the value moves because of how frequent the tasks, or the classes, "
             "are that captions name. Q, how well judges guess, does not move the same way when it is tested by itself."
@@ -217,11 +204,12 @@ def _without_words(result: Result) -> Iterator[str]:
 
 
 def _training_noise(result: Result) -> Iterator[str]:
-    """Intervals that leave out training noise."""
+    """Intervals that leave out training noise, and refits that are too few or have no effect."""
+    run = result.run
     rows = [row for row in result.summaries if row.basis == "these judges"]
     if rows:
         advice = "--refits N, or five splits or more (--folds 5, --seeds 5)"
-        if result.run["protocol"] == "paper" and any(row.metric.aggregate == "best" for row in rows):
+        if run["protocol"] == "paper" and any(row.metric.aggregate == "best" for row in rows):
             advice = "--refits N, or --protocol crossfit: of several seeds the best alone counts"
         yield (
             "Intervals marked * ('these judges') leave out training noise: without amplification such 95% intervals "
@@ -235,17 +223,12 @@ def _training_noise(result: Result) -> Iterator[str]:
             f"Judges of {titles} of {captioners} were trained again, but the value is not defined on a half of the "
             "images: there is no test."
         )
-
-
-def _few_refits(run: Mapping[str, Any]) -> Iterator[str]:
-    """Too few refits, or refits that have no effect."""
     if run["refits_asked"] and not run["refits"]:
         yield "--refits has no effect, because these metrics train no judge or score one side alone."
-    few = min((times for times in run["refits"].values() if times), default=_FEW)
-    if few < _FEW:
+    if few := [times for times in run["refits"].values() if 0 < times < _FEW]:
         yield (
-            f"Intervals and p are estimated from {few} refits each. So few may contradict each other: use --refits "
-            f"{_FEW} or more."
+            f"Intervals and p are estimated from {min(few)} refits each. So few may contradict each other: use "
+            f"--refits {_FEW} or more."
         )
 
 
@@ -323,10 +306,7 @@ def _by_construction(result: Result) -> Iterator[str]:
     run, rows = result.run, [row for row in metrics_of(result) if row.counted]
     silent = (run["lexicon"] or {}).get("without_words", [])
     spoken = [of for name, of in run["labels"].get("attributes", {"": run["labels"]}).items() if name not in silent]
-    facts: dict[str, Any] = {
-        "has_words": run["lexicon"] is not None,
-        "derived": all(of["derived"] for of in spoken),
-    }
+    facts: dict[str, Any] = {"has_words": run["lexicon"] is not None, "derived": all(of["derived"] for of in spoken)}
     notes = (row.counted.by_construction(run["attribute"], **facts) for row in rows if row.counted)
     yield from dict.fromkeys(note for of in notes for note in of)
     if fixed := [row.title for row in rows if not row.exchangeable]:

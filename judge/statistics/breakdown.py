@@ -55,7 +55,6 @@ class TaskPart:
         published: to the published value of a counted metric; else None.
         human, generated: number of captions of each side that count for it (T->A: of images that show it).
         interval, p_value: of the contribution, against chance; None with too few captions or splits.
-        basis: source of the interval.
         p_holm: p corrected for all tasks of the row.
     """
 
@@ -75,13 +74,9 @@ class TaskPart:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Breakdown:
-    """Contributions of tasks and of images to every row of the table.
+    """Contributions of tasks (the largest of a row first), images and words, and the tasks that captions name.
 
-    Attributes:
-        tasks: by row of the main table, the largest contribution first.
-        images: see :func:`image_contributions`.
-        captions: the captions of each image, and the tasks that they name.
-        words: contributions to the log odds of ``linear`` (:mod:`judge.measure.words`).
+    ``images``: see :func:`image_contributions`; ``words``: see :mod:`judge.measure.words`.
     """
 
     tasks: tuple[TaskPart, ...]
@@ -100,12 +95,8 @@ def break_down(
 ) -> Breakdown:
     """The contributions to every row of the table that compares two sides and has a value.
 
-    Args:
-        scores: the rows of ``scores.parquet``.
-        counts: the rows of ``counts.parquet``.
-        said: the tasks that captions name and images show (:func:`judge.evidence.counts.task_rows`).
-        names: of the metrics.
-        settings: of the summaries.
+    ``scores`` and ``counts`` are the rows of the run's files, ``said`` the tasks that captions name and images show
+    (:func:`judge.evidence.counts.task_rows`).
 
     Raises:
         JudgeError: a counted metric, such as a user's own, that has no ``pieces``.
@@ -114,7 +105,8 @@ def break_down(
     own = dict(iter(said.groupby("captioner", observed=True)))
     tasks: list[TaskPart] = []
     images: list[pd.DataFrame] = []
-    for row in (*judged_rows(scores, settings), *_counted_rows(counts, names)):
+    rows: list[JudgedRow | CountedRow] = [*judged_rows(scores, settings), *_counted_rows(counts, names)]
+    for row in rows:
         if isinstance(row, JudgedRow):
             tasks += _judged_tasks(row, own[row.line.captioner], settings)
         elif _has_pieces(row):
@@ -145,8 +137,8 @@ def image_contributions(
     Returns:
         captioner, metric, judge, image_id, contribution; of counted metrics to the published value.
     """
-    counted = (row for row in _counted_rows(counts, names) if _has_pieces(row))
-    return _stack([_image_table(row) for row in (*judged_rows(scores, settings), *counted)])
+    judged = [_image_table(row) for row in judged_rows(scores, settings)]
+    return _stack([*judged, *(_image_table(row) for row in _counted_rows(counts, names) if _has_pieces(row))])
 
 
 def _image_table(row: JudgedRow | CountedRow) -> pd.DataFrame:
@@ -168,14 +160,15 @@ def _stack(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 def _share_out(column: pd.Series[str], tasks: Sequence[str]) -> csr_array:
     """The share of each row, whose tasks are joined by "|", in each of ``tasks`` and in none of them, [N, T + 1]."""
-    table = hot(column, tasks).astype(np.float64)
+    codes, texts = pd.factorize(column)
+    table = hot(texts, tasks).astype(np.float64)
     count = table.sum(axis=1, keepdims=True)
-    return csr_array(np.hstack([table / np.maximum(count, 1), count == 0]))
+    return csr_array(np.hstack([table / np.maximum(count, 1), count == 0]))[codes]
 
 
 def _count(shares: csr_array, chosen: BoolArray) -> list[int]:
     """How many of the chosen rows, [C], have a share in each task, of [C, T]."""
-    return np.bincount(csr_array(shares[chosen] > 0).indices, minlength=shares.shape[1]).tolist()
+    return list(map(int, np.bincount(csr_array(shares[chosen] > 0).indices, minlength=shares.shape[1])))
 
 
 def _parts(

@@ -1,7 +1,5 @@
 """Conclusions from a table: verdicts, differences between captioners, and what is detectable."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -45,13 +43,10 @@ class Difference:
     """One captioner against another, by one metric and judge.
 
     Attributes:
-        metric, judge: of both.
-        first, second: the captioners.
         value: amplification of the first less that of the second.
         interval, p_value: as those of the table; None where a row has no standard error.
         p_holm: corrected for all differences that are compared.
         paired: whether both were measured on the same images; else their errors are taken for independent.
-        standard_error: of ``value``; None where there is no interval.
         reason: why there is no verdict, where a check voids the row of one of the two; else None.
         prior_only: whether the row of one of the two moves by its prior alone.
         left_out: images that one of the two alone was measured on: they are not in ``value``.
@@ -144,8 +139,9 @@ def _verdict(row: Summary, p_holm: float | None) -> str | None:
     if row.metric.prior:
         # Q must move significantly, and the same way as the whole.
         own = row.guessing
-        moves = own is not None and own.p_value is not None and own.p_value < SIGNIFICANT
-        if not (moves and own and (own.amplification > own.chance_level) == rises):
+        if own is None or own.p_value is None or own.p_value >= SIGNIFICANT:
+            return PRIOR_ONLY
+        if (own.amplification > own.chance_level) != rises:
             return PRIOR_ONLY
     return above if rises else below
 

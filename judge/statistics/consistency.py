@@ -9,8 +9,6 @@ captioners are drawn independently, Fisher's also that both lists are normal. Th
 is in docs/guides/anonymous.md.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Mapping, Sequence
@@ -36,7 +34,6 @@ class Correlation:
             holds NaN or infinity.
         interval: of r, by Fisher's transformation; None for fewer than four pairs.
         spearman: rank correlation in [-1, 1]; None where ``pearson`` is.
-        pairs: how many.
         spearman_interval: of ``spearman``, by Bonett and Wright's standard error; None for fewer than four pairs.
     """
 
@@ -120,19 +117,6 @@ def conflict_score(a: Sequence[float], b: Sequence[float], *, neutral: float = 0
     return float(np.mean((np.asarray(a) > neutral) != (np.asarray(b) > neutral)))
 
 
-def ranking_consistency(a: Sequence[float], b: Sequence[float]) -> float:
-    """Pearson's correlation, in [-1, 1], of two judges' amplifications over captioners, or of one's with human scores.
-
-    Returns:
-        NaN where ``pearson`` of :class:`Correlation` is None.
-
-    Raises:
-        ValueError: the lists differ in length.
-    """
-    found = correlate(a, b).pearson
-    return math.nan if found is None else found
-
-
 def coefficient_of_variation(values: Sequence[float]) -> float:
     """Sample standard deviation over |mean|, in [0, inf): how far one captioner's value depends on the judge.
 
@@ -207,9 +191,8 @@ class Consistency:
 def measure_consistency(summaries: Sequence[Summary], human: Mapping[str, float] | None = None) -> Consistency:
     """Every pair of judges of every metric, and every captioner that two judges or more have an amplification of.
 
-    Where human scores of the captioners are given (``human``), every metric and judge is compared with them. Metrics,
-    judges and captioners stand in order of appearance. Rows without an amplification are left out, and so are pairs of
-    judges without a captioner in common.
+    Every metric and judge is compared with the ``human`` scores of captioners, if given. Rows without an amplification
+    are left out, and so are pairs of judges without a captioner in common.
     """
     found = _amplifications(summaries)
     pairs, variations = [], []

@@ -22,8 +22,6 @@ gave 0.99 and 1.06, corrected splits 1.02 and 1.29, a jackknife over 24 groups o
 over tested images 0.74 and 0.91.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple, Self
@@ -47,8 +45,7 @@ class Inference(NamedTuple):
     """Error, interval and test of a value; the fields are those of a table's row.
 
     Attributes:
-        standard_error: of the value.
-        degrees: of freedom of that standard error.
+        standard_error, degrees: of the value, and its degrees of freedom.
         interval: value +- t standard errors.
         p_value: two-sided; None where no test was made.
         chance_level: mean of the value where captions change sides; None where that was not tried.

@@ -1,7 +1,5 @@
 """Intervals and tests over images. The generator is always the caller's."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable
@@ -33,13 +31,8 @@ def bootstrap_pooled(
 ) -> list[Interval | None]:
     """Percentile bootstrap over images of values that are made of sums over images (scipy).
 
-    Args:
-        table: what each image adds, [N, S]; sparse where most add nothing.
-        statistic: sums over images, [S, ...] -> values, [V, ...].
-        generator: of the resamples.
-        resamples: how many.
-        level: of the intervals.
-        strata: group of each image, [N], within which images are drawn; None for one group.
+    ``table``, [N, S], is what each image adds, and ``statistic`` maps sums, [S, ...], to values, [V, ...]. Images are
+    drawn within the groups ``strata``, [N]; None for one group.
 
     Returns:
         V intervals; None where a group has one image, or a resample has no value.
@@ -55,7 +48,10 @@ def bootstrap_pooled(
         return [None] * len(values)
 
     def of_images(*chosen: Any, axis: int = -1) -> FloatArray:
-        return statistic(columns @ _times_drawn(np.concatenate(chosen, axis=-1), images).T)
+        rows = np.concatenate(chosen, axis=-1).reshape(-1, images)
+        places = rows + np.arange(len(rows))[:, None] * images
+        drawn = np.bincount(places.ravel(), minlength=places.size).reshape(rows.shape)
+        return statistic(columns @ drawn.T.astype(np.float64))
 
     with warnings.catch_warnings():
         # Scipy warns of resamples without a value; here they give None.
@@ -195,11 +191,3 @@ class Exchange:
 def _columns(table: FloatArray | csr_array) -> csr_array:
     """[N, S] as [S, N]. Sparse products add in one order, whatever the threads: sums are the same on every machine."""
     return csr_array(csr_array(table).T)
-
-
-def _times_drawn(chosen: npt.NDArray[np.int64], images: int) -> FloatArray:
-    """Indices of images, [..., N] -> how often each was drawn, [B, N]."""
-    rows = np.reshape(chosen, (-1, chosen.shape[-1]))
-    offset = np.arange(len(rows))[:, None] * images
-    counted = np.bincount((rows + offset).ravel(), minlength=len(rows) * images)
-    return counted.reshape(len(rows), images).astype(np.float64)

@@ -130,7 +130,6 @@ class Statistic:
         tells nothing adds nothing, whatever it names. With priors the logarithm is decomposed by the logarithmic mean
         of both sides (LMDI, which leaves no residual: Ang, Energy Policy 2004): a caption adds by how much its weight,
         or its score, is above both sides' mean.
-
         """
         found = self(human, generated)
         if self.metric.prior is None:

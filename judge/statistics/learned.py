@@ -20,12 +20,9 @@ from judge.types import BoolArray, Direction, FloatArray, TargetKind
 
 
 class LearnedAmplification(NamedTuple):
-    """A learned metric of arrays.
+    """A learned metric of arrays: the amplification, a fraction, and the scores of the judges of both sides.
 
-    Attributes:
-        value: the amplification, a fraction; NaN where a side has no value, or the metric has one side.
-        human: the score of the judge of human captions.
-        generated: the score of the judge of generated captions.
+    ``value`` is NaN where a side has no value.
     """
 
     value: float
@@ -134,9 +131,10 @@ def _measure(
     name: str, *sides: tuple[npt.ArrayLike, ...], prior: PriorForm = "joint", direction: Direction | None = None
 ) -> LearnedAmplification:
     """A metric of METRICS; each side: truth, probabilities and, for priors, mentions."""
-    if direction not in ("A->T", "T->A", None):
+    directed = {"A->T": f"{name}-at", "T->A": f"{name}-ta"}
+    metric = METRICS.get(directed.get(direction or "", name))
+    if metric is None:
         raise ValueError(f'the direction is "A->T" or "T->A", not {direction!r}')
-    metric = METRICS[f"{name}-{direction.replace('->', '').lower()}" if direction else name]
     truths = hot("y", *(side[0] for side in sides))
     said = hot("mentions", *(side[2] for side in sides)) if metric.prior else truths
     tables = [

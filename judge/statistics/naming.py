@@ -4,8 +4,6 @@ AnonymousBench (Abdelrahman et al., AAAI 2024, section 5.5.1) has images in whic
 score is the share of captions from which a human can guess it.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence

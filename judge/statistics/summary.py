@@ -70,7 +70,6 @@ class Guessing(NamedTuple):
 
     Attributes:
         amplification: of Q, by the metric's own formula.
-        p_value: of ``amplification``; None without a test.
         chance_level: ``amplification`` where captions change sides, or the neutral value.
         human_error: standard error of Q of the human side; None where it is not known.
         chance: Q of both sides where labels are shuffled; None where that was not tried.
@@ -93,9 +92,7 @@ class Summary:
         amplification: the metric's value; positive means amplified (for ``ratio``: above 1). For counted metrics the
             published value's excess over the chance level.
         sd: sample standard deviation of the amplification over seeds; None for one seed.
-        interval: of the amplification; see ``basis``.
-        p_value: two-sided.
-        images: distinct images scored.
+        interval, p_value: of the amplification (two-sided); see ``basis``.
         seeds: seeds averaged, or chosen from; 0 where no judge was trained.
         qualities, priors: Q (without the prior) and mean weight w of both sides; None without priors.
         chance_level: mean amplification of exchanged captions; None if not known.
@@ -158,7 +155,6 @@ class Settings(NamedTuple):
         resamples: of the bootstrap over images, and of the test of judges that are not trained.
         level: of the intervals.
         seed: of the generators; every row has its own, so rows do not depend on each other.
-        prior: how frequencies of sets of tasks are counted.
         ratios: metric -> tested / trained images of a split.
         untrained: judges that are asked as they are.
     """
@@ -199,7 +195,6 @@ class JudgedRow:
         compared: whether there are two sides.
         seeds: of the judges that were asked, before the best is chosen.
         asked: how many images judges were asked about.
-        statistic: the metric, as a function of sums.
         captions: :func:`~judge.statistics.judged.caption_table` of its judges.
         table: what each caption adds, in that order.
         images: ids of all images, sorted; ``table.image`` holds each caption's place among them.
@@ -322,8 +317,9 @@ class JudgedRow:
         def infer(value: float, parts: Sequence[float], name: _Tested) -> Inference | None:
             def statistic(human: FloatArray, generated: FloatArray) -> FloatArray:
                 of = self.statistic(human, generated)
-                alone = self.statistic.amplify(of.human.quality, of.generated.quality)
-                return of.value if name == "amplification" else alone
+                if name == "amplification":
+                    return of.value
+                return self.statistic.amplify(of.human.quality, of.generated.quality)
 
             exchange = Exchange(self.table, statistic, generator=generator)
             return from_halves(value, parts, exchange.test(self.settings.resamples))

@@ -4,8 +4,6 @@ A check reads the row, and the entry "run" of ``metrics.json``, and yields what 
 "no verdict: ". It reads facts that were measured, never settings.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any

@@ -6,8 +6,6 @@ by the nearest word of the captioner, if one is near. Here, unlike there, functi
 and content words content words: learnt vectors have "during" next to "tennis".
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -66,10 +64,8 @@ class Substitution:
 class Gaps:
     """Words of the human side that the generated side lacks, with distances that serve every threshold.
 
-    Attributes:
-        counts: word of the human side, without special tokens -> its occurrences.
-        lacking: the words that the generated side never uses, in alphabetical order.
-        nearest: lacking word -> its neighbour on the generated side, as :func:`nearest` finds it.
+    ``counts``: word of the human side, without special tokens -> its occurrences. ``nearest``: lacking word -> its
+    neighbour on the generated side, as :func:`nearest` finds it.
     """
 
     counts: Counter[str]
@@ -77,11 +73,7 @@ class Gaps:
     nearest: Mapping[str, tuple[str, float]]
 
     def substitutes(self, delta: float) -> dict[str, str]:
-        """Lacking word -> its substitute: its neighbour, if nearer than ``delta``, else "<unk>".
-
-        Raises:
-            ValueError: ``delta`` outside [0, 2].
-        """
+        """Lacking word -> its neighbour, if nearer than ``delta``, which lies in [0, 2] (ValueError); else "<unk>"."""
         if not 0 <= delta <= 2:
             raise ValueError(f"a cosine distance lies between 0 and 2, not at {delta}")
         near = {word: neighbour for word, (neighbour, distance) in self.nearest.items() if distance < delta}
@@ -89,11 +81,8 @@ class Gaps:
 
     def substitutions(self, delta: float) -> list[Substitution]:
         """What is substituted at ``delta``, the most frequent words first, then in alphabetical order."""
-        found = [
-            Substitution(word, near, distance, self.counts[word])
-            for word, (near, distance) in self.nearest.items()
-            if distance < delta
-        ]
+        near = {word: neighbour for word, neighbour in self.nearest.items() if neighbour[1] < delta}
+        found = [Substitution(word, *neighbour, self.counts[word]) for word, neighbour in near.items()]
         return sorted(found, key=lambda row: (-row.tokens, row.word))
 
     def report(self, delta: float) -> AlignmentReport:
@@ -130,10 +119,8 @@ def align(
         delta: in [0, 2]; None for the vectors' own.
 
     Returns:
-        The aligned captions, in order and of unchanged lengths, and the report.
-
-    Raises:
-        ValueError: ``contextual`` without vectors; ``delta`` out of range.
+        The aligned captions, in order and of unchanged lengths, and the report. Raises ValueError for ``contextual``
+        without vectors, and for a ``delta`` out of range.
     """
     if how == "contextual" and vectors is None:
         raise ValueError("contextual alignment needs vectors")
@@ -146,8 +133,7 @@ def align(
 def find_gaps(human: Iterable[Words], generated: Iterable[Words], vectors: Vectors | None) -> Gaps:
     """The words that ``generated`` lacks, and their neighbours in it; none without ``vectors``."""
     counts = Counter(word for words in human for word in words)
-    for word in [word for word in counts if is_special(word)]:
-        del counts[word]
+    counts = Counter({word: count for word, count in counts.items() if not is_special(word)})
     vocabulary = {word for words in generated for word in words}
     lacking = sorted(counts.keys() - vocabulary)
     return Gaps(counts, tuple(lacking), nearest(lacking, vocabulary, vectors) if vectors else {})
@@ -187,12 +173,7 @@ def nearest(words: Iterable[str], candidates: Iterable[str], vectors: Vectors) -
 
 
 def hardly_contextual(shares: Mapping[str, float | None], delta: float) -> Iterator[str]:
-    """A warning if less than ``ENOUGH`` of the lacking tokens find a substitute.
-
-    Args:
-        shares: captioner -> share of its lacking tokens that find one, in [0, 1]; None if none lacks.
-        delta: the threshold.
-    """
+    """A warning if less than ``ENOUGH`` of the lacking tokens find a substitute; ``shares`` are by captioner."""
     few = {name: share for name, share in shares.items() if share is not None and share < ENOUGH}
     if few:
         each = some([f"{name} {share:.1%}" for name, share in few.items()])

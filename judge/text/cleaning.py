@@ -5,8 +5,6 @@ forms that only look like plain ones. :func:`clean` is the one rule for all of i
 as it is, as all of the shared COCO captions do.
 """
 
-from __future__ import annotations
-
 import html
 import json
 import re

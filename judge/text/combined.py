@@ -1,7 +1,5 @@
 """Several lexicons as one: the product of attributes, and the union of lists of tasks."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -79,11 +77,7 @@ class TaskUnion(Lexicon):
 
 
 def load_tasks(names: Sequence[str]) -> Lexicon:
-    """The words of tasks: one lexicon (a shipped name, or a file), or the union of several.
-
-    Raises:
-        JudgeError: as ``load_lexicon`` and ``unite_lexicons``; no name.
-    """
+    """The words of tasks: one lexicon (a shipped name, or a file), or the union of several."""
     if not names:
         raise JudgeError("no lexicon of tasks is named", mend="give --tasks coco-objects")
     lexicons = [load_lexicon(name) for name in names]

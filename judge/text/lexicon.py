@@ -1,9 +1,7 @@
-"""Attribute classes and the words that reveal them."""
-
-from __future__ import annotations
+"""Attribute classes and the words that reveal them, and hiding these words."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib import resources
@@ -14,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from judge.errors import JudgeError, nearest
 from judge.text.tokens import tokenize
+from judge.types import Words
 from judge.utils.reading import parse_yaml, read_small_text, validated
 
 _SUFFIXES = {".yaml", ".yml"}
@@ -53,9 +52,9 @@ class Lexicon:
         return row.get(NO_CLASS if to is None else to)
 
     @cached_property
-    def _entries(self) -> dict[str, list[tuple[tuple[str, ...], str | None]]]:
+    def _entries(self) -> dict[str, list[tuple[Words, str | None]]]:
         """First word -> [(the entry's words, its class or None)], longest entry first."""
-        table: dict[str, list[tuple[tuple[str, ...], str | None]]] = {}
+        table: dict[str, list[tuple[Words, str | None]]] = {}
         named = [(word, name) for name, words in self.classes.items() for word in words]
         for entry, name in [*named, *((word, None) for word in self.hidden_only)]:
             # As the captions' own tokeniser cuts them, whichever way contractions go: "dark-skinned", "ma'am".
@@ -71,10 +70,7 @@ class Lexicon:
         return frozenset(first for first, of in self._entries.items() if any(len(entry) == 1 for entry, _ in of))
 
     def find(self, words: Sequence[str]) -> Iterable[tuple[int, int, str | None]]:
-        """Non-overlapping (start, stop, class) of the entries in ``words``, longest match first.
-
-        The class is None for words that are hidden without naming a class.
-        """
+        """Non-overlapping (start, stop, class) of the entries in ``words``, longest first; None: only hidden."""
         entries, free = self._entries, 0
         if entries.keys().isdisjoint(words):
             return
@@ -101,6 +97,29 @@ class Lexicon:
         return [name for name in classes if not self.classes.get(name)]
 
 
+def mask(words: Sequence[str], lexicon: Lexicon | None, *, spared: Collection[str] = ()) -> tuple[str, ...]:
+    """Replace every entry of ``lexicon`` in ``words`` by its token: one token for an entry of several words.
+
+    (One token per word would tell "fire hydrant" from "bench".) Entries of the classes ``spared`` stay, with the words
+    in them: a "bike rider" is no bike. Possessives and contractions of a lexicon word ("woman's", "he's") are hidden
+    too, though :meth:`Lexicon.mentions` does not count them. Idempotent.
+    """
+    if lexicon is None:
+        return tuple(words)
+    spellings = [words]
+    if "'" in "".join(words):
+        spellings.append([word.partition("'")[0] or word for word in words])
+    hidden: list[str | None] = list(words)
+    for spelling in spellings:
+        for start, stop, name in lexicon.find(spelling):
+            if name in spared:
+                continue
+            bare = [place for place in range(start, stop) if hidden[place] == words[place]]
+            for place in bare:
+                hidden[place] = lexicon.token if len(bare) == stop - start and place == start else None
+    return tuple(word for word in hidden if word is not None)
+
+
 def shipped_lexicons() -> list[str]:
     """Names of the lexicons that come with the package."""
     return sorted(entry.name[:-5] for entry in (resources.files("judge.text") / "lexicons").iterdir())
@@ -115,18 +134,16 @@ def load_lexicon(name_or_path: str) -> Lexicon:
     Raises:
         JudgeError: no such lexicon; not YAML; wrong shape; one word in two classes; lexicons that extend each other.
     """
-    if Path(name_or_path).suffix in _SUFFIXES:
-        return _load(name_or_path, within=())
-    return _load_shipped(name_or_path)
+    return _load(name_or_path) if Path(name_or_path).suffix in _SUFFIXES else _load_shipped(name_or_path)
 
 
 @cache
 def _load_shipped(name: str) -> Lexicon:
     """Cached: reading the YAML takes a tenth of a second."""
-    return _load(name, within=())
+    return _load(name)
 
 
-def _load(name_or_path: str, *, within: Sequence[str]) -> Lexicon:
+def _load(name_or_path: str, within: tuple[str, ...] = ()) -> Lexicon:
     """``within``: the lexicons that extend this one, the outermost first."""
     if name_or_path in within:
         what = f"lexicons extend each other ({' by '.join([name_or_path, *reversed(within)])})"
@@ -143,7 +160,7 @@ def _load(name_or_path: str, *, within: Sequence[str]) -> Lexicon:
         extending = f"{within[-1]}, 'extends'" if within else ""
         raise JudgeError(f"no lexicon '{name_or_path}'", where=extending, mend=mend)
     found = validated(_LexiconFile, parse_yaml(text, where=where, mend=_CLASSES), where=where, mend=_CLASSES)
-    base = _load(found.extends, within=[*within, name_or_path]) if found.extends else Lexicon("", "", {})
+    base = _load(found.extends, (*within, name_or_path)) if found.extends else Lexicon("", "", {})
     source = text.splitlines()[0].removeprefix("# source:").strip() if text.startswith("# source:") else where
     return _extend(found, base, source, where)
 
@@ -179,7 +196,7 @@ def _extend(file: _LexiconFile, base: Lexicon, source: str, where: str) -> Lexic
     token = file.token or base.token or f"<{name}>"
     if not re.fullmatch(r"<[^<>\s]+>", token) or token in {"<unk>", "<pad>"}:
         raise JudgeError(f"token '{token}' could be a word", where=where, mend=f"write it like '<{name}>'")
-    classes = _joined(base.classes, file.classes)
+    classes, spellings = _joined(base.classes, file.classes), _joined(base.spellings, file.spellings)
     if not classes:
         raise JudgeError("no 'classes'", where=where, mend=_CLASSES)
     hidden_only = file.hidden_only | base.hidden_only
@@ -196,8 +213,7 @@ def _extend(file: _LexiconFile, base: Lexicon, source: str, where: str) -> Lexic
             raise JudgeError("is no row of counterparts", where=f"{where}, counterparts, row {number}", mend=mend)
     # If the file adds a class, rows of the extended lexicon lack a word of it.
     counterparts = (*file.counterparts, *(row for row in base.counterparts if {*row} == {*classes, NO_CLASS}))
-    spellings, language = _joined(base.spellings, file.spellings), file.language or base.language
-    return Lexicon(name, token, classes, hidden_only, spellings, counterparts, source, language)
+    return Lexicon(name, token, classes, hidden_only, spellings, counterparts, source, file.language or base.language)
 
 
 def _joined(one: Mapping[str, frozenset[str]], other: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:

@@ -52,17 +52,12 @@ class Coverage:
 
 def measure_coverage(mentions: Sequence[frozenset[str]], classes: Iterable[str]) -> Coverage:
     """Coverage of captions, given the ``classes`` that each names. Shares are NaN without captions."""
-    total = len(mentions)
-
-    def share(count: int) -> float:
-        return count / total if total else float("nan")
-
+    sizes, found = Counter(map(len, mentions)), Counter(name for named in mentions for name in named)
+    total = len(mentions) or float("nan")
+    several = len(mentions) - sizes[0] - sizes[1]
+    shares = {name: found[name] / total for name in classes}
     return Coverage(
-        captions=total,
-        one=share(sum(len(named) == 1 for named in mentions)),
-        none=share(sum(not named for named in mentions)),
-        several=share(sum(len(named) > 1 for named in mentions)),
-        classes={name: share(sum(name in named for named in mentions)) for name in classes},
+        captions=len(mentions), one=sizes[1] / total, none=sizes[0] / total, several=several / total, classes=shares
     )
 
 
@@ -96,13 +91,7 @@ class Survey:
 
 @dataclass(frozen=True)
 class SideWords:
-    """The words of one side's captions.
-
-    Attributes:
-        raw: the words of each caption.
-        masked: the same after masking.
-        classes: the class of each caption's image.
-    """
+    """The words of one side's captions, as they are and after masking, and the class of each caption's image."""
 
     raw: Sequence[Words]
     masked: Sequence[Words]
@@ -128,17 +117,15 @@ class SideWords:
         return found
 
     def survey(self, other: SideWords, lexicon: Lexicon | None, source: Captions) -> Survey:
-        """Facts about these captions, beside those of the ``other`` side.
+        """Facts about these captions, beside those of the ``other`` side; ``source`` is their whole file.
 
-        Args:
-            other: captions of the same images; if all are of one class, no token decides it.
-            lexicon: the words that were masked; None for none.
-            source: the whole file, with what was left out and cleaned.
+        If all images are of one class, no token decides it. ``lexicon``: the words that were masked; None for none.
         """
         text, repeated = Counter(self.raw).most_common(1)[0]
         bare = [raw == masked for raw, masked in zip(self.raw, self.masked, strict=True)]
         left, entries = (self._held.keys() - {lexicon.token}, lexicon.words) if lexicon else (set(), frozenset())
-        revealing = {word for word in left if holds(word, entries) or self._decides(word, other)}
+        sizes = Counter(self.classes)
+        revealing = {word for word in left if _holds(word, entries) or self._decides(word, sizes, other)}
         strange = self.share(_ENGLISH) < _FEW and (other.share(_ENGLISH) < _FEW or self.share(other.used) < _MOST)
         return Survey(
             captions=len(self.raw),
@@ -152,12 +139,8 @@ class SideWords:
             cleaned=source.cleaned,
         )
 
-    @cached_property
-    def _sizes(self) -> Counter[str]:
-        return Counter(self.classes)
-
-    def _decides(self, word: str, other: SideWords) -> bool:
-        held, sizes = self._held[word], self._sizes
+    def _decides(self, word: str, sizes: Counter[str], other: SideWords) -> bool:
+        held = self._held[word]
         shares = {name: (held[name, True] + held[name, False]) / size for name, size in sizes.items()}
         name = max(shares, key=lambda one: shares[one])
         if len(sizes) < 2 or shares[name] < _PURE * sum(shares.values()):
@@ -168,7 +151,7 @@ class SideWords:
         return held[name, True] >= max(_LEAST, _STRANGE * sizes[name]) or shares[name] >= _KNOWN
 
 
-def holds(token: str, words: frozenset[str]) -> bool:
+def _holds(token: str, words: frozenset[str]) -> bool:
     """Whether a token that is not in ``words`` contains one of them.
 
     It is split at digits, underscores, apostrophes and changes of script; accents are removed, and look-alike letters

@@ -1,15 +1,16 @@
 """Captions as words: the one tokeniser, for captions and for the entries of lexicons; and which words have content."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from functools import cache
+from pathlib import Path
 from string import ascii_lowercase
 from sys import intern
 from typing import Literal
 
 import regex
+
+from judge.utils.reading import read_yaml
 
 Contractions = Literal["whole", "split"]
 
@@ -23,28 +24,6 @@ _SPLIT = regex.compile(rf"'?{_LETTER}+|{_OTHER}")
 # The same of lower-case ASCII, which nearly all captions are: the standard library's engine is twice as fast.
 _ASCII = {"whole": re.compile(r"[a-z0-9_]+(?:'[a-z0-9_]+)*|[!-~]"), "split": re.compile(r"'?[a-z0-9_]+|[!-~]")}
 _APOSTROPHES = str.maketrans({"\u2019": "'", "\u02bc": "'", "\uff07": "'"})
-# Nouns, verbs and adjectives that scikit-learn's list of stop words holds beside function words.
-# fmt: off
-_CONTENT = frozenset({
-    "amount", "back", "bill", "bottom", "call", "cry", "describe", "detail", "empty", "fill", "find", "fire", "found",
-    "front", "full", "give", "go", "interest", "keep", "made", "mill", "move", "part", "put", "see", "serious",
-    "show", "side", "sincere", "system", "take", "thick", "thin", "top",
-})
-# Function words that it lacks: prepositions, pronouns, auxiliaries, and stems of contractions such as "isn't".
-_FUNCTION = frozenset({
-    "aboard", "alongside", "amid", "amidst", "atop", "beneath", "despite", "inside", "like", "near", "nearby",
-    "opposite", "outside", "past", "till", "underneath", "unlike", "versus", "vs",
-    "anybody", "everybody", "ones", "somebody", "theirs", "just", "quite", "really", "unless", "whilst",
-    "ain", "aren", "couldn", "did", "didn", "does", "doesn", "don", "hadn", "hasn", "haven", "isn",
-    "mightn", "mustn", "needn", "ought", "shall", "shouldn", "wasn", "weren", "wouldn",
-})
-_NUMBERS = frozenset({
-    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
-    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty", "thirty", "forty",
-    "fifty", "sixty", "seventy", "eighty", "ninety", "hundred", "thousand", "first", "second", "third", "fourth",
-    "fifth", "sixth", "seventh", "eighth", "ninth", "tenth",
-})
-# fmt: on
 WordKind = Literal["content", "function", "number", "mark"]
 
 
@@ -86,15 +65,20 @@ def kind_of(word: str) -> WordKind:
     letters. Contractions and possessives are of the kind of their stem: "it's" is "it".
     """
     stem = word.partition("'")[0]
-    if stem in _NUMBERS or word[:1].isdigit():
+    functions, numbers = _words()
+    if stem in numbers or word[:1].isdigit():
         return "number"
     if not word[:1].isalpha():
         return "mark"
-    return "function" if stem in _function_words() else "content"
+    return "function" if stem in functions else "content"
 
 
 @cache
-def _function_words() -> frozenset[str]:
+def _words() -> tuple[frozenset[str], frozenset[str]]:
+    """Function words, and numbers."""
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-    return frozenset(ENGLISH_STOP_WORDS - _CONTENT) | _FUNCTION | set(ascii_lowercase)  # The "t" of "t-shirt".
+    listed = read_yaml(Path(__file__).with_name("words.yaml"), mend="install the package again")
+    found = {kind: frozenset(words.split()) for kind, words in listed.items()}
+    letters = frozenset(ascii_lowercase)  # The "t" of "t-shirt".
+    return (ENGLISH_STOP_WORDS - found["content"]) | found["function"] | letters, found["number"]

@@ -4,8 +4,6 @@ Formats: https://nlp.stanford.edu/projects/glove, https://code.google.com/archiv
 https://fasttext.cc/docs/en/crawl-vectors.html. A file is read line by line and is never in memory as a whole.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import re
@@ -18,7 +16,7 @@ import numpy.typing as npt
 
 from judge.errors import JudgeError
 from judge.utils.files import from_home
-from judge.utils.reading import WIDTH, WORD, open_regular, opening
+from judge.utils.reading import WIDTH, WORD, lifted, open_regular, opening
 
 FloatArray32 = npt.NDArray[np.float32]
 Rows = Mapping[str, FloatArray32]
@@ -33,14 +31,12 @@ _TEXT = re.compile(rb"[^\n]*? [-+]?(?:[0-9]+\.?|\.[0-9]|nan|inf)[0-9.eE+-]*(?:[ 
 _DECIMAL = re.compile(rb"[-+]?[0-9]*\.[0-9]+(?:[eE][-+]?[0-9]+)?")
 _BOM = b"\xef\xbb\xbf"
 _KNOWN = "give GloVe, word2vec as text, fastText .vec, or gzip of one"
-_REFUSED = {
-    b"PK\x03\x04": ("is a zip archive", "unpack it first"),
-    b"BZh": ("is a bzip2 archive", "unpack it first"),
-    b"\xfd7zXZ": ("is an xz archive", "unpack it first"),
-    b"\x80": ("is a pickle, which can run any code", "save it in word2vec's format"),
-    b"\xba\x16O/": ("is a fastText model", "give the .vec that is published beside it"),
-    b"\x93NUMPY": ("is a numpy array, without words", _KNOWN),
-}
+_REFUSED = (
+    ((b"PK\x03\x04", b"BZh", b"\xfd7zXZ"), "is an archive", "unpack it first"),
+    ((b"\x80",), "is a pickle, which can run any code", "save it in word2vec's format"),
+    ((b"\xba\x16O/",), "is a fastText model", "give the .vec that is published beside it"),
+    ((b"\x93NUMPY",), "is a numpy array, without words", _KNOWN),
+)
 
 
 def read_file(reference: str, wanted: Set[str]) -> Rows:
@@ -66,8 +62,8 @@ def read_file(reference: str, wanted: Set[str]) -> Rows:
 def _read(stream: io.BufferedReader, source: str, wanted: Set[str]) -> Rows:
     """See :func:`read_file`."""
     head = stream.read(_HEAD)
-    for mark, (what, mend) in _REFUSED.items():
-        if head.startswith(mark):
+    for marks, what, mend in _REFUSED:
+        if head.startswith(marks):
             raise JudgeError(what, where=source, mend=mend)
     if not head.strip():
         raise JudgeError("file is empty", where=source, mend=_KNOWN)
@@ -105,7 +101,7 @@ def _records(stream: io.BufferedReader, stated: int, width: int, source: str) ->
         number += 1
         where = f"{source}, line {number}"
         if len(line) == longest:
-            raise JudgeError("too long for a vector", where=where, mend=WIDTH.raise_it(AGAIN))
+            raise JudgeError("too long for a vector", where=where, mend=lifted(AGAIN))
         body = line.rstrip(b"\r\n ")
         if not body or (stated and number == 1):
             continue
@@ -139,7 +135,7 @@ def _word(body: bytes, width: int, where: str) -> bytes:
         return body.partition(b" ")[0]
     word, *numbers = body.rsplit(b" ", width)
     # GloVe has the word "at name@domain.com"; "cat 0.12" is one number too many.
-    further = sum(1 for part in word.split(b" ")[1:] if _DECIMAL.fullmatch(part))
+    further = sum(bool(_DECIMAL.fullmatch(part)) for part in word.split(b" ")[1:])
     if further or len(numbers) < width:
         what = f"holds {len(numbers) + further:,} numbers where others hold {width:,}"
         raise JudgeError(what, where=where, mend=AGAIN)
@@ -154,6 +150,5 @@ def _numbers(body: bytes, word: str, where: str) -> FloatArray32:
     with np.errstate(over="ignore"):
         row = np.array(values, dtype=np.float32)
     if not np.isfinite(row).all():
-        what = f"the vector of '{word}' holds a value that is no finite number"
-        raise JudgeError(what, where=where, mend=AGAIN)
+        raise JudgeError(f"the vector of '{word}' holds a value that is no finite number", where=where, mend=AGAIN)
     return row

@@ -63,48 +63,32 @@ def load_vectors(reference: str, words: Iterable[str], *, captions: Sequence[Seq
     """Vectors of ``words``, spelt exactly so (our tokeniser's words are lower case).
 
     Args:
-        reference: ``corpus``: learnt from ``captions`` (:func:`learn`); else a file
-            (:func:`judge.text.vector_files.read_file`): GloVe, word2vec as text, fastText ``.vec``, gzip
-            of each.
+        reference: ``corpus``: learnt from ``captions`` (:func:`learn`); else a file of
+            :func:`judge.text.vector_files.read_file`.
         words: the words in use.
         captions: masked human captions as words; needed for ``corpus`` alone.
 
     Raises:
         JudgeError: as ``read_file``.
     """
-    wanted = frozenset(words)
-    if reference == CORPUS:
-        source = f"{CORPUS}: learnt from {len(captions):,} human captions"
-        return make_vectors(learn(captions, wanted), wanted, source, delta=DELTA_LEARNT)
-    return make_vectors(read_file(reference, wanted), wanted, reference)
-
-
-def make_vectors(found: Rows, wanted: Iterable[str], source: str, *, delta: float = DELTA) -> Vectors:
-    """``found`` as one matrix, without vectors of zeros alone, which have no direction."""
-    known = sorted(word for word, row in found.items() if row.any())
+    wanted, learnt = frozenset(words), reference == CORPUS
+    found = learn(captions, wanted) if learnt else read_file(reference, wanted)
+    known = sorted(word for word, row in found.items() if row.any())  # Zeros alone have no direction.
     matrix = np.stack([found[word] for word in known]) if known else np.zeros((0, 1), dtype=np.float32)
     rows = {word: index for index, word in enumerate(known)}
-    return Vectors(rows, matrix, source, sum(word not in rows for word in set(wanted)), delta)
+    source = f"{CORPUS}: learnt from {len(captions):,} human captions" if learnt else reference
+    return Vectors(rows, matrix, source, len(wanted - rows.keys()), DELTA_LEARNT if learnt else DELTA)
 
 
 class VectorCache:
-    """The vectors of a run, read or learnt once.
-
-    Args:
-        reference: see :func:`load_vectors`.
-        vocabulary: returns every word of the run, so that a file is read once.
-    """
+    """The vectors of a run, read or learnt once; ``vocabulary`` returns all of its words."""
 
     def __init__(self, reference: str, vocabulary: Callable[[], Iterable[str]]) -> None:
         self.reference, self._vocabulary = reference, vocabulary
         self._known: dict[tuple[Words, ...], Vectors] = {}
 
     def vectors(self, captions: Sequence[Words]) -> Vectors:
-        """The vectors of the reference; for ``corpus``, learnt from these masked human captions.
-
-        Raises:
-            JudgeError: as ``load_vectors``.
-        """
+        """The vectors of the reference; for ``corpus``, learnt from these masked human captions."""
         key = tuple(captions) if self.reference == CORPUS else ()
         if key not in self._known:
             words = {word for caption in key for word in caption} if key else self._vocabulary()
@@ -113,23 +97,12 @@ class VectorCache:
 
 
 def learn(
-    captions: Sequence[Sequence[str]],
-    wanted: Set[str],
-    *,
-    dimension: int = DIMENSION,
-    window: int = WINDOW,
-    minimum: int = MINIMUM,
+    captions: Sequence[Sequence[str]], wanted: Set[str], *, dimension: int = DIMENSION, minimum: int = MINIMUM
 ) -> Rows:
-    """Vectors of the words ``wanted`` that occur ``minimum`` times or more; deterministic.
+    """Vectors of the words ``wanted`` that occur ``minimum`` times or more in masked captions; deterministic.
 
-    Special tokens count as words here, so that words near a hidden one are alike.
-
-    Args:
-        captions: masked captions, as words.
-        wanted: words to give a vector.
-        dimension: the size of the vectors; smaller if there are fewer words.
-        window: words on either side that count as context, each by 1 / distance, within its caption.
-        minimum: occurrences.
+    Special tokens count as words here, so that words near a hidden one are alike. ``dimension``: the size of the
+    vectors; smaller if there are fewer words.
     """
     counts = Counter(word for caption in captions for word in caption)
     words = sorted(word for word, count in counts.items() if count >= minimum)
@@ -139,7 +112,7 @@ def learn(
     # Rare words keep their positions, so that their neighbours come no closer to each other.
     flat = np.array([index.get(word, -1) for caption in captions for word in caption], dtype=np.int64)
     caption_of = np.repeat(np.arange(len(captions)), [len(caption) for caption in captions])
-    ppmi = _ppmi(_cooccurrence(flat, caption_of, len(words), window))
+    ppmi = _ppmi(_cooccurrence(flat, caption_of, len(words)))
     if not ppmi.nnz:
         return {}
     matrix = _truncated_svd(ppmi, dimension).astype(np.float32)
@@ -169,12 +142,12 @@ def _truncated_svd(ppmi: csr_array, dimension: int) -> FloatArray:
     return truncated
 
 
-def _cooccurrence(flat: np.ndarray, caption_of: np.ndarray, words: int, window: int) -> csr_array:
-    """How often words occur near each other, weighted by 1 / distance: [V, V], symmetric."""
+def _cooccurrence(flat: np.ndarray, caption_of: np.ndarray, words: int) -> csr_array:
+    """How often words occur within ``WINDOW`` of each other, weighted by 1 / distance: [V, V], symmetric."""
     from scipy.sparse import coo_array, csr_array
 
     found = csr_array((words, words), dtype=np.float64)
-    for distance in range(1, min(window, len(flat) - 1) + 1):
+    for distance in range(1, min(WINDOW, len(flat) - 1) + 1):
         near = (caption_of[distance:] == caption_of[:-distance]) & (flat[distance:] >= 0) & (flat[:-distance] >= 0)
         left, right = flat[:-distance][near], flat[distance:][near]
         weights = np.full(len(left), 1 / distance)

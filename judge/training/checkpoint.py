@@ -76,7 +76,12 @@ class Checkpoint:
     def keep_best(self, module: torch.nn.Module, loss: float) -> None:
         """Remember the weights if their validation ``loss`` is less than all before."""
         if loss < min(self.history.validation, default=math.inf):
-            self.best = {name: _copied(tensor.detach()) for name, tensor in _trained(module).items()}
+            kept = {name: tensor.detach() for name, tensor in _trained(module).items()}
+            # On the CPU; shards stay where they are.
+            self.best = {
+                name: tensor.clone() if hasattr(tensor, "full_tensor") else tensor.to("cpu", copy=True)
+                for name, tensor in kept.items()
+            }
         self.history.validation.append(loss)
 
     def restore_best(self, module: torch.nn.Module) -> None:
@@ -88,9 +93,12 @@ class Checkpoint:
         """Write the state after an epoch, if a write is due."""
         if not self.agree(self.write_to is not None and time.monotonic() - self.written >= self.seconds):
             return
+        from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
+
         tensors = {f"model/{name}": tensor for name, tensor in _trained(module).items()}
-        for index, slots in optimiser.state_dict()["state"].items():
-            tensors |= {f"optimiser/{index}/{slot}": tensor for slot, tensor in slots.items()}
+        state: dict[str, Any] = get_optimizer_state_dict(module, optimiser)
+        for name, slots in state["state"].items():
+            tensors |= {f"optimiser/{name}/{slot}": tensor for slot, tensor in slots.items()}
         tensors |= {f"best/{name}": tensor for name, tensor in self.best.items()}
         scaler = None if self.scaler is None else self.scaler.state_dict()
         _write(self.write_to, tensors, {"seed": seed, "history": asdict(self.history), "scaler": scaler})
@@ -101,27 +109,26 @@ class Checkpoint:
         found = read_sound(self.read_from, partial(read_tensors, framework="pt")) if self.read_from else None
         if found is None or found[1].get("seed") != seed:
             return 0
-        parts: dict[str, Tensors] = {"model": {}, "best": {}}
-        slots: dict[int, Tensors] = {}
+        parts: dict[str, Tensors] = {"model": {}, "best": {}, "optimiser": {}}
         for key, tensor in found[0].items():
             part, _, name = key.partition("/")
-            if part == "optimiser":
-                index, _, slot = name.partition("/")
-                slots.setdefault(int(index), {})[slot] = tensor
-            else:
-                parts[part][name] = tensor
-        weights = [weight for group in optimiser.param_groups for weight in group["params"]]
-        if _shapes(parts["model"]) != _shapes(_trained(module)):  # Another version of its code wrote them.
+            parts[part][name] = tensor
+        moments: dict[str, Tensors] = {}
+        for key, tensor in parts["optimiser"].items():
+            name, _, slot = key.rpartition("/")
+            moments.setdefault(name, {})[slot] = tensor
+        # Another version of its code wrote them; earlier versions numbered the optimiser's weights.
+        if _shapes(parts["model"]) != _shapes(_trained(module)) or not moments.keys() <= parts["model"].keys():
             assert self.read_from is not None
             warn_damaged(self.read_from, "of another network")
             return 0
+        from torch.distributed.checkpoint import state_dict
+
         self.best = parts["best"]
         _load(module, parts["model"])
-        state = {
-            index: {slot: _sharded(tensor, weights[index]) for slot, tensor in own.items()}
-            for index, own in slots.items()
-        }
-        optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+        state: dict[str, Any] = state_dict.get_optimizer_state_dict(module, optimiser) | {"state": moments}
+        whole = state_dict.StateDictOptions(full_state_dict=True, strict=False)  # Every process takes its shards.
+        state_dict.set_optimizer_state_dict(module, optimiser, state, options=whole)
         if self.scaler is not None and found[1]["scaler"]:
             self.scaler.load_state_dict(found[1]["scaler"])
         self.history = History(**found[1]["history"])
@@ -178,24 +185,16 @@ def _write(path: Path | None, tensors: Mapping[str, torch.Tensor], notes: Mappin
         write_tensors(path, found, notes)
 
 
-def _copied(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy on the CPU; of a shard where it is."""
-    return tensor.clone() if hasattr(tensor, "full_tensor") else tensor.to("cpu", copy=True)
-
-
 def _load(module: torch.nn.Module, tensors: Mapping[str, torch.Tensor]) -> None:
-    own = module.state_dict()
-    module.load_state_dict({name: _sharded(tensor, own[name]) for name, tensor in tensors.items()}, strict=False)
+    """Load weights, whole or this process's shards; torch's own function refuses offloaded shards beside buffers."""
+    own: Mapping[str, Any] = module.state_dict()
+    state = dict(tensors)
+    for name, tensor in tensors.items():
+        if hasattr(like := own[name], "full_tensor") and not hasattr(tensor, "full_tensor"):
+            from torch.distributed.tensor import distribute_tensor
 
-
-def _sharded(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """``tensor``, sharded if ``like`` is; scalars are whole in every process."""
-    if not hasattr(like, "full_tensor") or hasattr(tensor, "full_tensor") or tensor.dim() == 0:
-        return tensor
-    from torch.distributed.tensor import distribute_tensor
-
-    placed: Any = like
-    return distribute_tensor(tensor.to(placed.device), placed.device_mesh, placed.placements)
+            state[name] = distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements)
+    module.load_state_dict(state, strict=False)
 
 
 def _trained(module: torch.nn.Module) -> Tensors:

@@ -5,15 +5,13 @@ notes, their keys. A key hashes the input (an image's content and mask, a captio
 network (architecture, weights, size): epochs, seeds, folds, sides and later runs compute nothing again.
 """
 
-from __future__ import annotations
-
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from dataclasses import dataclass
+from functools import cache, lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from threading import Lock
@@ -31,7 +29,7 @@ from judge.judges import Backbone, Blueprint, FrozenReader, Materials
 from judge.masking.masked_images import MaskedImages
 from judge.training.batches import run_fitting
 from judge.training.launch import make_accelerator, make_deterministic, raise_together
-from judge.training.member import Member, one_by_one
+from judge.training.member import Member, Precomputed, digest_of, one_by_one
 from judge.types import Progress, Sample, Words
 from judge.utils.files import writing
 from judge.utils.launch import launched
@@ -40,8 +38,14 @@ from judge.utils.tensors import read_notes, read_sound, write_tensors
 
 _FORMAT = 2  # Increased whenever other features are made of an image.
 _NAME = "features"  # Of the tensor in each file.
-_checked: dict[tuple[Path, int], list[str]] = {}  # File and time of writing -> keys, of files that were checked.
 Maker = Callable[[Materials], Backbone] | Callable[[Materials], FrozenReader]
+
+
+@cache
+def _keys_in(path: Path, written: int, network: str) -> list[str]:
+    """The keys of the rows of a file, ``written`` at a time in ns; none if it is damaged, or another network's."""
+    notes = read_sound(path, read_notes) or {}
+    return notes.get("keys", []) if notes.get("network") == network else []
 
 
 @dataclass
@@ -97,13 +101,7 @@ def _open_slices(path: Path) -> Any:
 class FeatureCache(ABC):
     """The features of one frozen network, in a folder that runs, networks and processes share.
 
-    Args:
-        network: a module, with a ``key``.
-        keys: image id, or name of a caption -> key of its features.
-        folder: feature cache folder; made if need be.
-
-    Raises:
-        JudgeError: the folder cannot be made.
+    ``keys``: image id, or name of a caption -> key of its features; ``folder``: of the cache, made if need be.
     """
 
     SHARD: ClassVar[int]  # Rows of a file.
@@ -135,10 +133,6 @@ class FeatureCache(ABC):
         for name, key in self.keys.items():
             first.setdefault(key, name)
         return [name for key, name in first.items() if key not in known]
-
-    def share(self, names: Sequence[str], rank: int, world: int) -> list[str]:
-        """The names for one of several processes: whole batches, the same as those of a single process."""
-        return [name for place, name in enumerate(names) if place // self.BATCH % world == rank]
 
     def compute(self, names: Sequence[str], *, device: torch.device, progress: Progress | None = None) -> None:
         """Compute the features of ``names`` and write them.
@@ -177,20 +171,22 @@ class FeatureCache(ABC):
         captions = self.KIND == "caption"
         return FeatureStore(shape, places, self.key, self.regions, captions=captions)
 
-    def features(self, names: Sequence[str], device: torch.device) -> npt.NDArray[np.float32]:
-        """[N, P, D], computed and not written."""
-        return np.concatenate(list(self._batches(names, device)))
-
     def _batches(self, names: Sequence[str], device: torch.device) -> Iterator[npt.NDArray[np.float32]]:
         """On a CPU each batch on one thread, as many at once as there are cores: the same digits on any machine."""
         loaded = self._load(names)
         alone, faults = device.type == "cpu", list[JudgeError]()
         workers = usable_cores() if alone else 1
 
+        @torch.inference_mode()
+        def compute(batch: Sequence[Any], size: int) -> npt.NDArray[np.float32]:
+            pieces = (batch[start : start + size] for start in range(0, len(batch), size))
+            return np.concatenate([self._forward(piece, device).float().cpu().numpy() for piece in pieces])
+
         def passes() -> Iterator[Callable[[], npt.NDArray[np.float32]]]:
             try:
                 while batch := list(islice(loaded, self.BATCH)):
-                    yield partial(self._pass, batch, device)
+                    work = partial(compute, batch)
+                    yield partial(run_fitting, work, self.BATCH, where=self.OPTION, mend=self.MEND)
             except JudgeError as error:
                 faults.append(error)  # Raised once the batches before it are there.
 
@@ -199,24 +195,12 @@ class FeatureCache(ABC):
         if faults:
             raise faults[0]
 
-    @torch.inference_mode()
-    def _pass(self, batch: Sequence[Any], device: torch.device) -> npt.NDArray[np.float32]:
-        def run(size: int) -> npt.NDArray[np.float32]:
-            pieces = (batch[start : start + size] for start in range(0, len(batch), size))
-            found = (self._forward(piece, device) for piece in pieces)
-            return np.concatenate([t.float().cpu().numpy() for t in found])
-
-        return run_fitting(run, self.BATCH, where=self.OPTION, mend=self.MEND)
-
     def _write(self, keys: Sequence[str], features: npt.NDArray[np.float32]) -> None:
-        if not np.isfinite(features).all():
-            raise JudgeError("its features are not finite", where=self.OPTION, mend="take another")
-        # Half precision ends at 65,504; features of a random network may exceed that.
+        # Half precision ends at 65,504; features of a random network may exceed that, and NaN may be among them.
         if not np.abs(features).max() <= np.finfo(np.float16).max:
             raise JudgeError("its features do not fit into half precision", where=self.OPTION, mend="take another")
-        name = hashlib.blake2b(repr(keys).encode(), digest_size=16).hexdigest()
         with writing(self._where):
-            path = self.folder / f"{name}.safetensors"
+            path = self.folder / f"{digest_of(repr(keys))}.safetensors"
             write_tensors(path, {_NAME: features.astype(np.float16)}, {"network": self.network.key, "keys": [*keys]})
 
     def _known(self) -> dict[str, tuple[Path, int]]:
@@ -227,19 +211,16 @@ class FeatureCache(ABC):
         """
         wanted, found = set(self.keys.values()), dict[str, tuple[Path, int]]()
         files = sorted(self.folder.glob("*.safetensors"))
+
+        def read_keys(path: Path) -> list[str]:
+            with suppress(FileNotFoundError):  # Another process may empty the cache.
+                return _keys_in(path, path.stat().st_mtime_ns, self.network.key)
+            return []
+
         with ThreadPoolExecutor(usable_cores()) as pool:  # Checksums take time.
-            for path, keys in zip(files, pool.map(self._read_keys, files), strict=True):
+            for path, keys in zip(files, pool.map(read_keys, files), strict=True):
                 found |= {key: (path, row) for row, key in enumerate(keys) if key in wanted}
         return found
-
-    def _read_keys(self, path: Path) -> list[str]:
-        """The keys of the rows of a file; none if it is damaged. A process checks each file once."""
-        with suppress(FileNotFoundError):
-            state = path, path.stat().st_mtime_ns
-            if state not in _checked and (notes := read_sound(path, read_notes)):
-                _checked[state] = notes.get("keys", []) if notes.get("network") == self.network.key else []
-            return _checked.get(state, [])
-        return []
 
 
 class ImageCache(FeatureCache):
@@ -254,24 +235,21 @@ class ImageCache(FeatureCache):
         self.regions = backbone.regions
         if self.regions:
             # The key of an image does not include its boxes, which other judges do not see.
-            self.keys = {image: digest((key, images.boxes(image))) for image, key in keys.items()}
-            self.key = f"{backbone.key} {digest(self.keys)}"
+            self.keys = {image: digest_of(repr((key, images.boxes(image)))) for image, key in keys.items()}
+            self.key = f"{backbone.key} {digest_of(repr(self.keys))}"
 
     def _load(self, names: Sequence[str]) -> Iterator[tuple[Tensor, ...]]:
         """Threads read and mask images while the network computes."""
         with ThreadPoolExecutor(2) as pool:
             ready = pool.map(lambda image: self.backbone.prepare(self.images.read(image)), names)
             for image, pixels in zip(names, ready, strict=True):
-                yield (pixels, self._boxes(image)) if self.regions else (pixels,)
+                boxes = torch.zeros(self.regions, 4)
+                for row, box in zip(boxes, self.images.boxes(image) if self.regions else (), strict=False):
+                    row[:] = torch.tensor(box)
+                yield (pixels, boxes) if self.regions else (pixels,)
 
     def _forward(self, loaded: Sequence[tuple[Tensor, ...]], device: torch.device) -> Tensor:
         return self.backbone(*(torch.stack(part).to(device) for part in zip(*loaded, strict=True)))
-
-    def _boxes(self, image: str) -> Tensor:
-        boxes = torch.zeros(self.regions, 4)
-        for row, box in zip(boxes, self.images.boxes(image), strict=False):
-            row[:] = torch.tensor(box)
-        return boxes
 
 
 class CaptionCache(FeatureCache):
@@ -297,25 +275,7 @@ class CaptionCache(FeatureCache):
 
 def name_words(words: Words) -> str:
     """A key for a caption; ("a", "b") and ("ab",) differ."""
-    return digest(words)
-
-
-def digest(content: object) -> str:
-    """A key for anything that prints completely."""
-    return hashlib.blake2b(repr(content).encode(), digest_size=16).hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
-class Precomputed:
-    """Features of a run's images and captions.
-
-    Attributes:
-        keys: image id -> hash of its content and mask.
-        features: judge -> the features of images or captions that it is trained on.
-    """
-
-    keys: Mapping[str, str] = field(default_factory=dict)
-    features: Mapping[str, FeatureStore] = field(default_factory=dict)
+    return digest_of(repr(words))
 
 
 def precompute(
@@ -323,39 +283,41 @@ def precompute(
 ) -> Precomputed:
     """Features for all judges of ``members``; in a launch each process computes its share of them.
 
-    Args:
-        members: with the samples whose images and captions are needed.
-        materials: with the images.
-        folder: feature cache folder.
-        progress: called with the progress.
+    ``members``: with the samples whose images and captions are needed; ``materials``: with the images; ``folder``: the
+    feature cache.
 
     Raises:
         JudgeError: no images; one that is missing or cannot be used; weights that cannot be loaded; a folder that
             cannot be written. In every process of a launch, whichever failed.
     """
     judges = {member.judge.name: member.judge for member in members}
-    keys = _image_keys(members, materials)
+    seeing = sorted(name for name, judge in judges.items() if "image" in judge.modalities)
+    keys: dict[str, str] = {}
+    if seeing:
+        if materials.images is None:
+            what = f"there are no images for {', '.join(seeing)}"
+            raise JudgeError(what, where="--images", mend="give the folder of images")
+        slots = {id(member.samples): member.samples for member in members}.values()
+        images = {sample.image for samples in slots for sample in samples if sample.image is not None}
+        keys = {image: materials.images.key(image) for image in sorted(images)}
     captions = _captions(members)
+
+    def open_cache(judge: Blueprint) -> FeatureCache:
+        if judge.reader is not None:
+            return CaptionCache(judge.reader(materials), captions[judge.reader], folder)
+        assert materials.images is not None
+        assert judge.backbone is not None
+        return ImageCache(judge.backbone(materials), materials.images, keys, folder)
+
     made: dict[Maker, FeatureStore] = {}
     features = dict[str, FeatureStore]()
     for name, judge in judges.items():
-        if (make := judge.reader or judge.backbone) is not None:
-            if make not in made:
-                made[make] = _compute(partial(_cache, judge, keys, captions, materials, folder), progress)
+        make = judge.reader or judge.backbone
+        if make is not None and make not in made:
+            made[make] = _compute(partial(open_cache, judge), progress)
+        if make is not None:
             features[name] = made[make]
     return Precomputed(keys, features)
-
-
-def _image_keys(members: Sequence[Member], materials: Materials) -> dict[str, str]:
-    names = {member.judge.name for member in members if "image" in member.judge.modalities}
-    if not names:
-        return {}
-    if materials.images is None:
-        what = f"there are no images for {', '.join(sorted(names))}"
-        raise JudgeError(what, where="--images", mend="give the folder of images")
-    slots = {id(member.samples): member.samples for member in members}.values()
-    images = {sample.image for samples in slots for sample in samples if sample.image is not None}
-    return {image: materials.images.key(image) for image in sorted(images)}
 
 
 def _captions(members: Sequence[Member]) -> dict[Maker, dict[Words, None]]:
@@ -371,23 +333,8 @@ def _captions(members: Sequence[Member]) -> dict[Maker, dict[Words, None]]:
     return found
 
 
-def _cache(
-    judge: Blueprint,
-    keys: Mapping[str, str],
-    captions: Mapping[Maker, Iterable[Words]],
-    materials: Materials,
-    folder: Path,
-) -> FeatureCache:
-    """The cache of a judge's frozen network."""
-    if judge.reader is not None:
-        return CaptionCache(judge.reader(materials), captions[judge.reader], folder)
-    assert materials.images is not None
-    assert judge.backbone is not None
-    return ImageCache(judge.backbone(materials), materials.images, keys, folder)
-
-
 def _compute(make: Callable[[], FeatureCache], progress: Progress | None) -> FeatureStore:
-    """Compute what a cache lacks, each process of a launch its share."""
+    """Compute what a cache lacks; each process of a launch whole batches, the same as those of a single process."""
     accelerator = make_accelerator() if launched() else None
     make_deterministic()
     rank, world = (accelerator.process_index, accelerator.num_processes) if accelerator else (0, 1)
@@ -397,7 +344,8 @@ def _compute(make: Callable[[], FeatureCache], progress: Progress | None) -> Fea
         missing = cache.missing()
     with raise_together():
         device = accelerator.device if accelerator else choose_device(None)
-        cache.compute(cache.share(missing, rank, world), device=device, progress=progress)
+        own = [name for place, name in enumerate(missing) if place // cache.BATCH % world == rank]
+        cache.compute(own, device=device, progress=progress)
     with raise_together():
         # Other processes have computed the rest, unless their machine has a disk of its own.
         cache.compute(cache.missing() if launched() else [], device=device, progress=progress)

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from judge.errors import JudgeError
-from judge.judges import Blueprint, Explanation, Judge, SelfTrained
+from judge.judges import NOTHING, Explanation, Judge
 from judge.metrics.scores import VALIDATION_LOSS, Judged
-from judge.training.judge_file import describe_member, save_network, save_self_trained
-from judge.training.member import Member, assign
-from judge.training.options import Log, TrainingSetup
+from judge.training.judge_file import Saved, describe_member, save_network
+from judge.training.member import Log, Member, TrainingSetup, assign, digest_of
 from judge.types import Predictions
 from judge.utils.launch import is_main_process
 from judge.utils.parallel import threads, usable_cores
 from judge.utils.tensors import read_notes, read_sound, read_tensors, write_tensors
 
 if TYPE_CHECKING:
-    from accelerate import Accelerator
-
     from judge.training.checkpoint import History
     from judge.training.loop import NetworkJudge
 
@@ -64,20 +59,15 @@ def load_answers(members: Sequence[Member], setup: TrainingSetup) -> list[Predic
     found: dict[Path, tuple[dict[str, Any], dict[str, Any]] | None] = {}
     answers: list[Predictions | None] = []
     for member, path in zip(members, _files(members, setup), strict=True):
+        weights = weights_file(member, setup)
         if path is not None and path not in found:
             found[path] = read_sound(path, read_tensors)
-        stored = found[path] if path and _has_weights(member, setup) else None
-        if stored is None or member.key not in stored[0]:
+        stored = found[path] if path else None
+        if not stored or member.key not in stored[0] or (weights and read_sound(weights, read_notes) is None):
             answers.append(None)
         else:
             answers.append(Predictions(stored[0][member.key], member.target, stored[1][member.key]))
     return answers
-
-
-def _has_weights(member: Member, setup: TrainingSetup) -> bool:
-    """Whether the weights of a member are intact, or not needed."""
-    path = weights_file(member, setup)
-    return path is None or read_sound(path, read_notes) is not None
 
 
 def store_answers(members: Sequence[Member], setup: TrainingSetup, found: Sequence[Predictions]) -> None:
@@ -103,11 +93,9 @@ def store_answers(members: Sequence[Member], setup: TrainingSetup, found: Sequen
 
 def _files(members: Sequence[Member], setup: TrainingSetup) -> list[Path | None]:
     """The file of each member's answers; refits that are trained jointly share one, as many files would be slow."""
+    keys = [member.key for member in members]
     if members[0].is_refit and members[0].judge.joint:
-        joined = "".join(member.key for member in members)
-        keys = [hashlib.blake2b(joined.encode(), digest_size=16).hexdigest()] * len(members)
-    else:
-        keys = [member.key for member in members]
+        keys = [digest_of(*keys)] * len(members)
     return [answers_file(key, setup) for key in keys]
 
 
@@ -146,11 +134,8 @@ def fit_jointly(members: Sequence[Member], setup: TrainingSetup) -> list[Predict
 def explain(members: Sequence[Member]) -> Explanation:
     """Train judges of the same captions again, and return the contribution of each term.
 
-    Args:
-        members: of one captioner, side and caption index, with what the run chose for them in ``settings``.
-
-    Returns:
-        With predictions equal to those of the run, to the last digit.
+    Members are those of one captioner, side and caption index, with what the run chose for them in ``settings``;
+    predictions are equal to those of the run, to the last digit.
     """
     found = members[0].judge.explain
     assert found is not None
@@ -184,7 +169,9 @@ def _store_weights(judge: Judge, member: Member, setup: TrainingSetup, found: Pr
         return
     about = describe_member(member, setup.masking, sharing, found)
     if member.judge.network is None:
-        save_self_trained(cast(SelfTrained, judge), path, member.judge.name, member.target, about)
+        trained: Any = judge
+        saved = Saved(path, member.judge.name, member.target, None, NOTHING, vocabulary=trained.vocabulary, **about)
+        write_tensors(path, trained.tensors(), saved.notes())
     else:
         writes = sharing == "members" or is_main_process()
         save_network(cast("NetworkJudge", judge), path if writes else None, about, **notes)
@@ -195,11 +182,7 @@ def build_judge(
 ) -> Judge:
     """The untrained judge of a member.
 
-    Args:
-        member: which.
-        setup: how it is to be trained.
-        checkpoint: file that makes its training resumable; None for none.
-        log: called after each epoch.
+    ``checkpoint``: file that makes its training resumable; ``log``: called after each epoch. None for none.
 
     Raises:
         JudgeError: a launch that promised several processes and gave one.
@@ -212,21 +195,22 @@ def build_judge(
     from judge.training.loop import NetworkJudge, Trainer
 
     accelerator = make_accelerator(mixed_precision=setup.mixed_precision)
-    trainer = Trainer(
-        accelerator,
-        sharing=setup.sharing or recipe.sharing,
-        checkpoint=checkpoint,
-        workers=_count_loaders(blueprint, setup, accelerator),
-        on_epoch=partial(_report, member, log) if log and not member.is_refit else None,
-    )
+    loaders = setup.loaders
+    if sys.platform != "linux":
+        loaders = 0  # They are forked, which is safe on Linux alone.
+    elif loaders is None:  # Some for images on a GPU, and none on CPUs, which are busy.
+        slow = "image" in blueprint.modalities and accelerator.device.type != "cpu"
+        loaders = min(_MOST_LOADERS, usable_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))) if slow else 0
+
+    def report(done: int, history: History) -> None:
+        if log and not member.is_refit:  # Of refits there are hundreds.
+            validation = history.validation[-1] if history.validation else None
+            log("epoch", **facts_of(member), epoch=done, loss=history.training[-1], validation=validation)
+
+    sharing = setup.sharing or recipe.sharing
+    trainer = Trainer(accelerator, sharing, checkpoint=checkpoint, workers=loaders, on_epoch=report)
     features = setup.precomputed.features.get(blueprint.name) if setup.precomputed else None
     return NetworkJudge(blueprint, member.target, recipe, trainer, replace(setup.materials, features=features))
-
-
-def _report(member: Member, log: Log, done: int, history: History) -> None:
-    """Report an epoch; refits, which are hundreds, report nothing."""
-    validation = history.validation[-1] if history.validation else None
-    log("epoch", **facts_of(member), epoch=done, loss=history.training[-1], validation=validation)
 
 
 def facts_of(member: Member) -> Mapping[str, Any]:
@@ -235,16 +219,3 @@ def facts_of(member: Member) -> Mapping[str, Any]:
     whose = {"captioner": evidence.captioner} if evidence else {}
     names = {"side": member.side, "index": member.index, "seed": member.seed, "fold": member.split.fold}
     return {"judge": member.judge.name, **whose, **names}
-
-
-def _count_loaders(judge: Blueprint, setup: TrainingSetup, accelerator: Accelerator) -> int:
-    """Processes that collate ahead for a judge: by default some for images on a GPU, and none on CPUs, which are busy.
-
-    They are forked, which is safe on Linux alone.
-    """
-    if sys.platform != "linux":
-        return 0
-    if setup.loaders is not None:
-        return setup.loaders
-    slow = "image" in judge.modalities and accelerator.device.type != "cpu"
-    return min(_MOST_LOADERS, usable_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))) if slow else 0

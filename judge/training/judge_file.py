@@ -21,7 +21,6 @@ from judge.errors import FAULTS, JudgeError
 from judge.evidence import Preparation, Slot
 from judge.judges import (
     BLANKED,
-    NOTHING,
     PREFIXES,
     SENTENCE,
     Blueprint,
@@ -41,12 +40,11 @@ from judge.training.member import Member
 from judge.types import Predictions, Progress, Sample, Target
 from judge.utils.launch import computes_on
 from judge.utils.parallel import threads
-from judge.utils.tensors import DamagedTensorsError, read_notes, read_tensors, write_tensors
+from judge.utils.tensors import DamagedTensorsError, read_notes, read_tensors
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from judge.training.features import FeatureStore
     from judge.training.loop import NetworkJudge
 
 FORMAT = 3  # Older formats have other metadata.
@@ -89,22 +87,8 @@ class Saved:
 
     @cached_property
     def blueprint(self) -> Blueprint:
-        """The judge's.
-
-        Raises:
-            JudgeError: this version has no such judge, or what it needs is not installed.
-        """
+        """The judge's; raises as :func:`~judge.judges.find_judge`."""
         return find_judge(self.judge)
-
-    @property
-    def sharing(self) -> Sharing:
-        """How processes, and threads, shared its training."""
-        return "data" if self.data.get("sharing") == "data" else "members"
-
-    @property
-    def trains_itself(self) -> bool:
-        """Whether it is no network."""
-        return self.recipe is None
 
     @property
     def sees(self) -> bool:
@@ -151,37 +135,33 @@ class Saved:
 
     def notes(self) -> dict[str, Any]:
         """The notes of a file that says the same."""
+        kept = {part.name: getattr(self.materials, part.name) for part in fields(Materials) if part.name not in _ABSENT}
+        prompt = self.materials.prompt
+        own = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "path"}
         return {
             "format": FORMAT,
             "version": version("caption-judge"),
-            "judge": self.judge,
+            **own,
             "target": [self.target.kind, self.target.classes],
             "recipe": self.recipe and asdict(self.recipe),
-            "materials": _materials_json(self.materials),
-            "precision": self.precision,
-            "vocabulary": self.vocabulary,
-            "features": dict(self.features),
+            "materials": kept | {"prompt": prompt and {"template": prompt.template, "answers": dict(prompt.answers)}},
             "preparation": self.preparation and self.preparation.to_json(),
-            "masking": dict(self.masking),
-            "data": dict(self.data),
-            "history": dict(self.history),
         }
 
 
 def describe_member(member: Member, masking: Mapping[str, Any], sharing: Sharing, found: Predictions) -> dict[str, Any]:
     """What a judge learnt from and how it was hidden: the fields "preparation", "masking" and "data" of its file.
 
-    Args:
-        member: the judge.
-        masking: how images are masked, as settings.
-        sharing: how processes shared its training.
-        found: its answers about its test samples.
+    ``sharing``: how processes shared its training; ``found``: its answers about its test samples.
     """
     slot, tests = member.samples, member.test()
     evidence = slot.evidence if isinstance(slot, Slot) else None
     names = [member.target.classes[sample.answers[0]] for sample in member.training() if sample.answers]
-    one = member.target.kind == "attribute"
-    held = {"images": len(tests), "accuracy": _accuracy(tests, found) if one and tests else None}
+    one, accuracy = member.target.kind == "attribute", None
+    if one and tests:
+        # Of each class, on average: of a judge that knows nothing 1 / classes, however unequal they are.
+        answers, correct = np.array([sample.answers[0] for sample in tests]), Judged.of(tests, found).correct
+        accuracy = float(np.mean([correct[answers == k].mean() for k in np.unique(answers)]))
     data = {
         "captioner": evidence and evidence.captioner,
         "alignment": evidence and evidence.sides.aligner.how,
@@ -190,18 +170,12 @@ def describe_member(member: Member, masking: Mapping[str, Any], sharing: Sharing
         "seed": member.seed,
         "fold": member.split.fold,
         "images": {name: names.count(name) for name in member.target.classes} if one else len(member.training()),
-        "held_out": held,
+        "held_out": {"images": len(tests), "accuracy": accuracy},
         "sharing": sharing,
     }
     seen = "image" in member.judge.modalities - member.judge.blanked
     preparation = evidence.preparation(member.side) if evidence else None
     return {"preparation": preparation, "masking": masking if seen else {}, "data": data}
-
-
-def _accuracy(tests: Sequence[Sample], found: Predictions) -> float:
-    """Of each class, on average: of a judge that knows nothing 1 / classes, however unequal they are."""
-    answers, correct = np.array([sample.answers[0] for sample in tests]), Judged.of(tests, found).correct
-    return float(np.mean([correct[answers == k].mean() for k in np.unique(answers)]))
 
 
 def describe_features(features: Any) -> dict[str, Any]:
@@ -211,12 +185,6 @@ def describe_features(features: Any) -> dict[str, Any]:
     regions, key = features.regions, getattr(features, "key", "")
     # The key of a network that takes boxes ends in a hash of the images' boxes.
     return {"shape": list(features.shape), "regions": regions, "key": key.rpartition(" ")[0] if regions else key}
-
-
-def words_of(network: Any) -> tuple[str, ...]:
-    """The vocabulary of a network, padding and ``<unk>`` left out; none where it has none."""
-    vocabulary = getattr(network, "vocabulary", None) or {}
-    return tuple(sorted(vocabulary, key=lambda word: int(vocabulary[word])))[2:]
 
 
 def read_saved(path: Path) -> Saved:
@@ -251,13 +219,16 @@ def _parse(path: Path, notes: Mapping[str, Any]) -> Saved:
     kind, classes = notes["target"]
     if kind not in {"attribute", "tasks"} or not classes:
         raise ValueError("no classes")
-    preparation = notes["preparation"]
+    preparation, given = notes["preparation"], notes["materials"]
+    if unknown := _ABSENT & given.keys():
+        raise ValueError(f"it holds {min(unknown)}")
+    materials = Materials(**{**given, "prompt": given["prompt"] and Prompt(**given["prompt"])})
     return Saved(
         path,
         str(notes["judge"]),
         Target(kind, tuple(map(str, classes))),
         None if notes["recipe"] is None else Recipe(**notes["recipe"]),
-        _materials_of(notes["materials"]),
+        materials,
         str(notes["precision"]),
         tuple(map(str, notes["vocabulary"])),
         dict(notes["features"]),
@@ -268,26 +239,8 @@ def _parse(path: Path, notes: Mapping[str, Any]) -> Saved:
     )
 
 
-def _materials_json(materials: Materials) -> dict[str, Any]:
-    known = {part.name: getattr(materials, part.name) for part in fields(materials) if part.name not in _ABSENT}
-    prompt = materials.prompt
-    return known | {"prompt": prompt and {"template": prompt.template, "answers": dict(prompt.answers)}}
-
-
-def _materials_of(given: Mapping[str, Any]) -> Materials:
-    prompt = given["prompt"]
-    if unknown := _ABSENT & given.keys():
-        raise ValueError(f"it holds {min(unknown)}")
-    return Materials(**{**given, "prompt": None if prompt is None else Prompt(**prompt)})
-
-
 def sample_captions(captions: Mapping[str, Sequence[str]], saved: Saved) -> list[list[Sample]]:
-    """New captions as the judge perceives them, a list for each caption index, by image; what they answer is not known.
-
-    Args:
-        captions: image id -> its captions.
-        saved: the judge.
-    """
+    """New captions (by image id) as the judge perceives them: a list for each caption index, with unknown answers."""
     assert saved.preparation is not None
     longest = max(map(len, captions.values()), default=0)
     found: list[list[Sample]] = [[] for _ in range(longest)]
@@ -300,24 +253,14 @@ def sample_captions(captions: Mapping[str, Sequence[str]], saved: Saved) -> list
     return found
 
 
-def save_self_trained(judge: SelfTrained, path: Path, name: str, target: Target, about: Mapping[str, Any]) -> None:
-    """Write the file of a judge that is no network; ``about`` is from :func:`describe_member`."""
-    saved = Saved(path, name, target, None, NOTHING, vocabulary=judge.vocabulary, **about)
-    write_tensors(path, judge.tensors(), saved.notes())
-
-
 def save_network(judge: NetworkJudge, path: Path | None, about: Mapping[str, Any] | None = None, **notes: str) -> None:
     """Write the file of a trained network: what training changed, and what is needed to use it.
 
-    All processes that trained it call this, those that write nothing with ``path`` None.
-
-    Args:
-        judge: trained.
-        path: the file.
-        about: from :func:`describe_member`; without it, the judge cannot predict on new captions.
-        notes: added to the file.
+    All processes that trained it call this, those that write nothing with ``path`` None. ``about`` is from
+    :func:`describe_member`; without it, the judge cannot predict on new captions. ``notes`` are added to the file.
     """
     accelerator = judge.trainer.accelerator
+    vocabulary: Mapping[str, Any] = getattr(judge.network, "vocabulary", None) or {}
     saved = Saved(
         path or Path(),
         judge.blueprint.name,
@@ -325,7 +268,7 @@ def save_network(judge: NetworkJudge, path: Path | None, about: Mapping[str, Any
         replace(judge.recipe, micro_batch=judge.micro_batch),  # Its answers came from such batches.
         judge.materials,
         accelerator.mixed_precision,
-        words_of(judge.network),
+        tuple(sorted(vocabulary, key=lambda word: int(vocabulary[word])))[2:],  # Without padding and ``<unk>``.
         describe_features(judge.materials.features),
         history=asdict(judge.history),
         **(about or {}),
@@ -344,7 +287,7 @@ def answer(
 ) -> tuple[Predictions, list[str]]:
     """Answers of a trained judge; equal to those of the run that trained it, if ``parts`` are those of its folds.
 
-    (Batches of other captions are padded and summed in another way; answers are then equal up to rounding.)
+    Batches of other captions are padded and summed in another way; answers are then equal up to rounding.
 
     Args:
         saved: from :func:`read_saved`.
@@ -360,13 +303,22 @@ def answer(
         JudgeError: weights that do not fit; the network that it started from is not available, or has another shape.
     """
     samples, notes = list(chain.from_iterable(parts)), list[str]()
-    with threads(1 if saved.sharing == "members" else None):
+    with threads(None if saved.data.get("sharing") == "data" else 1):
         judge: Judge
-        if saved.trains_itself:
+        if saved.recipe is None:
             judge = open_self_trained(saved)
         else:
             materials = replace(saved.materials, images=images)
-            found, notes = _features(saved, samples, materials, features, progress)
+            from judge.training.features import FeatureStore, precompute
+
+            trained = saved.features
+            if saved.blueprint.backbone and not saved.blueprint.reader and not saved.sees:
+                # It sees nothing, and needs no more than the shape.
+                found: FeatureStore | None = FeatureStore(tuple(trained["shape"]), {}, "", trained["regions"])
+            else:
+                member = Member(saved.blueprint, saved.target, samples, Split((), (), {}), 0)
+                found = precompute([member], materials, features, progress).features.get(saved.blueprint.name)
+                notes = check_features(saved, describe_features(found)) if found and trained else []
             judge = restore(saved, replace(materials, features=found))
         answers = []
         for number, part in enumerate(parts):
@@ -395,11 +347,7 @@ def open_self_trained(saved: Saved) -> SelfTrained:
 
 
 def restore(saved: Saved, materials: Materials | None = None) -> NetworkJudge:
-    """A trained network.
-
-    Args:
-        saved: from :func:`read_saved`.
-        materials: with images and features; None for none.
+    """A trained network; ``materials``: with images and features, None for none.
 
     Raises:
         JudgeError: weights that do not fit; the network that it started from is not available.
@@ -416,27 +364,6 @@ def restore(saved: Saved, materials: Materials | None = None) -> NetworkJudge:
     trainer = Trainer(make_accelerator(mixed_precision="no" if unsupported else saved.precision))
     made = NetworkJudge(judge, saved.target, saved.recipe, trainer, materials or saved.materials)
     return made.restore(saved.as_samples(), saved.path, seed=0)
-
-
-def _features(
-    saved: Saved, samples: Sequence[Sample], materials: Materials, folder: Path, progress: Progress | None
-) -> tuple[FeatureStore | None, list[str]]:
-    """Features of the samples; and a note if the frozen network is not that of the training.
-
-    Raises:
-        JudgeError: they have another shape than the features that the judge learnt from.
-    """
-    from judge.training.features import FeatureStore, precompute
-
-    judge, trained = saved.blueprint, saved.features
-    if judge.backbone and not judge.reader and not saved.sees:
-        # It sees nothing, and needs no more than the shape.
-        return FeatureStore(tuple(trained["shape"]), {}, "", trained["regions"]), []
-    member = Member(judge, saved.target, samples, Split((), (), {}), 0)
-    found = precompute([member], materials, folder, progress).features.get(judge.name)
-    if found is None or not trained:
-        return found, []
-    return found, check_features(saved, describe_features(found))
 
 
 def check_features(saved: Saved, now: Mapping[str, Any]) -> list[str]:
@@ -458,13 +385,7 @@ def check_features(saved: Saved, now: Mapping[str, Any]) -> list[str]:
 def merge(saved: Saved, folder: Path, beside: Path) -> None:
     """Write a Hugging Face judge as a checkpoint of transformers, and the file of a zero-shot judge that uses it.
 
-    Args:
-        saved: the judge.
-        folder: of the checkpoint.
-        beside: the file, which names as its checkpoint the folder that it lies in.
-
-    Raises:
-        JudgeError: as :func:`restore`.
+    ``folder``: of the checkpoint; ``beside``: the file, in the same folder. Raises as :func:`restore`.
     """
     from judge.judges.huggingface import AnswerJudge
 

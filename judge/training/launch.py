@@ -17,9 +17,7 @@ from judge.errors import JudgeError
 from judge.utils.launch import computes_on, is_main_process, launch_precision, launched, promised, shared_store
 
 if TYPE_CHECKING:
-    import torch
     from accelerate import Accelerator
-    from accelerate.utils import FullyShardedDataParallelPlugin
     from torch import nn
 
 S = TypeVar("S")
@@ -56,7 +54,15 @@ def make_accelerator(*, mixed_precision: str | None = None) -> Accelerator:
     from accelerate.state import AcceleratorState, PartialState
     from accelerate.utils import InitProcessGroupKwargs
 
-    _check_requests(mixed_precision or launch_precision())
+    for variable, absent, what, mend in _REFUSED:
+        if os.environ.get(variable, absent).lower() != absent:
+            raise JudgeError(f"{what} not supported", where=f"accelerate launch ({variable})", mend=mend)
+    precision = mixed_precision or launch_precision()
+    if precision == "fp8":  # Accelerate would train in float32.
+        raise JudgeError("fp8 is not supported", where="accelerate launch", mend="use --mixed_precision bf16")
+    if uses_fsdp() and precision == "fp16":
+        # The gradient scaler synchronises all processes at every step, and judges may be trained by one process alone.
+        raise JudgeError("fp16 is not supported under FSDP", where="--precision fp16", mend="use bf16")
     make_deterministic()
     cpu = computes_on() == "cpu"
     # Accelerate keeps the first precision of a process for all later ones; each run must have its own.
@@ -79,17 +85,6 @@ def make_accelerator(*, mixed_precision: str | None = None) -> Accelerator:
         mend += "or --num_processes 1 (and unset MASTER_ADDR, if it is your site that sets it)"
         raise JudgeError(what, where="accelerate launch", mend=mend)
     return accelerator
-
-
-def _check_requests(precision: str) -> None:
-    for variable, absent, what, mend in _REFUSED:
-        if os.environ.get(variable, absent).lower() != absent:
-            raise JudgeError(f"{what} not supported", where=f"accelerate launch ({variable})", mend=mend)
-    if precision == "fp8":  # Accelerate would train in float32.
-        raise JudgeError("fp8 is not supported", where="accelerate launch", mend="use --mixed_precision bf16")
-    if uses_fsdp() and precision == "fp16":
-        # The gradient scaler synchronises all processes at every step, and judges may be trained by one process alone.
-        raise JudgeError("fp16 is not supported under FSDP", where="--precision fp16", mend="use bf16")
 
 
 def make_deterministic() -> None:
@@ -213,14 +208,31 @@ def shard(accelerator: Accelerator, module: nn.Module) -> None:
         module: on the CPU, or on ``meta`` in processes other than the main one. Weights keep their types, products are
             computed in the accelerator's mixed precision, and outputs have the type that ``module`` gives them.
     """
-    from accelerate.utils import fsdp2_prepare_model
+    import torch
+    from accelerate.utils import FullyShardedDataParallelPlugin, fsdp2_prepare_model
+    from torch.distributed.fsdp import MixedPrecisionPolicy
 
-    accelerator.state.fsdp_plugin = _make_plugin(module, accelerator.mixed_precision)
+    device, products = accelerator.device, torch.bfloat16 if accelerator.mixed_precision == "bf16" else None
+    before = os.environ.get(_LOADING)
+    # Offloading and resharding come from the configuration of the launch.
+    accelerator.state.fsdp_plugin = FullyShardedDataParallelPlugin(
+        fsdp_version=2,
+        # Accelerate's own policy would round outputs, which are log-probabilities, and sums of gradients.
+        mixed_precision_policy=MixedPrecisionPolicy(products, reduce_dtype=torch.float32),
+        auto_wrap_policy="transformer_based_wrap",
+        transformer_cls_names_to_wrap=find_units(module),
+        cpu_ram_efficient_loading=True,
+        activation_checkpointing=False,  # --gradient-checkpointing is transformers' own.
+    )
+    # The plugin sets this, and transformers would then load other models in part.
+    os.environ[_LOADING] = before or "false"
     persistent = []
     for part in module.modules():
         for name, buffer in part._buffers.items():
             if buffer is not None:
-                part._buffers[name] = _from_main_process(buffer, accelerator.device)
+                here = torch.empty_like(buffer, device=device) if buffer.is_meta else buffer.to(device)
+                torch.distributed.broadcast(here, src=0)
+                part._buffers[name] = here
                 persistent += [] if name in part._non_persistent_buffers_set else [(part, name)]
     for part, name in persistent:
         part._non_persistent_buffers_set.add(name)  # Accelerate takes everything in the state for shards.
@@ -236,34 +248,3 @@ def find_units(module: nn.Module) -> list[str]:
     except ModuleNotFoundError:
         return []
     return sorted({type(part).__name__ for part in module.modules() if isinstance(part, GradientCheckpointingLayer)})
-
-
-def _make_plugin(module: nn.Module, precision: str) -> FullyShardedDataParallelPlugin:
-    """Accelerate's plugin; offloading and resharding come from the configuration of the launch."""
-    import torch
-    from accelerate.utils import FullyShardedDataParallelPlugin
-    from torch.distributed.fsdp import MixedPrecisionPolicy
-
-    before = os.environ.get(_LOADING)
-    plugin = FullyShardedDataParallelPlugin(
-        fsdp_version=2,
-        # Accelerate's own policy would round outputs, which are log-probabilities, and sums of gradients.
-        mixed_precision_policy=MixedPrecisionPolicy(
-            torch.bfloat16 if precision == "bf16" else None, reduce_dtype=torch.float32
-        ),
-        auto_wrap_policy="transformer_based_wrap",
-        transformer_cls_names_to_wrap=find_units(module),
-        cpu_ram_efficient_loading=True,
-        activation_checkpointing=False,  # --gradient-checkpointing is transformers' own.
-    )
-    # The plugin sets this, and transformers would then load other models in part.
-    os.environ[_LOADING] = before or "false"
-    return plugin
-
-
-def _from_main_process(buffer: torch.Tensor, device: torch.device) -> torch.Tensor:
-    import torch
-
-    here = torch.empty_like(buffer, device=device) if buffer.is_meta else buffer.to(device)
-    torch.distributed.broadcast(here, src=0)
-    return here

@@ -6,8 +6,6 @@ The result depends on samples, recipe and seed alone: initial weights, order and
 not matter what is trained before it, beside it, or where.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -20,14 +18,24 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import DistributedDataParallelKwargs
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from judge.errors import JudgeError
 from judge.judges import NOTHING, PROMPTED, Batch, Blueprint, Materials, Network, Recipe, Sharing
-from judge.training.batches import MicroBatch, cut_up, load_batches, report_killed_workers, run_fitting
+from judge.training.batches import (
+    MicroBatch,
+    Truth,
+    cut_up,
+    load_batches,
+    make_optimiser,
+    make_schedule,
+    report_killed_workers,
+    run_fitting,
+    sums_of,
+    to_probabilities,
+    weighted_loss,
+)
 from judge.training.checkpoint import Checkpoint, History, load_weights, read_history
 from judge.training.launch import gather, is_sharded, shard, uses_fsdp
-from judge.training.losses import Truth, make_optimiser, make_schedule, sums_of, to_probabilities, weighted_loss
 from judge.training.member import derive_seed
 from judge.types import Predictions, Sample, Target
 
@@ -96,21 +104,6 @@ class Trainer:
         # A process without samples takes part: others wait for its gradients, or its shards.
         return [MicroBatch(part) if part else MicroBatch(batch[:1], counts=False) for part in parts]
 
-    def open_checkpoint(self) -> Checkpoint:
-        """The state of a training; resumed unless processes that train together have different files, on own disks."""
-        read_from = self.checkpoint
-        if self.parallel and read_from is not None:
-            own = read_history(read_from)
-            read_from = read_from if all(other == own for other in gather(own)) else None
-        return Checkpoint(
-            self.checkpoint if self.rank == 0 else None,
-            read_from=read_from,
-            seconds=self.seconds,
-            scaler=self.accelerator.scaler,
-            # All processes gather shards for the main one, which decides whether a write is due.
-            agree=(lambda due: bool(gather(due)[0])) if self.sharded else bool,
-        )
-
 
 class NetworkJudge:
     """A :class:`~judge.judges.Judge` made of a blueprint's network and a trainer.
@@ -135,7 +128,7 @@ class NetworkJudge:
     ) -> None:
         self.blueprint, self.target, self.recipe, self.trainer = blueprint, target, recipe, trainer
         self.materials = materials
-        # Its outputs are log probabilities among all words, see :mod:`judge.training.losses`.
+        # Its outputs are log probabilities among all words, see :mod:`judge.training.batches`.
         self.whole = materials.answering == "vocabulary" and blueprint.reads >= PROMPTED
         self.where = f"training judge '{blueprint.name}'"
         self.history = History()
@@ -169,7 +162,10 @@ class NetworkJudge:
             return self  # A zero-shot judge.
         if self.recipe.keep == "best" and not validation:
             raise JudgeError("nothing to choose the best epoch by", where="recipe", mend="give validation samples")
-        size = trainer.choose_micro_batch(self.recipe, normalises=_normalises(self.module))
+        # Frozen parts may stay in evaluation.
+        layers = [layer for layer in self.module.train().modules() if layer.training]
+        normalises = any(isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in layers)
+        size = trainer.choose_micro_batch(self.recipe, normalises=normalises)
 
         def attempt(size: int) -> None:
             if size < share:  # Memory did not hold more.
@@ -188,9 +184,23 @@ class NetworkJudge:
     def _train(self, samples: Sequence[Sample], validation: Sequence[Sample], seed: int, size: int | None) -> None:
         """Train the network, ``size`` samples a forward pass."""
         self.micro_batch, module, recipe, trainer = size, self.module, self.recipe, self.trainer
-        model, optimiser, wrapped = self._prepare()
+        accelerator = trainer.accelerator
+        model, optimiser = self._place()
+        wrapped = accelerator.prepare_optimizer(optimiser)
         batches_a_pass = len(cut_up(range(len(samples)), recipe.batch_size))
-        state = trainer.open_checkpoint()
+        read_from = trainer.checkpoint
+        if trainer.parallel and read_from is not None:
+            # Processes that train together may have different files, on disks of their own: then none is resumed.
+            losses = read_history(read_from)
+            read_from = read_from if all(other == losses for other in gather(losses)) else None
+        state = Checkpoint(
+            trainer.checkpoint if trainer.rank == 0 else None,
+            read_from=read_from,
+            seconds=trainer.seconds,
+            scaler=accelerator.scaler,
+            # All processes gather shards for the main one, which decides whether a write is due.
+            agree=(lambda due: bool(gather(due)[0])) if trainer.sharded else bool,
+        )
         first = state.load(module, optimiser, seed=seed)
         total = recipe.epochs * batches_a_pass
         schedule = make_schedule(optimiser, recipe, total=total, done=first * batches_a_pass)
@@ -198,7 +208,7 @@ class NetworkJudge:
         def step() -> None:
             if recipe.clip is not None:
                 trained = [weight for weight in module.parameters() if weight.requires_grad]
-                trainer.accelerator.clip_grad_norm_(trained, recipe.clip)
+                accelerator.clip_grad_norm_(trained, recipe.clip)
             wrapped.step()
             if schedule:
                 schedule.step()
@@ -223,12 +233,12 @@ class NetworkJudge:
                 trainer.on_epoch(epoch + 1, state.history)
         state.restore_best(module)
         module.zero_grad(set_to_none=True)
-        if trainer.accelerator.device.type != "cpu":
-            trainer.accelerator.free_memory()  # Of the optimiser, which Accelerate keeps.
+        if accelerator.device.type != "cpu":
+            accelerator.free_memory()  # Of the optimiser, which Accelerate keeps.
         self.history = state.history
 
-    def _prepare(self) -> tuple[nn.Module, Optimizer, Optimizer]:
-        """The model that training calls, its optimiser, and the optimiser as Accelerate wraps it."""
+    def _place(self) -> tuple[nn.Module, torch.optim.Optimizer]:
+        """The model that training calls, on its device and with the other processes; and its optimiser."""
         trainer, accelerator, module = self.trainer, self.trainer.accelerator, self.module
         if trainer.sharded:
             # A sharded judge need not fit into one device; the optimiser is of the shards.
@@ -236,14 +246,12 @@ class NetworkJudge:
         else:
             module.to(accelerator.device)
         optimiser = make_optimiser(module, self.recipe)
-        if not trainer.parallel or trainer.sharded:
-            return module, optimiser, accelerator.prepare_optimizer(optimiser)
+        if trainer.sharded or not trainer.parallel:
+            return module, optimiser
         # Captioners may have weights that no answer passes through.
-        accelerator.ddp_handler = DistributedDataParallelKwargs(
-            find_unused_parameters=True, gradient_as_bucket_view=True
-        )
-        model, wrapped = accelerator.prepare(module, optimiser)
-        return model, optimiser, wrapped
+        handler = DistributedDataParallelKwargs(find_unused_parameters=True, gradient_as_bucket_view=True)
+        accelerator.ddp_handler = handler
+        return accelerator.prepare(module), optimiser
 
     def _train_epoch(
         self, model: nn.Module, samples: Sequence[Sample], chosen: Sequence[Sequence[int]], step: Callable[[], None]
@@ -325,12 +333,6 @@ class NetworkJudge:
         self.network = self.make(samples, seed)
         load_weights(path, self.module)
         return self
-
-
-def _normalises(module: nn.Module) -> bool:
-    """Whether a sample's loss depends on the samples beside it; frozen parts may stay in evaluation."""
-    layers = module.train().modules()
-    return any(isinstance(layer, nn.modules.batchnorm._BatchNorm) and layer.training for layer in layers)
 
 
 def diverged(loss: float, epoch: int, *, where: str) -> JudgeError:

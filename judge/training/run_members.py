@@ -5,8 +5,6 @@ if several train as one program). Large judges (``Recipe.sharing`` "data") are t
 train one of them together.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,8 +15,7 @@ from typing import Any, Generic, TypeVar, cast
 from judge.evidence import Slot
 from judge.training.fit_members import fit_jointly, fit_member, load_answers, store_answers
 from judge.training.launch import gather, make_accelerator, raise_together
-from judge.training.member import Member
-from judge.training.options import TrainingSetup, prepare_members
+from judge.training.member import Member, TrainingSetup, name_members
 from judge.types import Predictions, Progress
 from judge.utils.launch import computes_on, launched, promised
 from judge.utils.parallel import unordered, usable_cores
@@ -46,13 +43,30 @@ class _Finished(Generic[R]):
     events: Sequence[Mapping[str, Any]]
 
 
+def prepare_members(
+    members: Sequence[Member], setup: TrainingSetup, progress: Progress | None = None
+) -> tuple[list[Member], TrainingSetup]:
+    """The members with their keys, and a setup with the features that they need.
+
+    Raises:
+        JudgeError: as :func:`~judge.training.features.precompute`.
+    """
+    judges = {member.judge.name: member.judge for member in members}.values()
+    if not setup.precomputed and any("image" in judge.modalities or judge.reader for judge in judges):
+        from judge.training.features import precompute
+
+        found = precompute(members, setup.materials, setup.features, progress)
+        setup = replace(setup, precomputed=found)
+    return [replace(member, key=key) for member, key in zip(members, name_members(members, setup), strict=True)], setup
+
+
 def train_members(
     members: Sequence[Member], setup: TrainingSetup, *, then: Then[R], progress: Progress | None = None
 ) -> list[R]:
     """Train and score every member, in this process and its companions.
 
     Args:
-        members: in any order, named by :func:`~judge.training.options.prepare_members` or not. Two with the same
+        members: in any order, named by :func:`prepare_members` or not. Two with the same
             evidence, split and seed are trained once.
         setup: how.
         then: makes the result of a member from its predictions on its ``test()`` samples; a function at the top of a
@@ -78,19 +92,15 @@ def train_members(
     for member in members:
         equal.setdefault(member.key, []).append(member)
     batches = list(_batches(list(equal.values()), setup))
-    results = _in_launch(batches, setup, then, progress) if launched() else _locally(batches, setup, then, progress)
-    found = {key: iter(own) for key, own in results.items()}
-    return [next(found[member.key]) for member in members]
-
-
-def _locally(
-    batches: Sequence[Batch], setup: TrainingSetup, then: Then[R], progress: Progress | None
-) -> dict[str, list[R]]:
-    """Train batches on the cores of this machine; networks, which may share a GPU, after the others."""
-    others = [batch for batch in batches if not batch[0][0].judge.recipe]
-    networks = [batch for batch in batches if batch[0][0].judge.recipe]
-    finished = chain(_in_workers(others, setup, then), _in_workers(networks, setup, then))
-    return _collect(finished, sum(map(len, batches)), setup, progress)
+    if launched():
+        found = _in_launch(batches, setup, then, progress)
+    else:  # Networks, which may share a GPU, after the others.
+        others = [batch for batch in batches if not batch[0][0].judge.recipe]
+        networks = [batch for batch in batches if batch[0][0].judge.recipe]
+        finished = chain(_in_workers(others, setup, then), _in_workers(networks, setup, then))
+        found = _collect(finished, sum(map(len, batches)), setup, progress)
+    results = {key: iter(own) for key, own in found.items()}
+    return [next(results[member.key]) for member in members]
 
 
 def _in_launch(
@@ -100,13 +110,12 @@ def _in_launch(
     accelerator = make_accelerator(mixed_precision=setup.mixed_precision)
     shared = [batch for batch in batches if setup.sharing_of(batch[0][0].judge) == "data"]
     rest = [batch for batch in batches if setup.sharing_of(batch[0][0].judge) == "members"]
-    own = [*shared, *rest[accelerator.process_index :: accelerator.num_processes]]
-    total = sum(map(len, own))
+    own = rest[accelerator.process_index :: accelerator.num_processes]
+    done, total = sum(map(len, shared)), sum(map(len, [*shared, *own]))
     # An error in a shared training ends this process, and its launcher the others, which wait for it.
     found = _collect((_work(batch, setup, then) for batch in shared), total, setup, progress)
     with raise_together():
-        done = (_work(batch, setup, then) for batch in own[len(shared) :])
-        found |= _collect(done, total, setup, progress, done=sum(map(len, shared)))
+        found |= _collect((_work(batch, setup, then) for batch in own), total, setup, progress, done=done)
     return {key: results for part in gather(found) for key, results in part.items()}
 
 

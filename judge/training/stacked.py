@@ -5,11 +5,8 @@ start, order, batches, weights, loss and dropout, as :class:`~judge.training.loo
 change a result by rounding alone. No step waits for the host: an epoch's order is on the device before it begins.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,25 +16,18 @@ from torch import Tensor, nn
 
 from judge.judges import Network
 from judge.judges.encoders import OutputLayer, Parts, without_autocast
-from judge.training.batches import cut_up, run_fitting
+from judge.training.batches import Truth, cut_up, make_optimiser, run_fitting, sample_losses, sums_of
 from judge.training.checkpoint import Checkpoint, History
-from judge.training.fit_members import (
-    answer,
-    answers_file,
-    build_judge,
-    checkpoint_beside,
-    facts_of,
-    store_answers,
-)
+from judge.training.fit_members import answer, answers_file, build_judge, checkpoint_beside, facts_of, store_answers
 from judge.training.loop import NetworkJudge, diverged
-from judge.training.losses import Truth, make_optimiser, sample_losses, sums_of
-from judge.training.member import Member, derive_seed
-from judge.training.options import Log, TrainingSetup
+from judge.training.member import Log, Member, TrainingSetup, derive_seed, digest_of
 from judge.types import Predictions, Sample, Target
 from judge.utils.parallel import threads
 
 # Names the random stream of dropout, beside seed and epoch.
 _DROPOUT = 0xD20B
+# Factors of the hash as int32 has them; products wrap around.
+_FACTORS: list[int] = np.array([0x9E3779B9, 0x85EBCA6B, 0xC2B2AE35], np.uint32).view(np.int32).tolist()
 
 
 class StackedNetwork(nn.Module):
@@ -101,7 +91,16 @@ class StackedNetwork(nn.Module):
             if layer + 1 < encoder.num_layers:
                 states = torch.cat([found[0], *(_reorder(way, backwards) for way in found[1:])], dim=3)
                 states = dropout(states, rows, encoder.dropout)
-        return self._head(final, dropout)
+        rows = torch.arange(final.shape[1], device=tokens.device)
+        states = dropout(final, rows, self.parts.dropout)
+        for place, part in enumerate(self.parts.head):
+            if isinstance(part, nn.Linear):
+                weight, bias = (self.get_parameter(f"head_{place}_{name}") for name in ("weight", "bias"))
+                with without_autocast(states.device.type) if isinstance(part, OutputLayer) else nullcontext():
+                    states = torch.baddbmm(bias[:, None], states.to(bias.dtype), weight.transpose(1, 2))
+            else:
+                states = dropout(states, rows, part.p) if isinstance(part, nn.Dropout) else part(states)
+        return states
 
     def _layer(self, layer: int, inputs: Tensor, there: Tensor) -> Sequence[Tensor]:
         """[K, ways, B, T, I] -> states of each direction, [K, B, T, H]; after a caption's end its last state stays."""
@@ -125,19 +124,6 @@ class StackedNetwork(nn.Module):
                 hidden = torch.where(on, summed.tanh(), hidden)
             found.append(hidden)
         return torch.stack(found, dim=2).view(members, ways, batch, steps, -1).unbind(1)
-
-    def _head(self, states: Tensor, dropout: _Dropout) -> Tensor:
-        """[K, B, D] -> [K, B, A]."""
-        rows = torch.arange(states.shape[1], device=states.device)
-        states = dropout(states, rows, self.parts.dropout)
-        for place, layer in enumerate(self.parts.head):
-            if isinstance(layer, nn.Linear):
-                weight, bias = (self.get_parameter(f"head_{place}_{name}") for name in ("weight", "bias"))
-                with without_autocast(states.device.type) if isinstance(layer, OutputLayer) else nullcontext():
-                    states = torch.baddbmm(bias[:, None], states.to(bias.dtype), weight.transpose(1, 2))
-            else:
-                states = dropout(states, rows, layer.p) if isinstance(layer, nn.Dropout) else layer(states)
-        return states
 
 
 def _reorder(states: Tensor, order: Tensor) -> Tensor:
@@ -163,26 +149,17 @@ class _Dropout:
 def draw_kept(keys: Tensor, rows: Tensor, width: int, rate: float) -> Tensor:
     """Which elements are kept, [K, R, D] bool: the hash of MurmurHash3, with a second key between its rounds.
 
-    Args:
-        keys: [K, 2] int32.
-        rows: number of each row, [R].
-        width: D.
-        rate: share of elements to drop.
+    ``keys``: [K, 2] int32; ``rows``: number of each row, [R]; ``width``: D; ``rate``: share of elements to drop.
     """
     element = rows.to(torch.int32)[:, None] * width + torch.arange(width, device=rows.device, dtype=torch.int32)
-    found = element * _signed(0x9E3779B9) + keys[:, :1, None]
+    found = element * _FACTORS[0] + keys[:, :1, None]
     found ^= (found >> 16) & 0xFFFF
-    found *= _signed(0x85EBCA6B)
+    found *= _FACTORS[1]
     found ^= keys[:, 1:, None]
     found ^= (found >> 13) & 0x7FFFF
-    found *= _signed(0xC2B2AE35)
+    found *= _FACTORS[2]
     found ^= (found >> 16) & 0xFFFF
     return found >= round(rate * 2**32) - 2**31
-
-
-def _signed(number: int) -> int:
-    """A 32-bit number as int32 has it; sums and products wrap around."""
-    return number - 2**32 if number >= 2**31 else number
 
 
 class _Captions:
@@ -319,19 +296,9 @@ class Ensemble:
 def fit_stacked(
     members: Sequence[Member], stored: Sequence[Predictions | None], setup: TrainingSetup, log: Log
 ) -> list[Predictions | None]:
-    """Train the members without predictions, as many at a time as memory holds, and store their predictions.
+    """Train members of one judge and target without ``stored`` predictions, as many at a time as memory holds.
 
-    Args:
-        members: of one judge that can be stacked, and one target.
-        stored: predictions of those that are finished.
-        setup: how they are trained.
-        log: called after each epoch of each judge.
-
-    Returns:
-        The predictions of all.
-
-    Raises:
-        JudgeError: memory does not hold one; NaN.
+    Stores their predictions, and returns those of all. Raises JudgeError if memory does not hold one, and for NaN.
     """
     recipe, found = setup.recipe_of(members[0].judge), list(stored)
     assert recipe is not None
@@ -344,10 +311,9 @@ def fit_stacked(
         for places in by_steps.values():
             for start in range(0, len(places), size):
                 left = [place for place in places[start : start + size] if found[place] is None]
-                if left:
-                    answers = _fit_some([members[at] for at in left], setup, log)
-                    for place, own in zip(left, answers, strict=True):
-                        found[place] = own
+                answers = _fit_some([members[at] for at in left], setup, log) if left else ()
+                for place, own in zip(left, answers, strict=True):
+                    found[place] = own
 
     where = f"training judge '{members[0].judge.name}'"
     run_fitting(train, len(members), where=where, mend="take a smaller --batch-size, or --no-stack")
@@ -356,8 +322,7 @@ def fit_stacked(
 
 def _fit_some(members: Sequence[Member], setup: TrainingSetup, log: Log) -> Sequence[Predictions]:
     """Train some members together, predict with them, and store what they predict."""
-    name = blake2b("".join(member.key for member in members).encode(), digest_size=16).hexdigest()
-    file = answers_file(f"stack-{name}", setup)
+    file = answers_file(f"stack-{digest_of(*(member.key for member in members))}", setup)
     checkpoint = file and checkpoint_beside(file)
 
     def report(done: int, losses: Sequence[float]) -> None:
@@ -369,9 +334,8 @@ def _fit_some(members: Sequence[Member], setup: TrainingSetup, log: Log) -> Sequ
         judges = [cast("NetworkJudge", build_judge(member, setup)) for member in members]
         stack = Ensemble(judges, [member.training() for member in members], [member.stream for member in members])
         stack.fit(checkpoint=checkpoint, on_epoch=report)
-        found = [
-            answer(member, judge, setup, training="stacked") for member, judge in zip(members, judges, strict=True)
-        ]
+        pairs = zip(members, judges, strict=True)
+        found = [answer(member, judge, setup, training="stacked") for member, judge in pairs]
     store_answers(members, setup, found)
     if checkpoint:
         with suppress(OSError):

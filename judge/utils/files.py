@@ -1,7 +1,5 @@
 """Files that appear whole or not at all, cache files that may be damaged, and errors of the system as one line."""
 
-from __future__ import annotations
-
 import errno
 import json
 import logging
@@ -27,6 +25,7 @@ _TOO_MANY_OPEN = {errno.EMFILE, errno.ENFILE}
 _FEWER = "raise the limit (ulimit -n), or use fewer --workers; then give the same command again"
 _CHECK = "check its permissions and its disk; then give the same command again"
 _ANY_SIZE = 2**50
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _logger = logging.getLogger("judge")
 
 
@@ -57,12 +56,7 @@ def _system_error(error: BaseException) -> OSError | None:
 
 
 def as_mendable(error: BaseException, where: str) -> JudgeError | None:
-    """The message for an error that the user can mend; None for a fault of the program.
-
-    Args:
-        error: what ended a command.
-        where: what the command was working on.
-    """
+    """The message for an ``error`` that the user can mend, of work on ``where``; None for a fault of the program."""
     if isinstance(error, JudgeError):
         return error
     if lack := lack_of_memory(error):
@@ -87,10 +81,7 @@ def as_mendable(error: BaseException, where: str) -> JudgeError | None:
 def with_way_on(error: JudgeError, command: str, place: str) -> JudgeError:
     """``error`` with the advice to give the same command again, which continues from what is finished.
 
-    Args:
-        error: the error.
-        command: "judge evaluate".
-        place: the option that names the output, with its value.
+    ``command``: "judge evaluate"; ``place``: the option that names the output, with its value.
     """
     go_on = f"the same command ({command} ... {place}) goes on from what is finished"
     mend = error.mend.removesuffix("; then give the same command again")
@@ -140,7 +131,7 @@ def remove(path: Path) -> None:
 
 
 def remove_empty(folders: Iterable[Path]) -> None:
-    """Remove those of ``folders`` that hold nothing."""
+    """Remove the folders that hold nothing."""
     for folder in folders:
         with suppress(OSError):
             folder.rmdir()
@@ -173,10 +164,9 @@ def read_json_cache(path: Path) -> list[Any] | None:
         pass
     except OSError as error:
         raise as_mendable(error, str(path)) or error from error
-    if isinstance(found, list):
-        return found
-    warn_damaged(path)
-    return None
+    if not isinstance(found, list):
+        warn_damaged(path)
+    return found if isinstance(found, list) else None
 
 
 def read_json_lines(path: Path) -> list[Any]:
@@ -209,11 +199,7 @@ def fingerprint_of(reference: str) -> tuple[tuple[str, int, int], ...]:
 
 def is_encodable(text: str) -> bool:
     """Whether ``text`` can be written as UTF-8; half of a surrogate pair (JSON allows one) cannot."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return not _SURROGATE.search(text)
 
 
 def check_names(value: object, *, where: str = "") -> None:
@@ -255,8 +241,8 @@ def from_home(path: str) -> Path:
 def split_name(entry: str) -> tuple[str, str]:
     """The name and the text of ``NAME=TEXT``; "" and the whole of any other text.
 
-    A path may hold "=" too ("lr=0.1/captions.json"): it stays whole if it exists and what follows its "=" does not,
-    or if a separator stands before its "=" ("./lr=0.1/captions.json").
+    A path may hold "=" too: it stays whole if it exists and what follows its "=" does not ("lr=0.1/captions.json"), or
+    if a separator stands before its "=" ("./lr=0.1/captions.json").
     """
     name, equals, text = entry.partition("=")
     # Only the first folders are looked up: the file may not exist yet.

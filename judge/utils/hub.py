@@ -1,7 +1,5 @@
 """What every loader of a Hugging Face checkpoint needs: silence, short reasons, its place, its configuration."""
 
-from __future__ import annotations
-
 import logging
 import warnings
 from collections.abc import Iterator
@@ -12,6 +10,9 @@ from typing import Any
 from judge.errors import JudgeError
 from judge.utils.files import from_home
 from judge.utils.reading import LAYERS, POSITIONS
+
+# Parts of a field's name -> what it may not exceed.
+_LIMITED = {("layer", "depth", "num_image_with_embedding"): LAYERS, ("position", "length", "ctx"): POSITIONS}
 
 
 @contextmanager
@@ -53,6 +54,8 @@ def explaining(what: str, where: str, mend: str) -> Iterator[None]:
     """Turn an error of a library into a JudgeError: ``what``, and the library's reason in brackets."""
     try:
         yield
+    except JudgeError:
+        raise
     except Exception as error:
         raise JudgeError(f"{what} ({first_line(error)})", where=where, mend=mend) from error
 
@@ -84,12 +87,9 @@ def locate(reference: str, where: str) -> str:
 
 
 def read_config(name: str, where: str, *, mend: str) -> dict[str, Any]:
-    """A checkpoint's configuration, read before any of its weights.
+    """The configuration of a checkpoint, by its name from :func:`locate`, read before any of its weights.
 
-    Args:
-        name: from :func:`locate`.
-        where: what users typed to name it, for messages.
-        mend: what to do where it cannot be found.
+    ``mend``: what to do where it cannot be found.
 
     Raises:
         JudgeError: it cannot be found or read, or transformers did not write it; it claims more than ``LAYERS`` or
@@ -103,22 +103,12 @@ def read_config(name: str, where: str, *, mend: str) -> dict[str, Any]:
     if not isinstance(kind, str) or not kind:
         mend = "name the folder that holds it"
         raise JudgeError("no checkpoint of transformers is there (config.json)", where=where, mend=mend)
-    for field, number in _numbers(config):
-        if limit := next((limit for words, limit in _LIMITED.items() if any(word in field for word in words)), None):
-            limit.refuse(number, f"{where}, config.json, '{field}'")
-    return dict(config)
-
-
-# Parts of a field's name -> what it may not exceed.
-_LIMITED = {("layer", "depth", "num_image_with_embedding"): LAYERS, ("position", "length", "ctx"): POSITIONS}
-
-
-def _numbers(value: dict[str, Any]) -> Iterator[tuple[str, int]]:
-    """Whole numbers of mappings in each other, each with its field."""
-    left = [value]
-    while left:  # However deep they lie.
+    left: list[Any] = [config]
+    while left:  # However deep mappings lie in each other.
         for field, held in left.pop().items():
             if isinstance(held, dict):
                 left.append(held)
-            elif isinstance(held, int):
-                yield field, held
+            limits = (limit for words, limit in _LIMITED.items() if any(word in field for word in words))
+            if isinstance(held, int) and (limit := next(limits, None)):
+                limit.refuse(held, f"{where}, config.json, '{field}'")
+    return dict(config)

@@ -1,7 +1,5 @@
 """Launches of several processes: whether this is one, which process is the main one, and which reports a fault."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time
@@ -26,6 +24,10 @@ def is_main_process() -> bool:
     return _rank() == 0
 
 
+def _rank() -> int:
+    return int(next((os.environ[name] for name in _RANKS if name in os.environ), "0"))
+
+
 def promised() -> int:
     """The number of processes that the launch should have."""
     return max(int(os.environ.get(name, "1")) for name in ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"))
@@ -48,13 +50,9 @@ def computes_on() -> str:
 def check_launch(*, shared: bool) -> None:
     """Refuse processes that do not share their work: each would do all of it, and write the same files.
 
-    Args:
-        shared: whether the command's work is shared out.
-
     Raises:
-        JudgeError: a command that runs in one process was launched; ``srun`` started several without a launcher, in
-            the first of these.
-        SystemExit: in the others that ``srun`` started.
+        JudgeError: a command whose work is not ``shared`` was launched; ``srun`` started several processes without a
+            launcher (SystemExit in all but the first of these).
     """
     tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "1")
     if not shared and promised() > 1:
@@ -66,10 +64,6 @@ def check_launch(*, shared: bool) -> None:
         if os.environ.get("SLURM_PROCID", "0") != "0":
             raise SystemExit(2)
         raise JudgeError(what, where="srun", mend=mend)
-
-
-def _rank() -> int:
-    return int(next((os.environ[name] for name in _RANKS if name in os.environ), "0"))
 
 
 def shared_store() -> Any:

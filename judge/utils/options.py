@@ -1,7 +1,5 @@
 """Options: fields of pydantic models that the command line, YAML files and Python share."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pydantic import Field
@@ -33,7 +31,7 @@ def option(  # noqa: PLR0913 - as pydantic's Field
         essential: whether ``--help`` shows it; ``--help-all`` shows all.
         file: whether a text may name a file, which the command's output must then not replace.
         panel: in ``--help``, where it is not that of the class.
-        constraints: bounds and the like, for :func:`pydantic.Field`.
+        constraints: of :func:`pydantic.Field`.
     """
     shown: dict[str, Any] = {"unset": unset, "flag": flag, "repeated": repeated, "panel": panel}
     shown |= {"essential": essential, "file": file}

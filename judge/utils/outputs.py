@@ -1,7 +1,5 @@
 """Outputs of commands: whole or not at all, made by one command at a time; files of others are never deleted."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -30,26 +28,16 @@ from judge.utils.launch import is_main_process
 from judge.utils.reading import read_bytes
 
 MANIFEST = ".caption-judge"
+_OTHER = "name another file, or add --overwrite"
 _WAIT = 2.0  # Seconds: a killed command's workers may hold its lock a moment longer.
 
 
 class Lock:
-    """A file beside an output that one process at a time holds; the system frees it when the process ends.
-
-    Args:
-        out: the output, a file or a folder.
-        where: the option that names it, for messages.
-    """
+    """A file beside an output that one process at a time holds; the system frees it when the process ends."""
 
     def __init__(self, out: Path, where: str) -> None:
         self.path, self.where = out.parent / f"{TEMPORARY}{out.name}.lock", where
         self._lock = FileLock(self.path, thread_local=False)
-
-    def check(self) -> None:
-        """Refuse an output that another process makes; raises as :meth:`acquire`."""
-        if self.path.exists():
-            with self.holding():
-                pass
 
     def acquire(self, seconds: float = _WAIT) -> None:
         """Take the lock; wait at most ``seconds`` for its holder.
@@ -81,6 +69,12 @@ class Lock:
         finally:
             self.release()
 
+    def check(self) -> None:
+        """Refuse an output that another process makes."""
+        if self.path.exists():
+            with self.holding():
+                pass
+
 
 def write_manifest(folder: Path, kind: str) -> None:
     """Write ``.caption-judge`` into ``folder``: its kind, this package's version, and the names of its files."""
@@ -99,17 +93,16 @@ def read_manifest(folder: Path, kind: str | None = None) -> set[str] | None:
 
 def names_in(folder: Path) -> list[str]:
     """All that lies in ``folder`` except its manifest and temporary files, sorted; names of folders end in "/"."""
+
+    def refuse(error: OSError) -> None:
+        raise error  # A folder that cannot be listed may hold files of others.
+
     found = set[str]()
-    for base, folders, files in os.walk(folder, onerror=_raise):
+    for base, folders, files in os.walk(folder, onerror=refuse):
         folders[:] = [name for name in folders if not name.startswith(TEMPORARY)]
         paths = [Path(base, name) for name in (*folders, *files) if not name.startswith(TEMPORARY)]
         found |= {p.relative_to(folder).as_posix() + "/" * (p.is_dir() and not p.is_symlink()) for p in paths}
     return sorted(found - {MANIFEST})
-
-
-def _raise(error: OSError) -> None:
-    """A folder that cannot be listed may hold files of others: ``rglob`` would take it for an empty one."""
-    raise error
 
 
 class OutputFolder:
@@ -130,7 +123,7 @@ class OutputFolder:
     def __init__(
         self, path: Path, *, what: str, overwrite: bool = False, command: str = "", store: str = "members"
     ) -> None:
-        self.given, self.path = Path(path), resolved(Path(path))
+        self.path, self.where = resolved(Path(path)), f"--out {path}"
         self.what, self.overwrite, self.command = what, overwrite, command
         self.partial = self.path.parent / f"{self.path.name or what}.partial"
         self.store = self.partial / store
@@ -139,20 +132,12 @@ class OutputFolder:
         self._made: list[Path] = []
         self._begun = False
 
-    @property
-    def where(self) -> str:
-        """The option and its value, for messages."""
-        return f"--out {self.given}"
-
     def writing(self) -> AbstractContextManager[None]:
         """See :func:`judge.utils.files.writing`."""
         return writing(self.where)
 
     def check(self, reads: Iterable[Path] = ()) -> None:
-        """Refuse a place that cannot be used, before any work is done.
-
-        Args:
-            reads: what the command reads; it must not lie in the folder, nor be it.
+        """Refuse a place that cannot be used, before any work is done; what the command ``reads`` must not lie there.
 
         Raises:
             JudgeError: a file; a folder that holds another output (without ``overwrite``) or anything else; a place
@@ -181,16 +166,14 @@ class OutputFolder:
             raise JudgeError("is a mounted disk, which cannot be renamed", where=self.where, mend="name a folder in it")
         if not folder.exists() or not any(folder.iterdir()):
             return
-        listed = read_manifest(folder, self.what)
+        listed, mend = read_manifest(folder, self.what), "name another folder"
         if listed is None:
-            mend = "name another folder"
             raise JudgeError(f"holds something that is no {self.what}", where=self.where, mend=mend)
         if foreign := next((name for name in names_in(folder) if name not in listed), None):
-            what, mend = f"holds {foreign}, which is no part of this {self.what}", "move it elsewhere"
-            raise JudgeError(what, where=self.where, mend=f"{mend}, or name another folder")
+            what = f"holds {foreign}, which is no part of this {self.what}"
+            raise JudgeError(what, where=self.where, mend=f"move it elsewhere, or {mend}")
         if not self.overwrite:
-            mend = "name another folder, or add --overwrite"
-            raise JudgeError(f"holds another {self.what}", where=self.where, mend=mend)
+            raise JudgeError(f"holds another {self.what}", where=self.where, mend=f"{mend}, or add --overwrite")
 
     def _check_partial(self) -> None:
         """Refuse to work in a folder that no such command made."""
@@ -253,12 +236,11 @@ class OutputFolder:
         except BaseException as error:
             begun = self._begun or not is_main_process()
             fault = as_mendable(error, self.where) if self.command else None
-            if not (begun and self.holds_work()):
-                self.discard()
-            elif fault:
-                raise with_way_on(fault, self.command, self.where) from error
-            else:
+            if begun and self.holds_work():
+                fault = fault and with_way_on(fault, self.command, self.where)
                 error.add_note(f"Finished work is in {self.partial}.")
+            else:
+                self.discard()
             if fault is None or fault is error:
                 raise
             raise fault from error
@@ -325,22 +307,12 @@ class OutputFile:
         mend: what to do if the file exists.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        overwrite: bool = False,
-        where: str = "",
-        mend: str = "name another file, or add --overwrite",
-    ) -> None:
+    def __init__(self, path: Path, *, overwrite: bool = False, where: str = "", mend: str = _OTHER) -> None:
         self.path, self.overwrite, self.where, self.mend = path, overwrite, where or f"--out {path}", mend
         self.lock = Lock(path.absolute(), self.where)
 
     def check(self, reads: Iterable[Path] = ()) -> None:
         """Refuse a place that cannot be used, before any work.
-
-        Args:
-            reads: what the command reads.
 
         Raises:
             JudgeError: it is no file, is read, or exists (without ``overwrite``); another process is at work there.

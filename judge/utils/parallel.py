@@ -36,8 +36,7 @@ def unordered(calls: Iterable[Any], workers: int, *, what: str = "", together: i
         calls: the work.
         workers: processes; -1 for one a core.
         what: what all calls do, in messages.
-        together: calls that are sent to a worker at once, so that what they share is sent once; "auto" for joblib's
-            choice by their duration.
+        together: calls sent to a worker at once, with what they share; "auto" for joblib's choice by their duration.
 
     Raises:
         JudgeError: the system has ended a worker.
@@ -52,7 +51,7 @@ def unordered(calls: Iterable[Any], workers: int, *, what: str = "", together: i
         return_as="generator_unordered",
         pre_dispatch="2*n_jobs",
         max_nbytes=None,
-        initializer=_begin,
+        initializer=_begin_worker,
         initargs=(os.getpid(),),
     )
     with warnings.catch_warnings():
@@ -64,12 +63,6 @@ def unordered(calls: Iterable[Any], workers: int, *, what: str = "", together: i
         except BrokenProcessPool as error:
             fault = "a worker process was ended, as the system does when memory runs out"
             raise JudgeError(fault, where=what, mend="take fewer --workers") from error
-
-
-def _begin(parent: int) -> None:
-    """In a worker."""
-    ignore_signals()
-    end_with(parent)
 
 
 def end_with(parent: int) -> None:
@@ -84,6 +77,11 @@ def end_with(parent: int) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def _begin_worker(parent: int) -> None:
+    ignore_signals()
+    end_with(parent)
 
 
 def in_order(jobs: Iterable[Callable[[], T]], workers: int, *, ahead: int) -> Generator[T, None, None]:
@@ -130,11 +128,11 @@ def threads(limit: int | None) -> Iterator[None]:
 
 def thread_pools() -> ThreadpoolController:
     """Those of the libraries that are loaded; looked for again, in milliseconds, where more or fewer are imported."""
-    return _thread_pools(len(sys.modules))
+    return _pools_of(len(sys.modules))
 
 
 @lru_cache(maxsize=1)
-def _thread_pools(imported: int) -> ThreadpoolController:
+def _pools_of(imported: int) -> ThreadpoolController:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

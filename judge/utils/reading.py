@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import yaml
 
@@ -23,12 +23,19 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 M = TypeVar("M", bound="BaseModel")
+LONG = "sys.set_int_max_str_digits"
+"""In Python's error about a number with too many digits."""
 NO_LIMITS = "JUDGE_NO_LIMITS"
 """Environment variable: "1" lifts all limits, in every command, worker process and script."""
 _LIFT = f"set the environment variable {NO_LIMITS}=1 if you trust the file"
 _UNLIMITED = 2**50
 # Bytes that Python's own values take in memory, with their place in what holds them; measured.
 ROW, LIST, CELL, QUOTED, TEXT = 250, 70, 40, 30, 2
+
+
+def lifted(instead: str = "") -> str:
+    """How to mend a file over a limit: ``instead``, or without limits."""
+    return f"{instead}, or {_LIFT}" if instead else _LIFT
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +56,10 @@ class Limit:
         """The limit now."""
         return _UNLIMITED if os.environ.get(NO_LIMITS) == "1" else self.most
 
-    def fault(self) -> str:
-        """What is wrong with a file over the limit."""
-        return f"has over {self.most:,} {self.unit}"
-
-    def raise_it(self, instead: str = "") -> str:
-        """How to mend that: ``instead``, or without limits."""
-        return f"{instead}, or {_LIFT}" if instead else _LIFT
-
-    def refuse(self, count: float, source: str, *, instead: str = "") -> None:
-        """Refuse a file that has more.
-
-        Raises:
-            JudgeError: it has.
-        """
+    def refuse(self, count: float, source: str, *, instead: str = "", at: str = "") -> None:
+        """Raise the JudgeError of a file that has more, if it has; ``at``: the place in it."""
         if count > self.value():
-            raise JudgeError(self.fault(), where=source, mend=self.raise_it(instead))
+            raise JudgeError(f"has over {self.most:,} {self.unit}{at}", where=source, mend=lifted(instead))
 
 
 # docs/reference/file-formats.md has a table of them all.
@@ -92,40 +87,21 @@ def memory_limit() -> int:
 def refuse_large(
     size: float, source: str, *, instead: str = "keep only the columns and records needed", packed: bool = False
 ) -> None:
-    """Refuse what would take more than ``memory_limit()`` bytes.
+    """Refuse what takes, or will take at least, ``size`` bytes, if that is more than ``memory_limit()``.
 
-    Args:
-        size: what it takes, or will take at least.
-        source: the file, for messages.
-        instead: how to make it smaller.
-        packed: whether a few bytes may stand for many, as in Parquet: a quarter of the memory is the limit then.
+    ``packed``: whether a few bytes may stand for many, as in Parquet: a quarter of the memory is the limit then.
 
     Raises:
-        JudgeError: it would.
+        JudgeError: it would take more; ``instead`` says how to make it smaller.
     """
     limit = memory_limit() // (4 if packed else 1)
     if size > limit:
         what = f"takes over {limit / 2**30:g} GB of memory when it is read"
-        raise JudgeError(what, where=source, mend=MEMORY.raise_it(instead))
+        raise JudgeError(what, where=source, mend=lifted(instead))
 
 
-def refuse_long(number: int, source: str) -> None:
-    """Refuse a whole number that Python would not write out, in whatever base it was given.
-
-    Raises:
-        JudgeError: it has too many digits.
-    """
-    limit = sys.get_int_max_str_digits()
-    if limit and number.bit_length() > limit * 3.3219:  # Bits of a digit.
-        raise _long_number(source)
-
-
-def long_number(error: BaseException, source: str) -> JudgeError | None:
-    """The message for Python's error about a number with too many digits; None for any other error."""
-    return _long_number(source) if "sys.set_int_max_str_digits" in str(error) else None
-
-
-def _long_number(source: str) -> JudgeError:
+def long_number(source: str) -> JudgeError:
+    """The error of a whole number that Python would not write out, as it has too many digits."""
     limit = sys.get_int_max_str_digits()
     mend = f"write it shorter, or set the environment variable PYTHONINTMAXSTRDIGITS to more than {limit}"
     return JudgeError(f"holds a number of over {limit:,} digits", where=source, mend=mend)
@@ -162,18 +138,10 @@ def open_regular(path: Path) -> io.BufferedReader:
     return file
 
 
-def size_of(file: BinaryIO) -> int:
-    """Bytes of an open file."""
-    return os.fstat(file.fileno()).st_size
-
-
 def read_bytes(path: Path, limit: int | None = None, instead: str = "give a smaller file") -> bytes:
     """The bytes of a file.
 
-    Args:
-        path: of the file.
-        limit: bytes that it may have; None for a quarter of the memory, as values take several times their text.
-        instead: how to make it smaller.
+    ``limit``: bytes that it may have; None for a quarter of the memory, as values take several times their text.
 
     Raises:
         OSError: as :func:`open_regular`.
@@ -181,7 +149,8 @@ def read_bytes(path: Path, limit: int | None = None, instead: str = "give a smal
     """
     with open_regular(path) as file:
         # The message names the memory that the contents would take.
-        refuse_large(size_of(file) * (memory_limit() / (limit or memory_limit() // 4)), str(path), instead=instead)
+        times = memory_limit() / (limit or memory_limit() // 4)
+        refuse_large(os.fstat(file.fileno()).st_size * times, str(path), instead=instead)
         return file.read()
 
 
@@ -198,11 +167,8 @@ def read_text(path: Path, errors: str = "strict") -> str:
 def opening(path: str | os.PathLike[str], *, folder: str, absent: str = "", where: str = "") -> Iterator[None]:
     """Turn errors of opening a file that the user named into one line.
 
-    Args:
-        path: the file.
-        folder: what to give instead of a folder.
-        absent: what to give instead of a file that does not exist; a file of nearly its name by default.
-        where: the place in messages; the path by default.
+    ``folder`` and ``absent``: what to give instead of a folder, or of a file that does not exist (by default one of
+    nearly its name); ``where``: the place in messages, by default the path.
 
     Raises:
         JudgeError: absent, a folder, a pipe or device, not readable.
@@ -243,8 +209,9 @@ class _Builder:
     Unlike PyYAML it counts values, refuses keys given twice and all other tags, and takes dates and 1:30 for texts.
     """
 
-    def __init__(self, loader: Any, mend: str) -> None:
-        self.loader, self.mend, self.count = loader, mend, 0
+    def __init__(self, mend: str) -> None:
+        self.scalars: Any = yaml.constructor.SafeConstructor()
+        self.mend, self.count = mend, 0
 
     def build(self, node: Any, depth: int = 0) -> Any:
         """The value of a node. An alias is built anew each time, so that ``VALUES`` limits what aliases repeat.
@@ -255,7 +222,7 @@ class _Builder:
         """
         self.count += 1
         for limit, reached in ((DEPTH, depth), (VALUES, self.count)):
-            _refuse_over(limit, reached, node, self.mend)
+            limit.refuse(reached, "", instead=self.mend, at=f" (line {node.start_mark.line + 1})")
         kind = node.tag.removeprefix(_TAG)
         if isinstance(node, yaml.MappingNode) and kind == "map":
             return self._mapping(node, depth + 1)
@@ -268,10 +235,11 @@ class _Builder:
         # YAML 1.1 reads 1:30 to the base of 60, in time that grows with the square.
         if kind in {"str", "timestamp"} or (kind in {"int", "float"} and ":" in node.value):
             return node.value
-        found = getattr(self.loader, f"construct_yaml_{kind}")(node)
-        if isinstance(found, int):
-            refuse_long(found, "")
-        return found
+        value = getattr(self.scalars, f"construct_yaml_{kind}")(node)
+        digits = sys.get_int_max_str_digits()
+        if digits and isinstance(value, int) and value.bit_length() > digits * 3.3219:  # Bits of a digit.
+            raise long_number("")
+        return value
 
     def _mapping(self, node: yaml.MappingNode, depth: int) -> dict[Any, Any]:
         found, merged = dict[Any, Any](), dict[Any, Any]()
@@ -300,32 +268,13 @@ def _refuse(problem: str, node: Any) -> NoReturn:
     raise yaml.MarkedYAMLError(None, None, problem, node.start_mark)
 
 
-def _refuse_over(limit: Limit, reached: int, at: Any, mend: str) -> None:
-    if reached > limit.value():
-        raise JudgeError(f"{limit.fault()} (line {at.start_mark.line + 1})", mend=limit.raise_it(mend))
-
-
 def read_yaml(path: Path, *, mend: str) -> Any:
-    """The value of a YAML file.
-
-    Args:
-        path: of the file.
-        mend: what to write instead, for messages.
-
-    Raises:
-        JudgeError: as :func:`read_small_text` and :func:`parse_yaml`.
-    """
+    """The value of a YAML file; see :func:`read_small_text` and :func:`parse_yaml`."""
     return parse_yaml(read_small_text(path), where=str(path), mend=mend)
 
 
 def validated(kind: type[M], value: object, *, where: str, mend: str) -> M:
-    """``value`` as a pydantic model.
-
-    Args:
-        kind: the model.
-        value: of a YAML file.
-        where: the file, for messages.
-        mend: what to write instead, for messages.
+    """The ``value`` of a YAML file as a pydantic model; ``mend``: what to write instead.
 
     Raises:
         JudgeError: all faults of the fields, in one line.
@@ -358,7 +307,8 @@ def read_small_text(path: Path) -> str:
     """
     try:
         with opening(path, folder=f"name the file in it, such as {path / 'run.yaml'}"), open_regular(path) as file:
-            BYTES.refuse(size_of(file), str(path), instead="keep captions and labels in files of their own")
+            instead = "keep captions and labels in files of their own"
+            BYTES.refuse(os.fstat(file.fileno()).st_size, str(path), instead=instead)
             data = file.read()
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -372,18 +322,16 @@ def parse_yaml(text: str, *, where: str, mend: str) -> Any:
         JudgeError: not YAML; a key given twice in one mapping; over ``DEPTH`` or ``VALUES``; a character that no text
             may hold (NUL, half of a surrogate pair).
     """
-    loader = None
     try:
         depth = count = 0
         event: Any
         for event in yaml.parse(text, Loader=_Loader):  # Takes no memory, and no stack.
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             count += isinstance(event, yaml.NodeEvent)
-            _refuse_over(DEPTH, depth, event, mend)
-            _refuse_over(VALUES, count, event, mend)
-        loader = _Loader(text)
-        node = loader.get_single_node()
-        return None if node is None else _Builder(loader, mend).build(node)
+            for limit, reached in ((DEPTH, depth), (VALUES, count)):
+                limit.refuse(reached, where, instead=mend, at=f" (line {event.start_mark.line + 1})")
+        node = yaml.compose(text, Loader=_Loader)
+        return None if node is None else _Builder(mend).build(node)
     except JudgeError as error:
         raise JudgeError(error.what, where=error.where or where, mend=error.mend) from error
     except yaml.MarkedYAMLError as error:
@@ -393,7 +341,4 @@ def parse_yaml(text: str, *, where: str, mend: str) -> Any:
     except (yaml.YAMLError, *FAULTS) as error:  # FAULTS: numbers of thousands of digits, and the like.
         reason = " ".join(str(error).split())[:200]
         fault = JudgeError(f"not YAML that can be read ({reason})", where=where, mend=mend)
-        raise long_number(error, where) or fault from error
-    finally:
-        if loader is not None:
-            loader.dispose()
+        raise long_number(where) if LONG in str(error) else fault from error

@@ -1,7 +1,5 @@
 """Files of tensors and notes (safetensors), with a checksum of all their bytes. Nothing is unpickled."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import stat
@@ -27,19 +25,16 @@ class DamagedTensorsError(Exception):
 def write_tensors(path: Path, tensors: Mapping[str, Any], notes: Mapping[str, Any]) -> None:
     """Write a file whole or not at all; equal content makes equal files.
 
-    Args:
-        path: the file; its folder is made.
-        tensors: name -> array of numpy, or tensor of torch on the CPU.
-        notes: name -> JSON value.
+    ``tensors``: name -> array of numpy, or tensor of torch on the CPU; ``notes``: name -> JSON value. The file's folder
+    is made.
 
     Raises:
         JudgeError: the file cannot be written.
     """
-    if any(hasattr(tensor, "detach") for tensor in tensors.values()):
-        save: Any = import_module("safetensors.torch").save_file
-    else:
-        save = import_module("safetensors.numpy").save_file
+    library = "torch" if any(hasattr(tensor, "detach") for tensor in tensors.values()) else "numpy"
+    if library == "numpy":
         tensors = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    save: Any = import_module(f"safetensors.{library}").save_file
     # One entry: safetensors writes several in any order.
     entry = {"notes": json.dumps({"checksum": _BLANK, **notes})}
     with writing(path):

@@ -1,7 +1,5 @@
 """Signals that end a command (Ctrl-C, SIGTERM, SIGHUP), and standard output that is closed or full."""
 
-from __future__ import annotations
-
 import io
 import os
 import signal
@@ -28,7 +26,13 @@ def handle_signals() -> None:
     The first signal waits while the main thread imports, 10 s at most. Signals that the process was started to ignore
     (``nohup``, the background of a shell) stay ignored.
     """
-    sys.unraisablehook = _report_unraised
+
+    def report(unraisable: Any) -> None:
+        # What Python drops, as errors in ``__del__``; an interrupt is raised again by the next alarm.
+        if not isinstance(unraisable.exc_value, Interrupted):
+            sys.__unraisablehook__(unraisable)
+
+    sys.unraisablehook = report
     signal.signal(signal.SIGALRM, _handle)
     for number in _ENDING:
         if signal.getsignal(number) != signal.SIG_IGN:
@@ -58,13 +62,11 @@ def interrupted_by(error: BaseException) -> int | None:
 
 def report_interrupt(number: int) -> None:
     """Print one line on standard error; one for all processes of a launch."""
-    what = "interrupted"
+    what, reports = "interrupted", is_main_process()
     if launched() and number == signal.SIGTERM:
         # A launcher sends it to all processes when one has ended.
-        reports = reports_fault() if is_main_process() or shared_store() is not None else False
+        reports = (reports or shared_store() is not None) and reports_fault()
         what = "ended by the launcher, by a signal to it or because another process has ended (did memory run out?)"
-    else:
-        reports = is_main_process()
     if not reports:
         return
     sys.stderr.write(f"judge: {what}; give the same command again\n")
@@ -85,32 +87,18 @@ def _handle(number: int, frame: FrameType | None) -> None:
         if time.monotonic() - _first[1] > _AGAIN and not launched():
             os._exit(128 + number)
         return
-    elif _is_ending():
-        return
-    importing = _is_importing(frame) and time.monotonic() - _first[1] < _IMPORT
+    else:
+        error = sys.exception()
+        while error is not None and not isinstance(error, Interrupted):
+            error = error.__context__
+        if error is not None:
+            return  # The main thread is cleaning up after an interrupt.
+    while frame is not None and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
+        frame = frame.f_back
+    importing = frame is not None and time.monotonic() - _first[1] < _IMPORT
     signal.setitimer(signal.ITIMER_REAL, _SOON if importing else _AGAIN)
     if not importing:
         raise Interrupted(_first[0])
-
-
-def _is_importing(frame: FrameType | None) -> bool:
-    while frame is not None and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
-        frame = frame.f_back
-    return frame is not None
-
-
-def _is_ending() -> bool:
-    """Whether the main thread is cleaning up after an interrupt."""
-    error = sys.exception()
-    while error is not None and not isinstance(error, Interrupted):
-        error = error.__context__
-    return error is not None
-
-
-def _report_unraised(unraisable: Any) -> None:
-    """Report what Python drops, as errors in ``__del__``; an interrupt is raised again by the next alarm."""
-    if not isinstance(unraisable.exc_value, Interrupted):
-        sys.__unraisablehook__(unraisable)
 
 
 class _Tolerant(io.FileIO):
@@ -134,22 +122,20 @@ _guards: dict[str, _Tolerant] = {}
 
 def guard_streams() -> None:
     """Let nothing fail because standard output or error is closed or full; see :func:`output_fault`."""
-    sys.stdout, sys.stderr = _guarded("stdout", 1), _guarded("stderr", 2)
-
-
-def _guarded(name: str, number: int) -> TextIO:
-    before: TextIO | None = getattr(sys, name)
-    if before is None:  # Closed by whoever started the command.
-        raw = _Tolerant(os.devnull, "w")
-        raw.fault = OSError(9, "it is closed")
-        encoding, errors = "utf-8", "backslashreplace"
-    else:
-        before.flush()
-        raw = _Tolerant(number, "w", closefd=False)
-        encoding, errors = before.encoding, before.errors or "strict"
-    _guards[name] = raw
-    buffered = before is not None and name == "stdout" and not raw.isatty()
-    return io.TextIOWrapper(io.BufferedWriter(raw), encoding=encoding, errors=errors, line_buffering=not buffered)
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        before: TextIO | None = getattr(sys, name)
+        if before is None:  # Closed by whoever started the command.
+            raw = _Tolerant(os.devnull, "w")
+            raw.fault = OSError(9, "it is closed")
+            encoding, errors = "utf-8", "backslashreplace"
+        else:
+            before.flush()
+            raw = _Tolerant(number, "w", closefd=False)
+            encoding, errors = before.encoding, before.errors or "strict"
+        _guards[name] = raw
+        lines = before is None or name == "stderr" or raw.isatty()
+        text = io.TextIOWrapper(io.BufferedWriter(raw), encoding=encoding, errors=errors, line_buffering=lines)
+        setattr(sys, name, text)
 
 
 def output_fault() -> OSError | None:

@@ -23,13 +23,7 @@ from judge.commands.ablate import AblateDetectorsConfig, AblateMasksConfig
 from judge.commands.align import AlignConfig
 from judge.commands.anonymous import AnonymousConfig
 from judge.metrics.counted.dpa import Dpa
-from judge.statistics.consistency import (
-    coefficient_of_variation,
-    correlate,
-    measure_consistency,
-    percent_reduction,
-    ranking_consistency,
-)
+from judge.statistics.consistency import coefficient_of_variation, correlate, measure_consistency, percent_reduction
 
 Steps = list[Step]
 
@@ -141,7 +135,8 @@ def _alignment() -> Ours:
     table = read_published("imagecaptioner2_table5")
     rows = [row for row in table.rows if row != PEARSON]
     people = table.column("human", rows)
-    return {(PEARSON, key): Value(100 * ranking_consistency(table.column(key, rows), people)) for key in KEYS}
+    found = {key: correlate(table.column(key, rows), people).pearson for key in KEYS}
+    return {(PEARSON, key): Value(math.nan if value is None else 100 * value) for key, value in found.items()}
 
 
 # ---- ImageCaptioner2, Table 6: different detectors hide people
@@ -348,7 +343,7 @@ def _align_first(job: Job, declared: Steps) -> Steps:
 def _read_aligned(job: Job, results: Results, _: Ours) -> Ours:
     """METEOR, and the share of words that are not <unk>."""
     found: dict[tuple[Row, str], Value] = {}
-    for entry in results["align"].alignments:
+    for entry in results["align"][0]:
         for how, report in entry.reports.items():
             row = (entry.captioner,)
             if not math.isnan(entry.meteor[how]):

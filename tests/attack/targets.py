@@ -52,7 +52,7 @@ ARTEMIS = """emotion,utterance,art_style,painting,anchor_art_style,anchor_painti
 fear,The hay burns.,Impressionism,alfred-sisley_evening,Impressionism,claude-monet_haystacks,1
 anger,"No peace, here.",Realism,ilya-repin_self-portrait,Impressionism,claude-monet_haystacks,1
 """
-# As LIC released its data: a picture's people's captions, a captioner's, and both attributes.
+# As LIC released its data: human captions of an image, a captioner's, and both attributes.
 LIC = [
     {"img_id": 42, "bb_gender": "Female", "bb_skin": "Light", "split": "test", "caption_list": ["a woman", "a lady"],
      "pred": "a woman", "rmdup_object_list": ["cake"]},
@@ -132,6 +132,10 @@ def settings(kind: type[config.Settings], path: Path) -> object:
     return config.make_config(config.read_settings(path), kind, where=str(path))
 
 
+def two_vectors(path: Path) -> object:
+    return load_vectors(str(path), ["dog", "a"])
+
+
 def images(folder: Path) -> None:
     archives._find.cache_clear()
     for name in list_images(folder):
@@ -146,14 +150,18 @@ def file(read: Callable[[Path], object], content: bytes | str | Any, name: str =
     return Target(lambda folder: (folder / name).write_bytes(data), lambda folder: read(folder / name))
 
 
-def caption_targets() -> dict[str, Target]:
+def reader_targets() -> dict[str, Target]:
+    """Name -> reader of what users give."""
     frame = pd.DataFrame(ROWS)
     image = {"image": {"bytes": small_picture(0), "path": "1.png"}}
     samples = [{"__key__": str(n), "txt": "a man", "json": {"gender": "male"}, "png": small_picture(n)} for n in (1, 2)]
     shard = tar_bytes([member for sample in samples for member in sample_members(sample)])
     table = as_table([row | {"image": {"bytes": b"x", "path": "1.png"}, "gender": 1} for row in ROWS], {"gender": "ab"})
     splits = {"train": table, "test": table.slice(0, 1)}
-    return {
+    vectors = {word: np.random.default_rng(0).normal(size=4).astype("<f4") for word in ("a", "dog", "犬")}
+    jpeg = small_picture(1, kind="JPEG")
+    glove = "".join(f"{word} {' '.join(map(str, row))}\n" for word, row in vectors.items()).encode()
+    found = {
         "coco": file(human, {"images": [{"id": 1}], "annotations": [{"id": 5, **ROWS[0]}, {"id": 6, **ROWS[1]}]}),
         "results": file(generated, ROWS),
         "karpathy": file(of_test, KARPATHY),
@@ -173,11 +181,6 @@ def caption_targets() -> dict[str, Target]:
         "speaker": file(generated, SPEAKER),
         "lic-human": file(human, pickle.dumps(LIC)),
         "lic-generated": file(generated, pickle.dumps(LIC)),
-    }
-
-
-def table_targets() -> dict[str, Target]:
-    return {
         "labels": file(labels, [{"image_id": 1, "gender": "F"}, {"image_id": 2, "gender": "male"}]),
         "lic-gender": file(labels, pickle.dumps(LIC)),
         "lic-skin": file(skin, pickle.dumps(LIC)),
@@ -192,37 +195,21 @@ def table_targets() -> dict[str, Target]:
         "scores": file(scores, {"a": 0.5, "b": 1}),
         "ratings": file(lambda path: read_ratings([path], SHEET), sheet_csv(SHEET).replace(",,", ",female,ann")),
         "key": file(human, key_csv(SHEET)),
-    }
-
-
-def other_targets() -> dict[str, Target]:
-    """Settings, lexicons, recipes, word vectors and images."""
-    table = {word: np.random.default_rng(0).normal(size=4).astype("<f4") for word in ("a", "dog", "犬")}
-    text = "".join(f"{word} {' '.join(map(str, row))}\n" for word, row in table.items()).encode()
-    members = [("1.png", small_picture(0)), ("2.jpg", small_picture(1, kind="JPEG"))]
-
-    def vectors(path: Path) -> object:
-        return load_vectors(str(path), ["dog", "a"])
-
-    found = {
         "run-settings": file(partial(settings, RunConfig), RUN, "x.yaml"),
         "mask-settings": file(partial(settings, MaskConfig), MASK, "x.yaml"),
         "lexicon": file(lambda path: load_lexicon(str(path)), LEXICON, "own.yaml"),
         "recipe": file(read_recipe, shipped_recipes()["coco-gender-skin"].read_bytes(), "own.yaml"),
-        "glove": file(vectors, text),
-        "word2vec": file(vectors, b"3 4\n" + text),
-        "gzip": file(vectors, gzip.compress(text)),
-        "image-shard": file(images, tar_bytes(members), "0.tar"),
+        "glove": file(two_vectors, glove),
+        "word2vec": file(two_vectors, b"3 4\n" + glove),
+        "gzip": file(two_vectors, gzip.compress(glove)),
+        "image-parquet": Target(
+            lambda folder: write_parquet(folder, {"test": as_table([row | image for row in ROWS])}), images, "**/*"
+        ),
+        "image-shard": file(images, tar_bytes([("1.png", small_picture(0)), ("2.jpg", jpeg)]), "0.tar"),
     }
     for kind, suffix in (("PNG", "png"), ("JPEG", "jpg"), ("WEBP", "webp"), ("BMP", "bmp"), ("TIFF", "tif")):
-        image = small_picture(0, kind=kind)
-        found[kind.lower()] = file(lambda path: images(path.parent), image, f"1.{suffix}")
+        found[kind.lower()] = file(lambda path: images(path.parent), small_picture(0, kind=kind), f"1.{suffix}")
     return found
-
-
-def reader_targets() -> dict[str, Target]:
-    """Name -> reader of what users give."""
-    return caption_targets() | table_targets() | other_targets()
 
 
 def run_targets() -> dict[str, Target]:

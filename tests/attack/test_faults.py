@@ -1,19 +1,22 @@
-"""In small: faults of the file system, kills of commands and of a worker, and the soak. The long form is ``run.py``."""
+"""In small: damaged files, faults of the file system, kills of commands and of a worker; ``run.py`` does more."""
 
 from __future__ import annotations
 
 import random
 import shutil
 import sys
+from collections import Counter
 from pathlib import Path
 from signal import SIGINT, SIGKILL, SIGTERM, Signals
 
 import pytest
+from containers import tar_bytes
 from helpers import done_well, few, inputs_of
 from launching import is_worker, judge_lines, killed, members
+from mutations import as_json, mutated_bytes, mutated_values, outcome
 
-from attack import kills
-from attack.soak import COUNTS, MEMORY, growing
+from attack import fuzz, kills
+from attack.targets import human, reader_targets
 from attack.writers import Writers, chosen, tree
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
@@ -76,10 +79,26 @@ def test_a_worker_without_memory_costs_one_line_and_nothing_finished(tmp_path: P
     assert [path.name for path in out.parent.iterdir()] == ["out"]
 
 
-def test_the_soak_finds_what_grows() -> None:
-    """One megabyte a loop of 500 in noise of five; a file a loop. Noise alone is neither."""
-    rng = random.Random(0)
-    flat = [{MEMORY: 500 + rng.uniform(-5, 5), **dict.fromkeys(COUNTS, 9.0)} for _ in range(30)]
-    assert growing(flat) == []
-    grown = [one | {MEMORY: one[MEMORY] + n, COUNTS[0]: 9.0 + n} for n, one in enumerate(flat)]
-    assert [line.partition(":")[0] for line in growing(grown)] == ["memory", COUNTS[0]]
+MANY = 1000
+TARGETS = reader_targets()
+# Few damages of these leave a valid file.
+FEW = {"glove", "gzip", "scores", "results"}
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_damaged_file_is_read_or_refused_in_one_line(name: str, tmp_path: Path) -> None:
+    found = fuzz.attack(TARGETS[name], tmp_path, count=MANY, seed=0)
+    assert MANY <= found.total() < 1.1 * MANY
+    assert found["refused"] > MANY / 10
+    assert found["read"] > MANY / (200 if name in FEW else 50)
+
+
+@pytest.mark.parametrize("name", ["json", "txt"])
+def test_damaged_members_of_archives(name: str, tmp_path: Path) -> None:
+    """A thousand whole archives with a fault in one of its texts."""
+    values = map(as_json, mutated_values({"caption": "a man", "key": "1"}, MANY))
+    found, path = Counter[str](), tmp_path / "file"
+    for content in values if name == "json" else mutated_bytes(b"a man", MANY):
+        path.write_bytes(tar_bytes([("1.jpg", b""), (f"1.{name}", content)]))
+        found[outcome(lambda: human(path), repr(content))] += 1
+    assert min(found["read"], found["refused"]) > MANY / 50

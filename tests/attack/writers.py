@@ -30,7 +30,7 @@ Tree = dict[str, str]
 """Name -> checksum of each file; folders, and files that state times or the sizes of those that do, have none."""
 States = dict[str, tuple[int, int, int]]
 """Path -> number, size and time of each file."""
-FEATURES = re.compile(r"features/[0-9a-f]+/[0-9a-f]+\.(json|npy)")
+FEATURES = re.compile(r"features/[0-9a-f]+/[0-9a-f]+\.safetensors")
 _UNEQUAL = {"log.jsonl", MANIFEST}
 _STORES = {"members", ".finished"}
 _OTHERS = (
@@ -201,7 +201,7 @@ class Writers:
 def _is_finished(path: Path) -> bool:
     """Whether a stored file is whole by its name: answers, weights, features."""
     unfinished = path.name.startswith(".judge-") or ".training." in path.name
-    return path.suffix in {".safetensors", ".npy", ".npz"} and not unfinished
+    return path.suffix == ".safetensors" and not unfinished
 
 
 def faults_of(done: Result) -> list[str]:
@@ -209,7 +209,7 @@ def faults_of(done: Result) -> list[str]:
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         where = "".join(traceback.format_exception(*done.exc_info)[-12:]) if done.exc_info else ""
         return [f"raised {done.exception!r}\n{where[-1800:]}"]
-    notes = "it is computed again", "more cache files are computed again", "judge: what trainings tell cannot be kept"
+    notes = "it is computed again", "more cache files are computed again", "events of trainings cannot be logged"
     lines = [line for line in done.stderr.splitlines() if not any(note in line for note in notes)]
     if "Traceback" in done.output:
         return [f"a traceback: {done.output[-800:]}"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from helpers import GENDER, fault_of
 
 from judge.attribution.captioner_views import ExplainedCaptioner, first_word
 from judge.attribution.judge_views import AnswerViews
-from judge.attribution.maps import METHODS, View, attribute, grad_cam
+from judge.attribution.maps import METHODS, attribute, grad_cam
 from judge.judges.hf_models import load_captioner
 from judge.masking.instances import Pixels
 from judge.text.lexicon import Lexicon, load_lexicon
@@ -28,10 +27,6 @@ GRIDS = {"qwen2_vl": (3, 4), "qwen2_5_vl": (3, 4), "florence2": (4, 4)}
 
 def picture() -> Pixels:
     return np.asarray(Pictures().read(SAMPLE.image_id))
-
-
-def view_of(folder: Path) -> View:
-    return AnswerViews(load(folder), GENDER, CPU, "here").view(SAMPLE, picture())
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -106,19 +101,13 @@ def test_a_processor_with_several_crops_is_refused(checkpoint: Checkpoints) -> N
     assert line.startswith("--judge hf:x: maps of a 'blip' model cannot be made: its processor turns")
 
 
-# Words of captioners.
-
-
-def lexicon_of(*words: str) -> Lexicon:
-    return Lexicon("gender", "<gender>", {word: frozenset({word}) for word in words})
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_explained_word_is_the_most_probable_one(family: str, checkpoint: Checkpoints) -> None:
     """Captions are greedy: the explained token is the most probable one after the previous ones."""
     captioner = load_captioner(str(checkpoint(family)), where="--model x")
     pixels = picture()
-    known = ExplainedCaptioner(captioner, lexicon_of(*(word for word in IDS if word.isalpha())), CPU, "--model x")
+    lexicon = Lexicon("gender", "<gender>", {word: frozenset({word}) for word in IDS if word.isalpha()})
+    known = ExplainedCaptioner(captioner, lexicon, CPU, "--model x")
     word = known.write(pixels)
     if word is None:
         pytest.skip("its captions have no word")

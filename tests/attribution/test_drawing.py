@@ -84,8 +84,6 @@ def test_mass_is_preserved_and_a_flat_grid_is_flat(height: int, width: int, high
     assert placement.enlarge(np.full((3, 2), 0.7)) == pytest.approx(np.full((height, width), 0.7))
 
 
-# Maps over images.
-
 LINES = ["image 1: 'caf\u00e9' (+1.00), grad-cam", "a caption " * 60]
 
 

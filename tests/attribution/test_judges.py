@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import done_well, few, refusal, save_captioner
+from helpers import done_well, few, read_json, read_rows, refusal, save_captioner, settings_of
 from tiny_bert import save_bert
 
 from judge.attribution.judge_views import explain_predictions, open_views
@@ -54,14 +53,10 @@ class Trained:
         )
 
     def train(self, mask: str, judges: list[str]) -> list[Job]:
-        settings: dict[str, object] = {
-            "human": self.files.human, "captions": [str(self.files.captions["much"])], "labels": self.files.labels,
-            "images": self.images, "instances": self.instances, "features": self.root / "features",
-            "backbone": "resnet18", "backbone_weights": "random", "image_size": SIZE, "reader": str(self.reader),
-            "protocol": "paper", "seeds": 1, "epochs": 1, "learning_rate": 0.01, "workers": 1,
-            "metrics": ["imagecaptioner2"], "judge": judges, "mask": mask, "checkpoints": self.root / mask,
-        }  # fmt: skip
-        return [*train_judges(make_config(settings, TrainConfig)).judges]
+        settings = settings_of(self.files, self.root) | {"backbone": "resnet18", "learning_rate": 0.01}
+        settings |= {"reader": str(self.reader), "metrics": ["imagecaptioner2"], "judge": judges, "mask": mask}
+        settings |= {"checkpoints": self.root / mask}
+        return [*train_judges(make_config(settings, TrainConfig))[0]]
 
     def weights(self, judge: str, mask: str = "segment") -> Path:
         jobs = self.jobs if mask == "segment" else self.plain
@@ -132,14 +127,6 @@ def test_grad_cam_is_the_formula(judge: str, trained: Trained) -> None:
         assert not np.allclose(grad_cam(views.view(sample, pixels), 1), grad_cam(view, 1))
 
 
-# The command.
-
-
-def rows_of(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
 def test_a_table_by_masking(trained: Trained, tmp_path: Path) -> None:
     out = tmp_path / "out"
     weights = [trained.weights("sat"), trained.weights("sat", "none"), trained.weights("sat-caption-only")]
@@ -147,10 +134,10 @@ def test_a_table_by_masking(trained: Trained, tmp_path: Path) -> None:
     captions = ["--captions", trained.captions(tmp_path), *trained.seen]
     done = done_well("attribute", *given, *captions, "--maps", 2, "--out", out)
     assert "Where they looked" in done.stdout
-    summary = json.loads((out / "attribution.json").read_text())
+    summary = read_json(out / "attribution.json")
     table = {(row["masking"], row["method"]): row for row in summary["pictures"]}
     assert set(table) == {(mask, method) for mask in ("segment", "none") for method in METHODS}
-    rows = rows_of(out / "pictures.csv")
+    rows = read_rows(out / "pictures.csv")
     assert len(rows) == 2 * 2 * 3
     areas = {row["image_id"]: float(row["area_outside"]) for row in rows}
     for image, area in areas.items():
@@ -175,7 +162,7 @@ def test_a_captioners_own_words(trained: Trained, tmp_path: Path) -> None:
     done = done_well(
         "attribute", "--model", trained.captioner, *trained.seen, "--methods", "grad-cam", "--maps", 1, "--out", out
     )
-    rows = rows_of(out / "pictures.csv")
+    rows = read_rows(out / "pictures.csv")
     assert f"NOTE: {len(rows)} of 30 captions say a word of 'gender'" in done.stdout
     assert {row["answer"] for row in rows} <= {"man", "male", "female"}
     assert all(row["answer"] in row["caption"] for row in rows)
@@ -190,15 +177,10 @@ def test_faults(trained: Trained, tmp_path: Path) -> None:
     blind = ["--judge-weights", trained.weights("sat-caption-only"), "--captions", trained.captions(tmp_path)]
     model = ["--model", trained.captioner]
     for given, message in (
-        ([], "--judge-weights: nothing is to be explained"),
         ([*sat, *model], "a judge and a captioner cannot be explained together"),
         (sat[:2], "--captions: judges read captions, and there are none"),
         (sat, "--images: judge 'sat' sees images, and there are none"),
-        (
-            [*blind, "--methods", "grad-cam"],
-            "'sat-caption-only' cannot be explained by grad-cam: it sees no images",
-        ),
-        ([*sat, *trained.seen, "--methods", "grad-cam,x"], "x"),
+        ([*blind, "--methods", "grad-cam"], "'sat-caption-only' cannot be explained by grad-cam: it sees no images"),
         ([*model, "--instances", trained.instances], "--images: a captioner sees images, and there are none"),
         ([*model, *trained.seen, "--methods", "occlusion"], "--methods: a captioner is explained in images"),
         (["--model", tmp_path / "no/such/one", *trained.seen], "--model"),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import GENDER
+from helpers import GENDER, judge_of
 from scipy.stats import spearmanr
 
 from judge.attribution.judge_views import BackboneViews
@@ -20,14 +20,13 @@ from judge.calibration.grammar import make_world
 from judge.calibration.scenes import write_images
 from judge.calibration.world import Parameters
 from judge.corpus.splits import Split
-from judge.judges import Materials, Recipe, find_judge
+from judge.judges import Materials, find_judge
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.instances import BoolMask
 from judge.masking.masked_images import MaskedImages, find_hidden
 from judge.masking.people import Hiding
 from judge.training.features import precompute
-from judge.training.launch import make_accelerator
-from judge.training.loop import NetworkJudge, Trainer
+from judge.training.loop import NetworkJudge
 from judge.training.member import Member
 from judge.types import FloatArray, Sample
 
@@ -64,10 +63,10 @@ class Scenes:
 
     @cached_property
     def judge(self) -> NetworkJudge:
-        blueprint, recipe = find_judge("sat"), Recipe(epochs=14, learning_rate=1e-3, batch_size=32)
-        member = Member(blueprint, GENDER, self.samples, Split((), (), {}), 0)
+        member = Member(find_judge("sat"), GENDER, self.samples, Split((), (), {}), 0)
         found = precompute([member], self.materials(), self.folder / "features").features["sat"]
-        made = NetworkJudge(blueprint, GENDER, recipe, Trainer(make_accelerator()), self.materials(features=found))
+        recipe = {"epochs": 14, "learning_rate": 1e-3, "batch_size": 32, "keep": "last"}
+        made = judge_of("sat", self.materials(features=found), **recipe)
         return made.fit(self.samples[:-HELD_OUT], seed=0)
 
     def materials(self, **more: Any) -> Materials:
@@ -173,9 +172,6 @@ def test_gradient_shap_is_complete(setting_scenes: Scenes) -> None:
     error = float(np.std(gaps, ddof=1)) / np.sqrt(len(gaps))
     assert abs(float(np.mean(gaps))) < 4 * error
     assert error < 0.25 * abs(whole - nothing)
-
-
-# Scores, worked by hand.
 
 
 def test_share_outside() -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import GENDER, THREE, fault_of, make_samples
-from hypothesis import strategies as st
+from helpers import GENDER, THREE, fault_of, judge_of, make_samples
 
 from judge.attribution.words import (
     LARGEST,
@@ -19,7 +18,6 @@ from judge.attribution.words import (
     explain_answers,
     occlude,
     summary_of_words,
-    word_methods,
     word_table,
 )
 from judge.judges import NOTHING, Recipe, find_judge
@@ -27,14 +25,11 @@ from judge.judges.linear import WORDS as WORDS_ALONE
 from judge.judges.linear import LinearJudge, Reading
 from judge.text.alignment import UNKNOWN
 from judge.training.judge_file import Saved, open_self_trained, read_saved, save_network
-from judge.training.launch import make_accelerator
-from judge.training.loop import NetworkJudge, Trainer
 from judge.types import Labels, Sample, Target
 from judge.utils.tensors import write_tensors
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 TASKS = Target("tasks", ("cat", "dog", "cup"))
-RECIPE = Recipe(epochs=6, learning_rate=0.01, batch_size=32)
 
 
 def caption(text: str, image: str = "1") -> Sample:
@@ -46,13 +41,6 @@ def keep_linear(judge: LinearJudge, path: Path) -> Saved:
     name = "linear" if not judge.reading.embedding else "words+embedding" if judge.reading.words else "embedding"
     saved = Saved(path, name, judge.target, None, NOTHING, vocabulary=judge.vocabulary)
     write_tensors(path, judge.tensors(), saved.notes())
-    return read_saved(path)
-
-
-def keep_network(path: Path, samples: Sequence[Sample], *, name: str = "lstm", epochs: int = 6, seed: int = 0) -> Saved:
-    trainer = Trainer(make_accelerator(mixed_precision="no"))
-    judge = NetworkJudge(find_judge(name), GENDER, replace(RECIPE, epochs=epochs), trainer).fit(samples, seed=seed)
-    save_network(judge, path)
     return read_saved(path)
 
 
@@ -130,17 +118,13 @@ def test_a_saved_judge_predicts_the_same(name: str, tmp_path: Path) -> None:
     assert len(saved.vocabulary) <= 14
 
 
-def with_unknown(samples: Sequence[Sample]) -> list[Sample]:
-    """One word in eight is ``<unk>``, as in aligned captions, so that its vector is trained."""
-    return [replace(one, words=tuple(UNKNOWN if word == "noise7" else word for word in one.words)) for one in samples]
-
-
-TRAIN = with_unknown(make_samples(160, clue=0.95))
-
-
 @pytest.fixture(scope="module")
 def lstm(tmp_path_factory: pytest.TempPathFactory) -> Saved:
-    return keep_network(tmp_path_factory.mktemp("lstm") / "lstm.safetensors", TRAIN)
+    """One word in eight is ``<unk>``, as in aligned captions, so that its vector is trained."""
+    path, samples = tmp_path_factory.mktemp("lstm") / "lstm.safetensors", make_samples(160, clue=0.95)
+    train = [replace(s, words=tuple(UNKNOWN if word == "noise7" else word for word in s.words)) for s in samples]
+    save_network(judge_of("lstm", epochs=6, learning_rate=0.01, batch_size=32).fit(train, seed=0), path)
+    return read_saved(path)
 
 
 def test_occlusion_is_the_difference_without_the_word(lstm: Saved, tmp_path: Path) -> None:
@@ -159,31 +143,10 @@ def test_occlusion_is_the_difference_without_the_word(lstm: Saved, tmp_path: Pat
         assert found.contributions[-1].tolist() == []
 
 
-def test_the_word_that_reveals_the_class_has_the_largest_contribution(lstm: Saved, tmp_path: Path) -> None:
-    """By every method, in nearly all captions; and it is positive for the class."""
-    samples = [one for one in make_samples(26, seed=5) if len(one.words) > 2]
-    for saved in (lstm, keep_linear(JUDGES["two"], tmp_path / "x")):
-        question = explain(saved, samples, tmp_path)
-        for method in [name for name, fault in word_methods(saved).items() if not fault]:
-            found = WORD_METHODS[method](question, None)
-            best = [one.words[amounts.argmax()] for one, amounts in zip(samples, found.contributions, strict=True)]
-            share = np.mean([word.startswith("clue") for word in best])
-            assert share > 0.9
-            (first, *_) = summary_of_words(question, found)["words"]
-            assert first["word"] in {"clue0", "clue1"}
-
-
-def test_labels_choose_the_class(lstm: Saved, tmp_path: Path) -> None:
-    samples = make_samples(20)
-    truth = {sample.image_id: GENDER.classes[1 - sample.answers[0]] for sample in samples[:9]}
-    labels = Labels("gender", GENDER.classes, truth, "g.csv")
-    question, _ = explain_answers(lstm, [samples[:12], samples[12:]], labels=labels, features=tmp_path)
-    assert [sample.image_id for sample in question.samples] == [*truth]
-    assert question.classes == [*truth.values()]
-    assert question.probabilities.mean() < 0.5
-    alien = Labels("skin", ("dark",), dict.fromkeys(truth, "dark"), "skin.csv")
+def test_a_class_that_the_judge_does_not_predict(lstm: Saved, tmp_path: Path) -> None:
+    labels = Labels("skin", ("dark",), {"1": "dark"}, "skin.csv")
     message = "judge 'lstm' does not predict class 'dark', only female, male"
-    assert message in fault_of(explain_answers, lstm, [samples], labels=alien, features=tmp_path)
+    assert message in fault_of(explain_answers, lstm, [make_samples(3)], labels=labels, features=tmp_path)
 
 
 def test_the_table_and_its_summary(tmp_path: Path) -> None:

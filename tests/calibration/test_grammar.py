@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -16,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from helpers import read_json, read_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,21 +30,18 @@ from judge.calibration.world import (
     Captioner,
     Parameters,
     draw_scenes,
-    setting_given_task,
+    setting_given_scene,
     stream,
     task_given_attribute,
 )
+from judge.corpus.captions import read_captions
 from judge.errors import JudgeError
-from judge.text.lexicon import load_lexicon
-from judge.text.masking import mask
+from judge.text.lexicon import load_lexicon, mask
 from judge.text.tokens import tokenize
 from judge.types import Captions
 
 GENDER = load_lexicon("gender")
 YAML = yaml.safe_load((resources.files("judge.calibration") / "grammar.yaml").read_text(encoding="utf-8"))
-
-NOUNS = [noun for nouns in task_words().values() for noun in nouns]
-PLACES = {word for phrases in YAML["settings"].values() for phrase in phrases for word in phrase.split()}
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +52,6 @@ def world() -> World:
 @pytest.fixture(scope="module")
 def generated(world: World) -> dict[str, Captions]:
     return {name: simulate(world, name=name, captioner=captioner) for name, captioner in CAPTIONERS.items()}
-
-
-# Scenes
 
 
 def test_scenes_follow_their_probabilities() -> None:
@@ -74,10 +67,7 @@ def test_scenes_follow_their_probabilities() -> None:
         assert near(found.total(), 10_000, task_given_attribute(0.3)[row, column])
         assert len(found) == 3
         for setting, count in found.items():
-            assert near(count, found.total(), setting_given_task()[column, SETTINGS.index(setting)])
-
-
-# Sentences
+            assert near(count, found.total(), setting_given_scene()[row, column, SETTINGS.index(setting)])
 
 
 def test_deterministic_and_captioners_are_independent(world: World, generated: dict[str, Captions]) -> None:
@@ -154,26 +144,18 @@ def test_words_are_worth_what_the_closed_form_says(name: str, world: World, gene
     assert abs(means.mean() - bayes_score(DEFAULT, captioner)) < 4 * means.std() / len(means) ** 0.5
 
 
-# Files
-
-
 def test_written_as_coco(tmp_path: Path) -> None:
     world = make_world(30, seed=2)
     files = write_world(world, CAPTIONERS, tmp_path / "new" / "world")
-    data = json.loads(files.human.read_text())
+    data = read_json(files.human)
     assert [image["id"] for image in data["images"]] == list(range(1, 31))
-    read: dict[str, list[str]] = {}
-    for annotation in data["annotations"]:
-        read.setdefault(str(annotation["image_id"]), []).append(annotation["caption"])
-    assert {image: tuple(captions) for image, captions in read.items()} == world.human.by_image
     assert len({annotation["id"] for annotation in data["annotations"]}) == 150
-    with files.labels.open(newline="") as file:
-        assert {row["image_id"]: row["gender"] for row in csv.DictReader(file)} == world.labels.by_image
+    assert read_captions(files.human, side="human").by_image == world.human.by_image
+    assert {row["image_id"]: row["gender"] for row in read_rows(files.labels)} == world.labels.by_image
     for name, captioner in CAPTIONERS.items():
-        results = json.loads(files.captions[name].read_text())
         expected = simulate(world, name=name, captioner=captioner).by_image
-        assert {str(result["image_id"]): (result["caption"],) for result in results} == expected
-    assert json.loads(files.truth.read_text()) == truth(CAPTIONERS)
+        assert read_captions(files.captions[name], side="generated").by_image == expected
+    assert read_json(files.truth) == truth(CAPTIONERS)
     found = {str(path.relative_to(files.folder)) for path in files.folder.rglob("*.*")}
     plain = [".caption-judge", "captions_human.json", "labels.csv", "truth.json", "world.yaml"]
     assert found == {*plain, *(f"captions/{name}.json" for name in CAPTIONERS)}

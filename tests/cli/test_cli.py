@@ -10,21 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
-from helpers import done_well, inputs_of, judge, read_json, refusal
+from helpers import done_well, judge, refusal
 from test_layers import loaded_after
 from typer.testing import CliRunner
 
 from judge import commands
-from judge.calibration.grammar import WorldFiles
-from judge.commands import console, demo
+from judge.commands import console
 from judge.commands.app import app
 from judge.commands.evaluate import RunConfig, evaluate
 from judge.commands.options import resolve
 from judge.commands.train import TrainConfig
 from judge.config import PANELS, Settings, flag_of, make_config, shown
-from judge.errors import JudgeError
 from judge.judges import FILES
 from judge.metrics import METRICS, spell_out
 from judge.utils.files import warn_damaged
@@ -34,14 +31,6 @@ def test_a_run_repeats_from_its_own_yaml(finished_run: Path, tmp_path: Path) -> 
     done_well("evaluate", finished_run / "run.yaml", "--out", tmp_path / "again")
     for name in ("metrics.json", "scores.parquet"):
         assert (finished_run / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
-
-
-def test_places_where_no_run_may_be_written(finished_world: WorldFiles) -> None:
-    """The working folder, the root, and below a file; over inputs see ``commands/test_anonymous.py``."""
-    given = inputs_of(finished_world, "none")
-    for place in (".", "/"):
-        refusal("evaluate", *given, "--out", place, "--overwrite")
-    assert "cannot be written" in refusal("evaluate", *given, "--out", finished_world.human / "run")
 
 
 def settings_of(name: str) -> list[type[Settings]]:
@@ -108,31 +97,11 @@ def test_help_names_every_metric_and_judge() -> None:
 
 
 def test_help_is_quick_and_light() -> None:
-    """Nothing slow is imported: how long it takes is measured elsewhere."""
-    slow = {"torch", "transformers", "sklearn", "matplotlib"}
-    for arguments, heavy in (([], slow | {"pandas", "scipy", "numpy", "pydantic"}), (["evaluate"], slow)):
+    """Nothing slow is imported, by ``import judge`` neither."""
+    slow = {"torch", "transformers", "accelerate", "sklearn", "matplotlib"}
+    for arguments, heavy in (([], slow | {"pandas", "pyarrow", "scipy", "numpy", "pydantic"}), (["evaluate"], slow)):
         code = f"import sys\nsys.argv = {['judge', *arguments, '--help']}\nfrom judge.__main__ import main\n"
         assert not heavy & loaded_after(code + "try: main()\nexcept SystemExit: pass")
-
-
-@pytest.mark.slow
-def test_demo_draws_its_world_and_keeps_the_order_of_the_knob(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # CI runs the whole demo, the first command of README; judges that use images are not asked for values here.
-    monkeypatch.setitem(demo.QUICK, "epochs", 1)
-    monkeypatch.setitem(demo.QUICK, "folds", 3)
-    done = done_well("demo", "--out", tmp_path / "demo", "--images", "200")
-    found = read_json(tmp_path / "demo" / "results" / "metrics.json")
-    lic = [row["amplification"] for row in found["results"] if row["metric"] == "lic"]
-    assert lic == sorted(lic)
-    world = tmp_path / "demo" / "world"
-    truth = read_json(world / "truth.json")
-    assert list(truth) == ["none", "some", "much"]
-    assert all(set(known) == {"A->T", "T->A"} for known in truth.values())
-    assert str(world) in done.stdout
-    # What was drawn is COCO as every command reads it: ground truth hides exactly its people.
-    out = tmp_path / "masked"
-    done_well("mask", "--images", world / "images", "--instances", world / "instances.json", "--out", out)
-    assert len(list(out.glob("0*.png"))) == 200
 
 
 def test_processes_that_srun_starts_alone_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,16 +143,6 @@ def test_lines_for_a_scheduler(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
         "12:00:00 training judges: 340 of 700, 0:03:00 left",
         "12:00:00 training judges: 460 of 700, 0:02:00 left",
     ]
-
-
-def test_faults_of_long_names_fit_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    fault = JudgeError("w" * 400, where="x" * 300, mend="m" * 300)
-    with pytest.raises(typer.Exit):
-        console.report_failures([("n" * 99 + str(i), fault) for i in range(6)], 6, "masked")
-    first, last = capsys.readouterr().err.splitlines()
-    assert len(first) <= 500
-    assert " and 1 more: " in first
-    assert last == "judge: 6 of 6 images could not be masked"
 
 
 def test_damaged_files_cost_two_lines(capsys: pytest.CaptureFixture[str]) -> None:

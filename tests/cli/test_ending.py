@@ -9,10 +9,9 @@ import sys
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 from helpers import inputs_of
-from launching import is_worker, killed, members, start
+from launching import start
 
 from judge.calibration.grammar import WorldFiles
 
@@ -25,31 +24,6 @@ def run(finished_world: WorldFiles, tmp_path: Path) -> list[object]:
     asked = ["--metrics", "lic", "--judge", "lstm", "--protocol", "paper", "--seeds", 8, "--epochs", 3, "--workers", 2]
     judge = [sys.executable, "-m", "judge", "evaluate"]
     return [*judge, *inputs_of(finished_world, "much"), *asked, "--out", tmp_path / "out"]
-
-
-def parent_of(worker: psutil.Process) -> psutil.Process:
-    found = worker.parent()
-    assert found
-    return found
-
-
-def test_workers_end_with_their_parent(run: list[object]) -> None:
-    """It alone is killed, as for want of memory, as soon as they are there."""
-    killed(run, which=is_worker, ready=lambda: True, kill=lambda worker: parent_of(worker).kill())
-
-
-def test_a_scheduler_ends_a_run_in_one_line(run: list[object], tmp_path: Path) -> None:
-    """SIGTERM to the command and its workers. What is finished stays."""
-
-    def end(worker: psutil.Process) -> None:
-        os.killpg(parent_of(worker).pid, signal.SIGTERM)
-
-    out = tmp_path / "out"
-    code, errors = killed(run, which=is_worker, ready=lambda: len(members(out)) >= 2, kill=end)
-    # Lines of progress go before.
-    assert (code, errors[-len(INTERRUPTED) :]) == (143, INTERRUPTED)
-    assert len(members(out)) >= 2
-    assert not out.exists()
 
 
 @pytest.mark.parametrize(("moment", "number"), [(0.2, signal.SIGINT), (0.4, signal.SIGTERM), (0.8, signal.SIGHUP)])

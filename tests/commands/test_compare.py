@@ -63,19 +63,6 @@ def test_two_checkpoints_of_one_name(files: WorldFiles, runs: dict[str, Path], t
     assert "later/much" in done.stdout
 
 
-@pytest.mark.parametrize(("more", "message"), [
-    (("--refits", 4, "--seed", 3), r"the runs cannot be compared: seeds is [0] in one and [3] in the other"),
-    (("--refits", 6), "refits is 4 in one and 6 in the other"),
-])  # fmt: skip
-def test_runs_that_do_not_compare(
-    files: WorldFiles, runs: dict[str, Path], tmp_path: Path, more: tuple[object, ...], message: str
-) -> None:
-    other = run(files, tmp_path / "other", "none", more=(*more, "--metrics", "lic"))
-    line = refusal("compare", runs["much"], other)
-    assert line.startswith("judge: much with other: ")
-    assert message in line
-
-
 def test_images_that_one_captioner_refused_are_left_out_for_both(files: WorldFiles, tmp_path: Path) -> None:
     """The value is that of the images that both describe, added up here from the answers, and the pairing is kept."""
     refusing = tmp_path / "refusing.json"
@@ -105,7 +92,19 @@ def test_images_that_one_captioner_refused_are_left_out_for_both(files: WorldFil
     assert any("left out for both" in note for note in document["notes"]["warnings"])
 
 
-def test_other_captions_and_images_and_no_runs(files: WorldFiles, runs: dict[str, Path], tmp_path: Path) -> None:
+def test_what_does_not_compare(files: WorldFiles, runs: dict[str, Path], tmp_path: Path) -> None:
+    """Runs of other seeds, refits, captions or images, and what is no run."""
+    for name, more, message in (
+        (
+            "seeds",
+            ("--refits", 4, "--seed", 3),
+            "the runs cannot be compared: seeds is [0] in one and [3] in the o",
+        ),
+        ("refits", ("--refits", 6), "refits is 4 in one and 6 in the other"),
+    ):
+        line = refusal("compare", runs["much"], run(files, tmp_path / name, "none", more=(*more, "--metrics", "lic")))
+        assert line.startswith(f"judge: much with {name}: ")
+        assert message in line
     human, labels = tmp_path / "human.json", tmp_path / "labels.csv"
     document = read_json(files.human)
     document["annotations"][0]["caption"] = "a cat on a mat"

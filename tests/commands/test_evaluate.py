@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-from importlib.util import find_spec
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -44,23 +43,13 @@ def test_files_and_table(finished_run: Path) -> None:
 
 
 def test_breakdown(finished_run: Path) -> None:
-    """Contributions of tasks add up to the table, the largest first; images at both ends are listed with captions."""
+    """Contributions of tasks add up to the table, the largest first."""
     folder, printed = finished_run / "breakdown", (finished_run.parent / "printed.txt").read_text(encoding="utf-8")
     tasks = pd.read_csv(folder / "tasks.csv")
     for (captioner, metric), row in results(finished_run).items():
         mine = tasks[(tasks["metric"] == metric) & (tasks["captioner"] == captioner)]["contribution"]
         assert mine.sum() == pytest.approx(row["amplification"], abs=1e-9)
         assert (mine.abs().diff().dropna() <= 1e-15).all()
-    every = pd.read_parquet(folder / "images.parquet").query("metric == 'lic' and captioner == 'much'")
-    listed = pd.read_csv(folder / "images.csv", dtype={"image_id": str}).query(
-        "metric == 'lic' and captioner == 'much'"
-    )
-    extreme = every.sort_values("contribution")["image_id"]
-    assert len(listed) == 50
-    assert {*listed["image_id"]} >= {*extreme.head(20), *extreme.tail(20)}
-    first, captions = listed.iloc[0], pd.read_parquet(folder / "captions.parquet").query("side == 'human'")
-    said = captions[(captions["image_id"] == first["image_id"]) & (captions["captioner"] == "much")]["caption"]
-    assert first["human"] == " / ".join(said)
     assert {*pd.read_csv(folder / "words.csv")["metric"]} == {"lic|leakage"}
     assert "Words that add most" in printed
     assert "]*" in printed.split("Tasks that add most")[1]
@@ -136,9 +125,6 @@ def test_quality_stands_beside_bias(
     assert 0 < line["low"] < line["value"] < line["high"] < 1
     assert f"{line['value']:.3f}" in done.stdout
     assert {"error-counted.png", "ratio-counted.svg"} < {path.name for path in (out / "figures").iterdir()}
-    hidden = {"pycocoevalcap": None}
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *more: hidden.get(name, ...) and find_spec(name, *more)
-    )
+    monkeypatch.setitem(sys.modules, "pycocoevalcap", None)
     assert "[quality]" in refusal(*asked, "--out", tmp_path / "other")
     assert not (tmp_path / "other").exists()

@@ -18,18 +18,6 @@ from judge.types import Labels
 NAMES = ["person", "oven", "tie", "dog"]
 
 
-def folder_of(path: Path, *names: str) -> Path:
-    """Names are all that is looked at."""
-    for name in names:
-        (path / name).parent.mkdir(parents=True, exist_ok=True)
-        (path / name).write_bytes(b"x")
-    return path
-
-
-def named(folder: Path, truth: GroundTruth | None, images: list[str]) -> dict[str, str]:
-    return find_images(known_images(folder, truth), images, folder)
-
-
 def truth_of(folder: Path, ids: Mapping[str, int], annotations: Sequence[dict[str, Any]] = ()) -> GroundTruth:
     """An instances file: image name without suffix -> its "id"."""
     images = [{"id": number, "file_name": f"{name}.jpg", "height": 4, "width": 4} for name, number in ids.items()]
@@ -39,30 +27,29 @@ def truth_of(folder: Path, ids: Mapping[str, int], annotations: Sequence[dict[st
     return GroundTruth.read(folder / "instances.json")
 
 
-@pytest.mark.parametrize("name", ["000000000139.jpg", "COCO_val2014_000000000139.jpg", "val2014/000000000139.png"])
-def test_cocos_names_hold_its_ids(name: str, tmp_path: Path) -> None:
-    folder = folder_of(tmp_path / "images", name, "b/cat.jpg")
-    assert named(folder, None, ["139", "b/cat"]) == {"139": name, "b/cat": "b/cat.jpg"}
-
-
-def test_ids_of_the_instances_file_go_before_names(tmp_path: Path) -> None:
-    """There 7.jpg is number 8 and 8.jpg number 7."""
-    folder = folder_of(tmp_path / "images", "7.jpg", "8.jpg", "cat.jpg", "dog.jpg")
-    truth = truth_of(tmp_path, {"7": 8, "8": 7, "cat": 12})
-    found = named(folder, truth, ["7", "8", "12", "cat", "dog"])
-    assert found == {"7": "8.jpg", "8": "7.jpg", "12": "cat.jpg", "cat": "cat.jpg", "dog": "dog.jpg"}
-
-
-def test_of_two_images_of_one_id_the_first_counts(tmp_path: Path) -> None:
-    """In the order of the names; names that no image can have are passed over."""
-    folder = folder_of(tmp_path / "images", "5.png", "5.jpg", "000000000005.jpg", ".jpg.jpg", " .png", "7.jpg")
-    assert list(named(folder, None, ["7", "5"]).items()) == [("7", "7.jpg"), ("5", "000000000005.jpg")]
-
-
-def test_images_without_a_file_are_counted(tmp_path: Path) -> None:
-    folder = folder_of(tmp_path / "images", "1.jpg", "2.jpg")
-    message = "no file of image '3' (2 of 4 images have none). Add them, or leave out their"
-    assert fault_of(named, folder, None, ["1", "2", "3", "4"]).startswith(f"--images {folder}: {message}")
+@pytest.mark.parametrize(("names", "ids", "expected"), [
+    # COCO's names hold its ids.
+    *(([name, "b/cat.jpg"], None, {"139": name, "b/cat": "b/cat.jpg"})
+      for name in ("000000000139.jpg", "COCO_val2014_000000000139.jpg", "val2014/000000000139.png")),
+    # Ids of the instances file go before names: there 7.jpg is number 8 and 8.jpg number 7.
+    (["7.jpg", "8.jpg", "cat.jpg", "dog.jpg"], {"7": 8, "8": 7, "cat": 12},
+     {"7": "8.jpg", "8": "7.jpg", "12": "cat.jpg", "cat": "cat.jpg", "dog": "dog.jpg"}),
+    # Of two images of one id the first by name counts; names that no image can have are passed over.
+    (["5.png", "5.jpg", "000000000005.jpg", ".jpg.jpg", " .png", "7.jpg"], None,
+     {"7": "7.jpg", "5": "000000000005.jpg"}),
+])  # fmt: skip
+def test_which_image_an_id_means(
+    names: list[str], ids: dict[str, int] | None, expected: dict[str, str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "images"
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"x")  # Names are all that is looked at.
+    known = known_images(folder, truth_of(tmp_path, ids) if ids else None)
+    assert list(find_images(known, [*expected], folder).items()) == list(expected.items())
+    message = "no file of image '31' (2 of 3 images have none). Add them, or leave out their"
+    fault = fault_of(find_images, known, [next(iter(expected)), "31", "41"], folder)
+    assert fault.startswith(f"--images {folder}: {message}")
 
 
 def objects_of(folder: Path, objects: Sequence[Sequence[str]]) -> GroundTruth:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from helpers import done_well, fault_of, inputs_of, read_json, refusal
 
@@ -42,8 +42,7 @@ def notes(out: Path) -> list[str]:
 
 
 def table(path: Path, header: Sequence[str], rows: Sequence[Sequence[object]]) -> Path:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file).writerows([header, *rows])
+    pd.DataFrame(rows, columns=header).to_csv(path, index=False)
     return path
 
 
@@ -57,9 +56,8 @@ def test_captions_that_equal_human_ones(files: WorldFiles, people: list[tuple[in
     done = done_well("evaluate", *given, "--captions", tmp_path / "own.json", "--verbose")
     copied, several = notes(tmp_path / "run")
     assert copied.startswith("captions of copy equal the human ones for 60 of 60 images: see that ")
-    assert several.startswith(
-        "own has several captions (up to 2) for 60 of 60 images, as the human captions do: all count."
-    )
+    expected = "own has several captions (up to 2) for 60 of 60 images, as the human captions do: all count."
+    assert several.startswith(expected)
     assert f"NOTE: {copied[:60]}" in " ".join(done.stdout.split())
     done_well("evaluate", *given[:-2], "--captions", tmp_path / "own.json", "--several", "--overwrite")
     assert notes(tmp_path / "run") == []
@@ -90,11 +88,8 @@ def test_columns_of_each_side(files: WorldFiles, people: list[tuple[int, str]], 
 
 def test_what_is_given_and_not_used(files: WorldFiles, people: list[tuple[int, str]], tmp_path: Path) -> None:
     human = table(tmp_path / "human.csv", ["image_id", "gender", "caption"], [(i, "male", text) for i, text in people])
-    scores = table(
-        tmp_path / "scores.csv",
-        ["captioner", "score"],
-        [("much", 0.3), ("mcuh", 0.2), *((f"m{i}", 0.1) for i in range(3000))],
-    )
+    rated = [("much", 0.3), ("mcuh", 0.2), *((f"m{i}", 0.1) for i in range(3000))]
+    scores = table(tmp_path / "scores.csv", ["captioner", "score"], rated)
     given = ["--human", human, "--captions", files.captions["much"], "--human-scores", scores, *COUNTED]
     done = done_well("evaluate", *given, "--tasks", "activities", "--out", tmp_path / "run", "--verbose")
     assert notes(tmp_path / "run") == [

@@ -13,7 +13,6 @@ import pytest
 from helpers import judge, read_json, refusal, tree
 from masking.test_images import png_header
 from PIL import Image
-from pycocotools.coco import COCO
 from typer.testing import Result
 
 from judge.masking.images import MAX_PIXELS, encode, list_images
@@ -58,8 +57,8 @@ class World:
         places = ["--images", self.images, "--instances", self.instances, "--out", out or self.out]
         return ["mask", *places, "--workers", 2]
 
-    def run(self, *arguments: object, out: Path | None = None) -> Result:
-        return judge(*self.given(out), *arguments)
+    def run(self, *arguments: object) -> Result:
+        return judge(*self.given(), *arguments)
 
     def add(self, name: str, data: bytes | None) -> None:
         """One image more, listed in the instances file."""
@@ -117,31 +116,6 @@ def test_what_is_hidden(world: World, arguments: list[str], hidden: int) -> None
     assert row["share_hidden"] == pytest.approx(hidden / HEIGHT / WIDTH)
 
 
-@pytest.mark.parametrize(("kind", "count"), [("png", None), ("webp", 8)])
-def test_real_photographs_end_to_end(shared: Path, tmp_path: Path, kind: str, count: int | None) -> None:
-    """What was written, read back: black wherever pycocotools' masks have a person, else the image."""
-    images, instances, out = shared / "coco-mini" / "val2017", tmp_path / "instances.json", tmp_path / "out"
-    document = read_json(images.parent / "annotations" / "instances_val2017.json")
-    document["images"] = document["images"][:count]
-    instances.write_text(json.dumps(document))
-    truth = COCO(str(instances))
-    done = judge("mask", "--images", images, "--instances", instances, "--out", out, "--format", kind)
-    assert (done.exit_code, done.stderr) == (0, "")
-    table = pd.read_parquet(out / "masks.parquet").set_index("image")
-    assert set(table.index) == {image["file_name"] for image in document["images"]}
-    assert (table["share_hidden"] > 0).sum() > 2
-    for image in document["images"]:
-        name, hidden = image["file_name"], np.zeros((image["height"], image["width"]), dtype=bool)
-        people = truth.loadAnns(truth.getAnnIds(imgIds=[image["id"]], catIds=truth.getCatIds(catNms=["person"])))
-        for annotation in people:
-            hidden |= truth.annToMask(annotation).astype(bool)
-        after = pixels_of((out / name).with_suffix(f".{kind}"))
-        assert not after[hidden].any()
-        np.testing.assert_array_equal(after[~hidden], pixels_of(images / name)[~hidden])
-        assert table.loc[name, "instances"] == len(people)
-        assert table.loc[name, "share_hidden"] == hidden.mean()
-
-
 def test_bad_images_are_listed_and_the_others_done(world: World) -> None:
     """Each fault is one line; nothing is written elsewhere, and nothing changes where images are read."""
     secret, out = world.root / "secret.png", "leads out of the folder of images"
@@ -172,41 +146,22 @@ def test_bad_images_are_listed_and_the_others_done(world: World) -> None:
     assert tree(world.images) == before
 
 
-def fails(world: World, message: str, *arguments: object, out: Path | None = None) -> None:
-    """One line, and nothing left behind."""
-    before, paths = tree(world.root), sorted(world.root.rglob("*"))
-    assert message in refusal(*world.given(out), *arguments)
-    assert tree(world.root) == before
-    assert sorted(world.root.rglob("*")) == paths
-
-
-@pytest.mark.parametrize(("arguments", "message"), [
-    (["--hide", "object", "--category", "dgo"], "no category 'dgo'. Did you mean 'dog'?"),
-    (["--hide", "object"], "--hide: nothing says which object goes with the attribute. Give --instances and"),
-    (["--foreground", "smallest"], "'foreground"),
-])  # fmt: skip
-def test_faults_of_the_whole_command(world: World, arguments: list[str], message: str) -> None:
-    fails(world, message, *arguments, out=world.root / "a/b")
-
-
-def test_all_images_fail(world: World) -> None:
-    for name in world.names:
-        (world.images / name).write_bytes(b"")
-    done = world.run(out=world.root / "deep" / "out")
-    assert (done.exit_code, done.stderr.count("\n")) == (1, 2), done.output
-    assert done.stderr.startswith(f"judge: {', '.join(world.names[:5])} and 1 more: ")
-    assert done.stderr.endswith("judge: 6 of 6 images could not be masked\n")
-    assert not (world.root / "deep").exists()
-
-
-def test_places_that_are_taken(world: World) -> None:
-    """The folder of images, by itself or by a link, and folders in it."""
-    link = world.root / "link"
+def test_faults_of_the_whole_command_leave_nothing(world: World) -> None:
+    """Options; places in the folder of images, by itself or by a link; a folder whose files are read."""
+    link, new = world.root / "link", world.root / "a" / "b"
     link.symlink_to(world.images)
-    for place in (world.images, link, link / "sub", world.images / "sub" / "deeper"):
-        fails(world, "--out", out=place)
     write_manifest(world.root, "folder of masked images")
-    fails(world, "which is read", "--overwrite", out=world.root)
+    before, paths = tree(world.root), sorted(world.root.rglob("*"))
+    for out, arguments, message in (
+        (new, ["--hide", "object", "--category", "dgo"], "no category 'dgo'. Did you mean 'dog'?"),
+        (new, ["--hide", "object"], "--hide: nothing says which object goes with the attribute. Give --instances and"),
+        (new, ["--foreground", "smallest"], "'foreground"),
+        *((place, [], "--out") for place in (world.images, link, link / "sub", world.images / "sub" / "deeper")),
+        (world.root, ["--overwrite"], "which is read"),
+    ):
+        assert message in refusal(*world.given(out), *arguments)
+        assert tree(world.root) == before
+        assert sorted(world.root.rglob("*")) == paths
 
 
 def test_the_object_that_goes_with_the_attribute(world: World) -> None:

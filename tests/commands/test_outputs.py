@@ -1,9 +1,7 @@
-"""Outputs of every command: nothing foreign is replaced, and an interrupted command resumes."""
+"""Outputs of every command: nothing foreign is replaced, and an interrupted calibration resumes."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,12 +21,7 @@ FOLDERS = {
     "export": "weights",
     "anonymous": "generated",
 }
-FILES = {
-    "caption": "model images",
-    "predict": "weights generated",
-    "compare": "runs",
-    "report": "run",
-}
+FILES = {"caption": "model images", "predict": "weights generated", "compare": "runs", "report": "run"}
 
 
 def options(files: WorldFiles, run: Path, parts: str) -> list[object]:
@@ -71,27 +64,10 @@ def test_a_file_that_is_there_is_refused(
     assert (tmp_path / "thesis.tex").read_text(encoding="utf-8") == "years of work"
 
 
-RESUMED = {
-    "evaluate": ("captions labels", "--metrics lic --resamples 100 --refits 2 --chance 0 --folds 2 --workers 1"),
-    "calibrate": (
-        "human labels",
-        "--metrics error --changes A->T --doses 0.8 --draws 2 --nulls 2 --workers 1 --sample 60",
-    ),
-    "mask": ("images", "--workers 1"),
-    "caption": ("model images", "--max-tokens 4 --caption-batch 8 --ids IDS"),
-}
-
-
-@pytest.mark.parametrize("command", RESUMED)
-def test_an_interrupted_command_resumes(
-    command: str,
-    checkpoint: Callable[[str], Path],
-    finished_world: WorldFiles,
-    finished_run: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+def test_an_interrupted_calibration_resumes(
+    finished_world: WorldFiles, finished_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given again, it makes the same bytes as an undisturbed run. ``attack/kills.py`` sends signals instead."""
+    """Given again, it makes the same bytes as an undisturbed one; other commands are killed in ``attack``."""
     steps, last = [0], [10**9]
 
     def count_steps(*_: object) -> None:
@@ -100,20 +76,16 @@ def test_an_interrupted_command_resumes(
             raise KeyboardInterrupt
 
     monkeypatch.setattr(console._Lines, "show", count_steps)
-    parts, more = RESUMED[command]
-    given = [*command.split(), *options(finished_world, finished_run, parts), *more.split()]
-    ids, out = tmp_path / "ids.json", tmp_path / "out"
-    few = [{"id": number, "file_name": f"{number:012d}.png"} for number in range(1, 25)]
-    ids.write_text(json.dumps({"images": few, "annotations": []}), encoding="utf-8")
-    places = {finished_world.folder: checkpoint("git"), "IDS": ids}
-    given = [places.get(part, part) for part in given]
-    done_well(*given, "--out", out)
+    quick = "--metrics error --changes A->T --doses 0.8 --draws 2 --nulls 2 --workers 1 --sample 60"
+    out = tmp_path / "out"
+    given = ["calibrate", *options(finished_world, finished_run, "human labels"), *quick.split(), "--out", out]
+    done_well(*given)
     whole, undisturbed = tree(out), steps[0]
     out.rename(tmp_path / "whole")
     steps[0], last[0] = 0, undisturbed * 2 // 3
-    assert judge(*given, "--out", out).exit_code == 130
+    assert judge(*given).exit_code == 130
     assert not out.exists()
     steps[0], last[0] = 0, 10**9
-    done_well(*given, "--out", out)
+    done_well(*given)
     assert tree(out) == whole
-    assert steps[0] < undisturbed or '"resumed"' in (out / "log.jsonl").read_text(encoding="utf-8")
+    assert steps[0] < undisturbed

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from helpers import done_well, few, read_json, read_rows, refusal, save_captioner
-from safetensors import safe_open
+from helpers import done_well, few, read_json, read_rows, refusal, save_captioner, settings_of
+from safetensors.torch import load_file
 from tiny_bert import save_bert
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
@@ -27,7 +27,6 @@ from judge.utils.outputs import MANIFEST
 from judge.utils.tensors import read_tensors, write_tensors
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-SIZE = 64
 READ = ["linear", "lstm", "transformer-1", "bert-ft", "bert-pre", "sentence"]
 SEEN = ["sat", "grit", "vl-lic", "vl-lic-lstm", "sat-caption-only", "hf"]
 
@@ -38,7 +37,7 @@ class Trained:
     def __init__(self, root: Path) -> None:
         self.root, self.kept = root, root / "kept"
         captioners = {"much": Captioner(stereotype=0.9)}
-        self.files: WorldFiles = few(write_world(make_world(60, seed=5), captioners, root / "world", pictures=SIZE))
+        self.files: WorldFiles = few(write_world(make_world(60, seed=5), captioners, root / "world", pictures=64))
         self.reader, self.captioner = save_bert(root / "bert"), save_captioner(root / "git")
         self.images = ["--images", self.files.folder / "images"]
         self.pictures = [*self.images, "--instances", self.files.folder / "instances.json"]
@@ -48,15 +47,9 @@ class Trained:
         self.jobs = self.train(metrics=["lic", "dbac-ta", "imagecaptioner2"], judge=judges)
 
     def train(self, **settings: object) -> list[Job]:
-        given: dict[str, object] = {
-            "human": self.files.human, "captions": [str(self.files.captions["much"])], "labels": self.files.labels,
-            "images": self.images[1], "instances": self.pictures[3], "features": self.features[1],
-            "backbone": "resnet18", "backbone_weights": "random", "image_size": SIZE, "reader": str(self.reader),
-            "protocol": "paper", "seeds": 1, "epochs": 1, "learning_rate": 0.01, "workers": 1, "fill": "mean",
-            "refits": 0, "chance": 0,
-            "checkpoints": self.kept,
-        }  # fmt: skip
-        return [*train_judges(make_config(given | settings, TrainConfig)).judges]
+        given = settings_of(self.files, self.root) | {"reader": str(self.reader), "checkpoints": self.kept}
+        given |= {"backbone": "resnet18", "learning_rate": 0.01, "fill": "mean"}
+        return [*train_judges(make_config(given | settings, TrainConfig))[0]]
 
     def weights(self, job: Job) -> Path:
         return self.kept / f"{job.member.key}.weights.safetensors"
@@ -143,11 +136,10 @@ def test_lora_merged_is_a_checkpoint_that_answers_alike(dtype: str, trained: Tra
     weights, captions = trained.weights(job), trained.captions(job, tmp_path)
     found = predicted(trained, weights, captions, tmp_path / "lora.csv")
     assert found.tolist() == trained.answers(job).tolist()
-    with safe_open(weights, framework="np") as file:
-        assert any("lora_A" in name for name in file.keys())  # noqa: SIM118 - no mapping
+    assert any("lora_A" in name for name in load_file(weights))
     folder = tmp_path / "merged"
     done_well("export", "--judge-weights", weights, "--merge", "--out", folder)
-    assert not any("lora" in name for name in tensors_of(folder / "model.safetensors"))
+    assert not any("lora" in name for name in load_file(folder / "model.safetensors"))
     merged = predicted(trained, folder, captions, tmp_path / "merged.csv")
     assert merged == pytest.approx(found, abs=near)
     # Adapters that had learnt nothing would merge into the checkpoint that they began with.
@@ -156,11 +148,6 @@ def test_lora_merged_is_a_checkpoint_that_answers_alike(dtype: str, trained: Tra
         asked = next(trained.answers(other) for other in jobs if other.member.side == "generated")
         assert (np.abs(asked - found).max() < near) == same
     assert "started from: git" in (folder / "README.md").read_text()
-
-
-def tensors_of(path: Path) -> list[str]:
-    with safe_open(path, framework="np") as file:
-        return [*file.keys()]
 
 
 def test_a_shared_folder_and_its_card(trained: Trained, tmp_path: Path) -> None:

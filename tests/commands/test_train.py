@@ -1,51 +1,33 @@
-"""``judge train``, then ``judge evaluate``: the numbers of one command, on one process and on two."""
+"""``judge train``, then ``judge evaluate``: the numbers of one command; two processes are in ``test_scripts.py``."""
 
 from __future__ import annotations
 
 import json
-from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 import yaml
-from helpers import done_well, few, judge, read_json, refusal, save_captioner
+from helpers import done_well, few, judge, read_json, refusal, save_captioner, settings_of
+from launching import ROOT
 from safetensors import safe_open
-from test_scripts import ROOT, launch
 
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
-from judge.judges.sat import ShowAttendTell
 
-SIZE = 64
 # Judges that differ: lstm and sat train one human side for both captioners, of 2 captions; linear chooses C with each
 # captioner's captions, so that its judges of human captions differ too.
 FILES = (2 + 2) * 2 + (2 + 1) * 2
 
 
 @pytest.fixture(scope="module")
-def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Judges of every kind: one that trains itself, one that reads, one that sees."""
     folder = tmp_path_factory.mktemp("train")
     captioners = {"none": Captioner(), "much": Captioner(stereotype=0.9)}
-    files = few(write_world(make_world(120, seed=5), captioners, folder / "world", pictures=SIZE), 2)
-    paths: dict[str, object] = {"human": str(files.human), "captions": [str(path) for path in files.captions.values()]}
-    paths |= {"labels": str(files.labels), "images": str(files.folder / "images")}
-    paths |= {"instances": str(files.folder / "instances.json"), "features": str(folder / "features")}
-    paths |= {"metrics": ["lic", "imagecaptioner2"], "judge": ["lstm", "linear", "sat"], "protocol": "paper"}
-    numbers: dict[str, object] = {"image_size": SIZE, "seeds": 1, "epochs": 2, "learning_rate": 0.002, "resamples": 100}
-    # Scores are what is compared; workers would each import what trains.
-    numbers |= {"refits": 0, "chance": 0, "workers": 1}
-    return paths | {"backbone": "test_resnet", "backbone_weights": "random"} | numbers
-
-
-@pytest.fixture(scope="module")
-def expected(settings: dict[str, object], tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """``scores.parquet`` of ``judge evaluate`` alone."""
-    out = tmp_path_factory.mktemp("alone") / "run"
-    done_well("evaluate", written(settings, out.parent), "--out", out)
-    return (out / "scores.parquet").read_bytes()
+    files = few(write_world(make_world(120, seed=5), captioners, folder / "world", pictures=64), 2)
+    judges = {"metrics": ["lic", "imagecaptioner2"], "judge": ["lstm", "linear", "sat"], "epochs": 2}
+    return settings_of(files, folder) | judges
 
 
 def written(settings: dict[str, object], folder: Path) -> Path:
@@ -54,18 +36,16 @@ def written(settings: dict[str, object], folder: Path) -> Path:
     return path
 
 
-def scores(run_file: Path, kept: Path, out: Path) -> bytes:
-    """Of an evaluation that finds all judges trained: it could not have trained one in so few epochs."""
-    before = {path: path.stat().st_mtime_ns for path in kept.iterdir()}
-    done_well("evaluate", run_file, "--checkpoints", kept, "--out", out)
-    assert {path: path.stat().st_mtime_ns for path in kept.iterdir()} == before
-    return (out / "scores.parquet").read_bytes()
-
-
-def test_train_then_evaluate_is_evaluate(settings: dict[str, object], expected: bytes, tmp_path: Path) -> None:
+def test_train_then_evaluate_is_evaluate(settings: dict[str, object], tmp_path: Path) -> None:
     run_file, kept = written(settings, tmp_path), tmp_path / "kept"
     first = done_well("train", run_file, "--checkpoints", kept)
-    assert scores(run_file, kept, tmp_path / "out") == expected
+    before = {path: path.stat().st_mtime_ns for path in kept.iterdir()}
+    for name, more in (("alone", []), ("after", ["--checkpoints", kept])):
+        done_well("evaluate", run_file, *more, "--out", tmp_path / name)
+    alone, after = ((tmp_path / name / "scores.parquet").read_bytes() for name in ("alone", "after"))
+    assert after == alone
+    # All judges were found trained.
+    assert {path: path.stat().st_mtime_ns for path in kept.iterdir()} == before
     rows = read_json(kept / "judges.json")
     # 2 captioners x (2 human captions + 1) x 3 judges; of two judges the human side is the same for both.
     assert len(rows) == 18
@@ -89,34 +69,6 @@ def test_train_then_evaluate_is_evaluate(settings: dict[str, object], expected: 
     assert f"{damaged} is damaged: it is computed again" in done_well("train", run_file, "--checkpoints", kept).stderr
     assert damaged.read_bytes() == whole
     assert read_json(kept / "judges.json") == rows
-
-
-@pytest.mark.slow
-def test_two_processes_train_what_one_does(
-    settings: dict[str, Any], expected: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Judges shared out among processes, features computed by both: the same numbers, to the last digit.
-
-    One judge of images on both processes: to 1e-3, without dropout.
-    """
-    (tmp_path / "sat").mkdir()
-    run_file = written(settings | {"features": str(tmp_path / "features")}, tmp_path)
-    alone = {"judge": ["sat"], "metrics": ["imagecaptioner2"], "epochs": 24, "batch_size": 16}
-    alone |= {"features": str(tmp_path / "features"), "captions": settings["captions"][:1]}
-    seeing, kept = written(settings | alone, tmp_path / "sat"), tmp_path / "kept"
-    second = ["without-dropout", "evaluate", seeing, "--sharing", "data", "--out", tmp_path / "on2"]
-    commands = ["train", run_file, "--checkpoints", kept, "then", *second]
-    done = launch(ROOT / "tests" / "in_turn.py", *commands, config=ROOT / "scripts" / "configs" / "cpu.yaml")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count(f"{FILES} judges, ") == 1
-    assert scores(run_file, kept, tmp_path / "out") == expected
-    monkeypatch.setattr(ShowAttendTell, "__init__", partialmethod(ShowAttendTell.__init__, dropout=0.0))
-    # Workers are processes of their own: one judge at a time is trained here.
-    done_well("evaluate", seeing, "--workers", 1, "--out", tmp_path / "on1")
-    one, two = (pd.read_parquet(tmp_path / f"on{n}" / "scores.parquet")["probability"].to_numpy() for n in (1, 2))
-    # Judges that have learnt, each in its own way: had a process its own gradients, these would be others.
-    assert one.std() > 0.1
-    assert two == pytest.approx(one, abs=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -4,48 +4,32 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import caption_options, fault_of, judge
+from helpers import caption_options, done_well, fault_of, read_json
 
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
-from judge.corpus.ratings import (
-    CANNOT_TELL,
-    Sheet,
-    key_csv,
-    rating_sheet,
-    read_human_scores,
-    read_ratings,
-    sheet_csv,
-)
-from judge.errors import JudgeError
+from judge.corpus.ratings import CANNOT_TELL, key_csv, rating_sheet, read_human_scores, read_ratings, sheet_csv
 from judge.types import Captions
 
 KNOBS = {"none": 0.0, "some": 0.3, "more": 0.6, "much": 0.9}
 
 
-@pytest.fixture(scope="module")
-def scored(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def test_every_metric_is_compared_with_people(tmp_path: Path) -> None:
     captioners = {name: Captioner(stereotype=knob) for name, knob in KNOBS.items()}
-    return caption_options(write_world(make_world(120, seed=4), captioners, tmp_path_factory.mktemp("people")))
-
-
-def test_every_metric_is_compared_with_people(scored: list[str], tmp_path: Path) -> None:
+    given = caption_options(write_world(make_world(120, seed=4), captioners, tmp_path / "world"))
     told = dict(zip(KNOBS, (0.1, 0.2, 0.6, 0.7), strict=True))
     scores = tmp_path / "people.csv"
     lines = [f"{name},{score}" for name, score in reversed(told.items())]
     scores.write_text("\n".join(["captioner,score", *lines, "another,0.5"]), encoding="utf-8")
     out = tmp_path / "run"
     asked = ["--metrics", "ba-objects,ratio", "--human-scores", scores, "--resamples", 100, "--out", out]
-    done = judge("evaluate", *scored, *asked)
-    assert done.exit_code == 0, done.output
-    found = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
+    done, found = done_well("evaluate", *given, *asked), read_json(out / "metrics.json")
     assert found["run"]["human_scores"] == told
     for metric, title in (("ba-objects", "BA (objects)"), ("ratio", "Ratio")):
         values = [row["amplification"] for row in found["results"] if row["metric"] == metric]
@@ -66,9 +50,7 @@ def test_every_metric_is_compared_with_people(scored: list[str], tmp_path: Path)
 def test_human_scores_at_fault(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "people.json"
     path.write_text(content, encoding="utf-8")
-    with pytest.raises(JudgeError) as caught:
-        read_human_scores(path, captioners=["none", "some"])
-    assert message in str(caught.value)
+    assert message in fault_of(read_human_scores, path, captioners=["none", "some"])
 
 
 SIDES = [
@@ -82,8 +64,8 @@ def rows_of(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
 
 
-def filled(sheet: Sheet, answers: list[str], rater: str = "") -> list[dict[str, str]]:
-    return [row | {"gender": of, "rater": rater} for row, of in zip(rows_of(sheet_csv(sheet)), answers, strict=True)]
+def filled(answers: list[str], rater: str = "") -> pd.DataFrame:
+    return pd.DataFrame(rows_of(sheet_csv(SHEET))).assign(gender=answers, rater=rater)
 
 
 def test_one_item_for_each_text_of_an_image_and_no_captioner() -> None:
@@ -102,11 +84,10 @@ def test_one_item_for_each_text_of_an_image_and_no_captioner() -> None:
 
 def test_what_goes_out_comes_back(tmp_path: Path) -> None:
     """Rows in any order, answers in any case; majority, ties and captions that nobody rated."""
-    table = pd.DataFrame(filled(SHEET, ["Male", "female", CANNOT_TELL, ""])).iloc[::-1]
-    path = tmp_path / "anna.csv"
-    table.to_csv(path, index=False, sep=";")
-    pd.DataFrame(filled(SHEET, ["male", "male", "", ""], "ben")).to_csv(tmp_path / "x.csv", index=False)
-    ratings = read_ratings([path, tmp_path / "x.csv"], SHEET)
+    paths = tmp_path / "anna.csv", tmp_path / "x.csv"
+    filled(["Male", "female", CANNOT_TELL, ""]).iloc[::-1].to_csv(paths[0], index=False, sep=";")
+    filled(["male", "male", "", ""], "ben").to_csv(paths[1], index=False)
+    ratings = read_ratings(paths, SHEET)
     first, second, third, fourth = (item.name for item in SHEET.items)
     assert ratings.answers[second] == {"anna": "female", "ben": "male"}
     assert ratings.raters == {"anna": 3, "ben": 2}

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import fault_of
 
 from judge.corpus.captions import ReadOptions, read_captions
 from judge.corpus.labels import read_labels
@@ -56,11 +57,10 @@ def test_lic_pickle_holds_both_sides_and_labels(tmp_path: Path, protocol: int) -
 def test_malicious_pickle_is_refused_and_does_not_run(tmp_path: Path, protocol: int) -> None:
     target, path = tmp_path / "ran", tmp_path / "evil.pkl"
     path.write_bytes(pickle.dumps(Evil(target), protocol=protocol))
-    with pytest.raises(JudgeError) as caught:
-        read_captions(path, side="generated")
+    told = fault_of(read_captions, path, side="generated")
     assert not target.exists()
-    assert caught.value.what == f"pickle holds the class '{os.system.__module__}.system', which is refused"
-    assert "json.dump(data, file, default=str)" in caught.value.mend
+    assert f"pickle holds the class '{os.system.__module__}.system', which is refused" in told
+    assert "json.dump(data, file, default=str)" in told
     pickle.loads(path.read_bytes())  # the plain loader does run it, so the test above is worth something
     assert target.exists()
     target.unlink()
@@ -82,12 +82,12 @@ def test_classes_persistent_ids_extensions_and_buffers_are_refused() -> None:
     assert load_pickle(b"\x80\x02]r\xff\xff\xff\xff.", source="x.pkl") == []
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_truncated_anywhere(protocol: int) -> None:
-    data = pickle.dumps(LIC, protocol=protocol)
-    for length in range(2, len(data), 7):
-        with pytest.raises(JudgeError, match="pickle cannot be read"):
-            load_pickle(data[:length], source="x.pkl")
+def test_truncated_anywhere() -> None:
+    for protocol in PROTOCOLS:
+        data = pickle.dumps(LIC, protocol=protocol)
+        for length in range(2, len(data), 7):
+            with pytest.raises(JudgeError, match="pickle cannot be read"):
+                load_pickle(data[:length], source="x.pkl")
 
 
 def test_integers_as_keys_and_text_of_python_2(tmp_path: Path) -> None:

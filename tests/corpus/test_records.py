@@ -9,7 +9,6 @@ import pickle
 import random
 import re
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,14 +38,6 @@ class Records(NamedTuple):
     read: Callable[[Path], object]
     named: str = RECORD
     many: int = 300
-
-
-def as_csv(records: list[Row], delimiter: str = ",") -> bytes:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(records[0]), delimiter=delimiter, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(records)
-    return text.getvalue().encode()
 
 
 def as_table(kind: str) -> Callable[[list[Row]], bytes]:
@@ -105,19 +96,19 @@ KINDS: dict[str, Records] = {
     "coco": Records([{"id": 50 + n, **row} for n, row in enumerate(RESULTS)], within("annotations", {}), human,
                     ANNOTATION),
     "results": Records(RESULTS, as_json, generated),
-    "csv": Records(RESULTS, as_csv, generated, LINE),
+    "tsv": Records(RESULTS, as_table("tsv"), generated, LINE),
     "parquet": Records(RESULTS, as_table("parquet"), generated),
     "pickle": Records(RESULTS, as_pickle, generated, rf"{RECORD}|over 64 bits"),
     "karpathy": Records(KARPATHY, within("images", {}), of_test),
     "mapping": Records([[row["image_id"], row["caption"]] for row in RESULTS], as_mapping, generated),
     "lmms-eval": Records(LMMS, as_json, generated),
-    "vlmevalkit": Records(VLM, partial(as_csv, delimiter="\t"), human, LINE),
+    "vlmevalkit": Records(VLM, as_table("tsv"), human, LINE),
     "shard": Records(SAMPLES, as_shard, human, SAMPLE),
     "lic-people": Records(PARTED, as_pickle, human, rf"{RECORD}|over 64 bits"),
     "lic-gender": Records(PARTED, as_pickle, labels, rf"{RECORD}|over 64 bits"),
     "labels": Records(GENDER, as_json, labels),
     "artemis": Records(FIRST, as_json, emotions),
-    "speaker": Records(SPOKEN, as_csv, generated, LINE),
+    "speaker": Records(SPOKEN, as_table("tsv"), generated, LINE),
     "indexed": Records([[1, [0, 1]], [2, []], [3, [1]]],
                        lambda pairs: b'{"categories": ["cat", "dog"], "objects": ' + as_mapping(pairs) + b"}",
                        read_tasks),

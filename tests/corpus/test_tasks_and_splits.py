@@ -182,7 +182,6 @@ def test_folds_leave_an_eighth_of_what_is_not_scored_to_choose(images: dict[str,
         assert len(chosen) == pytest.approx((len(images) - len(scored)) / 8, abs=max(1, len(set(images.values()))))
         assert {images[image] for image in chosen} == set(images.values())
     assert make_splits("crossfit", dict(reversed(images.items())), seed=seed, folds=5, holdout=(0.2, 0.1)) == splits
-    assert Counter(image for split in splits for image in split.test) == Counter(dict.fromkeys(images, 1))
     # Folds choose apart from each other (of few images two may agree by chance), and a metric without validation
     # learns from all.
     assert len({split.validation for split in splits}) == len(splits) or min(Counter(images.values()).values()) < 40

@@ -8,7 +8,7 @@ import pytest
 
 
 @pytest.fixture(scope="session")
-def tiny_bert_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny BERT as transformers saves one; to be copied before it is changed."""
     from tiny_bert import save_bert
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,24 +12,12 @@ import numpy as np
 import pytest
 import torch
 import transformers as tf
-from helpers import (
-    GENDER,
-    Glimpses,
-    accuracy,
-    fault_of,
-    logits,
-    make_glimpses,
-    make_samples,
-    network_of,
-)
+from helpers import fault_of, logits, make_glimpses, network_of
 from tiny_bert import IDS, SIZES
 
-from judge.judges import Features, Materials, find_judge
-from judge.judges.text_encoders import READER, BatchNorm, PretrainedClassifier, load_encoder
+from judge.judges import Materials, find_judge
+from judge.judges.text_encoders import READER, BatchNorm, load_encoder
 from judge.training.features import CaptionCache
-from judge.training.judge_file import save_network
-from judge.training.launch import make_accelerator
-from judge.training.loop import NetworkJudge, Trainer
 from judge.types import FloatArray, Sample
 from judge.utils.hub import quiet
 
@@ -39,29 +26,6 @@ LINES = ["a <gender> rides , <unk>", "", "clue1 noise7", "dog " * 9, "< gender >
 # Hidden words become BERT's [MASK], words that alignment removed its [UNK]; other words are text.
 SPELLED = ["a [MASK] rides , [UNK]", "", "clue1 noise ##7", "dog " * 9, "< g ##e ##n ##d ##e ##r >"]
 SAMPLES = [Sample(str(n), "human", 0, tuple(line.split()), (n % 2,), image=f"{n}.png") for n, line in enumerate(LINES)]
-JUDGES = ["bert-ft", "bert-pre", "vl-lic"]
-
-
-@pytest.fixture
-def folder(tiny_bert_folder: Path) -> Path:
-    return tiny_bert_folder
-
-
-def given(name: str, folder: Path, kept: Path, samples: Sequence[Sample] = SAMPLES, *, clue: float = 0.0) -> Materials:
-    """A folder of BERT; its vectors of the captions for ``bert-pre``; features of images for ``vl-lic``."""
-    materials = Materials(reader=str(folder))
-    features: Features | None = make_glimpses(samples, clue=clue) if name == "vl-lic" else None
-    if reader := find_judge(name).reader:
-        cache = CaptionCache(reader(materials), [sample.words for sample in samples], kept)
-        cache.compute(cache.missing(), device=torch.device("cpu"))
-        features = cache.open()
-    return replace(materials, features=features)
-
-
-def make(folder: Path | str) -> PretrainedClassifier:
-    made = network_of("vl-lic", [], Materials(reader=str(folder), features=make_glimpses(SAMPLES)))
-    assert isinstance(made, PretrainedClassifier)
-    return made
 
 
 def test_recipes_are_the_papers() -> None:
@@ -74,10 +38,16 @@ def test_recipes_are_the_papers() -> None:
         assert (recipe.epochs, recipe.learning_rate, recipe.batch_size, recipe.keep) == expected
 
 
-@pytest.mark.parametrize("name", JUDGES)
-def test_logits_by_hand(name: str, folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["bert-ft", "bert-pre", "vl-lic"])
+def test_logits_by_hand(name: str, bert: Path, tmp_path: Path) -> None:
     """BERT itself, one caption at a time without padding; then the classifier of LIC's supplement in numpy."""
-    materials = given(name, folder, tmp_path)
+    glimpses, materials = make_glimpses(SAMPLES), Materials(reader=str(bert))
+    if name == "vl-lic":
+        materials = replace(materials, features=glimpses)
+    elif reader := find_judge(name).reader:
+        cache = CaptionCache(reader(materials), [sample.words for sample in SAMPLES], tmp_path)
+        cache.compute(cache.missing(), device=torch.device("cpu"))
+        materials = replace(materials, features=cache.open())
     network = network_of(name, [], materials)
     trained = {part.partition(".")[0] for part, weight in network.named_parameters() if weight.requires_grad}
     assert trained == ({"output"} if name == "bert-pre" else {"encoder", "output"})
@@ -93,48 +63,18 @@ def test_logits_by_hand(name: str, folder: Path, tmp_path: Path) -> None:
         return (x - weights[f"{layer}.running_mean"]) / spread * weights[f"{layer}.weight"] + weights[f"{layer}.bias"]
 
     with quiet():
-        bert = tf.BertModel.from_pretrained(folder).eval()
+        model = tf.BertModel.from_pretrained(bert).eval()
     for sample, pieces, found in zip(SAMPLES, SPELLED, logits(network, SAMPLES), strict=True):
         with torch.no_grad():
             ids = [IDS[piece] for piece in ("[CLS]", *pieces.split(), "[SEP]")]
-            x = bert(torch.tensor([ids])).last_hidden_state[0, 0].double().numpy()
+            x = model(torch.tensor([ids])).last_hidden_state[0, 0].double().numpy()
         if name == "vl-lic":
-            assert isinstance(materials.features, Glimpses)
-            x = np.concatenate([x, materials.features.pictures[str(sample.image)].mean(axis=0)])
+            x = np.concatenate([x, glimpses.pictures[str(sample.image)].mean(axis=0)])
         x = norm(2, weights["1.weight"] @ norm(0, x) + weights["1.bias"])
         x = np.where(x > 0, x, 0.01 * x)
         # Cached features have 11 bits; sums of 32 and 256 of them are amplified by the normalisation.
         close = 2e-2 if name == "bert-pre" else 2e-5
         assert found == pytest.approx(weights["4.weight"] @ x + weights["4.bias"], abs=close)
-
-
-@pytest.mark.parametrize(
-    ("name", "modality", "least"),
-    [("bert-ft", "caption", 0.9), ("bert-pre", "caption", 0.7), ("vl-lic", "caption", 0.9), ("vl-lic", "image", 0.9)],
-)
-def test_a_clue_is_learnt_by_all_weights_or_by_the_classifier(
-    name: str, modality: str, least: float, folder: Path, tmp_path: Path
-) -> None:
-    """Training changes BERT too, except for ``bert-pre``, whose file has its classifier alone."""
-    samples = make_samples(320, clue=float(modality == "caption"))
-    materials = given(name, folder, tmp_path, samples, clue=float(modality == "image"))
-    blueprint = find_judge(name)
-    assert blueprint.recipe
-    # 210 = 10 x 21: no batch of one.
-    recipe = replace(blueprint.recipe, epochs=8, learning_rate=1e-3, batch_size=21)
-    judge = NetworkJudge(blueprint, GENDER, recipe, Trainer(make_accelerator()), materials)
-    judge.fit(samples[:210], seed=0, validation=samples[210:250])
-    assert accuracy(judge.predict(samples[250:]).probabilities, samples[250:]) > least
-    if name == "bert-pre":
-        save_network(judge, tmp_path / "kept.safetensors")
-        # 32 x 256 and 256 x 2 numbers.
-        assert (tmp_path / "kept.safetensors").stat().st_size < 4 * 2 * (32 * 256 + 256 * 8)
-        return
-    with quiet():
-        before = tf.BertModel.from_pretrained(folder).state_dict()
-    network: Any = judge.network
-    changed = {key for key, value in network.encoder.state_dict().items() if not torch.equal(value, before[key])}
-    assert {key for key in before if "pooler" not in key} <= changed
 
 
 def test_a_batch_of_one_is_normalised_by_running_statistics() -> None:
@@ -149,10 +89,10 @@ def test_a_batch_of_one_is_normalised_by_running_statistics() -> None:
     assert torch.equal(norm.running_mean, kept)  # type: ignore[arg-type]
 
 
-def test_another_reader_is_another_judge(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_reader_is_another_judge(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By name, by folder, and by the folder's content."""
     fingerprint: Any = find_judge("vl-lic").fingerprint
-    copied = shutil.copytree(folder, tmp_path / "here" / "bert")
+    copied = shutil.copytree(bert, tmp_path / "here" / "bert")
     monkeypatch.chdir(copied.parent)
     usual, before = fingerprint(Materials()), fingerprint(Materials(reader=str(copied)))
     assert Materials(reader="a").settings != Materials(reader="b").settings != Materials().settings
@@ -165,23 +105,14 @@ def test_another_reader_is_another_judge(folder: Path, tmp_path: Path, monkeypat
     assert load_encoder(None).model.config.hidden_size == SIZES["hidden_size"]
 
 
-# Errors.
-
-
-def refused(reference: Path | str) -> str:
-    return fault_of(load_encoder, str(reference))
-
-
 @pytest.mark.usefixtures("offline")
 def test_missing_checkpoints(tmp_path: Path) -> None:
-    line = refused("nobody/nothing-of-the-kind")
+    line = fault_of(load_encoder, "nobody/nothing-of-the-kind")
     assert line.startswith("--reader nobody/nothing-of-the-kind: cannot be found (")
     assert line.endswith("Name the folder of one with --reader, or use --judge lstm or vl-lic-lstm.")
-    assert refused(tmp_path / "none") == f"--reader {tmp_path / 'none'}: no such folder. Check the path."
-    assert "no checkpoint of transformers is there (config.json)" in refused(tmp_path)
     for kind in ("vit", "gpt2"):
         (tmp_path / "config.json").write_text(json.dumps({"model_type": kind}), "utf-8")
-        assert f"'{kind}' is not a text encoder. Choose BERT" in refused(tmp_path)
+        assert f"'{kind}' is not a text encoder. Choose BERT" in fault_of(load_encoder, str(tmp_path))
     # Before features of images are computed.
     given = Materials(reader="nobody/nothing", backbone="resnet18", backbone_weights="random")
     assert "--reader nobody/nothing: cannot be found" in fault_of(find_judge("vl-lic").backbone, given)  # type: ignore[arg-type]

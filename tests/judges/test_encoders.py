@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 import numpy as np
 import pytest
-import torch
-from helpers import GENDER, accuracy, fault_of, logits, network_of
+from helpers import fault_of, logits, network_of
 from scipy.special import expit
 from torch import nn
 
 from judge.judges import HEADED, find_judge, with_head
 from judge.judges.encoders import EncoderClassifier
 from judge.text.alignment import UNKNOWN
-from judge.training.launch import make_accelerator
-from judge.training.loop import NetworkJudge, Trainer
 from judge.types import FloatArray, Sample
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -30,9 +24,6 @@ def make(name: str) -> EncoderClassifier:
     made = network_of(name, SAMPLES[:2])
     assert isinstance(made, EncoderClassifier)
     return made
-
-
-# Each encoder by hand.
 
 
 def final_state(weights: dict[str, FloatArray], inputs: FloatArray, suffix: str) -> FloatArray:
@@ -98,30 +89,6 @@ def test_logits_by_hand(name: str) -> None:
             x = weights[f"head.{layer}.weight"] @ (x if layer == layers[0] else np.maximum(x, 0))
             x += weights[f"head.{layer}.bias"]
         assert found == pytest.approx(x, abs=2e-5)
-
-
-@pytest.mark.parametrize("name", ENCODERS)
-def test_word_order_is_learnt(name: str) -> None:
-    """Both classes have the same words in another order. Also: dropout acts in training only."""
-    rng = np.random.default_rng(0)
-    samples = []
-    for n in range(400):
-        first, second = rng.permutation([f"word{i}" for i in rng.choice(4, size=2, replace=False)])
-        samples.append(Sample(str(n), "human", 0, ("x", first, "y", second), (int(first > second),)))
-    blueprint = find_judge(name)
-    assert blueprint.recipe
-    recipe = replace(blueprint.recipe, epochs=12, batch_size=20, learning_rate=2e-3)
-    judge = NetworkJudge(blueprint, GENDER, recipe, Trainer(make_accelerator()))
-    judge.fit(samples[:300], seed=0)
-    assert accuracy(judge.predict(samples[300:]).probabilities, samples[300:]) > 0.95
-    network: Any = judge.network
-    batch = network.collate(samples[:5])
-    assert torch.equal(network(batch), network(batch))
-    network.train()
-    assert not torch.equal(network(batch), network(batch))
-
-
-# Names.
 
 
 def test_names() -> None:

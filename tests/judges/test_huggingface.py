@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import replace
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +30,8 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from tokenizers import decoders as token_decoders
 
+from judge import evaluate
+from judge.corpus import Corpus
 from judge.judges import Materials, Recipe, Tuning, find_judge
 from judge.judges.hf_models import load_captioner
 from judge.judges.hf_prompts import spell_answers, spell_words
@@ -59,13 +59,8 @@ def test_log_probabilities_by_hand(family: str, checkpoint: Checkpoints) -> None
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_image_and_caption_matter_and_bf16_is_near(family: str, checkpoint: Checkpoints) -> None:
-    network, sample = load(checkpoint(family)), SAMPLES[1]
-    blanked = [replace(sample, image=None), replace(sample, words=()), replace(sample, image=None, words=())]
-    found = ask(network, [sample, replace(sample, image="7"), *blanked])
-    assert torch.isfinite(found).all()
-    for one, other in combinations(found, 2):
-        assert (one - other).abs().max() > 1e-3
+def test_autocast_to_bf16_is_near(family: str, checkpoint: Checkpoints) -> None:
+    network = load(checkpoint(family))
     products, words = set[tuple[bool, torch.dtype]](), len(network.captioner.tokenizer)
     for module in network.modules():
         if isinstance(module, torch.nn.Linear):
@@ -115,8 +110,6 @@ def test_answering_and_blueprint(checkpoint: Checkpoints) -> None:
     assert "the sample of image '1' needs the image, and the judge has none" in fault_of(network.collate, SAMPLES)
 
 
-# What is trained.
-
 # Prefixes of the names of vision and text weights.
 PARTS = {
     "vit_gpt2": ("encoder.", "decoder."),
@@ -141,24 +134,17 @@ def test_tuning(family: str, checkpoint: Checkpoints) -> None:
     assert all(trained["full"].values())
     assert not any(trained["zero-shot"].values())
     frozen = {name for name, on in trained["frozen"].items() if not on}
-    assert frozen == {name for name in trained["frozen"] if name.startswith(seeing)}
-    assert frozen
+    assert frozen == {name for name in trained["frozen"] if name.startswith(seeing)} != set()
     added = {name for name, on in trained["lora"].items() if on}
-    assert added
-    assert all("lora_" in name and name.startswith(writing) for name in added)
-    assert added == {name for name in trained["lora"] if "lora_" in name}
+    assert added == {name for name in trained["lora"] if "lora_" in name} != set()
+    assert all(name.startswith(writing) for name in added)
     assert not any("cls.predictions.decoder" in name or "lm_head" in name for name in added)
     assert answers["lora"] == pytest.approx(answers["full"], abs=1e-4)  # Adapters start at 0.
 
 
 @pytest.mark.parametrize(
     ("family", "tuning", "precision"),
-    [
-        ("llava", "full", "bf16"),
-        ("llava", "lora", "no"),
-        ("blip", "frozen", "no"),
-        ("paligemma", "full", "no"),
-    ],
+    [("llava", "full", "bf16"), ("llava", "lora", "no"), ("blip", "frozen", "no"), ("paligemma", "full", "no")],
 )
 def test_training_learns(family: str, tuning: Tuning, precision: str, checkpoint: Checkpoints) -> None:
     network = load(checkpoint(family), tuning)
@@ -177,7 +163,30 @@ def test_training_learns(family: str, tuning: Tuning, precision: str, checkpoint
     assert found.sum(axis=1) == pytest.approx(1)
 
 
-# Spelling.
+@pytest.mark.parametrize(
+    ("template", "answers", "message"),
+    [
+        ("It is", {}, "--template: 'It is' has 0 times [Answer]. Write it once, as in 'Therefore, the gender is"),
+        ("[Answer] [Answer]", {}, "has 2 times [Answer]"),
+        ("It is [Answer]", {"old": " "}, "--answer: class 'old' has an empty answer. Give it a word."),
+        ("It is [Answer]", {"old": "x", "young": "x"}, "classes 'old' and 'young' have one answer, 'x'"),
+        ("It is [Answer]", {"old": "young"}, "--answer: two classes have one answer: young, young."),
+    ],
+)
+def test_faults_of_prompts(template: str, answers: dict[str, str], message: str) -> None:
+    assert message in fault_of(lambda: make_prompt("age", template, answers=answers).words(("old", "young")))
+
+
+def test_answers_are_checked_against_all_classes_and_passed_over_where_a_captioner_lacks_one(corpus: Corpus) -> None:
+    """Of two captioners each may describe classes that the other does not."""
+    assert make_prompt("age").question == "Therefore, the age is"  # ImageCaptioner2, "Prompt construction".
+    prompt = make_prompt("age", answers={"old": "grown up", "young": "little"})
+    assert prompt.words(("old", "newborn")) == ("grown up", "newborn")
+    prompt.check(("newborn", "old", "young"))
+    assert fault_of(prompt.check, ("newborn", "old")) == "--answer: no class 'young'. Known: newborn, old."
+    # Whoever judges, and before it begins.
+    told = fault_of(evaluate, corpus, metrics="lic", answers={"male": "man", "femal": "woman"})
+    assert told == "--answer: no class 'femal'. Did you mean 'female'?"
 
 
 def test_tokens_of_answers_follow_the_prompt() -> None:
@@ -211,9 +220,6 @@ def test_bad_answers(checkpoint: Checkpoints) -> None:
         assert message in fault_of(load, checkpoint("git"), "full", make_prompt("gender", answers={"male": male}))
 
 
-# Bad checkpoints.
-
-
 def refused(reference: Path | str) -> str:
     line = fault_of(load, reference)
     assert line.startswith(f"--judge hf:{reference}: ")
@@ -223,11 +229,6 @@ def refused(reference: Path | str) -> str:
 def test_damaged_files(checkpoint: Checkpoints, tmp_path: Path) -> None:
     folder = shutil.copytree(checkpoint("blip"), tmp_path / "blip")
     weights = folder / "model.safetensors"
-    whole = weights.read_bytes()
-    for broken in (whole[: len(whole) // 2], b""):
-        weights.write_bytes(broken)
-        assert "the weights cannot be read" in refused(folder)
-    weights.write_bytes(whole)
     tensors = load_file(weights)
     some = {name: tensor for name, tensor in tensors.items() if "vision_model" not in name}
     save_file(some, weights, metadata={"format": "pt"})
@@ -238,8 +239,6 @@ def test_damaged_files(checkpoint: Checkpoints, tmp_path: Path) -> None:
     for number, kind in enumerate(("token*", "*processor_config.json")):
         folder = shutil.copytree(checkpoint("git"), tmp_path / str(number), ignore=shutil.ignore_patterns(kind))
         assert "its tokenizer or image processor is missing or at fault" in refused(folder)
-    tf.GPT2Config().save_pretrained(tmp_path / "gpt2")
-    assert "'gpt2' does not caption images" in refused(tmp_path / "gpt2")
 
 
 def test_code_of_its_own_is_refused(checkpoint: Checkpoints, tmp_path: Path) -> None:

@@ -41,20 +41,10 @@ def make_captions(images: int, *, seed: int = 0) -> list[Sample]:
     return samples
 
 
-def table(samples: Sequence[Sample]) -> np.ndarray:
-    return np.array([[label in sample.answers for label in range(LABELS)] for sample in samples], dtype=int)
-
-
 def guess(features: csr_matrix, answers: Sequence[int], weights: Any, asked: csr_matrix, c: float) -> np.ndarray:
     """Probabilities of scikit-learn's own regression, at a tight tolerance."""
     model = LogisticRegression(C=c, solver="newton-cg", tol=1e-9, max_iter=1000)
     return model.fit(features, answers, weights).predict_proba(asked)
-
-
-def one_by_one(features: csr_matrix, samples: Sequence[Sample], asked: csr_matrix, c: float) -> np.ndarray:
-    """Of each label by itself, [N, LABELS]."""
-    weights = [sample.weight for sample in samples]
-    return np.stack([guess(features, answers, weights, asked, c)[:, 1] for answers in table(samples).T], axis=1)
 
 
 @pytest.mark.parametrize(("tolerance", "bound"), [(logistic.TOLERANCE, 1e-3), (1e-9, 1e-6)])

@@ -20,7 +20,6 @@ from judge.judges import NOTHING, find_judge, sentence
 from judge.judges.text_encoders import FrozenEncoder, load_encoder
 from judge.utils.hub import quiet
 
-CPU = torch.device("cpu")
 CAPTIONS = [("a", "<gender>", "rides", ",", "<unk>"), (), ("clue1", "noise7"), ("dog",) * 9]
 FLAGS = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
 BOTH = [{"name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}]
@@ -29,14 +28,9 @@ UNIT = {"name": "2", "path": "2_Normalize", "type": "sentence_transformers.model
 DENSE = {"name": "2", "path": "2_Dense", "type": "sentence_transformers.models.Dense"}
 
 
-@pytest.fixture
-def plain(tiny_bert_folder: Path) -> Path:
-    return tiny_bert_folder
-
-
-def lay_out(plain: Path, folder: Path, modules: object, pooling: object) -> Path:
-    """``plain`` as sentence-transformers saves one."""
-    shutil.copytree(plain, folder)
+def lay_out(bert: Path, folder: Path, modules: object, pooling: object) -> Path:
+    """``bert`` as sentence-transformers saves one."""
+    shutil.copytree(bert, folder)
     (folder / "modules.json").write_text(json.dumps(modules), "utf-8")
     (folder / "1_Pooling").mkdir()
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling), "utf-8")
@@ -58,26 +52,26 @@ def read(encoder: FrozenEncoder, captions: Sequence[tuple[str, ...]]) -> np.ndar
     return encoder(encoder.collate(captions)).numpy()
 
 
-def test_pooled_as_its_files_say(plain: Path, tmp_path: Path) -> None:
+def test_pooled_as_its_files_say(bert: Path, tmp_path: Path) -> None:
     """The mean without files, otherwise as they say, in the old format and the new; padding has no influence."""
     layouts = {
-        "plain": plain,
-        "mean": lay_out(plain, tmp_path / "a", BOTH, flags("mean_tokens")),
-        "cls": lay_out(plain, tmp_path / "b", BOTH, flags("cls_token")),
-        "max": lay_out(plain, tmp_path / "c", BOTH, {"embedding_dimension": 32, "pooling_mode": "max"}),
-        "cls max mean": lay_out(plain, tmp_path / "d", BOTH, flags("mean_tokens", "cls_token", "max_tokens")),
-        "mean cls": lay_out(plain, tmp_path / "e", BOTH, {"embedding_dimension": 32, "pooling_mode": ["mean", "cls"]}),
-        "unit": lay_out(plain, tmp_path / "f", [*BOTH, UNIT], flags("mean_tokens")),
+        "plain": bert,
+        "mean": lay_out(bert, tmp_path / "a", BOTH, flags("mean_tokens")),
+        "cls": lay_out(bert, tmp_path / "b", BOTH, flags("cls_token")),
+        "max": lay_out(bert, tmp_path / "c", BOTH, {"embedding_dimension": 32, "pooling_mode": "max"}),
+        "cls max mean": lay_out(bert, tmp_path / "d", BOTH, flags("mean_tokens", "cls_token", "max_tokens")),
+        "mean cls": lay_out(bert, tmp_path / "e", BOTH, {"embedding_dimension": 32, "pooling_mode": ["mean", "cls"]}),
+        "unit": lay_out(bert, tmp_path / "f", [*BOTH, UNIT], flags("mean_tokens")),
     }
     encoders = {name: load(folder) for name, folder in layouts.items()}
     assert len({encoder.key for encoder in encoders.values()}) == 7
     found = {name: read(encoder, CAPTIONS) for name, encoder in encoders.items()}
     with quiet():
-        bert = tf.BertModel.from_pretrained(plain).eval()
+        model = tf.BertModel.from_pretrained(bert).eval()
     for row, words in enumerate(CAPTIONS):
         ids = encoders["plain"].encoder.tokens([words])["input_ids"]
         with torch.no_grad():
-            states = bert(ids).last_hidden_state[0].numpy()
+            states = model(ids).last_hidden_state[0].numpy()
         cls, most, mean = states[0], states.max(axis=0), states.mean(axis=0)
         expected = {"plain": mean, "mean": mean, "cls": cls, "max": most, "unit": mean / np.sqrt(mean @ mean)}
         expected |= {"cls max mean": np.concatenate([cls, most, mean]), "mean cls": np.concatenate([mean, cls])}
@@ -85,14 +79,14 @@ def test_pooled_as_its_files_say(plain: Path, tmp_path: Path) -> None:
             assert found[name][row] == pytest.approx(vector, abs=1e-5), name
 
 
-def test_an_encoder_in_a_subfolder_and_its_longest_input(plain: Path, tmp_path: Path) -> None:
+def test_an_encoder_in_a_subfolder_and_its_longest_input(bert: Path, tmp_path: Path) -> None:
     modules = [{**BOTH[0], "path": "0_Transformer"}, BOTH[1]]
-    folder = lay_out(plain, tmp_path / "old", modules, flags("mean_tokens"))
+    folder = lay_out(bert, tmp_path / "old", modules, flags("mean_tokens"))
     inner = folder / "0_Transformer"
     inner.mkdir()
-    for path in plain.iterdir():
+    for path in bert.iterdir():
         (folder / path.name).rename(inner / path.name)
-    assert read(load(folder), CAPTIONS) == pytest.approx(read(load(plain), CAPTIONS), abs=1e-6)
+    assert read(load(folder), CAPTIONS) == pytest.approx(read(load(bert), CAPTIONS), abs=1e-6)
     (inner / "sentence_bert_config.json").write_text('{"max_seq_length": 12}', "utf-8")
     assert load(folder).collate([("dog",) * 30])["input_ids"].shape[1] == 10  # Two less, as for RoBERTa's offset.
 
@@ -127,9 +121,6 @@ def test_minilm_gives_the_librarys_numbers(minilm: Path) -> None:
     assert found @ found.T == pytest.approx(np.array(products), abs=1e-5)
 
 
-# Errors.
-
-
 def refused(reference: Path | str) -> str:
     line = fault_of(load, reference)
     assert line.startswith(f"--judge sentence:{reference}: ")
@@ -137,7 +128,7 @@ def refused(reference: Path | str) -> str:
     return line
 
 
-def test_unsupported_modules(plain: Path, tmp_path: Path) -> None:
+def test_unsupported_modules(bert: Path, tmp_path: Path) -> None:
     mean = flags("mean_tokens")
     for number, (modules, pooling, message) in enumerate([
         ([*BOTH, DENSE], mean, "its module 'Dense' is not supported"),
@@ -145,21 +136,21 @@ def test_unsupported_modules(plain: Path, tmp_path: Path) -> None:
         *((odd, mean, "modules.json") for odd in ({"a": 1}, [1], [{"type": "x.Transformer"}], "x")),
         (BOTH, {"embedding_dimension": 32, "pooling_mode": "no such mode"}, "its pooling cannot be loaded"),
     ]):  # fmt: skip
-        assert message in refused(lay_out(plain, tmp_path / str(number), modules, pooling))
+        assert message in refused(lay_out(bert, tmp_path / str(number), modules, pooling))
     (tmp_path / "0" / "modules.json").write_text("{", "utf-8")
     assert "its modules.json cannot be read" in refused(tmp_path / "0")
 
 
 @pytest.mark.usefixtures("offline")
-def test_a_name_that_cannot_be_fetched(plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_cannot_be_fetched(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "cannot be found (" in refused("nobody/nothing-of-the-kind")
     assert "cannot be found (" in refused("all-MiniLM-L6-v2")
     assert "cannot be found (" in refused("distilbert-base-uncased")
     # The hub's cache may have weights without modules.json: refused for checkpoints of sentence-transformers.
-    monkeypatch.setattr(sentence, "load_encoder", lambda *_, **__: load_encoder(str(plain)))
+    monkeypatch.setattr(sentence, "load_encoder", lambda *_, **__: load_encoder(str(bert)))
     assert "its modules.json is missing" in refused("all-MiniLM-L6-v2")
     assert "'mean'" in str(load("distilbert-base-uncased").pooling)
     # A folder of that name is read.
     monkeypatch.chdir(tmp_path)
-    lay_out(plain, tmp_path / "all-MiniLM-L6-v2", BOTH, flags("cls_token"))
+    lay_out(bert, tmp_path / "all-MiniLM-L6-v2", BOTH, flags("cls_token"))
     assert "'cls'" in str(load("all-MiniLM-L6-v2").pooling)

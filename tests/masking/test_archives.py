@@ -10,17 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands.test_mask import HEIGHT, SQUARE, WIDTH, write_instances
 from containers import as_table, small_picture, tar_bytes, write_parquet, write_shards
 from detector_samples import FakeDetector
-from helpers import done_well, fault_of, one_line, tree
+from helpers import fault_of, one_line
 
 from judge.commands.images import known_images
 from judge.masking.cache import Cached
-from judge.masking.images import encode, has_image, list_images, read_bytes, read_image
+from judge.masking.images import has_image, list_images, read_bytes, read_image
 from judge.masking.instances import LoadedImage, from_mask
 from judge.masking.masked_images import MaskedImages
-from judge.utils.outputs import MANIFEST
 from judge.utils.reading import PICTURE
 
 PUBLISHED = Path(__file__).parents[1] / "corpus" / "published"
@@ -100,25 +98,9 @@ def test_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"id": 1, "image": {"bytes": None, "path": "/x/1.png"}}, {"id": 2, "image": {"bytes": b"x", "path": None}}]
     absent = write_parquet(tmp_path / "absent", {"test": as_table(rows)})
     assert "record 1, field 'image': holds no image, or only its path" in fault_of(read_bytes, absent, "1")
-    null = write_parquet(
-        tmp_path / "null", {"test": as_table([{"id": None, "image": {"bytes": b"x", "path": ""}}] * 2)}
-    )
+    rows = [{"id": None, "image": {"bytes": b"x", "path": ""}}] * 2
+    null = write_parquet(tmp_path / "null", {"test": as_table(rows)})
     assert "data/test-00000-of-00002.parquet, record 1, field 'id': image id is null" in fault_of(list_images, null)
-
-
-def test_masked_alike(tmp_path: Path) -> None:
-    """``judge mask`` writes the same bytes, whatever the images lie in."""
-    noise = {n: np.random.default_rng(n).integers(1, 256, (HEIGHT, WIDTH, 3), dtype=np.uint8) for n in range(6)}
-    places = containers(tmp_path, {n: encode(pixels) for n, pixels in noise.items()})
-    people = [{"image_id": n, "category_id": 1, "segmentation": SQUARE} for n in (0, 2, 4)]
-    instances = write_instances(tmp_path / "instances.json", [f"{n:012d}.png" for n in range(6)], people)
-    found = {}
-    for name, place in places.items():
-        done_well("mask", "--images", place, "--instances", instances, "--out", tmp_path / "out" / name)
-        written = tree(tmp_path / "out" / name)
-        found[name] = {path: data for path, data in written.items() if path not in {MANIFEST, "mask.yaml"}}
-    assert len(found["folder"]) == 6 + 3
-    assert all(written == found["folder"] for written in found.values())
 
 
 MASK = np.zeros((20, 30), dtype=bool)

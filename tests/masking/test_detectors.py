@@ -19,7 +19,7 @@ from judge.commands.images import open_detector
 from judge.commands.mask import MaskConfig
 from judge.config import make_config
 from judge.errors import JudgeError
-from judge.masking.detectors import make_detector
+from judge.masking.cache import make_detector
 from judge.masking.detectors.maskrcnn import MaskRcnn, load_maskrcnn
 from judge.masking.detectors.yolo import Yolo, load_yolo
 
@@ -27,13 +27,8 @@ NOISE = samples.noise_images()
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("detectors")
-
-
-@pytest.fixture(scope="module")
-def weights(folder: Path) -> Path:
-    return samples.tiny_yolo(folder)
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return samples.tiny_yolo(tmp_path_factory.mktemp("detectors"))
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +38,8 @@ def exported(weights: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def yolo(folder: Path, weights: Path) -> Yolo:
-    return load_yolo(weights, trust=folder, device="cpu")
+def yolo(weights: Path) -> Yolo:
+    return load_yolo(weights, trust=weights.parent, device="cpu")
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +47,8 @@ def maskrcnn() -> MaskRcnn:
     return samples.tiny_maskrcnn()
 
 
-def test_contract(yolo: Yolo, maskrcnn: MaskRcnn, exported: Path, folder: Path) -> None:
-    boxes_alone = load_yolo(samples.tiny_yolo(folder, task="detect"), trust=folder, device="cpu")
+def test_contract(yolo: Yolo, maskrcnn: MaskRcnn, exported: Path, tmp_path: Path) -> None:
+    boxes_alone = load_yolo(samples.tiny_yolo(tmp_path, task="detect"), trust=tmp_path, device="cpu")
     for detector in (yolo, maskrcnn, load_yolo(exported, device="cpu"), boxes_alone):
         found = [(image, instance) for image in NOISE for instance in detector.detect(image)]
         assert len(found) > 10
@@ -98,11 +93,9 @@ def test_onnx_finds_what_the_model_finds(yolo: Yolo, weights: Path) -> None:
     """Untrained scores are close to each other, so a few boxes may be suppressed by others."""
     free = load_yolo(samples.tiny_onnx(weights, dynamic=True), device="cpu")
     for image in NOISE[:3]:
-        others = free.detect(image)
-        alike = [
-            any(one.label == other.label and samples.overlap(one.mask, other.mask) > 0.9 for other in others)
-            for one in yolo.detect(image)
-        ]
+        others = [(of.label, of.mask) for of in free.detect(image)]
+        found = [(of.label, of.mask) for of in yolo.detect(image)]
+        alike = [any(a == b and samples.overlap(x, y) > 0.9 for b, y in others) for a, x in found]
         assert np.mean(alike) > 0.9
 
 
@@ -163,7 +156,7 @@ def test_a_pickle_needs_trust(tmp_path: Path, weights: Path) -> None:
 
 @pytest.mark.slow
 def test_ultralytics_and_onnxruntime_report_nothing(tmp_path: Path, weights: Path, exported: Path) -> None:
-    """In a fresh process whose home and working directory are empty, and which may not connect."""
+    """In a fresh process whose home and working directory is empty, and which may not connect."""
     code = f"""
 import socket, sys
 def refuse(*arguments, **options):
@@ -172,7 +165,7 @@ def refuse(*arguments, **options):
 socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = socket.create_connection = refuse
 import numpy
 from pathlib import Path
-from judge.masking.detectors import make_detector
+from judge.masking.cache import make_detector
 from judge.masking.instances import LoadedImage
 for weights in ({str(weights)!r}, {str(exported)!r}):
     detector = make_detector("yolo", weights=weights, trust=Path({str(weights.parent)!r}), device="cpu")
@@ -180,26 +173,24 @@ for weights in ({str(weights)!r}, {str(exported)!r}):
 import ultralytics
 print(ultralytics.settings["sync"])
 """
-    for name in ("home", "here"):
-        (tmp_path / name).mkdir()
-    environment = {"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
     environment |= {"PYTHONPATH": str(Path(__file__).parents[2])}
-    command, here = [sys.executable, "-c", code], tmp_path / "here"
-    done = subprocess.run(command, cwd=here, env=environment, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "False\n"), done.stderr
-    assert not [*(tmp_path / "home").rglob("*"), *(tmp_path / "here").rglob("*")]
+    assert not [*tmp_path.rglob("*")]
 
 
-def test_classes_are_named_by_a_file(folder: Path, weights: Path, yolo: Yolo, tmp_path: Path) -> None:
+def test_classes_are_named_by_a_file(weights: Path, yolo: Yolo, tmp_path: Path) -> None:
     """All that name people are people, or those that the user names."""
     (tmp_path / "names.txt").write_text("kite\npedestrian\nman\n")
     given = {"images": tmp_path, "out": tmp_path / "out", "cache": tmp_path / "cache", "detector": "yolo"}
     given |= {"weights": {"yolo": str(weights)}, "class_names": tmp_path / "names.txt", "device": "cpu"}
-    given |= {"trust_weights": folder}
+    given |= {"trust_weights": weights.parent}
     raw = yolo.detect(NOISE[0])
     for people, other in (([], "person"), (["pedestrian"], "man")):
         config = make_config(given | {"person_categories": people}, MaskConfig)
-        named: Any = open_detector("yolo", config, ("person",), device="cpu")
+        named: Any = open_detector("yolo", config, ("person",))
         assert set(named.categories) == {"kite", "person", other}
         new = {"person": "kite", "dog": "person", "kite": other}
         assert [one.label for one in named.detect(NOISE[0])] == [new[one.label] for one in raw]
@@ -207,10 +198,7 @@ def test_classes_are_named_by_a_file(folder: Path, weights: Path, yolo: Yolo, tm
         assert list(named.doubts) == ([note] if people else [])
     (tmp_path / "names.txt").write_text("man\n")
     with pytest.raises(JudgeError, match="does not name the 3 classes of detector 'yolo'"):
-        open_detector("yolo", config, ("person",), device="cpu")
-
-
-# Files of Mask R-CNN
+        open_detector("yolo", config, ("person",))
 
 
 @pytest.mark.slow

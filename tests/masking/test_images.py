@@ -70,32 +70,15 @@ UPRIGHT: dict[int, Callable[[Array], Array]] = {
 }
 
 
-def exif(orientation: int, order: str = "<") -> bytes:
-    """An EXIF block of one tag, in either byte order."""
-    mark = b"II*\0" if order == "<" else b"MM\0*"
-    value = struct.pack(f"{order}HH", orientation, 0)
-    return b"Exif\0\0" + mark + struct.pack(f"{order}IHHHI", 8, 1, 274, 3, 1) + value + struct.pack(f"{order}I", 0)
-
-
 @pytest.mark.parametrize("orientation", UPRIGHT)
-@pytest.mark.parametrize(("mode", "kind"), [("RGB", "JPEG"), ("P", "PNG"), ("RGBA", "WEBP")])
+@pytest.mark.parametrize(("mode", "kind"), [("RGB", "JPEG"), ("P", "PNG"), ("RGBA", "WEBP"), ("RGB", "TIFF")])
 def test_exif_orientation(orientation: int, mode: str, kind: str) -> None:
-    """In either byte order, or as a long number."""
-    long = b"Exif\0\0MM\0*" + struct.pack(">IHHHIII", 8, 1, 274, 4, 1, orientation, 0)
-    for block in (exif(orientation, "<"), exif(orientation, ">"), long):
-        data = saved(Image.fromarray(SMOOTH).convert(mode), kind, exif=block)
-        np.testing.assert_array_equal(read(data), UPRIGHT[orientation](pillow(data)))
-        assert decode(data, where="x")[1] == (1 < orientation < 9)
-
-
-@pytest.mark.parametrize("orientation", UPRIGHT)
-def test_orientation_of_xmp_and_tiff(orientation: int) -> None:
-    packet = f'<x:xmpmeta><rdf:Description tiff:Orientation="{orientation}"/></x:xmpmeta>'.encode()
-    image = Image.fromarray(SMOOTH)
-    plain = pillow(saved(image, "JPEG"))
-    np.testing.assert_array_equal(read(saved(image, "JPEG", xmp=packet)), UPRIGHT[orientation](plain))
-    data = saved(Image.fromarray(COLOURS), "TIFF", tiffinfo={274: orientation})
-    np.testing.assert_array_equal(read(data), UPRIGHT[orientation](COLOURS))
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    stored = Image.fromarray(SMOOTH).convert(mode)
+    data = saved(stored, kind, exif=exif)
+    np.testing.assert_array_equal(read(data), UPRIGHT[orientation](pillow(saved(stored, kind))))
+    assert decode(data, where="x")[1] == (1 < orientation < 9)
 
 
 def palette_image(indices: Array) -> Image.Image:
@@ -106,7 +89,7 @@ def palette_image(indices: Array) -> Image.Image:
 
 def by_opencv(pixels: Array, suffix: str) -> bytes:
     """BGR; Pillow has no 16-bit colours."""
-    return cv2.imencode(suffix, pixels)[1].tobytes()
+    return cv2.imencode(suffix, np.ascontiguousarray(pixels))[1].tobytes()
 
 
 DEEP_COLOURS = RNG.integers(0, 65536, (13, 21, 3), dtype=np.uint16)
@@ -123,13 +106,8 @@ FORMATS: dict[str, tuple[bytes, Array]] = {
     "gif, animated": (saved(PALETTES, "GIF", save_all=True, append_images=[palette_image(GREY[::-1])]), PALETTE[GREY]),
     "webp": (saved(FULL, "WEBP", lossless=True), COLOURS),
     "webp, alpha": (saved(RGBA, "WEBP", lossless=True, exact=True), COLOURS),
-    **{
-        f"{kind}, 16 bits, colours": (
-            by_opencv(DEEP_COLOURS[:, :, ::-1].copy(), f".{kind}"),
-            (DEEP_COLOURS >> 8).astype(np.uint8),
-        )
-        for kind in ("png", "tiff")
-    },
+    "png, 16 bits, colours": (by_opencv(DEEP_COLOURS[:, :, ::-1], ".png"), (DEEP_COLOURS >> 8).astype(np.uint8)),
+    "tiff, 16 bits, colours": (by_opencv(DEEP_COLOURS[:, :, ::-1], ".tiff"), (DEEP_COLOURS >> 8).astype(np.uint8)),
     **{kind: (saved(FULL, kind), COLOURS) for kind in ("png", "tiff", "bmp")},
     **{f"{kind}, palette": (saved(PALETTES, kind), PALETTE[GREY]) for kind in ("png", "tiff", "bmp")},
     **{f"{kind}, 1 bit": (saved(ONE_BIT, kind), BITS) for kind in ("png", "tiff", "bmp")},
@@ -145,8 +123,6 @@ def test_lossless_formats_are_read_to_the_last_bit(name: str) -> None:
 def test_jpeg_is_what_pillow_reads(shared: Path) -> None:
     """Whatever follows the image."""
     files = [path.read_bytes() for path in sorted((shared / "coco-mini" / "val2017").glob("*.jpg"))[:6]]
-    for options in ({"progressive": True}, {"subsampling": 2, "quality": 30}):
-        files += [saved(Image.fromarray(SMOOTH).convert(mode), "JPEG", **options) for mode in ("RGB", "L")]
     files.append(saved(Image.fromarray(SMOOTH), "MPO", save_all=True, append_images=[FULL.copy()]))
     whole = saved(Image.fromarray(SMOOTH), "JPEG")
     files += [whole + tail for tail in (b"\0" * 10, b"motion picture", b"\xff\xda not a scan")]
@@ -160,7 +136,7 @@ def test_a_truncated_jpeg_is_refused_wherever_it_ends(*, progressive: bool, mode
     """The end mark of a thumbnail, which EXIF keeps in the header, must not count as the image's own."""
     noise = Image.fromarray(RNG.integers(0, 256, (64, 96, 3), dtype=np.uint8)).convert(mode)
     plain = saved(noise, "JPEG", progressive=progressive)
-    block = exif(1) + saved(Image.fromarray(SMOOTH[::4, ::4].copy()), "JPEG")
+    block = Image.Exif().tobytes() + saved(Image.fromarray(SMOOTH[::4, ::4].copy()), "JPEG")
     for data in (plain, plain[:2] + b"\xff\xe1" + struct.pack(">H", len(block) + 2) + block + plain[2:]):
         assert read(data).shape == (64, 96, 3)
         for end in [1, 2, 3, *range(20, len(data) - 64, 397)]:
@@ -215,14 +191,18 @@ def test_the_limit_of_pixels_is_an_option(name: str, monkeypatch: pytest.MonkeyP
 @settings(max_examples=40, deadline=None)
 @given(
     st.tuples(st.integers(1, 9), st.integers(1, 9), st.just(3)).flatmap(lambda size: arrays.arrays(np.uint8, size)),
-    st.sampled_from(["png", "webp"]),
     st.sampled_from([lambda p: p, np.asfortranarray, lambda p: p[::-1, ::-1], lambda p: p.transpose(1, 0, 2)]),
 )
-def test_images_are_written_without_loss(pixels: Array, kind: str, layout: Callable[[Array], Array]) -> None:
+def test_images_are_written_without_loss(pixels: Array, layout: Callable[[Array], Array]) -> None:
     pixels = layout(pixels)
-    data = encode(pixels, kind)  # type: ignore[arg-type]
+    data = encode(pixels)
     np.testing.assert_array_equal(pillow(data), pixels)
     np.testing.assert_array_equal(read(data), pixels)
+
+
+def test_images_too_wide_for_png_are_refused() -> None:
+    with one_line("an image of 1000001 x 1 does not fit into PNG. Leave it out"):
+        encode(np.zeros((1, 1_000_001, 3), dtype=np.uint8))
 
 
 @pytest.fixture

@@ -31,14 +31,12 @@ NAMES = {"1": "one.png", "2": "two.png"}
 NOTHING = np.zeros(SIZE, dtype=np.bool_)
 
 
+def thing(top: int, bottom: int, left: int, right: int, label: str = "dog") -> Instance:
+    return from_box((left, top, right - left, bottom - top), SIZE, label)
+
+
 def block(top: int, bottom: int, left: int, right: int) -> BoolMask:
-    mask = NOTHING.copy()
-    mask[top:bottom, left:right] = True
-    return mask
-
-
-def thing(top: int, bottom: int, left: int, right: int, label: str = "dog", score: float = 1.0) -> Instance:
-    return from_mask(block(top, bottom, left, right), label, score=score)
+    return thing(top, bottom, left, right).mask
 
 
 PERSON, DOG, TIE = thing(5, 20, 10, 20, "person"), thing(10, 18, 25, 35), thing(6, 12, 12, 16, "tie")
@@ -60,30 +58,16 @@ def seen(folder: Path, *instances: Instance, plain: bool = False, **how: Any) ->
     return MaskedImages(folder, NAMES, hiding, dict.fromkeys(NAMES.values(), instances))
 
 
-@pytest.mark.parametrize("fill", ["black", "mean", "blur", "noise"])
-def test_hidden_pixels_are_hidden_and_others_unchanged(folder: Path, fill: str) -> None:
-    images = seen(folder, PERSON, fill=fill)
-    before, mask = images.read("1"), PERSON.mask
-    assert np.array_equal(before[~mask], drawn(1)[~mask])
-    assert not (before[mask] == drawn(1)[mask]).all(axis=1).any()
-    # With another person in the same place the masked image is the same, though its file is another.
-    other, key = drawn(1), images.key("1")
-    other[mask] = 7
-    (folder / "one.png").write_bytes(encode(other))
-    assert np.array_equal(images.read("1"), before)
-    assert images.key("1") != key
-
-
 def test_the_key_changes_with_the_pixels_alone(folder: Path) -> None:
     plain = seen(folder, plain=True)
     ways = [plain, seen(folder, PERSON), seen(folder, PERSON, replace(DOG, label="person"))]
     more: list[dict[str, Any]] = [{"dilation": 2}, {"mode": "partial"}, {"mode": "partial", "share": 0.25}]
-    more += [{"fill": "mean"}, {"fill": "noise"}, {"fill": "noise", "seed": 1}]
+    more += [{"fill": "mean"}]
     ways += [seen(folder, PERSON, **how) for how in more]
     assert len({way.read("1").tobytes() for way in ways}) == len(ways)
     assert len({way.key("1") for way in ways}) == len(ways)
     # What changes no pixel changes no key, or features would be computed again.
-    more = [{"seed": 1}, {"threshold": 0.6}, {"share": 0.25}, {"foreground": "largest"}, {"labels": ("person", "cat")}]
+    more = [{"threshold": 0.6}, {"share": 0.25}, {"foreground": "largest"}, {"labels": ("person", "cat")}]
     same = [seen(folder, replace(PERSON, score=0.7), DOG), *(seen(folder, PERSON, **how) for how in more)]
     assert {one.key("1") for one in same} == {seen(folder, PERSON).key("1")}
     nothing = [seen(folder), seen(folder, DOG), seen(folder, replace(PERSON, score=0.7), threshold=0.8)]
@@ -140,19 +124,11 @@ def test_thumbnails_show_nobody_who_was_not_detected(folder: Path) -> None:
     assert [*make_thumbnails(replace(images, hiding=None, hidden={}), "12")] == ["1", "2"]
 
 
-@pytest.mark.parametrize(
-    ("hiding", "whole"),
-    [
-        (Hiding(), True),
-        (Hiding(("person", "dog"), mode="box"), True),
-        (None, False),
-        (Hiding(("dog",)), False),
-        (Hiding(mode="partial"), False),
-        (Hiding(foreground="largest"), False),
-    ],
-)
-def test_whether_people_are_hidden_whole(folder: Path, hiding: Hiding | None, *, whole: bool) -> None:
-    assert hides_people(replace(seen(folder), hiding=hiding)) == whole
+def test_whether_people_are_hidden_whole(folder: Path) -> None:
+    whole = [Hiding(), Hiding(("person", "dog"), mode="box")]
+    others = [None, Hiding(("dog",)), Hiding(mode="partial"), Hiding(foreground="largest")]
+    found = [hides_people(replace(seen(folder), hiding=hiding)) for hiding in (*whole, *others)]
+    assert found == [True, True, False, False, False, False]
 
 
 def world(folder: Path, boxes: list[list[int] | None], name: str = "i.json") -> Path:
@@ -216,16 +192,10 @@ def test_a_run_is_refused_before_judges_are_trained(tmp_path: Path) -> None:
     assert allowed.masks["masks"]["people"] == pytest.approx(1 / 31)
 
 
-def square(top: int, left: int, side: int, *, score: float = 1.0, label: str = "person") -> Instance:
-    mask = np.zeros((20, 20), dtype=np.bool_)
-    mask[top : top + side, left : left + side] = True
-    return from_mask(mask, label, score=score)
-
-
 def test_overlap_by_hand() -> None:
     """A person of 100 pixels, found as 10 x 8 of it and 2 x 8 beside: 80 found, 20 missed, 16 beside."""
     found = [from_box((0, 0, 12, 8), (20, 20), "person", score=0.9)]
-    counts = count([square(0, 0, 10)], found, Hiding(), (20, 20))
+    counts = count([from_box((0, 0, 10, 10), (20, 20), "person")], found, Hiding(), (20, 20))
     assert counts == [100, 96, 80, 20, 96]
     assert pool(np.array(counts, dtype=float)) == pytest.approx((0.8, 80 / 116, 0.2, 16 / 96))
     # A triangle found exactly: its upper half leaves half visible, its box hides much beside.

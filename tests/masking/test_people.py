@@ -34,9 +34,8 @@ def test_masks_and_their_union(drawn: tuple[tuple[int, int], list[np.ndarray]]) 
         rows, columns = np.nonzero(mask)
         x, y, width, height = found.box
         if len(rows):
-            assert (x, y, x + width, y + height) == (
-                columns.min(), rows.min(), columns.max() + 1, rows.max() + 1,
-            )  # fmt: skip
+            assert (x, y) == (columns.min(), rows.min())
+            assert (x + width, y + height) == (columns.max() + 1, rows.max() + 1)
 
 
 def instance(label: str, score: float, area: int) -> Instance:
@@ -69,7 +68,7 @@ def test_select(arguments: dict[str, object], expected: list[int]) -> None:
 
 
 HEIGHT, WIDTH = SIZE = (11, 17)
-FILLS: tuple[Fill, ...] = ("black", "mean", "blur", "noise")
+FILLS: tuple[Fill, ...] = ("black", "mean")
 MODES: tuple[Mode, ...] = ("partial", "segment", "box")
 
 
@@ -138,8 +137,13 @@ def test_the_hidden_region(instances: list[Instance], mode: Mode, share: float, 
     np.testing.assert_array_equal(region, expected_region(instances, mode, share, dilation))
 
 
-def check_nothing_survives(before: Pixels, noise: Pixels, region: BoolMask, fill: Fill) -> None:
-    """Two images that differ in ``region`` alone become one."""
+@settings(max_examples=80, deadline=None)
+@given(INSTANCES, st.sampled_from(MODES), st.sampled_from([0, 1, 3, 40]), st.sampled_from(FILLS), PIXELS, PIXELS)
+def test_no_hidden_pixel_has_any_influence(
+    instances: list[Instance], mode: Mode, dilation: int, fill: Fill, before: Pixels, noise: Pixels
+) -> None:
+    """Two images that differ in the hidden region alone become one."""
+    region = Hiding(mode=mode, dilation=dilation).region(instances, SIZE)
     kept, other = before.copy(), np.where(region[:, :, None], noise, before)
     after, again = (hide(image, region, fill=fill) for image in (before, other))
     assert (after.shape, after.dtype) == (before.shape, np.uint8)
@@ -147,14 +151,6 @@ def check_nothing_survives(before: Pixels, noise: Pixels, region: BoolMask, fill
     np.testing.assert_array_equal(after, again)
     np.testing.assert_array_equal(before, kept)
     assert fill != "black" or not after[region].any()
-
-
-@settings(max_examples=80, deadline=None)
-@given(INSTANCES, st.sampled_from(MODES), st.sampled_from([0, 1, 3, 40]), st.sampled_from(FILLS), PIXELS, PIXELS)
-def test_no_hidden_pixel_has_any_influence(
-    instances: list[Instance], mode: Mode, dilation: int, fill: Fill, before: Pixels, noise: Pixels
-) -> None:
-    check_nothing_survives(before, noise, Hiding(mode=mode, dilation=dilation).region(instances, SIZE), fill)
 
 
 @pytest.mark.parametrize(
@@ -181,26 +177,3 @@ def test_mean_is_that_of_the_visible_pixels() -> None:
     after = hide(pixels, region, fill="mean")
     assert after[region].tolist() == [[15, 30, 142]] * 4  # (20 + 41) / 2 and (30 + 255) / 2 are rounded to even.
     assert hide(pixels, np.ones((2, 3), dtype=bool), fill="mean").tolist() == [[[128] * 3] * 3] * 2
-
-
-def test_blur_extends_the_colours_around_the_region() -> None:
-    pixels = np.full((100, 120, 3), (200, 100, 50), dtype=np.uint8)
-    region = np.zeros((100, 120), dtype=bool)
-    region[30:70, 40:80] = True
-    pixels[region] = (0, 255, 0)
-    assert (hide(pixels, region, fill="blur") == (200, 100, 50)).all()
-    pixels[:, 60:] = (0, 0, 250)
-    row = hide(pixels, region, fill="blur")[50].astype(int)
-    assert row[41, 0] > row[55, 0] > row[65, 0] > row[78, 0]
-    assert row[45, 0] > 160  # The near side's colour decides, not the mean of 100.
-
-
-def test_noise_is_uniform_and_repeats() -> None:
-    pixels, region = np.zeros((80, 90, 3), dtype=np.uint8), np.zeros((80, 90), dtype=bool)
-    region[10:70, 10:80] = True
-    first, again = (hide(pixels, region, fill="noise", seed=3) for _ in range(2))
-    np.testing.assert_array_equal(first, again)
-    assert (hide(pixels, region, fill="noise", seed=[3, 1]) != first).mean() > 0.5
-    counts = np.bincount(first[region].ravel(), minlength=256)
-    # 12,600 values in 256 bins: 49 each, sd 7.
-    assert 15 < counts.min() <= counts.max() < 90

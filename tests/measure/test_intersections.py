@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import known, one_line, refusal
+from helpers import known, one_line, read_rows, refusal
 
 from judge import evaluate
 from judge.calibration.grammar import WorldFiles, make_world, simulate, write_world
@@ -148,8 +147,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
     """A world with bb_gender and bb_skin in one file, and each in a file of its own."""
     folder = tmp_path_factory.mktemp("products")
     files = write_world(make_world(160, seed=3), {"much": Captioner(stereotype=0.9)}, folder)
-    with files.labels.open(encoding="utf-8") as file:
-        genders = [(row["image_id"], row["gender"]) for row in csv.DictReader(file)]
+    genders = [(row["image_id"], row["gender"]) for row in read_rows(files.labels)]
     skins = ["" if n % 10 == 0 else "darker" if n % 3 == 0 and g == "male" else "lighter"
              for n, (_, g) in enumerate(genders)]  # fmt: skip
     tables = {
@@ -166,10 +164,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> WorldFiles:
 
 
 BOTH = ["--attribute", "gender", "--attribute", "skin"]
-
-
-def sides(files: WorldFiles) -> list[object]:
-    return ["--human", files.human, "--captions", files.captions["much"]]
 
 
 def test_a_corpus_with_labels_of_some(tmp_path: Path) -> None:
@@ -212,5 +206,6 @@ def test_what_cannot_be_is_refused_in_one_line(
 ) -> None:
     options = [part.replace("{}", str(files.folder)) for part in given]
     options += [] if "--labels" in given else ["--labels", str(files.folder / "both.csv")]
-    assert message in refusal("evaluate", *sides(files), *BOTH, *options, "--out", tmp_path / "run")
+    sides = ["--human", files.human, "--captions", files.captions["much"]]
+    assert message in refusal("evaluate", *sides, *BOTH, *options, "--out", tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -22,7 +22,7 @@ from judge.measure.table import answer_rows, score_table
 from judge.measure.words import CAPTION_COLUMNS, COLUMNS, INTERCEPT, LARGEST, caption_words, word_contributions
 from judge.statistics.summary import Settings, summarise
 from judge.text.lexicon import Lexicons
-from judge.training.options import TrainingSetup
+from judge.training.member import TrainingSetup
 from judge.training.run_members import train_members
 from judge.types import Captions, Labels, Predictions, Sample
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,12 +16,11 @@ from judge.corpus.tasks import Tasks
 from judge.errors import JudgeError
 from judge.evidence import Evidence, EvidenceBuilder
 from judge.measure import Result
-from judge.measure.table import judge_answers
 from judge.metrics import METRICS, find_metric, spell_out
 from judge.metrics.scores import SCORES
 from judge.statistics.summary import Settings, summarise
 from judge.text.lexicon import Lexicons, load_lexicon
-from judge.types import Captions, Labels, Predictions, Sample, Target
+from judge.types import Captions, Labels
 
 QUICK = {"resamples": 200, "workers": 1, "folds": 3, "refits": 0, "chance": 0}
 FEW = Settings(resamples=50)
@@ -78,17 +76,6 @@ def test_bayes_value_in_a_world_that_is_known() -> None:
     assert there["generated_quality"] == pytest.approx(0.9, abs=0.02)
     # sum over (a, t) of P(a, t) P(t) / P(a) = sum_t P(t) sum_a P(t | a) = 1 for two equally leaning classes.
     assert there["human_prior"] == pytest.approx(1, abs=0.03)
-
-
-def test_answers_of_tasks_by_hand() -> None:
-    """Two labels, p = (0.9, 0.2) and (0.4, 0.4); the second image shows both."""
-    predictions = Predictions(np.array([[0.9, 0.2], [0.4, 0.4]]), Target("tasks", ("cat", "dog")))
-    samples = [Sample("1", "human", 0, (), (0,)), Sample("2", "human", 0, (), (0, 1))]
-    found = judge_answers(samples, predictions)
-    assert found["answer"] == ["cat", "cat|dog"]
-    assert found["predicted"] == ["cat", ""]
-    assert found["probability"] == pytest.approx([0.9 * 0.8, 0.4 * 0.4])
-    assert found["loss"] == pytest.approx([-math.log(0.9 * 0.8) / 2, -math.log(0.4 * 0.4) / 2])
 
 
 def make_rows(rng: np.random.Generator, metric: str) -> pd.DataFrame:
@@ -209,8 +196,6 @@ def test_priors_as_products() -> None:
     assert corpus.labels is not None
     found = row(evaluate(corpus, metrics="dbac-at", prior="product", **QUICK), "dbac-at")
     dogs = {image: "dog" in texts[0] for image, texts in corpus.human.by_image.items()}
-    share = sum(dogs.values()) / 200
-    classes = corpus.labels.by_image
-    counts = Counter(classes.values())
-    weights = [(share if dogs[i] else 1 - share) ** 2 / (counts[classes[i]] / 200) for i in dogs]
+    share, counts = sum(dogs.values()) / 200, Counter(corpus.labels.by_image.values())
+    weights = [(share if dogs[i] else 1 - share) ** 2 / (counts[corpus.labels.by_image[i]] / 200) for i in dogs]
     assert found["human_prior"] == pytest.approx(sum(weights) / 200)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from judge.measure.table import judge_answers
 from judge.metrics import METRICS
 from judge.metrics.amplification import AMPLIFICATIONS
 from judge.metrics.scores import SCORES, Judged
@@ -58,11 +59,14 @@ def test_what_predictions_say_of_samples_by_hand() -> None:
     assert said.probability == pytest.approx([0.75, 0.5])
     assert said.correct.tolist() == [True, False]  # Of equals the first is guessed.
     assert said.loss == pytest.approx(-np.log([0.75, 0.5]))
-    several = Predictions(np.array([[0.9, 0.2, 0.5]]), Target("tasks", ("cup", "dog", "tie")))
-    said = Judged.of([Sample("1", "human", 0, (), (0, 2))], several)
-    assert said.probability == pytest.approx(0.9 * 0.8 * 0.5)
-    assert said.correct.tolist() == [True]
-    assert said.loss == pytest.approx(-np.log(0.9 * 0.8 * 0.5) / 3)
+    several = Predictions(np.array([[0.9, 0.2, 0.5], [0.9, 0.2, 0.4]]), Target("tasks", ("cup", "dog", "tie")))
+    samples = [Sample("1", "human", 0, (), (0, 2)), Sample("2", "human", 0, (), (0, 1))]
+    said = Judged.of(samples, several)
+    assert said.probability == pytest.approx([0.9 * 0.8 * 0.5, 0.9 * 0.2 * 0.6])
+    assert said.correct.tolist() == [True, False]
+    assert said.loss == pytest.approx(-np.log([0.9 * 0.8 * 0.5, 0.9 * 0.2 * 0.6]) / 3)
+    names = judge_answers(samples, several)
+    assert (names["answer"], names["predicted"]) == (["cup|tie", "cup|dog"], ["cup|tie", "cup"])
 
 
 @given(st.floats(0.01, 1.0), st.floats(0.01, 1.0))

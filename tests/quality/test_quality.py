@@ -43,9 +43,6 @@ def quick(human: Captions, generated: Captions, labels: Labels | None = None, re
     return measure_quality(human, generated, labels=labels, java=False, resamples=resamples)
 
 
-# ---- By hand ---------------------------------------------------------------------------------------------------------
-
-
 def test_bleu_by_hand() -> None:
     """Image 1: 4 of 4 words, 2 of 3 pairs, 0 of 2 triples; 4 words for 6. Image 2: 3/3, 2/2, 1/1; 3 for 4 (closest)."""
     found = quick(*sides("1", "2"))
@@ -70,9 +67,6 @@ def test_rouge_and_words_by_hand() -> None:
     # Words. Human: the cat sat on mat, a dog runs fast, dogs. Generated: the cat mat, a dog runs. No punctuation.
     assert found.vocabulary == {"human": 10, "generated": 6}
     assert found.mean_length == {"human": pytest.approx((6 + 4 + 1) / 3), "generated": 3.5}
-
-
-# ---- CIDEr-D, from the paper -----------------------------------------------------------------------------------------
 
 
 def slow_cider(refs: Sequence[Sequence[str]], hyps: Sequence[str]) -> list[float]:
@@ -118,9 +112,6 @@ def test_cider_against_slow_loops(seed: int) -> None:
     assert found.value("CIDEr") == pytest.approx(np.mean(expected))
 
 
-# ---- What is scored --------------------------------------------------------------------------------------------------
-
-
 def test_what_is_counted_and_left_out() -> None:
     human, generated = sides("1", "2", "3")
     human = Captions("human", {**human.by_image, "5": ("...",), "6": ("alone",)})
@@ -139,9 +130,6 @@ def test_faults() -> None:
         quick(human, Captions("cap", {"9": ("a cat",)}))
     with pytest.raises(JudgeError, match=r"labels\.csv: no image that has captions has a label"):
         quick(human, generated, Labels("gender", ("f", "m"), {"9": "f"}, "labels.csv"))
-
-
-# ---- Real captions, and classes --------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -216,9 +204,6 @@ def test_intervals_and_gaps(measured: dict[str, Quality]) -> None:
         # Two independent groups: the variance of a difference is the sum of variances.
         widths = [found.high - found.low for found in both]
         assert interval.high - interval.low == pytest.approx(math.hypot(*widths), rel=0.25), gap.score
-
-
-# ---- Java ------------------------------------------------------------------------------------------------------------
 
 
 def test_without_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:

@@ -16,9 +16,8 @@ from helpers import first_images
 from judge.measure import Result
 from judge.metrics import METRICS
 from judge.quality import Quality, measure_quality
-from judge.report.plots import Drawing, save
+from judge.report.plots import Drawing, save, style
 from judge.report.sections import SECTIONS
-from judge.statistics.breakdown import Breakdown, TaskPart
 from judge.statistics.summary import Summary
 from judge.types import Interval
 
@@ -45,27 +44,21 @@ ROWS = (
     row("c", "error", "counted", float("inf")),
     Summary("c", METRICS["leakage"], "linear"),
 )
-ENTRY = {"images": {"female": 60, "male": 60}}
-TASKS = tuple(
-    TaskPart("a", "lic", "linear", f"task {n}", 0.01 * (5 - n), None, 20, 20, Interval(-0.1, 0.1), 0.4, "splits", 1.0)
-    for n in range(20)
-)
 
 
 def result_of(*rows: Summary, **more: Any) -> Result:
-    facts = {"level": 0.95, "captioners": {found.captioner: ENTRY for found in rows}}
+    facts = {"level": 0.95, "captioners": {of.captioner: {"images": {"female": 60, "male": 60}} for of in rows}}
     return Result(rows, NOTHING, NOTHING, NOTHING, facts, **more)
 
 
 def drawings(result: Result) -> Iterator[tuple[str, Drawing]]:
-    """Section and drawing."""
-    return ((section.name, drawing) for section in SECTIONS for drawing in section.figures(result))
+    with style():
+        yield from [(section.name, drawing) for section in SECTIONS for drawing in section.figures(result)]
 
 
 @pytest.fixture(scope="module")
 def drawn() -> Drawn:
-    result = result_of(*ROWS, breakdown=Breakdown(TASKS, NOTHING, NOTHING))
-    return {drawing.name: (section, drawing, drawing.draw()) for section, drawing in drawings(result)}
+    return {drawing.name: (section, drawing, drawing.figure) for section, drawing in drawings(result_of(*ROWS))}
 
 
 def points(axes: Any) -> list[tuple[float, float, str]]:
@@ -87,8 +80,6 @@ def test_what_there_is_to_draw(drawn: Drawn) -> None:
         "amplification": [f"forest-{name}" for name in metrics],
         "sides": ["sides-lic", "sides-dbac-at", "sides-dbac-ta", "sides-imagecaptioner2-ratio"],
         "judges": ["judges-lic"],
-        "directions": ["directions-dbac-at-linear", "directions-dba-o-counted"],
-        "tasks": ["tasks-a-lic-linear"],
     }
 
 
@@ -125,21 +116,16 @@ def test_sides_begin_at_nothing(drawn: Drawn) -> None:
     assert [0.25, 0.25] in [list(line.get_xdata()) for line in axes.lines if line.get_linestyle() == ":"]
 
 
-def test_judges_directions_and_tasks(drawn: Drawn) -> None:
+def test_a_line_per_captioner_goes_over_judges(drawn: Drawn) -> None:
     axes = drawn["judges-lic"][2].axes[0]
     assert sorted(round(y, 3) for _, y, _ in points(axes)) == [-0.03, 0.01, 0.02, 0.05]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["linear", "lstm"]
-    assert points(drawn["directions-dbac-at-linear"][2].axes[0]) == [(0.1, -0.2, "o")]
-    assert points(drawn["directions-dba-o-counted"][2].axes[0]) == [(0.03, -0.04, "o")]
-    _, drawing, figure = drawn["tasks-a-lic-linear"]
-    assert [bar.get_width() for bar in figure.axes[0].patches] == [part.contribution for part in TASKS[:12]]
-    assert "12 of 20 tasks" in drawing.note
 
 
 def test_a_figure_is_the_same_again(drawn: Drawn) -> None:
-    for _, drawing, _ in drawn.values():
-        svg = save(drawing.draw(), "svg")
-        assert svg == save(drawing.draw(), "svg")
+    for _, drawing in drawings(result_of(*ROWS)):
+        svg = save(drawing.figure, "svg")
+        assert svg == save(drawn[drawing.name][2], "svg")
         assert b"fill: #ffffff" not in svg.partition(b"<pattern")[0]  # No background.
 
 
@@ -148,7 +134,7 @@ def test_a_figure_is_the_same_again(drawn: Drawn) -> None:
 def test_infinite_values_run_off_the_axes(human: float | None, interval: Interval | None) -> None:
     rows = tuple(row(name, "lic", name, 0.1, human=human, interval=interval) for name in "ab")
     for section, drawing in drawings(result_of(*rows)):
-        figure = drawing.draw()
+        figure = drawing.figure
         low, high = figure.axes[0].get_xlim()
         assert np.isfinite([low, high]).all()
         if interval and section == "amplification":
@@ -160,27 +146,14 @@ def test_infinite_values_run_off_the_axes(human: float | None, interval: Interva
 def test_names_in_figures_are_text(name: str) -> None:
     rows = [row(captioner, "lic", judge, 0.1) for captioner in (name, "b") for judge in ("linear", "lstm")]
     for _, drawing in drawings(result_of(*rows)):
-        texts = [element.text or "" for element in ElementTree.fromstring(save(drawing.draw(), "svg")).iter()]
+        texts = [element.text or "" for element in ElementTree.fromstring(save(drawing.figure, "svg")).iter()]
         assert any(name.replace("\x01", r"\x01") in text for text in texts)
 
 
 def test_a_metric_without_directions_has_one_sign() -> None:
     ((_, drawing),) = drawings(result_of(row("a", "multi-at", "counted", 0.2, human=None, p_value=0.0)))
-    assert points(drawing.draw().axes[0]) == [(0.2, 0, "o")]
+    assert points(drawing.figure.axes[0]) == [(0.2, 0, "o")]
     assert "Circles: changes; hollow" in drawing.note
-
-
-def test_figures_of_tasks_leave_no_captioner_out() -> None:
-    judged = [metric for metric in METRICS if not METRICS[metric].counted]
-    parts = tuple(
-        TaskPart(name, metric, "x", "task", 0.1, None, 9, 9, None, None, None, 1.0)
-        for name in "ab"
-        for metric in judged
-    )
-    rows = [row(name, metric, "x", 0.1) for name in "ab" for metric in METRICS]
-    result = result_of(*rows, breakdown=Breakdown(parts, NOTHING, NOTHING))
-    names = [drawing.title[0] for section, drawing in drawings(result) if section == "tasks"]
-    assert sorted(names) == ["a"] * 6 + ["b"] * 6
 
 
 def test_what_has_no_value_is_not_drawn() -> None:
@@ -203,7 +176,7 @@ def test_amplification_against_quality(qualities: dict[str, Quality], tmp_path: 
         row(name, "lic", "lstm", value, interval=Interval(value - 0.02, value + 0.03)) for name, value in LIC.items()
     ]
     (drawing,) = (found for section, found in drawings(result_of(*rows, quality=qualities)) if section == "quality")
-    figure = drawing.draw()
+    figure = drawing.figure
     left, right = figure.axes
     assert left.get_ylabel() == "amplification by LIC (lstm)"
     for axes, across in (
@@ -223,4 +196,4 @@ def test_amplification_against_quality(qualities: dict[str, Quality], tmp_path: 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["figure.png", "figure.svg"]
     # Two captioners have no trend.
     (drawing,) = (found for section, found in drawings(result_of(*rows[:2], quality=qualities)) if section == "quality")
-    assert [axes.get_title() for axes in drawing.draw().axes] == ["", ""]
+    assert [axes.get_title() for axes in drawing.figure.axes] == ["", ""]

@@ -4,71 +4,59 @@ from __future__ import annotations
 
 import re
 from io import StringIO
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from judge.report.render import escape, fold, latex, markdown, print_table, width_of
+from judge.report.attribution import AGAINST, FOR, print_shaded, shaded
+from judge.report.render import escape, latex, markdown, print_table
 from judge.report.table import NUMBER, SIGNED, TEXT, Column, Table, names, table_of, write_p
 from judge.types import Interval
 
-CELLS = st.text("ab[]1-/é", min_size=1, max_size=12)
-NAMES = ("metric", "first", "second")
-Row = dict[str, str]
+CELLS = st.lists(st.text("ab[]1-/é", min_size=1, max_size=12), min_size=3, max_size=3)
 
 
-def column(heading: str, *, left: bool = False) -> Column[Row]:
-    return Column(heading, lambda row: row[heading], align="left" if left else "right")
-
-
-def printed(table: Table[Row], width: int) -> list[list[str]]:
-    """The lines of each part."""
-    found = []
-    for part in fold(table, width):
-        file = StringIO()
-        Console(width=width, file=file, highlight=False).print(part)
-        found.append(file.getvalue().splitlines())
-    return found
+def printed(table: Table[Any], monkeypatch: pytest.MonkeyPatch, width: int | None) -> list[str]:
+    """The lines on a terminal of this width; None: in a pipe."""
+    out = StringIO()
+    monkeypatch.setattr(out, "isatty", lambda: width is not None)
+    monkeypatch.setattr("sys.stdout", out)
+    print_table(table, Console(width=width or 100, file=out, color_system=None))
+    return re.sub("\x1b.*?m", "", out.getvalue()).splitlines()
 
 
 @settings(deadline=None)
-@given(st.integers(50, 90), st.integers(1, 3), st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=9))
-def test_every_cell_is_printed_whole(width: int, known: int, cells: list[tuple[str, str, str]]) -> None:
-    """And every part begins with what its rows are about."""
-    headings = [f"{place}{heading}" for place, (heading, *_) in enumerate(cells)]
-    columns = [column(name, left=True) for name in NAMES[:known]] + [column(name) for name in headings]
-    known_cells = dict(zip(NAMES, ("LIC", "nic", "plus"), strict=True))
-    rows = [known_cells | {name: of[row] for name, of in zip(headings, cells, strict=True)} for row in (1, 2)]
-    parts = printed(Table(tuple(columns), tuple(rows)), width)
-    about = [["LIC", "nic", "plus"][:known]] * 2
+@given(st.integers(40, 90), st.lists(CELLS, min_size=1, max_size=9))
+def test_no_number_is_cut_whatever_the_width(width: int, cells: list[list[str]]) -> None:
+    """Numbers are whole, and in the line of their row; names may be broken, and begin every part of a wide table."""
+    numbers = [(f"{place}{heading}", TEXT) for place, (heading, *_) in enumerate(cells)]
+    rows = [(name, *(of[row] for of in cells)) for row, name in ((1, "nic"), (2, "captioner-of-" + "x" * 60))]
+    with pytest.MonkeyPatch.context() as patch:
+        lines = printed(table_of(["name"], numbers, rows), patch, width)
+    assert max(map(len, lines)) <= width
     found: list[list[str]] = [[], [], []]
-    for part in parts:
-        assert all(len(line.rstrip()) <= width for line in part)
-        heads, *lines = (line.split() for line in part)
-        grouped = len(lines) == 3  # The first column stands above the rows that share its value.
-        left = known - grouped
-        assert heads[:left] == list(NAMES[grouped:known])
-        if grouped:
-            assert lines.pop(0) == ["LIC"]
-        assert [line[:left] for line in lines] == [of[grouped:] for of in about]
-        for place, line in enumerate((heads, *lines)):
-            found[place] += line[left:]
-    assert found == [headings, *([row[name] for name in headings] for row in rows)]
+    for part in "\n".join(lines).split("\n\n"):
+        heads, first, second, *rest = part.splitlines()
+        assert (heads.split()[0], first.split()[0]) == ("name", "nic")
+        assert "".join(line.split()[0] for line in (second, *rest)) == rows[1][0]
+        for cells_of, line in zip(found, (heads, first, second), strict=True):
+            cells_of.extend(line.split()[1:])
+    assert found == [[heading for heading, _ in numbers], *(list(row[1:]) for row in rows)]
 
 
-def test_rows_of_one_name_stand_below_it_where_the_page_is_narrow() -> None:
-    rows = [{"captioner": name, "metric": metric, "value": "1"} for name in ("a" * 9, "b") for metric in ("LIC", "BA")]
-    table = Table((column("captioner", left=True), column("metric", left=True), column("value")), tuple(rows))
-    (wide,), (narrow,) = ([[line.rstrip() for line in part] for part in printed(table, width)] for width in (40, 20))
-    assert wide[1:3] == ["aaaaaaaaa  LIC         1", "aaaaaaaaa  BA          1"]
-    assert narrow == ["metric     value", "aaaaaaaaa", "  LIC          1", "  BA           1", "b", *narrow[2:4]]
-    # Long names are wrapped before numbers are cut.
-    rows = ({"captioner": "captioner-of-" + "x" * 60, "value": "+0.123456"},)
-    (lines,) = printed(Table((column("captioner", left=True), column("value")), rows), 40)
-    assert lines[1].endswith("+0.123456")
-    assert "".join(line.split()[0] for line in lines[1:]) == rows[0]["captioner"]
+def test_intervals_and_headings_are_wrapped_at_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [("nic", Interval(-0.1, 0.2), -0.5)]
+    table = table_of(["captioner"], [("95% interval", SIGNED), ("p (Holm)", SIGNED)], rows)
+    lines = [line.rstrip() for line in printed(table, monkeypatch, 28)]
+    assert lines == [
+        "                95%       p",
+        "captioner  interval  (Holm)",
+        "nic        [-0.100,  -0.500",
+        "            +0.200]",
+    ]
 
 
 NUMBERS: Table[tuple[str, float | None, Interval | None, float | None]] = Table(
@@ -98,15 +86,12 @@ def test_markdown() -> None:
     )
 
 
-def test_a_pipe_has_the_whole_table(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = ({"name": "[/b]", **{f"{place}" * 30: "1" for place in range(9)}},)
-    table = Table((column("name", left=True), *(column(f"{place}" * 30) for place in range(9))), rows)
-    print_table(table)
-    heads, line = capsys.readouterr().out.splitlines()
-    assert len(heads.split()) == len(line.split()) == 10
-    assert line.split()[0] == "[/b]"
-    (part,) = fold(table, 100, parts=False)
-    assert width_of(part) > 280
+def test_a_pipe_has_a_line_for_each_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    headings = [f"{place}" * 30 for place in range(9)]
+    lines = printed(
+        table_of(["name"], [(name, TEXT) for name in headings], [("[/b]", *"123456789")]), monkeypatch, None
+    )
+    assert [line.split() for line in lines] == [["name", *headings], ["[/b]", *"123456789"]]
 
 
 # From LaTeX's manuals: what each character has to be written as, in text and in the old fonts.
@@ -156,3 +141,19 @@ z & -- & +0.500 & cannot tell \\
 \end{table}
 """
     )
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_numbers_stand_beside_colours(terminal: bool) -> None:
+    """Of shaded captions a pipe shows numbers alone; words with hardly any contribution have neither."""
+    text = StringIO()
+    system = "truecolor" if terminal else None
+    console = Console(file=text, force_terminal=terminal, color_system=system, width=40, highlight=False)
+    words, amounts = ("a", "surfboard", "[b]", "of"), (-0.812, 0.812, 0.001, 0.0)
+    print_shaded("heading", words, amounts, console)
+    found = text.getvalue()
+    assert shaded(words, amounts).plain == "a(-0.81) surfboard(+0.81) [b] of"
+    if terminal:
+        assert all(f"48;2;{';'.join(map(str, colour))}m" in found for colour in (FOR, AGAINST))
+    else:
+        assert found == "heading\n  a(-0.81) surfboard(+0.81) [b] of\n"

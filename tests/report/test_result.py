@@ -1,17 +1,22 @@
-"""What ``judge evaluate`` prints: little by default, everything with ``--verbose``."""
+"""What ``judge evaluate`` prints: little by default, everything with ``--verbose``; and facts of a result as tables."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from judge import Corpus, evaluate
 from judge.measure import Result
+from judge.metrics import METRICS
+from judge.report.detail_tables import class_score_table, class_table
 from judge.report.notes import footnotes
-from judge.report.printing import print_result
+from judge.report.sections import print_result
 from judge.report.warnings import warnings
+from judge.statistics.summary import summarise
 from judge.types import Doubt
 
 
@@ -27,7 +32,7 @@ def result(corpus: Corpus) -> Result:
 def test_a_table_and_few_lines(
     result: Result, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("judge.report.printing.MOST_NOTES", 1)
+    monkeypatch.setattr("judge.report.sections.MOST_NOTES", 1)
     print_result(result, folder=Path("runs/the mine"))
     lines = capsys.readouterr().out.splitlines()
     below = lines[len(lines) - lines[::-1].index("") :]
@@ -43,14 +48,13 @@ def test_a_table_and_few_lines(
     assert "NOTE: Intervals marked * ('these judges') leave out training noise" in text
     marks = [line.split("]")[1][0] for line in lines[: lines.index("")] if "]" in line]
     assert marks == ["*", "*", "*", "*", " "] * 2  # BA trains no judge.
-    assert [line for line in lines if len(line.rstrip()) > 125] == []
     # Notes are whole, and the last line is the command that shows the others.
     printed, found = [f"NOTE: {note}" in text for note in warnings(result)], warnings(result)
     assert 1 < sum(printed) < len(found)
     assert all(shown for shown, note in zip(printed, found, strict=True) if isinstance(note, Doubt))
     assert text.endswith(" more note: judge report 'runs/the mine' --format md")
     assert printed.count(False) == 1
-    assert not {"detectable", "chance level", "images"} & set(lines[0].split("  "))
+    assert not {"detectable", "chance level", "images"} & set(lines[1].split("  "))
 
 
 def test_verbose_prints_all_columns_notes_and_warnings(result: Result, capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,3 +63,39 @@ def test_verbose_prints_all_columns_notes_and_warnings(result: Result, capsys: p
     assert "chance level" in printed
     notes = [*footnotes(result), *(f"NOTE: {line}" for line in warnings(result))]
     assert [line for line in notes if " ".join(line.split()) not in printed] == []
+
+
+@pytest.mark.parametrize(
+    "metric", [name for name, row in METRICS.items() if row.balanced and row.amplification != "one_side"]
+)
+def test_the_mean_over_classes_is_the_value_of_the_table(metric: str) -> None:
+    """Whatever splits score an image, and whichever seed counts."""
+    generator = np.random.default_rng(1)
+    rows = []
+    for seed in range(3):
+        for image in generator.choice(40, 25, replace=False):
+            answer = "female" if image % 3 else "male"
+            for side, captions in (("human", 2), ("generated", 1)):
+                for index in range(captions):
+                    p = generator.uniform(0.05, 0.95)
+                    guess = answer if p > 0.5 else {"female": "male", "male": "female"}[answer]
+                    rows.append(
+                        ["a", metric, "x", seed, 0, str(image), side, index, answer, "", "", p, guess, -np.log(p), seed]
+                    )
+    names = "captioner metric judge seed fold image_id side index answer named tasks probability predicted loss"
+    scores = pd.DataFrame(rows, columns=[*names.split(), "validation_loss"])
+    (line,) = summarise(scores)
+    table = class_score_table(Result((line,), scores, pd.DataFrame(), pd.DataFrame(), {}))
+    _, _, classes, images, human, generated, _ = zip(*table.rows, strict=True)
+    assert classes == ("female", "male")
+    assert np.mean(human) == pytest.approx(line.human, abs=1e-12)
+    assert np.mean(generated) == pytest.approx(line.generated, abs=1e-12)
+    assert sum(images) == line.images
+
+
+def test_captioners_of_the_same_images_share_their_rows() -> None:
+    of = {name: {"happy": count, "sad": 11} for name, count in (("a", 10), ("b", 10), ("c", 12))}
+    for names, shown in (("a", {"a": "a"}), ("ab", {"all": "a"}), ("acb", {"a, b": "a", "c": "c"})):
+        run = {"attribute": "feeling", "captioners": {name: {"images": of[name]} for name in names}}
+        rows = [(who, name, images) for who, first in shown.items() for name, images in of[first].items()]
+        assert list(class_table(run).rows) == rows

@@ -25,9 +25,9 @@ from judge.corpus.attributes import multiply_labels
 from judge.measure import Result
 from judge.report.directory import RunDirectory, metrics_json
 from judge.report.notes import footnotes
-from judge.report.printing import tables_of
 from judge.report.render import markdown
 from judge.report.saved_run import SavedRun, read_run
+from judge.report.sections import tables_of
 from judge.report.several_runs import join_runs, read_runs
 from judge.report.warnings import warnings
 from judge.types import Labels
@@ -43,18 +43,14 @@ def open_runs(folders: list[Path]) -> SavedRun:
     return join_runs(read_runs(folders))
 
 
-def few_captions(images: int) -> Corpus:
+@pytest.fixture(scope="module")
+def small() -> Corpus:
     """A world with two human captions an image, and two captioners of other leanings."""
-    world = make_world(images, seed=4)
+    world = make_world(90, seed=4)
     human = replace(world.human, by_image={image: of[:2] for image, of in world.human.by_image.items()})
     knobs = dict(zip(NAMES, (0.0, 0.9), strict=True))
     captioners = (simulate(world, name=name, captioner=Captioner(stereotype=knob)) for name, knob in knobs.items())
     return Corpus(human, tuple(captioners), world.labels)
-
-
-@pytest.fixture(scope="module")
-def small() -> Corpus:
-    return few_captions(90)
 
 
 @pytest.fixture(scope="module")
@@ -82,10 +78,7 @@ def made(small: Corpus, tmp_path_factory: pytest.TempPathFactory) -> dict[str, t
     }
 
 
-KINDS = ("refits", "splits", "seeds", "counted", "several")
-
-
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["refits", "splits", "seeds", "counted", "several"])
 def test_what_is_read_is_what_was_written(made: Made, kind: str) -> None:
     """Byte for byte the same metrics.json, the same tables and notes, the same rows; and no contradiction in it."""
     result, folder = made[kind]
@@ -146,10 +139,6 @@ def put(row: int, column: str, value: object) -> Tamper:
     return in_metrics(lambda document: document["results"][row].update({column: value}))
 
 
-def remove(name: str) -> Tamper:
-    return lambda folder: (folder / name).unlink()
-
-
 def text(name: str, content: str) -> Tamper:
     return lambda folder: (folder / name).write_text(content, encoding="utf-8")
 
@@ -164,6 +153,10 @@ def louder(scores: pd.DataFrame) -> pd.DataFrame:
 ROW = "metrics.json: results, none, lic (linear)"
 CASES: dict[str, tuple[Tamper, str]] = {
     "value": (put(0, "generated", 0.123), "metrics.json says 0.123. Run judge evaluate again."),
+    "versions": (
+        in_metrics(lambda of: (of["results"][0].update(generated=0.1), of["run"]["versions"].update(numpy="1.0"))),
+        "metrics.json says 0.1 (the run was made with numpy 1.0). Run judge evaluate again.",
+    ),
     "counted p": (put(2, "p_value", 0.9), "none, ba (counted), p_value: the files of answers and counts give "),
     "images": (put(0, "images", 12), "images: the files of answers and counts give 90, metrics.json says 12"),
     "interval": (put(0, "ci", [0.0, 0.9]), f"{ROW}, ci: the files of answers and counts give [-"),
@@ -189,7 +182,7 @@ CASES: dict[str, tuple[Tamper, str]] = {
         in_metrics(lambda of: of["run"]["statistics"].update(resamples=10**12)),
         "'level' or 'resamples' of the entry 'run' of metrics.json is out of range",
     ),
-    "no scores": (remove("scores.parquet"), "(scores.parquet is missing)"),
+    "no scores": (lambda folder: (folder / "scores.parquet").unlink(), "(scores.parquet is missing)"),
     "half written": (text("log.jsonl", '{"event": "started"}\n'), "the run is not finished; the command that began it"),
     "older": (in_metrics(lambda of: of["run"].pop("level")), "not those of a finished run: 'level' is missing"),
     "cut JSON": (text("metrics.json", '{"run": {'), "metrics.json is damaged: line 1"),
@@ -254,17 +247,15 @@ def test_runs_joined_are_one_run_of_both(small: Corpus, made: Made, tmp_path: Pa
 
 
 def test_runs_of_other_metrics_keep_their_rows(made: Made) -> None:
-    runs = [replace(read_run(made[kind][1]), name=kind) for kind in ("splits", "counted")]
-    alike = replace(runs[1], settings=runs[0].settings)
-    assert "the runs cannot be compared: breakdown" not in fault_of(join_runs, [runs[0], alike])
-    refits = replace(read_run(made["refits"][1]), name="refits", settings=alike.settings)
-    joined = join_runs([refits, alike]).result
+    splits, counted, refits = (replace(read_run(made[kind][1]), name=kind) for kind in ("splits", "counted", "refits"))
+    assert "the runs cannot be compared: " in fault_of(join_runs, [splits, counted])
+    joined = join_runs([refits, counted]).result
     assert {row.key for row in joined.summaries} == {
-        (f"{run.name}/{row.captioner}", *row.key[1:]) for run in (refits, alike) for row in run.result.summaries
+        (f"{run.name}/{row.captioner}", *row.key[1:]) for run in (refits, counted) for row in run.result.summaries
     }
     assert joined.breakdown is not None
     assert {part.captioner for part in joined.breakdown.tasks} == {f"counted/{name}" for name in NAMES}
     tables = "".join(map(markdown, tables_of(joined)))
     assert "refits/none - counted/none" in tables
-    level = replace(alike, result=replace(alike.result, run={**alike.result.run, "level": 0.9}))
+    level = replace(counted, result=replace(counted.result, run={**counted.result.run, "level": 0.9}))
     assert "level is 0.95 in one and 0.9 in the other" in fault_of(join_runs, [refits, level])

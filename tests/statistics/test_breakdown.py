@@ -24,6 +24,13 @@ DIRECTIONAL = ["dbac-at", "dbac-ta", "dpac-at", "dpac-ta"]
 VARIANTS = ["dba-o:annotation", "multi-at:variance", "dpa-at:label", "error:naming"]
 
 
+def corpus_of(
+    classes: dict[str, str], human: dict[str, tuple[str, ...]], generated: dict[str, tuple[str, ...]]
+) -> Corpus:
+    labels = Labels("gender", ("female", "male"), classes, "drawn")
+    return Corpus(Captions("human", human), (Captions("cap", generated),), labels)
+
+
 def said_of(scores: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
     """Tasks that captions name and images show, at random; some none."""
     captions = scores.drop_duplicates(["image_id", "side", "index"])[["image_id", "captioner", "side", "index"]]
@@ -125,10 +132,8 @@ def test_the_task_that_is_amplified_is_found() -> None:
     }
     told = {image: "tie" if name == "male" and rng.random() < 0.5 else shown[image] for image, name in classes.items()}
     human, generated = ({image: (f"a person with a {task}",) for image, task in of.items()} for of in (shown, told))
-    labels = Labels("gender", ("female", "male"), classes, "drawn")
-    corpus = Corpus(Captions("human", human), (Captions("cap", generated),), labels)
     settings = {"folds": 5, "refits": 0, "chance": 0, "resamples": 200, "breakdown": True}
-    result = evaluate(corpus, metrics=["lic", "dba-o"], **settings)
+    result = evaluate(corpus_of(classes, human, generated), metrics=["lic", "dba-o"], **settings)
     first = {part.metric: part for part in reversed(known(result.breakdown).tasks)}
     for name in ("lic", "dba-o"):
         assert (first[name].task, first[name].contribution > 0) == ("tie", True)
@@ -140,9 +145,8 @@ def test_a_captioner_that_says_what_people_say_adds_nothing() -> None:
     classes = {str(image): ("female", "male")[image % 2] for image in range(60)}
     tasks = ("dog", "kite", "tie")
     said = {image: tuple(f"a person with a {tasks[(int(image) + k) % 3]}" for k in (0, 1)) for image in classes}
-    labels = Labels("gender", ("female", "male"), classes, "drawn")
-    corpus = Corpus(Captions("human", said), (Captions("cap", said),), labels)
-    found = evaluate(corpus, metrics=["dba-o", "multi-at", "error"], resamples=100, breakdown=True)
+    metrics = ["dba-o", "multi-at", "error"]
+    found = evaluate(corpus_of(classes, said, said), metrics=metrics, resamples=100, breakdown=True)
     assert {row.amplification for row in found.summaries} == {0.0}
     parts = known(found.breakdown).tasks
     assert {part.contribution for part in parts} == {0.0}
@@ -154,9 +158,8 @@ def test_a_captioner_that_never_names_a_class() -> None:
     classes = {str(image): ("female", "male")[image % 2] for image in range(60)}
     human = {image: (f"a {'woman' if name == 'female' else 'man'} with a dog",) for image, name in classes.items()}
     generated = {image: (f"a man with a {('dog', 'kite')[int(image) % 3 == 0]}",) for image in classes}
-    labels = Labels("gender", ("female", "male"), classes, "drawn")
-    corpus = Corpus(Captions("human", human), (Captions("cap", generated),), labels, None)
     human["0"] = ("a woman with a kite",)  # A task that not every image shows.
+    corpus = corpus_of(classes, human, generated)
     found = evaluate(corpus, metrics=["ratio:female/male"], resamples=100, breakdown=True)
     (row,), parts = found.summaries, known(found.breakdown).tasks
     assert row.published == 0

@@ -68,22 +68,6 @@ def paired(before: np.ndarray, after: np.ndarray) -> Rows:
     return Rows(values, np.tile(images, 2), np.repeat([False, True], len(images)))
 
 
-def gap(before: FloatArray, after: FloatArray) -> FloatArray:
-    return after[0] - before[0]
-
-
-def p_value(before: np.ndarray, after: np.ndarray) -> float:
-    exchange = Exchange(paired(before, after), gap, generator=np.random.default_rng(0))
-    return known(known(exchange.test(2000)).p_value)
-
-
-def test_permutation_by_hand() -> None:
-    """All three gaps are +1: of the 8 swaps, 1 is as high and 1 as low, so p = 2/8. Of identical sides it is 1."""
-    assert p_value(np.zeros(3), np.ones(3)) == pytest.approx(2 / 8, abs=0.02)
-    base = np.random.default_rng(5).random(30)
-    assert p_value(base, base) == 1.0
-
-
 def test_excess_of_parts_of_the_images() -> None:
     """The mean over exchanges of a mean gap is 0: what is left is the gap of each part, here 1 and 2."""
     before, after = np.zeros(40), np.repeat([1.0, 2.0], 20)

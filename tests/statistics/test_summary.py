@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import known, make_scores, whole
+from helpers import known, make_scores
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import amplification, side_score
+from oracle import accuracy, amplification, confidence, confident_accuracy, mean_of_classes
 from scipy import stats
 
 from judge.errors import JudgeError
@@ -22,29 +22,18 @@ QUICK = Settings(resamples=100)
 @settings(max_examples=25, deadline=None)
 def test_against_loops(images: int, seeds: int, classes: str, seed: int) -> None:
     scores = make_scores(images, seeds=seeds, classes=classes, seed=seed)
-    both = pd.concat([scores, scores.assign(metric="leakage")])
+    every = pd.concat([scores.assign(metric=name) for name in ("lic", "leakage", "imagecaptioner2")])
     rows = scores.to_dict("records")
-    lic, leakage = summarise(both, None, QUICK)
+    lic, leakage, theirs = summarise(every, None, QUICK)
+    sides = [mean_of_classes([row for row in rows if row["side"] == of], confidence) for of in ("human", "generated")]
+    assert [theirs.human, theirs.generated, theirs.amplification] == pytest.approx([*sides, sides[1] - sides[0]])
     for found, confident in ((lic, True), (leakage, False)):
         human = [row for row in rows if row["side"] == "human"]
-        assert found.human == pytest.approx(side_score(human, confident=confident))
+        assert found.human == pytest.approx(mean_of_classes(human, confident_accuracy if confident else accuracy))
         assert found.amplification == pytest.approx(amplification(rows, confident=confident))
     assert (lic.images, lic.seeds) == (images, seeds)
     by_seed = [amplification([r for r in rows if r["seed"] == s], confident=True) for s in range(seeds)]
     assert lic.sd == (pytest.approx(np.std(by_seed, ddof=1)) if seeds > 1 else None)
-
-
-def test_by_hand() -> None:
-    """Two images a class. LIC: human (0.8 + 0)/2 and (0 + 0.6)/2, generated (0.9 + 0.7)/2 and (1 + 0)/2."""
-    scores = pd.DataFrame({"image_id": [*"1234"] * 2, "side": ["human"] * 4 + ["generated"] * 4})
-    scores = scores.assign(captioner="cap", index=0, judge="linear", seed=0, fold=0, answer=[*"aabb"] * 2)
-    scores = scores.assign(probability=[0.8, 0.3, 0.4, 0.6, 0.9, 0.7, 1.0, 0.2], predicted=[*"abab", *"aaba"])
-    scores = whole(scores)
-    lic, leakage, sc = summarise(pd.concat([scores.assign(metric=name) for name in ("lic", "leakage", "sc")]))
-    assert (lic.human, lic.generated) == (pytest.approx(0.35), pytest.approx(0.65))
-    assert (leakage.human, leakage.generated) == (0.5, 0.75)
-    assert lic.amplification == pytest.approx(0.30)
-    assert (sc.human, sc.generated, sc.amplification, sc.interval, sc.p_value) == (None, 0.75, None, None, None)
 
 
 def test_what_is_no_whole_table_of_numbers() -> None:

@@ -9,15 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from judge.text.alignment import (
-    DELTAS,
-    UNKNOWN,
-    Substitution,
-    align,
-    find_gaps,
-    is_special,
-    substitute,
-)
+from judge.text.alignment import DELTAS, UNKNOWN, align, find_gaps, is_special, substitute
 from judge.text.vectors import Vectors
 
 Words = tuple[str, ...]
@@ -35,9 +27,7 @@ def vectors_of(table: dict[str, list[float]], missing: int = 0) -> Vectors:
 
 # Whole numbers in few dimensions: equal distances are frequent, and words without a vector too.
 VECTORS = st.dictionaries(
-    st.sampled_from(SPOKEN),
-    st.lists(st.integers(-2, 2).map(float), min_size=2, max_size=2).filter(any),
-    min_size=1,
+    st.sampled_from(SPOKEN), st.lists(st.integers(-2, 2).map(float), min_size=2, max_size=2).filter(any), min_size=1
 ).map(vectors_of)
 
 
@@ -99,7 +89,6 @@ def test_contextual_by_hand() -> None:
     rows = gaps.substitutions(0.41)
     assert [(row.word, row.substitute, row.tokens) for row in rows] == [("sofa", "couch", 2), ("stool", "couch", 1)]
     assert [row.distance for row in rows] == pytest.approx([0.04, 0.4])
-    assert isinstance(rows[0], Substitution)
 
 
 def test_function_words_and_content_words_keep_apart() -> None:

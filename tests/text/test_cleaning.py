@@ -15,8 +15,7 @@ from judge.measure import Result
 from judge.report.notes import summary_lines
 from judge.report.warnings import warnings
 from judge.text.cleaning import clean
-from judge.text.lexicon import Lexicon, load_lexicon
-from judge.text.masking import mask
+from judge.text.lexicon import Lexicon, load_lexicon, mask
 from judge.text.survey import SideWords, Survey
 from judge.text.tokens import first_sentence, tokenize
 from judge.types import Captions
@@ -111,6 +110,8 @@ TOLD: Mapping[str, Disguise] = {
     "digits": spelled(lambda word: word.replace("a", "4").replace("o", "0")),
     "glued": spelled(lambda word: f"{word}2"),
     "emoji": spelled(lambda word: "\N{WOMAN}" if word == "woman" else "\N{MAN}"),
+    # It decides the class although a word is masked there.
+    "emoji beside the word": lambda text: text + (" \N{WOMAN}" if "woman" in text else " \N{MAN}"),
     "backwards": spelled(lambda word: word[::-1]),
     "Chinese": lambda text: "一个女人在街上。" if "woman" in text else "一个男人在街上。",
     "German": lambda text: f"Eine {'Frau' if 'woman' in text else 'Person'} steht vor einem Haus in der Stadt.",
@@ -147,43 +148,29 @@ def test_what_stays_on_is_told(name: str) -> None:
 BIKE = "a man on a bike"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "**Caption:** {}\n\n**Explanation:** the woman ...",
-        "{} #woman #girl",
-        "<SUMMARY>s</SUMMARY><CAPTION>a man and a woman</CAPTION><CONCLUSION>{}</CONCLUSION>",
-        "<seed:think>a woman?</seed:think>{}",
-        "user\nDescribe the woman.\nassistant\n{}",
-        "<\uff5cUser\uff5c>a woman<\uff5cAssistant\uff5c>{}",
-        '{{"thought": "a woman", "final_caption": "{}"}}',
-        "Looking at the image, {}",
-    ],
+CHATTY = (
+    "**Caption:** {}\n\n**Explanation:** the woman ...",
+    "{} #woman #girl",
+    "<SUMMARY>s</SUMMARY><CAPTION>a man and a woman</CAPTION><CONCLUSION>{}</CONCLUSION>",
+    "<seed:think>a woman?</seed:think>{}",
+    "user\nDescribe the woman.\nassistant\n{}",
+    "<\uff5cUser\uff5c>a woman<\uff5cAssistant\uff5c>{}",
+    '{{"thought": "a woman", "final_caption": "{}"}}',
+    "Looking at the image, {}",
 )
-def test_output_of_captioners_is_read_as_the_caption(text: str) -> None:
-    assert clean(text.format(BIKE))[0] == BIKE
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "<a man in a hat> stands",
-        "Looking at the young woman, a man smiles",
-        'A woman wearing a "Caption: hello" shirt',
-        "A man holds a sign. Note: the woman is behind him.",
-        "Q: a man? A: a woman",
-        "the #5 bus",
-    ],
+PLAINLY = (
+    "<a man in a hat> stands",
+    "Looking at the young woman, a man smiles",
+    'A woman wearing a "Caption: hello" shirt',
+    "A man holds a sign. Note: the woman is behind him.",
+    "Q: a man? A: a woman",
+    "the #5 bus",
 )
-def test_what_only_looks_like_a_mark_stays(text: str) -> None:
-    assert clean(text) == (text, ())
 
 
-def test_tags_beside_masked_words_are_found(tmp_path: Path) -> None:
-    """A second language, or an emoji, in every caption decides the class although a word is masked there."""
-    mark = {"female": " \U0001f469", "male": " \U0001f468"}
-    result = write(tmp_path, [text + mark[name] for text, name in zip(PLAIN, CLASSES, strict=True)])
-    assert [*result.void] == [result.summaries[0].key]
+def test_what_is_the_caption_and_what_only_looks_like_a_mark() -> None:
+    assert {clean(text.format(BIKE))[0] for text in CHATTY} == {BIKE}
+    assert [clean(text) for text in PLAINLY] == [(text, ()) for text in PLAINLY]
 
 
 def write(folder: Path, captions: Sequence[str], **settings: Any) -> Result:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import gzip
 import math
+import re
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import fault_of
 
 from judge.corpus.captions import read_captions
 from judge.corpus.labels import read_labels
-from judge.errors import JudgeError
 from judge.text import vectors as module
 from judge.text.alignment import align, find_gaps, is_special
-from judge.text.lexicon import load_lexicon
-from judge.text.masking import mask
+from judge.text.lexicon import load_lexicon, mask
 from judge.text.tokens import tokenize
 from judge.text.vectors import Vectors, learn, load_vectors
 
@@ -28,9 +28,6 @@ TABLE: Table = {
     for word in ["</s>", "a", "couch", "sofa", "2020", ".", "naïve", "犬", "dog", "puppy"]
 }
 TABLE["sofa"] = TABLE["couch"] + np.float32(0.1)
-
-
-# Writers, from the formats' descriptions.
 
 
 def numbers(row: np.ndarray) -> str:
@@ -85,9 +82,6 @@ def test_every_format_gives_the_same(name: str, packed: bool, tmp_path: Path) ->
     assert (list(kept.rows), kept.matrix.shape, kept.missing) == (["dog"], (1, 7), 0)
 
 
-# What single formats have of their own.
-
-
 def test_words_of_glove_may_hold_spaces(tmp_path: Path) -> None:
     """As some of GloVe 840B's do: ". . ." and "at name@domain.com"."""
     path = write(tmp_path, b"the 1 2 3\n. . . 4 5 6\nat name@domain.com 7 8 9\n5 10 11 12\n")
@@ -111,13 +105,6 @@ def test_memory_is_that_of_the_words_in_use(name: str, packed: bool, tmp_path: P
     assert peak < 5e6 < len(data)
 
 
-# Faults.
-
-
-def cut(data: bytes, share: float = 0.6) -> bytes:
-    return data[: int(len(data) * share)]
-
-
 NAN = {**TABLE, "dog": np.full(7, np.nan, dtype=np.float32)}
 FAULTS: dict[str, tuple[bytes, str]] = {
     "empty": (b"", r"vectors\.dat: file is empty"),
@@ -136,9 +123,9 @@ FAULTS: dict[str, tuple[bytes, str]] = {
     "pickle": (b"\x80\x04" + bytes(99), "is a pickle"),
     "no line ends": (b"a 1 2 " + b"3 " * 2**22, "line 1: too long for a vector.* JUDGE_NO_LIMITS"),
     "wide": (b"a" + b" 3" * 100_001 + b"\n", "line 1: has over 100,000 numbers.* JUDGE_NO_LIMITS"),
-    "gzip cut": (cut(gzip.compress(glove(TABLE))), "cut off or damaged"),
+    "gzip cut": (gzip.compress(glove(TABLE))[:300], "cut off or damaged"),
     "gzip damaged": (gzip.compress(glove(TABLE))[:-8] + bytes(8), "cut off or damaged"),
-    "zip": (b"PK\x03\x04" + bytes(99), "is a zip archive. Unpack it first"),
+    "zip": (b"PK\x03\x04" + bytes(99), "is an archive. Unpack it first"),
     "fastText model": (b"\xba\x16O/\x0c" + bytes(99), "is a fastText model. Give the .vec that is published"),
 }
 
@@ -147,24 +134,14 @@ FAULTS: dict[str, tuple[bytes, str]] = {
 def test_a_fault_is_told_in_one_line(fault: str, tmp_path: Path) -> None:
     data, expected = FAULTS[fault]
     path = write(tmp_path, data)
-    with pytest.raises(JudgeError, match=expected) as caught:
-        load_vectors(path, [*TABLE])
-    line = str(caught.value)
-    assert "\n" not in line
+    line = fault_of(load_vectors, path, [*TABLE])
+    assert re.search(expected, line)
     assert line.startswith(path)
 
 
 def test_places_that_are_no_file(tmp_path: Path) -> None:
-    for reference, expected in (
-        (str(tmp_path), "is a folder. Give one file"),
-        (str(tmp_path / "absent.vec"), "no such file"),
-        ("a\0b", "cannot be read"),
-    ):
-        with pytest.raises(JudgeError, match=expected.replace("\0", ".")):
-            load_vectors(reference, ["a"])
-
-
-# Learnt from captions.
+    assert "is a folder. Give one file" in fault_of(load_vectors, str(tmp_path), ["a"])
+    assert "no such file. Give corpus, or a file" in fault_of(load_vectors, str(tmp_path / "absent.vec"), ["a"])
 
 
 def information(captions: list[tuple[str, ...]], minimum: int) -> tuple[list[str], np.ndarray]:

@@ -18,13 +18,10 @@ from judge.commands.setup import with_precision
 from judge.config import make_config
 from judge.corpus.splits import Split, stratified_folds
 from judge.evidence import Aligner, Evidence, MaskedCaption, Resample, ResampleKind, Sides
-from judge.judges import Assignment, Keep, Materials, find_judge
-from judge.masking.masked_images import MaskedImages
+from judge.judges import Assignment, Keep, find_judge
 from judge.text.alignment import AlignmentName
-from judge.training.features import Precomputed
-from judge.training.member import Member
-from judge.training.options import TrainingSetup, name_members
-from judge.training.run_members import _for_worker, train_members
+from judge.training.member import Member, Precomputed, TrainingSetup, name_members
+from judge.training.run_members import train_members
 from judge.types import Predictions, Side, Target
 from judge.utils.tensors import write_tensors
 
@@ -44,8 +41,8 @@ def test_a_kept_judge_is_named_by_the_precision_that_it_has(tmp_path: Path, monk
     assert "precision: bf16" in with_precision(config).to_yaml()
 
 
-def make_members(judge: str, *, seeds: int = 2) -> list[Member]:
-    samples = tuple(make_samples(40, clue=0.7))
+def make_members(judge: str, *, seeds: int = 2, images: int = 40) -> list[Member]:
+    samples = tuple(make_samples(images, clue=0.7))
     names = tuple(sample.image_id for sample in samples)
     splits = Split(names[8:], names[:8], EVEN), Split(names[:32], names[32:], {"female": 1.5, "male": 0.5}, fold=1)
     return [Member(find_judge(judge), GENDER, samples, split, seed) for seed in range(seeds) for split in splits]
@@ -232,16 +229,6 @@ def test_threads_are_part_of_the_name_of_a_judge_that_takes_them_all() -> None:
         assert len(names(sharing="data")) == (1 if torch.accelerator.is_available() else 2)
     finally:
         torch.set_num_threads(before)
-
-
-def test_masks_travel_to_those_alone_that_read_pictures_themselves() -> None:
-    pictures = MaskedImages(Path(), {str(n): f"{n}.png" for n in range(40)})
-    setup = TrainingSetup(materials=Materials(images=pictures))
-    for judge, travels in {"lstm": False, "sat": False, "sat-image-only": False, "hf:mine": True}.items():
-        members = make_members("lstm", seeds=1)
-        sent = _for_worker(replace(members[0], judge=find_judge(judge)), setup).materials.images
-        assert (sent is pictures) == travels
-        assert travels or sent is None
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -1,4 +1,4 @@
-"""A judge of real size in shards: its units, and the memory of a training step. sharded.py: what judges learn."""
+"""A judge of real size in shards: its units, and the memory of a training step. data_parallel.py: what judges learn."""
 
 from __future__ import annotations
 

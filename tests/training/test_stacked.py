@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import EVEN, GENDER, TASKS, fault_of, keep_predictions, make_samples, make_tasks
+from data_parallel import without_dropout
+from helpers import GENDER, TASKS, fault_of, keep_predictions, make_samples, make_tasks
 from pretend import pretend_device
 from torch import nn
+from training.test_members import make_members, numbers
 
-from judge.corpus.splits import Split
-from judge.judges import Blueprint, Materials, find_judge
+from judge.judges import Blueprint, find_judge
 from judge.training import stacked
 from judge.training.batches import cut_up
 from judge.training.checkpoint import read_history
 from judge.training.launch import make_accelerator
 from judge.training.loop import NetworkJudge, Trainer
-from judge.training.member import Member
-from judge.training.options import TrainingSetup, name_members
+from judge.training.member import TrainingSetup, name_members
 from judge.training.run_members import train_members
 from judge.training.stacked import Ensemble, draw_kept
 from judge.types import Sample, Target
@@ -32,19 +32,6 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 JUDGES = ("lstm", "lstm-bidirectional", "rnn", "rnn-bidirectional", "lstm+mlp5")
 # Of other lengths and vocabularies; of 49 the last batch takes one more.
 SIZES = (40, 49, 35, 45)
-
-
-def without_dropout(blueprint: Blueprint) -> Blueprint:
-    def network(target: Target, samples: Sequence[Sample], materials: Materials) -> Any:
-        made: Any = blueprint.network(target, samples, materials)  # type: ignore[misc]
-        for layer in made.modules():
-            if isinstance(layer, nn.Dropout):
-                layer.p = 0.0
-            elif isinstance(layer, nn.LSTM):
-                layer.dropout = 0.0
-        return made
-
-    return replace(blueprint, network=network)
 
 
 def make_judges(blueprint: Blueprint, count: int, target: Target = GENDER) -> list[NetworkJudge]:
@@ -169,21 +156,9 @@ def test_no_step_waits_for_the_device() -> None:
     assert not any(copies or waits for copies, waits in steps)
 
 
-def make_members(seeds: int = 3) -> list[Member]:
-    samples = tuple(make_samples(60, clue=0.7))
-    names = tuple(sample.image_id for sample in samples)
-    splits = Split(names[8:], names[:8], EVEN), Split(names[:32], names[32:], {"female": 1.5, "male": 0.5}, fold=1)
-    judge = find_judge("rnn")
-    return [Member(judge, GENDER, samples, split, seed) for seed in range(seeds) for split in splits]
-
-
-def numbers(members: list[Member], setup: TrainingSetup) -> list[np.ndarray]:
-    return [found.probabilities for found in train_members(members, setup, then=keep_predictions)]
-
-
 def test_members_are_stored_and_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Under names of their own, whoever trains beside; two workers, and halves where memory runs out, are as good."""
-    members, alone = make_members(), TrainingSetup({"epochs": 2}, workers=1)
+    members, alone = make_members("rnn", seeds=3, images=60), TrainingSetup({"epochs": 2}, workers=1)
     setup = replace(alone, stack=True, store=tmp_path)
     names = name_members(members, setup)
     assert set(names).isdisjoint(name_members(members, alone))
@@ -218,7 +193,7 @@ def test_members_are_stored_and_found(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("name", ["lstm", "rnn"])
 def test_products_in_bf16(name: str) -> None:
-    members = [replace(member, judge=find_judge(name)) for member in make_members(1)]
+    members = make_members(name, seeds=1, images=60)
     setup = TrainingSetup({"epochs": 2, "learning_rate": 1e-3}, workers=1, stack=True)
     exact, rough = (numbers(members, replace(setup, mixed_precision=precision)) for precision in ("no", "bf16"))
     for one, other in zip(exact, rough, strict=True):
@@ -228,7 +203,7 @@ def test_products_in_bf16(name: str) -> None:
 
 def test_weights_are_kept(tmp_path: Path) -> None:
     """What judges answer is what their files answer."""
-    members = make_members(2)
+    members = make_members("rnn", images=60)
     setup = TrainingSetup({"epochs": 2}, workers=1, stack=True, store=tmp_path, keeps_weights=True)
     assert name_members(members, setup) == name_members(members, replace(setup, stack=False))
     for member, name, found in zip(members, name_members(members, setup), numbers(members, setup), strict=True):
@@ -244,9 +219,11 @@ def test_weights_are_kept(tmp_path: Path) -> None:
 def test_progress_counts_judges_and_a_fault_is_one_line() -> None:
     told: list[tuple[int, int]] = []
     setup = TrainingSetup({"epochs": 2}, workers=1, stack=True)
-    train_members(make_members(), setup, then=keep_predictions, progress=lambda what, *units: told.append(units))
+    train_members(
+        make_members("rnn", seeds=3), setup, then=keep_predictions, progress=lambda what, *units: told.append(units)
+    )
     assert told[-1] == (6, 6)
     high = replace(setup, recipe={"epochs": 2, "learning_rate": 1e38})
     for stack in (True, False):
-        line = fault_of(numbers, make_members(1), replace(high, stack=stack))
+        line = fault_of(numbers, make_members("rnn", seeds=1), replace(high, stack=stack))
         assert line.startswith("training judge 'rnn': loss is nan in epoch ")

@@ -42,10 +42,6 @@ def test_what_files_hold_cannot_spoil_the_line() -> None:
 def test_what_a_terminal_may_show() -> None:
     """Line breaks and changes of direction are told; other scripts, their spaces and joined emoji are left alone."""
     assert printable("a\n\x1b]0;t\x07\u202eb\x85\ufeff") == r"a\n\x1b]0;t\x07\u202eb\x85\ufeff"
-    for text in (
-        "caf\u00e9 \u5973\u3000\u4eba",
-        "\u0645\u06cc\u200c\u062e",
-        "\U0001f469\u200d\U0001f373",
-        "back\\slash",
-    ):
+    texts = "caf\u00e9 \u5973\u3000\u4eba", "\u0645\u06cc\u200c\u062e", "\U0001f469\u200d\U0001f373", "back\\slash"
+    for text in texts:
         assert printable(text) == text

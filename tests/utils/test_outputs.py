@@ -7,21 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from helpers import judge, refusal
+from helpers import fault_of
 
-from judge.calibration.grammar import WorldFiles, make_world, write_world
-from judge.calibration.world import Captioner
 from judge.errors import JudgeError
 from judge.utils.outputs import MANIFEST, OutputFile, OutputFolder
-
-FAST = [
-    *("--metrics", "lic", "--judge", "linear", "--resamples", "100"),
-    *("--workers", "1", "--folds", "3", "--refits", "3", "--chance", "2"),
-]
 
 
 def run_of(path: Path, *, overwrite: bool = False) -> OutputFolder:
@@ -172,17 +164,9 @@ def test_any_error_keeps_finished_work(tmp_path: Path, fault: Exception) -> None
 
 
 def test_the_working_folder_of_a_killed_command_is_made_anew(tmp_path: Path) -> None:
-    """Of a command that does not resume; the system frees its lock."""
-    code = """if True:
-        import os, pathlib
-        from judge.utils.outputs import OutputFolder
-        folder = OutputFolder(pathlib.Path("out"), what="alignment")
-        folder.begin()
-        (folder.partial / "half").write_text("half")
-        os.kill(os.getpid(), 9)
-    """
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=False)
-    assert done.returncode == -signal.SIGKILL
+    """Of a command that does not resume."""
+    OutputFolder(tmp_path / "out", what="alignment").begin()
+    (tmp_path / "out.partial" / "half").write_text("half")
     folder = OutputFolder(tmp_path / "out", what="alignment")
     folder.check()
     with folder.working():
@@ -192,45 +176,15 @@ def test_the_working_folder_of_a_killed_command_is_made_anew(tmp_path: Path) -> 
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-@pytest.fixture(scope="module")
-def options(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    files: WorldFiles = write_world(
-        make_world(120, seed=2), {"much": Captioner(stereotype=0.9)}, tmp_path_factory.mktemp("files") / "world"
-    )
-    inputs = ["--human", files.human, "--captions", files.captions["much"], "--labels", files.labels]
-    return ["evaluate", *map(str, inputs), *FAST]
-
-
-def stopped_at_work(command: list[str], out: Path) -> subprocess.Popen[bytes]:
-    """A run in a process of its own, stopped amid its judges."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "judge", *command, "--out", str(out)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    store = out.with_name(f"{out.name}.partial") / "members"
-    while process.poll() is None and len(list(store.glob("*.safetensors"))) < 3:
-        time.sleep(0.005)
-    process.send_signal(signal.SIGSTOP)
-    return process
-
-
-def test_two_runs_on_one_folder(options: list[str], tmp_path: Path) -> None:
-    """One result, and one line for the command that comes too late."""
-    first = stopped_at_work(options, tmp_path / "out")
-    line = refusal(*options, "--seed", "5", "--overwrite", "--out", tmp_path / "out")
-    fault = "another command is at work there. Wait for it, or name another --out."
-    assert line == f"judge: --out {tmp_path / 'out'}: {fault}\n"
-    first.send_signal(signal.SIGCONT)
-    assert first.wait(timeout=120) == 0
-    assert "seed: 0\n" in (tmp_path / "out" / "run.yaml").read_text()
+def test_one_command_at_a_time_makes_a_folder(tmp_path: Path) -> None:
+    first = run_of(tmp_path / "out")
+    with first.working():
+        first.begin()
+        for work in (run_of(tmp_path / "out").check, run_of(tmp_path / "out").begin):
+            assert "another command is at work there. Wait for it, or name another --out." in fault_of(work)
+        (first.store / "finished").write_text("hours", encoding="utf-8")
+        first.publish()
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
-    # A page that a command writes at its own place is the run's; one elsewhere is the user's.
-    assert judge("report", tmp_path / "out", "--overwrite", "--no-examples").exit_code == 0
-    run_of(tmp_path / "out", overwrite=True).check()
-    assert judge("report", tmp_path / "out", "--out", tmp_path / "out" / "mine.html").exit_code == 0
-    with pytest.raises(JudgeError, match=r"holds mine\.html, which is no part of this run"):
-        run_of(tmp_path / "out", overwrite=True).check()
 
 
 def test_a_file_is_made_by_one_command_at_a_time_and_never_replaced(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from judge.commands.evaluate import RunConfig
 from judge.config import make_config, read_settings
 from judge.corpus.shards import find_shards, read_shards
 from judge.errors import JudgeError
-from judge.masking.detectors.weights import read_weights
+from judge.masking.detectors import read_weights
 from judge.report.saved_run import read_run
 from judge.utils.outputs import read_manifest
 from judge.utils.reading import LIMITS, NotRegularError, open_regular, parse_yaml, read_bytes, read_yaml, refuse_large
@@ -90,14 +90,11 @@ def test_numbers_to_the_base_of_60_are_texts_at_once() -> None:
     assert time.process_time() - begun < 1
 
 
-def test_what_is_merged_may_be_said_anew() -> None:
-    text = "a: {n: &a {<<: &b {x: 1}, x: 2}}\nc: {<<: *a}\n"
-    assert parse_yaml(text, where="", mend="") == {"a": {"n": {"x": 2}}, "c": {"x": 2}}
-
-
 def test_dates_are_texts_and_anchors_serve() -> None:
-    text = "a: 2001-01-01\nb: 2001-99-99\nc: &c {d: 1}\ne:\n  <<: *c\n  f: no\n"
-    found = {"a": "2001-01-01", "b": "2001-99-99", "c": {"d": 1}, "e": {"d": 1, "f": False}}
+    """What is merged may be given anew."""
+    text = "a: 2001-01-01\nb: 2001-99-99\nc: &c {<<: &x {d: 0, g: 2}, d: 1}\ne:\n  <<: *c\n  f: no\n"
+    merged = {"d": 1, "g": 2}
+    found = {"a": "2001-01-01", "b": "2001-99-99", "c": merged, "e": merged | {"f": False}}
     assert parse_yaml(text, where="", mend="") == found
 
 

@@ -1,18 +1,20 @@
 """Detectors find people and other things in images; what they share."""
 
-from __future__ import annotations
-
+import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from judge.errors import JudgeError, nearest
-from judge.masking import DETECTORS, MAX_PIXELS
+from judge.errors import JudgeError
+from judge.masking import MAX_PIXELS
 from judge.masking.images import read_image
 from judge.masking.instances import Instance, LoadedImage
 from judge.types import Progress
+from judge.utils.reading import memory_limit, read_bytes
 
+MIN_SCORE = 0.05
+"""Detections with a lower score are dropped, whatever the detector."""
 Failures = list[tuple[str, JudgeError]]
 """Images that were left out, by name, and why."""
 
@@ -23,27 +25,21 @@ class Detector(Protocol):
     @property
     def name(self) -> str:
         """Its name in options: "gt", "yolo", "maskrcnn"."""
-        ...
 
     @property
     def key(self) -> str:
         """Fingerprint of all that decides its results (weights, options, library version), for the cache."""
-        ...
 
     @property
     def categories(self) -> tuple[str, ...]:
         """Names of the categories that it detects."""
-        ...
 
     def detect(self, image: LoadedImage) -> tuple[Instance, ...]:
-        """All detections with a score of at least ``MIN_SCORE``, of every category.
-
-        ``Hiding.chosen`` applies higher thresholds, so one detection serves them all.
+        """All detections with a score of at least ``MIN_SCORE``; ``Hiding.chosen`` applies higher thresholds.
 
         Raises:
             JudgeError: an image that does not fit what the detector knows of it.
         """
-        ...
 
 
 @contextmanager
@@ -69,20 +65,16 @@ def detect_images(
     max_pixels: int = MAX_PIXELS,
     progress: Progress | None = None,
 ) -> Iterator[tuple[LoadedImage, list[tuple[Instance, ...]]]]:
-    """Read images and yield each, in order, with what every one of ``detectors`` finds in it.
-
-    An image that cannot be read, or on which a detector fails, is left out.
+    """Read images and yield each, in order, with what each of ``detectors`` finds in it.
 
     Args:
         folder: the folder of the images.
         names: relative to it.
         detectors: called one after the other.
-        failures: collects the name and the error of each image left out; None to raise the first error.
+        failures: collects the name and the error of each image that cannot be read, or on which a detector fails; it is
+            left out. None to raise the first error.
         max_pixels: larger images are refused as decompression bombs.
         progress: called after each image.
-
-    Raises:
-        JudgeError: the error of an image, if ``failures`` is None.
     """
     for number, name in enumerate(names, start=1):
         faults: Failures = []
@@ -100,29 +92,17 @@ def detect_images(
             progress("looking for people", number, len(names))
 
 
-def make_detector(
-    name: str, *, weights: str | None = None, trust: Path | None = None, device: str | None = None
-) -> Detector:
-    """The network called ``name``.
+def read_weights(path: Path) -> bytes:
+    """The bytes of a weights file; one that is missing, a folder or not readable is refused."""
+    try:
+        return read_bytes(path, memory_limit())
+    except OSError as error:
+        absent = isinstance(error, FileNotFoundError)
+        what = "no such file of weights" if absent else f"cannot be read ({error.strerror})"
+        raise JudgeError(what, where=str(path), mend="check the path") from error
 
-    Args:
-        name: one of ``DETECTORS`` except ``gt``.
-        weights: a file, or a name that its library downloads.
-        trust: the folder whose ``.pt`` files may be unpickled.
-        device: None: CUDA if available.
 
-    Raises:
-        JudgeError: unknown name, missing file, an extra that is not installed, weights that cannot be loaded.
-    """
-    if name not in DETECTORS:
-        raise JudgeError(f"unknown detector '{name}'", mend=nearest(name, list(DETECTORS)))
-    if not weights:
-        mend = "give a file, such as an ONNX export of Ultralytics"
-        raise JudgeError(f"detector '{name}' needs weights", where="--weights", mend=mend)
-    if name == "yolo":
-        from judge.masking.detectors.yolo import load_yolo
-
-        return load_yolo(weights, trust=trust, device=device)
-    from judge.masking.detectors.maskrcnn import load_maskrcnn
-
-    return load_maskrcnn(weights, device=device)
+def fingerprint(*parts: object) -> str:
+    """A hash of what results depend on (weights' bytes, options, versions): 64 hexadecimal digits."""
+    digests = (hashlib.sha256(part if isinstance(part, bytes) else repr(part).encode()).digest() for part in parts)
+    return hashlib.sha256(b"".join(digests)).hexdigest()

@@ -1,19 +1,29 @@
-"""One annotation as an instance, checked: COCO's polygons, run lengths and boxes, mask files and YOLO's labels."""
-
-from __future__ import annotations
+"""Annotations of COCO and of other tools (results, PNG masks, YOLO labels): read, checked, and made instances."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from judge.corpus.files import Document, read_document
+from judge.corpus.records import canonical_id, records
 from judge.errors import JudgeError
-from judge.masking.images import read_mask
-from judge.masking.instances import Instance, PixelBox, box_mask, from_box, from_mask
+from judge.masking.categories import read_names
+from judge.masking.images import list_images, read_mask
+from judge.masking.instances import PERSON, Instance, PixelBox, box_mask, from_box, from_mask
+from judge.text.lexicon import load_lexicon
+from judge.utils.reading import read_small_text
 
+SHAPES = (
+    "give COCO instances (images, annotations, categories), COCO results ([{image_id, category_id, segmentation or "
+    "bbox, score}]), a folder of PNG masks, or a folder of YOLO labels"
+)
+# COCO's numbers of categories, in the order of its categories.
+_COCO = [str(number) for number in range(1, 91) if number not in {12, 26, 29, 30, 45, 66, 68, 69, 71, 83}]
+_CLASSES = "classes.txt"  # As LabelImg leaves it beside its labels.
 # COCO's own polygons reach over the border by a fraction of a pixel.
 _TOLERANCE = 2.0
 _GROWTH = np.array([-_TOLERANCE, -_TOLERANCE, 2 * _TOLERANCE, 2 * _TOLERANCE])
@@ -27,15 +37,79 @@ _REPAIR = "correct the annotation, or remove it"
 _SAME_IMAGES = "use the images that were annotated, at their size"
 
 
-def read_annotation(annotation: Mapping[str, Any], label: str, size: tuple[int, int], *, where: str) -> Instance:
-    """One annotation as an instance.
+def read_masks(path: Path, *, images: Path | None, names: Mapping[str, str] | None) -> tuple[Document, bool]:
+    """The file or folder of ``--instances`` as COCO's ``{"images", "annotations", "categories"}``.
 
-    Args:
-        annotation: with ``segmentation`` (polygons, run lengths, or the path of a mask file) or, without, ``bbox``,
-            whose area is then the mask; or with ``shares``, YOLO's numbers. ``iscrowd`` and ``score`` count.
-        label: its category.
-        size: height and width of the image.
-        where: names it in messages.
+    COCO instances list their images; the second value says so. For other formats, images are found by id in ``images``:
+    an image without a record or a label file is one in which nothing was found; an image without a mask file is not
+    listed. ``names``: class id -> name (``--class-names``).
+
+    Raises:
+        JudgeError: a path that cannot be read; no such format; no folder of images where one is needed.
+    """
+    files = _files(path) if path.is_dir() else {}
+    masks = {key: file for key, file in files.items() if file.suffix.lower() == ".png"}
+    if masks and len(masks) < len(files):
+        raise JudgeError("holds PNG masks and .txt labels", where=str(path), mend="give a folder of one kind")
+    rows: list[dict[str, Any]] = []
+    if masks:
+        names = {"1": PERSON}
+        rows = [{"image_id": key, "category_id": 1, "segmentation": file} for key, file in masks.items()]
+    elif files:
+        names = names or read_names(path / _CLASSES if (path / _CLASSES).is_file() else None)
+        rows = [{"image_id": key, **label} for key, file in files.items() for label in _labels(file)]
+    else:
+        document = read_document(path)
+        if not isinstance(document.value, list):
+            return document, True
+        rows = records(document.value, source=document.source, shapes=SHAPES)
+        if not rows[0].keys() & {"segmentation", "bbox"}:
+            raise JudgeError("holds neither instances nor results", where=document.source, mend=SHAPES)
+        names = names or dict(zip(_COCO, load_lexicon("coco-objects").classes, strict=True))
+    if names is None or images is None:
+        what, mend = "its classes have no names", "give them with --class-names, e.g. the data.yaml of the training"
+        if images is None:
+            what, mend = "lists no images", "give their folder with --images"
+        raise JudgeError(what, where=f"--instances {path}", mend=mend)
+    shown = {canonical_id(name): name for name in list_images(images)}
+    value = {
+        "images": [{"id": key, "file_name": name} for key, name in shown.items() if not masks or key in masks],
+        "annotations": rows,
+        "categories": [{"id": key, "name": name} for key, name in names.items()],
+    }
+    return Document(value, str(path)), False
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    """Image id -> file, of a folder of masks (.png) or of labels (.txt); two files of one image are refused."""
+    found: dict[str, Path] = {}
+    for path in sorted(folder.rglob("*")):
+        if path.suffix.lower() in {".png", ".txt"} and path.name != _CLASSES:
+            key = canonical_id(path.relative_to(folder).with_suffix("").as_posix())
+            if (other := found.setdefault(key, path)) is not path:
+                raise JudgeError(f"is of image '{key}', as {other} is", where=str(path), mend="remove one of them")
+    return found
+
+
+def _labels(path: Path) -> Iterator[dict[str, Any]]:
+    """The lines of a YOLO label file: a class, then a box (x, y, width, height) or a polygon, and perhaps a score."""
+    for number, line in enumerate(read_small_text(path).strip().splitlines(), start=1):
+        try:
+            category, *shares = map(float, line.split())
+        except ValueError:
+            shares = []
+        score = shares.pop() if len(shares) % 2 else None
+        if len(shares) < 4:
+            mend = "write: class x y width height, or class x1 y1 x2 y2 x3 y3 and so on, as shares of width and height"
+            raise JudgeError("is no YOLO label", where=f"{path}, line {number}", mend=mend)
+        yield {"category_id": category, "shares": tuple(shares), "score": score}
+
+
+def read_annotation(annotation: Mapping[str, Any], label: str, size: tuple[int, int], *, where: str) -> Instance:
+    """One annotation as an instance; ``size``: height and width of the image.
+
+    It has ``segmentation`` (polygons, run lengths, or the path of a mask file) or, without, ``bbox``, whose area is the
+    mask; or ``shares``, YOLO's numbers. ``iscrowd`` and ``score`` count.
 
     Raises:
         JudgeError: a polygon of fewer than 3 points; coordinates that are not finite, lie outside the image (2 pixels
@@ -44,8 +118,13 @@ def read_annotation(annotation: Mapping[str, Any], label: str, size: tuple[int, 
     """
     from pycocotools import mask as coco
 
-    if "shares" in annotation:
-        annotation = {**annotation, **_in_pixels(annotation["shares"], size)}
+    shares = annotation.get("shares")
+    # YOLO's numbers: x and y of the centre, width, height; or x1, y1, x2, y2 and so on. No COCO file has a tuple.
+    if isinstance(shares, tuple):
+        values = [share * size[1 - place % 2] for place, share in enumerate(shares)]
+        x, y, across, down = values[:4]
+        bbox = [x - across / 2, y - down / 2, across, down]
+        annotation = {**annotation, **({"segmentation": [values]} if len(values) > 4 else {"bbox": bbox})}
     shape, box, score = annotation.get("segmentation"), annotation.get("bbox"), annotation.get("score")
     crowd = _CROWD.get(str(annotation.get("iscrowd") or 0))
     score = 1.0 if score is None else score
@@ -106,15 +185,6 @@ def find_contradiction(annotation: Mapping[str, Any], instance: Instance, *, whe
     return None
 
 
-def _in_pixels(shares: Sequence[float], size: tuple[int, int]) -> dict[str, Any]:
-    """YOLO's numbers as COCO's: x and y of the centre, width, height; or x1, y1, x2, y2 and so on."""
-    values = [share * size[1 - place % 2] for place, share in enumerate(shares)]
-    if len(values) > 4:
-        return {"segmentation": [values]}
-    x, y, across, down = values
-    return {"bbox": [x - across / 2, y - down / 2, across, down]}
-
-
 def _numbers(values: object, what: str, where: str) -> list[float]:
     if not isinstance(values, list) or not all(type(value) in {int, float} for value in values):
         raise JudgeError(f"{what} is no list of numbers", where=where, mend=_REPAIR)
@@ -145,16 +215,16 @@ def _read_box(box: object, size: tuple[int, int], where: str) -> PixelBox:
 def _check_coordinates(
     field: str, numbers: Sequence[float], points: Sequence[float], size: tuple[int, int], where: str
 ) -> None:
-    """Refuse ``points`` (x1, y1, x2, y2 ...) outside the image, and ``numbers`` that are shares of it, not pixels."""
+    """Refuse ``points`` (x1, y1, x2, y2 and so on) outside the image, and ``numbers`` that are shares of it."""
     if min(size) > _TOLERANCE and any(numbers) and all(0 <= number <= 1 for number in numbers):
         what = "holds numbers from 0 to 1 alone: shares of the image, not pixels"
         mend = "multiply x by the width and y by the height of the image"
         raise JudgeError(what, where=f"{where}, field '{field}'", mend=mend)
     for values, limit in ((points[::2], size[1]), (points[1::2], size[0])):
-        outside = [value for value in (min(values), max(values)) if not -_TOLERANCE <= value <= limit + _TOLERANCE]
-        if outside:
-            what = f"coordinate {outside[0]:g} lies outside the image (0 to {limit})"
-            raise JudgeError(what, where=where, mend=_SAME_IMAGES)
+        for value in (min(values), max(values)):
+            if not -_TOLERANCE <= value <= limit + _TOLERANCE:
+                what = f"coordinate {value:g} lies outside the image (0 to {limit})"
+                raise JudgeError(what, where=where, mend=_SAME_IMAGES)
 
 
 def read_rle(shape: Mapping[str, Any], size: tuple[int, int], *, where: str) -> dict[str, Any]:

@@ -1,19 +1,19 @@
-"""``gt``: instances that people drew, or another tool found, from COCO files or the formats of ``formats``."""
+"""``gt``: instances that people drew, or another tool found, from COCO files or other formats."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from judge.corpus.records import annotation_of, canonical_id, kind_of, records
+from judge.corpus.files import Document
+from judge.corpus.records import annotation_of, kind_of, records
 from judge.errors import JudgeError
+from judge.masking.archives import usable_id
 from judge.masking.categories import check_categories, names_people, people_among, stays_visible
-from judge.masking.detectors.annotations import find_contradiction, read_annotation
-from judge.masking.detectors.formats import SHAPES, read_masks
+from judge.masking.detectors.annotations import SHAPES, find_contradiction, read_annotation, read_masks
 from judge.masking.images import locate
 from judge.masking.instances import PERSON, Instance, LoadedImage
 from judge.types import Doubt
@@ -46,7 +46,6 @@ class GroundTruth:
     """The instances of COCO files: polygons, run lengths (compressed or not), crowds; boxes where there is no mask.
 
     Attributes:
-        source: the files.
         labels: the categories to read; others are neither checked nor returned. None for all.
         strays: records that belong to no image, and why: people in them stay visible.
         notes: what a user must know of the files, a sentence each; :meth:`doubts` has those of annotations too.
@@ -79,8 +78,7 @@ class GroundTruth:
         that belong to no image are ``strays``.
 
         Args:
-            paths: a file, or several, whose annotations are united; for formats see
-                :func:`~judge.masking.detectors.formats.read_masks`.
+            paths: a file of a format of ``read_masks``, or several, whose annotations are united.
             labels: the categories to read; None for all; () for the list of images alone.
             people: the categories that are people beside "person"; by default, where there is no "person", all that
                 name people.
@@ -93,17 +91,17 @@ class GroundTruth:
         given = [Path(paths)] if isinstance(paths, str | Path) else list(paths)
         truth = cls(" and ".join(map(str, given)))
         for path in given:
-            truth._add_file(path, labels, people, names=names, images=images)
-        if images is not None:
-            truth._locate(images)
+            document, lists_images = read_masks(path, images=images, names=names)
+            truth._add_file(document, labels, people, lists_images=lists_images)
+        if images is not None:  # Call images by the names that they have in the folder.
+            moved = locate(images, truth.images)
+            taken = Counter(moved.get(name, name) for name in truth.images)
+            named = {name: new if taken[new := moved.get(name, name)] == 1 else name for name in truth.images}
+            truth._entries = {named[name]: entry._replace(name=named[name]) for name, entry in truth._entries.items()}
         return truth if labels is None else truth.only(labels)
 
     def only(self, labels: Collection[str]) -> GroundTruth:
-        """The same instances, restricted to the categories ``labels``.
-
-        Raises:
-            JudgeError: a category that the files do not have.
-        """
+        """The same instances, restricted to the categories ``labels``; one that the files do not have is refused."""
         check_categories(labels, self.categories, self.source)
         wanted = {None, *labels}
         entries = {
@@ -149,12 +147,6 @@ class GroundTruth:
         """The instances of an image; see :meth:`instances`."""
         return self.instances(image.name, image.size)
 
-    def known(self, image: LoadedImage) -> tuple[Instance, ...] | None:
-        """The instances of an image; None if the files do not list it, or its annotations cannot be read."""
-        with suppress(JudgeError):
-            return self.instances(image.name, image.size)
-        return None
-
     def instances(self, name: str, size: tuple[int, int] | None = None) -> tuple[Instance, ...]:
         """The instances of one image; ``size``: its height and width, by default as the files have them.
 
@@ -187,24 +179,10 @@ class GroundTruth:
             self._contradictions.setdefault(found[0], {})[where] = found[1]
         return instance
 
-    def _locate(self, folder: Path) -> None:
-        """Call images by the names that they have in ``folder``."""
-        moved = locate(folder, self.images)
-        taken = Counter(moved.get(name, name) for name in self.images)
-        named = {name: new if taken[new := moved.get(name, name)] == 1 else name for name in self.images}
-        self._entries = {named[name]: entry._replace(name=named[name]) for name, entry in self._entries.items()}
-
     def _add_file(
-        self,
-        path: Path,
-        labels: Collection[str] | None,
-        people: Collection[str],
-        *,
-        names: Mapping[str, str] | None,
-        images: Path | None,
+        self, document: Document, labels: Collection[str] | None, people: Collection[str], *, lists_images: bool
     ) -> None:
         """Add the instances of a file; an image that another file lists too has the annotations of both."""
-        document, lists_images = read_masks(path, images=images, names=names)
         source = document.source
         keys = ("images", "annotations", "categories") if labels is None or labels else ("images",)
         shown, annotations, categories = [*(_records(document.value, key, source) for key in keys), [], []][:3]
@@ -215,8 +193,8 @@ class GroundTruth:
         ids = self._add_images(shown, source)
         joined, elsewhere, visible = set[str](), Counter[str](), dict[str, None]()
         for number, annotation in enumerate(annotations, start=1):
-            image_id = _id(annotation.get("image_id"))
-            category = known.get(_id(annotation.get("category_id")) or "")
+            image_id = usable_id(annotation.get("image_id"))
+            category = known.get(usable_id(annotation.get("category_id")) or "")
             label = None if category is None else self.renamed[category]
             if image_id is None:
                 what = f"'image_id' is {kind_of(annotation.get('image_id'))}: what it shows stays visible"
@@ -249,7 +227,7 @@ class GroundTruth:
         """Add the images of a file; their ids."""
         ids, names = set[str](), set[str]()
         for number, image in enumerate(images, start=1):
-            name, image_id, size = image.get("file_name"), _id(image.get("id")), _size(image)
+            name, image_id, size = image.get("file_name"), usable_id(image.get("id")), _size(image)
             where = f"images, record {number}"
             if not isinstance(name, str) or not name:
                 self._stray(where, f"'file_name' is {kind_of(name)}", source)
@@ -271,7 +249,7 @@ class GroundTruth:
             names.add(name)
             ids |= {image_id} if image_id is not None else set()
         for entry in self._entries.values():
-            if (number_of := _id(entry.name)) != entry.image_id and number_of in ids:
+            if (number_of := usable_id(entry.name)) != entry.image_id and number_of in ids:
                 other = self._by_id[number_of].name
                 what = f"'{entry.name}' has the id {entry.image_id}, and {number_of} is the id of '{other}'"
                 self.notes.append(Doubt(f"{source}: {what}. See that captions and labels name images by these ids."))
@@ -286,21 +264,16 @@ def _records(value: object, key: str, source: str) -> Sequence[Mapping[str, Any]
     return records(found, source=f"{source}, {key}", shapes=SHAPES) if found else []
 
 
-def _id(value: object) -> str | None:
-    """An id of an image or a category in one spelling: 1, 1.0, "1" and "000000000001.jpg" are one."""
-    with suppress(ValueError, OverflowError):
-        return canonical_id(value)
-    return None
-
-
 def _categories(categories: Sequence[Mapping[str, Any]], source: str) -> dict[str, str]:
     """Id -> name."""
     found: dict[str, str] = {}
     for number, category in enumerate(categories, start=1):
-        key, name = _id(category.get("id")), str(category.get("name"))
+        key, name = usable_id(category.get("id")), str(category.get("name"))
         if key is None or found.setdefault(key, name) != name:
-            twice = "" if key is None else f"id {key} is '{found[key]}' and '{name}'"
-            what, where = twice or f"'id' is {kind_of(category.get('id'))}", f"{source}, categories, record {number}"
+            what = f"'id' is {kind_of(category.get('id'))}"
+            if key is not None:
+                what = f"id {key} is '{found[key]}' and '{name}'"
+            where = f"{source}, categories, record {number}"
             raise JudgeError(what, where=where, mend="give each category an id of its own")
     return found
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from judge.errors import JudgeError, nearest, require
-from judge.masking.detectors.weights import MIN_SCORE, fingerprint, read_weights
+from judge.masking.detectors import MIN_SCORE, fingerprint, read_weights
 from judge.masking.instances import Instance, LoadedImage, from_mask
 from judge.utils.parallel import choose_device
 
@@ -26,13 +26,9 @@ _SCORES = "roi_heads.box_predictor.cls_score.weight"
 
 
 class MaskRcnn:
-    """A Mask R-CNN of torchvision as a detector.
+    """A ``MaskRCNN`` of torchvision as a detector.
 
-    Args:
-        network: torchvision's ``MaskRCNN``.
-        categories: names of the classes, without the background.
-        weights: fingerprint of its weights.
-        device: the device on which it runs.
+    ``categories``: names of the classes, without the background; ``weights``: fingerprint of its weights.
     """
 
     name = "maskrcnn"
@@ -85,8 +81,7 @@ def load_maskrcnn(weights: str, *, device: str | None = None) -> MaskRcnn:
         device: "cpu", "cuda", "cuda:1"; None: CUDA if available.
 
     Raises:
-        JudgeError: no such file; weights that are damaged, do not fit, or cannot be downloaded; a device or package
-            that is missing.
+        JudgeError: no such file or device; weights that are damaged, do not fit, or cannot be downloaded.
     """
     require("detectors", "torch", "torchvision", "safetensors")
     import torch
@@ -138,8 +133,6 @@ def _read(where: str) -> tuple[dict[str, torch.Tensor], str]:
             found = found.get("model", found)  # torchvision's training script saves the optimiser beside it.
         found = {str(name): tensor.detach() for name, tensor in found.items()}
     except Exception as error:  # Damaged files, pickles of other things and networks fail in many ways.
-        mend = (
-            f"download {weights.DEFAULT.url} elsewhere, and give that file" if weights else "give a whole state_dict()"
-        )
+        mend = f"download {weights.DEFAULT.url} elsewhere, and give that" if weights else "give a whole state_dict()"
         raise JudgeError(f"weights cannot be read ({type(error).__name__})", where=where, mend=mend) from error
     return found, fingerprint(data)

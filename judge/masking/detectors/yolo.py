@@ -4,8 +4,6 @@ Ultralytics is AGPL-3.0 and is imported only by commands that use this detector.
 a pickle can run code, so it must lie in the folder of ``--trust-weights``. An ONNX file holds numbers only.
 """
 
-from __future__ import annotations
-
 import ast
 import atexit
 import os
@@ -19,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from judge.errors import JudgeError, require
-from judge.masking.detectors.weights import MIN_SCORE, fingerprint, read_weights
-from judge.masking.instances import Instance, LoadedImage, Pixels, from_box, from_mask
+from judge.masking.detectors import MIN_SCORE, fingerprint, read_weights
+from judge.masking.instances import Instance, LoadedImage, Pixels, box_mask, from_mask
 from judge.utils.files import resolved
 from judge.utils.parallel import choose_device
 
@@ -41,9 +39,6 @@ def import_ultralytics() -> Any:
     """The package ``ultralytics``, without telemetry, online checks and installation of packages.
 
     It writes its settings into a temporary folder; what it replaces in other packages is restored.
-
-    Raises:
-        JudgeError: it is not installed.
     """
     require("detectors", "torch", "torchvision", "cv2", "PIL", "ultralytics", "onnx", "onnxruntime")
     if "ultralytics" not in sys.modules:
@@ -71,15 +66,8 @@ class Yolo:
     """An Ultralytics model as a detector.
 
     Images are passed one at a time: Ultralytics pads the images of a batch to one shape, and drops the rest of a batch
-    when non-maximum suppression takes too long.
-
-    Args:
-        path: a ``.pt`` or ``.onnx`` file.
-        export: ``task`` and, if it has one, ``imgsz`` of an ONNX file; a ``.pt`` file has its own.
-        device: see :func:`load_yolo`.
-
-    Raises:
-        JudgeError: the file is no model that segments or detects; no such device.
+    when non-maximum suppression takes too long. ``export``: ``task`` and, if it has one, ``imgsz`` of an ONNX file; a
+    ``.pt`` file has its own. For errors see :func:`load_yolo`.
     """
 
     name = "yolo"
@@ -110,11 +98,9 @@ class Yolo:
         found = []
         for place, (x, y, right, bottom, confidence, number) in enumerate(result.boxes.data.tolist()):
             box, label, score = (x, y, right - x, bottom - y), self.categories[int(number)], min(1.0, confidence)
-            if result.masks is None:
-                found.append(from_box(box, image.size, label, score=score))
-            else:
-                mask = result.masks.data[place].cpu().numpy().astype(np.bool_)
-                found.append(from_mask(mask, label, box=box, score=score))
+            drawn = None if result.masks is None else result.masks.data[place].cpu().numpy().astype(np.bool_)
+            mask = box_mask(box, image.size) if drawn is None else drawn
+            found.append(from_mask(mask, label, box=box, score=score))
         return tuple(instance for instance in found if instance.area)
 
     def _predict(self, pixels: Pixels) -> Any:
@@ -131,8 +117,7 @@ def load_yolo(weights: str | Path, *, trust: Path | None = None, device: str | N
         device: "cpu", "cuda", "cuda:1"; None: CUDA if available.
 
     Raises:
-        JudgeError: no such file or model; a pickle outside ``trust``; a file that is damaged or of another kind; a
-            device or package that is missing.
+        JudgeError: no such file, model or device; a pickle outside ``trust``; a damaged file, or one of another kind.
     """
     path = Path(weights)
     if trust is not None and not trust.is_dir():
@@ -145,13 +130,13 @@ def load_yolo(weights: str | Path, *, trust: Path | None = None, device: str | N
     if path.suffix not in {".onnx", ".pt"}:
         mend = "give an .onnx or .pt file, or a model's name such as yolo11n-seg"
         raise JudgeError("is no file of YOLO weights", where=str(weights), mend=mend)
-    data, export = read_weights(path), dict[str, Any]()
+    data = read_weights(path)
     if path.suffix == ".onnx":
-        export = _read_metadata(data, str(path))
-    elif trust is None or not resolved(path).is_relative_to(resolved(trust)):
+        return Yolo(path, _read_metadata(data, str(path)), device=device)
+    if trust is None or not resolved(path).is_relative_to(resolved(trust)):
         mend = f"export it to ONNX; or, if you trust its author, name its folder: --trust-weights {path.parent}"
         raise JudgeError("is a pickle, and reading one can run code", where=str(path), mend=mend)
-    return Yolo(path, export, device=device)
+    return Yolo(path, {}, device=device)
 
 
 def _check_task(task: object, where: str) -> None:
@@ -161,11 +146,7 @@ def _check_task(task: object, where: str) -> None:
 
 
 def _read_metadata(data: bytes, where: str) -> dict[str, Any]:
-    """Task and image size in an ONNX file's metadata, which are checked before Ultralytics uses them.
-
-    Raises:
-        JudgeError: damaged, without Ultralytics' metadata, weights in other files, another task.
-    """
+    """Task and image size in an ONNX file's metadata, which are checked before Ultralytics uses them."""
     import_ultralytics()
     import onnxruntime
 

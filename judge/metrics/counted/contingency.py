@@ -162,7 +162,9 @@ def contingency(
 
 
 def label_sets(tasks: npt.ArrayLike, *, largest: int | None = None) -> Sets:
-    """The sets of at most ``largest`` labels that samples have, with others or alone, small ones first, none empty.
+    """The sets of at most ``largest`` labels (None: any number) that samples have, with others or alone.
+
+    Small sets come first; none is empty. ``tasks`` are multi-hot, [N, L], or one label a sample, [N].
 
     Raises:
         ValueError: there are more than 250,000 of them; or see :func:`hot`.

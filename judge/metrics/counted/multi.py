@@ -103,7 +103,8 @@ def multi(
         (((0,), (1,), (0, 1)), 0.1667, [[0.0, -0.5, 0.5], [0.0, 0.0, 0.0]])
 
     Arrays are as in :func:`judge.ba_mals`; "A->T" is the paper's G->M. ``train`` is (attribute, tasks) of the training
-    samples, to choose sets and y from; only sets that the truth has too are kept. Default: the truth given.
+    samples, to choose sets and y from; only sets that the truth has too are kept. Default: the truth given. ``variant``
+    limits the size of sets (``largest``).
 
     Raises:
         ValueError: arrays of other values or shapes, another direction, or more than 250,000 sets.

@@ -90,7 +90,7 @@ class Ba(CountedMetric):
 
     def whole(self, table: ContingencyTable) -> FloatArray:
         """The denominators of shares, [..., 1, L]: samples of any class with the label."""
-        return table.together.sum(axis=-2, keepdims=True)
+        return np.asarray(table.together.sum(axis=-2, keepdims=True))
 
     def pool(self, change: FloatArray, pairs: FloatArray) -> FloatArray:
         """(1/|L|) times the sum over pairs; labels with undefined pairs are left out of both."""
@@ -204,8 +204,8 @@ def dba(
         >>> round(found.value, 4), found.pairs.round(4).tolist()
         (0.2667, [[0.2], [0.3333]])
 
-    Arrays are as in :func:`ba_mals`. ``train`` is (attribute, tasks) of the training samples, to choose y from; by
-    default the truth.
+    Arrays are as in :func:`judge.ba_mals`. ``train`` is (attribute, tasks) of the training samples, to choose y from;
+    by default the truth. ``variant`` says where published codes differ; by default it is the paper's.
 
     Raises:
         ValueError: arrays of other values or shapes, or another direction.

@@ -4,8 +4,6 @@ Functions on arrays and the command share these classes and :class:`ContingencyT
 folder with a subclass of :class:`CountedMetric`, and a row in ``rows.py``.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -189,9 +187,9 @@ class Quotients:
         else:
             whole = found.truth + found.predicted if self.amplification == "normalised" else np.ones_like(found.value)
             parts = [divide(1.0, whole * of) for of in below], [np.zeros_like(of) for of in below]
-        upper, lower = ([part[..., None] for part in of] for of in parts)
-        human = pieces_of(truth, attribute=upper[0], tasks=lower[0])
-        return human, pieces_of(predicted, attribute=upper[1], tasks=lower[1])
+        upper, lower = parts
+        human = pieces_of(truth, attribute=upper[0][..., None], tasks=lower[0][..., None])
+        return human, pieces_of(predicted, attribute=upper[1][..., None], tasks=lower[1][..., None])
 
     def compare(self, truth: ContingencyTable, predicted: ContingencyTable) -> Compared:
         """The sides, their comparison, and no pairs."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from classes import SIZES, THINGS
+from classes import draw as draw_world
 from helpers import known
+from oracle import Said
 
 from judge import Corpus, ba_mals, dba, dpa, error, evaluate, multi
 from judge.corpus.tasks import Tasks
@@ -21,14 +24,10 @@ from judge.metrics.counted.multi import Multi
 from judge.metrics.counted.pairs import Dba
 from judge.statistics.counted import summarise_counts
 from judge.statistics.summary import Settings
-from judge.text.lexicon import Lexicon, load_lexicon
-from judge.text.tokens import tokenize
 from judge.types import Captions, Labels
 
 QUICK = {"resamples": 200, "least": 1}
 OBJECTS = ("cat", "dog", "kite")
-TASKS = load_lexicon("coco-objects")
-GENDER = load_lexicon("gender")
 PEOPLE = {"female": "woman", "male": "man"}
 
 
@@ -73,92 +72,47 @@ def count(corpus: Corpus, *metrics: str, **how: object) -> dict[str, dict[str, f
     return rows(evaluate(corpus, metrics=metrics, **(QUICK | how)))  # type: ignore[arg-type]
 
 
-def hot(names: list[set[str]], columns: list[str]) -> np.ndarray:
-    return np.array([[name in of for name in columns] for of in names])
+def test_variants_are_spelt_out_and_those_of_the_plain_functions(tmp_path: Path) -> None:
+    world = draw_world(SIZES[3])
+    human, generated = world.said(world.human), {row.image: row for row in world.said(world.generated)}
+    told, classes = [generated[row.image] for row in human], sorted(world.words)
 
+    def table(rows: Iterable[Said], *, named: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """The annotated class of each row, or the one that it names, and its things."""
+        own = [row.one if named else row.annotated for row in rows]
+        things = np.array([[name in row.labels for name in THINGS] for row in rows])
+        return np.array([[name == of for name in classes] for of in own]), things
 
-def said(captions: Mapping[str, tuple[str, ...]], images: list[str], lexicon: Lexicon) -> list[set[str]]:
-    return [set(lexicon.mentions(tokenize(text))) for image in images for text in captions[image]]
+    def err(rows: Sequence[Said]) -> float:
+        named = np.array([[name in row.named for name in classes] for row in rows])
+        return error(table(rows)[0], named, among="naming").value
 
-
-def arrays(corpus: Corpus) -> dict[str, np.ndarray]:
-    """The corpus as the plain functions of ``judge`` take it."""
-    images, generated = images_of(corpus), corpus.generated[0].by_image
-    assert corpus.labels is not None
-    assert corpus.tasks is not None
-    classes = sorted(set(corpus.labels.by_image.values()))
-    shown = corpus.tasks.table(images)
-    # People have the attribute: they are no object.
-    keep = shown.any(axis=0) & ~shown.all(axis=0) & np.array([name != "person" for name in corpus.tasks.names])
-    names = [name for name, kept in zip(corpus.tasks.names, keep, strict=True) if kept]
-    objects = sorted({*TASKS.classes} - {"person"})
-    return {
-        "a": hot([{corpus.labels.by_image[image]} for image in images], classes),
-        "t": shown[:, keep],
-        "a_hat": hot(said(generated, images, GENDER), classes),
-        "t_hat": hot(said(generated, images, TASKS), names),
-        "a_human": hot(said(corpus.human.by_image, images, GENDER), classes),
-        "t_human": hot(said(corpus.human.by_image, images, TASKS), objects),
-        "t_generated": hot(said(generated, images, TASKS), objects),
-        "repeated": np.repeat(np.arange(len(images)), [len(corpus.human.by_image[image]) for image in images]),
-    }
-
-
-def by_people(x: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Class, people's objects and the captioner's, a row for each human caption; objects that somebody names."""
-    told = x["t_generated"][x["repeated"]]
-    said = x["t_human"].any(axis=0) | told.any(axis=0)
-    return x["a"][x["repeated"]], x["t_human"][:, said], told[:, said]
-
-
-def neutral(named: np.ndarray) -> np.ndarray:
-    return named & (named.sum(axis=1, keepdims=True) == 1)
-
-
-def by_named(x: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """BA of objects: what each human caption names, and the captioner's of its image."""
-    told, classes = x["t_generated"][x["repeated"]], neutral(x["a_hat"])[x["repeated"]]
-    return neutral(x["a_human"]), x["t_human"], told, classes
-
-
-def images_of(corpus: Corpus) -> list[str]:
-    """Images that have a class and captions of both sides."""
-    assert corpus.labels is not None
-    return sorted(corpus.human.by_image.keys() & corpus.generated[0].by_image.keys() & corpus.labels.by_image.keys())
-
-
-def naming(x: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The images whose generated caption names one class: T->A asks of no other."""
-    kept = neutral(x["a_hat"]).any(axis=1)
-    return {name: x[name][kept] for name in ("a", "t", "a_hat", "t_hat")}
-
-
-def test_variants_are_spelt_out_and_those_of_the_plain_functions() -> None:
-    corpus = draw(200)
-    x = arrays(corpus)
-    people, shown, some = by_people(x), (x["a"], x["t"], x["t_hat"]), naming(x)
-    named = some["a"], some["t"], None, some["a_hat"], "T->A"
-    pairs = Multi(largest=2)
+    naming = [row for row in generated.values() if row.one]
+    truth = [row for row in world.annotated if generated[row.image].one]
+    people, shown = (*table(human), table(told)[1]), (*table(world.annotated), table([*generated.values()])[1])
+    named = *table(truth), None, table(naming, named=True)[0], "T->A"
     wanted = {
         "dba-o:princeton": dba(*people, variant=Dba(tie="zero")).value,
         "dba-o:princeton:annotation": dba(*shown, variant=Dba(tie="zero")).value,
+        "dba-g:princeton": dba(*named, variant=Dba(tie="zero")).value,
         "multi-at": multi(*people).value,
         "multi-at:annotation": multi(*shown).value,
         "multi-at:variance:annotation": multi(*shown).variance,
-        "multi-at:pairs:annotation": multi(*shown, variant=pairs).value,
+        "multi-at:pairs:annotation": multi(*shown, variant=Multi(largest=2)).value,
         "multi-ta": multi(*named).value,
         "multi-ta:variance": multi(*named).variance,
-        "multi-ta:pairs": multi(*named, variant=pairs).value,
+        "multi-ta:pairs": multi(*named, variant=Multi(largest=2)).value,
         "dpa-ta:balanced": dpa(*named, variant=Dpa(score="balanced")).value,
         "dpa-ta:attacker": dpa(*named, variant=Dpa(unit="attacker")).value,
         "dpa-at:attacker:annotation": dpa(*shown, variant=Dpa(unit="attacker")).value,
-        "ba-objects": ba_mals(*by_named(x)).value,
-        "error:naming": error(x["a"], x["a_hat"], among="naming").value
-        - error(x["a"][x["repeated"]], x["a_human"], among="naming").value,
+        "ba-objects": ba_mals(*table(human, named=True), table(told)[1], table(told, named=True)[0]).value,
+        "error:naming": err([*generated.values()]) - err(human),
     }
-    table = count(corpus, *wanted)
+    path = tmp_path / "feeling.yaml"
+    path.write_text(world.lexicon, encoding="utf-8")
+    found = count(world.corpus, *wanted, lexicon=str(path))
     for name, value in wanted.items():
-        assert table[name]["published"] == pytest.approx(value, abs=1e-12), name
+        assert found[name]["published"] == pytest.approx(value, abs=1e-12), name
     assert find_metric("dba-o:princeton").title == "DBA_O (A->T), princeton"
     assert spell_out(["DBA"]) == spell_out(["dba-at", "dba-ta"]) == ("dba-o", "dba-g")
     variants = "dba-o:princeton", "dba-g:princeton", "multi-at", "multi-ta", "ratio:female/male"

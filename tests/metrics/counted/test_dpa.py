@@ -83,9 +83,6 @@ def test_labels_of_all_or_none_are_not_asked() -> None:
     assert math.isnan(dpa([0, 1], np.eye(2), np.zeros((2, 2))).value)
 
 
-# Class, label, label told and class told of each sample.
-
-
 def test_an_attacker_sees_what_labels_say_together() -> None:
     """Women have both labels or none (0.9), men one of two: no label by itself tells anything, nor their sum, which is
     all that a linear guesser sees. With a third label for "both or none" it guesses 0.9 right.
