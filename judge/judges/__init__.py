@@ -345,7 +345,7 @@ def find_judge(name: str) -> Blueprint:
             return replace(whole, name=whole.name + suffix, blanked=frozenset({blanked}))
     prefix = key.partition(":")[0] + ":"
     if prefix[:-1] in EMBEDDED:
-        found: Blueprint = _load("linear").make_blueprint(f"{prefix[:-1]}{name[len(prefix) - 1 :]}")
+        found: Blueprint = import_module(f"{__name__}.linear").make_blueprint(f"{prefix[:-1]}{name[len(prefix) - 1 :]}")
         return found
     if key == SELF or prefix in PREFIXES:
         require("vision", "accelerate", "torch", "transformers")

@@ -20,7 +20,7 @@ from judge.attribution.words import (
     summary_of_words,
     word_table,
 )
-from judge.judges import NOTHING, Recipe, find_judge
+from judge.judges import NOTHING
 from judge.judges.linear import WORDS as WORDS_ALONE
 from judge.judges.linear import LinearJudge, Reading
 from judge.text.alignment import UNKNOWN
@@ -88,7 +88,6 @@ def fitted(target: Target, reading: Reading = WORDS_ALONE, *, classes: int | Non
 JUDGES = {"two": fitted(GENDER), "three": fitted(THREE), "tasks": fitted(TASKS)}
 JUDGES["words+embedding"] = fitted(THREE, Reading(embedding="wordllama"))
 JUDGES["embedding"] = fitted(GENDER, Reading(False, "wordllama"))
-WORDS = st.sampled_from([f"noise{n}" for n in range(8)] + ["clue0", "clue1", "clue2", "never", UNKNOWN])
 
 
 def slow_odds(p: np.ndarray, target: Target, k: int) -> float:
