@@ -232,7 +232,7 @@ def explain_captions(
         model: folder of a checkpoint, or its name on the hub.
         images: to explain, with nothing hidden.
         lexicon: the attribute's words.
-        methods: of the maps.
+        methods: how maps are made, a map by each.
         device: to compute on.
         progress: called with the number of images explained.
 

@@ -125,7 +125,7 @@ def explain_predictions(
         saved: the judge.
         samples: captions as the judge reads them, each with its image.
         images: the images, masked as for the judge.
-        methods: of the maps.
+        methods: how maps are made, a map by each.
         device: to compute on.
         answers: the class to explain for each sample; None for the predicted one.
         progress: called with the number of samples explained.

@@ -156,8 +156,8 @@ def log_odds(scores: Tensor, target: Target) -> Tensor:
     For a class: log p minus the mean log p of the others (with two classes log p / (1 - p)). For a task:
     log p / (1 - p).
 
-    ``scores`` are logits or log-probabilities, [N, A]: of classes, of which one is true (softmax), or of tasks, each of
-    which may be (sigmoid).
+    ``scores`` are logits or log-probabilities, [N, A]. One class of an attribute is true (softmax); each task may be
+    true (sigmoid).
     """
     if target.kind == "tasks":
         return scores
@@ -232,7 +232,7 @@ def gradient_shap(view: View, pixels: Pixels, answer: int, *, samples: int = SAM
     shown = torch.cat([view.show(one) for one in baselines(pixels, generator)])
     method = GradientShap(lambda inputs: view.scores(inputs)[:, answer])
     total = torch.zeros_like(view.shown)
-    # Captum draws from the global generators. Without names of devices, torch would initialise every visible GPU.
+    # Captum draws from the global generators (hence NPY002). Without names of devices, torch initialises all GPUs.
     numpys, devices = np.random.get_state(), [view.shown.device] if view.shown.device.type == "cuda" else []  # noqa: NPY002
     try:
         for start in range(0, samples, _AT_A_TIME):

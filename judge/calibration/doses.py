@@ -141,7 +141,7 @@ class DoseSource:
 
     @cached_property
     def vectors(self) -> Vectors:
-        """Of ``common_words``, from the captions themselves."""
+        """Vectors of ``common_words``, learnt from the captions themselves."""
         captions = [words for of in self.captions.values() for words in of]
         return load_vectors(CORPUS, self.common_words, captions=captions)
 

@@ -101,7 +101,7 @@ def simulate(world: World, *, name: str, captioner: Captioner) -> Captions:
 
 
 def sentence(content: Content, *, rng: np.random.Generator, vocabulary: int | None = None) -> str:
-    """One caption that names ``content`` and nothing else; ``rng``: of the wording.
+    """One caption that names ``content`` and nothing else; ``rng`` draws its wording.
 
     ``vocabulary``: entries known of each list marked (*) in the grammar, for a captioner, who writes in lower case
     without adjectives and endings; None for people, who know all, with a capital and mostly a full stop.

@@ -83,7 +83,7 @@ class Point:
     """Draws at one dose, in [0, 1].
 
     Attributes:
-        mean, band: of the values, with a 95% t-interval; None where too few draws have one.
+        mean, band: the mean of the values and its 95% t-interval; None where too few draws have a value.
         rejected, found: draws with p below 0.05, whatever their sign; and those of them that moved the way the dose
             should move the metric. None without p, or such a way.
         worth: how far the dose moves the metric on all images; None where that was not measured.

@@ -56,7 +56,8 @@ class Trial:
 class Design:
     """Which trials there are: ``draws`` of some images for each dose, above 0, of each of some changes.
 
-    ``nulls``: draws without any change; the first ``draws`` of them have doses too. ``seed``: of the first draw.
+    ``nulls`` is the number of draws without any change; the first ``draws`` of them have doses too. ``seed`` is that of
+    the first draw.
     """
 
     changes: Sequence[str]
@@ -118,7 +119,7 @@ def people_as_captioner(
 
 
 def caption_trials(corpus: Corpus, source: DoseSource, design: Design) -> Iterator[Trial]:
-    """All draws of human captions: of each image one person's caption is human and another person's the captioner's."""
+    """Yield all draws of human captions; for each image one stays human, and another stands for the captioner's."""
     for number, changes in design.numbered():
         drawn = people_as_captioner(corpus, source.labels, images=design.images, seed=_seed_of(design.seed, number))
         yield from _dosed(drawn, source, design, number, changes)

@@ -40,8 +40,8 @@ class Writing:
     Attributes:
         prompt: the question to the captioner, or (BLIP, GIT, VisionEncoderDecoder) how its captions begin; not part of
             the caption. None for the usual prompt of its family.
-        beams: of the beam search; 1 for greedy search.
-        max_tokens: of a caption; fewer if the model has fewer positions.
+        beams: width of the beam search; 1 for greedy search.
+        max_tokens: length of a caption in tokens, at most; less if the model has fewer positions.
         caption_batch: images at a time; "auto" for 8 on CPUs and 64 elsewhere. Fewer if memory does not hold them. In
             float32 it changes nothing but the rounding of sums.
         precision: "bf16" for weights and products of half the size.
@@ -177,7 +177,7 @@ def caption_images(
     Args:
         model: folder of a checkpoint, or its name on the hub.
         images: as the captioner gets them; the same in every process.
-        how: they are written.
+        how: settings of the writing.
         device: cpu, cuda, cuda:1; None for a GPU if there is one, in a launch the process's own.
         store: folder for a file of each finished batch, for the next run of the same checkpoint, settings and images,
             on any number of processes; the caller removes it. None to store nothing.

@@ -343,7 +343,7 @@ def command(config: AttributeConfig) -> None:
     if config.model:
         captions = images = max((row.found.images + row.found.without for row in found.rows), default=0)
         names = config.model
-    else:  # Of several judges the captions of the one with most.
+    else:  # Several judges may read different captions: count those of the judge with most.
         samples = max((answers.samples for _, answers, _ in found.judges), key=len)
         captions, images = len(samples), _images(samples)
         names = ", ".join(dict.fromkeys(answers.saved.judge for _, answers, _ in found.judges))

@@ -23,7 +23,7 @@ METAVARS = {int: "N", float: "X", Path: "PATH"}
 
 
 def add_command(app: typer.Typer, name: str, place: str, summary: str) -> None:
-    """Add a command that is imported when it is used; ``summary``: for the ``--help`` of its group.
+    """Add a command that is imported when it is used; its group's ``--help`` shows ``summary``.
 
     ``place`` is a module of :mod:`judge.commands`, or ``module:function`` where the function is not called ``command``.
     The function either takes settings (``config``), which are read from a YAML file and options, or is Typer's own.

@@ -30,8 +30,8 @@ Row = dict[str, Any]
 class Job:
     """A trial and what measures it: metrics that share their judges (or :data:`COUNTED` ones), and a run's settings.
 
-    ``digest``: of everything but the trial that decides its numbers. ``store``: folder of images, features and answers
-    that the trials of a draw share. ``masks``: see :mod:`judge.calibration.response`.
+    ``digest`` is a checksum of all that decides its numbers but the trial. ``store`` is a folder of images, features
+    and answers that the trials of a draw share. ``masks``: see :mod:`judge.calibration.response`.
     """
 
     trial: Trial

@@ -305,7 +305,7 @@ def _sample(row: Row) -> Row:
     metrics = [value for value in row.values() if isinstance(value, dict) and {"image_id", "pred"} <= value.keys()]
     metric = metrics[0] if metrics else {}
     document = row["doc"] if isinstance(row.get("doc"), dict) else {}
-    known = [document[name] for name in _DOCUMENT_IDS if name in document]  # type: ignore[operator, index]
+    known = [document[name] for name in _DOCUMENT_IDS if name in document]  # type: ignore[operator, index]  # a dict
     image = known[0] if known else row_number("doc_id", row.get("doc_id"))
     flat: Row = {"image_id": metric.get("image_id", image)}
     for name, own, other in (("filtered_resps", "pred", "resps"), ("target", "answer", "target")):

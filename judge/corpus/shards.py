@@ -121,7 +121,7 @@ def _members(shard: Path, source: str) -> Iterator[Member]:
     end = 0
     try:
         with open_regular(shard) as file:
-            with tarfile.open(fileobj=_Headers(file), mode="r:") as archive:  # type: ignore[call-overload]
+            with tarfile.open(fileobj=_Headers(file), mode="r:") as archive:  # type: ignore[call-overload]  # the stubs ask for more
                 while (found := archive.next()) is not None:
                     if found.size < 0 or archive.offset <= found.offset:
                         raise tarfile.ReadError("negative size")

@@ -177,7 +177,7 @@ def _list_dataset(path: Path, parts: Sequence[Part], columns: Sequence[str]) -> 
 
 
 def _places(path: Path) -> Iterator[tuple[int, int]]:
-    """Of each row of a Parquet file: its group, and its place in it."""
+    """The group of each row of a Parquet file, and the row's place in it."""
     from pyarrow import parquet
 
     groups = parquet.read_metadata(regular(path))

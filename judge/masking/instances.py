@@ -30,8 +30,8 @@ PERSON = "person"
 class LoadedImage:
     """A decoded image, [H, W, 3] uint8, RGB, upright; and its name, relative to the folder of images.
 
-    ``turned``: whether EXIF's orientation turned or mirrored the pixels of the file; ``checksum``: of the file, "" for
-    none.
+    ``turned`` says whether EXIF's orientation turned or mirrored the pixels of the file. ``checksum`` is that of the
+    file, or "".
     """
 
     name: str

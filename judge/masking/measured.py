@@ -105,8 +105,8 @@ class DetectorRow:
     """One detector compared with ground truth on some images.
 
     ``shares``: ``SHARES``, pooled over all images by pixel, so that large people count more; NaN where there is none.
-    ``intervals``: of each share; bootstrap over images. ``people``: instances that it found, rightly or wrongly, and
-    ``of`` those in ground truth.
+    ``intervals`` are those of each share, by the bootstrap over images. ``people`` counts the instances that it found,
+    rightly or wrongly, and ``of`` those in ground truth.
     """
 
     detector: str

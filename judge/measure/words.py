@@ -115,7 +115,7 @@ class _Side(NamedTuple):
     Attributes:
         captions: seed, image, index, words, text, answer and odds (of the truth) of each judge's captions, by number.
         terms: caption (its number), term and amount: what the term adds to these odds.
-        weights: of each judge, the weights of each term for each class.
+        weights: the weights of each term for each class, a table for each judge.
     """
 
     captions: pd.DataFrame

@@ -26,7 +26,7 @@ class MapRow:
         judge: its name, or the captioner's.
         weights: its file; "" of a captioner.
         masking: how much of people was hidden in what it saw: none, partial, segment, box.
-        method: of the maps.
+        method: by which its maps were made.
         found: the attribution score, over images.
     """
 

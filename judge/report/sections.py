@@ -126,8 +126,8 @@ def print_result(
     """Print the tables of a result, and what must be known to read them.
 
     Args:
-        result: of a run.
-        folder: of the run; None where it has none. What is not printed is shown by ``judge report`` of it.
+        result: the result of a run.
+        folder: the folder of the run, or None. ``judge report`` of it shows what is not printed.
         verbose: all columns, tables, notes and warnings.
         extra: further columns; see :func:`~judge.report.tables.result_table`.
     """
@@ -152,8 +152,8 @@ def brief_notes(result: Result, folder: Path | None = None) -> Iterator[str]:
     """Warnings that void numbers, missing classes and doubts about input; and the first few of the others.
 
     Args:
-        result: of a run.
-        folder: of the run, for the command that shows the rest; None to show all.
+        result: the result of a run.
+        folder: the folder of the run, for the command that shows the rest; None to show all.
     """
     found = warnings(result)
     whole = {*void_notes(result), *class_notes(result.run["labels"])}

@@ -45,7 +45,7 @@ class Inference(NamedTuple):
     """Error, interval and test of a value; the fields are those of a table's row.
 
     Attributes:
-        standard_error, degrees: of the value, and its degrees of freedom.
+        standard_error, degrees: standard error of the value, and its degrees of freedom.
         interval: value +- t standard errors.
         p_value: two-sided; None where no test was made.
         chance_level: mean of the value where captions change sides; None where that was not tried.

@@ -203,7 +203,7 @@ def build_judge(
         loaders = min(_MOST_LOADERS, usable_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))) if slow else 0
 
     def report(done: int, history: History) -> None:
-        if log and not member.is_refit:  # Of refits there are hundreds.
+        if log and not member.is_refit:  # There are hundreds of refits.
             validation = history.validation[-1] if history.validation else None
             log("epoch", **facts_of(member), epoch=done, loss=history.training[-1], validation=validation)
 

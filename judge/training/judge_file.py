@@ -159,7 +159,7 @@ def describe_member(member: Member, masking: Mapping[str, Any], sharing: Sharing
     names = [member.target.classes[sample.answers[0]] for sample in member.training() if sample.answers]
     one, accuracy = member.target.kind == "attribute", None
     if one and tests:
-        # Of each class, on average: of a judge that knows nothing 1 / classes, however unequal they are.
+        # The mean over classes: a judge that knows nothing has 1 / classes, however unequal they are.
         answers, correct = np.array([sample.answers[0] for sample in tests]), Judged.of(tests, found).correct
         accuracy = float(np.mean([correct[answers == k].mean() for k in np.unique(answers)]))
     data = {
@@ -385,7 +385,7 @@ def check_features(saved: Saved, now: Mapping[str, Any]) -> list[str]:
 def merge(saved: Saved, folder: Path, beside: Path) -> None:
     """Write a Hugging Face judge as a checkpoint of transformers, and the file of a zero-shot judge that uses it.
 
-    ``folder``: of the checkpoint; ``beside``: the file, in the same folder. Raises as :func:`restore`.
+    ``folder`` holds the checkpoint; ``beside`` is the file in the same folder. Raises as :func:`restore`.
     """
     from judge.judges.huggingface import AnswerJudge
 

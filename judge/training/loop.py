@@ -234,7 +234,7 @@ class NetworkJudge:
         state.restore_best(module)
         module.zero_grad(set_to_none=True)
         if accelerator.device.type != "cpu":
-            accelerator.free_memory()  # Of the optimiser, which Accelerate keeps.
+            accelerator.free_memory()  # Accelerate keeps the optimiser.
         self.history = state.history
 
     def _place(self) -> tuple[nn.Module, torch.optim.Optimizer]:

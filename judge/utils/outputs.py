@@ -261,9 +261,11 @@ class OutputFolder:
 
     def discard(self) -> None:
         """Remove the working folder, if this process has begun it, and the parents that :meth:`begin` made."""
-        if self._begun:
-            remove(self.partial)
-        self._close()
+        try:
+            if self._begun:
+                remove(self.partial)
+        finally:
+            self._close()
 
     def _close(self) -> None:
         """Let other commands work here."""

@@ -13,6 +13,7 @@ import pytest
 from helpers import fault_of
 
 from judge.errors import JudgeError
+from judge.utils import outputs
 from judge.utils.outputs import MANIFEST, OutputFile, OutputFolder
 
 
@@ -185,6 +186,24 @@ def test_one_command_at_a_time_makes_a_folder(tmp_path: Path) -> None:
         (first.store / "finished").write_text("hours", encoding="utf-8")
         first.publish()
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_folder_that_cannot_be_removed_leaves_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk fails: the same process may then make the folder again."""
+
+    def fail(path: Path) -> None:
+        raise OSError(5, "Input/output error", str(path))
+
+    out = OutputFolder(tmp_path / "out", what="table")
+    out.begin()
+    with monkeypatch.context() as failing:
+        failing.setattr(outputs, "remove", fail)
+        with pytest.raises(OSError, match="Input/output error"):
+            out.discard()
+    again = OutputFolder(tmp_path / "out", what="table")
+    again.begin()
+    again.publish()
+    assert (tmp_path / "out").is_dir()
 
 
 def test_a_file_is_made_by_one_command_at_a_time_and_never_replaced(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def _read(where: str) -> tuple[dict[str, torch.Tensor], str]:
         if weights:  # The hash in the file's name is checked.
             found = weights.DEFAULT.get_state_dict(progress=False, check_hash=True, weights_only=True)
         elif path.suffix == ".safetensors":
-            found = safetensors.torch.load(data)
+            found = safetensors.torch.load(data)  # Tensors alone: nothing is unpickled.
         else:
             found = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
             found = found.get("model", found)  # torchvision's training script saves the optimiser beside it.
