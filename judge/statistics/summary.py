@@ -105,6 +105,7 @@ class Summary:
         human_error: standard error of the human side's score.
         guessing: the test of Q alone; None without priors or without an interval.
         replicates: values on parts of the data, for differences between captioners.
+        families: other families of judges, and the amplification under each; a verdict needs the sign of all.
     """
 
     captioner: str
@@ -131,6 +132,7 @@ class Summary:
     human_error: float | None = None
     guessing: Guessing | None = None
     replicates: Replicates | None = field(default=None, repr=False)
+    families: tuple[tuple[str, float], ...] = ()
 
     @property
     def key(self) -> tuple[str, str, str]:
