@@ -34,7 +34,7 @@ def describe(
     """The entry "run" of ``metrics.json``; ``notes``: what judges chose, in the order of ``work.jobs``."""
     truth, metrics = work.truth, work.metrics
     labels, lexicon, words = truth.labels, truth.words.attribute, truth.words.tasks
-    annotated = any(of.target == "tasks" or (of.counted and of.counted.against == "annotation") for of in metrics)
+    annotated = any(of.reads_annotated_tasks or (of.counted and of.counted.against == "annotation") for of in metrics)
     source = truth.tasks.source if truth.tasks else "what human captions name"
     return {
         "version": version("caption-judge"),
@@ -158,7 +158,7 @@ def _settings_of_metric(metric: Metric, plan: Plan, truth: Truth) -> dict[str, A
     found |= {"protocol": plan.protocol, "seeds": list(plan.seed_numbers)}
     if plan.protocol == "crossfit":
         found["folds"] = plan.folds
-    found["alignment"] = plan.aligning.how or metric.alignment
+    found["alignment"] = "none" if metric.from_annotation else plan.aligning.how or metric.alignment
     if found["alignment"] == "contextual":
         found |= {"vectors": plan.aligning.vectors, "delta": plan.aligning.delta}
     return found | ({"prior": plan.prior} if metric.prior else {})

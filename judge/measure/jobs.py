@@ -138,9 +138,13 @@ def compares(metrics: Sequence[Metric]) -> bool:
 def choose_judges(metric: Metric, judges: Sequence[str]) -> list[str]:
     """Those of ``judges`` with the modalities of ``metric``; else "linear", or for images the judge of its paper.
 
+    What is annotated is no text: "linear" reads the names of tasks, or of a class, whatever ``judges`` are.
+
     Raises:
         JudgeError: no such judge.
     """
     known = [find_judge(name) for name in judges]
+    if metric.from_annotation:
+        return [metric.judge]
     fitting = [blueprint.name for blueprint in known if ("image" in blueprint.modalities) == metric.uses_images]
     return fitting or [metric.judge if metric.uses_images else DEFAULT_JUDGE]

@@ -91,11 +91,13 @@ class Score:
         quantity: answers on N captions -> [N].
         pool: mean(s) of the quantity, any shape -> value(s) of the side; None for the mean itself.
         chance: number of classes K -> the score of a judge that gives each class 1/K.
+        relative: whether the value is 1 - mean / mean of the same for :func:`frequency_loss`.
     """
 
     quantity: Callable[[Judged], FloatArray]
     pool: Callable[[FloatArray], FloatArray] | None
     chance: Callable[[int], float]
+    relative: bool = False
 
 
 def _reciprocal(mean: FloatArray) -> FloatArray:
@@ -112,7 +114,29 @@ SCORES: dict[str, Score] = {
     "confidence": Score(lambda judged: judged.probability, None, lambda k: 1 / k),
     # One over the mean loss, 0 where a judge gave a truth probability 0: DBAC (WACV 2026).
     "inverse_cross_entropy": Score(lambda judged: judged.loss, _reciprocal, lambda k: 1 / np.log(k)),
+    # 1 - CE(answer | evidence) / CE(answer): Theil's uncertainty coefficient, cross-validated.
+    "uncertainty": Score(lambda judged: judged.loss, None, lambda _: 0.0, relative=True),
 }
+
+
+def frequency_loss(counts: FloatArray, total: int, truth: BoolArray, kind: TargetKind) -> FloatArray:
+    """Loss, [N], of a judge that knows only how frequent answers are among the captions that it learns from.
+
+    An answer that all of these have, or none, counts as if half a caption more were otherwise, as in linear judges.
+
+    Args:
+        counts: how many of these captions have each answer, [A], or [N, A] where they differ.
+        total: number of these captions.
+        truth: which answers the captions have that it is scored on, [N, A].
+        kind: whether a caption has one answer, or any number.
+    """
+    if kind == "attribute" and truth.shape[1] > 2:
+        share = np.where(counts > 0, counts / max(total, 1), 0.5 / (total + 1))
+        share /= share.sum(axis=-1, keepdims=True)
+    else:
+        never = 0.5 / (total + 1.5)
+        share = np.where(counts == 0, never, np.where(counts == total, 1 - never, counts / max(total, 1)))
+    return Judged.of_arrays(truth, np.broadcast_to(share, truth.shape), kind).loss
 
 
 def frequency(counts: FloatArray) -> FloatArray:

@@ -278,7 +278,7 @@ def _judges(result: Result) -> Iterator[str]:
     """Metrics that none of the judges named can measure."""
     judges = result.run["judges"]
     for metric, judge in dict.fromkeys((row.metric, row.judge) for row in result.summaries):
-        if judge not in judges and not metric.counted:
+        if judge not in judges and not metric.counted and not metric.from_annotation:
             modality = "see images" if metric.uses_images else "read captions alone"
             yield f"{metric.title} was measured with {judge}: its judges {modality}, which {', '.join(judges)} cannot."
 

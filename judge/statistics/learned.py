@@ -14,7 +14,7 @@ import pandas as pd
 
 from judge.metrics import METRICS
 from judge.metrics.counted.contingency import hot, same_samples
-from judge.metrics.scores import SCORES, Judged, PriorForm
+from judge.metrics.scores import SCORES, Judged, PriorForm, frequency_loss
 from judge.statistics.judged import Statistic
 from judge.types import BoolArray, Direction, FloatArray, TargetKind
 
@@ -127,6 +127,42 @@ def dpac(
     return _measure("dpac", *sides, prior=prior, direction=direction)
 
 
+def theils_u(
+    human_named: npt.ArrayLike,
+    human_probabilities: npt.ArrayLike,
+    generated_named: npt.ArrayLike,
+    generated_probabilities: npt.ArrayLike,
+    direction: Direction = "T->A",
+) -> LearnedAmplification:
+    """U, Theil's uncertainty coefficient, cross-validated: 1 - CE(named | annotated) / CE(named), generated - human.
+
+    Theil (American Journal of Sociology 1970), with the predictive losses of Xu et al. (ICLR 2020). Judges guess what a
+    caption names from what is annotated of its image; their probabilities are held out. CE(named) is the mean loss of
+    frequencies among the side's other captions (``judge evaluate``: among those that a judge learns from). "T->A": the
+    class that a caption names, from the image's tasks. "A->T": the tasks that it names, from the image's class.
+
+    Two of three captions name class 0: one of the two others does too. None beside the third names class 1, which then
+    counts as half a caption of 3.5. The human judge knows no more than that, the other one is right:
+
+        >>> frequencies = [[0.5, 0.5], [0.5, 0.5], [6 / 7, 1 / 7]]
+        >>> found = theils_u([0, 0, 1], frequencies, [0, 0, 1], [[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+        >>> found.human, found.generated
+        (0.0, 1.0)
+
+    Args:
+        human_named: what human captions name: one class each, [N] from 0 ("T->A"), or tasks, multi-hot [N, L] ("A->T").
+        human_probabilities: answers of the judge of human captions: of classes, [N, K], or of each task, [N, L].
+        generated_named: the same of generated captions; their number may differ.
+        generated_probabilities: answers of the judge of generated captions.
+        direction: "T->A" or "A->T".
+
+    Raises:
+        ValueError: arrays of other values or shapes, or another direction.
+    """
+    sides = (human_named, human_probabilities), (generated_named, generated_probabilities)
+    return _measure("u", *sides, direction=direction)
+
+
 def _measure(
     name: str, *sides: tuple[npt.ArrayLike, ...], prior: PriorForm = "joint", direction: Direction | None = None
 ) -> LearnedAmplification:
@@ -162,4 +198,5 @@ def _captions(
     scores = SCORES[score].quantity(Judged.of_arrays(wide, probabilities, target))
     names, answers = (["|".join(map(str, np.flatnonzero(row))) for row in table] for table in (mentions, truth))
     columns = {"side": "", "image_id": np.arange(len(truth)), "named": names, "tasks": names, "answer": answers}
-    return pd.DataFrame({**columns, "n": 1.0, "q": scores})
+    baseline = frequency_loss(wide.sum(axis=0) - wide, len(wide) - 1, wide, target)
+    return pd.DataFrame({**columns, "n": 1.0, "q": scores, "baseline": baseline})
