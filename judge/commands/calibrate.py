@@ -61,8 +61,8 @@ class CalibrateConfig(OutputSettings, NetworkSettings, JudgedSettings):
     )  # fmt: skip
     judge: Names = option(
         (DEFAULT_JUDGE,),
-        "comma-separated: words+embedding, embedding, linear (words), lstm, bert-ft, sentence:NAME ...; of images: sat, "
-        "grit, vl-lic, vl-lic-lstm, hf:NAME",
+        "comma-separated: words+embedding, embedding, linear (words), lstm, bert-ft, sentence:NAME ...; of images: "
+        "sat, grit, vl-lic, vl-lic-lstm, hf:NAME",
         "words+embedding; for images the metric's own", essential=True, min_length=1, validate_default=True,
     )  # fmt: skip
     changes: Annotated[tuple[str, ...], list_or_text(names)] = option(
