@@ -37,7 +37,7 @@ from judge.config.judges import JudgedSettings
 from judge.config.values import HUMAN, MASK, RESAMPLES, RESULTS, Files, MaskMode, Names, Share, list_or_text, names
 from judge.errors import JudgeError, require
 from judge.evidence import EvidenceBuilder
-from judge.judges import SELF, find_judge
+from judge.judges import DEFAULT_JUDGE, SELF, find_judge
 from judge.masking.instances import PERSON
 from judge.measure.jobs import choose_judges
 from judge.metrics import find_metric, spell_out
@@ -69,9 +69,10 @@ class CalibrateConfig(OutputSettings, NetworkSettings, JudgedSettings):
         essential=True, min_length=1,
     )  # fmt: skip
     judge: Names = option(
-        ("linear",),
-        "comma-separated: linear, lstm, bert-ft, sentence:NAME ...; of images: sat, grit, vl-lic, vl-lic-lstm, hf:NAME",
-        "linear; for images the metric's own", essential=True, min_length=1,
+        (DEFAULT_JUDGE,),
+        "comma-separated: words+embedding, embedding, linear (words), lstm, bert-ft, sentence:NAME ...; of images: "
+        "sat, grit, vl-lic, vl-lic-lstm, hf:NAME",
+        "words+embedding; for images the metric's own", essential=True, min_length=1, validate_default=True,
     )  # fmt: skip
     changes: Annotated[tuple[str, ...], list_or_text(names)] = option(
         (*CHANGES,),
