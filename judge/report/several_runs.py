@@ -142,6 +142,9 @@ def _renamed(run: SavedRun, names: Mapping[str, str]) -> SavedRun:
     facts = dict(result.run)
     for part in {"captioners", "human_scores"} & facts.keys():
         facts[part] = {new(name): of for name, of in facts[part].items()}
+    for name, entry in facts["captioners"].items():
+        if entry.get("typical"):
+            facts["captioners"][name] = {**entry, "typical": new(entry["typical"])}
     breakdown = result.breakdown and Breakdown(
         tuple(replace(part, captioner=new(part.captioner)) for part in result.breakdown.tasks),
         *(named(getattr(result.breakdown, name)) for name in _BROKEN),
