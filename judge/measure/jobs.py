@@ -13,13 +13,11 @@ from judge.errors import JudgeError
 from judge.evidence import MINIMUM_IMAGES, Evidence, EvidenceBuilder, Truth
 from judge.evidence.counts import CountRows, count_captions, task_rows
 from judge.evidence.typical import TYPICAL, add_typical
-from judge.judges import SELF, find_judge, name_self, with_head
+from judge.judges import DEFAULT_JUDGE, SELF, find_judge, name_self, with_head
 from judge.measure.plan import Plan
 from judge.metrics import Metric, find_metric, spell_out
 from judge.text.lexicon import Lexicons
 from judge.training.member import Member
-
-DEFAULT_JUDGE = "linear"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +152,7 @@ def compares(metrics: Sequence[Metric]) -> bool:
 
 
 def choose_judges(metric: Metric, judges: Sequence[str]) -> list[str]:
-    """Those of ``judges`` with the modalities of ``metric``; else "linear", or for images the judge of its paper.
+    """Those of ``judges`` with the modalities of ``metric``; else the default, or for images the judge of its paper.
 
     Raises:
         JudgeError: no such judge.

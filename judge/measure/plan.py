@@ -10,7 +10,7 @@ import pandas as pd
 from judge.corpus.splits import Protocol, Split, make_splits
 from judge.evidence import Aligning, ResampleKind, TextOptions
 from judge.evidence.counts import Vocabulary
-from judge.judges import SELF, find_judge
+from judge.judges import DEFAULT_JUDGE, SELF, find_judge
 from judge.measure.comparing import Pairing
 from judge.metrics import Metric
 from judge.metrics.scores import PriorForm
@@ -54,7 +54,7 @@ class Plan:
     """
 
     metrics: tuple[str, ...] = ("lic", "leakage")
-    judges: tuple[str, ...] = ("linear",)
+    judges: tuple[str, ...] = (DEFAULT_JUDGE,)
     protocol: Protocol = "crossfit"
     seeds: int | None = None
     folds: int = 10
