@@ -67,7 +67,7 @@ def test_verdicts_without_a_typical_person(row: Summary, verdict: str | None) ->
         (replace(BESIDE, metric=METRICS["error"]), "errs more"),
         (replace(BESIDE, metric=METRICS["error"], amplification=0.03), "like a typical person"),
         (replace(BESIDE, metric=METRICS["ratio"], amplification=-0.2), "lower"),
-        (replace(BESIDE, metric=METRICS["ratio"], amplification=-0.001), "like a typical person"),
+        (replace(BESIDE, metric=METRICS["ratio"], amplification=-0.0005), "like a typical person"),
         (replace(BESIDE, metric=METRICS["multi-at"]), "changes"),
         (replace(BESIDE, metric=METRICS["multi-at"], amplification=0.03), "like a typical person"),
     ],
