@@ -169,9 +169,8 @@ def test_power_on_a_known_dose() -> None:
     """A captioner that follows the stereotype is found; one that does not is told apart from it by its interval."""
     world = make_world(500, seed=11)
     told = [simulate(world, name=f"{dose:g}", captioner=Captioner(stereotype=dose)) for dose in (0.0, 0.9)]
-    none, much = evaluate(
-        Corpus(world.human, tuple(told), world.labels), metrics="lic", folds=5, refits=8, chance=2, workers=1
-    ).summaries
+    settings = {"judge": "linear", "folds": 5, "refits": 8, "chance": 2, "workers": 1, "typical": False}
+    none, much = evaluate(Corpus(world.human, tuple(told), world.labels), metrics="lic", **settings).summaries
     assert holds_nothing(none)
     assert known(much.interval).low > max(0, known(none.interval).high)
     assert known(much.p_value) < 0.005
@@ -188,7 +187,8 @@ def test_the_demo_finds_what_is_expected_of_its_judges() -> None:
     world = make_world(1200, seed=0)
     told = tuple(simulate(world, name=name, captioner=captioner) for name, captioner in CAPTIONERS.items())
     corpus = Corpus(world.human, told, world.labels)
-    rows = evaluate(corpus, metrics="lic", folds=5, refits=0, chance=0, resamples=100, workers=1).summaries
+    quick = {"folds": 5, "refits": 0, "chance": 0, "resamples": 100, "workers": 1, "typical": False}
+    rows = evaluate(corpus, metrics="lic", **quick).summaries
     for row in rows:
         expected = known["rows"][f"{row.captioner} lic"]
         assert row.amplification == pytest.approx(expected["amplification"], abs=3 * expected["sd"])
