@@ -317,6 +317,8 @@ HEADED = frozenset(_ENCODERS)
 HEADS = (3, 5)
 # Linear judges that read a static embedding; its reference may follow: "words+embedding:PATH".
 EMBEDDED = ("words+embedding", "embedding")
+# Judge of text -> those of other families, which read captions in another way. Embeddings are those of the judge.
+_OTHERS = {"words+embedding": ("linear", "embedding"), "linear": ("embedding",), "embedding": ("linear",)}
 # Stands for the checkpoint that wrote the captions: ImageCaptioner2's self-assessment.
 SELF = "self"
 # Suffix of a judge's name -> the modality that is blanked.
@@ -365,6 +367,17 @@ def find_judge(name: str) -> Blueprint:
         what = f"judge '{key}' needs the package '{error.name}'"
         raise JudgeError(what, where="--judge", mend="install it: pip install 'caption-judge[all]'") from error
     return blueprint
+
+
+def other_families(name: str) -> tuple[str, ...]:
+    """Judges of other families than that of a judge of text, to see whether a sign depends on the judge.
+
+    They train in seconds: of networks, "words+embedding".
+    """
+    kind, colon, reference = name.strip().partition(":")
+    others = _OTHERS.get(kind.lower(), EMBEDDED[:1])
+    own = colon + reference if kind.lower() in EMBEDDED else ""
+    return tuple(other + own if other in EMBEDDED else other for other in others)
 
 
 def with_head(name: str, head: int | None) -> str:
