@@ -12,13 +12,11 @@ from judge.corpus import Corpus
 from judge.errors import JudgeError
 from judge.evidence import MINIMUM_IMAGES, Evidence, EvidenceBuilder, Truth
 from judge.evidence.counts import CountRows, count_captions, task_rows
-from judge.judges import find_judge, name_self, with_head
+from judge.judges import DEFAULT_JUDGE, find_judge, name_self, with_head
 from judge.measure.plan import Plan
 from judge.metrics import Metric, find_metric, spell_out
 from judge.text.lexicon import Lexicons
 from judge.training.member import Member
-
-DEFAULT_JUDGE = "linear"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +157,7 @@ def compares(metrics: Sequence[Metric]) -> bool:
 
 
 def choose_judges(metric: Metric, judges: Sequence[str]) -> list[str]:
-    """Those of ``judges`` with the modalities of ``metric``; else "linear", or for images the judge of its paper.
+    """Those of ``judges`` with the modalities of ``metric``; else the default, or for images the judge of its paper.
 
     Raises:
         JudgeError: no such judge.

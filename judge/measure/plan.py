@@ -10,7 +10,7 @@ import pandas as pd
 from judge.corpus.splits import Protocol, Split, make_splits
 from judge.evidence import Aligning, ResampleKind, TextOptions
 from judge.evidence.counts import Vocabulary
-from judge.judges import SELF, find_judge, other_families
+from judge.judges import DEFAULT_JUDGE, SELF, find_judge, other_families
 from judge.measure.comparing import Pairing
 from judge.metrics import Metric
 from judge.metrics.scores import PriorForm
@@ -45,6 +45,7 @@ class Plan:
         vocabulary: which words of captions BA counts.
         quality: whether to measure caption quality too.
         resamples, level: of intervals and tests.
+        embedding: of judges of other families whose name has none; None for the default, "none" for words alone.
         families: whether judges of other families are trained too, on text; None: under ``crossfit``.
         refits: number of refits for the test, and on each half of the images for the interval; None: 20 for judges
             that train in seconds (8 for tasks), 0 for others.
@@ -54,7 +55,7 @@ class Plan:
     """
 
     metrics: tuple[str, ...] = ("lic", "leakage")
-    judges: tuple[str, ...] = ("linear",)
+    judges: tuple[str, ...] = (DEFAULT_JUDGE,)
     protocol: Protocol = "crossfit"
     seeds: int | None = None
     folds: int = 10
@@ -68,6 +69,7 @@ class Plan:
     quality: bool = False
     resamples: int = 2000
     level: float = 0.95
+    embedding: str | None = None
     families: bool | None = None
     refits: int | None = None
     chance: int | None = None
@@ -85,7 +87,7 @@ class Plan:
     def families_of(self, judge: str) -> tuple[str, ...]:
         """Judges of other families, with which a judge of text is compared."""
         compares = self.protocol == "crossfit" if self.families is None else self.families
-        return other_families(judge) if compares else ()
+        return other_families(judge, self.embedding) if compares else ()
 
     def ratio(self, metric: Metric) -> float:
         """Number of test images of a split over the number of training images."""

@@ -50,6 +50,20 @@ def test_other_families(judge: str, others: tuple[str, ...]) -> None:
     assert other_families(judge) == others
 
 
+@pytest.mark.parametrize(
+    ("judge", "embedding", "others"),
+    [
+        ("linear", "table.npz", ("embedding:table.npz",)),
+        ("lstm", "table.npz", ("words+embedding:table.npz",)),
+        ("linear", "none", ()),
+        ("lstm", "none", ("linear",)),
+        ("embedding:own.npz", "none", ("linear",)),
+    ],
+)
+def test_other_families_read_the_embedding_of_the_run(judge: str, embedding: str, others: tuple[str, ...]) -> None:
+    assert other_families(judge, embedding) == others
+
+
 def test_values_are_those_of_runs_with_these_judges(small: Corpus, tmp_path: Path) -> None:
     """To the last digit; the rows of the table, refits and answers are those of a run without other families."""
     result = evaluate(small, judge="linear", out=tmp_path / "run", **QUICK)

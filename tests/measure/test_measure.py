@@ -104,7 +104,8 @@ def test_always_person_is_seen_to_say_nothing(world: World) -> None:
     assert "less than half as often as human captions do (dull: " in note
     assert f"(dull: 0.0% of its captions, {share} of human captions)" in note
     assert warnings(result)[0] == (
-        f"No verdict for LIC (linear) of dull: 0.0% of its captions name gender, and {share} of human captions do."
+        "No verdict for LIC (words+embedding) of dull: "
+        f"0.0% of its captions name gender, and {share} of human captions do."
     )
     assert set(result.table()["reason"]) == {f"0.0% of its captions name gender, and {share} of human captions do"}
 
