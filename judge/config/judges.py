@@ -163,6 +163,10 @@ class RunSettings(ObjectSettings, JudgedSettings, DetectionSettings):
         None, "judges trained on shuffled labels, to estimate the chance score", "2 for linear judges, else 0",
         panel="Statistics", ge=0, le=1000,
     )  # fmt: skip
+    typical: bool | None = option(
+        None, "measure a typical person too: the human caption of each image that is most like the others",
+        "on under crossfit", essential=True, panel="Statistics",
+    )  # fmt: skip
     checkpoints: Path | None = option(
         None, "folder of trained judges to reuse and to add to", "none", essential=True, panel="Training"
     )
