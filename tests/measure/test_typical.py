@@ -10,8 +10,8 @@ import pytest
 from helpers import fault_of, known, read_json
 
 from judge import evaluate
-from judge.calibration.grammar import World, simulate
-from judge.calibration.world import Captioner
+from judge.calibration.grammar import World, make_world, simulate
+from judge.calibration.world import Captioner, Parameters
 from judge.corpus import Corpus
 from judge.evidence.typical import TYPICAL, with_typical
 from judge.measure import Plan, Result, lay_out
@@ -33,6 +33,12 @@ def masked(caption: str) -> Words:
 
 def measured(corpus: Corpus, **settings: Any) -> Result:
     return evaluate(corpus, **QUICK | settings)
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    """A world in which judges of human captions learn something from few images."""
+    return make_world(240, seed=3, parameters=Parameters(association=0.8, mention=0.9))
 
 
 @pytest.fixture(scope="module")
