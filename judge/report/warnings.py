@@ -118,7 +118,7 @@ def _merged(rows: Iterable[Summary]) -> Iterator[tuple[str, str]]:
 def void_notes(result: Result) -> Iterator[str]:
     """Rows without a verdict, a sentence for each reason, with the figures of one row."""
     reasons: dict[str, list[tuple[Summary, str]]] = {}
-    for row in result.summaries:
+    for row in result.of_captioners:
         # Figures stand in parentheses at the end of a reason.
         what, _, figures = result.void.get(row.key, "").partition(" (")
         if what:
@@ -155,9 +155,10 @@ def _without_typical(result: Result) -> Iterator[str]:
     """Captioners that are compared with no typical person, where that matters."""
     lines = [row for row, of in lines_of(result) if of.verdict in {ABOVE, BELOW}]
     entries, names = result.run["captioners"], {row.captioner for row in lines}
+    missing = {name: why for name, of in entries.items() if (why := of.get("without_typical"))}
     # Too few human captions are a fact about the data, whatever the verdicts are.
-    missing = [(name, of.get("without_typical", "")) for name, of in entries.items()]
-    for captioners, why in alike((name, why) for name, why in missing if why and (name in names or why[0].isdigit())):
+    noted = [(name, why) for name, why in missing.items() if name in names or "human captions" in why]
+    for captioners, why in alike(noted):
         yield (
             f"No typical person to compare {captioners} with: {why}. Captions that say no more than a typical person "
             "would may be above other human captions."
