@@ -18,7 +18,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _DRAWN = "Rows with masks: drawn scenes and simulated captioners, not your captions."
-_NAMES = {"vocabulary": "a small vocabulary", "silence": "silence on the attribute", "brevity": "short captions"}
+_NAMES = {
+    "vocabulary": "a small vocabulary",
+    "silence": "silence on the attribute",
+    "brevity": "short captions",
+    "repetition": "repeated captions",
+    "verbosity": "verbose captions",
+    "paraphrase": "paraphrases",
+}
 
 
 def title(row: Calibration) -> str:
