@@ -129,7 +129,8 @@ def _jobs(builder: EvidenceBuilder, plan: Plan, metrics: Sequence[Metric]) -> It
 
 
 def _has_families(job: Job) -> bool:
-    return compares(job.metrics) and not job.evidence.sides.uses_images
+    """Whether judges of other families can read the same, captions, for the same comparison."""
+    return compares(job.metrics) and not job.evidence.sides.uses_images and not job.metrics[0].from_annotation
 
 
 def _companions(jobs: Sequence[Job], families: Mapping[str, tuple[str, ...]], plan: Plan) -> Iterator[Job]:
