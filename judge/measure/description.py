@@ -55,7 +55,6 @@ def describe(
             "ratios": {metric.name: settings.ratios[metric.name] for metric in metrics if not metric.counted},
             "untrained": sorted(settings.untrained),
         },
-        "prior": plan.prior if any(metric.prior for metric in metrics) else None,
         "ratios": compared_classes(work.counts, metrics),
         "level": plan.level,
         "refits_asked": plan.refits,
@@ -167,7 +166,7 @@ def _settings_of_metric(metric: Metric, plan: Plan, work: Work) -> dict[str, Any
     found["alignment"] = "none" if metric.from_annotation else plan.aligning.how or metric.alignment
     if found["alignment"] == "contextual":
         found |= {"vectors": plan.aligning.vectors, "delta": plan.aligning.delta}
-    return found | ({"prior": plan.prior} if metric.prior else {})
+    return found
 
 
 def _settings_of_judge(job: Job, plan: Plan, setup: TrainingSetup) -> dict[str, Any]:

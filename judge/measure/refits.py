@@ -116,7 +116,7 @@ def _values(jobs: Jobs, found: Sequence[tuple[pd.DataFrame, float]], plan: Plan)
     sides = [_sum(jobs, found, side) for side in SIDES]
     cells = sides[0].index.union(sides[1].index).to_frame(index=False)
     for metric in jobs[0].metrics:
-        statistic = Statistic(metric, cells, prior=plan.prior)
+        statistic = Statistic(metric, cells)
         columns = ["n", metric.score, "baseline" if statistic.score.relative else "every"]
         sums = [of.reindex(index=statistic.cells, columns=columns).fillna(0.0).to_numpy().T.ravel() for of in sides]
         value = statistic(*sums)

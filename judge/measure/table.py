@@ -133,8 +133,7 @@ def judge_answers(samples: Sequence[Sample], predictions: Predictions) -> dict[s
 
 def settings_of(run: Mapping[str, Any]) -> Settings:
     """The settings of a run's summaries, from the entry "run" of its ``metrics.json``."""
-    prior = run["prior"] or Settings().prior
-    return Settings(level=run["level"], seed=run["seeds"][0], prior=prior, **run["statistics"])
+    return Settings(level=run["level"], seed=run["seeds"][0], **run["statistics"])
 
 
 def make_table(

@@ -11,17 +11,14 @@ the side, those that judges learn from and those that they score. Every resample
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
 from judge.types import BoolArray, FloatArray, Predictions, Sample, TargetKind
 
-PriorForm = Literal["joint", "product"]
 # The note of a judge that is chosen among several seeds.
 VALIDATION_LOSS = "validation loss"
-_TINY = np.finfo(np.float64).tiny
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,22 +140,3 @@ def frequency(counts: FloatArray) -> FloatArray:
     """``counts``, [U, ...], over their sum along the first axis, in [0, 1]; NaN where all are 0."""
     total = counts.sum(axis=0)
     return np.asarray(np.divide(counts, total, out=np.full(counts.shape, np.nan), where=total > 0))
-
-
-def set_frequency(counts: FloatArray, sets: npt.NDArray[np.bool_], *, form: PriorForm = "joint") -> FloatArray:
-    """P(t) of each set of tasks, the empty set included, [U, ...] in [0, 1].
-
-    Args:
-        counts: captions (or images) whose tasks are exactly each set, [U, ...].
-        sets: which tasks each set holds, [U, L].
-        form: ``joint``: the share of captions with exactly this set; ``product``: as if tasks were independent, the
-            product of the shares of its tasks and of 1 - share of the others.
-
-    Source: WACV 2026 (DBAC), equations of omega: P(t).
-    """
-    if form == "joint":
-        return frequency(counts)
-    held = sets.astype(np.float64)
-    shares = np.tensordot(held.T, frequency(counts), axes=1)
-    there, absent = (np.log(np.maximum(part, _TINY)) for part in (shares, 1 - shares))
-    return np.asarray(np.exp(np.tensordot(held, there, axes=1) + np.tensordot(1 - held, absent, axes=1)))

@@ -176,6 +176,9 @@ def _method(result: Result) -> Iterator[str]:
         yield f"{', '.join(normalised)}: {what}."
     if any(row.direction for row in metrics):
         yield "A->T: what captions say of people of a class. T->A: whom captions name, given what images show."
+    if concentrated := [row.title for row in metrics if row.weighs_named_class]:
+        what = "grows where captions name one class more, whether or not that depends on the tasks (U T->A: if it does)"
+        yield f"{', '.join(concentrated)}: {what}."
 
 
 def _labels(labels: Mapping[str, Any]) -> Iterator[str]:

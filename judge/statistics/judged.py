@@ -8,7 +8,6 @@ are frequencies of what captions say, and are estimated anew wherever sums are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +18,7 @@ from judge.evidence import mention_table
 from judge.metrics import Metric
 from judge.metrics.amplification import AMPLIFICATIONS, log_mean
 from judge.metrics.counted.contingency import divide
-from judge.metrics.scores import SCORES, Judged, PriorForm, frequency, set_frequency
+from judge.metrics.scores import SCORES, Judged, frequency
 from judge.statistics.intervals import Rows
 from judge.types import BoolArray, FloatArray
 
@@ -69,8 +68,8 @@ def caption_table(rows: pd.DataFrame, score: str, asked: BoolArray | None = None
 class Statistic:
     """A judged metric as a function of sums over captions; ``cells``: named, tasks and answer of each that occurs."""
 
-    def __init__(self, metric: Metric, cells: pd.DataFrame, *, prior: PriorForm = "joint") -> None:
-        self.metric, self.form = metric, prior
+    def __init__(self, metric: Metric, cells: pd.DataFrame) -> None:
+        self.metric = metric
         self.score = SCORES[metric.score]
         self.amplify = AMPLIFICATIONS[metric.amplification]
         self.cells = pd.MultiIndex.from_frame(cells[CELL].drop_duplicates().sort_values(CELL))
@@ -121,11 +120,8 @@ class Statistic:
         above = _group(every, self._above, len(self.aboves))
         below = _group(every, self._below, len(self.belows))
         above[~self._counts] = 0
-        names = self.aboves if self.metric.weighs_tasks else self.belows
-        sets = partial(set_frequency, sets=hot(names, names_of(names)), form=self.form)
-        shares = (sets(above), frequency(below)) if self.metric.weighs_tasks else (frequency(above), sets(below))
         # A cell that a resample does not hold counts nothing, whatever it would weigh.
-        return np.nan_to_num(divide(shares[0][self._above], shares[1][self._below]))
+        return np.nan_to_num(divide(frequency(above)[self._above], frequency(below)[self._below]))
 
     def __call__(self, human: FloatArray, generated: FloatArray) -> Measured:
         """Both sides and the metric, of sums [width, ...] each."""

@@ -14,7 +14,7 @@ import pandas as pd
 
 from judge.metrics import METRICS
 from judge.metrics.counted.contingency import hot, same_samples
-from judge.metrics.scores import SCORES, Judged, PriorForm, frequency_loss
+from judge.metrics.scores import SCORES, Judged, frequency_loss
 from judge.statistics.judged import Statistic
 from judge.types import BoolArray, Direction, FloatArray, TargetKind
 
@@ -84,8 +84,6 @@ def dbac(
     human_mentions: npt.ArrayLike,
     generated_mentions: npt.ArrayLike,
     direction: Direction = "A->T",
-    *,
-    prior: PriorForm = "joint",
 ) -> LearnedAmplification:
     """DBAC (Nair et al., WACV 2026): normalised difference of omega, one over the mean loss times the mean prior.
 
@@ -100,13 +98,12 @@ def dbac(
         human_mentions: tasks that human captions name, multi-hot [N, L], or classes, multi-hot [N, K] or one each, [N].
         generated_mentions: the same of generated captions.
         direction: "A->T" or "T->A".
-        prior: how frequent a set of tasks is: ``joint`` or ``product`` (:func:`judge.metrics.scores.set_frequency`).
 
     Raises:
         ValueError: arrays of other values or shapes, or another direction.
     """
     sides = (y, human_probabilities, human_mentions), (y, generated_probabilities, generated_mentions)
-    return _measure("dbac", *sides, prior=prior, direction=direction)
+    return _measure("dbac", *sides, direction=direction)
 
 
 def dpac(
@@ -116,15 +113,13 @@ def dpac(
     human_mentions: npt.ArrayLike,
     generated_mentions: npt.ArrayLike,
     direction: Direction = "A->T",
-    *,
-    prior: PriorForm = "joint",
 ) -> LearnedAmplification:
     """DPAC (Nair et al. 2025, eq. 9-11): normalised difference of psi, the mean of p(true) times the prior.
 
     Arguments and errors are those of :func:`dbac`.
     """
     sides = (y, human_probabilities, human_mentions), (y, generated_probabilities, generated_mentions)
-    return _measure("dpac", *sides, prior=prior, direction=direction)
+    return _measure("dpac", *sides, direction=direction)
 
 
 def theils_u(
@@ -163,9 +158,7 @@ def theils_u(
     return _measure("u", *sides, direction=direction)
 
 
-def _measure(
-    name: str, *sides: tuple[npt.ArrayLike, ...], prior: PriorForm = "joint", direction: Direction | None = None
-) -> LearnedAmplification:
+def _measure(name: str, *sides: tuple[npt.ArrayLike, ...], direction: Direction | None = None) -> LearnedAmplification:
     """A metric of METRICS; each side: truth, probabilities and, for priors, mentions."""
     directed = {"A->T": f"{name}-at", "T->A": f"{name}-ta"}
     metric = METRICS.get(directed.get(direction or "", name))
@@ -177,7 +170,7 @@ def _measure(
         _captions(metric.target, metric.score, truth, np.asarray(side[1], dtype=np.float64), mentions)
         for side, truth, mentions in zip(sides, truths, said, strict=True)
     ]
-    statistic = Statistic(metric, pd.concat(tables), prior=prior)
+    statistic = Statistic(metric, pd.concat(tables))
     sums = [np.asarray(statistic.rows(table).table.sum(axis=0)) for table in tables]
     found = statistic(*sums)
     return LearnedAmplification(float(found.value), float(found.human.value), float(found.generated.value))

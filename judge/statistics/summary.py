@@ -24,7 +24,6 @@ from scipy.sparse import csr_array, hstack
 from judge.errors import JudgeError
 from judge.evidence import Resample
 from judge.metrics import Metric, find_metric
-from judge.metrics.scores import PriorForm
 from judge.statistics.inference import HALVES, Exchanged, Inference, from_halves, from_splits, half_error, split_error
 from judge.statistics.intervals import Exchange, bootstrap_pooled
 from judge.statistics.judged import Measured, Statistic, caption_table
@@ -164,7 +163,6 @@ class Settings(NamedTuple):
     resamples: int = 2000
     level: float = 0.95
     seed: int = 0
-    prior: PriorForm = "joint"
     ratios: Mapping[str, float] = {}
     untrained: Collection[str] = ()
 
@@ -250,7 +248,7 @@ class JudgedRow:
             rows = pd.concat([alone, alone.assign(side="human")])
         self._answers = rows
         self.captions = captions = caption_table(rows, metric.score)
-        self.statistic = Statistic(metric, captions, prior=settings.prior)
+        self.statistic = Statistic(metric, captions)
         self.table = self.statistic.rows(captions)
         scored = captions["n"].to_numpy() > 0
         sides = ~self.table.generated, self.table.generated
