@@ -177,7 +177,7 @@ def _method(result: Result) -> Iterator[str]:
     if any(row.direction for row in metrics):
         yield "A->T: what captions say of people of a class. T->A: whom captions name, given what images show."
     if concentrated := [row.title for row in metrics if row.weighs_named_class]:
-        what = "grows where captions name one class more, whether or not that depends on the tasks (U T->A: if it does)"
+        what = "higher where captions concentrate on one class, whether or not the class depends on the tasks (as U T->A)"
         yield f"{', '.join(concentrated)}: {what}."
 
 

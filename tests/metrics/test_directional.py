@@ -198,7 +198,7 @@ def test_from_tasks_to_attribute_rewards_one_class_as_much_as_a_stereotype() -> 
     psi_H = (4 x .8 + .2 + 3 x .6 + 2 x .4) / 10 = .6. "Man" iff skis: q = 1, P(a^) = 1/2, psi_M = 1. Always "man":
     q = 1/2, P(a^) = 1, psi_M = 1 as well. Both amplify by (1 - .6) / (1 + .6) = .25.
     DBAC of always "man": CE = ln 2, mean w = 2, omega = 2.8854. People: CE = .6690, the mean of 4 -ln 4/7, -ln 1/3,
-    3 -ln 3/7 and 2 -ln 2/3; mean w = (7 x 1.4 + 3 x .6) / 10 = 1.16, omega = 1.7339: (2.8854 - 1.7339) / 4.6193 = +.249.
+    3 -ln 3/7, 2 -ln 2/3; mean w = (7 x 1.4 + 3 x .6) / 10 = 1.16, omega = 1.7339: (2.8854 - 1.7339) / 4.6193 = +.249.
     """
     skis = np.repeat([[True], [False]], 5, axis=0)
     people = np.array([1, 1, 1, 1, 0, 1, 1, 1, 0, 0])
