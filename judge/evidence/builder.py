@@ -215,8 +215,7 @@ class EvidenceBuilder:
             self.truth = replace(self.truth, labels=labels.without_small(counts, least))
 
     def _sides(self, captioner: Captions, metric: Metric) -> Sides:
-        reads_class = metric.weighs_named_class or (metric.from_annotation and metric.target == "attribute")
-        if reads_class and self.truth.words.attribute is None:
+        if metric.reads_named_class and self.truth.words.attribute is None:
             what = f"{metric.title} reads the class that captions name, and no words of it are known"
             where = f"attribute '{self.truth.labels.attribute}'"
             raise JudgeError(what, where=where, mend=mend_without_words(metric))

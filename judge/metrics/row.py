@@ -86,6 +86,11 @@ class Metric:
         return self.prior == "P(a^)/P(T)"
 
     @property
+    def reads_named_class(self) -> bool:
+        """Whether the class that captions name is guessed, or weighs them."""
+        return self.weighs_named_class or (self.from_annotation and self.target == "attribute")
+
+    @property
     def weighs_tasks(self) -> bool:
         """Whether captions weigh by the tasks that they name (A->T)."""
         return self.prior == "P(t)/P(a)"

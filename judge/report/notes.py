@@ -177,8 +177,8 @@ def _method(result: Result) -> Iterator[str]:
     if any(row.direction for row in metrics):
         yield "A->T: what captions say of people of a class. T->A: whom captions name, given what images show."
     if concentrated := [row.title for row in metrics if row.weighs_named_class]:
-        what = "higher where captions concentrate on one class, whether or not the class depends on the tasks (as U T->A)"
-        yield f"{', '.join(concentrated)}: {what}."
+        what = "higher where captions concentrate on one class, even if the class does not depend on the tasks"
+        yield f"{', '.join(concentrated)}: {what} (U T->A measures that it does)."
 
 
 def _labels(labels: Mapping[str, Any]) -> Iterator[str]:

@@ -223,7 +223,7 @@ def _without_words(result: Result) -> Iterator[str]:
     Where an attribute has no words, the annotated class stands for the one that captions name.
     """
     lexicon = result.run["lexicon"] or {}
-    rows = [row for row in metrics_of(result) if row.weighs_named_class or (row.counted and row.direction != "A->T")]
+    rows = [row for row in metrics_of(result) if row.reads_named_class or (row.counted and row.direction != "A->T")]
     if not rows:
         return
     reading = ", ".join(row.title for row in rows)
