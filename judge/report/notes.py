@@ -145,7 +145,7 @@ def _remarks(result: Result) -> Iterator[str]:
                 yield f"{of['source']} repeats what human captions name most often {share}."
     if len({bool(row.counted) for row in metrics}) == 2:
         yield f"Counted metrics: {_COUNTED}."
-    if any(row.weighs_named_class for row in metrics):
+    if any(row.reads_named_class for row in metrics):
         yield "T->A: captions that name one class."
     families = result.run["families"]
     for judges, others in alike((judge, ", ".join(of)) for judge, of in families.items()):
