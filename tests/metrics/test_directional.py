@@ -218,6 +218,6 @@ def test_the_mean_of_one_over_the_frequency_of_sets_is_the_number_of_sets() -> N
     rows = pd.DataFrame(
         {"answer": ["|".join(map(str, np.flatnonzero(row))) for row in sets], "named": "man", "tasks": ""}
     )
-    rows = rows.assign(image_id=map(str, range(8)), side="human", n=1.0, q=0.5)
+    rows = rows.assign(image_id=[*"12345678"], side="human", n=1.0, q=0.5)
     statistic = Statistic(metric, rows)
     assert statistic.side(np.asarray(statistic.rows(rows).table.sum(axis=0))).prior == pytest.approx(3)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from judge import evaluate, theils_u
+from judge import evaluate, load_lexicon, theils_u
+from judge.calibration.doses import DoseSource
+from judge.calibration.trials import Design, caption_trials
 from judge.corpus import Corpus
 from judge.corpus.tasks import Tasks
 from judge.errors import JudgeError
@@ -169,3 +172,28 @@ def test_refusals() -> None:
         evaluate(world(60, silent=1.0), metrics="u", **QUICK)
     with pytest.raises(ValueError, match="the direction is"):
         theils_u([0, 1], [[1, 0], [0, 1]], [0, 1], [[1, 0], [0, 1]], "A")  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_doses_of_human_captions(coco: Path) -> None:
+    """Values rise with doses of their own direction, in each draw of 900 images; silence moves nothing, nor the other."""
+    corpus = Corpus.read(
+        human=coco / "captions_human.json", captions=[], labels=coco / "gender.csv", objects=coco / "objects.json"
+    )
+    assert corpus.labels is not None
+    source = DoseSource(corpus.human, corpus.labels, load_lexicon("gender"), load_lexicon("coco-objects"))
+    design = Design(("A->T", "T->A", "silence"), (0.2, 0.4, 0.8), draws=2, nulls=0, images=900)
+    found: dict[tuple[str, str], list[float]] = {}
+    for trial in caption_trials(corpus, source, design):
+        result = evaluate(trial.corpus, metrics="u", **QUICK)
+        for metric in ("u-at", "u-ta"):
+            for change in ("A->T", "T->A", "silence") if trial.change == "none" else (trial.change,):
+                found.setdefault((metric, change), []).append(values(result, metric)[2])
+    for metric, own in (("u-at", "A->T"), ("u-ta", "T->A")):
+        for change in ("A->T", "T->A", "silence"):
+            by_draw = np.reshape(found[metric, change], (2, 4))
+            if change == own:
+                assert (np.diff(by_draw) > 0).all()
+                assert (by_draw[:, -1] > 0.05).all()
+            else:
+                assert np.ptp(by_draw, axis=1) == pytest.approx([0, 0], abs=1e-9)
