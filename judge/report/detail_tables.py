@@ -46,7 +46,7 @@ def curve_table(result: Result) -> Table[Row]:
         for point in curve.points
     )
     notes = (
-        "Means over the parts; error: of the amplification, for another sample of as many images.",
+        "Means over all parts; error: standard error of the mean amplification, for another sample of images.",
         "Moves: from half of the images to all, the amplification changes by more than its error.",
     )
     numbers = [("images", COUNT), ("human", NUMBER), ("generated", NUMBER), ("amplification", SIGNED)]

@@ -2,13 +2,13 @@
 
 Judges learn from more captions what they cannot learn from fewer, and not equally fast on both sides: an amplification
 depends on the number of images. Refits on halves are trained for the intervals anyway (``inference.py``); eight
-quarters cost 5% of 20 refits. A point is the mean over all parts of its draws. The parts of a draw hold every image
+quarters are 5% more. A point is the mean over all parts of its draws. The parts of a draw hold every image
 once, so what is peculiar to the sample of images adds the same to every point, and the error of a step between points
 is about half of the error of a value.
 
 There is no extrapolation. Curves of LIC are flat, or rise, before they fall, because judges of the captioner's more
-uniform captions learn sooner: c + b n^-a (a = 1, 1/2, or a logarithm) through the three points of 900 images missed
-NIC+'s value of 3,597 images by more than the value of 900 images did.
+uniform captions learn sooner. c + b / sqrt(n), c + b / n and c + b log n through the three points of 899 images missed
+the values of 3,597 images by more than the values of the 899 images did (docs/trust.md has the figures).
 """
 
 from __future__ import annotations
