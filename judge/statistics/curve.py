@@ -8,7 +8,7 @@ is about half of the error of a value.
 
 There is no extrapolation. Curves of LIC are flat, or rise, before they fall, because judges of the captioner's more
 uniform captions learn sooner. c + b / sqrt(n), c + b / n and c + b log n through the three points of 899 images missed
-the values of 3,597 images by more than the values of the 899 images did (docs/trust.md has the figures).
+the values of 3,597 images by more than the values of the 899 images did (``words+embedding``; docs/trust.md).
 """
 
 from __future__ import annotations
