@@ -21,7 +21,9 @@ leaves it out exactly where p is below 0.05.
 - **Splits** (:func:`from_splits`). Without refits, the values of K splits (folds, or hold-outs): their variance is
   corrected for training sets that overlap, by 1/K + tested / trained images (Nadeau and Bengio, Machine Learning 2003).
 
-SIZES
+Of 200,000 normal draws with 20 pairs of halves and 20 exchanges, p is below 0.05 in 3.8% where both estimate the error
+of the value, in 4.6% and 4.9% where exchanges vary 0.8 and 0.6 times as much as it does, and in 6.4% and 7.5% where
+halves do so. With a bias of half an sd and of one it is so in 4.0% and 3.5%; without the term for it in 6.3% and 13.9%.
 """
 
 import math

@@ -138,7 +138,7 @@ def test_labels_at_random_reach_no_verdict(corpus: Corpus, lexicon: str) -> None
         order = np.random.default_rng(seed).permutation(len(images))
         mixed = {image: labels.by_image[images[place]] for image, place in zip(images, order, strict=True)}
         shuffled = replace(corpus, labels=replace(labels, by_image=mixed))
-        quick: dict[str, Any] = {"folds": 5, "refits": 6, "chance": 2, "resamples": 100, "workers": 1}
+        quick: dict[str, Any] = {"folds": 5, "refits": 6, "chance": 2, "resamples": 100, "workers": 1, "typical": False}
         result = evaluate(shuffled, metrics=["lic", "dbac-at"], lexicon=lexicon, **quick)
         reached += [of.verdict for of in result.conclusions()]
         reasons |= {reason.partition(" (")[0] for reason in result.void.values()}
