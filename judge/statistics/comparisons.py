@@ -160,7 +160,7 @@ def conclude(
     kinds = [row.key[1:] for row in summaries]
     corrected = _holm_within(kinds, [None if row.captioner in people else row.p_value for row in summaries])
     beyond = [*_beyond(summaries, typical, pair, level)] if pair else [None] * len(summaries)
-    corrected_beyond = _holm_within(kinds, [of and of.p_value for of in beyond])
+    corrected_beyond = _holm_within(kinds, [of.p_value if of else None for of in beyond])
     found = list[Conclusion]()
     for row, p, known, p_beyond in zip(summaries, corrected, beyond, corrected_beyond, strict=True):
         other = known and replace(known, p_holm=p_beyond)
