@@ -147,6 +147,9 @@ def _remarks(result: Result) -> Iterator[str]:
         yield f"Counted metrics: {_COUNTED}."
     if any(row.weighs_named_class for row in metrics):
         yield "T->A: captions that name one class."
+    families = result.run["families"]
+    for judges, others in alike((judge, ", ".join(of)) for judge, of in families.items()):
+        yield f"Other judges{f' of {judges}' if families.keys() != {judges} else ''}, trained once: {others}."
 
 
 def class_notes(labels: Mapping[str, Any]) -> Iterator[str]:

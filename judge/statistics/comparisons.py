@@ -271,8 +271,9 @@ def difference(first: Summary, second: Summary, *, same_images: bool, level: flo
     paired = bool(same_images and one and other and (one.kind, len(one.values)) == (other.kind, len(other.values)))
     error, degrees = None, min(first.degrees, second.degrees)
     if paired and one and other:
-        gaps = [a - b for a, b in zip(one.values, other.values, strict=True)]
-        error = max(one.error(gaps), other.error(gaps))
+        # Each row's deviations are scaled as its own error is.
+        gaps = [one.scale * a - other.scale * b for a, b in zip(one.values, other.values, strict=True)]
+        error = replace(one, scale=1.0).error(gaps)
     elif first.standard_error is not None and second.standard_error is not None:
         error = math.hypot(first.standard_error, second.standard_error)
     names = first.metric, first.judge, first.captioner, second.captioner, value
