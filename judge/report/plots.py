@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 INK, GREY, PALE, NOTE, HUMAN, GENERATED = "#1b1b1b", "#767676", "#c8c8c8", "#555555", "#0072b2", "#d55e00"
 # Colours and markers of captioners beside each other.
-SEVERAL, _MARKS = (HUMAN, GENERATED, "#009e73", "#cc79a7", "#56b4e9", "#e69f00"), "osD^vPX"
+SEVERAL, MARKS = (HUMAN, GENERATED, "#009e73", "#cc79a7", "#56b4e9", "#e69f00"), "osD^vPX"
 WIDTH, _ROW = 5.6, 0.28  # Inches.
 # Characters of a name; a number that stands for infinity, to which matplotlib draws no line.
 _LONGEST, _FAR = 30, 1e9
@@ -160,7 +160,7 @@ def mark(axes: Axes, number: int, row: Summary, x: float) -> None:
     colour = SEVERAL[number % len(SEVERAL)]
     draw_interval(axes, row.interval, x, vertical=True, color=colour, linewidth=1.2)
     style: Any = {"color": colour, "markersize": 7, "label": row.captioner}
-    axes.plot([x], [row.amplification], _MARKS[number % len(_MARKS)], **style)  # type: ignore[arg-type]
+    axes.plot([x], [row.amplification], MARKS[number % len(MARKS)], **style)  # type: ignore[arg-type]
 
 
 def set_limits(axes: Axes, values: Sequence[float | None], *, vertical: bool = False) -> None:
