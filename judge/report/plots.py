@@ -129,10 +129,19 @@ def draw_interval(axes: Axes, interval: Interval | None, at: float, *, vertical:
 
 
 def draw_typical(axes: Axes, rows: Sequence[Summary | None]) -> None:
-    """Draw a line at the typical person's value across each row that has one, and a band for its interval."""
+    """Draw a line at the typical person's value across each row that has one, and a band for its interval.
+
+    The first line is named above the axes.
+    """
+    named = False
     for place, row in enumerate(rows):
         if row is None:
             continue
+        if not named:
+            where: Any = {"xytext": (0, 2), "textcoords": "offset points", "ha": "center", "va": "bottom"}
+            top = row.amplification, axes.get_ylim()[1]
+            axes.annotate(shorten(row.captioner), top, **where, fontsize=8, color=NOTE, annotation_clip=False)
+            named = True
         ends = [place - 0.5, place + 0.5]
         if row.interval:
             low, high = np.clip([row.interval.low, row.interval.high], -_FAR, _FAR)
