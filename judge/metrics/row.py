@@ -116,5 +116,5 @@ class Metric:
 
     @property
     def verdicts(self) -> tuple[str, str]:
-        """Verdicts on a significant value above the chance level, and below it."""
+        """Verdicts on a significant value above the neutral one, and below it."""
         return self.counted.verdicts if self.counted else ("amplifies", "mitigates")

@@ -176,7 +176,7 @@ def test_refusals() -> None:
 
 @pytest.mark.slow
 def test_doses_of_human_captions(coco: Path) -> None:
-    """Values rise with doses of their own direction, in each draw of 900 images; silence moves nothing, nor the other."""
+    """Values rise with doses of their own direction, in each draw; silence moves nothing, nor does the other."""
     corpus = Corpus.read(
         human=coco / "captions_human.json", captions=[], labels=coco / "gender.csv", objects=coco / "objects.json"
     )
