@@ -11,6 +11,7 @@ from judge.quality import Quality
 from judge.report.table import how_many
 from judge.statistics.comparisons import POWER, Difference
 from judge.statistics.inference import SIGNIFICANT
+from judge.types import SIDES
 
 # Ends of reasons that leave out single captions; others leave out images, or begin with "tasks".
 _OF_CAPTIONS = "captions empty", "captions refused", "captions beyond the common number"
@@ -103,6 +104,7 @@ def _left_out(run: Mapping[str, Any]) -> str:
     kinds: dict[str, dict[str, int]] = {}
     for reason, number in max(every, key=lambda found: sum(found.values()), default={}).items():
         kind = "task" if reason.startswith("tasks ") else "caption" if reason.endswith(_OF_CAPTIONS) else "image"
+        kind = "sentence" if " sentences " in reason else kind
         kinds.setdefault(kind, {})[reason.removeprefix(f"{kind}s ")] = number
     parts = []
     for kind, of in kinds.items():
@@ -116,6 +118,12 @@ def left_out_of(entry: Mapping[str, Any]) -> dict[str, int]:
     found: dict[str, int] = dict(entry["dropped"])
     for side, text in entry.get("text", {}).items():
         found |= {f"{side} captions {why}": text[why] for why in ("empty", "refused") if text[why]}
+    return found
+
+
+def sentences_of(entry: Mapping[str, Any]) -> Mapping[str, int]:
+    """Side -> how many sentences of a captioner's captions judges read one by one; 1 for whole captions."""
+    found: Mapping[str, int] = entry.get("sentences", dict.fromkeys(SIDES, 1))
     return found
 
 
@@ -141,6 +149,14 @@ def _remarks(result: Result) -> Iterator[str]:
         yield f"Counted metrics: {_COUNTED}."
     if any(row.weighs_named_class for row in metrics):
         yield "T->A: captions that name one class."
+    read = {
+        ("human captions" if side == "human" else f"captions of {name}"): str(count)
+        for name, entry in result.run["captioners"].items()
+        for side, count in sentences_of(entry).items()
+        if count > 1 and not all(row.counted for row in metrics)
+    }
+    for names, count in alike(read.items()):
+        yield f"Long captions: judges read {count} sentences each, one by one, of {names} (--text whole: the whole)."
 
 
 def class_notes(labels: Mapping[str, Any]) -> Iterator[str]:
