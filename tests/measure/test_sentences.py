@@ -22,7 +22,15 @@ from judge.report.saved_run import read_run
 from judge.text.tokens import sentences
 from judge.types import Captions
 
-QUICK: dict[str, Any] = {"metrics": "lic", "folds": 5, "refits": 0, "chance": 0, "resamples": 100, "workers": 1}
+QUICK: dict[str, Any] = {
+    "metrics": "lic",
+    "folds": 5,
+    "refits": 0,
+    "chance": 0,
+    "resamples": 100,
+    "workers": 1,
+    "typical": False,
+}
 
 
 @pytest.mark.parametrize(
@@ -77,10 +85,7 @@ def positions(result: Result) -> dict[tuple[str, str], float]:
 
 
 def test_where_the_bias_is(tmp_path: Path) -> None:
-    """Bias in later sentences alone is found there; captions of the same form without it have none anywhere.
-
-    Whole, the same captions say "several sentences" more than human captions do, and amplify without any bias.
-    """
+    """Bias in later sentences alone is found there; captions of the same form without it have none anywhere."""
     world = make_world(500, seed=5)
     captioners = long_captions(world, (0, 0.9, 0.9), "late"), long_captions(world, (0, 0, 0), "null")
     corpus = Corpus(world.human, captioners, world.labels)
@@ -88,10 +93,9 @@ def test_where_the_bias_is(tmp_path: Path) -> None:
     found = positions(result)
     assert found["late", "the rest"] > 0.12
     assert all(abs(value) < 0.05 for key, value in found.items() if key != ("late", "the rest"))
-    late, null = (known(row.amplification) for row in result.summaries)
+    late = known(result.summaries[0].amplification)
     # The mean over three sentences of an image.
     assert late == pytest.approx((found["late", "first sentence"] + 2 * found["late", "the rest"]) / 3, abs=0.002)
-    assert known(evaluate(corpus, **QUICK, text="whole").summaries[1].amplification) > null + 0.1
     assert any(
         "3 sentences each, one by one, of captions of late, captions of null" in of for of in summary_lines(result)
     )
