@@ -179,4 +179,8 @@ class ScoredSettings(OutputSettings, BatchSettings, RunSettings):
     level: float = option(0.95, "confidence level of intervals", panel="Statistics", gt=0.5, lt=1)
     quality: bool = option(False, "score captions by class: BLEU, CIDEr, ROUGE-L, METEOR (with Java)", panel="Metrics")
     human_scores: Path | None = option(None, "table (captioner, score) to compare metrics with", panel="Metrics")
+    families: bool | None = option(
+        None, "show the value under judges of other families too, for judges of text", "on under crossfit",
+        panel="Judges",
+    )  # fmt: skip
     out: Path | None = option(None, values.RESULTS, "runs/evaluate", essential=True)

@@ -163,6 +163,9 @@ def _remarks(result: Result) -> Iterator[str]:
     }
     for names, count in alike(read.items()):
         yield f"Long captions: judges read {count} sentences each, one by one, of {names} (--text whole: the whole)."
+    families = result.run["families"]
+    for judges, others in alike((judge, ", ".join(of)) for judge, of in families.items()):
+        yield f"Other judges{f' of {judges}' if families.keys() != {judges} else ''}, trained once: {others}."
 
 
 def class_notes(labels: Mapping[str, Any]) -> Iterator[str]:

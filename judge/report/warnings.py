@@ -95,6 +95,7 @@ def warnings(result: Result) -> list[str]:
         *_without_images(run),
         *_without_words(result),
         *_training_noise(result),
+        *_moving(result),
         *_coverage(run),
         *_alignment(run),
         *_judges(result),
@@ -118,7 +119,7 @@ def _merged(rows: Iterable[Summary]) -> Iterator[tuple[str, str]]:
 def void_notes(result: Result) -> Iterator[str]:
     """Rows without a verdict, a sentence for each reason, with the figures of one row."""
     reasons: dict[str, list[tuple[Summary, str]]] = {}
-    for row in result.summaries:
+    for row in result.of_captioners:
         # Figures stand in parentheses at the end of a reason.
         what, _, figures = result.void.get(row.key, "").partition(" (")
         if what:
@@ -155,9 +156,10 @@ def _without_typical(result: Result) -> Iterator[str]:
     """Captioners that are compared with no typical person, where that matters."""
     lines = [row for row, of in lines_of(result) if of.verdict in {ABOVE, BELOW}]
     entries, names = result.run["captioners"], {row.captioner for row in lines}
+    missing = {name: why for name, of in entries.items() if (why := of.get("without_typical"))}
     # Too few human captions are a fact about the data, whatever the verdicts are.
-    missing = [(name, of.get("without_typical", "")) for name, of in entries.items()]
-    for captioners, why in alike((name, why) for name, why in missing if why and (name in names or why[0].isdigit())):
+    noted = [(name, why) for name, why in missing.items() if name in names or "human captions" in why]
+    for captioners, why in alike(noted):
         yield (
             f"No typical person to compare {captioners} with: {why}. Captions that say no more than a typical person "
             "would may be above other human captions."
@@ -265,6 +267,21 @@ def _training_noise(result: Result) -> Iterator[str]:
         yield (
             f"Intervals and p are estimated from {min(few)} refits each. So few may contradict each other: use "
             f"--refits {_FEW} or more."
+        )
+
+
+def _moving(result: Result) -> Iterator[str]:
+    """Values that depend on the number of images."""
+    moving = {(of.captioner, of.metric.name, of.judge): of for of in result.curves() if of.moves}
+    rows = [row for row in result.summaries if row.key in moving]
+    if rows:
+        curve = max((moving[row.key] for row in rows), key=lambda of: abs(of.step))
+        half, whole = curve.points[-2:]
+        yield (
+            "Judges have not learnt all that the captions tell: values of "
+            f"{'; '.join(f'{titles} of {names}' for names, titles in _merged(rows))} change with the number of images "
+            f"({curve.title} of {curve.captioner}: {half.amplification:+.3f} from {half.images:,}, "
+            f"{whole.amplification:+.3f} from {whole.images:,}). Compare them with values from as many images alone."
         )
 
 

@@ -161,7 +161,7 @@ def conclude(
     void, people = reasons or {}, set(typical.values())
     kinds = [row.key[1:] for row in summaries]
     corrected = _holm_within(kinds, [None if row.captioner in people else row.p_value for row in summaries])
-    beyond = [*_beyond(summaries, void, typical, pair, level)] if pair else [None] * len(summaries)
+    beyond = [*_beyond(summaries, typical, pair, level)] if pair else [None] * len(summaries)
     tested = _holm_within(kinds, [of and of.p_value for of in beyond])
     found = list[Conclusion]()
     for row, p, known, p_beyond in zip(summaries, corrected, beyond, tested, strict=True):
@@ -176,10 +176,13 @@ def conclude(
 
 
 def _beyond(
-    summaries: Sequence[Summary], void: Mapping[Key, str], typical: Mapping[str, str], pair: PairRows, level: float
+    summaries: Sequence[Summary], typical: Mapping[str, str], pair: PairRows, level: float
 ) -> Iterator[Difference | None]:
-    """Each captioner less its typical person; None where they share too few images, or that row is void."""
-    people = {row.key: row for row in summaries if row.captioner in typical.values() and row.key not in void}
+    """Each captioner less its typical person; None where they share too few images.
+
+    What voids the row of a typical person (its human side, which is the captioner's too) voids the captioner's as well.
+    """
+    people = {row.key: row for row in summaries if row.captioner in typical.values()}
     for row in summaries:
         other = people.get((typical.get(row.captioner, ""), *row.key[1:]))
         pairs = pair(row, other) if other and _has_value(row) and _has_value(other) else None
@@ -268,8 +271,9 @@ def difference(first: Summary, second: Summary, *, same_images: bool, level: flo
     paired = bool(same_images and one and other and (one.kind, len(one.values)) == (other.kind, len(other.values)))
     error, degrees = None, min(first.degrees, second.degrees)
     if paired and one and other:
-        gaps = [a - b for a, b in zip(one.values, other.values, strict=True)]
-        error = max(one.error(gaps), other.error(gaps))
+        # Each row's deviations are scaled as its own error is.
+        gaps = [one.scale * a - other.scale * b for a, b in zip(one.values, other.values, strict=True)]
+        error = replace(one, scale=1.0).error(gaps)
     elif first.standard_error is not None and second.standard_error is not None:
         error = math.hypot(first.standard_error, second.standard_error)
     names = first.metric, first.judge, first.captioner, second.captioner, value
