@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from dataclasses import replace
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from judge.calibration.doses import DoseSource, inject
 from judge.corpus import Corpus
-from judge.text.lexicon import load_lexicon, mask
-from judge.text.tokens import tokenize
+from judge.text.lexicon import load_lexicon
 from judge.types import Captions
 
 OWN, SHORTEST, LONGEST = 3, 80, 200
@@ -21,31 +19,29 @@ OWN, SHORTEST, LONGEST = 3, 80, 200
 def long_corpus(corpus: Corpus, *, images: int, seed: int, dose: float = 0.0) -> Corpus:
     """Some of the images, with two human captions each and one captioner, "long".
 
-    Its captions join three other human captions of the image and those of the nearest images of the same class, each
-    used once and of no image that is drawn, up to a random length. So every sentence says as much of the class as a
-    human caption. ``dose``: of A->T bias (:mod:`judge.calibration.doses`) in all sentences but the first.
+    Its captions join three other human captions of the image, and human captions of other images of its class up to a
+    random length, each used once. So every sentence says as much of the class as a human caption does. ``dose``: of A->T bias (:mod:`judge.calibration.doses`) in all sentences but the first.
     """
     assert corpus.labels
     labels, written = corpus.labels.by_image, corpus.human.by_image
-    gender = load_lexicon("gender")
     generator = np.random.default_rng([seed, images])
     usable = sorted(image for image, of in written.items() if len(of) >= OWN + 2 and image in labels)
-    drawn = sorted(generator.choice(usable, images, replace=False).tolist())
-    others = sorted({*usable} - {*drawn})
-    near = _nearness(drawn, others, {i: [mask(tokenize(text), gender) for text in written[i]] for i in usable})
-    left = {image: list(generator.permutation(written[image])) for image in usable}
-    human = {image: tuple(map(str, left[image][:2])) for image in drawn}
-    parts = {image: [_sentence(text) for text in left[image][2 : 2 + OWN]] for image in drawn}
-    for place in generator.permutation(images):
-        image, length = drawn[place], generator.integers(SHORTEST, LONGEST - 25)
-        order = iter(np.argsort(-near[place], kind="stable"))
+    chosen = generator.permutation(len(usable))
+    drawn, others = sorted(usable[n] for n in chosen[:images]), [usable[n] for n in chosen[images:]]
+    human, parts, pool = dict[str, tuple[str, ...]](), dict[str, list[str]](), defaultdict[str, list[str]](list)
+    for image in others:
+        pool[labels[image]] += written[image]
+    for of in pool.values():
+        generator.shuffle(of)
+    for image in drawn:
+        own = [written[image][n] for n in generator.permutation(len(written[image]))]
+        human[image], parts[image] = tuple(own[:2]), [_sentence(text) for text in own[2 : 2 + OWN]]
+        length = generator.integers(SHORTEST, LONGEST - 25)
         while sum(len(text.split()) for text in parts[image]) < length:
-            donor = others[next(order)]
-            if labels[donor] == labels[image] and left[donor]:
-                parts[image].append(_sentence(left[donor].pop()))
+            parts[image].append(_sentence(pool[labels[image]].pop()))
     later = Captions("long", {image: tuple(of[1:]) for image, of in parts.items()})
     if dose:
-        source = DoseSource(corpus.human, corpus.labels, gender, load_lexicon("coco-objects"))
+        source = DoseSource(corpus.human, corpus.labels, load_lexicon("gender"), load_lexicon("coco-objects"))
         later = inject(later, source, "A->T", dose, seed=seed)
     joined = {image: (" ".join([parts[image][0], *map(_sentence, later.by_image[image])]),) for image in drawn}
     captioner = replace(later, by_image=joined)
@@ -56,22 +52,3 @@ def _sentence(text: str) -> str:
     """A human caption as one sentence, without marks inside that end one."""
     words = text.replace(". ", ", ").strip(" .\n")
     return f"{words[:1].upper()}{words[1:]}."
-
-
-def _nearness(drawn: list[str], others: list[str], words: dict[str, list[tuple[str, ...]]]) -> np.ndarray:
-    """Cosine of the rare words of the masked captions of each drawn and each other image, [D, O]."""
-    bags = {image: {word for caption in words[image] for word in caption} for image in (*drawn, *others)}
-    counts = Counter(word for of in bags.values() for word in of)
-    place = {word: n for n, word in enumerate(sorted(counts))}
-
-    def rows(images: list[str]) -> csr_array:
-        found = [
-            (n, place[word], np.log(len(bags) / counts[word]))
-            for n, image in enumerate(images)
-            for word in sorted(bags[image])
-        ]
-        row, column, value = zip(*found, strict=True)
-        table = csr_array((value, (row, column)), shape=(len(images), len(place)))
-        return csr_array(table / np.sqrt(table.multiply(table).sum(axis=1))[:, None])
-
-    return (rows(drawn) @ rows(others).T).toarray()

@@ -227,7 +227,9 @@ def by_position(scores: pd.DataFrame, most: Mapping[str, int], settings: Setting
     An image's sentences count equally, as in the row itself.
     """
     for row in judged_rows(scores, settings):
-        count, ratio = most.get(row.line.captioner, 1), settings.ratios.get(row.metric.name)
+        # Judges that guess what captions name are not asked about sentences.
+        count = 1 if row.metric.from_annotation else most.get(row.line.captioner, 1)
+        ratio = settings.ratios.get(row.metric.name)
         for place, first in (("first sentence", True), ("the rest", False)) if count > 1 else ():
 
             def chosen(captions: pd.DataFrame, first: bool = first, count: int = count) -> pd.DataFrame:
@@ -397,7 +399,6 @@ def _infer_counted(
     excess = exchange.excess(row.halves(settings.seed), exchanges=EXCHANGES)
     known: list[Known] = []
     for value, of, drawn in zip(values, excess, exchanged - mean, strict=True):
-        chance = Exchanged.of(drawn, float(value))
-        found = from_halves(float(value), of.tolist(), chance and chance._replace(mean=0.0), level=settings.level)
+        found = from_halves(float(value), of.tolist(), Exchanged.of(drawn), level=settings.level)
         known.append((found.interval, found.p_value, "images") if found else UNKNOWN)
     return values, known
