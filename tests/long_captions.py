@@ -20,7 +20,8 @@ def long_corpus(corpus: Corpus, *, images: int, seed: int, dose: float = 0.0) ->
     """Some of the images, with two human captions each and one captioner, "long".
 
     Its captions join three other human captions of the image, and human captions of other images of its class up to a
-    random length, each used once. So every sentence says as much of the class as a human caption does. ``dose``: of A->T bias (:mod:`judge.calibration.doses`) in all sentences but the first.
+    random length, each used once. So every sentence says as much of the class as a human caption does. ``dose``: of
+    A->T bias (:mod:`judge.calibration.doses`) in all sentences but the first.
     """
     assert corpus.labels
     labels, written = corpus.labels.by_image, corpus.human.by_image
