@@ -163,6 +163,10 @@ class RunSettings(ObjectSettings, JudgedSettings, DetectionSettings):
         None, "judges trained on shuffled labels, to estimate the chance score", "2 for linear judges, else 0",
         panel="Statistics", ge=0, le=1000,
     )  # fmt: skip
+    typical: bool | None = option(
+        None, "measure a typical person too: the human caption of each image that is most like the others",
+        "on under crossfit", essential=True, panel="Statistics",
+    )  # fmt: skip
     checkpoints: Path | None = option(
         None, "folder of trained judges to reuse and to add to", "none", essential=True, panel="Training"
     )
@@ -175,4 +179,8 @@ class ScoredSettings(OutputSettings, BatchSettings, RunSettings):
     level: float = option(0.95, "confidence level of intervals", panel="Statistics", gt=0.5, lt=1)
     quality: bool = option(False, "score captions by class: BLEU, CIDEr, ROUGE-L, METEOR (with Java)", panel="Metrics")
     human_scores: Path | None = option(None, "table (captioner, score) to compare metrics with", panel="Metrics")
+    families: bool | None = option(
+        None, "show the value under judges of other families too, for judges of text", "on under crossfit",
+        panel="Judges",
+    )  # fmt: skip
     out: Path | None = option(None, values.RESULTS, "runs/evaluate", essential=True)

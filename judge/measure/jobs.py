@@ -12,7 +12,8 @@ from judge.corpus import Corpus
 from judge.errors import JudgeError
 from judge.evidence import MINIMUM_IMAGES, Evidence, EvidenceBuilder, Truth
 from judge.evidence.counts import CountRows, count_captions, task_rows
-from judge.judges import DEFAULT_JUDGE, find_judge, name_self, with_head
+from judge.evidence.typical import TYPICAL, add_typical
+from judge.judges import DEFAULT_JUDGE, SELF, find_judge, name_self, with_head
 from judge.measure.plan import Plan
 from judge.metrics import Metric, find_metric, spell_out
 from judge.text.lexicon import Lexicons
@@ -37,21 +38,29 @@ class Work:
     """The work of a run.
 
     Attributes:
+        corpus: the captions; of the human ones without those of the typical person, who is the last captioner.
         truth: the answers of each image, and the words that would reveal them.
         metrics: rows of METRICS, in the order of the plan.
+        families: judge of text -> the judges of other families that it is compared with.
+        companions: these, on the same evidence and splits, as far as ``jobs`` does not have them.
         count_rows: the input of counted metrics, one per captioner; empty without counted metrics.
         counts: the rows of ``counts.parquet``: those of ``count_rows``.
         tasks: the tasks that captions name and images show, for a breakdown; else empty.
         sources: checksum of labels and human captions of every labelled image, described by a captioner or not.
+        without_typical: why there is no typical person, as a clause; "" where there is one.
     """
 
+    corpus: Corpus
     truth: Truth
     metrics: tuple[Metric, ...]
     jobs: tuple[Job, ...]
+    families: Mapping[str, tuple[str, ...]]
+    companions: tuple[Job, ...]
     count_rows: tuple[CountRows, ...]
     counts: pd.DataFrame
     tasks: pd.DataFrame
     sources: str
+    without_typical: str = ""
 
     @property
     def names(self) -> list[str]:
@@ -69,16 +78,31 @@ def lay_out(corpus: Corpus, plan: Plan, lexicons: Lexicons) -> Work:
     metrics = tuple(map(find_metric, spell_out(plan.metrics)))
     counted = [metric for metric in metrics if metric.counted]
     folds = plan.folds if plan.protocol == "crossfit" and len(counted) < len(metrics) else 0
+    without_typical = _without_typical(plan, metrics) or add_typical(builder)
     builder.leave_out_small(metrics, max(MINIMUM_IMAGES, folds))
-    captioners = corpus.generated if counted else ()
+    captioners = builder.corpus.generated if counted else ()
     rows = tuple(count_captions(builder, one, counted, vocabulary=plan.vocabulary) for one in captioners)
-    tasks = [task_rows(builder, one) for one in corpus.generated] if plan.breakdown else []
+    tasks = [task_rows(builder, one) for one in builder.corpus.generated] if plan.breakdown else []
     jobs = tuple(_jobs(builder, plan, metrics))
     sources = hashlib.blake2b(digest_size=8)
     for image, name in sorted(builder.truth.labels.by_image.items()):
-        sources.update(repr((image, name, corpus.human.by_image.get(image))).encode())
+        sources.update(repr((image, name, builder.corpus.human.by_image.get(image))).encode())
     tables = _concat([of.rows for of in rows]), _concat(tasks)
-    return Work(builder.truth, metrics, jobs, rows, *tables, sources.hexdigest())
+    judges = dict.fromkeys(job.judge for job in jobs if _has_families(job))
+    families = {judge: others for judge in judges if (others := plan.families_of(judge))}
+    companions = tuple(_companions(jobs, families, plan))
+    known = builder.corpus, builder.truth, metrics, jobs, families, companions
+    return Work(*known, rows, *tables, sources.hexdigest(), without_typical)
+
+
+def _without_typical(plan: Plan, metrics: Sequence[Metric]) -> str:
+    """Why the plan has no typical person, as a clause; "" where it has one."""
+    if not plan.has_typical:
+        return f"it is off under protocol {plan.protocol}" if plan.typical is None else "it was left out"
+    judges = [name for metric in metrics if not metric.counted for name in choose_judges(metric, plan.judges)]
+    if judges and all(name.startswith(SELF) for name in judges) and not any(metric.counted for metric in metrics):
+        return "only captioners themselves are the judges"
+    return ""
 
 
 def _concat(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -99,7 +123,25 @@ def _jobs(builder: EvidenceBuilder, plan: Plan, metrics: Sequence[Metric]) -> It
                 what = f"{plan.folds} folds, and only {size} images of class '{rarest}'"
                 raise JudgeError(what, where=captioner.name, mend=f"use --folds {size} or fewer")
             for judge in choose_judges(alike[0], plan.judges):
+                if captioner.name == TYPICAL and judge.startswith(SELF):
+                    continue  # No checkpoint wrote a person's captions.
                 yield from jobs_of(evidence, tuple(alike), judge, plan)
+
+
+def _has_families(job: Job) -> bool:
+    return compares(job.metrics) and not job.evidence.sides.uses_images
+
+
+def _companions(jobs: Sequence[Job], families: Mapping[str, tuple[str, ...]], plan: Plan) -> Iterator[Job]:
+    """The judges of ``families``; not those that the run has anyway."""
+    groups: dict[tuple[int, tuple[Metric, ...]], tuple[Evidence, dict[str, None]]] = {}
+    for job in jobs:
+        if _has_families(job):
+            groups.setdefault((id(job.evidence), job.metrics), (job.evidence, {}))[1][job.judge] = None
+    for (_, metrics), (evidence, judges) in groups.items():
+        others = dict.fromkeys(name for judge in judges for name in families.get(judge, ()) if name not in judges)
+        for name in others:
+            yield from jobs_of(evidence, metrics, name, plan)
 
 
 def jobs_of(

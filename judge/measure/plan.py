@@ -1,7 +1,7 @@
 """The plan of a run, and its result."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -10,7 +10,7 @@ import pandas as pd
 from judge.corpus.splits import Protocol, Split, make_splits
 from judge.evidence import Aligning, ResampleKind, TextOptions
 from judge.evidence.counts import Vocabulary
-from judge.judges import DEFAULT_JUDGE, SELF, find_judge
+from judge.judges import DEFAULT_JUDGE, SELF, find_judge, other_families
 from judge.measure.comparing import Pairing
 from judge.metrics import Metric
 from judge.metrics.scores import PriorForm
@@ -45,11 +45,14 @@ class Plan:
         vocabulary: which words of captions BA counts.
         quality: whether to measure caption quality too.
         resamples, level: of intervals and tests.
+        embedding: of judges of other families whose name has none; None for the default, "none" for words alone.
+        families: whether judges of other families are trained too, on text; None: under ``crossfit``.
         refits: number of refits for the test, and on each half of the images for the interval; None: 20 for judges
             that train in seconds (8 for tasks), 0 for others.
         chance: number of judges trained on shuffled labels; None: 2 for judges that train in seconds, 0 for others.
         breakdown: whether to compute contributions of tasks, images and words.
         examples: whether to choose examples of captions.
+        typical: whether a typical person is measured too (:mod:`judge.evidence.typical`); None: under ``crossfit``.
     """
 
     metrics: tuple[str, ...] = ("lic", "leakage")
@@ -67,10 +70,18 @@ class Plan:
     quality: bool = False
     resamples: int = 2000
     level: float = 0.95
+    embedding: str | None = None
+    families: bool | None = None
     refits: int | None = None
     chance: int | None = None
     breakdown: bool = False
     examples: bool = True
+    typical: bool | None = None
+
+    @property
+    def has_typical(self) -> bool:
+        """Whether a typical person is measured too, if images have enough human captions."""
+        return self.protocol == "crossfit" if self.typical is None else self.typical
 
     def resamples_of(self, judge: str, target: TargetKind) -> dict[ResampleKind, int]:
         """Number of refits of a judge, by kind of resample."""
@@ -79,6 +90,11 @@ class Plan:
         chance = self.chance if self.chance is not None else CHANCE if quick else 0
         found: dict[ResampleKind, int] = {"exchanged": refits, "half": 2 * refits, "shuffled": chance}
         return {kind: count for kind, count in found.items() if count}
+
+    def families_of(self, judge: str) -> tuple[str, ...]:
+        """Judges of other families, with which a judge of text is compared."""
+        compares = self.protocol == "crossfit" if self.families is None else self.families
+        return other_families(judge, self.embedding) if compares else ()
 
     def ratio(self, metric: Metric) -> float:
         """Number of test images of a split over the number of training images."""
@@ -130,6 +146,8 @@ class Result:
         breakdown: contributions of tasks, images and words to every row; None unless ``Plan.breakdown``.
         examples: the rows of ``examples.parquet``: captions of the images that contribute most to every row, and of
             random images.
+        families: answers of judges of other families, which are not rows of the table: the rows of
+            ``families.parquet``, with the columns of ``scores``.
     """
 
     summaries: tuple[Summary, ...]
@@ -140,6 +158,7 @@ class Result:
     quality: Mapping[str, Quality] = field(default_factory=dict)
     breakdown: Breakdown | None = None
     examples: pd.DataFrame = field(default_factory=pd.DataFrame)
+    families: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     def differences(self) -> list[Difference]:
         """The differences of comparable captioners (:mod:`~judge.measure.comparing`), by metric and judge."""
@@ -147,8 +166,23 @@ class Result:
 
     @cached_property
     def _differences(self) -> list[Difference]:
-        pairing = Pairing(self.scores, self.counts, self.run)
-        return differences(self.summaries, pairing, level=self.run["level"], reasons=self.void)
+        return differences(self.of_captioners, self._pairing, level=self.run["level"], reasons=self.void)
+
+    @property
+    def _pairing(self) -> Pairing:
+        return Pairing(self.scores, self.counts, self.run)
+
+    @property
+    def typical(self) -> dict[str, str]:
+        """Captioner -> the typical person that it is compared with, for those that have one."""
+        entries = self.run["captioners"].items()
+        return {name: entry["typical"] for name, entry in entries if entry.get("typical")}
+
+    @property
+    def of_captioners(self) -> list[Summary]:
+        """The summaries of captioners, without those of the typical person."""
+        people = set(self.typical.values())
+        return [row for row in self.summaries if row.captioner not in people]
 
     @cached_property
     def void(self) -> Mapping[Key, str]:
@@ -157,17 +191,23 @@ class Result:
 
     def conclusions(self) -> list[Conclusion]:
         """The conclusion from each summary, in their order."""
-        return conclude(self.summaries, self.void)
+        return self._conclusions
+
+    @cached_property
+    def _conclusions(self) -> list[Conclusion]:
+        level = self.run["level"]
+        return conclude(self.summaries, self.void, typical=self.typical, pair=self._pairing, level=level)
 
     def table(self) -> pd.DataFrame:
         """One row per captioner, metric and judge; values are fractions, missing ones NaN.
 
         Columns: captioner, metric, judge, human, generated, amplification, sd, low, high, basis (source of the
-        interval), standard_error, p_value, p_holm, verdict, detectable, chance_level, published (of counted metrics),
+        interval), standard_error, p_value, p_holm, verdict, detectable, beyond, beyond_low, beyond_high, beyond_p,
+        beyond_p_holm (captioner less typical person), chance_level, published (of counted metrics),
         human_chance, generated_chance, images, seeds, human_quality, generated_quality, human_prior, generated_prior (Q
         and mean w of metrics with priors), quality_p (p of Q alone), reason (why there is no verdict), protocol,
         labels ("given" or "derived"), and the coverage of the generated captions: names_one, names_none, names_several
-        (shares), refused, empty (counts).
+        (shares), refused, empty (counts). ``families`` maps judges of other families to the amplification under each.
         """
         rows = zip(self.summaries, self.conclusions(), strict=True)
         return pd.DataFrame([self._row(*row) for row in rows])
@@ -176,12 +216,20 @@ class Result:
         known = {part.name: getattr(summary, part.name) for part in fields(summary)}
         row = {name: value for name, value in known.items() if not isinstance(value, Interval | Replicates)}
         guessing, interval = row.pop("guessing"), summary.interval
+        row["families"] = dict(summary.families)
         row["quality_p"] = guessing.p_value if guessing else None
         for name, of in (("quality", "qualities"), ("prior", "priors"), ("chance", "chance")):
             row["human_" + name], row["generated_" + name] = row.pop(of) or (None, None)
         entry = self.run["captioners"][summary.captioner]
         covered = (entry["coverage"] or {}).get("generated", {})
-        row |= asdict(conclusion) | {
+        row |= {part.name: getattr(conclusion, part.name) for part in fields(conclusion)}
+        beyond = conclusion.beyond
+        row |= {
+            "beyond": beyond and beyond.value,
+            "beyond_low": beyond and beyond.interval and beyond.interval.low,
+            "beyond_high": beyond and beyond.interval and beyond.interval.high,
+            "beyond_p": beyond and beyond.p_value,
+            "beyond_p_holm": beyond and beyond.p_holm,
             "metric": summary.metric.name,
             "low": interval.low if interval else None,
             "high": interval.high if interval else None,

@@ -11,7 +11,7 @@ from judge.measure.jobs import Job
 from judge.metrics.scores import SCORES, VALIDATION_LOSS, Judged, guessed, shown
 from judge.statistics.counted import summarise_counts
 from judge.statistics.judged import CELL
-from judge.statistics.summary import Settings, Summary, summarise
+from judge.statistics.summary import Settings, Summary, summarise, with_families
 from judge.training.member import Member
 from judge.types import FloatArray, Predictions, Sample, Side
 
@@ -24,6 +24,7 @@ COLUMNS = [
 Answers = tuple[pd.DataFrame, Mapping[str, float]]
 """Rows of ``scores.parquet``, and the notes of a judge, e.g. {"C": 0.1}."""
 
+NOTHING = pd.DataFrame()
 # Seed and fold of captions that no judge scores: priors are frequencies among all captions of a side.
 UNASKED = -1
 
@@ -125,7 +126,11 @@ def settings_of(run: Mapping[str, Any]) -> Settings:
 
 
 def make_table(
-    scores: pd.DataFrame, counts: pd.DataFrame, replicates: pd.DataFrame, run: Mapping[str, Any]
+    scores: pd.DataFrame,
+    counts: pd.DataFrame,
+    replicates: pd.DataFrame,
+    run: Mapping[str, Any],
+    families: pd.DataFrame = NOTHING,
 ) -> list[Summary]:
     """Compute the summaries of a run again, from the rows of its files and the entry "run" of ``metrics.json``.
 
@@ -133,7 +138,8 @@ def make_table(
         JudgeError: as :func:`~judge.statistics.summary.summarise`.
     """
     settings = settings_of(run)
-    rows = [*summarise(scores, replicates, settings), *summarise_counts(counts, run["metrics"], settings)]
+    judged = with_families(summarise(scores, replicates, settings), families, run["families"], settings)
+    rows = [*judged, *summarise_counts(counts, run["metrics"], settings)]
     return in_order(rows, list(run["captioners"]), run["metrics"])
 
 

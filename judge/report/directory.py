@@ -31,7 +31,8 @@ class RunDirectory(OutputFolder):
     """``run.yaml``, ``metrics.json``, ``log.jsonl``, and the tables behind them, of one run.
 
     The tables are ``scores.parquet`` (answers of judges), ``counts.parquet`` (what captions mention) and
-    ``replicates.parquet`` (values on parts of the data, and on data drawn anew).
+    ``replicates.parquet`` (values on parts of the data, and on data drawn anew). ``families.parquet`` has the answers
+    of judges of other families.
 
     ``report.html`` shows them, with ``figures/`` and examples (``examples.parquet``; where the run has images also
     ``pictures.parquet``). ``quality.csv`` holds caption quality, ``breakdown/`` the breakdown, if the run has them.
@@ -58,7 +59,7 @@ class RunDirectory(OutputFolder):
         pictures, out = pictures or {}, self.partial
         images = pd.DataFrame({"image_id": list(pictures), "picture": list(pictures.values())})
         tables = {"scores": result.scores, "counts": result.counts, "replicates": result.replicates}
-        tables |= {"examples": result.examples, "pictures": images}
+        tables |= {"families": result.families, "examples": result.examples, "pictures": images}
         with self.writing():
             # A run that was killed while it wrote may have had other metrics.
             for name in [f"{name}.parquet" for name in tables] + ["quality.csv"]:
@@ -97,7 +98,7 @@ def metrics_json(result: Result) -> str:
         "differences": list(map(difference_row, result.differences())),
         "notes": {"footnotes": footnotes(result), "warnings": warnings(result)},
     }
-    consistency = measure_consistency(result.summaries, run.get("human_scores"))
+    consistency = measure_consistency(result.of_captioners, run.get("human_scores"))
     for part in fields(consistency):
         if rows := getattr(consistency, part.name):
             found.setdefault("consistency", {})[part.name] = [asdict(row) | {"metric": row.metric.name} for row in rows]
@@ -107,11 +108,13 @@ def metrics_json(result: Result) -> str:
     return json_text(found)
 
 
-# Columns of a row of "results" that are always there, in order; fields of a summary that other columns hold.
+# Columns of a row of "results" that are always there, in order; those of its entry "beyond"; and fields of a summary
+# that other columns hold.
 _COLUMNS = [
     *("captioner", "metric", "judge", "attribute", "direction", "human", "generated", "amplification", "sd", "ci"),
     *("p_value", "images", "seeds", "basis"),
 ]
+_BEYOND = "second", "value", "ci", "standard_error", "p_value", "p_holm", "images_left_out"
 _ELSEWHERE = {"interval", "these_judges", "replicates"}
 
 
@@ -120,6 +123,7 @@ def line_row(line: Line, attribute: str) -> dict[str, Any]:
     summary = line.summary
     row = {part.name: getattr(summary, part.name) for part in fields(summary) if part.name not in _ELSEWHERE}
     row |= {
+        "families": dict(summary.families) or None,
         "guessing": summary.guessing and summary.guessing._asdict(),
         "replicates": summary.replicates and {"ratio": summary.replicates.ratio, "scale": summary.replicates.scale},
         "attribute": attribute,
@@ -130,7 +134,11 @@ def line_row(line: Line, attribute: str) -> dict[str, Any]:
     }
     row["not_finite"] = {name: spelt for name, value in row.items() if (spelt := _spelt(value)) != value} or None
     optional = [name for name in row if name not in _COLUMNS and row[name] is not None]
-    found: dict[str, Any] = as_json({name: row[name] for name in [*_COLUMNS, *optional]} | asdict(line.conclusion))
+    concluded = {part.name: getattr(line.conclusion, part.name) for part in fields(line.conclusion)}
+    if beyond := line.conclusion.beyond:
+        about = difference_row(beyond)
+        concluded["beyond"] = {name: about[name] for name in _BEYOND}
+    found: dict[str, Any] = as_json({name: row[name] for name in [*_COLUMNS, *optional]} | concluded)
     return found
 
 

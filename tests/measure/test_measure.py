@@ -25,7 +25,7 @@ from judge.text.lexicon import load_lexicon
 from judge.text.tokens import tokenize
 from judge.types import Captions
 
-QUICK: dict[str, Any] = {"resamples": 200, "workers": 1, "folds": 4, "refits": 0, "chance": 0}
+QUICK: dict[str, Any] = {"resamples": 200, "workers": 1, "folds": 4, "refits": 0, "chance": 0, "typical": False}
 
 
 def measured(corpus: Corpus, **settings: Any) -> pd.DataFrame:
