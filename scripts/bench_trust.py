@@ -25,7 +25,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from itertools import chain, product
@@ -39,7 +39,7 @@ import typer
 
 from judge import Corpus, evaluate, load_lexicon
 from judge.calibration.doses import CHANGES, NOTHING, DoseSource, inject
-from judge.calibration.response import Calibration, TrialShare, calibrate
+from judge.calibration.response import TrialShare, calibrate
 from judge.calibration.trials import Design, people_as_captioner, whole_trials
 from judge.evidence.typical import TYPICAL, with_typical
 from judge.measure import Result
@@ -119,10 +119,11 @@ def judged(corpus: Corpus, setting: Setting, *name: object, **settings: Any) -> 
     return evaluate(corpus, **{**given, **quick, **settings})
 
 
-def records(found: Result, draw: int, doses: Mapping[str, tuple[str, float]]) -> Iterator[Record]:
-    """The rows of a run as those of a calibration; ``doses``: captioner -> its change and dose, else no change."""
+def records(found: Result, draw: int) -> Iterator[Record]:
+    """The rows of a run as those of a calibration; captioners are named by change and dose, others have none."""
     for row, conclusion in zip(found.summaries, found.conclusions(), strict=True):
-        change, dose = doses.get(row.captioner, (NOTHING, 0.0))
+        name, _, size = row.captioner.rpartition(" ")
+        change, dose = (name, float(size)) if name in CHANGES else (NOTHING, 0.0)
         yield {
             "captioner": row.captioner, "metric": row.metric.name, "judge": row.judge, "masks": "",
             "change": change, "dose": dose, "draw": draw, "value": row.amplification, "error": row.standard_error,
@@ -141,7 +142,7 @@ def nulls(setting: Setting, trial: int, images: int = 900) -> list[Record]:
         human, person = (_exchange(side, source, trial) for side in (drawn.human, *drawn.generated))
         exchanged = replace(drawn, human=human, generated=(person,))
         found.append(judged(exchanged, setting, "nulls", trial, metrics=U, **alone))
-    return [record for one in found for record in records(one, trial, {})]
+    return [record for one in found for record in records(one, trial)]
 
 
 def _exchange(captions: Captions, source: DoseSource, trial: int) -> Captions:
@@ -165,51 +166,37 @@ def verdicts(
     neutral = [name for name, change in CHANGES.items() if not change.moves]
     doses = doses or [(NOTHING, 0.0), ("A->T", BIAS), *product(neutral, DOSES)]
     drawn, (*_, source) = draw(setting, images, trial), read(setting.data)
-    return concluded(inject_all(drawn, source, doses, trial), setting, trial, names_of(doses), always={"A->T"})
+    return concluded(inject_all(drawn, source, doses, trial), setting, trial)
 
 
 def inject_all(drawn: Corpus, source: DoseSource, doses: Sequence[tuple[str, float]], trial: int) -> Corpus:
     """A captioner for each dose; what a change draws does not depend on its dose."""
-    (person,) = drawn.generated
-    changed = [
-        inject(person, source, change, dose, seed=seed_of("dose", change, trial)) if dose else person
-        for change, dose in doses
-    ]
-    return replace(drawn, generated=tuple(replace(of, name=n) for of, n in zip(changed, names_of(doses), strict=True)))
+    (person,), generated = drawn.generated, list[Captions]()
+    for change, dose in doses:
+        seed = seed_of("dose", change, trial)
+        changed = inject(person, source, change, dose, seed=seed) if dose else person
+        generated.append(replace(changed, name=f"{change} {dose:g}"))
+    return replace(drawn, generated=tuple(generated))
 
 
-def names_of(doses: Sequence[tuple[str, float]]) -> dict[str, tuple[str, float]]:
-    """Names of captioners by dose."""
-    return {f"{change} {dose:g}": (change, dose) for change, dose in doses}
-
-
-def concluded(
-    corpus: Corpus,
-    setting: Setting,
-    trial: int,
-    doses: Mapping[str, tuple[str, float]],
-    *,
-    always: Collection[str] = (),
-) -> list[Record]:
+def concluded(corpus: Corpus, setting: Setting, trial: int) -> list[Record]:
     """The verdict on each captioner, as if it were the only one of its run.
 
     Refits are made where a verdict "amplifies" is possible: the value is above the typical person's, and above 0 in all
-    families of judges, which no refit changes; and for the changes of ``always``.
+    families of judges, which no refit changes.
     """
     quick = judged(corpus, setting, "verdicts", trial, refits=0)
-    chosen = {name for name, (change, _) in doses.items() if change in always}
+    chosen = set[str]()
     for row, conclusion in zip(quick.summaries, quick.conclusions(), strict=True):
         if (conclusion.beyond is None or conclusion.beyond.value > 0) and all(value > 0 for _, value in row.families):
             chosen.add(row.captioner)
     chosen -= {TYPICAL}
-    found = [
-        record | {"verdict": BELOW} for record in records(quick, trial, doses) if record["captioner"] not in chosen
-    ]
+    found = [of | {"verdict": BELOW} for of in records(quick, trial) if of["captioner"] not in chosen]
     rivals = tuple(one for one in corpus.generated if one.name in chosen)
     slow = judged(replace(corpus, generated=rivals), setting, "verdicts", trial) if rivals else quick
     for one in rivals:
         alone = tuple(row for row in slow.summaries if row.captioner in {one.name, TYPICAL})
-        found += [of for of in records(replace(slow, summaries=alone), trial, doses) if of["captioner"] == one.name]
+        found += [of for of in records(replace(slow, summaries=alone), trial) if of["captioner"] == one.name]
     return [record for record in found if record["captioner"] != TYPICAL]
 
 
@@ -229,7 +216,7 @@ def second(setting: Setting, trial: int, images: int = 900) -> list[Record]:
     human = {image: (*of, *typical.by_image[image]) for image, of in then.human.by_image.items()}
     captioner = replace(captioner, name="second most typical")
     corpus = replace(drawn, human=replace(drawn.human, by_image=human), generated=(captioner,))
-    return concluded(corpus, setting, trial, {})
+    return concluded(corpus, setting, trial)
 
 
 def labels(setting: Setting, trial: int, images: int = 900) -> list[Record]:
@@ -240,7 +227,7 @@ def labels(setting: Setting, trial: int, images: int = 900) -> list[Record]:
     shuffled = np.random.default_rng(seed_of("labels", trial)).permutation([*drawn.by_image.values()]).tolist()
     given = replace(drawn, by_image=dict(zip(drawn.by_image, shuffled, strict=True)))
     captioner = corpus.generated[trial % len(corpus.generated)]
-    return concluded(replace(corpus, labels=given, generated=(captioner,)), setting, trial, {})
+    return concluded(replace(corpus, labels=given, generated=(captioner,)), setting, trial)
 
 
 def worth(setting: Setting, trial: int) -> list[Record]:
@@ -249,9 +236,9 @@ def worth(setting: Setting, trial: int) -> list[Record]:
     design = Design(["A->T"], [BIAS], draws=1, nulls=1, images=0, seed=seed_of("worth", trial))
     found = list[Record]()
     for one in whole_trials(corpus, source, design, reduced=True):
-        (captioner,) = one.corpus.generated
-        result = judged(one.corpus, setting, "worth", trial, refits=0, chance=0, typical=False)
-        found += records(result, trial, {captioner.name: (one.change, one.dose)})
+        generated = tuple(replace(of, name=f"{one.change} {one.dose:g}") for of in one.corpus.generated)
+        corpus = replace(one.corpus, generated=generated)
+        found += records(judged(corpus, setting, "worth", trial, refits=0, chance=0, typical=False), trial)
     return found
 
 
@@ -261,7 +248,7 @@ def directions(setting: Setting, trial: int, images: int = 900) -> list[Record]:
     drawn, (*_, source) = draw(setting, images, trial), read(setting.data)
     corpus = inject_all(drawn, source, doses, trial)
     result = judged(corpus, setting, "directions", trial, metrics=U, refits=0, chance=0, typical=False)
-    return [*records(result, trial, names_of(doses))]
+    return [*records(result, trial)]
 
 
 def families(setting: Setting, trial: int, judges: Sequence[str] = FAMILIES) -> list[Record]:
@@ -281,7 +268,7 @@ def seeds(setting: Setting, trial: int, images: int = 900) -> list[Record]:
     chosen = order[part * images : (part + 1) * images]
     given = replace(known, by_image={image: known.by_image[image] for image in sorted(chosen)})
     result = judged(replace(corpus, labels=given), setting, seed=number)
-    return [record | {"part": part} for record in records(result, number, {}) if record["captioner"] != TYPICAL]
+    return [record | {"part": part} for record in records(result, number) if record["captioner"] != TYPICAL]
 
 
 def seconds(setting: Setting, trial: int, refits: Sequence[int | None] = (None, 0)) -> list[Record]:
@@ -326,10 +313,8 @@ def table(frames: Frames) -> Iterator[Bound]:
             yield from verdict_bounds(name, rows)
         elif name.startswith("families"):
             for row in rows.to_dict("records"):
-                value, what = (
-                    row["value"] * (1 if row["first"] == EQUALIZER else -1),
-                    f"Equalizer - NIC+, {row['judge']}",
-                )
+                value = row["value"] * (1 if row["first"] == EQUALIZER else -1)
+                what = f"Equalizer - NIC+, {row['judge']}"
                 yield Bound(what, 1, "p < 0.05", f"{value:+.3f}, p {row['p']:.2g}", value > 0 and row["p"] < 0.05)
         elif name == "directions":
             yield from direction_bounds(rows)
@@ -380,7 +365,7 @@ def null_bounds(name: str, rows: pd.DataFrame) -> Iterator[Bound]:
 def move_bounds(frames: Frames) -> Iterator[Bound]:
     """How far a dose moves LIC, in shares of its worth and in null sds."""
     rows = frames["verdicts"]
-    found = respond(rows[rows["change"].isin([NOTHING, "A->T"])])
+    (found,) = calibrate(rows[rows["change"].isin([NOTHING, "A->T"])], {})
     shift, sd = found.responses["A->T"].shift, found.nulls.sd
     if shift is None or not sd:
         return
@@ -393,16 +378,10 @@ def move_bounds(frames: Frames) -> Iterator[Bound]:
         yield Bound(f"A->T {BIAS:g}, share of worth", found.nulls.draws, "at least 65%", measured, shift / of >= 0.65)
 
 
-def respond(rows: pd.DataFrame) -> Calibration:
-    """The response of one metric and judge."""
-    (found,) = calibrate(rows, {})
-    return found
-
-
 def direction_bounds(rows: pd.DataFrame) -> Iterator[Bound]:
     """Rank correlation of each U with its own dose; how the largest dose of the other direction moves it."""
     for metric, of in rows.groupby("metric"):
-        found = respond(of)
+        (found,) = calibrate(of, {})
         own, trials = METRICS[str(metric)].direction, of["draw"].nunique()
         for change, response in found.responses.items():
             if change == own:

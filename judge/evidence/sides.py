@@ -18,9 +18,11 @@ from judge.text.survey import Coverage, Survey
 from judge.text.vectors import Vectors
 from judge.types import SIDES, Sample, Side, Target, Words
 
-ResampleKind = Literal["exchanged", "half", "shuffled"]
-# The random stream of each kind.
-_STREAMS: dict[ResampleKind, int] = {"exchanged": 1, "half": 2, "shuffled": 3}
+ResampleKind = Literal["exchanged", "half", "quarter", "shuffled"]
+# The random stream of each kind; quarters are parts of the halves of the same draw.
+_STREAMS: dict[ResampleKind, int] = {"exchanged": 1, "half": 2, "quarter": 2, "shuffled": 3}
+# Number of parts into which one draw divides the images.
+_PARTS: dict[ResampleKind, int] = {"half": 2, "quarter": 4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,8 @@ class Resample:
       Without amplification, and if sides differ in nothing else, the run's own data are one such draw.
     - ``half``: half of the images of each class, drawn without replacement. An even number and the next one are the two
       halves of one draw.
+    - ``quarter``: a quarter of the images of each class. Numbers 4d to 4d + 3 are the quarters of draw d: the first two
+      divide half 2d, the others half 2d + 1.
     - ``shuffled``: labels are shuffled among images, so that captions carry no information about them.
 
     Attributes:
@@ -124,7 +128,7 @@ class Resample:
         if self.kind == "exchanged":
             return replace(sides, rows=self._exchange(sides.rows))
         classes = self.classes(sides.classes)
-        if self.kind == "half":
+        if self.kind in _PARTS:
             rows = {side: tuple(row for row in of if row.image in classes) for side, of in sides.rows.items()}
             return replace(sides, classes=classes, answers={i: sides.answers[i] for i in classes}, rows=rows)
         order = self._order(sides.classes, self.number)
@@ -138,14 +142,16 @@ class Resample:
         if self.kind == "shuffled":
             order = self._order(classes, self.number)
             return {image: classes[other] for image, other in zip(classes, order, strict=True)}
-        draw, second = divmod(self.number, 2)
+        draw, part = divmod(self.number, _PARTS[self.kind])
         order = self._order(classes, draw)
         chosen: set[str] = set()
         for place, name in enumerate(sorted(set(classes.values()))):
             group = [image for image in order if classes[image] == name]
-            # The larger half of an odd number goes to each half in turn.
-            cut = (len(group) + (draw + place) % 2) // 2
-            chosen |= set(group[cut:] if second else group[:cut])
+            for second in [part] if self.kind == "half" else divmod(part, 2):
+                # The larger half of an odd number goes to each half in turn.
+                cut = (len(group) + (draw + place) % 2) // 2
+                group = group[cut:] if second else group[:cut]
+            chosen |= set(group)
         return {image: name for image, name in classes.items() if image in chosen}
 
     def _order(self, images: Iterable[str], draw: int) -> list[str]:
@@ -303,4 +309,4 @@ class Slot(Sequence[Sample]):
         """The images that have such a caption."""
         every = self.evidence.sides.images[self.side, self.position]
         resample = self.evidence.resample
-        return every & self.evidence.classes.keys() if resample and resample.kind == "half" else every
+        return every & self.evidence.classes.keys() if resample and resample.kind in _PARTS else every

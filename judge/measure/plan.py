@@ -17,6 +17,7 @@ from judge.metrics.scores import PriorForm
 from judge.quality import Quality
 from judge.statistics.breakdown import Breakdown
 from judge.statistics.comparisons import Conclusion, Difference, Key, conclude, differences
+from judge.statistics.curve import Curve, learning_curves
 from judge.statistics.summary import Replicates, Summary
 from judge.statistics.validity import void_rows
 from judge.types import Interval, TargetKind
@@ -25,6 +26,8 @@ SEEDS: dict[Protocol, int] = {"paper": 10, "crossfit": 1}
 # Refits of judges that train in seconds; those that guess tasks learn dozens of answers.
 REFITS: dict[TargetKind, int] = {"attribute": 20, "tasks": 8}
 CHANCE = 2
+# Quarters of the images that judges are trained on for the learning curve, four to a draw.
+QUARTERS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,7 @@ class Plan:
         refits = self.refits if self.refits is not None else REFITS[target] if quick else 0
         chance = self.chance if self.chance is not None else CHANCE if quick else 0
         found: dict[ResampleKind, int] = {"exchanged": refits, "half": 2 * refits, "shuffled": chance}
+        found["quarter"] = min(QUARTERS, 4 * refits)
         return {kind: count for kind, count in found.items() if count}
 
     def families_of(self, judge: str) -> tuple[str, ...]:
@@ -188,6 +192,10 @@ class Result:
     def void(self) -> Mapping[Key, str]:
         """Key of each row that the checks of :mod:`~judge.statistics.validity` void -> why it has no verdict."""
         return void_rows(self.summaries, self.run)
+
+    def curves(self) -> list[Curve]:
+        """The learning curve of each row whose judges were trained again on halves of the images, in their order."""
+        return learning_curves(self.summaries, self.replicates)
 
     def conclusions(self) -> list[Conclusion]:
         """The conclusion from each summary, in their order."""
