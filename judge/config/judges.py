@@ -119,7 +119,7 @@ class JudgedSettings(TrainingSettings, MaskSettings, JudgeSettings, MetricOption
 
     metrics: values.Names = option(
         ("lic", "leakage"),
-        "comma-separated: lic, leakage, sc, dbac, dpac; of images: imagecaptioner2, imagecaptioner2-ratio, vl-lic; "
+        "comma-separated: lic, leakage, sc, u, dbac, dpac; of images: imagecaptioner2, imagecaptioner2-ratio, vl-lic; "
         "counted: ba, ba-objects, dba, multi, dpa, ratio, error. Variants, e.g. dbac-ta, are in the documentation",
         essential=True, min_length=1,
     )  # fmt: skip

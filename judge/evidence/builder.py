@@ -13,9 +13,9 @@ from judge.corpus.attributes import ProductLabels
 from judge.corpus.labels import compare_labels, derive_labels
 from judge.corpus.tasks import Tasks, derive_tasks, join_tasks, usable
 from judge.errors import JudgeError
+from judge.evidence.joined import INDEX_COVERAGE, MINIMUM_IMAGES, PEOPLE, Joined, Row, named_sides
 from judge.evidence.preparation import DEFAULT_TEXT, Preparation, TextOptions
 from judge.evidence.sides import Aligner, Evidence, MaskedCaption, Sides
-from judge.masking.instances import PERSON
 from judge.metrics import Metric
 from judge.text.alignment import AlignmentName
 from judge.text.combined import ProductLexicon, unlisted_tasks
@@ -24,15 +24,7 @@ from judge.text.survey import Coverage, SideWords, Survey, measure_coverage
 from judge.text.vectors import VectorCache
 from judge.types import SIDES, Captions, Labels, Side, Target, TargetKind, Words
 
-# People have the attribute and are no task: the noun for a person ("a surfer", "a child") names nothing else.
-PEOPLE = frozenset({PERSON})
-MINIMUM_IMAGES = 10
-# The share of images that must have a caption index: too few have a 6th or 7th caption to train a judge on.
-INDEX_COVERAGE = 0.9
 _SAME = "give files of the same images, and see that image ids mean the same in all"
-
-Row = tuple[str, int, Words]
-"""A caption of a side: (image id, index among the image's captions, words)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,25 +58,6 @@ class Aligning:
 
 
 DEFAULT_ALIGNING = Aligning()
-
-
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """Human and generated captions of the images that have both, before masking.
-
-    Attributes:
-        classes: image id -> class, of the images that have one, sorted by image.
-        rows: side -> its captions of these images.
-        dropped: reason -> images left out.
-        coverage: side -> how often its captions name the attribute; None without a lexicon.
-        survey: side -> facts about its captions, and about what masking leaves in them.
-    """
-
-    classes: Mapping[str, str]
-    rows: Mapping[Side, Sequence[Row]]
-    dropped: Mapping[str, int]
-    coverage: Mapping[Side, Coverage] | None
-    survey: Mapping[Side, Survey]
 
 
 class EvidenceBuilder:
@@ -231,7 +204,7 @@ class EvidenceBuilder:
         labels = self.truth.labels
         if not isinstance(labels, ProductLabels):
             return
-        kinds = {(row.target == "tasks" and not row.counted, _spared(row)) for row in metrics}
+        kinds = {(row.reads_annotated_tasks, _spared(row)) for row in metrics}
         found = [
             Counter(self._images(captioner, tasks=tasks, without=without)[0].values())
             for captioner in self.corpus.generated
@@ -242,14 +215,16 @@ class EvidenceBuilder:
             self.truth = replace(self.truth, labels=labels.without_small(counts, least))
 
     def _sides(self, captioner: Captions, metric: Metric) -> Sides:
-        if metric.weighs_named_class and self.truth.words.attribute is None:
-            what = f"{metric.title} weighs captions by the class that they name, and no words of it are known"
+        if metric.reads_named_class and self.truth.words.attribute is None:
+            what = f"{metric.title} reads the class that captions name, and no words of it are known"
             where = f"attribute '{self.truth.labels.attribute}'"
             raise JudgeError(what, where=where, mend=mend_without_words(metric))
         if metric.prior:
             check_names([*self.task_words.classes, *self.truth.labels.classes])
         spared = _spared(metric)
-        joined, tasks = self.join(captioner, tasks=metric.target == "tasks", without=spared)
+        joined, tasks = self.join(captioner, tasks=metric.reads_annotated_tasks, without=spared)
+        if metric.from_annotation:
+            return named_sides(captioner.name, joined, tasks, partial(self._answers_of, tasks is None))
         hidden: TargetKind = "tasks" if "task words" in metric.hidden else "attribute"
         target = Target("attribute", tuple(sorted(set(joined.classes.values()))))
         answers: Mapping[str, tuple[int, ...]]
@@ -277,6 +252,12 @@ class EvidenceBuilder:
         prepared = Preparation(self.truth.labels.attribute, self.options, self._lexicon(hidden), spared)
         about = metric.uses_images, joined.coverage, joined.survey, dropped, prepared
         return Sides(captioner.name, target, joined.classes, answers, rows, aligner, *about)
+
+    def _answers_of(self, tasks: bool, image: str, words: Words) -> frozenset[str]:
+        """What judges guess of a caption from the annotation: the tasks, or the classes, that it names."""
+        if tasks:
+            return self.mentions(words, "tasks") - PEOPLE
+        return self.named(words, self.truth.labels.by_image[image])
 
     def _names(self, image: str, words: Words, metric: Metric) -> tuple[str, str]:
         """The classes, or the tasks, that a caption names, if the metric's prior needs them; else ""."""

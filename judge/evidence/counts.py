@@ -19,7 +19,8 @@ from dataclasses import dataclass
 import pandas as pd
 
 from judge.errors import JudgeError
-from judge.evidence.builder import PEOPLE, EvidenceBuilder, Joined, Row, check_names, join_names, mend_without_words
+from judge.evidence.builder import EvidenceBuilder, check_names, join_names, mend_without_words
+from judge.evidence.joined import PEOPLE, Joined, Row
 from judge.metrics import Metric
 from judge.metrics.counted.spec import CountedMetric
 from judge.text.tokens import is_content

@@ -30,6 +30,8 @@ class MaskedCaption:
     """A caption of a side, masked but not aligned, by image id and index among the image's captions of that side.
 
     ``named`` are the classes, and ``tasks`` the tasks, that it names, joined by "|"; "" if no metric needs them.
+    ``answers`` are indices of what it names, where judges guess that; its ``words`` are then what is annotated of its
+    image, ``index`` counts the captions that are left, and ``written`` all captions of the side.
     """
 
     image: str
@@ -37,6 +39,13 @@ class MaskedCaption:
     words: Words
     named: str = ""
     tasks: str = ""
+    answers: tuple[int, ...] | None = None
+    written: int | None = None
+
+    @property
+    def number(self) -> int:
+        """Index among the image's captions in the file."""
+        return self.index if self.written is None else self.written
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +88,15 @@ class Sides:
     dropped: Mapping[str, int] = field(default_factory=dict)
     prepared: Preparation | None = None
 
+    @property
+    def guesses_names(self) -> bool:
+        """Whether judges guess what captions name, and not what is annotated."""
+        return any(row.answers is not None for of in self.rows.values() for row in of[:1])
+
+    def answer(self, row: MaskedCaption) -> tuple[int, ...]:
+        """Indices of what judges guess of a caption."""
+        return self.answers[row.image] if row.answers is None else row.answers
+
     @cached_property
     def images(self) -> Mapping[tuple[Side, int], frozenset[str]]:
         """(side, caption index) -> the images that have such a caption."""
@@ -95,7 +113,8 @@ class Sides:
         for side, rows in self.rows.items():
             digest = hashlib.blake2b(digest_size=16)
             for row in rows:
-                digest.update(repr((row.image, row.index, row.words)).encode())
+                answers = () if row.answers is None else (row.answers,)
+                digest.update(repr((row.image, row.index, row.words, *answers)).encode())
             found[side] = digest.hexdigest()
         vectors = self.aligner.vectors
         space = vectors and (sorted(vectors.rows), hashlib.blake2b(vectors.matrix.tobytes()).hexdigest())
@@ -113,7 +132,8 @@ class Resample:
       halves of one draw.
     - ``quarter``: a quarter of the images of each class. Numbers 4d to 4d + 3 are the quarters of draw d: the first two
       divide half 2d, the others half 2d + 1.
-    - ``shuffled``: labels are shuffled among images, so that captions carry no information about them.
+    - ``shuffled``: labels (or all that is annotated, where judges guess from that) are shuffled among images, so that
+      captions carry no information about them.
 
     Attributes:
         number: number of the draw, from 0; the same for all captioners, which stay comparable.
@@ -132,8 +152,15 @@ class Resample:
             rows = {side: tuple(row for row in of if row.image in classes) for side, of in sides.rows.items()}
             return replace(sides, classes=classes, answers={i: sides.answers[i] for i in classes}, rows=rows)
         order = self._order(sides.classes, self.number)
-        answers = {image: sides.answers[other] for image, other in zip(sides.classes, order, strict=True)}
-        return replace(sides, classes=classes, answers=answers)
+        others = dict(zip(sides.classes, order, strict=True))
+        answers = {image: sides.answers[other] for image, other in others.items()}
+        if not sides.guesses_names:
+            return replace(sides, classes=classes, answers=answers)
+        shown = {row.image: row.words for row in sides.rows["human"]}
+        rows = {
+            side: tuple(replace(row, words=shown[others[row.image]]) for row in of) for side, of in sides.rows.items()
+        }
+        return replace(sides, classes=classes, answers=answers, rows=rows)
 
     def classes(self, classes: Mapping[str, str]) -> Mapping[str, str]:
         """Image id -> class of the resampled images."""
@@ -230,9 +257,9 @@ class Evidence:
         near = {word: new for word, new in found if new not in (word, UNKNOWN)}
         return replace(prepared, vocabulary=generated, substitutes=near)
 
-    def spell(self, image: str) -> str:
-        """The image's answer in files: names joined by "|"."""
-        return "|".join(self.target.classes[index] for index in self.drawn.answers[image])
+    def spell(self, row: MaskedCaption) -> str:
+        """The answer of a caption in files: names joined by "|"."""
+        return "|".join(self.target.classes[index] for index in self.drawn.answer(row))
 
     @cached_property
     def aligned(self) -> tuple[list[Words], AlignmentReport]:
@@ -249,7 +276,7 @@ class Evidence:
             for row, words in zip(rows, aligned, strict=True):
                 image = row.image if drawn.uses_images else None
                 samples, captions = found[side, row.index]
-                samples.append(Sample(row.image, side, row.index, words, drawn.answers[row.image], image=image))
+                samples.append(Sample(row.image, side, row.index, words, drawn.answer(row), image=image))
                 captions.append(row)
         return found
 
@@ -300,9 +327,9 @@ class Slot(Sequence[Sample]):
         return {row.image: place for place, row in enumerate(self.captions)}
 
     def cell(self, place: int) -> tuple[str, str, str]:
-        """Classes and tasks that the caption at ``place`` names, and its image's answer: names joined by "|"."""
+        """Classes and tasks that the caption at ``place`` names, and its answer: names joined by "|"."""
         row = self.captions[place]
-        return row.named, row.tasks, self.evidence.spell(row.image)
+        return row.named, row.tasks, self.evidence.spell(row)
 
     @property
     def images(self) -> frozenset[str]:

@@ -116,9 +116,10 @@ def _answers(rows: pd.DataFrame, images: Sequence[str]) -> pd.DataFrame:
 def _read(evidence: Evidence, images: set[str]) -> pd.DataFrame:
     """The captions of images as judges read them."""
     samples = [
-        (side, sample.image_id, sample.index, sample.text)
+        (side, image, slot.captions[place].number, slot[place].text)
         for (side, _), slot in evidence.slots.items()
-        for sample in (slot[slot.place[image]] for image in images & slot.place.keys())
+        for image in images & slot.place.keys()
+        for place in [slot.place[image]]
     ]
     return pd.DataFrame(samples, columns=[*OF_SIDE, "read"])
 

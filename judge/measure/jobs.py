@@ -129,7 +129,8 @@ def _jobs(builder: EvidenceBuilder, plan: Plan, metrics: Sequence[Metric]) -> It
 
 
 def _has_families(job: Job) -> bool:
-    return compares(job.metrics) and not job.evidence.sides.uses_images
+    """Whether judges of other families can read the same, captions, for the same comparison."""
+    return compares(job.metrics) and not job.evidence.sides.uses_images and not job.metrics[0].from_annotation
 
 
 def _companions(jobs: Sequence[Job], families: Mapping[str, tuple[str, ...]], plan: Plan) -> Iterator[Job]:
@@ -178,9 +179,13 @@ def compares(metrics: Sequence[Metric]) -> bool:
 def choose_judges(metric: Metric, judges: Sequence[str]) -> list[str]:
     """Those of ``judges`` with the modalities of ``metric``; else the default, or for images the judge of its paper.
 
+    What is annotated is no text: "linear" reads the names of tasks, or of a class, whatever ``judges`` are.
+
     Raises:
         JudgeError: no such judge.
     """
     known = [find_judge(name) for name in judges]
+    if metric.from_annotation:
+        return [metric.judge]
     fitting = [blueprint.name for blueprint in known if ("image" in blueprint.modalities) == metric.uses_images]
     return fitting or [metric.judge if metric.uses_images else DEFAULT_JUDGE]

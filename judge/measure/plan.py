@@ -13,7 +13,6 @@ from judge.evidence.counts import Vocabulary
 from judge.judges import DEFAULT_JUDGE, SELF, find_judge, other_families
 from judge.measure.comparing import Pairing
 from judge.metrics import Metric
-from judge.metrics.scores import PriorForm
 from judge.quality import Quality
 from judge.statistics.breakdown import Breakdown
 from judge.statistics.comparisons import Conclusion, Difference, Key, conclude, differences
@@ -44,7 +43,6 @@ class Plan:
         text, aligning: how captions become words, and how human captions are aligned.
         label_least: if labels are derived, how many human captions must name the class.
         models: captioner -> the checkpoint that wrote its captions, if known, for the judge "self".
-        prior: how frequencies of sets of tasks are computed (DBAC, DPAC).
         vocabulary: which words of captions BA counts.
         quality: whether to measure caption quality too.
         resamples, level: of intervals and tests.
@@ -68,7 +66,6 @@ class Plan:
     label_least: int = 1
     models: Mapping[str, str] = field(default_factory=dict)
     aligning: Aligning = field(default_factory=Aligning)
-    prior: PriorForm = "joint"
     vocabulary: Vocabulary = field(default_factory=Vocabulary)
     quality: bool = False
     resamples: int = 2000

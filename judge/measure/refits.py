@@ -127,8 +127,8 @@ def _values(jobs: Jobs, found: Sequence[tuple[pd.DataFrame, float]], plan: Plan)
     sides = [_sum(jobs, found, side) for side in SIDES]
     cells = sides[0].index.union(sides[1].index).to_frame(index=False)
     for metric in jobs[0].metrics:
-        statistic = Statistic(metric, cells, prior=plan.prior)
-        columns = ["n", metric.score, "every"]
+        statistic = Statistic(metric, cells)
+        columns = ["n", metric.score, "baseline" if statistic.score.relative else "every"]
         sums = [of.reindex(index=statistic.cells, columns=columns).fillna(0.0).to_numpy().T.ravel() for of in sides]
         value = statistic(*sums)
         numbers = value.human.value, value.generated.value, value.value, value.human.quality, value.generated.quality
@@ -151,6 +151,6 @@ def _sum(jobs: Jobs, found: Sequence[tuple[pd.DataFrame, float]], side: Side) ->
         return total
     evidence = jobs[0].evidence
     rows, written = evidence.drawn.rows[side], evidence.written[side]
-    cells = pd.DataFrame([(row.named, row.tasks, evidence.spell(row.image)) for row in rows], columns=CELL)
+    cells = pd.DataFrame([(row.named, row.tasks, evidence.spell(row)) for row in rows], columns=CELL)
     cells["every"] = [1 / written[row.image] for row in rows]
     return total.add(cells.groupby(CELL).sum(), fill_value=0)

@@ -228,7 +228,7 @@ def class_score_table(result: Result) -> Table[Row]:
     """
     rows = []
     for row in judged_rows(result.scores, DEFAULT):
-        if row.metric.prior or row.metric.target == "tasks":
+        if row.metric.prior or row.metric.target == "tasks" or row.metric.from_annotation:
             continue
         scored = row.captions[row.captions["n"] > 0]
         sums = scored.groupby(["answer", "side"], observed=True)[["n", "q"]].sum()

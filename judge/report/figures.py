@@ -68,6 +68,7 @@ def sides(result: Result) -> Iterator[Drawing]:
         if not rows:
             continue
         score = f"{metric.score.replace('_', ' ')} of the judge{', times the prior' if metric.prior else ''}"
+        score = "share of the uncertainty that the annotation removes" if metric.from_annotation else score
         across = f"{metric.title}: value of each side" if metric.counted else score
         figure, axes = plots.rows_figure(_labels(rows), across)
         human, generated = ([getattr(row, side) for row in rows] for side in ("human", "generated"))

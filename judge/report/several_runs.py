@@ -222,7 +222,7 @@ def _merge_facts(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     found["input_notes"] = list(dict.fromkeys(note for of in facts for note in of.get("input_notes", ())))
     found["refits_asked"] = max(of["refits_asked"] or 0 for of in facts) or facts[0]["refits_asked"]
     found["labels"] = next((of["labels"] for of in facts if of["labels"]["derived"]), facts[0]["labels"])
-    for name in ("prior", "tasks", "sight"):
+    for name in ("tasks", "sight"):
         # A run without tasks of its own has the source "".
         known = [of[name] for of in facts if of.get(name) and (name != "tasks" or of[name]["source"])]
         found |= {name: known[0]} if known else {}

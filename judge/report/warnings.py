@@ -224,7 +224,7 @@ def _without_words(result: Result) -> Iterator[str]:
     Where an attribute has no words, the annotated class stands for the one that captions name.
     """
     lexicon = result.run["lexicon"] or {}
-    rows = [row for row in metrics_of(result) if row.weighs_named_class or (row.counted and row.direction != "A->T")]
+    rows = [row for row in metrics_of(result) if row.reads_named_class or (row.counted and row.direction != "A->T")]
     if not rows:
         return
     reading = ", ".join(row.title for row in rows)
@@ -331,7 +331,7 @@ def _judges(result: Result) -> Iterator[str]:
     """Metrics that none of the judges named can measure."""
     judges = result.run["judges"]
     for metric, judge in dict.fromkeys((row.metric, row.judge) for row in result.summaries):
-        if judge not in judges and not metric.counted:
+        if judge not in judges and not metric.counted and not metric.from_annotation:
             modality = "see images" if metric.uses_images else "read captions alone"
             yield f"{metric.title} was measured with {judge}: its judges {modality}, which {', '.join(judges)} cannot."
 

@@ -411,7 +411,6 @@ def _infer_counted(
     excess = exchange.excess(row.halves(settings.seed), exchanges=EXCHANGES)
     known: list[Known] = []
     for value, of, drawn in zip(values, excess, exchanged - mean, strict=True):
-        chance = Exchanged.of(drawn, float(value))
-        found = from_halves(float(value), of.tolist(), chance and chance._replace(mean=0.0), level=settings.level)
+        found = from_halves(float(value), of.tolist(), Exchanged.of(drawn), level=settings.level)
         known.append((found.interval, found.p_value, "images") if found else UNKNOWN)
     return values, known
