@@ -115,7 +115,8 @@ def break_down(
     for row in rows:
         if isinstance(row, JudgedRow):
             tasks += _judged_tasks(row, own[row.line.captioner], settings)
-            twins += twin_rows(row, settings) if "twin" in scores else ()
+            if "twin" in scores and not row.statistic.score.relative:  # Of those, judges read names alone.
+                twins += twin_rows(row, settings)
         elif _has_pieces(row):
             tasks += _counted_tasks(row, own[row.line.captioner], settings)
         else:
