@@ -14,7 +14,7 @@ from judge.types import SIDES, Side, Target, Words
 # People have the attribute and are no task: the noun for a person ("a surfer", "a child") names nothing else.
 PEOPLE = frozenset({PERSON})
 MINIMUM_IMAGES = 10
-# The share of images that must have a caption index: too few have a 6th or 7th caption to train a judge on.
+# The share of images that must have a caption index: too few have a 6th or 7th caption, or sentence, to train on.
 INDEX_COVERAGE = 0.9
 # Tasks that judges guess from the class are named this often, on both sides together.
 LEAST_NAMED = 10
@@ -35,6 +35,8 @@ class Joined:
         dropped: reason -> images left out.
         coverage: side -> how often its captions name the attribute; None without a lexicon.
         survey: side -> facts about its captions, and about what masking leaves in them.
+        sentences: side -> how many sentences of a caption judges read, one by one; 1 for whole captions.
+        read: side -> what judges read of these images: captions, or sentences with indices of their own.
     """
 
     classes: Mapping[str, str]
@@ -42,6 +44,8 @@ class Joined:
     dropped: Mapping[str, int]
     coverage: Mapping[Side, Coverage] | None
     survey: Mapping[Side, Survey]
+    sentences: Mapping[Side, int]
+    read: Mapping[Side, Sequence[Row]]
 
 
 def named_sides(

@@ -74,6 +74,7 @@ class Sides:
         survey: side -> facts about its captions, and about what masking leaves in them.
         dropped: reason -> images, captions or tasks left out.
         prepared: how captions became the words of ``rows``.
+        sentences: side -> how many sentences of a caption are captions of their own in ``rows``; 1 for whole captions.
     """
 
     captioner: str
@@ -87,6 +88,7 @@ class Sides:
     survey: Mapping[Side, Survey] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
     prepared: Preparation | None = None
+    sentences: Mapping[Side, int] = field(default_factory=dict)
 
     @property
     def guesses_names(self) -> bool:
@@ -249,6 +251,8 @@ class Evidence:
     def preparation(self, side: Side) -> Preparation | None:
         """How new captions become words like those of ``side``; None if that is not known."""
         prepared, drawn = self.sides.prepared, self.drawn
+        if prepared and prepared.options.text == "sentences" and self.sides.sentences.get(side, 1) == 1:
+            prepared = replace(prepared, options=replace(prepared.options, text="whole"))
         if prepared is None or side == "generated" or drawn.aligner.how == "none":
             return prepared
         generated = frozenset(word for row in drawn.rows["generated"] for word in row.words)

@@ -144,6 +144,7 @@ def _entry(name: str, of: Joined | Sides, work: Work, plan: Plan) -> dict[str, A
         "alignment": {},
         "coverage": None if of.coverage is None else {side: asdict(part) for side, part in of.coverage.items()},
         "text": {side: asdict(part) for side, part in of.survey.items()},
+        "sentences": dict(of.sentences),
         "checkpoint": plan.models.get(name),
         "chosen": {},
         "counted": {},

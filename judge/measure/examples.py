@@ -1,6 +1,6 @@
 """Examples: images with the largest contributions to every row of the table, of either sign, and random images."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, get_args
 
 import numpy as np
@@ -8,11 +8,13 @@ import pandas as pd
 
 from judge.corpus import Corpus
 from judge.evidence import PEOPLE, Evidence
+from judge.evidence.preparation import texts_of
 from judge.measure.jobs import Work
 from judge.statistics.judged import CAPTION as OF_SIDE
 from judge.statistics.summary import ROW
 from judge.text.lexicon import load_lexicon
 from judge.text.tokens import tokenize
+from judge.types import Side
 
 Chosen = Literal["adds", "takes away", "random"]
 CHOSEN: tuple[Chosen, ...] = get_args(Chosen)
@@ -55,10 +57,14 @@ def choose_examples(
         captioner, metric, judge = map(str, names)
         key = captioner, metric, judge
         images = part["image_id"].unique().tolist()
-        sides = {"human": corpus.human.by_image, "generated": written[captioner]}
+        sides: dict[Side, Mapping[str, tuple[str, ...]]] = {
+            "human": corpus.human.by_image,
+            "generated": written[captioner],
+        }
+        most = evidence[key].sides.sentences if key in evidence else {}
         captions = pd.DataFrame(
             [(side, image, index, caption) for image in images for side, of in sides.items()
-             for index, caption in enumerate(of.get(image, ()))], columns=[*OF_SIDE, "caption"],
+             for index, caption in texts_of(of.get(image, ()), most.get(side, 1))], columns=[*OF_SIDE, "caption"],
         )  # fmt: skip
         if key in evidence:  # Captions that judges read, as they read them.
             captions = captions.merge(_read(evidence[key], set(images)), on=OF_SIDE)

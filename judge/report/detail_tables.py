@@ -7,11 +7,12 @@ from typing import Any
 import pandas as pd
 
 from judge.measure import Result
+from judge.measure.table import settings_of
 from judge.metrics import find_metric
-from judge.report.notes import labels_left_out, left_out_of
+from judge.report.notes import labels_left_out, left_out_of, sentences_of
 from judge.report.table import COUNT, NUMBER, SHARE, SIGNED, TEXT, Table, digits_of, table_of, write, write_p
 from judge.report.tables import write_interval
-from judge.statistics.breakdown import judged_rows, task_table
+from judge.statistics.breakdown import by_position, judged_rows, task_table
 from judge.statistics.consistency import Consistency, Correlation, measure_consistency, percent_reduction
 from judge.statistics.summary import DEFAULT, ROW, name_row
 from judge.types import Interval
@@ -154,6 +155,20 @@ def twin_table(twins: pd.DataFrame) -> Table[Row]:
     ]
     numbers = [("twins (human / generated)", TEXT), ("of twins", TEXT), ("of others", TEXT), ("interval", TEXT)]
     return table_of(["captioner", "metric (judge)"], [*numbers, ("twins add", TEXT)], rows, "Repeated captions", notes)
+
+
+def position_table(result: Result) -> Table[Row]:
+    """Of captions whose sentences judges read, the amplification of first sentences and of all others."""
+    entries = result.run["captioners"].items()
+    most = {name: count for name, entry in entries if (count := sentences_of(entry)["generated"]) > 1}
+    rows = []
+    for part in by_position(result.scores, most, settings_of(result.run)) if most else ():
+        digits = digits_of(part.interval)
+        cells = write(part.value, SIGNED, digits), write_interval(part.interval, "splits", digits)
+        rows.append((part.line.captioner, part.line.title, part.place, f"{part.sentences:,}", *cells))
+    numbers = [("sentences", TEXT), ("amplification", TEXT), ("interval", TEXT)]
+    note = "Sentences of generated captions against all human captions. Intervals from splits, without correction."
+    return table_of(["captioner", "metric (judge)", "place"], numbers, rows, "Amplification by sentence", [note])
 
 
 def _first(every: pd.DataFrame, verbose: bool) -> list[dict[Any, Any]]:

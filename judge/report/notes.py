@@ -12,6 +12,7 @@ from judge.quality import Quality
 from judge.report.table import how_many
 from judge.statistics.comparisons import LIKE_TYPICAL, Difference
 from judge.statistics.inference import POWER, SIGNIFICANT
+from judge.types import SIDES
 
 # Ends of reasons that leave out single captions; others leave out images, or begin with "tasks".
 _OF_CAPTIONS = "captions empty", "captions refused", "captions beyond the common number"
@@ -95,7 +96,7 @@ def _scope(result: Result) -> str:
 
 def _classes(run: Mapping[str, Any]) -> str:
     """Images of each class (where captioners differ the fewest and the most), and labels without one."""
-    entries = [entry["images"] for entry in run["captioners"].values()]
+    entries = [entry["images"] for entry in _entries(run)]
     shown = []
     for name in dict.fromkeys(name for of in entries for name in of):
         fewest, *more = sorted({of.get(name, 0) for of in entries})
@@ -105,12 +106,20 @@ def _classes(run: Mapping[str, Any]) -> str:
     return f"Images: {some(shown, 12)}." + (f" Labels without a class: {', '.join(without)}." if stated else "")
 
 
+def _entries(run: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The entries of captioners, without those of the typical person."""
+    every: Mapping[str, Mapping[str, Any]] = run["captioners"]
+    people = {entry.get("typical") for entry in every.values()}
+    return [entry for name, entry in every.items() if name not in people]
+
+
 def _left_out(run: Mapping[str, Any]) -> str:
     """Numbers of images, captions and tasks left out for the captioner with most of them, and the main reasons."""
-    every = [left_out_of(entry) for entry in run["captioners"].values()]
+    every = list(map(left_out_of, _entries(run)))
     kinds: dict[str, dict[str, int]] = {}
     for reason, number in max(every, key=lambda found: sum(found.values()), default={}).items():
         kind = "task" if reason.startswith("tasks ") else "caption" if reason.endswith(_OF_CAPTIONS) else "image"
+        kind = "sentence" if " sentences " in reason else kind
         kinds.setdefault(kind, {})[reason.removeprefix(f"{kind}s ")] = number
     parts = []
     for kind, of in kinds.items():
@@ -124,6 +133,12 @@ def left_out_of(entry: Mapping[str, Any]) -> dict[str, int]:
     found: dict[str, int] = dict(entry["dropped"])
     for side, text in entry.get("text", {}).items():
         found |= {f"{side} captions {why}": text[why] for why in ("empty", "refused") if text[why]}
+    return found
+
+
+def sentences_of(entry: Mapping[str, Any]) -> Mapping[str, int]:
+    """Side -> how many sentences of a captioner's captions judges read one by one; 1 for whole captions."""
+    found: Mapping[str, int] = entry.get("sentences", dict.fromkeys(SIDES, 1))
     return found
 
 
@@ -151,6 +166,14 @@ def _remarks(result: Result) -> Iterator[str]:
         yield f"Counted metrics: {_COUNTED}."
     if any(row.reads_named_class for row in metrics):
         yield "T->A: captions that name one class."
+    read = {
+        ("human captions" if side == "human" else f"captions of {name}"): str(count)
+        for name, entry in result.run["captioners"].items()
+        for side, count in sentences_of(entry).items()
+        if count > 1 and not all(row.counted for row in metrics)
+    }
+    for names, count in alike(read.items()):
+        yield f"Long captions: judges read {count} sentences each, one by one, of {names} (--text whole: the whole)."
     families = result.run["families"]
     for judges, others in alike((judge, ", ".join(of)) for judge, of in families.items()):
         yield f"Other judges{f' of {judges}' if families.keys() != {judges} else ''}, trained once: {others}."

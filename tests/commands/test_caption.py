@@ -311,9 +311,12 @@ def test_one_command_captions_and_assesses_a_checkpoint(
     assert "ImageCaptioner2 (self)" in done.stdout
     assert sorted(path.name for path in (out / "captions").iterdir()) == ["git.caption.yaml", "git.json"]
     found = read_json(out / "metrics.json")
-    rows = {(row["metric"], row["judge"]): row for row in found["results"]}
+    rows = {(row["metric"], row["judge"]): row for row in found["results"] if row["captioner"] == "git"}
     seeing = {("imagecaptioner2", name) for name in ("self", "self-image-only", f"hf:{model}")}
     assert set(rows) == seeing | {("lic", "linear")}
+    # No checkpoint wrote the captions of the typical person, so that it has no judge "self".
+    people = {(row["metric"], row["judge"]) for row in found["results"] if row["captioner"] == "typical person"}
+    assert people == {("imagecaptioner2", f"hf:{model}"), ("lic", "linear")}
     assert found["run"]["captioners"]["git"]["checkpoint"] == str(model)
     assert f'hf:{model} reads "[MASK]" for <gender>, "<unk>" for <unk>.' in found["notes"]["footnotes"]
     # "self" is the checkpoint by another name.
