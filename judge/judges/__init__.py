@@ -316,7 +316,7 @@ PREFIXES = {HUGGING_FACE: "huggingface", SENTENCE: "sentence"}
 HEADED = frozenset(_ENCODERS)
 HEADS = (3, 5)
 # Linear judges that read a static embedding; its reference may follow: "words+embedding:PATH".
-EMBEDDED = ("words+embedding", "embedding")
+EMBEDDED = ("words+embedding", "embedding", "best")
 # Stands for the checkpoint that wrote the captions: ImageCaptioner2's self-assessment.
 SELF = "self"
 # Suffix of a judge's name -> the modality that is blanked.

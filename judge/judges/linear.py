@@ -4,7 +4,8 @@ Deterministic, fast, without torch. They are not published attackers; tables nam
 "embedding" and "words+embedding". The strength of regularisation changes LIC by more than captioners differ. Therefore
 C of words, and C of the embedding, are chosen within the training images by log loss, from fixed grids, and reported.
 They are chosen once for both sides of a captioner, from the first captions of each side together: chosen separately,
-their noise made up half of LIC's variance beyond that of the test captions.
+their noise made up half of LIC's variance beyond that of the test captions. Only "best" chooses them for each side, and
+may leave out the words or the embedding.
 """
 
 from __future__ import annotations
@@ -34,10 +35,14 @@ _COLUMNS = 128  # Problems times answers that are in memory at a time.
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a judge reads: ``words`` and word pairs, and the ``embedding`` with this reference; "" for none."""
+    """What a judge reads: ``words`` and word pairs, and the ``embedding`` with this reference; "" for none.
+
+    With ``best``, each side chooses which of them, and C, by itself: C is 0 for what it leaves out.
+    """
 
     words: bool = True
     embedding: str = ""
+    best: bool = False
 
     @property
     def blocks(self) -> list[str]:
@@ -146,25 +151,29 @@ def train_together(
 ) -> list[Predictions]:
     """Train the judges of all sides and splits of one captioner; assignments with the same captions share features.
 
-    C is that of an assignment's ``settings``, or is chosen for each split from the first captions of both sides.
+    C is that of an assignment's ``settings``, or is chosen for each split from the first captions of both sides; of
+    each side by itself if the ``reading`` is the best.
     """
     by_captions: dict[int, list[int]] = {}
     for place, assignment in enumerate(assignments):
         by_captions.setdefault(id(assignment.samples), []).append(place)
     groups = [[assignments[place] for place in places] for places in by_captions.values()]
     each = [_Captions(target, group[0].samples, reading) for group in groups]
-    chosen = {one.split: one.settings for one in assignments if one.settings}
-    if len(chosen) < len({one.split for one in assignments}):
+    chosen = {(one.side, one.split): one.settings for one in assignments if one.settings}
+    if len(chosen) < len({(one.side, one.split) for one in assignments}):
         sides = [group[0].side for group in groups]
-        first = [sides.index(side) for side in dict.fromkeys(sides)]
-        chosen = _choose_c([each[place] for place in first], [groups[place] for place in first])
+        first = {side: sides.index(side) for side in sides}
+        for together in [[side] for side in first] if reading.best else [list(first)]:
+            places = [first[side] for side in together]
+            found_c = _choose_c([each[place] for place in places], [groups[place] for place in places])
+            chosen |= {(side, split): c for split, c in found_c.items() for side in together}
     found: dict[int, Predictions] = {}
     step = max(1, _COLUMNS // len(target.classes))
     for captions, group, places in zip(each, groups, by_captions.values(), strict=True):
         features = captions.features
         for start in range(0, len(group), step):
             part = group[start : start + step]
-            c = [chosen[one.split] for one in part]
+            c = [chosen[one.side, one.split] for one in part]
             model = captions.fit(part, c)
             probabilities = model.probabilities(features.rows)
             for column, (one, place) in enumerate(zip(part, places[start : start + step], strict=True)):
@@ -310,6 +319,7 @@ def _choose_one(
 ) -> FloatArray:
     """C of a block for each split, [S]: up its grid, with warm starts, until the loss rises; others as in ``c``."""
     grid = GRIDS[name][0]
+    grid = (0.0, *grid) if trials[0][0].reading.best else grid
     best, least = np.full_like(c[name], grid[0]), np.full_like(c[name], np.inf)
     falling = np.ones(len(best), dtype=np.bool_)
     for value in grid:
@@ -346,16 +356,17 @@ def _held_out(each: Sequence[_Captions], groups: Sequence[Sequence[Assignment]],
 
 
 def make_blueprint(name: str) -> Blueprint:
-    """The judge "linear", "embedding" or "words+embedding"; after a colon the embedding's reference.
+    """The judge "linear", "embedding", "words+embedding" or "best"; after a colon the embedding's reference.
 
     Raises:
         JudgeError: no such embedding.
     """
     kind, _, reference = name.partition(":")
-    reading = Reading(kind != "embedding", "" if kind == "linear" else reference or WORDLLAMA)
+    reading = Reading(kind != "embedding", "" if kind == "linear" else reference or WORDLLAMA, kind == "best")
     if reading.embedding:
         load_embedding(reading.embedding)
-    what = {"linear": "1-2-grams", "embedding": "static embeddings"}.get(kind, "1-2-grams, static embeddings")
+    what = {"linear": "1-2-grams", "embedding": "static embeddings", "best": "1-2-grams, static embeddings, or both"}
+    what = what.get(kind, "1-2-grams, static embeddings")
     return Blueprint(
         name,
         f"this project; {what} and logistic regression",
