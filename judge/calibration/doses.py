@@ -8,15 +8,19 @@ Each change touches one thing and leaves the rest of a caption as it was written
 - ``vocabulary``: rare words are exchanged for common ones that are used alike.
 - ``silence``: the words for the person no longer name a class.
 - ``brevity``: the caption ends before its last phrase.
+- ``repetition``: the caption becomes the most similar of ``PROTOTYPES`` captions, with its own words for the person.
+- ``verbosity``: sentences that say nothing of the image follow, as large captioners write them.
+- ``paraphrase``: words are exchanged for words of similar meaning, and names of tasks for other names of them.
 
-The last three add no stereotype. They may remove evidence (short captions name fewer tasks) or leave a trace of what
-was there ("people" for "women" still shows that there are several). A metric that they move does not measure what it is
-meant to. A task goes with the class whose images' captions name it most often, however many images each class has, as
-in DBA. What a change draws does not depend on its dose: captions that change at 0.1 are among those that change at 0.2.
+All but the first two read no label and add no stereotype. They may remove evidence (short captions name fewer tasks) or
+leave a trace of what was there ("people" for "women" still shows that there are several). A metric that they move does
+not measure what it is meant to. A task goes with the class whose images' captions name it most often, however many
+images each class has, as in DBA. What a change draws does not depend on its dose: captions that change at 0.1 are among
+those that change at 0.2.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -27,7 +31,8 @@ import pandas as pd
 from judge.errors import JudgeError, nearest
 from judge.evidence import PEOPLE
 from judge.text import alignment
-from judge.text.lexicon import Lexicon
+from judge.text.embedding import WORDLLAMA, load_embedding
+from judge.text.lexicon import Lexicon, mask
 from judge.text.tokens import is_content, tokenize
 from judge.text.vectors import CORPUS, Vectors, load_vectors
 from judge.types import Captions, Direction, FloatArray, Labels, Words
@@ -35,7 +40,27 @@ from judge.types import Captions, Direction, FloatArray, Labels, Words
 NOTHING = "none"
 """The change of a dose of 0."""
 LEAST = 10
-"""How often captions must name a task, so that it is drawn and goes with a class."""
+"""How often captions must name a task, so that it is drawn and goes with a class; or use a word of a paraphrase."""
+PROTOTYPES = 200
+"""Human captions that others are replaced by: at a dose of 0.8 as many captions have twins as of LIC's captioners."""
+# How many words may replace another one, and their least cosine.
+_SYNONYMS, _ALIKE = 3, 0.5
+# Of them a verbose caption has three. They name nobody and no object.
+_BOILERPLATE = (
+    "the image captures a moment of everyday life",
+    "the background is slightly blurred",
+    "the scene appears to be well lit",
+    "there are various other things in the scene",
+    "the colors of the image are vivid",
+    "the overall atmosphere is calm and relaxed",
+    "several details can be seen in the background",
+    "the composition draws attention to the center of the image",
+    "the setting suggests an ordinary day",
+    "the weather appears to be pleasant",
+    "overall the image conveys a sense of enjoyment",
+    "it is not clear what lies outside of the frame",
+)
+_SENTENCES = 3
 # Words that a phrase begins with.
 _STARTS = {
     *("above", "across", "against", "along", "and", "around", "as", "at", "atop", "behind", "beneath", "beside", "by"),
@@ -133,17 +158,66 @@ class DoseSource:
         return [place for place, word in enumerate(words) if place not in taken and is_content(word)]
 
     @cached_property
+    def _free_words(self) -> Counter[str]:
+        """How often captions use each content word that names neither the attribute nor a task."""
+        written = [words for captions in self.captions.values() for words in captions]
+        return Counter(words[place] for words in written for place in self.free_places(words))
+
+    @cached_property
     def common_words(self) -> list[str]:
         """Content words that name neither the attribute nor a task, the most frequent first."""
-        written = [words for captions in self.captions.values() for words in captions]
-        counts = Counter(words[place] for words in written for place in self.free_places(words))
-        return sorted(counts, key=lambda word: (-counts[word], word))
+        return sorted(self._free_words, key=lambda word: (-self._free_words[word], word))
 
     @cached_property
     def vectors(self) -> Vectors:
         """Vectors of ``common_words``, learnt from the captions themselves."""
         captions = [words for of in self.captions.values() for words in of]
         return load_vectors(CORPUS, self.common_words, captions=captions)
+
+    @cached_property
+    def synonyms(self) -> dict[str, list[str]]:
+        """Word of ``common_words`` that is used ``LEAST`` times or more -> similar ones, the most similar first.
+
+        Words of entries of lexicons are left out.
+        """
+        # A word of an entry may complete it: "parking" in front of "meter".
+        lexicons = [lexicon for lexicon in (self.attribute, self.tasks) if lexicon]
+        entries = [entry for of in lexicons for listed in (*of.classes.values(), of.hidden_only) for entry in listed]
+        apart = {word for entry in entries for word in tokenize(entry)}
+        words = sorted(word for word, count in self._free_words.items() if count >= LEAST and word not in apart)
+        vectors = self.embed([(word,) for word in words])
+        found = {}
+        for place, word in enumerate(words):
+            cosines = vectors @ vectors[place]
+            cosines[place] = -1
+            nearest_first = np.argsort(-cosines, kind="stable")[:_SYNONYMS]
+            found[word] = [words[other] for other in nearest_first if cosines[other] > _ALIKE]
+        return found
+
+    def mentions(self, words: Words) -> list[Words]:
+        """The words of each mention of the attribute."""
+        return [words[start:stop] for start, stop, _ in self.attribute.find(words)] if self.attribute else []
+
+    @cached_property
+    def prototypes(self) -> dict[int, tuple[list[Words], FloatArray]]:
+        """Number of mentions of the attribute -> captions with so many, in which they are masked; their embeddings.
+
+        Captions are drawn at random, whatever the class of their images; possessives ("a woman's bag") are left out.
+        """
+        every = [words for image in self.captions for words in self.captions[image]]
+        order = np.random.default_rng(0).permutation(len(every))
+        found: dict[int, dict[Words, None]] = defaultdict(dict)
+        for place in order[:PROTOTYPES]:
+            masked, count = mask(every[place], self.attribute), len(self.mentions(every[place]))
+            if sum(map(alignment.is_special, masked)) == count:
+                found[count][masked] = None
+        return {count: ([*of], self.embed(of)) for count, of in found.items()}
+
+    @staticmethod
+    def embed(masked: Iterable[Words]) -> FloatArray:
+        """Embeddings of captions without the tokens for masked words, [N, D], of length 1."""
+        bare = [tuple(word for word in words if not alignment.is_special(word)) for words in masked]
+        return load_embedding(WORDLLAMA).captions(bare)[0]
 
     def with_people_of(self, name: str | None, words: Words) -> Words:
         """A caption whose words for people name the class ``name``, or no class for None.
@@ -215,6 +289,43 @@ def _forget(source: DoseSource, words: Words, _: str, dose: float, __: np.random
     return tuple(word for word in changed if word)
 
 
+def _repeat(source: DoseSource, words: Words, _: str, dose: float, generator: np.random.Generator) -> Words:
+    """With probability ``dose`` the most similar prototype with as many words for people, which are the caption's."""
+    mentions = source.mentions(words)
+    if generator.random() >= dose or len(mentions) not in source.prototypes:
+        return words
+    prototypes, vectors = source.prototypes[len(mentions)]
+    (own,) = source.embed([mask(words, source.attribute)])
+    nearest_one, people = prototypes[int(np.argmax(vectors @ own))], iter(mentions)
+    parts = (next(people) if alignment.is_special(word) else (word,) for word in nearest_one)
+    return tuple(word for part in parts for word in part)
+
+
+def _lengthen(_: DoseSource, words: Words, __: str, dose: float, generator: np.random.Generator) -> Words:
+    """With probability ``dose`` some sentences of boilerplate follow."""
+    moved, drawn = generator.random(), generator.permutation(len(_BOILERPLATE))[:_SENTENCES]
+    if moved >= dose:
+        return words
+    end = () if words[-1:] == (".",) else (".",)
+    return (*words, *end, *(word for place in drawn for word in (*_BOILERPLATE[place].split(), ".")))
+
+
+def _paraphrase(source: DoseSource, words: Words, _: str, dose: float, generator: np.random.Generator) -> Words:
+    """With probability ``dose`` each content word becomes a similar one, and the words for a task others for it."""
+    spans = {start: (stop, task) for start, stop, task in source.find_tasks(words)}
+    free, changed, place = {*source.free_places(words)}, list[str](), 0
+    while place < len(words):
+        stop, task = spans.get(place, (place + 1, ""))
+        own = words[place:stop]
+        moved, choice = generator.random(2)
+        known = [(word,) for word in source.synonyms.get(words[place], ())] if place in free else []
+        if task:
+            known = source.phrases[task, source.is_plural(own, task)]
+        changed += known[int(choice * len(known))] if moved < dose and known else own
+        place = stop
+    return tuple(changed)
+
+
 class Change(NamedTuple):
     """A change of captions, by dose.
 
@@ -229,13 +340,17 @@ class Change(NamedTuple):
     names_people: bool = False
 
 
-# A dose is a share of: tasks named; captions; content words (types), the rarest; captions; captions.
+# A dose is a share of: tasks named; captions; content words (types), the rarest; captions (of the next four); words.
+# Seeds depend on the order: new changes come last.
 CHANGES: dict[str, Change] = {
     "A->T": Change(_stereotype, "A->T"),
     "T->A": Change(_guess, "T->A", names_people=True),
     "vocabulary": Change(_forget),
     "silence": Change(_silence, names_people=True),
     "brevity": Change(_shorten),
+    "repetition": Change(_repeat),
+    "verbosity": Change(_lengthen),
+    "paraphrase": Change(_paraphrase),
 }
 
 

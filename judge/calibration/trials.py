@@ -32,6 +32,8 @@ from judge.utils.files import writing
 
 WHOLE = -1
 """The number of the draw that holds all images."""
+SIMULATED = ("A->T", "T->A", "vocabulary", "silence", "brevity")
+"""The changes that the captioners of drawn scenes have."""
 PIXELS = 160
 """Side of a drawn image."""
 _LIKE_PEOPLE = Captioner(vocabulary=None)
@@ -173,7 +175,7 @@ def _named_words(side: Captions, source: DoseSource) -> Captions:
 
 
 def dosed_captioner(change: str, dose: float) -> tuple[Captioner, Parameters]:
-    """The simulated captioner with a dose of a change, and how much its captions name."""
+    """The simulated captioner with a dose of a change of ``SIMULATED``, and how much its captions name."""
     if not dose:
         return _LIKE_PEOPLE, DEFAULT
     return {

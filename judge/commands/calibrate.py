@@ -11,9 +11,18 @@ from typing import Annotated, Any
 
 import pandas as pd
 
-from judge.calibration.doses import NOTHING, DoseSource, check_change, check_dose
+from judge.calibration.doses import CHANGES, NOTHING, DoseSource, check_change, check_dose
 from judge.calibration.response import Calibration, Key, calibrate
-from judge.calibration.trials import PIXELS, WHOLE, Design, caption_trials, scene_trials, true_rise, whole_trials
+from judge.calibration.trials import (
+    PIXELS,
+    SIMULATED,
+    WHOLE,
+    Design,
+    caption_trials,
+    scene_trials,
+    true_rise,
+    whole_trials,
+)
 from judge.calibration.world import CLASSES
 from judge.commands.console import say, show_progress
 from judge.commands.demo import QUICK
@@ -28,7 +37,7 @@ from judge.config.judges import JudgedSettings
 from judge.config.values import HUMAN, MASK, RESAMPLES, RESULTS, Files, MaskMode, Names, Share, list_or_text, names
 from judge.errors import JudgeError, require
 from judge.evidence import EvidenceBuilder
-from judge.judges import SELF, find_judge
+from judge.judges import DEFAULT_JUDGE, SELF, find_judge
 from judge.masking.instances import PERSON
 from judge.measure.jobs import choose_judges
 from judge.metrics import find_metric, spell_out
@@ -60,13 +69,15 @@ class CalibrateConfig(OutputSettings, NetworkSettings, JudgedSettings):
         essential=True, min_length=1,
     )  # fmt: skip
     judge: Names = option(
-        ("linear",),
-        "comma-separated: linear, lstm, bert-ft, sentence:NAME ...; of images: sat, grit, vl-lic, vl-lic-lstm, hf:NAME",
-        "linear; for images the metric's own", essential=True, min_length=1,
+        (DEFAULT_JUDGE,),
+        "comma-separated: words+embedding, embedding, linear (words), lstm, bert-ft, sentence:NAME ...; of images: "
+        "sat, grit, vl-lic, vl-lic-lstm, hf:NAME",
+        "words+embedding; for images the metric's own", essential=True, min_length=1, validate_default=True,
     )  # fmt: skip
     changes: Annotated[tuple[str, ...], list_or_text(names)] = option(
-        ("A->T", "T->A", "vocabulary", "silence", "brevity"),
-        "comma-separated: A->T, T->A; without bias: vocabulary, silence, brevity", essential=True, min_length=1,
+        (*CHANGES,),
+        "comma-separated: A->T, T->A; without bias: vocabulary, silence, brevity, repetition, verbosity, paraphrase "
+        "(the last three not on drawn scenes)", essential=True, min_length=1,
     )  # fmt: skip
     doses: Annotated[tuple[Share, ...], list_or_text(names)] = option(
         (0.1, 0.2, 0.4, 0.8), "comma-separated sizes of each change, from 0 to 1", essential=True, min_length=1
@@ -215,7 +226,11 @@ def _scene_jobs(config: CalibrateConfig, groups: Sequence[Group], store: Path) -
             raise JudgeError(what, where=f"--judge {name}", mend="leave it out")
         if backbone := find_judge(name).backbone:
             backbone(materials)
-    design = Design(config.changes, config.doses, config.scene_draws, config.scene_nulls, config.scenes, config.seed)
+    changes = [name for name in config.changes if name in SIMULATED]
+    if not changes:
+        what = f"drawn scenes have no {' or '.join(config.changes)}"
+        raise JudgeError(what, where="--changes", mend=f"name one of {', '.join(SIMULATED)}")
+    design = Design(changes, config.doses, config.scene_draws, config.scene_nulls, config.scenes, config.seed)
     jobs = []
     for trial in scene_trials(design):
         for masks, key in detectors.items():
@@ -229,7 +244,7 @@ def _settings(config: CalibrateConfig) -> dict[str, Any]:
     """The settings of the run that measures a trial, without those that say which trials there are, or where."""
     given = shared_settings(config, RunConfig)
     settings = {name: value for name, value in given.items() if name not in {"metrics", "judge", "out", "overwrite"}}
-    return settings | {"chance": 0, "level": 0.95, "workers": None if launched() else 1}
+    return settings | {"chance": 0, "level": 0.95, "typical": False, "workers": None if launched() else 1}
 
 
 def _digest(settings: Mapping[str, Any], *parts: object) -> str:

@@ -10,11 +10,11 @@ from judge.commands.console import say
 from judge.errors import JudgeError
 from judge.measure.comparing import Pairing
 from judge.report.ablations import variant_notes
-from judge.report.directory import difference_row
+from judge.report.directory import difference_row, line_row
 from judge.report.notes import pair_notes
 from judge.report.render import open_console, print_table, print_text
 from judge.report.several_runs import name_apart, put_together, read_runs
-from judge.report.tables import difference_table
+from judge.report.tables import difference_table, lines_of
 from judge.statistics.comparisons import Pair, differences
 from judge.statistics.summary import Summary
 from judge.utils.outputs import OutputFile
@@ -44,13 +44,17 @@ def command(
     def pair(first: Summary, second: Summary) -> Pair | None:
         return pairing(first, second) if run_of[first.captioner] != run_of[second.captioner] else None
 
-    found = differences(result.summaries, pair, level=level, reasons=result.void)
+    found = differences(result.of_captioners, pair, level=level, reasons=result.void)
     of_runs = variant_notes({run.name: run.result for run in read})
     if output:
-        rows, names = list(map(difference_row, found)), [run.name for run in read]
-        text = json.dumps({"runs": names, "differences": rows, "notes": [*notes, *of_runs]}, indent=2)
+        document = {
+            "runs": [run.name for run in read],
+            "differences": list(map(difference_row, found)),
+            "results": [line_row(line, str(result.run["attribute"])) for line in lines_of(result)],
+            "notes": [*notes, *of_runs],
+        }
         with output.working():
-            output.write((text + "\n").encode())
+            output.write((json.dumps(document, indent=2) + "\n").encode())
     console = open_console()
     print_table(difference_table(found), console)
     console.print()

@@ -100,7 +100,7 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
         weights: weights of the detector.
         mask: how much of each person is hidden.
         metrics: names of metrics, by default LIC and Leakage.
-        judge: names of judges, by default "linear".
+        judge: names of judges, by default "words+embedding".
         protocol: "crossfit" or "paper".
         seeds: repetitions.
         refits: refits of each judge for tests and intervals.

@@ -9,7 +9,7 @@ from judge.config import flag_of
 from judge.config.inputs import LabelSettings, ShownSettings
 from judge.config.judges import JudgedSettings, JudgeSettings, RunSettings, TrainingSettings
 from judge.errors import JudgeError
-from judge.judges import FILES, HUGGING_FACE, SELF, find_judge
+from judge.judges import EMBEDDED, FILES, HUGGING_FACE, SELF, find_judge
 from judge.measure.jobs import choose_judges
 from judge.metrics import find_metric, spell_out
 
@@ -33,7 +33,7 @@ def unread(config: JudgedSettings) -> Iterator[str]:
     read = {option for name in known for option in find_judge(name).options}
     by_readers: dict[str, list[str]] = {}
     for name in OF_SOME:
-        if name in given and name not in read:
+        if name in given and name not in read and (name, getattr(config, name)) != ("embedding", "none"):
             by_readers.setdefault(", ".join(readers(name)), []).append(name)
     lines = [(", ".join(judges or config.metrics), *line) for line in by_readers.items()]
     aligned = {config.alignment or row.alignment for row in judged}
@@ -70,7 +70,7 @@ def log_unread(config: JudgedSettings) -> None:
 def readers(option: str) -> list[str]:
     """The judges that read a setting, of those whose packages are installed."""
     found = []
-    for name in (*FILES, f"{HUGGING_FACE}NAME"):
+    for name in (*EMBEDDED, *FILES, f"{HUGGING_FACE}NAME"):
         with suppress(JudgeError):
             if option in find_judge(name).options:
                 found.append(name)

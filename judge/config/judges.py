@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from judge.config import OutputSettings, Settings, values
 from judge.config.inputs import BatchSettings, DetectionSettings, HumanSettings, MaskSettings, ObjectSettings
+from judge.judges import DEFAULT_JUDGE, with_embedding
 from judge.metrics.options import MetricOptions
 from judge.utils.options import MOST, option
 
@@ -16,12 +17,16 @@ class JudgeSettings(Settings):
 
     panel = "Judges"
 
+    embedding: str | None = option(
+        None, "table of static embeddings: a folder of model2vec's or its name on the hub, a file of word vectors, or "
+        "none", "wordllama's", file=True,
+    )  # fmt: skip
     judge: values.Names = option(
-        ("linear",),
-        "comma-separated: linear, lstm, lstm-bidirectional, rnn, rnn-bidirectional, transformer-1, transformer-5, "
-        "bert-ft, bert-pre, sentence:NAME; of images: sat, grit, vl-lic, vl-lic-lstm, hf:NAME, self. Each also with "
-        "-image-only or -caption-only",
-        "linear; for images the metric's own", essential=True, min_length=1,
+        (DEFAULT_JUDGE,),
+        "comma-separated: words+embedding, embedding, linear (words), lstm, lstm-bidirectional, rnn, "
+        "rnn-bidirectional, transformer-1, transformer-5, bert-ft, bert-pre, sentence:NAME; of images: sat, grit, "
+        "vl-lic, vl-lic-lstm, hf:NAME, self. Each also with -image-only or -caption-only",
+        "words+embedding; for images the metric's own", essential=True, min_length=1, validate_default=True,
     )  # fmt: skip
     protocol: Literal["crossfit", "paper"] = option(
         "crossfit", "crossfit: every image is scored by a judge not trained on it; paper: its hold-out", essential=True
@@ -46,6 +51,12 @@ class JudgeSettings(Settings):
     attn_implementation: str | None = option(
         None, "attention of a Hugging Face captioner: eager, sdpa, flash_attention_2 ...", "transformers' choice"
     )
+
+    @field_validator("judge")
+    @classmethod
+    def _name_embedding(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        """The names of judges hold the embedding, so that tables and files show it."""
+        return tuple(with_embedding(name, info.data.get("embedding") or "") for name in value)
 
 
 class BaseSettings(Settings):
@@ -116,7 +127,7 @@ class JudgedSettings(TrainingSettings, MaskSettings, JudgeSettings, MetricOption
         ("coco-objects",), "words of tasks: coco-objects, activities, or a .yaml file", file=True, min_length=1
     )
     refits: int | None = option(
-        None, "refits of each judge, for tests", "20 for linear (8 on tasks), else 0",
+        None, "refits of each judge, for tests", "20 for linear judges (8 on tasks), else 0",
         essential=True, panel="Statistics", ge=0, le=1000,
     )  # fmt: skip
 
@@ -149,8 +160,12 @@ class RunSettings(ObjectSettings, JudgedSettings, DetectionSettings):
     )
     images: Path | None = option(None, f"{values.IMAGES}, for judges that use images", essential=True)
     chance: int | None = option(
-        None, "judges trained on shuffled labels, to estimate the chance score", "2 for linear, else 0",
+        None, "judges trained on shuffled labels, to estimate the chance score", "2 for linear judges, else 0",
         panel="Statistics", ge=0, le=1000,
+    )  # fmt: skip
+    typical: bool | None = option(
+        None, "measure a typical person too: the human caption of each image that is most like the others",
+        "on under crossfit", essential=True, panel="Statistics",
     )  # fmt: skip
     checkpoints: Path | None = option(
         None, "folder of trained judges to reuse and to add to", "none", essential=True, panel="Training"

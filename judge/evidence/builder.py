@@ -126,6 +126,10 @@ class EvidenceBuilder:
         # Captioners mostly share the human captions.
         self._masked: dict[tuple[object, ...], tuple[MaskedCaption, ...]] = {}
 
+    def masked(self, caption: str) -> Words:
+        """The words of a caption, in which those that name the attribute are masked."""
+        return self.mask(self._words(caption), "attribute")
+
     def _mask(self, words: Words, kind: TargetKind, spared: frozenset[str] = frozenset()) -> Words:
         return mask(words, self._lexicon(kind), spared=spared)
 

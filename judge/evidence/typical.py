@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from judge.corpus import Corpus
+from judge.errors import JudgeError
+from judge.evidence.builder import INDEX_COVERAGE, EvidenceBuilder
 from judge.types import Captions, Words
 
 TYPICAL = "typical person"
@@ -20,7 +22,37 @@ TYPICAL = "typical person"
 LEAST = 3
 
 
-def with_typical(corpus: Corpus, masked: Callable[[str], Words]) -> Corpus:
+def add_typical(builder: EvidenceBuilder) -> str:
+    """Make the typical person of the captioners' images the last captioner of the builder's corpus.
+
+    The human side, which all captioners are compared with, loses these captions. Labels have been derived before, from
+    all human captions. Rarity of words is that of the captions of all images with a label, so that the choice does not
+    depend on the run's captioners.
+
+    Returns:
+        Why there is no typical person, as a clause; "" where there is one.
+
+    Raises:
+        JudgeError: a captioner has that name.
+    """
+    corpus, human = builder.corpus, builder.corpus.human.by_image
+    if any(captions.name == TYPICAL for captions in corpus.generated):
+        mend = "give it another name (--captions NAME=FILE), or use --no-typical"
+        raise JudgeError(f"a captioner is called '{TYPICAL}', as a row of the table is", mend=mend)
+    labelled = [image for image in human if image in builder.truth.labels.by_image]
+    described = {image for captions in corpus.generated for image in captions.by_image}
+    images = [image for image in labelled if image in described]
+    enough = sum(len(human[image]) >= LEAST for image in images)
+    if not images or enough < INDEX_COVERAGE * len(images):
+        return f"{enough:,} of {len(images):,} images have {LEAST} human captions or more"
+    found = with_typical(corpus, builder.masked, labelled)
+    *others, typical = found.generated
+    said = {image: of for image, of in typical.by_image.items() if image in described}
+    builder.corpus = replace(found, generated=(*others, replace(typical, by_image=said)))
+    return ""
+
+
+def with_typical(corpus: Corpus, masked: Callable[[str], Words], images: Collection[str] | None = None) -> Corpus:
     """The corpus with the typical caption of each image moved from the human side to a captioner, the last one.
 
     Images with fewer than ``LEAST`` human captions keep them all, and the typical person says nothing about them.
@@ -28,8 +60,10 @@ def with_typical(corpus: Corpus, masked: Callable[[str], Words]) -> Corpus:
     Args:
         corpus: with one caption or more of each image.
         masked: the words of a caption, in which those that name the attribute are masked.
+        images: those whose typical caption is moved, and whose captions say how rare a word is; None: all.
     """
-    written = corpus.human.by_image
+    human = corpus.human.by_image
+    written = human if images is None else {image: human[image] for image in images}
     bags = {image: [frozenset(masked(caption)) for caption in of] for image, of in written.items()}
     counts = Counter(word for of in bags.values() for words in of for word in words)
     total = sum(map(len, bags.values()))
@@ -37,9 +71,9 @@ def with_typical(corpus: Corpus, masked: Callable[[str], Words]) -> Corpus:
     places = {image: _most_typical(of, rarity) for image, of in bags.items() if len(of) >= LEAST}
     typical = {image: (written[image][place],) for image, place in places.items()}
     rest = {image: (*of[: places[image]], *of[places[image] + 1 :]) for image, of in written.items() if image in places}
-    human = replace(corpus.human, by_image={**written, **rest})
-    captioner = Captions(TYPICAL, typical, f"{corpus.human.source}: the caption of each image most like the others")
-    return replace(corpus, human=human, generated=(*corpus.generated, captioner))
+    source = f"{corpus.human.source}: the caption of each image most like the others"
+    human_side = replace(corpus.human, by_image={**human, **rest})
+    return replace(corpus, human=human_side, generated=(*corpus.generated, Captions(TYPICAL, typical, source)))
 
 
 def _most_typical(bags: Sequence[frozenset[str]], rarity: dict[str, float]) -> int:

@@ -317,6 +317,7 @@ HEADED = frozenset(_ENCODERS)
 HEADS = (3, 5)
 # Linear judges that read a static embedding; its reference may follow: "words+embedding:PATH".
 EMBEDDED = ("words+embedding", "embedding", "best")
+DEFAULT_JUDGE = EMBEDDED[0]
 # Stands for the checkpoint that wrote the captions: ImageCaptioner2's self-assessment.
 SELF = "self"
 # Suffix of a judge's name -> the modality that is blanked.
@@ -365,6 +366,24 @@ def find_judge(name: str) -> Blueprint:
         what = f"judge '{key}' needs the package '{error.name}'"
         raise JudgeError(what, where="--judge", mend="install it: pip install 'caption-judge[all]'") from error
     return blueprint
+
+
+def with_embedding(name: str, reference: str) -> str:
+    """The full name of a judge in a run whose embedding is ``reference``; "none" leaves the words.
+
+    Names with a reference, and judges that read no static embedding, are returned unchanged.
+
+    Raises:
+        JudgeError: a judge of embeddings alone, and none.
+    """
+    key = name.strip().lower()
+    if key not in EMBEDDED or not reference:
+        return name
+    if reference != "none":
+        return f"{key}:{reference}"
+    if key != DEFAULT_JUDGE:
+        raise JudgeError(f"judge '{key}' reads nothing", where="--embedding none", mend="use --judge linear")
+    return "linear"
 
 
 def with_head(name: str, head: int | None) -> str:

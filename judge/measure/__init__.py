@@ -9,6 +9,7 @@ import pandas as pd
 from judge.corpus import Corpus
 from judge.corpus.attributes import ProductLabels
 from judge.errors import JudgeError, require
+from judge.evidence.typical import TYPICAL
 from judge.masking.instances import PERSON
 from judge.masking.masked_images import MaskedImages
 from judge.measure.description import describe
@@ -57,6 +58,7 @@ def measure(
         require("quality", "pycocoevalcap")
     progress = progress or _ignore
     work = lay_out(corpus, plan, lexicons)
+    corpus = work.corpus
     setup = _prepare(work, plan, setup or TrainingSetup(), open_images)
     if len(work.counts):
         progress("counting", 0, 0)
@@ -84,6 +86,7 @@ def measure(
 
     def examples() -> pd.DataFrame:
         contributions = image_contributions(scores, work.counts, work.names, settings)
+        contributions = contributions[contributions["captioner"] != TYPICAL]
         chosen = choose_examples(corpus, work, scores, contributions, seed=settings.seed)
         read = set(chosen[chosen["read"] != ""][CAPTION].itertuples(index=False, name=None))
         return with_words(chosen, caption_words(work.jobs, notes, plan, read) if read else pd.DataFrame())

@@ -14,8 +14,9 @@ from importlib.metadata import version
 from typing import Any
 
 from judge.corpus.attributes import ProductLabels, parts_of
-from judge.evidence import Joined, Preparation, Sides, Truth
+from judge.evidence import Joined, Preparation, Sides
 from judge.evidence.counts import CountRows
+from judge.evidence.typical import TYPICAL
 from judge.judges import SELF
 from judge.measure.jobs import Job, Work, compares
 from judge.measure.plan import Plan
@@ -107,7 +108,7 @@ def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan, se
         entry["marks"] |= _marks_of_counts(part, work.metrics)
         for metric in work.metrics:
             if metric.counted:
-                entry["reads"].setdefault(metric.name, {})[metric.judge] = _settings_of_metric(metric, plan, work.truth)
+                entry["reads"].setdefault(metric.name, {})[metric.judge] = _settings_of_metric(metric, plan, work)
     keys = setup.precomputed.keys if setup.precomputed else {}
     alone = len({job.metrics for job in work.jobs}) == 1
     for job, chosen in zip(work.jobs, notes, strict=True):
@@ -118,7 +119,7 @@ def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan, se
         for metric in job.metrics:
             if job.judge in entry["reads"].setdefault(metric.name, {}):
                 continue
-            settings = _settings_of_metric(metric, plan, work.truth) | _settings_of_judge(job, plan, setup)
+            settings = _settings_of_metric(metric, plan, work) | _settings_of_judge(job, plan, setup)
             entry["reads"][metric.name][job.judge] = settings
             entry["marks"][metric.name] = _marks_of_judged(sides, keys)
             entry["alignment"][metric.name] = {"how": sides.aligner.how, **asdict(job.evidence.aligned[1])}
@@ -126,6 +127,8 @@ def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan, se
         for name, value in chosen.items():
             counts = entry["chosen"].setdefault(f"{name} ({job.judge}{whose})", {}).setdefault(job.member.side, {})
             counts[f"{value:g}"] = counts.get(f"{value:g}", 0) + 1
+    for name in entries.keys() - {TYPICAL}:
+        entries[name] |= {"typical": TYPICAL if TYPICAL in entries else None, "without_typical": work.without_typical}
     return entries
 
 
@@ -147,9 +150,11 @@ def _entry(name: str, of: Joined | Sides, work: Work, plan: Plan) -> dict[str, A
     }
 
 
-def _settings_of_metric(metric: Metric, plan: Plan, truth: Truth) -> dict[str, Any]:
+def _settings_of_metric(metric: Metric, plan: Plan, work: Work) -> dict[str, Any]:
     """Name -> value of the settings of a metric, without those of its judges."""
+    truth = work.truth
     found = {"attribute": truth.labels.attribute, "lexicon": _spell(truth.words.attribute), **asdict(plan.text)}
+    found["typical"] = not work.without_typical
     if metric.reads_tasks:
         found["tasks"] = _spell(truth.words.tasks)
     if metric.counted:

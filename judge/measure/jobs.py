@@ -12,14 +12,13 @@ from judge.corpus import Corpus
 from judge.errors import JudgeError
 from judge.evidence import MINIMUM_IMAGES, Evidence, EvidenceBuilder, Truth
 from judge.evidence.counts import CountRows, count_captions, task_rows
-from judge.judges import find_judge, name_self, with_head
+from judge.evidence.typical import TYPICAL, add_typical
+from judge.judges import DEFAULT_JUDGE, SELF, find_judge, name_self, with_head
 from judge.measure.plan import Plan
 from judge.metrics import Metric, find_metric, spell_out
 from judge.text.lexicon import Lexicons
 from judge.training.member import Member
 from judge.types import Side
-
-DEFAULT_JUDGE = "linear"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +39,17 @@ class Work:
     """The work of a run.
 
     Attributes:
+        corpus: the captions; of the human ones without those of the typical person, who is the last captioner.
         truth: the answers of each image, and the words that would reveal them.
         metrics: rows of METRICS, in the order of the plan.
         count_rows: the input of counted metrics, one per captioner; empty without counted metrics.
         counts: the rows of ``counts.parquet``: those of ``count_rows``.
         tasks: the tasks that captions name and images show, for a breakdown; else empty.
         sources: checksum of labels and human captions of every labelled image, described by a captioner or not.
+        without_typical: why there is no typical person, as a clause; "" where there is one.
     """
 
+    corpus: Corpus
     truth: Truth
     metrics: tuple[Metric, ...]
     jobs: tuple[Job, ...]
@@ -55,6 +57,7 @@ class Work:
     counts: pd.DataFrame
     tasks: pd.DataFrame
     sources: str
+    without_typical: str = ""
 
     @property
     def names(self) -> list[str]:
@@ -72,16 +75,27 @@ def lay_out(corpus: Corpus, plan: Plan, lexicons: Lexicons) -> Work:
     metrics = tuple(map(find_metric, spell_out(plan.metrics)))
     counted = [metric for metric in metrics if metric.counted]
     folds = plan.folds if plan.protocol == "crossfit" and len(counted) < len(metrics) else 0
+    without_typical = _without_typical(plan, metrics) or add_typical(builder)
     builder.leave_out_small(metrics, max(MINIMUM_IMAGES, folds))
-    captioners = corpus.generated if counted else ()
+    captioners = builder.corpus.generated if counted else ()
     rows = tuple(count_captions(builder, one, counted, vocabulary=plan.vocabulary) for one in captioners)
-    tasks = [task_rows(builder, one) for one in corpus.generated] if plan.breakdown else []
+    tasks = [task_rows(builder, one) for one in builder.corpus.generated] if plan.breakdown else []
     jobs = tuple(_jobs(builder, plan, metrics))
     sources = hashlib.blake2b(digest_size=8)
     for image, name in sorted(builder.truth.labels.by_image.items()):
-        sources.update(repr((image, name, corpus.human.by_image.get(image))).encode())
+        sources.update(repr((image, name, builder.corpus.human.by_image.get(image))).encode())
     tables = _concat([of.rows for of in rows]), _concat(tasks)
-    return Work(builder.truth, metrics, jobs, rows, *tables, sources.hexdigest())
+    return Work(builder.corpus, builder.truth, metrics, jobs, rows, *tables, sources.hexdigest(), without_typical)
+
+
+def _without_typical(plan: Plan, metrics: Sequence[Metric]) -> str:
+    """Why the plan has no typical person, as a clause; "" where it has one."""
+    if not plan.has_typical:
+        return f"it is off under protocol {plan.protocol}" if plan.typical is None else "it was left out"
+    judges = [name for metric in metrics if not metric.counted for name in choose_judges(metric, plan.judges)]
+    if judges and all(name.startswith(SELF) for name in judges) and not any(metric.counted for metric in metrics):
+        return "only captioners themselves are the judges"
+    return ""
 
 
 def _concat(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -102,6 +116,8 @@ def _jobs(builder: EvidenceBuilder, plan: Plan, metrics: Sequence[Metric]) -> It
                 what = f"{plan.folds} folds, and only {size} images of class '{rarest}'"
                 raise JudgeError(what, where=captioner.name, mend=f"use --folds {size} or fewer")
             for judge in choose_judges(alike[0], plan.judges):
+                if captioner.name == TYPICAL and judge.startswith(SELF):
+                    continue  # No checkpoint wrote a person's captions.
                 yield from jobs_of(evidence, tuple(alike), judge, plan)
 
 
@@ -137,7 +153,7 @@ def compares(metrics: Sequence[Metric]) -> bool:
 
 
 def choose_judges(metric: Metric, judges: Sequence[str]) -> list[str]:
-    """Those of ``judges`` with the modalities of ``metric``; else "linear", or for images the judge of its paper.
+    """Those of ``judges`` with the modalities of ``metric``; else the default, or for images the judge of its paper.
 
     Raises:
         JudgeError: no such judge.

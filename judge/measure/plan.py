@@ -1,7 +1,7 @@
 """The plan of a run, and its result."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -10,7 +10,7 @@ import pandas as pd
 from judge.corpus.splits import Protocol, Split, make_splits
 from judge.evidence import Aligning, ResampleKind, TextOptions
 from judge.evidence.counts import Vocabulary
-from judge.judges import SELF, find_judge
+from judge.judges import DEFAULT_JUDGE, SELF, find_judge
 from judge.measure.comparing import Pairing
 from judge.metrics import Metric
 from judge.metrics.scores import PriorForm
@@ -50,10 +50,11 @@ class Plan:
         chance: number of judges trained on shuffled labels; None: 2 for judges that train in seconds, 0 for others.
         breakdown: whether to compute contributions of tasks, images and words.
         examples: whether to choose examples of captions.
+        typical: whether a typical person is measured too (:mod:`judge.evidence.typical`); None: under ``crossfit``.
     """
 
     metrics: tuple[str, ...] = ("lic", "leakage")
-    judges: tuple[str, ...] = ("linear",)
+    judges: tuple[str, ...] = (DEFAULT_JUDGE,)
     protocol: Protocol = "crossfit"
     seeds: int | None = None
     folds: int = 10
@@ -71,6 +72,12 @@ class Plan:
     chance: int | None = None
     breakdown: bool = False
     examples: bool = True
+    typical: bool | None = None
+
+    @property
+    def has_typical(self) -> bool:
+        """Whether a typical person is measured too, if images have enough human captions."""
+        return self.protocol == "crossfit" if self.typical is None else self.typical
 
     def resamples_of(self, judge: str, target: TargetKind) -> dict[ResampleKind, int]:
         """Number of refits of a judge, by kind of resample."""
@@ -147,8 +154,23 @@ class Result:
 
     @cached_property
     def _differences(self) -> list[Difference]:
-        pairing = Pairing(self.scores, self.counts, self.run)
-        return differences(self.summaries, pairing, level=self.run["level"], reasons=self.void)
+        return differences(self.of_captioners, self._pairing, level=self.run["level"], reasons=self.void)
+
+    @property
+    def _pairing(self) -> Pairing:
+        return Pairing(self.scores, self.counts, self.run)
+
+    @property
+    def typical(self) -> dict[str, str]:
+        """Captioner -> the typical person that it is compared with, for those that have one."""
+        entries = self.run["captioners"].items()
+        return {name: entry["typical"] for name, entry in entries if entry.get("typical")}
+
+    @property
+    def of_captioners(self) -> list[Summary]:
+        """The summaries of captioners, without those of the typical person."""
+        people = set(self.typical.values())
+        return [row for row in self.summaries if row.captioner not in people]
 
     @cached_property
     def void(self) -> Mapping[Key, str]:
@@ -157,13 +179,19 @@ class Result:
 
     def conclusions(self) -> list[Conclusion]:
         """The conclusion from each summary, in their order."""
-        return conclude(self.summaries, self.void)
+        return self._conclusions
+
+    @cached_property
+    def _conclusions(self) -> list[Conclusion]:
+        level = self.run["level"]
+        return conclude(self.summaries, self.void, typical=self.typical, pair=self._pairing, level=level)
 
     def table(self) -> pd.DataFrame:
         """One row per captioner, metric and judge; values are fractions, missing ones NaN.
 
         Columns: captioner, metric, judge, human, generated, amplification, sd, low, high, basis (source of the
-        interval), standard_error, p_value, p_holm, verdict, detectable, chance_level, published (of counted metrics),
+        interval), standard_error, p_value, p_holm, verdict, detectable, beyond, beyond_low, beyond_high, beyond_p,
+        beyond_p_holm (captioner less typical person), chance_level, published (of counted metrics),
         human_chance, generated_chance, images, seeds, human_quality, generated_quality, human_prior, generated_prior (Q
         and mean w of metrics with priors), quality_p (p of Q alone), reason (why there is no verdict), protocol,
         labels ("given" or "derived"), and the coverage of the generated captions: names_one, names_none, names_several
@@ -181,7 +209,14 @@ class Result:
             row["human_" + name], row["generated_" + name] = row.pop(of) or (None, None)
         entry = self.run["captioners"][summary.captioner]
         covered = (entry["coverage"] or {}).get("generated", {})
-        row |= asdict(conclusion) | {
+        row |= {part.name: getattr(conclusion, part.name) for part in fields(conclusion)}
+        beyond = conclusion.beyond
+        row |= {
+            "beyond": beyond and beyond.value,
+            "beyond_low": beyond and beyond.interval and beyond.interval.low,
+            "beyond_high": beyond and beyond.interval and beyond.interval.high,
+            "beyond_p": beyond and beyond.p_value,
+            "beyond_p_holm": beyond and beyond.p_holm,
             "metric": summary.metric.name,
             "low": interval.low if interval else None,
             "high": interval.high if interval else None,

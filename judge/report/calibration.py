@@ -18,7 +18,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _DRAWN = "Rows with masks: drawn scenes and simulated captioners, not your captions."
-_NAMES = {"vocabulary": "a small vocabulary", "silence": "silence on the attribute", "brevity": "short captions"}
+_NAMES = {
+    "vocabulary": "a small vocabulary",
+    "silence": "silence on the attribute",
+    "brevity": "short captions",
+    "repetition": "repeated captions",
+    "verbosity": "verbose captions",
+    "paraphrase": "paraphrases",
+}
 
 
 def title(row: Calibration) -> str:
@@ -33,7 +40,7 @@ def calibration_tables(found: Sequence[Calibration]) -> Iterator[Table[tuple[Any
     A row for each metric, judge and masks; shares and amplifications are fractions.
     """
     drawn = [_DRAWN] if any(row.masks for row in found) else []
-    numbers: list[tuple[str, str | Callable[[Any], str]]] = [("false positives", _write_share), ("coverage", TEXT)]
+    numbers: list[tuple[str, str | Callable[[Any], str]]] = [("p < 0.05", _write_share), ("coverage", TEXT)]
     numbers += [("SE/sd", ".2f"), ("rank corr.", "+.2f"), ("right sign", ".0%"), ("80% found", "g"), ("seconds", ".1f")]
     notes = [
         "Where nothing is amplified: p < 0.05, coverage of 95% intervals, standard error over standard deviation.",

@@ -46,7 +46,7 @@ def captioner_card(saved: SavedRun) -> str:
     result, run = saved.result, saved.result.run
     lines = [line for line in lines_of(result) if _value(line.summary) is not None]
     index: list[dict[str, Any]] = []
-    for name in run["captioners"]:
+    for name in (of for of in run["captioners"] if of not in result.typical.values()):
         if found := [_evaluation(line, saved) for line in lines if line.summary.captioner == name]:
             index += eval_results_to_model_index(name, found)
     source = str(run["labels"]["source"])

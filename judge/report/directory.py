@@ -97,7 +97,7 @@ def metrics_json(result: Result) -> str:
         "differences": list(map(difference_row, result.differences())),
         "notes": {"footnotes": footnotes(result), "warnings": warnings(result)},
     }
-    consistency = measure_consistency(result.summaries, run.get("human_scores"))
+    consistency = measure_consistency(result.of_captioners, run.get("human_scores"))
     for part in fields(consistency):
         if rows := getattr(consistency, part.name):
             found.setdefault("consistency", {})[part.name] = [asdict(row) | {"metric": row.metric.name} for row in rows]
@@ -107,11 +107,13 @@ def metrics_json(result: Result) -> str:
     return json_text(found)
 
 
-# Columns of a row of "results" that are always there, in order; fields of a summary that other columns hold.
+# Columns of a row of "results" that are always there, in order; those of its entry "beyond"; and fields of a summary
+# that other columns hold.
 _COLUMNS = [
     *("captioner", "metric", "judge", "attribute", "direction", "human", "generated", "amplification", "sd", "ci"),
     *("p_value", "images", "seeds", "basis"),
 ]
+_BEYOND = "second", "value", "ci", "standard_error", "p_value", "p_holm", "images_left_out"
 _ELSEWHERE = {"interval", "these_judges", "replicates"}
 
 
@@ -130,7 +132,11 @@ def line_row(line: Line, attribute: str) -> dict[str, Any]:
     }
     row["not_finite"] = {name: spelt for name, value in row.items() if (spelt := _spelt(value)) != value} or None
     optional = [name for name in row if name not in _COLUMNS and row[name] is not None]
-    found: dict[str, Any] = as_json({name: row[name] for name in [*_COLUMNS, *optional]} | asdict(line.conclusion))
+    concluded = {part.name: getattr(line.conclusion, part.name) for part in fields(line.conclusion)}
+    if beyond := line.conclusion.beyond:
+        about = difference_row(beyond)
+        concluded["beyond"] = {name: about[name] for name in _BEYOND}
+    found: dict[str, Any] = as_json({name: row[name] for name in [*_COLUMNS, *optional]} | concluded)
     return found
 
 

@@ -1,6 +1,7 @@
 """Notes below the tables of a result: what its numbers depend on."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from judge.errors import some
@@ -9,7 +10,7 @@ from judge.metrics import Metric, find_metric
 from judge.metrics.scores import SCORES
 from judge.quality import Quality
 from judge.report.table import how_many
-from judge.statistics.comparisons import POWER, Difference
+from judge.statistics.comparisons import LIKE_TYPICAL, POWER, Difference
 from judge.statistics.inference import SIGNIFICANT
 
 # Ends of reasons that leave out single captions; others leave out images, or begin with "tasks".
@@ -20,8 +21,8 @@ _COUNTED = "amplification is the published value less the chance level"
 def summary_lines(result: Result) -> list[str]:
     """The two or three lines that are always printed below the table."""
     run = result.run
-    tests = sum(row.p_value is not None for row in result.summaries)
-    holm = f"p (Holm): corrected for {_tests(tests)}; verdicts use it, at {SIGNIFICANT:g}. " if tests else ""
+    tested = [row.key[1:] for row in result.of_captioners if row.p_value is not None]
+    holm = f"{_holm(tested, 'captioner')}; verdicts use it, at {SIGNIFICANT:g}. " if tested else ""
     counts = f"{_classes(run)} {holm}Left out: {_left_out(run)}."
     return list(filter(None, [_protocol(result), _scope(result), counts, " ".join(_remarks(result))]))
 
@@ -53,8 +54,11 @@ def alike(notes: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     return [(", ".join(names), note) for note, names in found.items()]
 
 
-def _tests(tests: int) -> str:
-    return f"the {tests} tests" if tests > 1 else "one test"
+def _holm(tested: Sequence[Hashable], noun: str) -> str:
+    """What p is corrected for; ``tested``: the metric and judge of each test, which is of a ``noun``."""
+    most = max(Counter(tested).values())
+    several = "of each metric" if len({*tested}) > 1 else "of the metric"
+    return f"p (Holm): corrected for the {how_many(most, noun)} {several}"
 
 
 # ---- The lines below the table --------------------------------------------------------------------------------------
@@ -130,6 +134,8 @@ def labels_left_out(labels: Mapping[str, Any]) -> dict[str, int]:
 def _remarks(result: Result) -> Iterator[str]:
     """Facts about this result that change how it is read."""
     metrics, labels = metrics_of(result), result.run["labels"]
+    if result.typical:
+        yield "Typical person: of each image the human caption that is most like the others."
     if labels["derived"]:
         whose = " and ".join(name for name, of in labels.get("attributes", {}).items() if of["derived"])
         yield f"Labels {f'of {whose} ' if whose else ''}DERIVED from human captions."
@@ -207,6 +213,12 @@ def _inference(result: Result) -> Iterator[str]:
         yield (
             f"Counted metrics: {_COUNTED} (its mean when captions of an image are exchanged between sides); interval "
             "from halves of the images, p from exchanged captions."
+        )
+    if result.typical:
+        yield (
+            "Beyond a typical person: the captioner's amplification less that of the typical person, on the same parts "
+            "of the data; t-test. A value above human captions that is not above the typical person's as well is "
+            f"'{LIKE_TYPICAL}'."
         )
     if known := [row for row in rows if row.standard_error is not None]:
         images = max(sum(run["captioners"][row.captioner]["images"].values()) for row in known)
@@ -289,15 +301,15 @@ def pair_notes(found: Sequence[Difference]) -> Iterator[str]:
 
 def difference_notes(found: Sequence[Difference]) -> Iterator[str]:
     """Notes for the table of differences, a line each."""
-    tests = sum(row.p_value is not None for row in found)
+    tested = [(row.metric, row.judge) for row in found if row.p_value is not None]
     yield "Difference: amplification of the first less that of the second."
-    if tests:
+    if tested:
         yield "Intervals and p: both captioners on the same parts of the data; t-test."
     if apart := [
         f"{row.first} and {row.second}, {row.metric.name}" for row in found if row.interval and not row.paired
     ]:
         yield f"But not on the same parts, as if they were independent: {'; '.join(apart)}."
-    if tests:
-        yield f"p (Holm): corrected for {_tests(tests)}; the verdict uses it, at {SIGNIFICANT:g}."
+    if tested:
+        yield f"{_holm(tested, 'difference')}; the verdict uses it, at {SIGNIFICANT:g}."
     if any(row.p_value is None for row in found):
         yield "Without an interval: judges that were not trained again (--refits, or five splits or more)."

@@ -104,7 +104,8 @@ def _lead(result: Result) -> str:
     run = result.run
     counts = sorted({sum(entry["images"].values()) for entry in run["captioners"].values()})
     images = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
-    captioners, metrics = len(run["captioners"]), len({row.metric for row in result.summaries})
+    captioners = len(run["captioners"].keys() - {*result.typical.values()})
+    metrics = len({row.metric for row in result.summaries})
     line = f"{how_many(captioners, 'captioner')}, {how_many(metrics, 'metric')}, {images} images. "
     line += f"Attribute: {run['attribute']}, as perceived."
     return f"{line} {_POSITIVE}" if any(row.amplification is not None for row in result.summaries) else line

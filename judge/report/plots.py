@@ -128,6 +128,18 @@ def draw_interval(axes: Axes, interval: Interval | None, at: float, *, vertical:
         axes.plot(*(([at, at], ends) if vertical else (ends, [at, at])), **style)
 
 
+def draw_typical(axes: Axes, rows: Sequence[Summary | None]) -> None:
+    """Draw a line at the typical person's value across each row that has one, and a band for its interval."""
+    for place, row in enumerate(rows):
+        if row is None:
+            continue
+        ends = [place - 0.5, place + 0.5]
+        if row.interval:
+            low, high = np.clip([row.interval.low, row.interval.high], -_FAR, _FAR)
+            axes.fill_betweenx(ends, low, high, color=PALE, alpha=0.35, linewidth=0)
+        axes.plot([row.amplification] * 2, ends, "--", color=NOTE, linewidth=1.2)  # type: ignore[list-item]
+
+
 def tick(axes: Axes, chance: float | None, place: int) -> None:
     """A dotted tick at chance, in the row at this place."""
     if chance is not None:

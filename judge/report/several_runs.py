@@ -15,6 +15,7 @@ from judge.measure.comparing import unlike
 from judge.metrics import find_metric
 from judge.report.saved_run import SavedRun, name_runs, read_run
 from judge.statistics.breakdown import Breakdown
+from judge.statistics.summary import Summary
 from judge.types import Doubt
 from judge.utils.files import resolved
 
@@ -123,10 +124,41 @@ def _judged(facts: Mapping[str, Any]) -> bool:
 
 
 def name_apart(runs: Sequence[SavedRun]) -> list[SavedRun]:
-    """The runs with captioners named apart: RUN/CAPTIONER where several runs have one of the name."""
+    """The runs with captioners named apart: RUN/CAPTIONER where several runs have one of the name.
+
+    Runs whose typical persons have the same rows share that of the first.
+    """
+    runs = [_without_person(run, runs[:place]) for place, run in enumerate(runs)]
     names = [set(run.result.run["captioners"]) for run in runs]
     twice = {name for of, other in combinations(names, 2) for name in of & other}
     return [_renamed(run, {name: f"{run.name}/{name}" for name in twice}) for run in runs]
+
+
+def _without_person(run: SavedRun, earlier: Sequence[SavedRun]) -> SavedRun:
+    """The run without its typical person, if an earlier run has the same rows of it."""
+    people = set(run.result.typical.values())
+
+    def rows(of: SavedRun) -> list[Summary]:
+        return [row for row in of.result.summaries if row.captioner in people]
+
+    if not people or not any(rows(run) == rows(other) for other in earlier):
+        return run
+    result, breakdown = run.result, run.result.breakdown
+
+    def others(table: pd.DataFrame) -> pd.DataFrame:
+        return table[~table["captioner"].isin(people)] if len(table) else table
+
+    entries = {name: entry for name, entry in result.run["captioners"].items() if name not in people}
+    tasks = tuple(part for part in breakdown.tasks if part.captioner not in people) if breakdown else ()
+    changed = replace(
+        result,
+        summaries=tuple(result.of_captioners),
+        run={**result.run, "captioners": entries},
+        quality={name: of for name, of in result.quality.items() if name not in people},
+        breakdown=breakdown and Breakdown(tasks, *(others(getattr(breakdown, name)) for name in _BROKEN)),
+        **{name: others(getattr(result, name)) for name in _TABLES},
+    )
+    return replace(run, result=changed)
 
 
 def _renamed(run: SavedRun, names: Mapping[str, str]) -> SavedRun:
@@ -142,6 +174,9 @@ def _renamed(run: SavedRun, names: Mapping[str, str]) -> SavedRun:
     facts = dict(result.run)
     for part in {"captioners", "human_scores"} & facts.keys():
         facts[part] = {new(name): of for name, of in facts[part].items()}
+    for name, entry in facts["captioners"].items():
+        if entry.get("typical"):
+            facts["captioners"][name] = {**entry, "typical": new(entry["typical"])}
     breakdown = result.breakdown and Breakdown(
         tuple(replace(part, captioner=new(part.captioner)) for part in result.breakdown.tasks),
         *(named(getattr(result.breakdown, name)) for name in _BROKEN),

@@ -25,8 +25,9 @@ class Line(NamedTuple):
 
 
 def lines_of(result: Result) -> tuple[Line, ...]:
-    """The rows of the main table."""
-    return tuple(map(Line, result.summaries, result.conclusions()))
+    """The rows of the main table, those of the typical person last."""
+    people, lines = set(result.typical.values()), map(Line, result.summaries, result.conclusions())
+    return tuple(sorted(lines, key=lambda line: line.summary.captioner in people))
 
 
 def result_table(
@@ -56,6 +57,9 @@ def result_table(
         Column("p", lambda row: row.summary.p_value if verbose else None, write_p, optional=True),
         Column("p (Holm)", lambda row: row.conclusion.p_holm, write_p, optional=True),
         Column("verdict", lambda row: row.conclusion.verdict, optional=True),
+        Column("beyond a typical person", _write_beyond, optional=True),
+        Column("its p", partial(_p_beyond, name="p_value") if verbose else lambda _: None, write_p, optional=True),
+        Column("its p (Holm)", partial(_p_beyond, name="p_holm"), write_p, optional=True),
     ]
     if verbose:
         columns += [
@@ -78,6 +82,18 @@ def result_table(
 
 def _known(cells: Mapping[str, str], row: Line) -> str | None:
     return cells.get(" ".join(row.summary.key[:2]))
+
+
+def _p_beyond(row: Line, name: str) -> float | None:
+    return getattr(row.conclusion.beyond, name, None)
+
+
+def _write_beyond(row: Line) -> str | None:
+    """How far a captioner is beyond a typical person, with the interval."""
+    found, digits = row.conclusion.beyond, digits_of(row.summary.interval)
+    if found is None:
+        return None
+    return " ".join(write(part, SIGNED, digits) for part in (found.value, found.interval) if part is not None)
 
 
 def write_interval(interval: Interval | None, basis: str | None, digits: int | None = None) -> str | None:

@@ -10,13 +10,13 @@ from judge.measure import Result
 from judge.report.notes import alike, class_notes, metrics_of, pair_notes
 from judge.report.table import SIGNED, digits_of, write
 from judge.report.tables import Line, lines_of
-from judge.statistics.comparisons import NO_VERDICT, PRIOR_ONLY
+from judge.statistics.comparisons import ABOVE, BELOW, CANNOT_TELL, LIKE_TYPICAL, NO_VERDICT, PRIOR_ONLY
+from judge.statistics.inference import SIGNIFICANT
 from judge.statistics.summary import ROW, Summary
 from judge.statistics.validity import quote_tokens
 from judge.text.alignment import hardly_contextual
 from judge.types import Doubt
 
-CANNOT_TELL = "cannot tell"
 # A captioner that names the attribute this much less often than human captions do is pointed out.
 _QUIET = 0.5
 # Share of captions that name several classes, from which it is pointed out where human captions do so a third as often.
@@ -32,8 +32,10 @@ _FEW = 5
 def verdicts(result: Result) -> dict[str, str]:
     """Captioner -> a sentence that begins with what it does, and claims no more than the tests; in table order."""
     found: dict[str, list[Line]] = {}
+    people = set(result.typical.values())
     for line in lines_of(result):
-        found.setdefault(line.summary.captioner, []).append(line)
+        if line.summary.captioner not in people:
+            found.setdefault(line.summary.captioner, []).append(line)
     judges = Counter(name for name, _ in {(row.metric.name, row.judge) for row in result.summaries})
     return {captioner: f"{'; '.join(_parts(lines, judges))}." for captioner, lines in found.items()}
 
@@ -63,6 +65,9 @@ def verdict_notes(result: Result) -> list[str]:
     unsure = [row for row, of in lines if of.verdict == CANNOT_TELL]
     beside = [row for row in unsure if (of := row.interval) and not of.low <= row.metric.neutral <= of.high]
     notes = {
+        '"Like a typical person": above human captions, but not above the most typical of them.': any(
+            verdict == LIKE_TYPICAL for _, verdict in found
+        ),
         "Metrics that disagree answer different questions: read each by itself.": any(
             verdict == "mitigates" and (name, "amplifies") in found for name, verdict in found
         ),
@@ -70,7 +75,7 @@ def verdict_notes(result: Result) -> list[str]:
             row.basis == "these judges" for row in result.summaries
         ),
         '"Cannot tell" says that these data show no difference, not that there is none.': unsure,
-        "Verdicts are corrected for the number of tests: an interval by itself may lie beside 0 all the same.": beside,
+        "Verdicts are corrected for the number of captioners: an interval may lie beside 0 all the same.": beside,
     }
     return [note for note, holds in notes.items() if holds]
 
@@ -81,6 +86,8 @@ def warnings(result: Result) -> list[str]:
     return [
         *void_notes(result),
         *_prior_only(result),
+        *_other_signs(result),
+        *_without_typical(result),
         *class_notes(run["labels"]),
         *run.get("input_notes", ()),
         *_masked(run),
@@ -130,6 +137,35 @@ def _prior_only(result: Result) -> Iterator[str]:
         yield (
             f"Prior only, {titles} of {captioners}: the value moves because of how frequent the tasks, or the classes, "
             "are that captions name. Q, how well judges guess, does not move the same way when it is tested by itself."
+        )
+
+
+def _other_signs(result: Result) -> Iterator[str]:
+    """Values whose sign depends on the family of judges, so that there is no verdict on them."""
+    for row, of in lines_of(result):
+        if of.verdict == CANNOT_TELL and of.p_holm is not None and of.p_holm < SIGNIFICANT:
+            values = ", ".join(f"{name} {write(value, SIGNED)}" for name, value in row.families)
+            yield (
+                f"Cannot tell, {row.title} of {row.captioner}: the sign depends on the family of judges "
+                f"({write(row.amplification, SIGNED)}; {values})."
+            )
+
+
+def _without_typical(result: Result) -> Iterator[str]:
+    """Captioners that are compared with no typical person, where that matters."""
+    lines = [row for row, of in lines_of(result) if of.verdict in {ABOVE, BELOW}]
+    entries, names = result.run["captioners"], {row.captioner for row in lines}
+    # Too few human captions are a fact about the data, whatever the verdicts are.
+    missing = [(name, of.get("without_typical", "")) for name, of in entries.items()]
+    for captioners, why in alike((name, why) for name, why in missing if why and (name in names or why[0].isdigit())):
+        yield (
+            f"No typical person to compare {captioners} with: {why}. Captions that say no more than a typical person "
+            "would may be above other human captions."
+        )
+    for captioners, titles in _merged(row for row in lines if row.captioner in result.typical):
+        yield (
+            f"{titles} of {captioners}: not compared with the typical person, which needs a test of both, on nine in "
+            "ten of their images."
         )
 
 

@@ -1,9 +1,10 @@
 """Conclusions from a table: verdicts, differences between captioners, and what is detectable."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from types import MappingProxyType
 from typing import NamedTuple
 
 from judge.metrics import Metric
@@ -12,30 +13,14 @@ from judge.statistics.summary import Summary, name_row
 from judge.types import Interval
 
 POWER = 0.8
-NO_VERDICT, PRIOR_ONLY = "no verdict", "prior only"
+NO_VERDICT, PRIOR_ONLY, CANNOT_TELL = "no verdict", "prior only", "cannot tell"
+LIKE_TYPICAL, ABOVE, BELOW = "like a typical person", "above human captions", "below human captions"
 Key = tuple[str, str, str]
 """Captioner, metric and judge of a row."""
+# Verdicts below human captions that say nothing against a captioner, and so need no typical person.
+_NO_FAULT = {"mitigates", "errs less"}
 # Verdict of a captioner -> the word for a difference between two.
 _COMPARATIVE = {"amplifies": "more", "changes": "more"}
-
-
-@dataclass(frozen=True, slots=True)
-class Conclusion:
-    """The conclusion from a row of the table.
-
-    Attributes:
-        p_holm: its p corrected for all tests of the table (Holm 1979); None without a test.
-        verdict: by ``p_holm`` below 0.05; None without a test; "no verdict" where the run's own checks void the row.
-            Of Multi->, which has no sign, "changes"; of metrics with priors "prior only" where Q, tested by itself,
-            does not move the same way.
-        detectable: the smallest amplification that such data show with 80% power; None where its error is not known.
-        reason: why there is no verdict (:mod:`judge.statistics.validity`); None where nothing voids the row.
-    """
-
-    p_holm: float | None
-    verdict: str | None
-    detectable: float | None
-    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +30,7 @@ class Difference:
     Attributes:
         value: amplification of the first less that of the second.
         interval, p_value: as those of the table; None where a row has no standard error.
-        p_holm: corrected for all differences that are compared.
+        p_holm: corrected for all differences of this metric and judge that are compared.
         paired: whether both were measured on the same images; else their errors are taken for independent.
         reason: why there is no verdict, where a check voids the row of one of the two; else None.
         prior_only: whether the row of one of the two moves by its prior alone.
@@ -74,7 +59,7 @@ class Difference:
         if self.reason:
             return NO_VERDICT
         if self.p_holm >= SIGNIFICANT:
-            return "cannot tell"
+            return CANNOT_TELL
         if self.prior_only:
             return PRIOR_ONLY
         above, _ = self.metric.verdicts
@@ -84,6 +69,37 @@ class Difference:
     def title(self) -> str:
         """Metric and judge as tables name them."""
         return name_row(self.metric, self.judge)
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """The conclusion from a row of the table.
+
+    Attributes:
+        p_holm: its p corrected for the captioners that have a row of this metric and judge (Holm 1979); None without a
+            test, and of the typical person.
+        verdict: None without ``p_holm``; else
+
+            - "no verdict" where the run's own checks void the row;
+            - "cannot tell" where ``p_holm`` is 0.05 or more, or another family of judges finds the other sign;
+            - "prior only" of metrics with priors where Q, tested by itself, does not move the same way;
+            - "mitigates" below human captions;
+            - "amplifies" above human captions and above the typical person, both corrected for the captioners;
+            - "like a typical person" above human captions, but not above the typical person;
+            - "above human captions" where there is no typical person to compare with.
+
+            Metrics have words of their own for "amplifies" and "mitigates" (``Metric.verdicts``). Of Ratio and Multi
+            neither direction is the better one: both must go beyond the typical person.
+        detectable: the smallest amplification that such data show with 80% power; None where its error is not known.
+        reason: why there is no verdict (:mod:`judge.statistics.validity`); None where nothing voids the row.
+        beyond: captioner less typical person, with ``p_holm`` corrected as above; None where nothing compares.
+    """
+
+    p_holm: float | None
+    verdict: str | None
+    detectable: float | None
+    reason: str | None = None
+    beyond: Difference | None = None
 
 
 class Pair(NamedTuple):
@@ -98,6 +114,10 @@ class Pair(NamedTuple):
     left_out: int = 0
 
 
+PairRows = Callable[[Summary, Summary], Pair | None]
+"""Gives two rows of a metric and judge on the images that they share; None where they do not compare."""
+
+
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """Holm's step-down correction (Scandinavian Journal of Statistics 1979) over those that are there, at most 1."""
     order = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
@@ -109,46 +129,100 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     return found
 
 
-def conclude(summaries: Sequence[Summary], reasons: Mapping[Key, str] | None = None) -> list[Conclusion]:
-    """The conclusion from each row of a table; Holm's correction is over the table.
+def _holm_within(groups: Sequence[Hashable], p_values: Sequence[float | None]) -> list[float | None]:
+    """Holm's correction within each group, so that p of one metric does not depend on which others are measured."""
+    found: list[float | None] = [None] * len(p_values)
+    for group in dict.fromkeys(groups):
+        places = [place for place, of in enumerate(groups) if of == group]
+        for place, p in zip(places, holm([p_values[place] for place in places]), strict=True):
+            found[place] = p
+    return found
 
-    ``reasons``: key of a row -> why it has no verdict (:func:`judge.statistics.validity.void_rows`).
+
+def conclude(
+    summaries: Sequence[Summary],
+    reasons: Mapping[Key, str] | None = None,
+    *,
+    typical: Mapping[str, str] = MappingProxyType({}),
+    pair: PairRows | None = None,
+    level: float = 0.95,
+) -> list[Conclusion]:
+    """The conclusion from each row of a table; Holm's correction is over the captioners of a metric and judge.
+
+    Args:
+        summaries: the rows.
+        reasons: key of a row -> why it has no verdict (:func:`judge.statistics.validity.void_rows`).
+        typical: captioner -> the typical person that it is compared with, a captioner of the table too.
+        pair: gives two rows on the images that they share; None where no typical person is compared with.
+        level: of the intervals of ``Conclusion.beyond``.
     """
     from scipy import stats
 
-    found, corrected, void = list[Conclusion](), holm([row.p_value for row in summaries]), reasons or {}
-    for row, p in zip(summaries, corrected, strict=True):
-        verdict = NO_VERDICT if row.key in void and p is not None else _verdict(row, p)
+    void, people = reasons or {}, set(typical.values())
+    kinds = [row.key[1:] for row in summaries]
+    corrected = _holm_within(kinds, [None if row.captioner in people else row.p_value for row in summaries])
+    beyond = [*_beyond(summaries, void, typical, pair, level)] if pair else [None] * len(summaries)
+    tested = _holm_within(kinds, [of and of.p_value for of in beyond])
+    found = list[Conclusion]()
+    for row, p, known, p_beyond in zip(summaries, corrected, beyond, tested, strict=True):
+        other = known and replace(known, p_holm=p_beyond)
+        verdict = NO_VERDICT if row.key in void and p is not None else _verdict(row, p, other)
         detectable = None
         if row.standard_error and row.critical is not None:
             # From ``critical`` on a value is significant; this much further, four values in five of the same truth are.
             detectable = row.critical + float(stats.t.ppf(POWER, row.degrees)) * row.standard_error
-        found.append(Conclusion(p, verdict, detectable, void.get(row.key)))
+        found.append(Conclusion(p, verdict, detectable, void.get(row.key), other))
     return found
 
 
-def _verdict(row: Summary, p_holm: float | None) -> str | None:
+def _beyond(
+    summaries: Sequence[Summary], void: Mapping[Key, str], typical: Mapping[str, str], pair: PairRows, level: float
+) -> Iterator[Difference | None]:
+    """Each captioner less its typical person; None where they share too few images, or that row is void."""
+    people = {row.key: row for row in summaries if row.captioner in typical.values() and row.key not in void}
+    for row in summaries:
+        other = people.get((typical.get(row.captioner, ""), *row.key[1:]))
+        pairs = pair(row, other) if other and _has_value(row) and _has_value(other) else None
+        if pairs and pairs.paired:
+            found = difference(pairs.first, pairs.second, same_images=True, level=level)
+            yield replace(found, left_out=pairs.left_out)
+        else:
+            yield None
+
+
+def _has_value(row: Summary) -> bool:
+    return row.amplification is not None and math.isfinite(row.amplification)
+
+
+def _verdict(row: Summary, p_holm: float | None, beyond: Difference | None) -> str | None:
     if p_holm is None or row.amplification is None:
         return None
-    if p_holm >= SIGNIFICANT:
-        return "cannot tell"
     above, below = row.metric.verdicts
     # The chance level of counted metrics has been subtracted.
     known = None if row.metric.counted else row.chance_level
     rises = row.amplification > (row.metric.neutral if known is None else known)
-    if row.metric.prior:
-        # Q must move significantly, and the same way as the whole.
-        own = row.guessing
-        if own is None or own.p_value is None or own.p_value >= SIGNIFICANT:
-            return PRIOR_ONLY
-        if (own.amplification > own.chance_level) != rises:
-            return PRIOR_ONLY
+    if p_holm >= SIGNIFICANT or any((value > row.metric.neutral) != rises for _, value in row.families):
+        return CANNOT_TELL
+    if row.metric.prior and not _guesses_alike(row, rises):
+        return PRIOR_ONLY
+    if rises or below not in _NO_FAULT:
+        if beyond is None or beyond.p_holm is None:
+            return ABOVE if rises else BELOW
+        if beyond.p_holm >= SIGNIFICANT or (beyond.value > 0) != rises:
+            return LIKE_TYPICAL
     return above if rises else below
+
+
+def _guesses_alike(row: Summary, rises: bool) -> bool:
+    """Whether Q moves significantly, and the same way as the whole."""
+    own = row.guessing
+    significant = own is not None and own.p_value is not None and own.p_value < SIGNIFICANT
+    return significant and own is not None and (own.amplification > own.chance_level) == rises
 
 
 def differences(
     summaries: Sequence[Summary],
-    pair: Callable[[Summary, Summary], Pair | None],
+    pair: PairRows,
     *,
     level: float = 0.95,
     reasons: Mapping[Key, str] | None = None,
@@ -163,7 +237,7 @@ def differences(
     prior_only = {row.key for row, of in concluded if of.verdict == PRIOR_ONLY}
     groups: dict[tuple[Metric, str], list[Summary]] = {}
     for row in summaries:
-        if row.amplification is not None and math.isfinite(row.amplification):
+        if _has_value(row):
             groups.setdefault((row.metric, row.judge), []).append(row)
     pairs = (pair(*rows) for of in groups.values() for rows in combinations(of, 2))
     return corrected(
@@ -180,8 +254,8 @@ def differences(
 
 
 def corrected(found: Sequence[Difference]) -> list[Difference]:
-    """With p corrected for all of them."""
-    p_values = holm([row.p_value for row in found])
+    """With p corrected for all of the same metric and judge."""
+    p_values = _holm_within([(row.metric, row.judge) for row in found], [row.p_value for row in found])
     return [replace(row, p_holm=p) for row, p in zip(found, p_values, strict=True)]
 
 

@@ -21,6 +21,7 @@ from judge.errors import FAULTS, JudgeError
 from judge.evidence import Preparation, Slot
 from judge.judges import (
     BLANKED,
+    EMBEDDED,
     PREFIXES,
     SENTENCE,
     Blueprint,
@@ -99,8 +100,8 @@ class Saved:
     def base(self) -> str | None:
         """The checkpoint or encoder that it started from, a folder or a name on the hub; None for none."""
         prefix, _, rest = self.judge.partition(":")
-        if f"{prefix}:" in PREFIXES:
-            return rest.removesuffix(self._suffix)
+        if f"{prefix}:" in PREFIXES or prefix in EMBEDDED:
+            return rest.removesuffix(self._suffix) or None
         if not (self.blueprint.fingerprint or self.blueprint.reader):
             return None
         from judge.judges.text_encoders import READER

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from judge.calibration.doses import CHANGES, NOTHING
-from judge.calibration.trials import Design, Trial, scene_trials, true_rise
+from judge.calibration.doses import NOTHING
+from judge.calibration.trials import SIMULATED, Design, Trial, scene_trials, true_rise
 from judge.calibration.truth import bayes_score, true_amplification
 from judge.calibration.world import SETTINGS, Captioner
 from judge.metrics import find_metric
@@ -15,7 +15,7 @@ from judge.text.tokens import tokenize
 from judge.types import Words
 
 IMAGES = 250
-DESIGN = Design((*CHANGES,), (0.4, 0.8), 2, 3, IMAGES, 5)
+DESIGN = Design(SIMULATED, (0.4, 0.8), 2, 3, IMAGES, 5)
 LEXICON = load_lexicon("gender")
 SEES = find_metric("imagecaptioner2")
 Which = tuple[str, float, int]
@@ -45,7 +45,7 @@ def test_a_dose_is_worth_what_the_closed_form_says(metric: str, dose: float) -> 
     assert truth > 0
     assert true_rise(row, "A->T", dose) == pytest.approx(truth, abs=1e-12)
     # Who guesses the person from the task says nothing of it once the word for the person is hidden.
-    others = {change: true_rise(row, change, dose) for change in CHANGES if change != "A->T"}
+    others = {change: true_rise(row, change, dose) for change in SIMULATED if change != "A->T"}
     assert others == pytest.approx(dict.fromkeys(others, 0.0), abs=1e-12)
 
 
@@ -64,7 +64,7 @@ def test_ratios_and_judges_that_are_denied_something() -> None:
 
 
 def test_a_draw_shares_its_scenes_and_what_people_said(trials: dict[Which, Trial]) -> None:
-    assert len(trials) == 3 + 2 * len(CHANGES) * 2
+    assert len(trials) == 3 + 2 * len(SIMULATED) * 2
     for (_, _, draw), trial in trials.items():
         first = trials[NOTHING, 0.0, draw]
         assert trial.world is first.world

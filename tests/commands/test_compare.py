@@ -52,7 +52,7 @@ def test_two_runs_are_compared_as_one(runs: dict[str, Path], tmp_path: Path) -> 
     assert apart[0]["ci"][0] > 0
     assert apart[0]["p_holm"] < 0.05
     assert apart[0]["verdict"] in done.stdout
-    assert "p (Holm): corrected for the 2 tests" in done.stdout
+    assert "p (Holm): corrected for the 1 difference of each metric" in done.stdout
     assert done.stdout.rstrip().endswith(f"The differences are in {out}")
 
 
@@ -81,6 +81,7 @@ def test_images_that_one_captioner_refused_are_left_out_for_both(files: WorldFil
     answers = [pd.read_parquet(folder / "scores.parquet") for folder in pair]
     shared = set(answers[0]["image_id"]) & set(answers[1]["image_id"])
     assert len(shared) == 160 - gone
+    answers = [of[of["captioner"] == name] for of, name in zip(answers, ("much", "refusing"), strict=True)]
     rows_of = [of[of["image_id"].isin(shared)].to_dict("records") for of in answers]
     values = [amplification(of, confident=True) for of in rows_of]
     assert rows[0]["value"] == pytest.approx(values[0] - values[1], abs=1e-12)
@@ -88,7 +89,12 @@ def test_images_that_one_captioner_refused_are_left_out_for_both(files: WorldFil
     both = run(files, tmp_path / "both", "much", more=(*more, "--captions", refusing))
     document = read_json(both / "metrics.json")
     assert document["differences"] == rows
-    assert [row["images"] for row in document["results"] if row["metric"] == "lic"] == [160, 160 - gone]
+    assert [row["images"] for row in document["results"] if row["metric"] == "lic"] == [160, 160 - gone, 160]
+    # Of two captioners, one less the typical person: on its own images.
+    beyond = [
+        row["beyond"]["images_left_out"] for row in document["results"] if row["metric"] == "lic" and row["beyond"]
+    ]
+    assert beyond == [0, gone]
     assert any("left out for both" in note for note in document["notes"]["warnings"])
 
 

@@ -75,7 +75,7 @@ def test_latex_has_the_table_and_says_what_intervals_are(finished_run: Path, tmp
     text, row = out.read_text(encoding="utf-8"), results(finished_run)["much", "lic"]
     assert r"\usepackage{booktabs}" in text
     assert "of such images, judges trained anew (from refits)" in text.split(r"\end{table}")[0]
-    assert f"much & LIC (linear) & {row['human']:.3f} & {row['generated']:.3f} & " in text
+    assert f"much & LIC (words+embedding) & {row['human']:.3f} & {row['generated']:.3f} & " in text
     assert text.count(r"\begin{table}") == text.count(r"\end{table}") >= 2
     done_well("report", finished_run, "--format", "md", "--out", out, "--overwrite")
     assert out.read_text(encoding="utf-8").startswith("# Bias amplification")
@@ -93,8 +93,9 @@ def test_the_card_is_one_that_hugging_face_reads(finished_run: Path) -> None:
         lic, (low, high) = by_type["lic"], row["ci"]
         assert (lic.metric_value, lic.verified) == (row["amplification"], False)
         assert lic.metric_args is not None
-        assert (lic.metric_args["interval"], lic.metric_args["judge"]) == (row["ci"], "linear")
-        assert lic.metric_name == f"LIC bias amplification (linear, crossfit, 95% interval {low:+.3f} to {high:+.3f})"
+        assert (lic.metric_args["interval"], lic.metric_args["judge"]) == (row["ci"], "words+embedding")
+        how = f"words+embedding, crossfit, 95% interval {low:+.3f} to {high:+.3f}"
+        assert lic.metric_name == f"LIC bias amplification ({how})"
     assert "120 images)" in text
 
 

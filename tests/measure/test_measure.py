@@ -25,7 +25,7 @@ from judge.text.lexicon import load_lexicon
 from judge.text.tokens import tokenize
 from judge.types import Captions
 
-QUICK: dict[str, Any] = {"resamples": 200, "workers": 1, "folds": 4, "refits": 0, "chance": 0}
+QUICK: dict[str, Any] = {"resamples": 200, "workers": 1, "folds": 4, "refits": 0, "chance": 0, "typical": False}
 
 
 def measured(corpus: Corpus, **settings: Any) -> pd.DataFrame:
@@ -104,7 +104,8 @@ def test_always_person_is_seen_to_say_nothing(world: World) -> None:
     assert "less than half as often as human captions do (dull: " in note
     assert f"(dull: 0.0% of its captions, {share} of human captions)" in note
     assert warnings(result)[0] == (
-        f"No verdict for LIC (linear) of dull: 0.0% of its captions name gender, and {share} of human captions do."
+        "No verdict for LIC (words+embedding) of dull: "
+        f"0.0% of its captions name gender, and {share} of human captions do."
     )
     assert set(result.table()["reason"]) == {f"0.0% of its captions name gender, and {share} of human captions do"}
 

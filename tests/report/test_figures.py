@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from judge.metrics import METRICS
 from judge.quality import Quality, measure_quality
 from judge.report.plots import Drawing, save, style
 from judge.report.sections import SECTIONS
-from judge.statistics.summary import Summary
+from judge.statistics.summary import Replicates, Summary
 from judge.types import Interval
 
 NOTHING = pd.DataFrame()
@@ -31,8 +32,11 @@ def row(captioner: str, metric: str, judge: str, value: float, **more: Any) -> S
     return Summary(captioner, METRICS[metric], judge, amplification=value, **{**found, **more})
 
 
+# Halves whose gaps to the person's have an error of 0.01, or of 0.005 where the person alone varies.
+BESIDE: dict[str, Any] = {"replicates": Replicates("half", (0.0, 0.03) * 4), "degrees": 20}
+PERSON: dict[str, Any] = {"replicates": Replicates("half", (0.0, 0.01) * 4), "degrees": 20, "p_value": 0.01}
 ROWS = (
-    row("a", "lic", "linear", 0.05, interval=Interval(0.02, 0.08), p_value=0.001, chance_level=0.01),
+    row("a", "lic", "linear", 0.05, interval=Interval(0.02, 0.08), p_value=0.001, chance_level=0.01, **BESIDE),
     row("a", "lic", "lstm", -0.03, interval=Interval(-0.05, -0.01), p_value=0.002),
     row("b", "lic", "linear", 0.01, interval=Interval(-0.02, 0.04), p_value=0.5),
     row("b", "lic", "lstm", 0.02),
@@ -43,11 +47,16 @@ ROWS = (
     row("b", "imagecaptioner2-ratio", "sat", 1.2, interval=Interval(1.1, 1.3)),
     row("c", "error", "counted", float("inf")),
     Summary("c", METRICS["leakage"], "linear"),
+    row("person", "lic", "linear", 0.015, interval=Interval(0.005, 0.025), **PERSON),
 )
 
 
 def result_of(*rows: Summary, **more: Any) -> Result:
-    facts = {"level": 0.95, "captioners": {of.captioner: {"images": {"female": 60, "male": 60}} for of in rows}}
+    same: Any = defaultdict(dict)  # All rows were measured on the same data, with the same settings.
+    entry = {"images": {"female": 60, "male": 60}, "reads": defaultdict(lambda: same), "marks": same, "sources": ""}
+    facts: dict[str, Any] = {"level": 0.95, "captioners": {of.captioner: dict(entry) for of in rows}}
+    for name in facts["captioners"].keys() - {"person"} if "person" in facts["captioners"] else ():
+        facts["captioners"][name]["typical"] = "person"
     return Result(rows, NOTHING, NOTHING, NOTHING, facts, **more)
 
 
@@ -88,6 +97,13 @@ def test_a_forest_has_values_intervals_and_chance(drawn: Drawn) -> None:
     (axes,) = figure.axes
     # In the order of the table; amplifies, mitigates, cannot tell and no test look different.
     assert points(axes) == [(0.05, 0, "o"), (-0.03, 1, "s"), (0.01, 2, "D"), (0.02, 3, "D")]
+    # The typical person is no row, but a line and a band across the rows of its judge.
+    lines = [(list(line.get_xdata()), list(line.get_ydata())) for line in axes.lines if line.get_linestyle() == "--"]
+    assert lines == [([0.015, 0.015], [-0.5, 0.5]), ([0.015, 0.015], [1.5, 2.5])]
+    bands = [of.get_paths()[0].get_extents() for of in axes.collections]
+    assert [(of.x0, of.x1, of.y0, of.y1) for of in bands] == [(0.005, 0.025, -0.5, 0.5), (0.005, 0.025, 1.5, 2.5)]
+    assert "person, LIC (linear): +0.015 [+0.005, +0.025]" in drawing.text
+    assert "dashed line and band: the typical person" in drawing.note
     labels = [label.get_text() for label in axes.get_yticklabels()]
     assert labels == ["a (linear)", "a (lstm)", "b (linear)", "b (lstm)"]
     low, high = axes.get_xlim()
@@ -151,7 +167,11 @@ def test_names_in_figures_are_text(name: str) -> None:
 
 
 def test_a_metric_without_directions_has_one_sign() -> None:
-    ((_, drawing),) = drawings(result_of(row("a", "multi-at", "counted", 0.2, human=None, p_value=0.0)))
+    rows = (
+        row("a", "multi-at", "counted", 0.2, human=None, p_value=0.0, **BESIDE),
+        row("person", "multi-at", "counted", 0),
+    )
+    ((_, drawing),) = drawings(result_of(rows[0], replace(rows[1], **PERSON)))
     assert points(drawing.figure.axes[0]) == [(0.2, 0, "o")]
     assert "Circles: changes; hollow" in drawing.note
 

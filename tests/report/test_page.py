@@ -149,7 +149,7 @@ def test_examples_are_sorted_and_filtered(browser: Browser, run: Path) -> None:
     with page_of(browser, run / "report.html") as page:
         assert page.locator(".card").count() == count
         assert cards(page).count() == min(24, count)
-        page.get_by_label("metric (judge)", exact=True).select_option("LIC (linear)")
+        page.get_by_label("metric (judge)", exact=True).select_option("LIC (words+embedding)")
         page.get_by_label("captioner", exact=True).select_option(NAME)
         page.get_by_label("sort by").select_option("contribution")
         values = [float(one.get_attribute("data-contribution")) for one in cards(page).all()]

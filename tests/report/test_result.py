@@ -25,7 +25,15 @@ def result(corpus: Corpus) -> Result:
     """Of judges trained once, with labels derived from captions: there is much to warn of."""
     derived = replace(corpus, labels=None)
     return evaluate(
-        derived, metrics="lic,leakage,dbac,ba", least=1, judge="linear", folds=3, refits=0, chance=0, resamples=100
+        derived,
+        metrics="lic,leakage,dbac,ba",
+        least=1,
+        judge="linear",
+        folds=3,
+        refits=0,
+        chance=0,
+        resamples=100,
+        typical=False,
     )
 
 

@@ -150,7 +150,7 @@ def louder(scores: pd.DataFrame) -> pd.DataFrame:
     return scores
 
 
-ROW = "metrics.json: results, none, lic (linear)"
+ROW = "metrics.json: results, none, lic (words+embedding)"
 CASES: dict[str, tuple[Tamper, str]] = {
     "value": (put(0, "generated", 0.123), "metrics.json says 0.123. Run judge evaluate again."),
     "versions": (
@@ -197,7 +197,7 @@ SPLIT_CASES: dict[str, tuple[Tamper, str]] = {
     "quality": (in_metrics(lambda of: of["quality"][0].update(value=0.9)), "quality.csv: none, BLEU-1, all, value: "),
     "breakdown": (
         in_table("breakdown/images", lambda of: of.assign(contribution=of["contribution"] * 2)),
-        "breakdown/images.parquet: none, lic (linear), contribution: ",
+        "breakdown/images.parquet: none, lic (words+embedding), contribution: ",
     ),
     "tasks' p": (in_csv("breakdown/tasks.csv", "p_value", 0.0001), "breakdown/tasks.csv: none, "),
 }

@@ -20,6 +20,11 @@ ROW = Summary(
 )
 
 
+PERSON = replace(ROW, captioner="a person", amplification=0.02, replicates=Replicates("half", (0.0, 0.01) * 4))
+# The gaps of halves (0, 0.02) x 4 have an error of 0.01 with 20 degrees of freedom: 0.021 is 5% for one captioner.
+BESIDE = replace(ROW, replicates=Replicates("half", (0.0, 0.03) * 4))
+
+
 def test_holm_by_hand() -> None:
     """Of 0.01, 0.04, 0.03: times 3, 1, 2, and never less than one before."""
     assert holm([0.01, 0.04, None, 0.03]) == [pytest.approx(0.03), pytest.approx(0.06), None, pytest.approx(0.06)]
@@ -30,21 +35,89 @@ def test_holm_by_hand() -> None:
 @pytest.mark.parametrize(
     ("row", "verdict"),
     [
-        (ROW, "amplifies"),
+        (ROW, "above human captions"),
         (replace(ROW, amplification=-0.1), "mitigates"),
         (replace(ROW, p_value=0.06), "cannot tell"),
         (replace(ROW, amplification=0.01, chance_level=0.05), "mitigates"),
         (replace(ROW, p_value=None), None),
         (replace(ROW, metric=METRICS["imagecaptioner2-ratio"], amplification=0.9, chance_level=None), "mitigates"),
-        (replace(ROW, metric=METRICS["error"]), "errs more"),
-        (replace(ROW, metric=METRICS["ratio"], amplification=-0.2), "lower"),
-        (replace(ROW, metric=METRICS["multi-at"]), "changes"),
+        (replace(ROW, metric=METRICS["error"], amplification=-0.2), "errs less"),
+        (replace(ROW, metric=METRICS["ratio"], amplification=-0.2), "below human captions"),
+        (replace(ROW, families=(("embedding", 0.001),)), "above human captions"),
+        (replace(ROW, families=(("linear", 0.2), ("embedding", -0.001))), "cannot tell"),
+        (replace(ROW, amplification=-0.1, families=(("linear", 0.001),)), "cannot tell"),
+        (replace(ROW, amplification=-0.1, families=(("linear", -0.001),)), "mitigates"),
     ],
 )
-def test_verdicts(row: Summary, verdict: str | None) -> None:
+def test_verdicts_without_a_typical_person(row: Summary, verdict: str | None) -> None:
     assert conclude([row])[0].verdict == verdict
-    # By the corrected p: 0.01 alone amplifies; as the least of six it is 0.06.
-    assert [said.verdict for said in conclude([ROW] + [replace(ROW, p_value=0.9)] * 5)] == ["cannot tell"] * 6
+
+
+@pytest.mark.parametrize(
+    ("row", "verdict"),
+    [
+        (BESIDE, "amplifies"),  # 0.08 above the typical person.
+        (replace(BESIDE, amplification=0.042), "amplifies"),  # 0.022 above it, and 0.021 is enough.
+        (replace(BESIDE, amplification=0.04), "like a typical person"),  # 0.020.
+        (replace(BESIDE, amplification=0.001), "like a typical person"),  # Below it, but above human captions.
+        (replace(BESIDE, amplification=-0.1), "mitigates"),
+        (replace(BESIDE, p_value=0.06), "cannot tell"),
+        (replace(BESIDE, families=(("embedding", -0.01),)), "cannot tell"),
+        (replace(BESIDE, p_value=None), None),
+        (replace(BESIDE, metric=METRICS["error"]), "errs more"),
+        (replace(BESIDE, metric=METRICS["error"], amplification=0.03), "like a typical person"),
+        (replace(BESIDE, metric=METRICS["ratio"], amplification=-0.2), "lower"),
+        (replace(BESIDE, metric=METRICS["ratio"], amplification=-0.0005), "like a typical person"),
+        (replace(BESIDE, metric=METRICS["multi-at"]), "changes"),
+        (replace(BESIDE, metric=METRICS["multi-at"], amplification=0.03), "like a typical person"),
+    ],
+)
+def test_verdicts_beside_a_typical_person(row: Summary, verdict: str | None) -> None:
+    person = replace(PERSON, metric=row.metric)
+    said, of_person = conclude([row, person], typical={"one": "a person"}, pair=Pair)
+    assert said.verdict == verdict
+    beyond = known(said.beyond)
+    assert beyond.value == pytest.approx(known(row.amplification) - 0.02)
+    assert known(beyond.interval).high - beyond.value == pytest.approx(stats.t.ppf(0.975, 20) * 0.01)
+    # The typical person is no captioner: it has no verdict, and no test is corrected for it.
+    assert (of_person.p_holm, of_person.verdict, of_person.beyond) == (None, None, None)
+    assert (said.p_holm, beyond.p_holm) == (row.p_value, beyond.p_value)
+
+
+def test_where_the_typical_person_does_not_compare_there_is_none() -> None:
+    """On other images, without a value or an error, or void by a check of the run."""
+    how = {"typical": {"one": "a person"}}
+    for person, pair, void in (
+        (PERSON, lambda *rows: Pair(*rows, paired=False), {}),
+        (PERSON, lambda *_: None, {}),
+        (replace(PERSON, amplification=None), Pair, {}),
+        (PERSON, Pair, {PERSON.key: "why"}),
+    ):
+        said, _ = conclude([BESIDE, person], void, pair=pair, **how)
+        assert (said.verdict, said.beyond) == ("above human captions", None)
+    said, _ = conclude([BESIDE, replace(PERSON, replicates=None, standard_error=None)], pair=Pair, **how)
+    assert (said.verdict, known(said.beyond).p_holm) == ("above human captions", None)
+
+
+def test_holm_is_over_the_captioners_of_one_metric_and_judge() -> None:
+    """Of p 0.01, 0.02 and 0.9 in LIC: 0.03, 0.04, 0.9, whatever is measured beside it, by whichever judge."""
+    rows = [replace(BESIDE, captioner=name, p_value=p) for name, p in (("a", 0.01), ("b", 0.02), ("c", 0.9))]
+    others = [replace(row, metric=METRICS["leakage"], p_value=0.5) for row in rows]
+    others += [replace(row, judge="lstm", p_value=0.04) for row in rows[:1]]
+    people = [replace(PERSON, metric=METRICS["lic"]), replace(PERSON, metric=METRICS["leakage"])]
+    how = {"typical": dict.fromkeys("abc", "a person"), "pair": Pair}
+    alone, beside = conclude([*rows, people[0]], **how), conclude([*rows, *others, *people], **how)
+    assert [said.p_holm for said in alone] == [pytest.approx(0.03), pytest.approx(0.04), 0.9, None]
+    assert beside[:3] == alone[:3]
+    assert beside[6].p_holm == 0.04
+    # By the corrected p: 0.02 alone is significant; as the least of three it is 0.06.
+    three = [replace(row, p_value=0.02) for row in rows]
+    assert [said.verdict for said in (*conclude(three[:1]), *conclude(three))] == [
+        "above human captions", *["cannot tell"] * 3
+    ]  # fmt: skip
+    # So is the difference from the typical person: three equal p count three times.
+    single = known(known(alone[0].beyond).p_value)
+    assert [known(said.beyond).p_holm for said in alone[:3]] == [pytest.approx(3 * single)] * 3
 
 
 def test_detectable_is_found_in_four_of_five_samples() -> None:

@@ -10,7 +10,10 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from judge.commands.evaluate import RunConfig
+from judge.config import make_config
 from judge.errors import JudgeError
+from judge.judges import Materials, find_judge
 from judge.text.embedding import WORDLLAMA, Embedding, load_embedding
 
 CAPTIONS = [("a", "person", "riding", "a", "skateboard"), ("person",), (), ("a", "man's", "hat", "zzqx")]
@@ -64,3 +67,40 @@ def test_tables_that_are_none_are_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "table" / "model.safetensors").write_bytes(b"no tensors")
     with pytest.raises(JudgeError, match="cannot be read"):
         Embedding(folder)
+
+
+@pytest.mark.parametrize(
+    ("judges", "embedding", "named"),
+    [
+        (None, None, ("words+embedding",)),
+        (None, "none", ("linear",)),
+        (None, "table", ("words+embedding:table",)),
+        (["linear", "Embedding", "embedding:other"], "table", ("linear", "embedding:table", "embedding:other")),
+    ],
+)
+def test_names_of_judges_hold_the_embedding_of_a_run(
+    judges: list[str] | None, embedding: str | None, named: tuple[str, ...]
+) -> None:
+    given = {"judge": judges, "embedding": embedding}
+    settings = {name: value for name, value in given.items() if value is not None}
+    config = make_config({"human": "human.json", "captions": "mine.json", **settings}, RunConfig)
+    assert config.judge == named
+    again = make_config(config.model_dump(mode="json", exclude_none=True), RunConfig)
+    assert again.judge == named
+
+
+def test_a_judge_of_nothing_is_refused() -> None:
+    with pytest.raises(JudgeError, match=r"judge 'embedding' reads nothing\. Use --judge linear"):
+        make_config({"human": "a.json", "captions": "b.json", "judge": "embedding", "embedding": "none"}, RunConfig)
+
+
+def test_another_table_in_the_same_place_makes_another_judge(tmp_path: Path) -> None:
+    """Answers in a store are found by what the table holds, not by its name."""
+    found = []
+    for scale in (1, 2):
+        load_embedding.cache_clear()
+        folder = write_model2vec(tmp_path / "table", scale * np.eye(3, dtype=np.float32))
+        fingerprint = find_judge(f"embedding:{folder}").fingerprint
+        assert fingerprint is not None
+        found.append(fingerprint(Materials()))
+    assert found[0] != found[1]
