@@ -190,14 +190,14 @@ class Logistic(Solved):
         """Columns of a problem: one, or one for each answer of a softmax."""
         return self.answers.shape[1] if self.softmax else 1
 
-    def fit(self, c: FloatArray) -> None:
+    def fit(self, c: FloatArray, tolerance: float | None = None) -> None:
         """Fit with L2 penalties 1/``c`` [blocks, P], not on the intercept; none of problems whose ``c`` is NaN.
 
         A block whose ``c`` is 0 is left out: its coefficients are 0.
 
         Newton's method with conjugate gradients, like scikit-learn's "newton-cg" and to the same tolerance, but for
-        several problems at once; one whose gradient is within TOLERANCE is not changed any more. No digit depends on
-        the other problems.
+        several problems at once; one whose gradient is within ``tolerance``, by default TOLERANCE, is not changed any
+        more. No digit depends on the other problems.
         """
         from sklearn.exceptions import ConvergenceWarning
 
@@ -211,7 +211,8 @@ class Logistic(Solved):
             found = self.coefficients[:, some[:, None], columns]
             flat = np.ascontiguousarray(found.reshape(len(found), -1))
             weights, answers = self.sample_weights[:, some], self.answers[:, columns.ravel()]
-            unsolved += _Problems(self.features, weights, answers, c[:, some], self._width).solve(flat)
+            some_problems = _Problems(self.features, weights, answers, c[:, some], self._width)
+            unsolved += some_problems.solve(flat, tolerance or TOLERANCE)
             self.coefficients[:, some[:, None], columns] = flat.reshape(found.shape)
         if unsolved:
             warnings.warn(f"{unsolved} problems have not converged", ConvergenceWarning, stacklevel=2)
@@ -267,9 +268,9 @@ class _Problems:
             values[block, columns] = 0.0
         return values
 
-    def solve(self, found: FloatArray) -> int:
+    def solve(self, found: FloatArray, tolerance: float) -> int:
         """Update the coefficients, [F, Q * width], in place; returns the number of problems that have not converged."""
-        limits, odds = TOLERANCE * _total(self.weights), self.features.rows @ self.leave_out(found)
+        limits, odds = tolerance * _total(self.weights), self.features.rows @ self.leave_out(found)
         for _ in range(MAX_ITERATIONS):
             p = _probabilities(odds, self.width)
             gradient = self.penalised(self.features.columns @ (self.each * (p - self.answers)), found)
