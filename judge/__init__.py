@@ -7,9 +7,9 @@ The whole of it in three lines::
     print(evaluate(corpus, metrics=["lic", "leakage"]).table())
 
 Metrics are functions on arrays too. Learned ones read the probabilities of your own judges: :func:`lic`,
-:func:`leakage`, :func:`imagecaptioner2`, :func:`dbac` and :func:`dpac`. Counted ones read labels: :func:`ba_mals`,
-:func:`dba`, :func:`multi`, :func:`dpa`, :func:`ratio` and :func:`error`. Names load on first use, so that
-``import judge`` and ``judge --help`` stay quick.
+:func:`leakage`, :func:`imagecaptioner2`, :func:`dbac`, :func:`dpac` and :func:`theils_u`. Counted ones read labels:
+:func:`ba_mals`, :func:`dba`, :func:`multi`, :func:`dpa`, :func:`ratio` and :func:`error`. Names load on first use, so
+that ``import judge`` and ``judge --help`` stay quick.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from judge.metrics.counted.multi import multi
     from judge.metrics.counted.pairs import ba_mals, dba
     from judge.metrics.counted.ratio_error import error, ratio
-    from judge.statistics.learned import dbac, dpac, imagecaptioner2, leakage, lic
+    from judge.statistics.learned import dbac, dpac, imagecaptioner2, leakage, lic, theils_u
     from judge.text.lexicon import Lexicon, load_lexicon
 
 _HOMES = {
@@ -42,14 +42,14 @@ _HOMES = {
     "judge.metrics.counted.multi": ("multi",),
     "judge.metrics.counted.pairs": ("ba_mals", "dba"),
     "judge.metrics.counted.ratio_error": ("error", "ratio"),
-    "judge.statistics.learned": ("dbac", "dpac", "imagecaptioner2", "leakage", "lic"),
+    "judge.statistics.learned": ("dbac", "dpac", "imagecaptioner2", "leakage", "lic", "theils_u"),
     "judge.text.lexicon": ("Lexicon", "load_lexicon"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "METRICS", "ContingencyTable", "Corpus", "JudgeError", "Lexicon", "Metric", "Plan", "Result", "ba_mals",
     "contingency", "dba", "dbac", "dpa", "dpac", "error", "evaluate", "imagecaptioner2", "leakage", "lic",
-    "load_lexicon", "multi", "ratio",
+    "load_lexicon", "multi", "ratio", "theils_u",
 ]  # fmt: skip
 
 

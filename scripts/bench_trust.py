@@ -1,328 +1,471 @@
-"""Whether intervals and p-values mean what they say, on data whose true amplification is known.
+"""Whether verdicts, intervals and p-values hold where the truth is known, on real captions.
 
-    python scripts/bench_trust.py nulls --data ../shared/data/coco-captions --metrics lic,leakage,dbac-at,dpac-at
-    python scripts/bench_trust.py nulls --data ... --images 3400 --trials 60 --metrics dbac-ta --folds 3 --refits 4
-    python scripts/bench_trust.py nulls --data ... --metrics ba,dba,multi:pairs,dpa,ratio,error --exchanged 0.1
-    python scripts/bench_trust.py worlds --worlds 200
-    python scripts/bench_trust.py seen --worlds 40
+    python scripts/bench_trust.py ../shared/data/coco-captions
+    python scripts/bench_trust.py ../shared/data/coco-captions --only nulls-900 --trials 20 --minutes 30
 
-``nulls``: human captions of real images play the captioner, so that nothing is amplified; every trial draws images and
-roles anew. ``worlds``: worlds of the grammar, a captioner that writes as humans do, and captioners of known dose, whose
-power is compared with that of a t-test over worlds. ``seen``: drawn worlds and ImageCaptioner2 with Show, Attend and
-Tell, judges trained again. One line a metric: how often p is below 0.05, how often the 95% interval contains 0, the
-standard deviation over trials, and the mean standard error claimed over it. Trials are stored in --out, and the same
-command resumes from there. Figures: BENCHMARKS.md.
+Prints a table of bounds with what was measured. Each trial is a line of ROW.jsonl in --out; the same command continues
+from there. The seeds of a trial depend on its name alone, so trials may run in any order. The rows:
+
+- ``nulls-900``, ``nulls-3400``: one human caption of each image is the captioner, the others are the human side. For
+  U, which no human caption moves where labels are derived from captions, a tenth of all captions name the other class.
+- ``verdicts``: such a captioner on 900 images, with changes that add no stereotype, and with A->T; ``dose-3400``: A->T.
+- ``second``: the captioner is the second most typical human caption; ``labels``: labels are shuffled.
+- ``worth``: how far doses move LIC on all images (as ``judge calibrate``); ``directions``: doses of both directions.
+- ``families``: the shared captioners under each family of judges; ``families-lstm`` (only by name) with LSTMs.
+- ``seeds``: the verdicts of the shared captioners with other seeds; ``time``: seconds of ``judge evaluate``.
+
+A captioner whose value does not exceed the typical person's cannot "amplify", so its judges have no refits.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache, partial
+from itertools import chain, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import typer
 
-from judge import Corpus, evaluate
-from judge.calibration.grammar import make_world, simulate
-from judge.calibration.trials import people_as_captioner
-from judge.calibration.world import CAPTIONERS, Captioner, Parameters
-from judge.corpus.splits import Protocol
+from judge import Corpus, evaluate, load_lexicon
+from judge.calibration.doses import CHANGES, NOTHING, DoseSource, inject
+from judge.calibration.response import TrialShare, calibrate
+from judge.calibration.trials import Design, people_as_captioner, whole_trials
+from judge.evidence.typical import TYPICAL, with_typical
 from judge.measure import Result
-from judge.measure.plan import Plan
-from judge.statistics.summary import Settings, Summary, summarise
-from judge.types import Captions, Interval, Labels
+from judge.metrics import METRICS
+from judge.text.lexicon import mask
+from judge.text.tokens import tokenize
+from judge.types import Captions, Labels
+from judge.utils.files import read_json_lines, write_whole
+from judge.utils.parallel import threads, unordered
 
-# Words of one class and of the other.
-PAIRS = (
-    "man woman, men women, boy girl, boys girls, guy lady, guys ladies, male female, males females, gentleman lady, "
-    "gentlemen ladies, father mother, son daughter, brother sister, husband wife, he she, him her, his her, "
-    "himself herself, boy's girl's, man's woman's"
-)
-# Words that have two counterparts ("his", "him") are exchanged for the first.
-SWAPS = {
-    word: of[1 - place]
-    for pair in reversed(PAIRS.split(", "))
-    for of in [pair.split()]
-    for place, word in enumerate(of)
-}
-# Words of no class in the same order: captions that name it less often, whoever is in the image, amplify no more.
-NEUTRAL = (
-    "person people child children person people person people person people parent child relative spouse they them "
-    "their themselves child's person's"
-)
-UNNAMED = {word: to for pair, to in zip(PAIRS.split(", "), NEUTRAL.split(), strict=True) for word in pair.split()}
+AMPLIFIES, BELOW = "amplifies", "not above the typical person"
+U = tuple(name for name in ("u-ta", "u-at") if name in METRICS)
+FAMILIES = ("linear", "embedding", "words+embedding")
+OTHERS = 4
+"""Human captions an image, beside the one that plays the captioner."""
+DOSES = (0.3, 0.6, 0.9)
+"""Doses of changes that add no stereotype."""
+BIAS = 0.4
+"""The dose of A->T at 900 images; at 3,400 it is a half of that."""
+EXCHANGED = 0.1
+SUBSETS, SEEDS = 3, 5
+EQUALIZER, BASELINE = "nic_equalizer", "nic_plus"
 
-# The grammar's whole vocabulary: exchangeable with human captions.
-AS_HUMANS = Captioner(vocabulary=99)
-
-app = typer.Typer(add_completion=False, help=__doc__)
-Out = Annotated[Path, typer.Option(help="file that stores the trials")]
+Record = dict[str, Any]
+Frames = Mapping[str, pd.DataFrame]
 
 
-@app.command()
-def nulls(  # noqa: PLR0913, PLR0917 - options
-    data: Annotated[Path, typer.Option(help="captions_human.json, gender.csv and objects.json")],
-    images: int = 900,
-    trials: int = 200,
-    metrics: str = "lic,leakage,dbac,dpac",
-    folds: int = 10,
-    refits: int = 20,
-    captions: Annotated[int, typer.Option(help="human captions an image")] = 1,
-    captioners: Annotated[int, typer.Option(help="humans who play captioners; of two, their difference too")] = 1,
-    unnamed: Annotated[float, typer.Option(help="share of generated captions whose words name no class")] = 0.0,
-    exchanged: Annotated[float, typer.Option(help="share of labels, and of captions, with the other class")] = 0.0,
-    protocol: Protocol = "crossfit",
-    seeds: int | None = None,
-    out: Out = Path("runs/trust/nulls.jsonl"),
-    workers: int = 2,
-) -> None:
-    """Human captions compared with human captions, judged by ``linear`` or counted."""
+@dataclass(frozen=True)
+class Setting:
+    """What all trials share; ``judge``, ``folds`` and ``refits`` as ``judge evaluate`` has them, None for defaults."""
 
-    def trial(seed: int) -> list[dict[str, Any]]:
-        corpus, labels = read(data)
-        of = {"images": images, "captions": captions, "captioners": captioners, "mislabelled": exchanged}
-        drawn = people_as_captioner(corpus, labels, seed=seed, **of)  # type: ignore[arg-type]  # a share and counts
-        human = exchange_words(drawn.human, SWAPS, share=exchanged, seed=seed + 10**6)
-        generated = []
-        for place, written in enumerate(drawn.generated):
-            other = exchange_words(written, SWAPS, share=exchanged, seed=seed + place * 2 * 10**6)
-            generated.append(exchange_words(other, UNNAMED, share=unnamed, seed=seed + (9 + place) * 10**6))
-        drawn = replace(drawn, human=human, generated=tuple(generated))
-        settings = {"folds": folds, "refits": refits, "protocol": protocol, "seeds": seeds, "judge": "linear"}
-        found = judged(drawn, metrics, seed, **settings)
-        return claims(found) + differences(found)
-
-    name = f"{images} images, {metrics}, {folds} folds, {refits} refits, {captions}:1, {protocol}"
-    more = {"seeds": seeds, "captioners": captioners - 1, "unnamed": unnamed, "exchanged": exchanged}
-    name += "".join(f", {value:g} {key}" for key, value in more.items() if value)
-    show(run(trial, trials, out, name, workers))
+    data: Path
+    judge: str | None = None
+    folds: int = 10
+    refits: int | None = None
 
 
-@app.command()
-def worlds(
-    count: Annotated[int, typer.Option("--worlds", help="worlds")] = 200,
-    images: int = 1200,
-    metrics: str = "lic",
-    refits: int = 20,
-    out: Out = Path("runs/trust/worlds.jsonl"),
-    workers: int = 2,
-) -> None:
-    """Worlds of the grammar: a captioner that writes as humans do, and small doses of A->T.
+class Bound(NamedTuple):
+    """A line of the table: what was to hold, in how many trials it was measured, and whether it does."""
 
-    "few words" amplifies nothing either, but has fewer wordings, which are easier to learn from few images.
-    """
-    captioners = {f"dose {dose:g}": replace(AS_HUMANS, stereotype=dose) for dose in (0, 0.03, 0.06, 0.1, 0.15)}
-    captioners["few words"] = CAPTIONERS["none"]
-
-    def trial(seed: int) -> list[dict[str, Any]]:
-        world = make_world(images, seed=seed)
-        generated = [simulate(world, name=name, captioner=captioner) for name, captioner in captioners.items()]
-        corpus = Corpus(world.human, tuple(generated), world.labels)
-        return claims(judged(corpus, metrics, seed, refits=refits))
-
-    trials = run(trial, count, out, f"{images} images, {metrics}, {refits} refits", workers)
-    show(trials)
-    print("\npower: share of worlds with p < 0.05; of a t-test of one world against as many without amplification as")
-    print("there are refits; of a z-test that knows the sd over worlds")
-    from scipy import stats
-
-    for key, rows in grouped(trials).items():
-        if " refits" in key:
-            values = np.array([row["value"] for row in rows])
-            power = np.mean([row["p"] < 0.05 for row in rows])
-            shift = abs(values.mean()) / values.std(ddof=1)
-            ideal = stats.norm.sf(1.96 - shift) + stats.norm.cdf(-1.96 - shift)
-            reach, law = stats.t.ppf(0.975, refits - 1), stats.nct(refits - 1, shift / np.sqrt(1 + 1 / refits))
-            print(f"{key:60s} {power:.2f}  {law.sf(reach) + law.cdf(-reach):.2f}  {ideal:.2f}")
-
-
-@app.command()
-def seen(  # noqa: PLR0913, PLR0917 - options
-    count: Annotated[int, typer.Option("--worlds", help="worlds")] = 40,
-    images: int = 300,
-    refits: int = 5,
-    epochs: int = 6,
-    association: float = 0.8,
-    pixels: int = 96,
-    out: Out = Path("runs/trust/seen.jsonl"),
-    workers: int = 2,
-) -> None:
-    """Drawn worlds, a captioner that writes as humans do, ImageCaptioner2 with Show, Attend and Tell and refits.
-
-    Tasks depend strongly on the attribute, so that judges learn something from few images.
-    """
-    from judge.calibration.grammar import write_world
-
-    def trial(seed: int) -> list[dict[str, Any]]:
-        world = make_world(images, seed=seed, parameters=Parameters(association=association, mention=0.9))
-        # One human caption an image: the judges of each further one would cost as much as all of the captioner's.
-        first = {image: texts[:1] for image, texts in world.human.by_image.items()}
-        world = replace(world, human=replace(world.human, by_image=first))
-        with TemporaryDirectory() as folder:
-            files = write_world(world, {"null": AS_HUMANS}, Path(folder) / "world", pictures=pixels)
-            inputs = {"human": files.human, "captions": {"null": files.captions["null"]}, "labels": files.labels}
-            inputs |= {"images": files.folder / "images", "instances": files.folder / "instances.json"}
-            seeing = {"judge": "sat", "backbone": "test_resnet", "backbone_weights": "random", "image_size": pixels}
-            training = {"protocol": "paper", "seeds": 1, "epochs": epochs, "learning_rate": 2e-3, "batch_size": 8}
-            more = {"template": "is [Answer]", "features": Path(folder) / "features", "refits": refits}
-            return claims(judged(None, "imagecaptioner2", seed, **inputs, **seeing, **training, **more))
-
-    name = f"{images} images, association {association:g}, one hold-out, {epochs} epochs, {refits} refits"
-    show(run(trial, count, out, name, workers))
-
-
-def judged(corpus: Corpus | None, metrics: str, seed: int, **settings: Any) -> Result:
-    """``judge evaluate``, without chance levels."""
-    quick: dict[str, Any] = {"chance": 0, "resamples": 200, "workers": 1, "seed": seed}
-    return evaluate(corpus, metrics=metrics.split(","), **quick | settings)
-
-
-def claims(found: Result) -> list[dict[str, Any]]:
-    """What the rows of the table claim."""
-    return [entry for row in found.summaries for entry in entries(row, found)]
-
-
-def differences(found: Result) -> list[dict[str, Any]]:
-    """What the differences between captioners claim."""
-    return [
-        _entry(
-            f"{row.first} - {row.second}: {row.metric.name} ({row.judge})",
-            row.value,
-            row.interval,
-            error=row.standard_error,
-            p=row.p_value,
-        )
-        for row in found.differences()
-    ]
-
-
-def read_rows(out: Path) -> list[dict[str, Any]]:
-    """Rows of a file with a trial in each line, the last of which a kill may have cut."""
-    whole = out.read_text(encoding="utf-8").rpartition("\n")[0] if out.exists() else ""
-    if out.exists():
-        out.write_text(whole + "\n" if whole else "", encoding="utf-8")
-    return [row for line in whole.splitlines() for row in json.loads(line)]
+    what: str
+    trials: int
+    bound: str
+    measured: str
+    holds: bool
 
 
 @cache
-def read(data: Path) -> tuple[Corpus, Labels]:
-    """The real captions, and the labels."""
+def read(data: Path) -> tuple[Corpus, Labels, DoseSource]:
+    """The captions of people and of four captioners, the labels, and the source of doses."""
     corpus = Corpus.read(
-        human=data / "captions_human.json", captions=[], labels=data / "gender.csv", objects=data / "objects.json"
+        human=data / "captions_human.json",
+        captions=sorted((data / "results").glob("*.json")),
+        labels=data / "gender.csv",
+        objects=data / "objects.json",
     )
     assert corpus.labels is not None
-    return corpus, corpus.labels
+    source = DoseSource(corpus.human, corpus.labels, load_lexicon("gender"), load_lexicon("coco-objects"))
+    return corpus, corpus.labels, source
 
 
-def exchange_words(captions: Captions, words: Mapping[str, str], *, share: float, seed: int) -> Captions:
-    """Captions, in a share of which the words are exchanged."""
-    generator = np.random.default_rng(seed)
-
-    def swap(text: str) -> str:
-        return " ".join(words.get(word, word) for word in text.lower().replace(".", " .").split())
-
-    changed = {
-        image: tuple(swap(text) if generator.random() < share else text for text in texts)
-        for image, texts in captions.by_image.items()
-    }
-    return replace(captions, by_image=changed)
+def seed_of(*name: object) -> int:
+    """A seed for each name."""
+    return int.from_bytes(hashlib.blake2b(repr(name).encode(), digest_size=4).digest()) >> 1
 
 
-def entries(row: Summary, found: Result) -> list[dict[str, Any]]:
-    """What a row claims, by its own basis and, for judged metrics, by the others."""
-    name, value = f"{row.captioner}: {row.metric.name} ({row.judge})", row.amplification
-    given = {"error": row.standard_error, "p": row.p_value, "chance": row.chance_level}
-    said = [_entry(f"{name}, {row.basis}", value, row.interval, **given)]
-    if row.seeds:
-        scores = found.scores
-        mine = scores[(scores["captioner"] == row.captioner) & (scores["metric"] == row.metric.name)]
-        run = found.run
-        plan = Plan(protocol=run["protocol"], folds=run["folds"] or 10, seeds=len(run["seeds"]))
-        ratio = plan.ratio(row.metric)
-        (split,) = summarise(mine, None, Settings(resamples=200, ratios={row.metric.name: ratio}))
-        if split.basis == "splits" != row.basis:
-            said.append(_entry(f"{name}, splits", value, split.interval, error=split.standard_error, p=split.p_value))
-        said.append(_entry(f"{name}, these judges", value, row.these_judges))
-    return said
+def draw(setting: Setting, images: int, trial: int) -> Corpus:
+    """One of the human captions of each of some images as the captioner."""
+    corpus, labels, _ = read(setting.data)
+    return people_as_captioner(corpus, labels, images=images, seed=seed_of("draw", images, trial), captions=OTHERS)
 
 
-def _entry(
-    row: str,
-    value: float | None,
-    interval: Interval | None,
-    *,
-    error: float | None = None,
-    p: float | None = None,
-    chance: float | None = None,
-) -> dict[str, Any]:
-    if error is None and interval is not None:
-        error = (interval.high - interval.low) / 3.92
-    low, high = (interval.low, interval.high) if interval else (None, None)
-    return {"row": row, "value": value, "error": error, "p": p, "chance": chance, "low": low, "high": high}
+def judged(corpus: Corpus, setting: Setting, *name: object, **settings: Any) -> Result:
+    """``judge evaluate``, of LIC unless ``settings`` name other metrics; ``name`` gives the seed."""
+    given: dict[str, Any] = {"judge": setting.judge, "folds": setting.folds, "refits": setting.refits}
+    quick: dict[str, Any] = {"metrics": "lic", "resamples": 200, "workers": 1, "seed": seed_of(*name)}
+    return evaluate(corpus, **{**given, **quick, **settings})
 
 
-def run(
-    trial: Callable[[int], list[dict[str, Any]]], trials: int, out: Path, name: str, workers: int
-) -> list[dict[str, Any]]:
-    """Run the trials that are not in the file yet; return the rows of all."""
-    from joblib import Parallel, delayed
-
-    out.parent.mkdir(parents=True, exist_ok=True)
-    kept = [row for row in read_rows(out) if row["name"] == name]
-    done = {row["seed"] for row in kept}
-
-    def one(seed: int) -> list[dict[str, Any]]:
-        began = time.perf_counter()
-        found = trial(seed)
-        return [{"name": name, "seed": seed, "seconds": time.perf_counter() - began, **row} for row in found]
-
-    missing = [seed for seed in range(trials) if seed not in done]
-    pool = Parallel(n_jobs=workers, return_as="generator_unordered")
-    with out.open("a") as file:
-        for rows in pool(delayed(one)(seed) for seed in missing):
-            # In one line: a trial is there whole or not at all.
-            file.write(json.dumps(rows) + "\n")
-            file.flush()
-            kept += rows
-    print(name)
-    return kept
+def records(found: Result, draw: int) -> Iterator[Record]:
+    """The rows of a run as those of a calibration; captioners are named by change and dose, others have none."""
+    for row, conclusion in zip(found.summaries, found.conclusions(), strict=True):
+        name, _, size = row.captioner.rpartition(" ")
+        change, dose = (name, float(size)) if name in CHANGES else (NOTHING, 0.0)
+        yield {
+            "captioner": row.captioner, "metric": row.metric.name, "judge": row.judge, "masks": "",
+            "change": change, "dose": dose, "draw": draw, "value": row.amplification, "error": row.standard_error,
+            "low": row.interval and row.interval.low, "high": row.interval and row.interval.high, "p": row.p_value,
+            "basis": row.basis, "void": found.void.get(row.key, ""), "verdict": conclusion.verdict,
+            "families": dict(row.families), "left_out": 0, "images": f"{row.images}", "seconds": 0.0,
+        }  # fmt: skip
 
 
-def grouped(rows: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """Rows of the table."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        if row["value"] is not None:
-            found.setdefault(row["row"], []).append(row)
+def nulls(setting: Setting, trial: int, images: int = 900) -> list[Record]:
+    """Human captions against human captions."""
+    drawn, (*_, source) = draw(setting, images, trial), read(setting.data)
+    alone = {"typical": False}
+    found = [judged(drawn, setting, "nulls", trial, metrics="lic,leakage", **alone)]
+    if U:
+        human, person = (_exchange(side, source, trial) for side in (drawn.human, *drawn.generated))
+        exchanged = replace(drawn, human=human, generated=(person,))
+        found.append(judged(exchanged, setting, "nulls", trial, metrics=U, **alone))
+    return [record for one in found for record in records(one, trial)]
+
+
+def _exchange(captions: Captions, source: DoseSource, trial: int) -> Captions:
+    """Captions, a tenth of which name another class than their image has."""
+    generator, classes = np.random.default_rng(seed_of("exchange", trial, captions.name)), source.labels.by_image
+    known = sorted(set(classes.values()))
+    other = dict(zip(known, (*known[1:], known[0]), strict=True))
+
+    def exchange(image: str, text: str) -> str:
+        moved = generator.random() < EXCHANGED
+        return " ".join(source.with_people_of(other[classes[image]], tokenize(text))) if moved else text
+
+    by_image = {image: tuple(exchange(image, text) for text in of) for image, of in captions.by_image.items()}
+    return replace(captions, by_image=by_image)
+
+
+def verdicts(
+    setting: Setting, trial: int, images: int = 900, doses: Sequence[tuple[str, float]] | None = None
+) -> list[Record]:
+    """A human caption of each image, with doses: by default of changes that add no stereotype, and of A->T."""
+    neutral = [name for name, change in CHANGES.items() if not change.moves]
+    doses = doses or [(NOTHING, 0.0), ("A->T", BIAS), *product(neutral, DOSES)]
+    drawn, (*_, source) = draw(setting, images, trial), read(setting.data)
+    return concluded(inject_all(drawn, source, doses, trial), setting, trial)
+
+
+def inject_all(drawn: Corpus, source: DoseSource, doses: Sequence[tuple[str, float]], trial: int) -> Corpus:
+    """A captioner for each dose; what a change draws does not depend on its dose."""
+    (person,), generated = drawn.generated, list[Captions]()
+    for change, dose in doses:
+        seed = seed_of("dose", change, trial)
+        changed = inject(person, source, change, dose, seed=seed) if dose else person
+        generated.append(replace(changed, name=f"{change} {dose:g}"))
+    return replace(drawn, generated=tuple(generated))
+
+
+def concluded(corpus: Corpus, setting: Setting, trial: int) -> list[Record]:
+    """The verdict on each captioner, as if it were the only one of its run.
+
+    Refits are made where a verdict "amplifies" is possible: the value is above the typical person's, and above 0 in all
+    families of judges, which no refit changes.
+    """
+    quick = judged(corpus, setting, "verdicts", trial, refits=0)
+    chosen = set[str]()
+    for row, conclusion in zip(quick.summaries, quick.conclusions(), strict=True):
+        if (conclusion.beyond is None or conclusion.beyond.value > 0) and all(value > 0 for _, value in row.families):
+            chosen.add(row.captioner)
+    chosen -= {TYPICAL}
+    found = [of | {"verdict": BELOW} for of in records(quick, trial) if of["captioner"] not in chosen]
+    rivals = tuple(one for one in corpus.generated if one.name in chosen)
+    slow = judged(replace(corpus, generated=rivals), setting, "verdicts", trial) if rivals else quick
+    for one in rivals:
+        alone = tuple(row for row in slow.summaries if row.captioner in {one.name, TYPICAL})
+        found += [of for of in records(replace(slow, summaries=alone), trial) if of["captioner"] == one.name]
+    return [record for record in found if record["captioner"] != TYPICAL]
+
+
+def second(setting: Setting, trial: int, images: int = 900) -> list[Record]:
+    """The captioner is the human caption of each image that is most like the others but for one."""
+    drawn, gender = draw(setting, images, trial), load_lexicon("gender")
+    (person,) = drawn.generated
+    together = {image: (*of, *person.by_image[image]) for image, of in drawn.human.by_image.items()}
+    everyone = replace(drawn, human=replace(drawn.human, by_image=together), generated=())
+
+    def masked(caption: str) -> tuple[str, ...]:
+        return mask(tokenize(caption), gender)
+
+    first = with_typical(everyone, masked)
+    then = with_typical(replace(first, generated=()), masked)
+    (typical,), (captioner,) = first.generated, then.generated
+    human = {image: (*of, *typical.by_image[image]) for image, of in then.human.by_image.items()}
+    captioner = replace(captioner, name="second most typical")
+    corpus = replace(drawn, human=replace(drawn.human, by_image=human), generated=(captioner,))
+    return concluded(corpus, setting, trial)
+
+
+def labels(setting: Setting, trial: int, images: int = 900) -> list[Record]:
+    """One of the shared captioners; the labels of the images are shuffled."""
+    corpus, _, _ = read(setting.data)
+    drawn = draw(setting, images, trial).labels
+    assert drawn is not None
+    shuffled = np.random.default_rng(seed_of("labels", trial)).permutation([*drawn.by_image.values()]).tolist()
+    given = replace(drawn, by_image=dict(zip(drawn.by_image, shuffled, strict=True)))
+    captioner = corpus.generated[trial % len(corpus.generated)]
+    return concluded(replace(corpus, labels=given, generated=(captioner,)), setting, trial)
+
+
+def worth(setting: Setting, trial: int) -> list[Record]:
+    """All images, with words of the attribute and of tasks alone, as ``judge calibrate`` has them."""
+    corpus, _, source = read(setting.data)
+    design = Design(["A->T"], [BIAS], draws=1, nulls=1, images=0, seed=seed_of("worth", trial))
+    found = list[Record]()
+    for one in whole_trials(corpus, source, design, reduced=True):
+        generated = tuple(replace(of, name=f"{one.change} {one.dose:g}") for of in one.corpus.generated)
+        corpus = replace(one.corpus, generated=generated)
+        found += records(judged(corpus, setting, "worth", trial, refits=0, chance=0, typical=False), trial)
     return found
 
 
-def show(rows: Sequence[dict[str, Any]]) -> None:
-    """One line for each row of the tables, over trials."""
-    print(f"{'':60s} trials   mean     sd     claimed/sd  p<0.05  holds 0  seconds")
-    for key, group in grouped(rows).items():
-        values = np.array([row["value"] for row in group])
-        errors = np.array([row["error"] or np.nan for row in group])
-        ps = [row["p"] for row in group if row["p"] is not None]
-        held = [row["low"] <= 0 <= row["high"] for row in group if row["low"] is not None]
-        sd = values.std(ddof=1)
-        rejected = np.mean([p < 0.05 for p in ps]) if ps else np.nan
-        share = np.mean(held) if held else np.nan
-        seconds = np.mean([row["seconds"] for row in group])
-        print(
-            f"{key:60s} {len(group):5d} {values.mean():+.4f} {sd:.4f}    {errors.mean() / sd:5.2f}"
-            f"     {rejected:6.3f}  {share:6.3f}  {seconds:6.1f}"
-        )
+def directions(setting: Setting, trial: int, images: int = 900) -> list[Record]:
+    """U under doses of both directions, without refits."""
+    doses = [(NOTHING, 0.0), *product(("A->T", "T->A"), (0.1, 0.2, 0.4, 0.8))]
+    drawn, (*_, source) = draw(setting, images, trial), read(setting.data)
+    corpus = inject_all(drawn, source, doses, trial)
+    result = judged(corpus, setting, "directions", trial, metrics=U, refits=0, chance=0, typical=False)
+    return [*records(result, trial)]
+
+
+def families(setting: Setting, trial: int, judges: Sequence[str] = FAMILIES) -> list[Record]:
+    """One captioner less the other, under one family of judges."""
+    corpus, _, _ = read(setting.data)
+    chosen = tuple(one for one in corpus.generated if one.name in {EQUALIZER, BASELINE})
+    result = judged(replace(corpus, generated=chosen), setting, "families", 0, judge=judges[trial])
+    values = {row.captioner: row.amplification for row in result.summaries}
+    found = [row for row in result.differences() if {row.first, row.second} == {EQUALIZER, BASELINE}]
+    return [{"judge": row.judge, "first": row.first, "value": row.value, "p": row.p_value, **values} for row in found]
+
+
+def seeds(setting: Setting, trial: int, images: int = 900) -> list[Record]:
+    """The shared captioners on one of three parts of the images, with one of five seeds."""
+    (corpus, known, _), (part, number) = read(setting.data), divmod(trial, SEEDS)
+    order = np.random.default_rng(seed_of("parts")).permutation(sorted(known.by_image)).tolist()
+    chosen = order[part * images : (part + 1) * images]
+    given = replace(known, by_image={image: known.by_image[image] for image in sorted(chosen)})
+    result = judged(replace(corpus, labels=given), setting, seed=number)
+    return [record | {"part": part} for record in records(result, number) if record["captioner"] != TYPICAL]
+
+
+def seconds(setting: Setting, trial: int, refits: Sequence[int | None] = (None, 0)) -> list[Record]:
+    """Seconds of ``judge evaluate`` in a process of its own, with refits and without."""
+    data, found = setting.data.resolve(), []
+    command = [sys.executable, "-m", "judge", "evaluate", "--human", f"{data / 'captions_human.json'}"]
+    for file in sorted((data / "results").glob("*.json")):
+        command += ["--captions", f"{file}"]
+    command += ["--labels", f"{data / 'gender.csv'}", "--metrics", "lic"]
+    for count in refits:
+        with TemporaryDirectory() as folder:
+            more = ["--out", f"{folder}/{trial}", *([] if count is None else ["--refits", f"{count}"])]
+            load, began = os.getloadavg()[0], time.perf_counter()
+            subprocess.run([*command, *more], check=True, stdout=subprocess.DEVNULL)  # noqa: S603 - our own command
+            found.append({"refits": count is None, "took": time.perf_counter() - began, "load": load})
+    return found
+
+
+# Row -> its trials, and what measures one.
+ROWS: dict[str, tuple[int, Callable[[Setting, int], list[Record]]]] = {
+    "nulls-900": (200, nulls),
+    "nulls-3400": (60, partial(nulls, images=3400)),
+    "verdicts": (100, verdicts),
+    "second": (100, second),
+    "labels": (100, labels),
+    "dose-3400": (100, partial(verdicts, images=3400, doses=[("A->T", BIAS / 2)])),
+    "worth": (3, worth),
+    "directions": (12 if U else 0, directions),
+    "families": (len(FAMILIES), families),
+    "families-lstm": (0, partial(families, judges=("lstm",))),
+    "seeds": (SUBSETS * SEEDS, seeds),
+    "time": (3, seconds),
+}
+
+
+def table(frames: Frames) -> Iterator[Bound]:
+    """The table, of the rows that have trials."""
+    for name, rows in frames.items():
+        if name.startswith("nulls"):
+            yield from null_bounds(name, rows)
+        elif name in {"verdicts", "second", "labels", "dose-3400"}:
+            yield from verdict_bounds(name, rows)
+        elif name.startswith("families"):
+            for row in rows.to_dict("records"):
+                value = row["value"] * (1 if row["first"] == EQUALIZER else -1)
+                what = f"Equalizer - NIC+, {row['judge']}"
+                yield Bound(what, 1, "p < 0.05", f"{value:+.3f}, p {row['p']:.2g}", value > 0 and row["p"] < 0.05)
+        elif name == "directions":
+            yield from direction_bounds(rows)
+        elif name == "seeds":
+            yield seed_bound(rows)
+        elif name == "time":
+            for refits, of in rows.groupby("refits"):
+                most, what = (180, "with refits") if refits else (20, "--refits 0")
+                least, measured = of["took"].min(), f"{of['took'].min():.0f} s (load {of['load'].min():.1f})"
+                yield Bound(f"judge evaluate, {what}", len(of), f"< {most} s", measured, least < most)
+    if "verdicts" in frames:
+        yield from move_bounds(frames)
+
+
+def share(what: str, happened: pd.Series[bool], *, low: float = 0.0, high: float = 1.0) -> Bound:
+    """A share of trials, with its 95% interval; it holds if the share lies within the bounds."""
+    found = TrialShare.among(happened)
+    assert found
+    ends = [f"{of:.0%}" for of in (low, high)]
+    bound = f"at most {ends[1]}" if not low else f"at least {ends[0]}" if high == 1 else " to ".join(ends)
+    measured = f"{found.share:.1%} [{found.ci.low:.1%}, {found.ci.high:.1%}]"
+    return Bound(what, found.trials, bound, measured, low <= found.share <= high)
+
+
+def verdict_bounds(name: str, rows: pd.DataFrame) -> Iterator[Bound]:
+    """How often the verdict is "amplifies", by change and dose."""
+    for (change, dose), of in rows.groupby(["change", "dose"], sort=False):
+        biased = dose and CHANGES[str(change)].moves
+        what = f"{change} {dose:g}" if dose else "a person" if name == "verdicts" else name
+        limits = {"low": 0.8} if biased else {"high": 0.05}
+        yield share(f"{name}, {what}: amplifies", of["verdict"] == AMPLIFIES, **limits)
+
+
+def null_bounds(name: str, rows: pd.DataFrame) -> Iterator[Bound]:
+    """p, interval and standard error of each metric without amplification; the sd of LIC beside that of ``linear``."""
+    for metric, of in rows.groupby("metric", sort=False):
+        (found,), what = calibrate(of, {}), f"{name}, {METRICS[str(metric)].title}"
+        yield share(f"{what}: p < 0.05", of["p"].dropna() < 0.05, low=0.02, high=0.08)
+        yield share(f"{what}: interval holds 0", (of["low"] <= 0) & (of["high"] >= 0), low=0.92)
+        claimed, sd = found.nulls.claimed or np.nan, found.nulls.sd or np.nan
+        measured = f"{claimed:.2f} (sd {sd:.4f}, mean {found.nulls.mean:+.4f})"
+        yield Bound(f"{what}: SE/sd", len(of), "0.9 to 1.4", measured, 0.9 <= claimed <= 1.4)
+        linear = np.std([known.get("linear", np.nan) for known in of["families"]], ddof=1)
+        if metric == "lic" and "900" in name and np.isfinite(linear):
+            yield Bound(f"{what}: sd", len(of), f"at most linear's, {linear:.4f}", f"{sd:.4f}", bool(sd <= linear))
+
+
+def move_bounds(frames: Frames) -> Iterator[Bound]:
+    """How far a dose moves LIC, in shares of its worth and in null sds."""
+    rows = frames["verdicts"]
+    (found,) = calibrate(rows[rows["change"].isin([NOTHING, "A->T"])], {})
+    shift, sd = found.responses["A->T"].shift, found.nulls.sd
+    if shift is None or not sd:
+        return
+    measured = f"{shift / sd:.2f} (moved {shift:+.4f}, null sd {sd:.4f})"
+    yield Bound(f"A->T {BIAS:g} moves LIC, in null sds", found.nulls.draws, "at least 3", measured, shift / sd >= 3)
+    if "worth" in frames:
+        means = frames["worth"].groupby("change")["value"].mean()
+        of = means["A->T"] - means[NOTHING]
+        measured = f"{shift / of:.0%} of {of:.4f}"
+        yield Bound(f"A->T {BIAS:g}, share of worth", found.nulls.draws, "at least 65%", measured, shift / of >= 0.65)
+
+
+def direction_bounds(rows: pd.DataFrame) -> Iterator[Bound]:
+    """Rank correlation of each U with its own dose; how the largest dose of the other direction moves it."""
+    for metric, of in rows.groupby("metric"):
+        (found,) = calibrate(of, {})
+        own, trials = METRICS[str(metric)].direction, of["draw"].nunique()
+        for change, response in found.responses.items():
+            if change == own:
+                rank = response.spearman or 0.0
+                yield Bound(f"{metric}: Spearman with {change}", trials, "at least 0.95", f"{rank:.3f}", rank >= 0.95)
+            elif band := response.shift_band:
+                measured = f"{response.shift:+.4f} [{band.low:+.4f}, {band.high:+.4f}]"
+                yield Bound(f"{metric}: moved by {change}", trials, "interval holds 0", measured, not response.moves)
+
+
+def seed_bound(rows: pd.DataFrame) -> Bound:
+    """How often a verdict is no longer "amplifies" with another seed: of ordered pairs of seeds."""
+    cells = (rows["verdict"] == AMPLIFIES).groupby([rows["part"], rows["captioner"]]).agg(["sum", "size"])
+    flips, pairs = cells["sum"] * (cells["size"] - cells["sum"]), cells["size"] * (cells["size"] - 1)
+    rate = flips.sum() / max(1, pairs.sum())
+    measured = f"{rate:.1%} ({cells['sum'].sum()} of {len(rows)} runs amplify)"
+    return Bound('another seed: no longer "amplifies"', len(rows), "at most 5%", measured, rate <= 0.05)
+
+
+def main(  # noqa: PLR0913, PLR0917 - options
+    data: Annotated[Path, typer.Argument(help="captions_human.json, gender.csv, objects.json and results/")],
+    only: Annotated[list[str] | None, typer.Option(help="rows to run; repeat it")] = None,
+    trials: Annotated[int | None, typer.Option(help="trials of a row, at most")] = None,
+    minutes: Annotated[float, typer.Option(help="start no trial after so long; 0: print the table alone")] = 1e9,
+    judge: Annotated[str | None, typer.Option(help="text judge, by default the product's")] = None,
+    folds: int = 10,
+    refits: int | None = None,
+    out: Annotated[Path, typer.Option(help="folder of the trials")] = Path("runs/trust"),
+    workers: int = 2,
+) -> None:
+    """Run the trials that --out lacks, and print the table of all."""
+    from joblib import delayed
+
+    setting, ends = Setting(data, judge, folds, refits), time.monotonic() + 60 * minutes
+    out.mkdir(parents=True, exist_ok=True)
+    given = {**asdict(setting), "data": data.name}
+    frames, missing, commit = dict[str, list[Record]](), list[tuple[float, str, int]](), _commit()
+    for name, (count, _) in ROWS.items():
+        lines = [line for line in read_lines(out / f"{name}.jsonl") if line["setting"] == given]
+        frames[name] = [record for line in lines for record in line["records"]]
+        if not only or name in only:
+            most = min(trials or count or 1, count or 1) if only else min(trials or count, count)
+            done = {line["trial"] for line in lines}
+            missing += [((trial + 1) / most, name, trial) for trial in range(most) if trial not in done]
+    # All rows advance alike; timed commands run alone, at the end.
+    tasks = [task[1:] for task in sorted(missing, key=lambda task: (task[1] == "time", task))]
+    alone = [task for task in tasks if task[0] == "time"]
+    open_tasks = (task for task in tasks if time.monotonic() < ends)
+    calls = (delayed(run)(setting, *task) for task in open_tasks if task not in alone)
+    timed = (run(setting, *task) for task in alone if time.monotonic() < ends)
+    for name, trial, took, rows in chain(unordered(calls, workers, together=1), timed):
+        line = {"trial": trial, "setting": given, "commit": commit, "seconds": took, "records": rows}
+        with (out / f"{name}.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+        frames[name] += rows
+        print(f"{name} {trial}: {took:.0f} s", file=sys.stderr, flush=True)
+    print("| what | trials | bound | measured | |\n| --- | --: | --- | --- | --- |")
+    for one in table({name: pd.DataFrame(rows) for name, rows in frames.items() if rows}):
+        print("| " + " | ".join(map(str, [*one[:-1], "holds" if one.holds else "does not hold"])) + " |")
+
+
+def read_lines(path: Path) -> list[Any]:
+    """The lines of a file, to which more will be added; what a kill has cut is removed from it."""
+    lines = read_json_lines(path)
+    if path.exists():
+        write_whole(path, b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+    return lines
+
+
+def run(setting: Setting, name: str, trial: int) -> tuple[str, int, float, list[Record]]:
+    """A trial of a row, on one thread."""
+    began = time.perf_counter()
+    with threads(1):
+        rows = ROWS[name][1](setting, trial)
+    return name, trial, time.perf_counter() - began, rows
+
+
+def _commit() -> str:
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()  # noqa: S603 - no input
 
 
 if __name__ == "__main__":
     # Workers find the functions, and what they have read, in a module with a name.
     import bench_trust
 
-    bench_trust.app()
+    typer.run(bench_trust.main)

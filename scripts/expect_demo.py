@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from bench_trust import read_rows
+from bench_trust import read_lines
 
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import CAPTIONERS
@@ -39,7 +39,7 @@ def main(
     """Measure worlds, and write their means."""
     out.parent.mkdir(parents=True, exist_ok=True)
     seeds = range(FIRST_SEED, FIRST_SEED + worlds)
-    rows = [row for row in read_rows(out) if row["images"] == images and row["seed"] in seeds]
+    rows = [row for line in read_lines(out) for row in line if row["images"] == images and row["seed"] in seeds]
     for seed in seeds:
         with_images = seed < FIRST_SEED + seen
         if sum(row["seed"] == seed for row in rows) >= len(CAPTIONERS) * (2 if with_images else 1):

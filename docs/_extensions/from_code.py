@@ -97,7 +97,8 @@ class MetricsTable(SphinxDirective):
 
 
 def _axes(row: judge.Metric) -> tuple[str, ...]:
-    judged = f"`{row.judge}", row.target, f"`{row.score}", f"`{row.amplification}"
+    guessed = f"named {row.target}" if row.from_annotation else row.target
+    judged = f"`{row.judge}", guessed, f"`{row.score}", f"`{row.amplification}"
     return f"`{row.name}", row.title, ", ".join(row.hidden), row.alignment, *judged
 
 

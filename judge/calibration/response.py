@@ -29,8 +29,7 @@ from scipy import stats
 
 from judge.calibration.doses import CHANGES, NOTHING
 from judge.metrics import Metric, find_metric
-from judge.statistics.comparisons import POWER
-from judge.statistics.inference import SIGNIFICANT, t_interval
+from judge.statistics.inference import POWER, SIGNIFICANT, t_interval
 from judge.types import Direction, Interval
 
 Key = tuple[str, float, str, str, str]

@@ -64,8 +64,8 @@ class CalibrateConfig(OutputSettings, NetworkSettings, JudgedSettings):
     human: Files | None = option(None, f"{HUMAN}; for metrics of captions", repeated="PATH", essential=True)
     metrics: Names = option(
         ("lic", "leakage"),
-        "comma-separated: lic, leakage, dbac, dpac; counted: ba, ba-objects, dba, multi, dpa, ratio, error; on drawn "
-        "scenes, as doses leave your images alone: imagecaptioner2, imagecaptioner2-ratio, vl-lic",
+        "comma-separated: lic, leakage, u, dbac, dpac; counted: ba, ba-objects, dba, multi, dpa, ratio, error; on "
+        "drawn scenes, as doses leave your images alone: imagecaptioner2, imagecaptioner2-ratio, vl-lic",
         essential=True, min_length=1,
     )  # fmt: skip
     judge: Names = option(

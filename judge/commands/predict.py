@@ -103,6 +103,8 @@ def prepare(config: PredictConfig, progress: Progress | None = None) -> Prepared
         notes.append(f"{left_out} captions are empty or refuse to describe; they are left out")
     if captions.cleaned:
         notes.append("captions were cleaned: " + ", ".join(f"{what} in {n:,}" for what, n in captions.cleaned.items()))
+    if saved.preparation.options.text == "sentences":
+        notes.append("the judge learnt from sentences: each sentence of a caption has a row, with an index of its own")
     trained = saved.masking.get("detector")
     if saved.sees and trained and "detector" in config.model_fields_set and config.detector != trained:
         notes.append(f"the judge learnt from images that detector '{trained}' masked, not '{config.detector}'")

@@ -46,9 +46,8 @@ def unread(config: JudgedSettings) -> Iterator[str]:
         (("folds",), "judges of protocol crossfit", bool(judged) and config.protocol == "crossfit"),
         (("features",), "judges of images", any(row.uses_images for row in rows)),
         (("vectors", "delta"), "contextual alignment", "contextual" in aligned),
-        (("tasks", "objects"), "dbac, dpac, ba-objects, dba, multi and dpa", reads_tasks(config) or not is_run),
+        (("tasks", "objects"), "u, dbac, dpac, ba-objects, dba, multi and dpa", reads_tasks(config) or not is_run),
         (("label_least",), "labels that are derived from human captions", not all(labelled)),
-        (("prior",), "dbac and dpac", any(row.prior for row in rows)),
         (("vocabulary", "least"), "ba", any(row.counted.labels == "words" for row in rows if row.counted)),
         # Images that no judge sees are shown in the report.
         (_HIDING, "a run with --images", not isinstance(config, RunSettings) or bool(config.images)),

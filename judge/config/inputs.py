@@ -107,7 +107,9 @@ class TokenSettings(Settings):
     panel = "Input"
 
     contractions: Literal["whole", "split"] = option("whole", 'keep "woman\'s" as one word (whole) or split it')
-    text: Literal["whole", "first-sentence"] = option("whole", "part of each caption that is used")
+    text: Literal["sentences", "whole", "first-sentence"] = option(
+        "sentences", "what judges read of long captions: their sentences one by one, the whole, or the first-sentence"
+    )
 
 
 class HumanSettings(LabelSettings, ReadingSettings, TokenSettings):

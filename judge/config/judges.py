@@ -119,7 +119,7 @@ class JudgedSettings(TrainingSettings, MaskSettings, JudgeSettings, MetricOption
 
     metrics: values.Names = option(
         ("lic", "leakage"),
-        "comma-separated: lic, leakage, sc, dbac, dpac; of images: imagecaptioner2, imagecaptioner2-ratio, vl-lic; "
+        "comma-separated: lic, leakage, sc, u, dbac, dpac; of images: imagecaptioner2, imagecaptioner2-ratio, vl-lic; "
         "counted: ba, ba-objects, dba, multi, dpa, ratio, error. Variants, e.g. dbac-ta, are in the documentation",
         essential=True, min_length=1,
     )  # fmt: skip
@@ -179,4 +179,8 @@ class ScoredSettings(OutputSettings, BatchSettings, RunSettings):
     level: float = option(0.95, "confidence level of intervals", panel="Statistics", gt=0.5, lt=1)
     quality: bool = option(False, "score captions by class: BLEU, CIDEr, ROUGE-L, METEOR (with Java)", panel="Metrics")
     human_scores: Path | None = option(None, "table (captioner, score) to compare metrics with", panel="Metrics")
+    families: bool | None = option(
+        None, "show the value under judges of other families too, for judges of text", "on under crossfit",
+        panel="Judges",
+    )  # fmt: skip
     out: Path | None = option(None, values.RESULTS, "runs/evaluate", essential=True)

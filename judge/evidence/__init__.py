@@ -1,6 +1,7 @@
 """From a corpus to evidence: captions joined, masked, aligned, resampled for refits, and counted."""
 
-from judge.evidence.builder import MINIMUM_IMAGES, PEOPLE, Aligning, EvidenceBuilder, Joined, Truth, mention_table
+from judge.evidence.builder import Aligning, EvidenceBuilder, Truth, mention_table
+from judge.evidence.joined import MINIMUM_IMAGES, PEOPLE, Joined
 from judge.evidence.preparation import Preparation, TextOptions
 from judge.evidence.sides import Aligner, Evidence, MaskedCaption, Resample, ResampleKind, Sides, Slot
 

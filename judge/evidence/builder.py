@@ -1,5 +1,6 @@
 """From a corpus to evidence: masked, aligned captions of both sides for one captioner and one kind of metric."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,26 +14,19 @@ from judge.corpus.attributes import ProductLabels
 from judge.corpus.labels import compare_labels, derive_labels
 from judge.corpus.tasks import Tasks, derive_tasks, join_tasks, usable
 from judge.errors import JudgeError
-from judge.evidence.preparation import DEFAULT_TEXT, Preparation, TextOptions
+from judge.evidence.joined import INDEX_COVERAGE, MINIMUM_IMAGES, PEOPLE, Joined, Row, named_sides
+from judge.evidence.preparation import DEFAULT_TEXT, Preparation, TextOptions, texts_of
 from judge.evidence.sides import Aligner, Evidence, MaskedCaption, Sides
-from judge.masking.instances import PERSON
 from judge.metrics import Metric
 from judge.text.alignment import AlignmentName
 from judge.text.combined import ProductLexicon, unlisted_tasks
 from judge.text.lexicon import Lexicon, Lexicons, mask
 from judge.text.survey import Coverage, SideWords, Survey, measure_coverage
+from judge.text.tokens import sentences
 from judge.text.vectors import VectorCache
 from judge.types import SIDES, Captions, Labels, Side, Target, TargetKind, Words
 
-# People have the attribute and are no task: the noun for a person ("a surfer", "a child") names nothing else.
-PEOPLE = frozenset({PERSON})
-MINIMUM_IMAGES = 10
-# The share of images that must have a caption index: too few have a 6th or 7th caption to train a judge on.
-INDEX_COVERAGE = 0.9
 _SAME = "give files of the same images, and see that image ids mean the same in all"
-
-Row = tuple[str, int, Words]
-"""A caption of a side: (image id, index among the image's captions, words)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,25 +60,6 @@ class Aligning:
 
 
 DEFAULT_ALIGNING = Aligning()
-
-
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """Human and generated captions of the images that have both, before masking.
-
-    Attributes:
-        classes: image id -> class, of the images that have one, sorted by image.
-        rows: side -> its captions of these images.
-        dropped: reason -> images left out.
-        coverage: side -> how often its captions name the attribute; None without a lexicon.
-        survey: side -> facts about its captions, and about what masking leaves in them.
-    """
-
-    classes: Mapping[str, str]
-    rows: Mapping[Side, Sequence[Row]]
-    dropped: Mapping[str, int]
-    coverage: Mapping[Side, Coverage] | None
-    survey: Mapping[Side, Survey]
 
 
 class EvidenceBuilder:
@@ -202,8 +177,25 @@ class EvidenceBuilder:
                 side: [(image, n, self._words(text)) for image in classes for n, text in enumerate(of.by_image[image])]
                 for side, of in written.items()
             }
-            self._joined[key] = Joined(classes, rows, {}, self._coverage(rows), self._survey(rows, classes, captioner))
-        return replace(self._joined[key], dropped=dropped), found
+            about = self._coverage(rows), self._survey(rows, classes, captioner)
+            self._joined[key] = Joined(classes, rows, {}, *about, dict.fromkeys(SIDES, 1), rows)
+            if self.options.text == "sentences":
+                self._joined[key] = self._by_sentence(self._joined[key], written)
+        joined = self._joined[key]
+        return replace(joined, dropped={**joined.dropped, **dropped}), found
+
+    def _by_sentence(self, joined: Joined, written: Mapping[Side, Captions]) -> Joined:
+        """The same where judges read sentences: as many of each caption as most images' captions of that side have."""
+        dropped, numbers, read = dict[str, int](), dict[Side, int](), dict[Side, Sequence[Row]]()
+        for side, of in written.items():
+            counts = {image: [len(sentences(text)) for text in of.by_image[image]] for image in joined.classes}
+            firsts = sorted((of_image[0] for of_image in counts.values()), reverse=True)
+            most = numbers[side] = firsts[math.ceil(INDEX_COVERAGE * len(firsts)) - 1]
+            read[side] = joined.rows[side]
+            if most > 1:
+                read[side] = [(i, n, self._words(text)) for i in counts for n, text in texts_of(of.by_image[i], most)]
+                dropped[f"{side} sentences beyond the common number"] = sum(map(sum, counts.values())) - len(read[side])
+        return replace(joined, dropped=dropped, sentences=numbers, read=read)
 
     def _images(
         self, captioner: Captions, *, tasks: bool, without: Collection[str]
@@ -231,7 +223,7 @@ class EvidenceBuilder:
         labels = self.truth.labels
         if not isinstance(labels, ProductLabels):
             return
-        kinds = {(row.target == "tasks" and not row.counted, _spared(row)) for row in metrics}
+        kinds = {(row.reads_annotated_tasks, _spared(row)) for row in metrics}
         found = [
             Counter(self._images(captioner, tasks=tasks, without=without)[0].values())
             for captioner in self.corpus.generated
@@ -242,14 +234,16 @@ class EvidenceBuilder:
             self.truth = replace(self.truth, labels=labels.without_small(counts, least))
 
     def _sides(self, captioner: Captions, metric: Metric) -> Sides:
-        if metric.weighs_named_class and self.truth.words.attribute is None:
-            what = f"{metric.title} weighs captions by the class that they name, and no words of it are known"
+        if metric.reads_named_class and self.truth.words.attribute is None:
+            what = f"{metric.title} reads the class that captions name, and no words of it are known"
             where = f"attribute '{self.truth.labels.attribute}'"
             raise JudgeError(what, where=where, mend=mend_without_words(metric))
         if metric.prior:
             check_names([*self.task_words.classes, *self.truth.labels.classes])
         spared = _spared(metric)
-        joined, tasks = self.join(captioner, tasks=metric.target == "tasks", without=spared)
+        joined, tasks = self.join(captioner, tasks=metric.reads_annotated_tasks, without=spared)
+        if metric.from_annotation:
+            return named_sides(captioner.name, joined, tasks, partial(self._answers_of, tasks is None))
         hidden: TargetKind = "tasks" if "task words" in metric.hidden else "attribute"
         target = Target("attribute", tuple(sorted(set(joined.classes.values()))))
         answers: Mapping[str, tuple[int, ...]]
@@ -258,16 +252,19 @@ class EvidenceBuilder:
             target, answers = Target("tasks", tasks.names), tasks.by_image
         dropped = dict(joined.dropped)
         rows: dict[Side, tuple[MaskedCaption, ...]] = {}
-        for side, captions in joined.rows.items():
+        for side, captions in joined.read.items():
+            most, whole = joined.sentences[side], {(image, n): words for image, n, words in joined.rows[side]}
             counts = Counter(index for _, index, _ in captions)
             indices = {index for index, count in counts.items() if count >= INDEX_COVERAGE * len(joined.classes)}
             dropped[f"{side} captions beyond the common number"] = sum(counts[n] for n in counts.keys() - indices)
             key = side == "human" or captioner.name, tuple(joined.classes), hidden, spared, metric.prior
             if key not in self._masked:
                 self._masked[key] = tuple(
-                    MaskedCaption(image, index, self.mask(words, hidden, spared), *self._names(image, words, metric))
+                    # A sentence names what its caption names: "He smiles." is of the man in the sentence before it.
+                    MaskedCaption(image, index, self.mask(words, hidden, spared), *self._names(image, caption, metric))
                     for image, index, words in captions
                     if index in indices
+                    for caption in [whole[image, index // most]]
                 )
             rows[side] = self._masked[key]
         how = self.aligning.how or metric.alignment
@@ -275,8 +272,14 @@ class EvidenceBuilder:
         vectors = self._vectors.vectors([row.words for row in rows["human"]]) if how == "contextual" else None
         aligner = Aligner(how, vectors, self.aligning.delta)
         prepared = Preparation(self.truth.labels.attribute, self.options, self._lexicon(hidden), spared)
-        about = metric.uses_images, joined.coverage, joined.survey, dropped, prepared
+        about = metric.uses_images, joined.coverage, joined.survey, dropped, prepared, joined.sentences
         return Sides(captioner.name, target, joined.classes, answers, rows, aligner, *about)
+
+    def _answers_of(self, tasks: bool, image: str, words: Words) -> frozenset[str]:
+        """What judges guess of a caption from the annotation: the tasks, or the classes, that it names."""
+        if tasks:
+            return self.mentions(words, "tasks") - PEOPLE
+        return self.named(words, self.truth.labels.by_image[image])
 
     def _names(self, image: str, words: Words, metric: Metric) -> tuple[str, str]:
         """The classes, or the tasks, that a caption names, if the metric's prior needs them; else ""."""

@@ -14,12 +14,14 @@ for them.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
 from judge.errors import JudgeError
-from judge.evidence.builder import PEOPLE, EvidenceBuilder, Joined, Row, check_names, join_names, mend_without_words
+from judge.evidence.builder import EvidenceBuilder, check_names, join_names, mend_without_words
+from judge.evidence.joined import PEOPLE, Joined, Row
+from judge.evidence.preparation import texts_of
 from judge.metrics import Metric
 from judge.metrics.counted.spec import CountedMetric
 from judge.text.tokens import is_content
@@ -91,17 +93,26 @@ def count_captions(
 def task_rows(builder: EvidenceBuilder, captioner: Captions) -> pd.DataFrame:
     """The tasks that each caption names and each image shows: rows as above with objects alone, and the caption itself.
 
+    Of captions whose sentences judges read, each sentence has a row.
+
     Raises:
         JudgeError: no words of tasks are known; images show nothing but people.
     """
     joined, _ = builder.join(captioner)
+    joined = replace(joined, rows=joined.read)
     check_names(sorted(builder.task_words.classes))
     sides = [_caption_rows(builder, joined, side, frozenset(), objects=True) for side in joined.rows]
     table = pd.concat([*sides, _annotated_rows(builder, joined)[0]], ignore_index=True)
     table.insert(1, "captioner", captioner.name)
     written = {"human": builder.corpus.human.by_image, "generated": captioner.by_image}
     rows = zip(table["side"], table["image_id"], table["index"], strict=True)
-    captions = [written[side][image][index] if side in written else "" for side, image, index in rows]
+    read = {
+        (side, i, n): text
+        for side, of in written.items()
+        for i in joined.classes
+        for n, text in texts_of(of[i], joined.sentences[side])
+    }
+    captions = [read.get(row, "") for row in rows]
     return table.drop(columns=["named", "words"]).assign(caption=captions)
 
 

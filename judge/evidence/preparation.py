@@ -1,30 +1,46 @@
 """How a caption becomes the words that a judge reads, in a form that a file of weights can hold."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 from judge.text.alignment import UNKNOWN, is_special
 from judge.text.combined import ProductLexicon
 from judge.text.lexicon import Lexicon, mask
-from judge.text.tokens import Contractions, first_sentence, tokenize
+from judge.text.tokens import Contractions, first_sentence, sentences, tokenize
 from judge.types import Words
 
 
 @dataclass(frozen=True, slots=True)
 class TextOptions:
-    """How captions become words: ``contractions`` whole or split, ``text`` whole or first-sentence."""
+    """How captions become words: ``contractions`` whole or split, ``text`` sentences, whole or first-sentence."""
 
     contractions: Contractions = "whole"
-    text: Literal["whole", "first-sentence"] = "whole"
+    text: Literal["sentences", "whole", "first-sentence"] = "sentences"
 
     def words(self, caption: str) -> Words:
-        """The caption's tokens, before any masking."""
+        """The tokens of a caption, or of one of its :func:`texts_of`, before any masking."""
         text = first_sentence(caption) if self.text == "first-sentence" else caption
         return tokenize(text, contractions=self.contractions)
 
 
 DEFAULT_TEXT = TextOptions()
+
+
+def texts_of(captions: Sequence[str], most: int) -> Iterator[tuple[int, str]]:
+    """(index, text) of what judges read of an image's captions on a side: ``most`` sentences of each caption.
+
+    The sentence at place p of caption n has the index n x ``most`` + p. Of more sentences the first is read, and
+    others at equal distances, up to the last one. If ``most`` is 1, captions are read whole.
+    """
+    if most == 1:
+        yield from enumerate(captions)
+        return
+    for number, caption in enumerate(captions):
+        found = sentences(caption)
+        step = max(1.0, (len(found) - 1) / (most - 1))
+        for place in range(min(most, len(found))):
+            yield number * most + place, found[round(place * step)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +63,12 @@ class Preparation:
     vocabulary: frozenset[str] | None = None
     substitutes: Mapping[str, str] = field(default_factory=dict)
 
+    def texts(self, caption: str) -> tuple[str, ...]:
+        """What the judge reads one by one of ``caption``: its sentences, or the caption."""
+        return sentences(caption) if self.options.text == "sentences" else (caption,)
+
     def words(self, caption: str) -> Words:
-        """The words of ``caption``, masked and aligned."""
+        """The words of ``caption``, or of one of its :meth:`texts`, masked and aligned."""
         words, known = mask(self.options.words(caption), self.lexicon, spared=self.spared), self.vocabulary
         if known is None:
             return words

@@ -18,9 +18,11 @@ from judge.text.survey import Coverage, Survey
 from judge.text.vectors import Vectors
 from judge.types import SIDES, Sample, Side, Target, Words
 
-ResampleKind = Literal["exchanged", "half", "shuffled"]
-# The random stream of each kind.
-_STREAMS: dict[ResampleKind, int] = {"exchanged": 1, "half": 2, "shuffled": 3}
+ResampleKind = Literal["exchanged", "half", "quarter", "shuffled"]
+# The random stream of each kind; quarters are parts of the halves of the same draw.
+_STREAMS: dict[ResampleKind, int] = {"exchanged": 1, "half": 2, "quarter": 2, "shuffled": 3}
+# Number of parts into which one draw divides the images.
+_PARTS: dict[ResampleKind, int] = {"half": 2, "quarter": 4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,8 @@ class MaskedCaption:
     """A caption of a side, masked but not aligned, by image id and index among the image's captions of that side.
 
     ``named`` are the classes, and ``tasks`` the tasks, that it names, joined by "|"; "" if no metric needs them.
+    ``answers`` are indices of what it names, where judges guess that; its ``words`` are then what is annotated of its
+    image, ``index`` counts the captions that are left, and ``written`` all captions of the side.
     """
 
     image: str
@@ -35,6 +39,13 @@ class MaskedCaption:
     words: Words
     named: str = ""
     tasks: str = ""
+    answers: tuple[int, ...] | None = None
+    written: int | None = None
+
+    @property
+    def number(self) -> int:
+        """Index among the image's captions in the file."""
+        return self.index if self.written is None else self.written
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +74,7 @@ class Sides:
         survey: side -> facts about its captions, and about what masking leaves in them.
         dropped: reason -> images, captions or tasks left out.
         prepared: how captions became the words of ``rows``.
+        sentences: side -> how many sentences of a caption are captions of their own in ``rows``; 1 for whole captions.
     """
 
     captioner: str
@@ -76,6 +88,16 @@ class Sides:
     survey: Mapping[Side, Survey] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
     prepared: Preparation | None = None
+    sentences: Mapping[Side, int] = field(default_factory=dict)
+
+    @property
+    def guesses_names(self) -> bool:
+        """Whether judges guess what captions name, and not what is annotated."""
+        return any(row.answers is not None for of in self.rows.values() for row in of[:1])
+
+    def answer(self, row: MaskedCaption) -> tuple[int, ...]:
+        """Indices of what judges guess of a caption."""
+        return self.answers[row.image] if row.answers is None else row.answers
 
     @cached_property
     def images(self) -> Mapping[tuple[Side, int], frozenset[str]]:
@@ -93,7 +115,8 @@ class Sides:
         for side, rows in self.rows.items():
             digest = hashlib.blake2b(digest_size=16)
             for row in rows:
-                digest.update(repr((row.image, row.index, row.words)).encode())
+                answers = () if row.answers is None else (row.answers,)
+                digest.update(repr((row.image, row.index, row.words, *answers)).encode())
             found[side] = digest.hexdigest()
         vectors = self.aligner.vectors
         space = vectors and (sorted(vectors.rows), hashlib.blake2b(vectors.matrix.tobytes()).hexdigest())
@@ -109,7 +132,10 @@ class Resample:
       Without amplification, and if sides differ in nothing else, the run's own data are one such draw.
     - ``half``: half of the images of each class, drawn without replacement. An even number and the next one are the two
       halves of one draw.
-    - ``shuffled``: labels are shuffled among images, so that captions carry no information about them.
+    - ``quarter``: a quarter of the images of each class. Numbers 4d to 4d + 3 are the quarters of draw d: the first two
+      divide half 2d, the others half 2d + 1.
+    - ``shuffled``: labels (or all that is annotated, where judges guess from that) are shuffled among images, so that
+      captions carry no information about them.
 
     Attributes:
         number: number of the draw, from 0; the same for all captioners, which stay comparable.
@@ -124,12 +150,19 @@ class Resample:
         if self.kind == "exchanged":
             return replace(sides, rows=self._exchange(sides.rows))
         classes = self.classes(sides.classes)
-        if self.kind == "half":
+        if self.kind in _PARTS:
             rows = {side: tuple(row for row in of if row.image in classes) for side, of in sides.rows.items()}
             return replace(sides, classes=classes, answers={i: sides.answers[i] for i in classes}, rows=rows)
         order = self._order(sides.classes, self.number)
-        answers = {image: sides.answers[other] for image, other in zip(sides.classes, order, strict=True)}
-        return replace(sides, classes=classes, answers=answers)
+        others = dict(zip(sides.classes, order, strict=True))
+        answers = {image: sides.answers[other] for image, other in others.items()}
+        if not sides.guesses_names:
+            return replace(sides, classes=classes, answers=answers)
+        shown = {row.image: row.words for row in sides.rows["human"]}
+        rows = {
+            side: tuple(replace(row, words=shown[others[row.image]]) for row in of) for side, of in sides.rows.items()
+        }
+        return replace(sides, classes=classes, answers=answers, rows=rows)
 
     def classes(self, classes: Mapping[str, str]) -> Mapping[str, str]:
         """Image id -> class of the resampled images."""
@@ -138,14 +171,16 @@ class Resample:
         if self.kind == "shuffled":
             order = self._order(classes, self.number)
             return {image: classes[other] for image, other in zip(classes, order, strict=True)}
-        draw, second = divmod(self.number, 2)
+        draw, part = divmod(self.number, _PARTS[self.kind])
         order = self._order(classes, draw)
         chosen: set[str] = set()
         for place, name in enumerate(sorted(set(classes.values()))):
             group = [image for image in order if classes[image] == name]
-            # The larger half of an odd number goes to each half in turn.
-            cut = (len(group) + (draw + place) % 2) // 2
-            chosen |= set(group[cut:] if second else group[:cut])
+            for second in [part] if self.kind == "half" else divmod(part, 2):
+                # The larger half of an odd number goes to each half in turn.
+                cut = (len(group) + (draw + place) % 2) // 2
+                group = group[cut:] if second else group[:cut]
+            chosen |= set(group)
         return {image: name for image, name in classes.items() if image in chosen}
 
     def _order(self, images: Iterable[str], draw: int) -> list[str]:
@@ -216,6 +251,8 @@ class Evidence:
     def preparation(self, side: Side) -> Preparation | None:
         """How new captions become words like those of ``side``; None if that is not known."""
         prepared, drawn = self.sides.prepared, self.drawn
+        if prepared and prepared.options.text == "sentences" and self.sides.sentences.get(side, 1) == 1:
+            prepared = replace(prepared, options=replace(prepared.options, text="whole"))
         if prepared is None or side == "generated" or drawn.aligner.how == "none":
             return prepared
         generated = frozenset(word for row in drawn.rows["generated"] for word in row.words)
@@ -224,9 +261,9 @@ class Evidence:
         near = {word: new for word, new in found if new not in (word, UNKNOWN)}
         return replace(prepared, vocabulary=generated, substitutes=near)
 
-    def spell(self, image: str) -> str:
-        """The image's answer in files: names joined by "|"."""
-        return "|".join(self.target.classes[index] for index in self.drawn.answers[image])
+    def spell(self, row: MaskedCaption) -> str:
+        """The answer of a caption in files: names joined by "|"."""
+        return "|".join(self.target.classes[index] for index in self.drawn.answer(row))
 
     @cached_property
     def aligned(self) -> tuple[list[Words], AlignmentReport]:
@@ -243,7 +280,7 @@ class Evidence:
             for row, words in zip(rows, aligned, strict=True):
                 image = row.image if drawn.uses_images else None
                 samples, captions = found[side, row.index]
-                samples.append(Sample(row.image, side, row.index, words, drawn.answers[row.image], image=image))
+                samples.append(Sample(row.image, side, row.index, words, drawn.answer(row), image=image))
                 captions.append(row)
         return found
 
@@ -294,13 +331,13 @@ class Slot(Sequence[Sample]):
         return {row.image: place for place, row in enumerate(self.captions)}
 
     def cell(self, place: int) -> tuple[str, str, str]:
-        """Classes and tasks that the caption at ``place`` names, and its image's answer: names joined by "|"."""
+        """Classes and tasks that the caption at ``place`` names, and its answer: names joined by "|"."""
         row = self.captions[place]
-        return row.named, row.tasks, self.evidence.spell(row.image)
+        return row.named, row.tasks, self.evidence.spell(row)
 
     @property
     def images(self) -> frozenset[str]:
         """The images that have such a caption."""
         every = self.evidence.sides.images[self.side, self.position]
         resample = self.evidence.resample
-        return every & self.evidence.classes.keys() if resample and resample.kind == "half" else every
+        return every & self.evidence.classes.keys() if resample and resample.kind in _PARTS else every

@@ -14,7 +14,8 @@ from dataclasses import replace
 
 from judge.corpus import Corpus
 from judge.errors import JudgeError
-from judge.evidence.builder import INDEX_COVERAGE, EvidenceBuilder
+from judge.evidence.builder import EvidenceBuilder
+from judge.evidence.joined import INDEX_COVERAGE
 from judge.types import Captions, Words
 
 TYPICAL = "typical person"

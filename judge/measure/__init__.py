@@ -22,7 +22,7 @@ from judge.measure.words import caption_words, word_contributions
 from judge.quality import Quality, measure_quality
 from judge.statistics.breakdown import break_down, image_contributions
 from judge.statistics.counted import summarise_counts
-from judge.statistics.summary import Settings, summarise
+from judge.statistics.summary import Settings, Summary, summarise, with_families
 from judge.text.lexicon import Lexicons
 from judge.training.launch import in_main_process
 from judge.training.member import TrainingSetup
@@ -65,15 +65,19 @@ def measure(
     # Counted metrics come first: they take less time than judges, and may be refused.
     ratios = {metric.name: plan.ratio(metric) for metric in work.metrics}
     untrained = {job.judge for job in work.jobs if not setup.is_trained(job.member.judge)}
-    settings = Settings(plan.resamples, plan.level, plan.first_seed, plan.prior, ratios, untrained)
+    settings = Settings(plan.resamples, plan.level, plan.first_seed, ratios, untrained)
     counted = in_main_process(lambda: summarise_counts(work.counts, work.names, settings))
     if ready:
         ready()
-    _, setup, answers, refits = _train(work, plan, setup, progress)
+    _, setup, answers, refits, others = _train(work, plan, setup, progress)
     notes = [chosen for _, chosen in answers]
     scores = score_table(work.jobs, [rows for rows, _ in answers])
     progress("intervals and tests", 0, 0)
-    judged = in_main_process(lambda: summarise(scores, refits, settings))
+
+    def summaries_of_judges() -> list[Summary]:
+        return with_families(summarise(scores, refits, settings), others, work.families, settings)
+
+    judged = in_main_process(summaries_of_judges)
     summaries = in_order([*judged, *counted], [captioner.name for captioner in corpus.generated], work.names)
     result = Result(
         tuple(summaries),
@@ -82,6 +86,7 @@ def measure(
         with_parts(refits, summaries),
         in_main_process(lambda: describe(work, notes, plan, setup, settings)),
         quality=in_main_process(lambda: _qualities(corpus, work, plan, progress)) if plan.quality else {},
+        families=others,
     )
 
     def examples() -> pd.DataFrame:
@@ -113,13 +118,14 @@ def train(
 ) -> Work:
     """Train all judges that :func:`measure` needs and keep them in the setup's store, where it finds them.
 
-    Only the answers of refits are kept; refits are not among the returned jobs. The ``key`` of each job's member is the
+    Judges of other families, which train in seconds, are left to :func:`measure`. Only the answers of refits are kept;
+    refits are not among the returned jobs. The ``key`` of each job's member is the
     name of its files; several members may share them.
 
     Raises:
         JudgeError: as ``measure``.
     """
-    work = lay_out(corpus, plan, lexicons)
+    work = lay_out(corpus, replace(plan, families=False), lexicons)
     if not work.jobs:
         mend = "name a metric that asks judges, such as lic"
         raise JudgeError("there is no judge to train: all metrics are counted", where="--metrics", mend=mend)
@@ -151,12 +157,24 @@ def _prepare(work: Work, plan: Plan, setup: TrainingSetup, open_images: OpenImag
 
 def _train(
     work: Work, plan: Plan, setup: TrainingSetup, progress: Progress
-) -> tuple[tuple[Job, ...], TrainingSetup, list[Answers], pd.DataFrame]:
-    """Train all judges and refits: jobs with the keys of their members, the setup with features, answers, refits."""
+) -> tuple[tuple[Job, ...], TrainingSetup, list[Answers], pd.DataFrame, pd.DataFrame]:
+    """Train all judges and refits.
+
+    Returns jobs with the keys of their members, the setup with features, answers, refits, and the answers of judges of
+    other families, whose weights are not kept.
+    """
     members, setup = prepare_members([job.member for job in work.jobs], setup, progress)
     answers = train_members(members, setup, then=answer_rows, progress=progress)
+    others = [job.member for job in work.companions]
+
+    def show(what: str, done: int, total: int) -> None:
+        progress(f"other families: {what}", done, total)
+
+    found = train_members(others, replace(setup, keeps_weights=False), then=answer_rows, progress=show)
+    families = score_table(work.companions, [rows for rows, _ in found])
     jobs = tuple(replace(job, member=member) for job, member in zip(work.jobs, members, strict=True))
-    return jobs, setup, answers, refit(work.jobs, [chosen for _, chosen in answers], plan, setup, progress=progress)
+    refits = refit(work.jobs, [chosen for _, chosen in answers], plan, setup, progress=progress)
+    return jobs, setup, answers, refits, families
 
 
 def _qualities(corpus: Corpus, work: Work, plan: Plan, progress: Progress) -> dict[str, Quality]:

@@ -92,9 +92,7 @@ class Pairing:
             value = CountedRow(row.metric, table, self.counts).line.published
             known = None if value is None or row.chance_level is None else value - row.chance_level
             return replace(row, amplification=known)
-        reads = self.run["captioners"][row.captioner]["reads"][row.metric.name][row.judge]
-        settings = Settings(prior=reads.get("prior", Settings().prior))
-        again, parts = JudgedRow(row.metric, table, settings), row.replicates
+        again, parts = JudgedRow(row.metric, table, Settings()), row.replicates
         if parts and parts.kind == "split":
             parts = replace(parts, values=tuple(float(again.value(of).value) for of in again.splits()))
         return replace(row, amplification=float(again.value().value), replicates=parts)

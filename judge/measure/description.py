@@ -35,7 +35,7 @@ def describe(
     """The entry "run" of ``metrics.json``; ``notes``: what judges chose, in the order of ``work.jobs``."""
     truth, metrics = work.truth, work.metrics
     labels, lexicon, words = truth.labels, truth.words.attribute, truth.words.tasks
-    annotated = any(of.target == "tasks" or (of.counted and of.counted.against == "annotation") for of in metrics)
+    annotated = any(of.reads_annotated_tasks or (of.counted and of.counted.against == "annotation") for of in metrics)
     source = truth.tasks.source if truth.tasks else "what human captions name"
     return {
         "version": version("caption-judge"),
@@ -48,13 +48,13 @@ def describe(
         "lexicon": lexicon and {"name": lexicon.name, "source": lexicon.source, **_without_words(lexicon, labels)},
         "tasks": words and {"lexicon": words.name, "source": source if annotated else None},
         "judges": list(plan.judges),
+        "families": {judge: list(others) for judge, others in work.families.items()},
         "metrics": work.names,
         "statistics": {
             "resamples": settings.resamples,
             "ratios": {metric.name: settings.ratios[metric.name] for metric in metrics if not metric.counted},
             "untrained": sorted(settings.untrained),
         },
-        "prior": plan.prior if any(metric.prior for metric in metrics) else None,
         "ratios": compared_classes(work.counts, metrics),
         "level": plan.level,
         "refits_asked": plan.refits,
@@ -144,6 +144,7 @@ def _entry(name: str, of: Joined | Sides, work: Work, plan: Plan) -> dict[str, A
         "alignment": {},
         "coverage": None if of.coverage is None else {side: asdict(part) for side, part in of.coverage.items()},
         "text": {side: asdict(part) for side, part in of.survey.items()},
+        "sentences": dict(of.sentences),
         "checkpoint": plan.models.get(name),
         "chosen": {},
         "counted": {},
@@ -163,10 +164,10 @@ def _settings_of_metric(metric: Metric, plan: Plan, work: Work) -> dict[str, Any
     found |= {"protocol": plan.protocol, "seeds": list(plan.seed_numbers)}
     if plan.protocol == "crossfit":
         found["folds"] = plan.folds
-    found["alignment"] = plan.aligning.how or metric.alignment
+    found["alignment"] = "none" if metric.from_annotation else plan.aligning.how or metric.alignment
     if found["alignment"] == "contextual":
         found |= {"vectors": plan.aligning.vectors, "delta": plan.aligning.delta}
-    return found | ({"prior": plan.prior} if metric.prior else {})
+    return found
 
 
 def _settings_of_judge(job: Job, plan: Plan, setup: TrainingSetup) -> dict[str, Any]:

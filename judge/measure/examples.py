@@ -8,6 +8,7 @@ import pandas as pd
 
 from judge.corpus import Corpus
 from judge.evidence import PEOPLE, Evidence
+from judge.evidence.preparation import texts_of
 from judge.measure.jobs import Work
 from judge.statistics.judged import CAPTION as OF_SIDE
 from judge.statistics.summary import ROW
@@ -56,9 +57,10 @@ def choose_examples(
         key = captioner, metric, judge
         images = part["image_id"].unique().tolist()
         sides = {"human": corpus.human.by_image, "generated": written[captioner]}
+        most = evidence[key].sides.sentences if key in evidence else {}
         captions = pd.DataFrame(
             [(side, image, index, caption) for image in images for side, of in sides.items()
-             for index, caption in enumerate(of.get(image, ()))], columns=[*OF_SIDE, "caption"],
+             for index, caption in texts_of(of.get(image, ()), most.get(side, 1))], columns=[*OF_SIDE, "caption"],
         )  # fmt: skip
         if key in evidence:  # Captions that judges read, as they read them.
             captions = captions.merge(_read(evidence[key], set(images)), on=OF_SIDE)
@@ -116,9 +118,10 @@ def _answers(rows: pd.DataFrame, images: Sequence[str]) -> pd.DataFrame:
 def _read(evidence: Evidence, images: set[str]) -> pd.DataFrame:
     """The captions of images as judges read them."""
     samples = [
-        (side, sample.image_id, sample.index, sample.text)
+        (side, image, slot.captions[place].number, slot[place].text)
         for (side, _), slot in evidence.slots.items()
-        for sample in (slot[slot.place[image]] for image in images & slot.place.keys())
+        for image in images & slot.place.keys()
+        for place in [slot.place[image]]
     ]
     return pd.DataFrame(samples, columns=[*OF_SIDE, "read"])
 

@@ -42,6 +42,8 @@ class Work:
         corpus: the captions; of the human ones without those of the typical person, who is the last captioner.
         truth: the answers of each image, and the words that would reveal them.
         metrics: rows of METRICS, in the order of the plan.
+        families: judge of text -> the judges of other families that it is compared with.
+        companions: these, on the same evidence and splits, as far as ``jobs`` does not have them.
         count_rows: the input of counted metrics, one per captioner; empty without counted metrics.
         counts: the rows of ``counts.parquet``: those of ``count_rows``.
         tasks: the tasks that captions name and images show, for a breakdown; else empty.
@@ -53,6 +55,8 @@ class Work:
     truth: Truth
     metrics: tuple[Metric, ...]
     jobs: tuple[Job, ...]
+    families: Mapping[str, tuple[str, ...]]
+    companions: tuple[Job, ...]
     count_rows: tuple[CountRows, ...]
     counts: pd.DataFrame
     tasks: pd.DataFrame
@@ -85,7 +89,11 @@ def lay_out(corpus: Corpus, plan: Plan, lexicons: Lexicons) -> Work:
     for image, name in sorted(builder.truth.labels.by_image.items()):
         sources.update(repr((image, name, builder.corpus.human.by_image.get(image))).encode())
     tables = _concat([of.rows for of in rows]), _concat(tasks)
-    return Work(builder.corpus, builder.truth, metrics, jobs, rows, *tables, sources.hexdigest(), without_typical)
+    judges = dict.fromkeys(job.judge for job in jobs if _has_families(job))
+    families = {judge: others for judge in judges if (others := plan.families_of(judge))}
+    companions = tuple(_companions(jobs, families, plan))
+    known = builder.corpus, builder.truth, metrics, jobs, families, companions
+    return Work(*known, rows, *tables, sources.hexdigest(), without_typical)
 
 
 def _without_typical(plan: Plan, metrics: Sequence[Metric]) -> str:
@@ -119,6 +127,23 @@ def _jobs(builder: EvidenceBuilder, plan: Plan, metrics: Sequence[Metric]) -> It
                 if captioner.name == TYPICAL and judge.startswith(SELF):
                     continue  # No checkpoint wrote a person's captions.
                 yield from jobs_of(evidence, tuple(alike), judge, plan)
+
+
+def _has_families(job: Job) -> bool:
+    """Whether judges of other families can read the same, captions, for the same comparison."""
+    return compares(job.metrics) and not job.evidence.sides.uses_images and not job.metrics[0].from_annotation
+
+
+def _companions(jobs: Sequence[Job], families: Mapping[str, tuple[str, ...]], plan: Plan) -> Iterator[Job]:
+    """The judges of ``families``; not those that the run has anyway."""
+    groups: dict[tuple[int, tuple[Metric, ...]], tuple[Evidence, dict[str, None]]] = {}
+    for job in jobs:
+        if _has_families(job):
+            groups.setdefault((id(job.evidence), job.metrics), (job.evidence, {}))[1][job.judge] = None
+    for (_, metrics), (evidence, judges) in groups.items():
+        others = dict.fromkeys(name for judge in judges for name in families.get(judge, ()) if name not in judges)
+        for name in others:
+            yield from jobs_of(evidence, metrics, name, plan)
 
 
 def jobs_of(
@@ -155,9 +180,13 @@ def compares(metrics: Sequence[Metric]) -> bool:
 def choose_judges(metric: Metric, judges: Sequence[str]) -> list[str]:
     """Those of ``judges`` with the modalities of ``metric``; else the default, or for images the judge of its paper.
 
+    What is annotated is no text: "linear" reads the names of tasks, or of a class, whatever ``judges`` are.
+
     Raises:
         JudgeError: no such judge.
     """
     known = [find_judge(name) for name in judges]
+    if metric.from_annotation:
+        return [metric.judge]
     fitting = [blueprint.name for blueprint in known if ("image" in blueprint.modalities) == metric.uses_images]
     return fitting or [metric.judge if metric.uses_images else DEFAULT_JUDGE]

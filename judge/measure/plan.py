@@ -10,13 +10,13 @@ import pandas as pd
 from judge.corpus.splits import Protocol, Split, make_splits
 from judge.evidence import Aligning, ResampleKind, TextOptions
 from judge.evidence.counts import Vocabulary
-from judge.judges import DEFAULT_JUDGE, SELF, find_judge
+from judge.judges import DEFAULT_JUDGE, SELF, find_judge, other_families
 from judge.measure.comparing import Pairing
 from judge.metrics import Metric
-from judge.metrics.scores import PriorForm
 from judge.quality import Quality
 from judge.statistics.breakdown import Breakdown
 from judge.statistics.comparisons import Conclusion, Difference, Key, conclude, differences
+from judge.statistics.curve import Curve, learning_curves
 from judge.statistics.summary import Replicates, Summary
 from judge.statistics.validity import void_rows
 from judge.types import Interval, TargetKind
@@ -25,6 +25,8 @@ SEEDS: dict[Protocol, int] = {"paper": 10, "crossfit": 1}
 # Refits of judges that train in seconds; those that guess tasks learn dozens of answers.
 REFITS: dict[TargetKind, int] = {"attribute": 20, "tasks": 8}
 CHANCE = 2
+# Quarters of the images that judges are trained on for the learning curve, four to a draw.
+QUARTERS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +43,11 @@ class Plan:
         text, aligning: how captions become words, and how human captions are aligned.
         label_least: if labels are derived, how many human captions must name the class.
         models: captioner -> the checkpoint that wrote its captions, if known, for the judge "self".
-        prior: how frequencies of sets of tasks are computed (DBAC, DPAC).
         vocabulary: which words of captions BA counts.
         quality: whether to measure caption quality too.
         resamples, level: of intervals and tests.
+        embedding: of judges of other families whose name has none; None for the default, "none" for words alone.
+        families: whether judges of other families are trained too, on text; None: under ``crossfit``.
         refits: number of refits for the test, and on each half of the images for the interval; None: 20 for judges
             that train in seconds (8 for tasks), 0 for others.
         chance: number of judges trained on shuffled labels; None: 2 for judges that train in seconds, 0 for others.
@@ -63,11 +66,12 @@ class Plan:
     label_least: int = 1
     models: Mapping[str, str] = field(default_factory=dict)
     aligning: Aligning = field(default_factory=Aligning)
-    prior: PriorForm = "joint"
     vocabulary: Vocabulary = field(default_factory=Vocabulary)
     quality: bool = False
     resamples: int = 2000
     level: float = 0.95
+    embedding: str | None = None
+    families: bool | None = None
     refits: int | None = None
     chance: int | None = None
     breakdown: bool = False
@@ -85,7 +89,13 @@ class Plan:
         refits = self.refits if self.refits is not None else REFITS[target] if quick else 0
         chance = self.chance if self.chance is not None else CHANCE if quick else 0
         found: dict[ResampleKind, int] = {"exchanged": refits, "half": 2 * refits, "shuffled": chance}
+        found["quarter"] = min(QUARTERS, 4 * refits)
         return {kind: count for kind, count in found.items() if count}
+
+    def families_of(self, judge: str) -> tuple[str, ...]:
+        """Judges of other families, with which a judge of text is compared."""
+        compares = self.protocol == "crossfit" if self.families is None else self.families
+        return other_families(judge, self.embedding) if compares else ()
 
     def ratio(self, metric: Metric) -> float:
         """Number of test images of a split over the number of training images."""
@@ -137,6 +147,8 @@ class Result:
         breakdown: contributions of tasks, images and words to every row; None unless ``Plan.breakdown``.
         examples: the rows of ``examples.parquet``: captions of the images that contribute most to every row, and of
             random images.
+        families: answers of judges of other families, which are not rows of the table: the rows of
+            ``families.parquet``, with the columns of ``scores``.
     """
 
     summaries: tuple[Summary, ...]
@@ -147,6 +159,7 @@ class Result:
     quality: Mapping[str, Quality] = field(default_factory=dict)
     breakdown: Breakdown | None = None
     examples: pd.DataFrame = field(default_factory=pd.DataFrame)
+    families: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     def differences(self) -> list[Difference]:
         """The differences of comparable captioners (:mod:`~judge.measure.comparing`), by metric and judge."""
@@ -177,6 +190,10 @@ class Result:
         """Key of each row that the checks of :mod:`~judge.statistics.validity` void -> why it has no verdict."""
         return void_rows(self.summaries, self.run)
 
+    def curves(self) -> list[Curve]:
+        """The learning curve of each row whose judges were trained again on halves of the images, in their order."""
+        return learning_curves(self.summaries, self.replicates)
+
     def conclusions(self) -> list[Conclusion]:
         """The conclusion from each summary, in their order."""
         return self._conclusions
@@ -195,7 +212,7 @@ class Result:
         human_chance, generated_chance, images, seeds, human_quality, generated_quality, human_prior, generated_prior (Q
         and mean w of metrics with priors), quality_p (p of Q alone), reason (why there is no verdict), protocol,
         labels ("given" or "derived"), and the coverage of the generated captions: names_one, names_none, names_several
-        (shares), refused, empty (counts).
+        (shares), refused, empty (counts). ``families`` maps judges of other families to the amplification under each.
         """
         rows = zip(self.summaries, self.conclusions(), strict=True)
         return pd.DataFrame([self._row(*row) for row in rows])
@@ -204,6 +221,7 @@ class Result:
         known = {part.name: getattr(summary, part.name) for part in fields(summary)}
         row = {name: value for name, value in known.items() if not isinstance(value, Interval | Replicates)}
         guessing, interval = row.pop("guessing"), summary.interval
+        row["families"] = dict(summary.families)
         row["quality_p"] = guessing.p_value if guessing else None
         for name, of in (("quality", "qualities"), ("prior", "priors"), ("chance", "chance")):
             row["human_" + name], row["generated_" + name] = row.pop(of) or (None, None)

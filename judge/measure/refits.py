@@ -49,9 +49,10 @@ def refit(
     for job, settings in chosen_settings(jobs, notes):
         if not setup.is_trained(job.member.judge):
             continue
-        compared = compares(job.metrics)
+        compared, small = compares(job.metrics), _rarest(job)[1] < 4 * _least(plan)
         for kind, count in plan.resamples_of(job.judge, job.evidence.target.kind).items():
-            for number in range(count if compared or kind == "shuffled" else 0):
+            wanted = kind == "shuffled" or (compared and not (kind == "quarter" and small))
+            for number in range(count if wanted else 0):
                 evidence = Evidence(job.evidence.sides, Resample(kind, number, plan.first_seed))
                 refits.append(tuple(jobs_of(evidence, job.metrics, job.judge, plan, settings)))
                 evidence.release()  # All refits are laid out before the first is trained.
@@ -80,13 +81,23 @@ def check_refits(jobs: Sequence[Job], plan: Plan, setup: TrainingSetup) -> None:
         what = f"judge '{compared[0].judge}' is asked as it is: there is no training whose noise refits could tell"
         mend = "leave it out: the interval over images is all that there is to know"
         raise JudgeError(what, where=f"--refits {plan.refits}", mend=mend)
-    needed = 2 * (plan.folds if plan.protocol == "crossfit" else 5)
+    needed = 2 * _least(plan)
     for job in trained:
-        rarest, size = Counter(job.evidence.sides.classes.values()).most_common()[-1]
+        rarest, size = _rarest(job)
         if size < needed and "half" in plan.resamples_of(job.judge, job.evidence.target.kind):
             what = f"{size} images of class '{rarest}', and refits on halves of the images need {needed}"
             mend = "use fewer --folds, or --refits 0" if plan.protocol == "crossfit" else "use --refits 0"
             raise JudgeError(what, where=job.evidence.captioner, mend=mend)
+
+
+def _least(plan: Plan) -> int:
+    """Number of images of a class that a part of the data needs."""
+    return plan.folds if plan.protocol == "crossfit" else 5
+
+
+def _rarest(job: Job) -> tuple[str, int]:
+    """The rarest class of a run's own data, and its number of images."""
+    return Counter(job.evidence.sides.classes.values()).most_common()[-1]
 
 
 def chosen_settings(jobs: Sequence[Job], notes: Sequence[Mapping[str, float]]) -> list[tuple[Job, Chosen]]:
@@ -116,8 +127,8 @@ def _values(jobs: Jobs, found: Sequence[tuple[pd.DataFrame, float]], plan: Plan)
     sides = [_sum(jobs, found, side) for side in SIDES]
     cells = sides[0].index.union(sides[1].index).to_frame(index=False)
     for metric in jobs[0].metrics:
-        statistic = Statistic(metric, cells, prior=plan.prior)
-        columns = ["n", metric.score, "every"]
+        statistic = Statistic(metric, cells)
+        columns = ["n", metric.score, "baseline" if statistic.score.relative else "every"]
         sums = [of.reindex(index=statistic.cells, columns=columns).fillna(0.0).to_numpy().T.ravel() for of in sides]
         value = statistic(*sums)
         numbers = value.human.value, value.generated.value, value.value, value.human.quality, value.generated.quality
@@ -140,6 +151,6 @@ def _sum(jobs: Jobs, found: Sequence[tuple[pd.DataFrame, float]], side: Side) ->
         return total
     evidence = jobs[0].evidence
     rows, written = evidence.drawn.rows[side], evidence.written[side]
-    cells = pd.DataFrame([(row.named, row.tasks, evidence.spell(row.image)) for row in rows], columns=CELL)
+    cells = pd.DataFrame([(row.named, row.tasks, evidence.spell(row)) for row in rows], columns=CELL)
     cells["every"] = [1 / written[row.image] for row in rows]
     return total.add(cells.groupby(CELL).sum(), fill_value=0)

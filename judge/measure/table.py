@@ -8,10 +8,10 @@ import pandas as pd
 
 from judge.evidence import Slot
 from judge.measure.jobs import Job
-from judge.metrics.scores import SCORES, VALIDATION_LOSS, Judged, guessed, shown
+from judge.metrics.scores import SCORES, VALIDATION_LOSS, Judged, frequency_loss, guessed, shown
 from judge.statistics.counted import summarise_counts
 from judge.statistics.judged import CELL
-from judge.statistics.summary import Settings, Summary, summarise
+from judge.statistics.summary import Settings, Summary, summarise, with_families
 from judge.training.member import Member
 from judge.types import FloatArray, Predictions, Sample, Side
 
@@ -24,6 +24,7 @@ COLUMNS = [
 Answers = tuple[pd.DataFrame, Mapping[str, float]]
 """Rows of ``scores.parquet``, and the notes of a judge, e.g. {"C": 0.1}."""
 
+NOTHING = pd.DataFrame()
 # Seed and fold of captions that no judge scores: priors are frequencies among all captions of a side.
 UNASKED = -1
 
@@ -35,13 +36,25 @@ def answer_rows(member: Member, predictions: Predictions) -> Answers:
     columns = _caption_columns(member.samples, places) | {"seed": member.seed, "fold": member.split.fold}
     columns |= judge_answers([member.samples[place] for place in places], predictions)
     columns["validation_loss"] = predictions.notes.get(VALIDATION_LOSS, np.nan)
+    if member.samples.evidence.sides.guesses_names:
+        columns["baseline"] = _baseline(member, places)
     return pd.DataFrame(columns), {name: of for name, of in predictions.notes.items() if name != VALIDATION_LOSS}
+
+
+def _baseline(member: Member, places: Sequence[int]) -> FloatArray:
+    """Loss on samples at ``places``, [N], of a judge that knows only how frequent answers are where it learns."""
+    of, classes, learnt = member.samples, len(member.target.classes), member.places(member.split.train)
+    counts = np.zeros(classes)
+    for place in learnt:
+        counts[list(of[place].answers)] += 1
+    return frequency_loss(counts, len(learnt), shown([of[place] for place in places], classes), member.target.kind)
 
 
 def answer_sums(member: Member, predictions: Predictions) -> tuple[pd.DataFrame, float]:
     """A refit member's part of its side: the number of captions (n), and every score's sum, by cell; validation loss.
 
-    Each image weighs the same on a side, whatever the number of its captions there. The loss is NaN without any.
+    Where scores are relative, also the sum of the loss of frequencies (baseline). Each image weighs the same on a side,
+    whatever the number of its captions there. The validation loss is NaN without any.
     """
     slot = member.samples
     assert isinstance(slot, Slot)
@@ -50,13 +63,16 @@ def answer_sums(member: Member, predictions: Predictions) -> tuple[pd.DataFrame,
     written = slot.evidence.written[slot.side]
     weights = np.array([1 / written[sample.image_id] for sample in samples])
     judged = Judged.of(samples, predictions)
-    columns = np.stack([weights, *(weights * score.quantity(judged) for score in SCORES.values())], axis=1)
+    quantities = {name: score.quantity(judged) for name, score in SCORES.items()}
+    if slot.evidence.sides.guesses_names:
+        quantities["baseline"] = _baseline(member, places)
+    columns = np.stack([weights, *(weights * of for of in quantities.values())], axis=1)
     # Pandas would take several times as long to group so few rows.
     sums: dict[tuple[str, str, str], FloatArray] = {}
     for cell, row in zip(map(slot.cell, places), columns, strict=True):
         sums[cell] = sums[cell] + row if cell in sums else row
     index = pd.MultiIndex.from_tuples(sums, names=CELL)
-    table = pd.DataFrame(np.stack([*sums.values()]), index=index, columns=["n", *SCORES])
+    table = pd.DataFrame(np.stack([*sums.values()]), index=index, columns=["n", *quantities])
     return table, float(predictions.notes.get(VALIDATION_LOSS, np.nan))
 
 
@@ -96,7 +112,7 @@ def _caption_columns(slot: Slot, places: Sequence[int]) -> dict[str, Any]:
     return {
         "image_id": [caption.image for caption in captions],
         "side": slot.side,
-        "index": slot.position,
+        "index": [caption.number for caption in captions],
         "named": [caption.named for caption in captions],
         "tasks": [caption.tasks for caption in captions],
     }
@@ -117,12 +133,15 @@ def judge_answers(samples: Sequence[Sample], predictions: Predictions) -> dict[s
 
 def settings_of(run: Mapping[str, Any]) -> Settings:
     """The settings of a run's summaries, from the entry "run" of its ``metrics.json``."""
-    prior = run["prior"] or Settings().prior
-    return Settings(level=run["level"], seed=run["seeds"][0], prior=prior, **run["statistics"])
+    return Settings(level=run["level"], seed=run["seeds"][0], **run["statistics"])
 
 
 def make_table(
-    scores: pd.DataFrame, counts: pd.DataFrame, replicates: pd.DataFrame, run: Mapping[str, Any]
+    scores: pd.DataFrame,
+    counts: pd.DataFrame,
+    replicates: pd.DataFrame,
+    run: Mapping[str, Any],
+    families: pd.DataFrame = NOTHING,
 ) -> list[Summary]:
     """Compute the summaries of a run again, from the rows of its files and the entry "run" of ``metrics.json``.
 
@@ -130,7 +149,8 @@ def make_table(
         JudgeError: as :func:`~judge.statistics.summary.summarise`.
     """
     settings = settings_of(run)
-    rows = [*summarise(scores, replicates, settings), *summarise_counts(counts, run["metrics"], settings)]
+    judged = with_families(summarise(scores, replicates, settings), families, run["families"], settings)
+    rows = [*judged, *summarise_counts(counts, run["metrics"], settings)]
     return in_order(rows, list(run["captioners"]), run["metrics"])
 
 

@@ -62,7 +62,8 @@ def word_contributions(jobs: Sequence[Job], notes: Sequence[Mapping[str, float]]
 def _linear_jobs(jobs: Sequence[Job], notes: Sequence[Mapping[str, float]], plan: Plan) -> Iterator[list[Job]]:
     """The judges to train once more, by captioner, group of metrics and judge."""
     for job, chosen in chosen_settings(jobs, notes):
-        if job.member.judge.explain and job.evidence.target.kind == "attribute" and compares(job.metrics):
+        words = job.evidence.target.kind == "attribute" and not job.evidence.sides.guesses_names
+        if job.member.judge.explain and words and compares(job.metrics):
             yield list(jobs_of(job.evidence, job.metrics, job.judge, plan, chosen))
 
 

@@ -23,11 +23,10 @@ class VectorOptions(BaseModel):
 
 
 class MetricOptions(VectorOptions):
-    """How human captions are aligned for judges, and options of DBAC, DPAC and BA."""
+    """How human captions are aligned for judges, and options of BA."""
 
     alignment: Literal["none", "constant", "contextual"] | None = option(
         None, "how human captions are aligned with the captioner's vocabulary", "each metric's own"
     )
-    prior: Literal["joint", "product"] = option("joint", "frequency of a set of tasks: joint, or product of each")
     vocabulary: int = option(1000, "ba: number of content words, the most frequent ones", ge=1)
     least: int | None = option(None, "ba: captions of each class in which a word must occur", "one in 1,800", ge=1)

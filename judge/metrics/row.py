@@ -33,6 +33,8 @@ class Metric:
         head: layers of the perceptron on the paper's encoders; None where judges keep their own head.
         balanced: whether classes count equally, in training and in the score; else images do.
         aggregate: over seeds: their mean, or the seed whose judges guess best on validation images.
+        from_annotation: whether judges guess what a caption names (its class, or its tasks) from what is annotated of
+            its image; else they guess what is annotated, from captions.
         people_are_tasks: whether what a caption calls people ("a surfer", "a child") is a task too: masked, guessed and
             counted among the tasks that it names.
         counted: how a counted metric is computed; None for metrics with a judge.
@@ -54,13 +56,14 @@ class Metric:
     head: Literal[3, 5] | None = None
     balanced: bool = True
     aggregate: Literal["mean", "best"] = "mean"
+    from_annotation: bool = False
     people_are_tasks: bool = False
     counted: CountedMetric | None = None
 
     @property
     def evidence(self) -> tuple[object, ...]:
         """Rows with equal keys share their evidence: DBAC and DPAC of one direction."""
-        return self.hidden, self.alignment, self.target, self.prior, self.people_are_tasks
+        return self.hidden, self.alignment, self.target, self.prior, self.from_annotation, self.people_are_tasks
 
     @property
     def training(self) -> tuple[object, ...]:
@@ -73,9 +76,19 @@ class Metric:
         return "people" in self.hidden
 
     @property
+    def reads_annotated_tasks(self) -> bool:
+        """Whether its judges need to know the tasks of images, as what they guess or as what they guess from."""
+        return not self.counted and (self.target == "tasks") != self.from_annotation
+
+    @property
     def weighs_named_class(self) -> bool:
         """Whether captions weigh by the class that they name (T->A); those that name none or several do not count."""
         return self.prior == "P(a^)/P(T)"
+
+    @property
+    def reads_named_class(self) -> bool:
+        """Whether the class that captions name is guessed, or weighs them."""
+        return self.weighs_named_class or (self.from_annotation and self.target == "attribute")
 
     @property
     def weighs_tasks(self) -> bool:
@@ -99,9 +112,9 @@ class Metric:
     def reads_tasks(self) -> bool:
         """Whether a lexicon of tasks is needed."""
         of_counted = self.counted is not None and self.counted.labels == "objects"
-        return self.target == "tasks" or self.prior is not None or of_counted
+        return self.target == "tasks" or self.prior is not None or self.from_annotation or of_counted
 
     @property
     def verdicts(self) -> tuple[str, str]:
-        """Verdicts on a significant value above the chance level, and below it."""
+        """Verdicts on a significant value above the neutral one, and below it."""
         return self.counted.verdicts if self.counted else ("amplifies", "mitigates")

@@ -77,6 +77,19 @@ _DPAC_AT = replace(
     head=5,
     aggregate="best",
 )
+_U_TA = Metric(
+    "u-ta",
+    "U T->A",
+    hidden=(),
+    judge="linear",
+    direction="T->A",
+    score="uncertainty",
+    reference="theil1970estimation, cross-validated (xu2020theory)",
+    variant="1 - CE(a^|T) / CE(a^) of captions that name one class; T: annotated tasks but people",
+    holdout=(0.2, 0.0),
+    balanced=False,
+    from_annotation=True,
+)
 _DBA = "wang2021directional, eq. 1-3; hirota2022quantifying, supplement A.2"
 _MULTI = "zhao2023men, section 3"
 _NAMING = "hendricks2018women, as in hirota2022quantifying, table 1"
@@ -145,6 +158,15 @@ METRICS: dict[str, Metric] = {
             reference="nair2025dpac, eq. 12-14",
             variant="of captions that name one class; P(T|s): product over tasks but people; of several seeds as A->T",
             prior="P(a^)/P(T)",
+        ),
+        _U_TA,
+        replace(
+            _U_TA,
+            name="u-at",
+            title="U A->T",
+            target="tasks",
+            direction="A->T",
+            variant="1 - CE(t^|a) / CE(t^), mean over tasks but people that 10 captions or more name",
         ),
         _counted(
             "ba",
@@ -220,6 +242,7 @@ METRICS: dict[str, Metric] = {
 FAMILIES: dict[str, tuple[str, ...]] = {
     "dbac": ("dbac-at", "dbac-ta"),
     "dpac": ("dpac-at", "dpac-ta"),
+    "u": ("u-at", "u-ta"),
     "dba": ("dba-o", "dba-g"),
     "multi": ("multi-at", "multi-ta"),
     "dpa": ("dpa-at", "dpa-ta"),
@@ -279,7 +302,8 @@ def _variant(row: Metric, name: str) -> Metric:
         return row
     if name == WITH_PEOPLE and row.prior:
         return replace(row, name=full, title=f"{row.title}, people as tasks", people_are_tasks=True)
-    if name not in SCORES:
-        known = [*SCORES, *([WITH_PEOPLE] if row.prior else [])]
+    scores = [name for name, score in SCORES.items() if row.from_annotation or not score.relative]
+    if name not in scores:
+        known = [*scores, *([WITH_PEOPLE] if row.prior else [])]
         raise JudgeError(f"unknown score '{name}'", where=where, mend=nearest(name, known))
     return replace(row, name=full, title=f"{row.title} ({name.replace('_', ' ')})", score=name)

@@ -11,17 +11,14 @@ the side, those that judges learn from and those that they score. Every resample
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
 from judge.types import BoolArray, FloatArray, Predictions, Sample, TargetKind
 
-PriorForm = Literal["joint", "product"]
 # The note of a judge that is chosen among several seeds.
 VALIDATION_LOSS = "validation loss"
-_TINY = np.finfo(np.float64).tiny
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +88,13 @@ class Score:
         quantity: answers on N captions -> [N].
         pool: mean(s) of the quantity, any shape -> value(s) of the side; None for the mean itself.
         chance: number of classes K -> the score of a judge that gives each class 1/K.
+        relative: whether the value is 1 - mean / mean of the same for :func:`frequency_loss`.
     """
 
     quantity: Callable[[Judged], FloatArray]
     pool: Callable[[FloatArray], FloatArray] | None
     chance: Callable[[int], float]
+    relative: bool = False
 
 
 def _reciprocal(mean: FloatArray) -> FloatArray:
@@ -112,29 +111,32 @@ SCORES: dict[str, Score] = {
     "confidence": Score(lambda judged: judged.probability, None, lambda k: 1 / k),
     # One over the mean loss, 0 where a judge gave a truth probability 0: DBAC (WACV 2026).
     "inverse_cross_entropy": Score(lambda judged: judged.loss, _reciprocal, lambda k: 1 / np.log(k)),
+    # 1 - CE(answer | evidence) / CE(answer): Theil's uncertainty coefficient, cross-validated.
+    "uncertainty": Score(lambda judged: judged.loss, None, lambda _: 0.0, relative=True),
 }
+
+
+def frequency_loss(counts: FloatArray, total: int, truth: BoolArray, kind: TargetKind) -> FloatArray:
+    """Loss, [N], of a judge that knows only how frequent answers are among the captions that it learns from.
+
+    An answer that all of these have, or none, counts as if half a caption more were otherwise, as in linear judges.
+
+    Args:
+        counts: how many of these captions have each answer, [A], or [N, A] where they differ.
+        total: number of these captions.
+        truth: which answers the captions have that it is scored on, [N, A].
+        kind: whether a caption has one answer, or any number.
+    """
+    if kind == "attribute" and truth.shape[1] > 2:
+        share = np.where(counts > 0, counts / max(total, 1), 0.5 / (total + 1))
+        share /= share.sum(axis=-1, keepdims=True)
+    else:
+        never = 0.5 / (total + 1.5)
+        share = np.where(counts == 0, never, np.where(counts == total, 1 - never, counts / max(total, 1)))
+    return Judged.of_arrays(truth, np.broadcast_to(share, truth.shape), kind).loss
 
 
 def frequency(counts: FloatArray) -> FloatArray:
     """``counts``, [U, ...], over their sum along the first axis, in [0, 1]; NaN where all are 0."""
     total = counts.sum(axis=0)
     return np.asarray(np.divide(counts, total, out=np.full(counts.shape, np.nan), where=total > 0))
-
-
-def set_frequency(counts: FloatArray, sets: npt.NDArray[np.bool_], *, form: PriorForm = "joint") -> FloatArray:
-    """P(t) of each set of tasks, the empty set included, [U, ...] in [0, 1].
-
-    Args:
-        counts: captions (or images) whose tasks are exactly each set, [U, ...].
-        sets: which tasks each set holds, [U, L].
-        form: ``joint``: the share of captions with exactly this set; ``product``: as if tasks were independent, the
-            product of the shares of its tasks and of 1 - share of the others.
-
-    Source: WACV 2026 (DBAC), equations of omega: P(t).
-    """
-    if form == "joint":
-        return frequency(counts)
-    held = sets.astype(np.float64)
-    shares = np.tensordot(held.T, frequency(counts), axes=1)
-    there, absent = (np.log(np.maximum(part, _TINY)) for part in (shares, 1 - shares))
-    return np.asarray(np.exp(np.tensordot(held, there, axes=1) + np.tensordot(1 - held, absent, axes=1)))

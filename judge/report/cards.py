@@ -133,7 +133,8 @@ def _data(saved: Saved, attribute: str, guesses: str) -> Iterator[tuple[str, obj
     yield "captions", f"{data.get('captioner')}'s" if side == "generated" else "human"
     if side == "human" and saved.preparation and saved.preparation.vocabulary is not None:
         yield "aligned with", f"{data.get('captioner')}'s words ({data.get('alignment')})"
-    yield "caption of each image", f"number {int(data.get('index', 0)) + 1}"
+    by_sentence = saved.preparation and saved.preparation.options.text == "sentences"
+    yield f"{'sentence' if by_sentence else 'caption'} of each image", f"number {int(data.get('index', 0)) + 1}"
     counts = ", ".join(f"{count} {name}" for name, count in images.items()) if isinstance(images, dict) else images
     yield "captions that it was trained on", counts
     yield "seed and fold", f"{data.get('seed')} and {data.get('fold')}"

@@ -7,11 +7,12 @@ from typing import Any
 import pandas as pd
 
 from judge.measure import Result
+from judge.measure.table import settings_of
 from judge.metrics import find_metric
-from judge.report.notes import labels_left_out, left_out_of
+from judge.report.notes import labels_left_out, left_out_of, sentences_of
 from judge.report.table import COUNT, NUMBER, SHARE, SIGNED, TEXT, Table, digits_of, table_of, write, write_p
 from judge.report.tables import write_interval
-from judge.statistics.breakdown import judged_rows, task_table
+from judge.statistics.breakdown import by_position, judged_rows, task_table
 from judge.statistics.consistency import Consistency, Correlation, measure_consistency, percent_reduction
 from judge.statistics.summary import DEFAULT, ROW, name_row
 from judge.types import Interval
@@ -35,6 +36,23 @@ def consistency_tables(result: Result, verbose: bool) -> Iterator[Table[Row]]:
     rows = [(name_row(row.metric, row.judge), row.alignment) for row in found.alignments]
     note = "Human alignment: Pearson's correlation of amplifications with human scores, over captioners."
     yield correlation_table(rows, "Agreement with human scores", note, pearson="human alignment")
+
+
+def curve_table(result: Result) -> Table[Row]:
+    """A row per point of each learning curve."""
+    rows = (
+        (curve.captioner, curve.title, *point[1:5], point.errors[-1], moves if point.share == 1 else None)
+        for curve in result.curves()
+        for moves in ["yes" if curve.moves else "no"]
+        for point in curve.points
+    )
+    notes = (
+        "Means over all parts; error: standard error of the mean amplification, for another sample of images.",
+        "Moves: from half of the images to all, the amplification changes by more than its error.",
+    )
+    numbers = [("images", COUNT), ("human", NUMBER), ("generated", NUMBER), ("amplification", SIGNED)]
+    numbers += [("error", NUMBER), ("moves", TEXT)]
+    return table_of(["captioner", "metric (judge)"], numbers, rows, "Learning curve", notes)
 
 
 def pair_table(consistency: Consistency) -> Table[Row]:
@@ -112,6 +130,20 @@ def breakdown_tables(result: Result, verbose: bool) -> Iterator[Table[Row]]:
     numbers = [("contribution", TEXT), ("leans to", TEXT), ("captions", TEXT)]
     note = "What the judge of generated captions takes from a word, less what that of human captions takes."
     yield table_of([*about, "word"], numbers, rows, "Words that add most to the log-odds of the true class", [note])
+
+
+def position_table(result: Result) -> Table[Row]:
+    """Of captions whose sentences judges read, the amplification of first sentences and of all others."""
+    entries = result.run["captioners"].items()
+    most = {name: count for name, entry in entries if (count := sentences_of(entry)["generated"]) > 1}
+    rows = []
+    for part in by_position(result.scores, most, settings_of(result.run)) if most else ():
+        digits = digits_of(part.interval)
+        cells = write(part.value, SIGNED, digits), write_interval(part.interval, "splits", digits)
+        rows.append((part.line.captioner, part.line.title, part.place, f"{part.sentences:,}", *cells))
+    numbers = [("sentences", TEXT), ("amplification", TEXT), ("interval", TEXT)]
+    note = "Sentences of generated captions against all human captions. Intervals from splits, without correction."
+    return table_of(["captioner", "metric (judge)", "place"], numbers, rows, "Amplification by sentence", [note])
 
 
 def _first(every: pd.DataFrame, verbose: bool) -> list[dict[Any, Any]]:
@@ -197,7 +229,7 @@ def class_score_table(result: Result) -> Table[Row]:
     """
     rows = []
     for row in judged_rows(result.scores, DEFAULT):
-        if row.metric.prior or row.metric.target == "tasks":
+        if row.metric.prior or row.metric.target == "tasks" or row.metric.from_annotation:
             continue
         scored = row.captions[row.captions["n"] > 0]
         sums = scored.groupby(["answer", "side"], observed=True)[["n", "q"]].sum()

@@ -31,7 +31,8 @@ class RunDirectory(OutputFolder):
     """``run.yaml``, ``metrics.json``, ``log.jsonl``, and the tables behind them, of one run.
 
     The tables are ``scores.parquet`` (answers of judges), ``counts.parquet`` (what captions mention) and
-    ``replicates.parquet`` (values on parts of the data, and on data drawn anew).
+    ``replicates.parquet`` (values on parts of the data, and on data drawn anew). ``families.parquet`` has the answers
+    of judges of other families.
 
     ``report.html`` shows them, with ``figures/`` and examples (``examples.parquet``; where the run has images also
     ``pictures.parquet``). ``quality.csv`` holds caption quality, ``breakdown/`` the breakdown, if the run has them.
@@ -58,7 +59,7 @@ class RunDirectory(OutputFolder):
         pictures, out = pictures or {}, self.partial
         images = pd.DataFrame({"image_id": list(pictures), "picture": list(pictures.values())})
         tables = {"scores": result.scores, "counts": result.counts, "replicates": result.replicates}
-        tables |= {"examples": result.examples, "pictures": images}
+        tables |= {"families": result.families, "examples": result.examples, "pictures": images}
         with self.writing():
             # A run that was killed while it wrote may have had other metrics.
             for name in [f"{name}.parquet" for name in tables] + ["quality.csv"]:
@@ -101,6 +102,8 @@ def metrics_json(result: Result) -> str:
     for part in fields(consistency):
         if rows := getattr(consistency, part.name):
             found.setdefault("consistency", {})[part.name] = [asdict(row) | {"metric": row.metric.name} for row in rows]
+    if curves := result.curves():
+        found["curves"] = [asdict(row) | {"metric": row.metric.name, "moves": row.moves} for row in curves]
     if result.quality:
         found["quality"] = [row for of in result.quality.values() for row in of.table().to_dict("records")]
         found["scoring"] = {name: {part: getattr(of, part) for part in SCORING} for name, of in result.quality.items()}
@@ -122,6 +125,7 @@ def line_row(line: Line, attribute: str) -> dict[str, Any]:
     summary = line.summary
     row = {part.name: getattr(summary, part.name) for part in fields(summary) if part.name not in _ELSEWHERE}
     row |= {
+        "families": dict(summary.families) or None,
         "guessing": summary.guessing and summary.guessing._asdict(),
         "replicates": summary.replicates and {"ratio": summary.replicates.ratio, "scale": summary.replicates.scale},
         "attribute": attribute,

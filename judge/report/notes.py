@@ -10,8 +10,9 @@ from judge.metrics import Metric, find_metric
 from judge.metrics.scores import SCORES
 from judge.quality import Quality
 from judge.report.table import how_many
-from judge.statistics.comparisons import LIKE_TYPICAL, POWER, Difference
-from judge.statistics.inference import SIGNIFICANT
+from judge.statistics.comparisons import LIKE_TYPICAL, Difference
+from judge.statistics.inference import POWER, SIGNIFICANT
+from judge.types import SIDES
 
 # Ends of reasons that leave out single captions; others leave out images, or begin with "tasks".
 _OF_CAPTIONS = "captions empty", "captions refused", "captions beyond the common number"
@@ -22,7 +23,11 @@ def summary_lines(result: Result) -> list[str]:
     """The two or three lines that are always printed below the table."""
     run = result.run
     tested = [row.key[1:] for row in result.of_captioners if row.p_value is not None]
-    holm = f"{_holm(tested, 'captioner')}; verdicts use it, at {SIGNIFICANT:g}. " if tested else ""
+    holm = (
+        f"{_holm(tested, 'captioner')}; verdicts use it, at {SIGNIFICANT:g}; intervals are not corrected. "
+        if tested
+        else ""
+    )
     counts = f"{_classes(run)} {holm}Left out: {_left_out(run)}."
     return list(filter(None, [_protocol(result), _scope(result), counts, " ".join(_remarks(result))]))
 
@@ -107,6 +112,7 @@ def _left_out(run: Mapping[str, Any]) -> str:
     kinds: dict[str, dict[str, int]] = {}
     for reason, number in max(every, key=lambda found: sum(found.values()), default={}).items():
         kind = "task" if reason.startswith("tasks ") else "caption" if reason.endswith(_OF_CAPTIONS) else "image"
+        kind = "sentence" if " sentences " in reason else kind
         kinds.setdefault(kind, {})[reason.removeprefix(f"{kind}s ")] = number
     parts = []
     for kind, of in kinds.items():
@@ -120,6 +126,12 @@ def left_out_of(entry: Mapping[str, Any]) -> dict[str, int]:
     found: dict[str, int] = dict(entry["dropped"])
     for side, text in entry.get("text", {}).items():
         found |= {f"{side} captions {why}": text[why] for why in ("empty", "refused") if text[why]}
+    return found
+
+
+def sentences_of(entry: Mapping[str, Any]) -> Mapping[str, int]:
+    """Side -> how many sentences of a captioner's captions judges read one by one; 1 for whole captions."""
+    found: Mapping[str, int] = entry.get("sentences", dict.fromkeys(SIDES, 1))
     return found
 
 
@@ -145,8 +157,19 @@ def _remarks(result: Result) -> Iterator[str]:
                 yield f"{of['source']} repeats what human captions name most often {share}."
     if len({bool(row.counted) for row in metrics}) == 2:
         yield f"Counted metrics: {_COUNTED}."
-    if any(row.weighs_named_class for row in metrics):
+    if any(row.reads_named_class for row in metrics):
         yield "T->A: captions that name one class."
+    read = {
+        ("human captions" if side == "human" else f"captions of {name}"): str(count)
+        for name, entry in result.run["captioners"].items()
+        for side, count in sentences_of(entry).items()
+        if count > 1 and not all(row.counted for row in metrics)
+    }
+    for names, count in alike(read.items()):
+        yield f"Long captions: judges read {count} sentences each, one by one, of {names} (--text whole: the whole)."
+    families = result.run["families"]
+    for judges, others in alike((judge, ", ".join(of)) for judge, of in families.items()):
+        yield f"Other judges{f' of {judges}' if families.keys() != {judges} else ''}, trained once: {others}."
 
 
 def class_notes(labels: Mapping[str, Any]) -> Iterator[str]:
@@ -173,6 +196,9 @@ def _method(result: Result) -> Iterator[str]:
         yield f"{', '.join(normalised)}: {what}."
     if any(row.direction for row in metrics):
         yield "A->T: what captions say of people of a class. T->A: whom captions name, given what images show."
+    if concentrated := [row.title for row in metrics if row.weighs_named_class]:
+        what = "higher where captions concentrate on one class, even if the class does not depend on the tasks"
+        yield f"{', '.join(concentrated)}: {what} (U T->A measures that it does)."
 
 
 def _labels(labels: Mapping[str, Any]) -> Iterator[str]:
@@ -201,18 +227,17 @@ def _inference(result: Result) -> Iterator[str]:
     if "refits" in bases:
         times = " or ".join(str(number) for number in sorted(set(run["refits"].values()), reverse=True) if number)
         yield (
-            f"Refits: judges trained again {times} times on captions exchanged between the sides of an image (p: "
-            "t-test against their mean, the chance level, which is not subtracted), and as often on both halves of the "
-            "images (interval)."
+            f"Refits: judges trained again {times} times on captions exchanged between the sides of an image, and as "
+            "often on both halves of the images. Both give the standard error."
         )
     if "splits" in bases:
         yield "Splits: values of single folds or hold-outs, corrected for shared training images (resampled t-test)."
     if "images" in bases:
-        yield "Judges that are not trained have no training noise: bootstrap over images, exchanged captions."
+        yield "Judges that are not trained have no training noise: halves of the images and exchanged captions."
     if any(row.published is not None for row in rows):
         yield (
-            f"Counted metrics: {_COUNTED} (its mean when captions of an image are exchanged between sides); interval "
-            "from halves of the images, p from exchanged captions."
+            f"Counted metrics: {_COUNTED} (its mean when captions of an image are exchanged between sides); "
+            "halves of the images and exchanged captions give the standard error."
         )
     if result.typical:
         yield (
@@ -221,10 +246,15 @@ def _inference(result: Result) -> Iterator[str]:
             f"'{LIKE_TYPICAL}'."
         )
     if known := [row for row in rows if row.standard_error is not None]:
-        images = max(sum(run["captioners"][row.captioner]["images"].values()) for row in known)
+        level, images = run["level"], max(sum(run["captioners"][row.captioner]["images"].values()) for row in known)
         yield (
-            f"Detectable: what one test of such data finds with {POWER:.0%} power, before Holm's correction; about "
-            f"{4 * images:,} images would halve it."
+            f"Interval and p: one t, the amplification over its standard error. A {level:.0%} interval leaves out the "
+            f"value without amplification where p (not corrected) is below {1 - level:.2g}. A small p is the tail of "
+            "the t distribution, not a count of samples."
+        )
+        yield (
+            f"Detectable: what is found above human captions with {POWER:.0%} power, if its p is the least that Holm "
+            f"corrects; about {4 * images:,} images would halve it."
         )
     for name, (first, second) in run["ratios"].items():
         yield f"{find_metric(name).title}: captions that name {first} over captions that name {second}."

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 INK, GREY, PALE, NOTE, HUMAN, GENERATED = "#1b1b1b", "#767676", "#c8c8c8", "#555555", "#0072b2", "#d55e00"
 # Colours and markers of captioners beside each other.
-SEVERAL, _MARKS = (HUMAN, GENERATED, "#009e73", "#cc79a7", "#56b4e9", "#e69f00"), "osD^vPX"
+SEVERAL, MARKS = (HUMAN, GENERATED, "#009e73", "#cc79a7", "#56b4e9", "#e69f00"), "osD^vPX"
 WIDTH, _ROW = 5.6, 0.28  # Inches.
 # Characters of a name; a number that stands for infinity, to which matplotlib draws no line.
 _LONGEST, _FAR = 30, 1e9
@@ -129,10 +129,19 @@ def draw_interval(axes: Axes, interval: Interval | None, at: float, *, vertical:
 
 
 def draw_typical(axes: Axes, rows: Sequence[Summary | None]) -> None:
-    """Draw a line at the typical person's value across each row that has one, and a band for its interval."""
+    """Draw a line at the typical person's value across each row that has one, and a band for its interval.
+
+    The first line is named above the axes.
+    """
+    named = False
     for place, row in enumerate(rows):
         if row is None:
             continue
+        if not named:
+            where: Any = {"xytext": (0, 2), "textcoords": "offset points", "ha": "center", "va": "bottom"}
+            top = row.amplification, axes.get_ylim()[1]
+            axes.annotate(shorten(row.captioner), top, **where, fontsize=8, color=NOTE, annotation_clip=False)
+            named = True
         ends = [place - 0.5, place + 0.5]
         if row.interval:
             low, high = np.clip([row.interval.low, row.interval.high], -_FAR, _FAR)
@@ -151,7 +160,7 @@ def mark(axes: Axes, number: int, row: Summary, x: float) -> None:
     colour = SEVERAL[number % len(SEVERAL)]
     draw_interval(axes, row.interval, x, vertical=True, color=colour, linewidth=1.2)
     style: Any = {"color": colour, "markersize": 7, "label": row.captioner}
-    axes.plot([x], [row.amplification], _MARKS[number % len(_MARKS)], **style)  # type: ignore[arg-type]
+    axes.plot([x], [row.amplification], MARKS[number % len(MARKS)], **style)  # type: ignore[arg-type]
 
 
 def set_limits(axes: Axes, values: Sequence[float | None], *, vertical: bool = False) -> None:

@@ -108,7 +108,8 @@ def _compute(folder: Path, document: Mapping[str, Any], settings: Mapping[str, A
     scores = pd.DataFrame() if all(counted) else _read_parquet(folder, "scores")
     counts = _read_parquet(folder, "counts") if any(counted) else pd.DataFrame()
     refits = _read_optional(folder, "replicates", COLUMNS)
-    summaries = make_table(scores, counts, refits, run)
+    families = _read_optional(folder, "families")
+    summaries = make_table(scores, counts, refits, run, families)
     breakdown: Breakdown | None = None
     if settings.get("breakdown"):
         captions = _read_parquet(folder, "breakdown/captions")
@@ -124,6 +125,7 @@ def _compute(folder: Path, document: Mapping[str, Any], settings: Mapping[str, A
         _read_quality(document) if settings.get("quality") else {},
         breakdown,
         _read_optional(folder, "examples"),
+        families,
     )
 
 

@@ -14,7 +14,13 @@ from typing import Any
 from judge.errors import printable, shortened
 from judge.measure import Result
 from judge.report import figures
-from judge.report.detail_tables import breakdown_tables, consistency_tables, run_tables
+from judge.report.detail_tables import (
+    breakdown_tables,
+    consistency_tables,
+    curve_table,
+    position_table,
+    run_tables,
+)
 from judge.report.notes import class_notes, footnotes, summary_lines
 from judge.report.plots import Drawing
 from judge.report.render import escape, latex, markdown, open_console, print_table, print_text
@@ -91,6 +97,13 @@ SECTIONS = (
         figures=figures.sides,
     ),
     Section(
+        "curve",
+        "Learning curve",
+        "The same values from a quarter, half and all of the images: judges learn more from more captions.",
+        figures=figures.curves,
+        tables=lambda result, verbose: [curve_table(result)] if verbose else [],
+    ),
+    Section(
         "quality",
         "Amplification against caption quality",
         "Captioners that describe better may amplify more, or less.",
@@ -103,6 +116,12 @@ SECTIONS = (
         "The same captioners by different judges.",
         figures=figures.judges,
         tables=consistency_tables,
+    ),
+    Section(
+        "sentences",
+        "Sentences",
+        "Where in long captions the amplification is.",
+        tables=lambda result, _: [position_table(result)],
     ),
     Section("tasks", "Tasks and words", "What the amplification comes from.", tables=breakdown_tables),
     Section(

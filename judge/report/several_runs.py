@@ -22,7 +22,7 @@ from judge.utils.files import resolved
 # Facts of metrics.json that a page states once for all runs; the latter for runs with judges.
 _COMMON = "attribute", "level", "lexicon"
 _COMMON_OF_JUDGES = "protocol", "folds", "seeds"
-_TABLES, _BROKEN = ("scores", "counts", "replicates", "examples"), ("images", "captions", "words")
+_TABLES, _BROKEN = ("scores", "counts", "replicates", "examples", "families"), ("images", "captions", "words")
 
 
 def read_runs(folders: Sequence[Path]) -> list[SavedRun]:
@@ -214,14 +214,14 @@ def _merge_facts(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The entry "run" of all: what they share, and of the rest what any of them holds."""
     # Protocol, folds and seeds are those of judges.
     found = dict(next((of for of in facts if _judged(of)), facts[0]))
-    for name in ("captioners", "ratios", "refits"):
+    for name in ("captioners", "ratios", "refits", "families"):
         found[name] = {key: value for of in facts for key, value in of[name].items()}
     for name in ("judges", "metrics"):
         found[name] = list(dict.fromkeys(part for of in facts for part in of[name]))
     found["input_notes"] = list(dict.fromkeys(note for of in facts for note in of.get("input_notes", ())))
     found["refits_asked"] = max(of["refits_asked"] or 0 for of in facts) or facts[0]["refits_asked"]
     found["labels"] = next((of["labels"] for of in facts if of["labels"]["derived"]), facts[0]["labels"])
-    for name in ("prior", "tasks", "sight"):
+    for name in ("tasks", "sight"):
         # A run without tasks of its own has the source "".
         known = [of[name] for of in facts if of.get(name) and (name != "tasks" or of[name]["source"])]
         found |= {name: known[0]} if known else {}

@@ -7,7 +7,7 @@ from typing import Any
 from judge.errors import shortened, some
 from judge.masking.measured import describe_masks
 from judge.measure import Result
-from judge.report.notes import alike, class_notes, metrics_of, pair_notes
+from judge.report.notes import alike, class_notes, metrics_of, pair_notes, sentences_of
 from judge.report.table import SIGNED, digits_of, write
 from judge.report.tables import Line, lines_of
 from judge.statistics.comparisons import ABOVE, BELOW, CANNOT_TELL, LIKE_TYPICAL, NO_VERDICT, PRIOR_ONLY
@@ -95,6 +95,7 @@ def warnings(result: Result) -> list[str]:
         *_without_images(run),
         *_without_words(result),
         *_training_noise(result),
+        *_moving(result),
         *_coverage(run),
         *_alignment(run),
         *_judges(result),
@@ -118,7 +119,7 @@ def _merged(rows: Iterable[Summary]) -> Iterator[tuple[str, str]]:
 def void_notes(result: Result) -> Iterator[str]:
     """Rows without a verdict, a sentence for each reason, with the figures of one row."""
     reasons: dict[str, list[tuple[Summary, str]]] = {}
-    for row in result.summaries:
+    for row in result.of_captioners:
         # Figures stand in parentheses at the end of a reason.
         what, _, figures = result.void.get(row.key, "").partition(" (")
         if what:
@@ -155,9 +156,10 @@ def _without_typical(result: Result) -> Iterator[str]:
     """Captioners that are compared with no typical person, where that matters."""
     lines = [row for row, of in lines_of(result) if of.verdict in {ABOVE, BELOW}]
     entries, names = result.run["captioners"], {row.captioner for row in lines}
+    missing = {name: why for name, of in entries.items() if (why := of.get("without_typical"))}
     # Too few human captions are a fact about the data, whatever the verdicts are.
-    missing = [(name, of.get("without_typical", "")) for name, of in entries.items()]
-    for captioners, why in alike((name, why) for name, why in missing if why and (name in names or why[0].isdigit())):
+    noted = [(name, why) for name, why in missing.items() if name in names or "human captions" in why]
+    for captioners, why in alike(noted):
         yield (
             f"No typical person to compare {captioners} with: {why}. Captions that say no more than a typical person "
             "would may be above other human captions."
@@ -222,7 +224,7 @@ def _without_words(result: Result) -> Iterator[str]:
     Where an attribute has no words, the annotated class stands for the one that captions name.
     """
     lexicon = result.run["lexicon"] or {}
-    rows = [row for row in metrics_of(result) if row.weighs_named_class or (row.counted and row.direction != "A->T")]
+    rows = [row for row in metrics_of(result) if row.reads_named_class or (row.counted and row.direction != "A->T")]
     if not rows:
         return
     reading = ", ".join(row.title for row in rows)
@@ -268,6 +270,21 @@ def _training_noise(result: Result) -> Iterator[str]:
         )
 
 
+def _moving(result: Result) -> Iterator[str]:
+    """Values that depend on the number of images."""
+    moving = {(of.captioner, of.metric.name, of.judge): of for of in result.curves() if of.moves}
+    rows = [row for row in result.summaries if row.key in moving]
+    if rows:
+        curve = max((moving[row.key] for row in rows), key=lambda of: abs(of.step))
+        half, whole = curve.points[-2:]
+        yield (
+            "Judges have not learnt all that the captions tell: values of "
+            f"{'; '.join(f'{titles} of {names}' for names, titles in _merged(rows))} change with the number of images "
+            f"({curve.title} of {curve.captioner}: {half.amplification:+.3f} from {half.images:,}, "
+            f"{whole.amplification:+.3f} from {whole.images:,}). Compare them with values from as many images alone."
+        )
+
+
 def _coverage(run: Mapping[str, Any]) -> Iterator[str]:
     """Captioners that mostly avoid the attribute, or name several classes much more often than human captions do.
 
@@ -289,7 +306,8 @@ def _coverage(run: Mapping[str, Any]) -> Iterator[str]:
         )
     for name, shares in covered.items():
         human, generated = (shares[side]["several"] for side in ("human", "generated"))
-        if generated > max(_MANY, 3 * human):
+        # Long captions of several people name several classes.
+        if generated > max(_MANY, 3 * human) and sentences_of(run["captioners"][name])["generated"] == 1:
             yield Doubt(
                 f"Captions of {name} name several classes of {run['attribute']} in {generated:.0%} of cases, human "
                 f"captions in {human:.0%}. See that each text is one caption, without reasoning, prompts or tags."
@@ -314,7 +332,7 @@ def _judges(result: Result) -> Iterator[str]:
     """Metrics that none of the judges named can measure."""
     judges = result.run["judges"]
     for metric, judge in dict.fromkeys((row.metric, row.judge) for row in result.summaries):
-        if judge not in judges and not metric.counted:
+        if judge not in judges and not metric.counted and not metric.from_annotation:
             modality = "see images" if metric.uses_images else "read captions alone"
             yield f"{metric.title} was measured with {judge}: its judges {modality}, which {', '.join(judges)} cannot."
 

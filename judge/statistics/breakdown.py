@@ -16,7 +16,7 @@ captions have no test (BENCHMARKS.md, "Breakdown"), and Multi-> has none: its se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -33,7 +33,7 @@ from judge.statistics.counted import EXCHANGES, CountedRow, CountedRows
 from judge.statistics.inference import Exchanged, from_halves, from_splits
 from judge.statistics.intervals import Exchange, bootstrap_pooled
 from judge.statistics.judged import CAPTION, hot, names_of
-from judge.statistics.summary import ROW, Basis, JudgedRow, Settings
+from judge.statistics.summary import ROW, Basis, JudgedRow, Settings, Summary
 from judge.types import BoolArray, FloatArray, Interval
 
 _COLUMNS = [*ROW, "image_id", "contribution"]
@@ -204,6 +204,45 @@ def judged_rows(scores: pd.DataFrame, settings: Settings) -> Iterator[JudgedRow]
                 yield row
 
 
+class PositionPart(NamedTuple):
+    """The amplification of the sentences at some places of generated captions, against all human captions.
+
+    Attributes:
+        line: the row of the table, without its numbers.
+        place: "first sentence" or "the rest".
+        sentences: how many sentences of both sides' captions judges scored there, of the generated side.
+        value, interval: as of the row; from splits, and None with fewer than five of them.
+    """
+
+    line: Summary
+    place: str
+    sentences: int
+    value: float
+    interval: Interval | None
+
+
+def by_position(scores: pd.DataFrame, most: Mapping[str, int], settings: Settings) -> Iterator[PositionPart]:
+    """The amplification of first sentences and of the rest; ``most``: captioner -> sentences of a caption, if several.
+
+    An image's sentences count equally, as in the row itself.
+    """
+    for row in judged_rows(scores, settings):
+        # Judges that guess what captions name are not asked about sentences.
+        count = 1 if row.metric.from_annotation else most.get(row.line.captioner, 1)
+        ratio = settings.ratios.get(row.metric.name)
+        for place, first in (("first sentence", True), ("the rest", False)) if count > 1 else ():
+
+            def chosen(captions: pd.DataFrame, first: bool = first, count: int = count) -> pd.DataFrame:
+                return captions[(captions["side"] == "human") | ((captions["index"] % count == 0) == first)]
+
+            own = chosen(row.captions)
+            value, splits = float(row.value(own).value), [float(row.value(chosen(of)).value) for of in row.splits()]
+            how = {"neutral": row.metric.neutral, "level": settings.level}
+            found = None if ratio is None else from_splits(value, splits, ratio=ratio, **how)
+            scored = int(((own["side"] == "generated") & (own["n"] > 0)).sum())
+            yield PositionPart(row.line, place, scored, value, found and found.interval)
+
+
 def _of_captions(row: JudgedRow, captions: pd.DataFrame) -> FloatArray:
     """The contribution of each caption of a row, or of one of its splits, [C]; NaN if the metric has no value there."""
     statistic, rows = row.statistic, row.statistic.rows(captions)
@@ -360,7 +399,6 @@ def _infer_counted(
     excess = exchange.excess(row.halves(settings.seed), exchanges=EXCHANGES)
     known: list[Known] = []
     for value, of, drawn in zip(values, excess, exchanged - mean, strict=True):
-        chance = Exchanged.of(drawn, float(value))
-        found = from_halves(float(value), of.tolist(), chance and chance._replace(mean=0.0), level=settings.level)
+        found = from_halves(float(value), of.tolist(), Exchanged.of(drawn), level=settings.level)
         known.append((found.interval, found.p_value, "images") if found else UNKNOWN)
     return values, known

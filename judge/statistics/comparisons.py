@@ -8,11 +8,10 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from judge.metrics import Metric
-from judge.statistics.inference import SIGNIFICANT, t_interval, t_test
+from judge.statistics.inference import SIGNIFICANT, smallest_detectable, t_interval, t_test
 from judge.statistics.summary import Summary, name_row
 from judge.types import Interval
 
-POWER = 0.8
 NO_VERDICT, PRIOR_ONLY, CANNOT_TELL = "no verdict", "prior only", "cannot tell"
 LIKE_TYPICAL, ABOVE, BELOW = "like a typical person", "above human captions", "below human captions"
 Key = tuple[str, str, str]
@@ -90,7 +89,8 @@ class Conclusion:
 
             Metrics have words of their own for "amplifies" and "mitigates" (``Metric.verdicts``). Of Ratio and Multi
             neither direction is the better one: both must go beyond the typical person.
-        detectable: the smallest amplification that such data show with 80% power; None where its error is not known.
+        detectable: the smallest amplification that such data show above human captions with 80% power, at the level of
+            the least p of as many captioners; None without a test.
         reason: why there is no verdict (:mod:`judge.statistics.validity`); None where nothing voids the row.
         beyond: captioner less typical person, with ``p_holm`` corrected as above; None where nothing compares.
     """
@@ -156,30 +156,30 @@ def conclude(
         pair: gives two rows on the images that they share; None where no typical person is compared with.
         level: of the intervals of ``Conclusion.beyond``.
     """
-    from scipy import stats
-
     void, people = reasons or {}, set(typical.values())
     kinds = [row.key[1:] for row in summaries]
     corrected = _holm_within(kinds, [None if row.captioner in people else row.p_value for row in summaries])
-    beyond = [*_beyond(summaries, void, typical, pair, level)] if pair else [None] * len(summaries)
-    tested = _holm_within(kinds, [of and of.p_value for of in beyond])
+    beyond = [*_beyond(summaries, typical, pair, level)] if pair else [None] * len(summaries)
+    corrected_beyond = _holm_within(kinds, [of.p_value if of else None for of in beyond])
     found = list[Conclusion]()
-    for row, p, known, p_beyond in zip(summaries, corrected, beyond, tested, strict=True):
+    for row, p, known, p_beyond in zip(summaries, corrected, beyond, corrected_beyond, strict=True):
         other = known and replace(known, p_holm=p_beyond)
         verdict = NO_VERDICT if row.key in void and p is not None else _verdict(row, p, other)
-        detectable = None
-        if row.standard_error and row.critical is not None:
-            # From ``critical`` on a value is significant; this much further, four values in five of the same truth are.
-            detectable = row.critical + float(stats.t.ppf(POWER, row.degrees)) * row.standard_error
+        family = sum(of is not None for kind, of in zip(kinds, corrected, strict=True) if kind == row.key[1:])
+        tested = row.p_value is not None and row.standard_error
+        detectable = smallest_detectable(tested, row.degrees, family or 1) if tested else None
         found.append(Conclusion(p, verdict, detectable, void.get(row.key), other))
     return found
 
 
 def _beyond(
-    summaries: Sequence[Summary], void: Mapping[Key, str], typical: Mapping[str, str], pair: PairRows, level: float
+    summaries: Sequence[Summary], typical: Mapping[str, str], pair: PairRows, level: float
 ) -> Iterator[Difference | None]:
-    """Each captioner less its typical person; None where they share too few images, or that row is void."""
-    people = {row.key: row for row in summaries if row.captioner in typical.values() and row.key not in void}
+    """Each captioner less its typical person; None where they share too few images.
+
+    What voids the row of a typical person (its human side, which is the captioner's too) voids the captioner's as well.
+    """
+    people = {row.key: row for row in summaries if row.captioner in typical.values()}
     for row in summaries:
         other = people.get((typical.get(row.captioner, ""), *row.key[1:]))
         pairs = pair(row, other) if other and _has_value(row) and _has_value(other) else None
@@ -198,9 +198,7 @@ def _verdict(row: Summary, p_holm: float | None, beyond: Difference | None) -> s
     if p_holm is None or row.amplification is None:
         return None
     above, below = row.metric.verdicts
-    # The chance level of counted metrics has been subtracted.
-    known = None if row.metric.counted else row.chance_level
-    rises = row.amplification > (row.metric.neutral if known is None else known)
+    rises = row.amplification > row.metric.neutral
     if p_holm >= SIGNIFICANT or any((value > row.metric.neutral) != rises for _, value in row.families):
         return CANNOT_TELL
     if row.metric.prior and not _guesses_alike(row, rises):
@@ -217,7 +215,7 @@ def _guesses_alike(row: Summary, rises: bool) -> bool:
     """Whether Q moves significantly, and the same way as the whole."""
     own = row.guessing
     significant = own is not None and own.p_value is not None and own.p_value < SIGNIFICANT
-    return significant and own is not None and (own.amplification > own.chance_level) == rises
+    return significant and own is not None and (own.amplification > row.metric.neutral) == rises
 
 
 def differences(
@@ -266,10 +264,11 @@ def difference(first: Summary, second: Summary, *, same_images: bool, level: flo
     value = first.amplification - second.amplification
     one, other = first.replicates, second.replicates
     paired = bool(same_images and one and other and (one.kind, len(one.values)) == (other.kind, len(other.values)))
-    error, degrees = None, min(first.degrees, second.degrees)
+    error, degrees = None, min(first.degrees, second.degrees, *(of.degrees for of in (one, other) if paired and of))
     if paired and one and other:
-        gaps = [a - b for a, b in zip(one.values, other.values, strict=True)]
-        error = max(one.error(gaps), other.error(gaps))
+        # Each row's deviations are scaled as its own error is.
+        gaps = [one.scale * a - other.scale * b for a, b in zip(one.values, other.values, strict=True)]
+        error = replace(one, scale=1.0).error(gaps)
     elif first.standard_error is not None and second.standard_error is not None:
         error = math.hypot(first.standard_error, second.standard_error)
     names = first.metric, first.judge, first.captioner, second.captioner, value

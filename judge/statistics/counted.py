@@ -4,10 +4,10 @@ Images count equally on each side, whatever the number of their captions; with e
 count. A metric that chooses pairs by one side (BA, DBA) or adds up sizes (Multi) is not 0 without amplification: pairs
 chosen by one side regress to the mean. So the captions of each image are exchanged between the sides, as many as
 each has, and pairs are chosen anew each time. The mean of these values is the chance level, the headline is the excess
-over it, and p tests against it. The interval is from halves of the images, as for judged metrics (``inference.py``),
-each with its own pairs and chance level. Labels that few images show vanish from halves (0.76 to 0.88 of the sd over
-trials of 900 images for BA, DBA_G, Multi and DPA T->A), so the standard error is never less than the sd of exchanged
-values. Which labels are counted is chosen before, by both sides' captions (BA) or the annotation.
+over it. Interval and p are from exchanged values and halves of the images, as for judged metrics (``inference.py``);
+each half has its own pairs and chance level. Labels that few images show vanish from halves (0.76 to 0.88 of the sd
+over trials of 900 images for BA, DBA_G, Multi and DPA T->A), but not from exchanged values, which are many.
+Which labels are counted is chosen before, by both sides' captions (BA) or the annotation.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class CountedRow:
             return self.counted.freeze(*tables).compare(*tables).value
 
         exchange = Exchange(held.rows, anew, generator=self.generator(settings.seed))
-        exchanged = exchange.test(settings.resamples)
+        exchanged = exchange.chance(settings.resamples)
         if exchanged is None:
             return line
         value = line.published - exchanged.mean

@@ -147,13 +147,9 @@ class Exchange:
         sizes = [min(batch, resamples - start) for start in range(0, resamples, batch)]
         return np.concatenate([self._value(self._draw(size).T) for size in sizes], axis=-1)
 
-    def test(self, resamples: int) -> Exchanged | None:
-        """Permutation test of "an image's captions are exchangeable"; None where a permutation has no value.
-
-        p is at least 2 / (resamples + 1), and 1 for identical sides.
-        """
-        null = self.values(resamples)
-        return Exchanged.of(null, float(self._value(self.rows.generated.astype(np.float64)[:, None])[0]))
+    def chance(self, resamples: int) -> Exchanged | None:
+        """Mean and sd of the values of ``resamples`` draws; None where one of them has no value."""
+        return Exchanged.of(self.values(resamples))
 
     def excess(self, parts: npt.NDArray[np.bool_], *, exchanges: int) -> FloatArray:
         """Values of parts of the images, [P, N], less their means over the same ``exchanges`` draws, [..., P]."""

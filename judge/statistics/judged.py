@@ -8,7 +8,6 @@ are frequencies of what captions say, and are estimated anew wherever sums are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +18,7 @@ from judge.evidence import mention_table
 from judge.metrics import Metric
 from judge.metrics.amplification import AMPLIFICATIONS, log_mean
 from judge.metrics.counted.contingency import divide
-from judge.metrics.scores import SCORES, Judged, PriorForm, frequency, set_frequency
+from judge.metrics.scores import SCORES, Judged, frequency
 from judge.statistics.intervals import Rows
 from judge.types import BoolArray, FloatArray
 
@@ -50,7 +49,8 @@ def caption_table(rows: pd.DataFrame, score: str, asked: BoolArray | None = None
     n = q = 0.
 
     Returns:
-        The columns side, image_id, index, named, tasks, answer, n, q.
+        The columns side, image_id, index, named, tasks, answer, n, q; where the score is relative to it also the sum of
+        the loss of frequencies (baseline).
     """
     asked = rows["probability"].notna().to_numpy() if asked is None else asked
     correct = (rows["predicted"] == rows["answer"]).to_numpy()
@@ -59,14 +59,17 @@ def caption_table(rows: pd.DataFrame, score: str, asked: BoolArray | None = None
     caption = rows.groupby(CAPTION, observed=True, sort=True).ngroup().to_numpy()
     _, first = np.unique(caption, return_index=True)
     table = rows[[*CAPTION, *CELL]].iloc[first].reset_index(drop=True)
-    return table.assign(n=np.bincount(caption, asked), q=np.bincount(caption, scores))
+    table = table.assign(n=np.bincount(caption, asked), q=np.bincount(caption, scores))
+    if SCORES[score].relative:
+        table["baseline"] = np.bincount(caption, np.where(asked, rows["baseline"], 0.0))
+    return table
 
 
 class Statistic:
     """A judged metric as a function of sums over captions; ``cells``: named, tasks and answer of each that occurs."""
 
-    def __init__(self, metric: Metric, cells: pd.DataFrame, *, prior: PriorForm = "joint") -> None:
-        self.metric, self.form = metric, prior
+    def __init__(self, metric: Metric, cells: pd.DataFrame) -> None:
+        self.metric = metric
         self.score = SCORES[metric.score]
         self.amplify = AMPLIFICATIONS[metric.amplification]
         self.cells = pd.MultiIndex.from_frame(cells[CELL].drop_duplicates().sort_values(CELL))
@@ -80,7 +83,10 @@ class Statistic:
 
     @property
     def width(self) -> int:
-        """Sums of a side: a count of scored captions, scores, and a count of all captions, of each cell."""
+        """Sums of a side: a count of scored captions, scores, and a count of all captions, of each cell.
+
+        Where the score is relative, the last are sums of the loss of frequencies.
+        """
         return 3 * len(self.cells)
 
     def side(self, sums: FloatArray) -> SideValue:
@@ -88,6 +94,9 @@ class Statistic:
         scored, q, every = np.split(sums, 3)
         kept = self._counts[self._above]
         n, q = scored[kept], q[kept]
+        if self.score.relative:
+            value = np.asarray(1 - divide(q.sum(axis=0), every.sum(axis=0)))
+            return SideValue(value, value, np.ones_like(value))
         if self.metric.prior is None:
             return self._plain(n, q)
         weights = self._weights(every)[kept]
@@ -111,11 +120,8 @@ class Statistic:
         above = _group(every, self._above, len(self.aboves))
         below = _group(every, self._below, len(self.belows))
         above[~self._counts] = 0
-        names = self.aboves if self.metric.weighs_tasks else self.belows
-        sets = partial(set_frequency, sets=hot(names, names_of(names)), form=self.form)
-        shares = (sets(above), frequency(below)) if self.metric.weighs_tasks else (frequency(above), sets(below))
         # A cell that a resample does not hold counts nothing, whatever it would weigh.
-        return np.nan_to_num(divide(shares[0][self._above], shares[1][self._below]))
+        return np.nan_to_num(divide(frequency(above)[self._above], frequency(below)[self._below]))
 
     def __call__(self, human: FloatArray, generated: FloatArray) -> Measured:
         """Both sides and the metric, of sums [width, ...] each."""
@@ -132,6 +138,9 @@ class Statistic:
         or its score, is above both sides' mean.
         """
         found = self(human, generated)
+        if self.score.relative:
+            # A caption adds by how much its answer is guessed better than from frequencies.
+            return self._relative_pieces(human), self._relative_pieces(generated)
         if self.metric.prior is None:
             # The human side may be 0, of which only a ratio has no pieces.
             scale = 1 / found.human.value if self.metric.amplification == "ratio" else 1.0
@@ -165,6 +174,12 @@ class Statistic:
         parts = (each * self.side(sums).quality, nothing) if self.score.pool else (nothing, each)
         return np.concatenate([*parts, nothing])
 
+    def _relative_pieces(self, sums: FloatArray) -> FloatArray:
+        """Pieces of a side whose score is relative."""
+        scored, _, every = np.split(sums, 3)
+        each = np.full_like(scored, 1 / every.sum())
+        return np.concatenate([np.zeros_like(each), -each, each])
+
     def _plain_pieces(self, sums: FloatArray) -> FloatArray:
         """Pieces of a side without priors."""
         assert self.score.pool is None
@@ -178,9 +193,10 @@ class Statistic:
         """What each caption of :func:`caption_table` adds; images are numbered in the order of their ids."""
         cell = self.cells.get_indexer(pd.MultiIndex.from_frame(captions[CELL]))
         place = np.arange(len(captions))
+        every = captions["baseline"].to_numpy() if self.score.relative else np.ones(len(captions))
         parts = [
             csr_array((values, (place, cell)), shape=(len(captions), len(self.cells)))
-            for values in (captions["n"].to_numpy(), captions["q"].to_numpy(), np.ones(len(captions)))
+            for values in (captions["n"].to_numpy(), captions["q"].to_numpy(), every)
         ]
         image = pd.factorize(captions["image_id"], sort=True)[0]
         return Rows(csr_array(hstack(parts)), image, (captions["side"] == "generated").to_numpy())

@@ -14,7 +14,7 @@ import pandas as pd
 
 from judge.metrics import METRICS
 from judge.metrics.counted.contingency import hot, same_samples
-from judge.metrics.scores import SCORES, Judged, PriorForm
+from judge.metrics.scores import SCORES, Judged, frequency_loss
 from judge.statistics.judged import Statistic
 from judge.types import BoolArray, Direction, FloatArray, TargetKind
 
@@ -84,8 +84,6 @@ def dbac(
     human_mentions: npt.ArrayLike,
     generated_mentions: npt.ArrayLike,
     direction: Direction = "A->T",
-    *,
-    prior: PriorForm = "joint",
 ) -> LearnedAmplification:
     """DBAC (Nair et al., WACV 2026): normalised difference of omega, one over the mean loss times the mean prior.
 
@@ -100,13 +98,12 @@ def dbac(
         human_mentions: tasks that human captions name, multi-hot [N, L], or classes, multi-hot [N, K] or one each, [N].
         generated_mentions: the same of generated captions.
         direction: "A->T" or "T->A".
-        prior: how frequent a set of tasks is: ``joint`` or ``product`` (:func:`judge.metrics.scores.set_frequency`).
 
     Raises:
         ValueError: arrays of other values or shapes, or another direction.
     """
     sides = (y, human_probabilities, human_mentions), (y, generated_probabilities, generated_mentions)
-    return _measure("dbac", *sides, prior=prior, direction=direction)
+    return _measure("dbac", *sides, direction=direction)
 
 
 def dpac(
@@ -116,20 +113,52 @@ def dpac(
     human_mentions: npt.ArrayLike,
     generated_mentions: npt.ArrayLike,
     direction: Direction = "A->T",
-    *,
-    prior: PriorForm = "joint",
 ) -> LearnedAmplification:
     """DPAC (Nair et al. 2025, eq. 9-11): normalised difference of psi, the mean of p(true) times the prior.
 
     Arguments and errors are those of :func:`dbac`.
     """
     sides = (y, human_probabilities, human_mentions), (y, generated_probabilities, generated_mentions)
-    return _measure("dpac", *sides, prior=prior, direction=direction)
+    return _measure("dpac", *sides, direction=direction)
 
 
-def _measure(
-    name: str, *sides: tuple[npt.ArrayLike, ...], prior: PriorForm = "joint", direction: Direction | None = None
+def theils_u(
+    human_named: npt.ArrayLike,
+    human_probabilities: npt.ArrayLike,
+    generated_named: npt.ArrayLike,
+    generated_probabilities: npt.ArrayLike,
+    direction: Direction = "T->A",
 ) -> LearnedAmplification:
+    """U, Theil's uncertainty coefficient, cross-validated: 1 - CE(named | annotated) / CE(named), generated - human.
+
+    Theil (American Journal of Sociology 1970), with the predictive losses of Xu et al. (ICLR 2020). Judges guess what a
+    caption names from what is annotated of its image; their probabilities are held out. CE(named) is the mean loss of
+    frequencies among the side's other captions (``judge evaluate``: among those that a judge learns from). "T->A": the
+    class that a caption names, from the image's tasks. "A->T": the tasks that it names, from the image's class.
+
+    Two of three captions name class 0: one of the two others does too. None beside the third names class 1, which then
+    counts as half a caption of 3.5. The human judge knows no more than that, the other one is right:
+
+        >>> frequencies = [[0.5, 0.5], [0.5, 0.5], [6 / 7, 1 / 7]]
+        >>> found = theils_u([0, 0, 1], frequencies, [0, 0, 1], [[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+        >>> found.human, found.generated
+        (0.0, 1.0)
+
+    Args:
+        human_named: what human captions name: one class each, [N] from 0 ("T->A"), or tasks, multi-hot [N, L] ("A->T").
+        human_probabilities: answers of the judge of human captions: of classes, [N, K], or of each task, [N, L].
+        generated_named: the same of generated captions; their number may differ.
+        generated_probabilities: answers of the judge of generated captions.
+        direction: "T->A" or "A->T".
+
+    Raises:
+        ValueError: arrays of other values or shapes, or another direction.
+    """
+    sides = (human_named, human_probabilities), (generated_named, generated_probabilities)
+    return _measure("u", *sides, direction=direction)
+
+
+def _measure(name: str, *sides: tuple[npt.ArrayLike, ...], direction: Direction | None = None) -> LearnedAmplification:
     """A metric of METRICS; each side: truth, probabilities and, for priors, mentions."""
     directed = {"A->T": f"{name}-at", "T->A": f"{name}-ta"}
     metric = METRICS.get(directed.get(direction or "", name))
@@ -141,7 +170,7 @@ def _measure(
         _captions(metric.target, metric.score, truth, np.asarray(side[1], dtype=np.float64), mentions)
         for side, truth, mentions in zip(sides, truths, said, strict=True)
     ]
-    statistic = Statistic(metric, pd.concat(tables), prior=prior)
+    statistic = Statistic(metric, pd.concat(tables))
     sums = [np.asarray(statistic.rows(table).table.sum(axis=0)) for table in tables]
     found = statistic(*sums)
     return LearnedAmplification(float(found.value), float(found.human.value), float(found.generated.value))
@@ -162,4 +191,5 @@ def _captions(
     scores = SCORES[score].quantity(Judged.of_arrays(wide, probabilities, target))
     names, answers = (["|".join(map(str, np.flatnonzero(row))) for row in table] for table in (mentions, truth))
     columns = {"side": "", "image_id": np.arange(len(truth)), "named": names, "tasks": names, "answer": answers}
-    return pd.DataFrame({**columns, "n": 1.0, "q": scores})
+    baseline = frequency_loss(wide.sum(axis=0) - wide, len(wide) - 1, wide, target)
+    return pd.DataFrame({**columns, "n": 1.0, "q": scores, "baseline": baseline})

@@ -6,8 +6,9 @@ balanced). With balanced classes and equal numbers of captions this is the paper
 averaged over seeds before pooled scores (1/CE) and normalised amplifications are computed.
 
 The interval and p of a row are for the procedure on another sample of images, judges trained anew: from refits, or from
-five splits or more (``inference.py``). Untrained judges have a bootstrap over images, and exchange captions after they
-answered. Otherwise there is no p, and the interval is for the judges as trained, as ``these_judges`` always is.
+five splits or more (``inference.py``). Those of untrained judges are from halves of the images, and from captions that
+are exchanged after judges answered. Otherwise there is no p, and the interval is for the judges as trained, as
+``these_judges`` always is.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ from scipy.sparse import csr_array, hstack
 from judge.errors import JudgeError
 from judge.evidence import Resample
 from judge.metrics import Metric, find_metric
-from judge.metrics.scores import PriorForm
 from judge.statistics.inference import HALVES, Exchanged, Inference, from_halves, from_splits, half_error, split_error
 from judge.statistics.intervals import Exchange, bootstrap_pooled
 from judge.statistics.judged import Measured, Statistic, caption_table
@@ -53,6 +53,11 @@ class Replicates:
     ratio: float = 0.0
     scale: float = 1.0
 
+    @property
+    def degrees(self) -> int:
+        """Degrees of freedom of the parts' standard error."""
+        return len(self.values) // 2 if self.kind == "half" else len(self.values) - 1
+
     def error(self, values: Sequence[float]) -> float:
         """Standard error of the whole, of ``values`` on these parts."""
         return self.scale * (half_error(values) if self.kind == "half" else split_error(values, self.ratio))
@@ -70,14 +75,12 @@ class Guessing(NamedTuple):
 
     Attributes:
         amplification: of Q, by the metric's own formula.
-        chance_level: ``amplification`` where captions change sides, or the neutral value.
         human_error: standard error of Q of the human side; None where it is not known.
         chance: Q of both sides where labels are shuffled; None where that was not tried.
     """
 
     amplification: float
     p_value: float | None = None
-    chance_level: float = 0.0
     human_error: float | None = None
     chance: tuple[float, float] | None = None
 
@@ -92,14 +95,13 @@ class Summary:
         amplification: the metric's value; positive means amplified (for ``ratio``: above 1). For counted metrics the
             published value's excess over the chance level.
         sd: sample standard deviation of the amplification over seeds; None for one seed.
-        interval, p_value: of the amplification (two-sided); see ``basis``.
+        interval, p_value: of the amplification, by one t (:mod:`~judge.statistics.inference`); see ``basis``.
         seeds: seeds averaged, or chosen from; 0 where no judge was trained.
         qualities, priors: Q (without the prior) and mean weight w of both sides; None without priors.
         chance_level: mean amplification of exchanged captions; None if not known.
         published: value of a counted metric as its paper defines it.
         basis: source of the interval; None without one.
         standard_error, degrees: of the amplification, and its degrees of freedom.
-        critical: distance from ``chance_level`` (or the neutral value) at which p is 0.05.
         these_judges: interval over images alone, for the judges as trained.
         chance: scores of both sides with shuffled labels; None if not tried.
         human_error: standard error of the human side's score.
@@ -126,7 +128,6 @@ class Summary:
     basis: Basis | None = None
     standard_error: float | None = None
     degrees: int = 0
-    critical: float | None = None
     these_judges: Interval | None = None
     chance: tuple[float, float] | None = None
     human_error: float | None = None
@@ -164,7 +165,6 @@ class Settings(NamedTuple):
     resamples: int = 2000
     level: float = 0.95
     seed: int = 0
-    prior: PriorForm = "joint"
     ratios: Mapping[str, float] = {}
     untrained: Collection[str] = ()
 
@@ -187,6 +187,34 @@ def summarise(
         JudgedRow(find_metric(str(key[1])), rows, settings).summary(known.get(key, pd.DataFrame()))
         for key, rows in (scores.groupby(ROW, sort=False, observed=True) if len(scores) else ())
     ]
+
+
+def with_families(
+    summaries: Sequence[Summary],
+    answers: pd.DataFrame,
+    families: Mapping[str, Sequence[str]],
+    settings: Settings = DEFAULT,
+) -> list[Summary]:
+    """``summaries`` with their values under judges of other families, in the order of ``families``.
+
+    ``answers`` are rows as of ``scores.parquet``, of judges that are no rows of the table; ``families``: judge -> names
+    of the others. Values that are not finite are left out, as are metrics of one side.
+
+    Raises:
+        JudgeError: as :func:`summarise`.
+    """
+    known = {row.key: row.amplification for row in summaries}
+    for key, rows in answers.groupby(ROW, sort=False, observed=True) if len(answers) else ():
+        captioner, metric, judge = map(str, key)
+        found = JudgedRow(find_metric(metric), rows, settings)
+        known[captioner, metric, judge] = float(found.value().value)
+
+    def of(row: Summary) -> tuple[tuple[str, float], ...]:
+        others = ((name, known.get((*row.key[:2], name))) for name in families.get(row.judge, ()))
+        compared = row.metric.amplification != "one_side"
+        return tuple((name, value) for name, value in others if compared and value is not None and np.isfinite(value))
+
+    return [replace(row, families=of(row)) for row in summaries]
 
 
 class JudgedRow:
@@ -222,7 +250,7 @@ class JudgedRow:
             rows = pd.concat([alone, alone.assign(side="human")])
         self._answers = rows
         self.captions = captions = caption_table(rows, metric.score)
-        self.statistic = Statistic(metric, captions, prior=settings.prior)
+        self.statistic = Statistic(metric, captions)
         self.table = self.statistic.rows(captions)
         scored = captions["n"].to_numpy() > 0
         sides = ~self.table.generated, self.table.generated
@@ -278,9 +306,10 @@ class JudgedRow:
         alone, human = self._bootstrap(generator)
         line = replace(line, these_judges=alone, human_error=finite(human))
         if line.judge in self.settings.untrained:
-            # The bootstrap is the interval: there is no noise of training.
-            found = self._from_answers(line, generator) or replace(line, basis="images" if alone else None)
-            return replace(found, interval=alone, human_error=line.human_error)
+            # There is no noise of training.
+            found = self._from_answers(line, generator)
+            found = found or replace(line, interval=alone, basis="images" if alone else None)
+            return replace(found, human_error=line.human_error)
         plain = replace(line, interval=alone, basis="these judges" if alone else None)
         return self._from_refits(line, refits) or self._from_splits(line) or plain
 
@@ -289,24 +318,28 @@ class JudgedRow:
         if refits.empty:
             return None
         half, exchanged = (refits[refits["kind"] == kind].sort_values("number") for kind in ("half", "exchanged"))
-        drawn, level = self._with_quality(exchanged), self.settings.level
+        drawn = self._with_quality(exchanged)
         return self._tested(
             replace(line, basis="refits"),
             half,
-            lambda value, parts, name: from_halves(value, parts, Exchanged.of(drawn[name]), level=level),
+            lambda value, parts, name: from_halves(value, parts, Exchanged.of(drawn[name]), **self._how),
             chance=_chance(refits, "_quality"),
         )
+
+    @property
+    def _how(self) -> dict[str, float]:
+        """Options of an inference."""
+        return {"neutral": self.metric.neutral, "level": self.settings.level}
 
     def _from_splits(self, line: Summary) -> Summary | None:
         """With interval and p from splits; their priors are of their own captions, and vary as part of the error."""
         ratio = self.settings.ratios.get(self.metric.name)
         if ratio is None:
             return None
-        how = {"ratio": ratio, "neutral": self.metric.neutral, "level": self.settings.level}
         return self._tested(
             replace(line, basis="splits"),
             _frame([self.value(part) for part in self.splits()]),
-            lambda value, parts, _: from_splits(value, parts, **how),
+            lambda value, parts, _: from_splits(value, parts, ratio=ratio, **self._how),
             ratio=ratio,
         )
 
@@ -324,7 +357,7 @@ class JudgedRow:
                 return self.statistic.amplify(of.human.quality, of.generated.quality)
 
             exchange = Exchange(self.table, statistic, generator=generator)
-            return from_halves(value, parts, exchange.test(self.settings.resamples))
+            return from_halves(value, parts, exchange.chance(self.settings.resamples), **self._how)
 
         return self._tested(replace(line, basis="images"), _frame(halves), infer)
 
@@ -361,9 +394,8 @@ class JudgedRow:
         tested = infer(own, parts["quality"].tolist(), "quality")
         if tested is None:
             return line
-        mean = self.metric.neutral if tested.chance_level is None else tested.chance_level
         error = replicates.error(parts["human_quality"].tolist())
-        return replace(line, guessing=Guessing(own, tested.p_value, mean, error, chance))
+        return replace(line, guessing=Guessing(own, tested.p_value, error, chance))
 
     def _with_quality(self, parts: pd.DataFrame) -> pd.DataFrame:
         """``parts`` with the amplification of Q."""

@@ -34,10 +34,11 @@ def void_rows(summaries: Iterable[Summary], run: Mapping[str, Any]) -> dict[tupl
 def _at_chance(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
     """Judges of human captions that guess no better than chance cannot see a captioner amplify.
 
-    Metrics with priors are checked by Q. Without judges trained on shuffled labels, chance is the score of a judge that
+    Metrics with priors are checked by Q. What people name may not depend on the annotation at all (U): a captioner's
+    names may nevertheless. Without judges trained on shuffled labels, chance is the score of a judge that
     knows only how frequent classes are; for tasks it is then unknown.
     """
-    if row.human is None or row.metric.counted:
+    if row.human is None or row.metric.counted or row.metric.from_annotation:
         return
     score, error, shuffled = row.human, row.human_error, row.chance
     if row.metric.prior:
@@ -107,7 +108,8 @@ def _other_language(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
 
 def _left_by_masking(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
     """Words that masking does not see tell the class to judges, and are not counted as naming it."""
-    if row.metric.hidden == ("task words",) and not row.metric.weighs_named_class:
+    from_class = row.metric.from_annotation and row.metric.target == "tasks"
+    if from_class or (row.metric.hidden == ("task words",) and not row.metric.weighs_named_class):
         return
     for side, text in run["captioners"][row.captioner].get("text", {}).items():
         if text["affected"] >= max(1, _AFFECTED * text["captions"]):

@@ -24,6 +24,15 @@ _SPLIT = regex.compile(rf"'?{_LETTER}+|{_OTHER}")
 # The same of lower-case ASCII, which nearly all captions are: the standard library's engine is twice as fast.
 _ASCII = {"whole": re.compile(r"[a-z0-9_]+(?:'[a-z0-9_]+)*|[!-~]"), "split": re.compile(r"'?[a-z0-9_]+|[!-~]")}
 _APOSTROPHES = str.maketrans({"\u2019": "'", "\u02bc": "'", "\uff07": "'"})
+_CLOSING = r"[\"'\u201d\u2019)\]*_\u00bb\u300d\u300f\uff09]"
+# Where a line of a caption is cut into sentences.
+_ENDS = regex.compile(
+    rf"(?<=[.!?\u2026\u061f\u06d4\u0964\u0965]{_CLOSING}*)\s+|(?<=[\u3002\uff01\uff1f]{_CLOSING}*)(?!\s*{_CLOSING})"
+)
+_ABBREVIATED = regex.compile(
+    r"\b(?:(?P<title>mr|mrs|ms|dr|prof|st|mt|sgt|capt|rev)|(?:\p{L}\.)*\p{L}|jr|sr|vs|etc|approx|no|inc|ltd|co|fig)\.$",
+    regex.IGNORECASE,
+)
 WordKind = Literal["content", "function", "number", "mark"]
 
 
@@ -42,15 +51,36 @@ def tokenize(caption: str, *, contractions: Contractions = "whole") -> tuple[str
     return tuple(map(intern, found))
 
 
-def first_sentence(caption: str) -> str:
-    """The first sentence of a long caption.
+def sentences(caption: str) -> tuple[str, ...]:
+    """The sentences of a caption, in order, one at least; each has a letter or digit, if the caption has any.
 
-    It ends at the first full stop, question or exclamation mark (Latin, Devanagari) that white space follows, at such
-    a mark of Chinese or Japanese, or at the first line break.
+    A sentence ends at a line break; at full stops, question and exclamation marks (Latin, Arabic, Devanagari) and the
+    quotes and brackets that close it, where white space follows; and at such marks of Chinese or Japanese. A full stop
+    does not end one after a title ("Mr."), nor after another abbreviation ("U.S.", "J.", "etc.", "No.") unless a
+    capitalised function word of English follows ("in the U.S. The"); three dots do not before a small letter.
     """
-    text = caption.strip()
-    found = regex.search(r"(?<=[.!?\u0964])(?=\s)|(?<=[\u3002\uff01\uff1f])|\n", text)
-    return text[: found.start()].strip() if found else text
+    found: list[str] = []
+    for line in caption.splitlines():
+        for place, part in enumerate(_ENDS.split(line.strip())):
+            apart = found and any(map(str.isalnum, found[-1])) and any(map(str.isalnum, part))
+            if found and (not apart or (place and _goes_on(found[-1], part))):
+                found[-1] = f"{found[-1]} {part}".strip()
+            else:
+                found.append(part)
+    return tuple(found) or ("",)
+
+
+def first_sentence(caption: str) -> str:
+    """The first of the :func:`sentences` of a long caption."""
+    return sentences(caption)[0]
+
+
+def _goes_on(before: str, after: str) -> bool:
+    """Whether a full stop between two parts of a line is one of an abbreviation, or of dots inside a sentence."""
+    found = _ABBREVIATED.search(before)
+    if not found:
+        return before.endswith(("...", "\u2026")) and after[:1].islower()
+    return bool(found["title"]) or not (after[:1].isupper() and kind_of(tokenize(after)[0]) == "function")
 
 
 def is_content(word: str) -> bool:

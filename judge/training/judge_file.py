@@ -241,14 +241,17 @@ def _parse(path: Path, notes: Mapping[str, Any]) -> Saved:
 
 
 def sample_captions(captions: Mapping[str, Sequence[str]], saved: Saved) -> list[list[Sample]]:
-    """New captions (by image id) as the judge perceives them: a list for each caption index, with unknown answers."""
-    assert saved.preparation is not None
-    longest = max(map(len, captions.values()), default=0)
-    found: list[list[Sample]] = [[] for _ in range(longest)]
-    side = saved.data.get("side", "generated")
-    for image in sorted(captions):
-        for index, caption in enumerate(captions[image]):
-            words = saved.preparation.words(caption)
+    """New captions (by image id) as the judge perceives them: a list for each caption index, with unknown answers.
+
+    For a judge of sentences every sentence of an image has an index.
+    """
+    prepared, side = saved.preparation, saved.data.get("side", "generated")
+    assert prepared is not None
+    read = {image: [*chain.from_iterable(map(prepared.texts, captions[image]))] for image in sorted(captions)}
+    found: list[list[Sample]] = [[] for _ in range(max(map(len, read.values()), default=0))]
+    for image, texts in read.items():
+        for index, text in enumerate(texts):
+            words = prepared.words(text)
             sample = Sample(image, side, index, words, (0,), image=image if saved.sees else None)
             found[index].append(saved.blueprint.perceive(sample))
     return found

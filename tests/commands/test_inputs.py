@@ -95,7 +95,7 @@ def test_what_is_given_and_not_used(files: WorldFiles, people: list[tuple[int, s
     assert notes(tmp_path / "run") == [
         f"{human} has a column gender, which is not used: add --labels {human} to use it",
         f"{scores} has scores of captioners that are not in this run: mcuh, m0, m1, m2, m3 and 2996 more",
-        "--tasks is not used by error, but by dbac, dpac, ba-objects, dba, multi and dpa",
+        "--tasks is not used by error, but by u, dbac, dpac, ba-objects, dba, multi and dpa",
     ]
     assert "Labels DERIVED: an image has class k of gender" in " ".join(done.stdout.split())
 

@@ -70,13 +70,12 @@ BY_READERS = "--reader is not used by lstm, but by bert-ft, bert-pre, vl-lic"
          ["--answer is not used by sat, but by hf:NAME"]),
         ({"judge": "self", "metrics": "vl-lic", "tuning": "lora"}, []),
         ({"judge": "lstm", "metrics": "error"}, ["--judge is not used by error, but by metrics that ask a judge"]),
-        # Settings that a part of the work reads: images, alignment, priors, folds, words that BA counts.
-        (SEEN | {"metrics": "lic", "features": "f", "vectors": "v.txt", "prior": "product"},
+        # Settings that a part of the work reads: images, alignment, folds, words that BA counts.
+        (SEEN | {"metrics": "lic", "features": "f", "vectors": "v.txt"},
          ["--features is not used by lic, but by judges of images",
           "--vectors is not used by lic, but by contextual alignment",
-          "--prior is not used by lic, but by dbac and dpac",
           "--weights --detector --mask are not used by lic, but by a run with --images"]),
-        (SEEN | {"metrics": "dbac", "alignment": "contextual", "images": "i", "vectors": "v", "prior": "product"}, []),
+        (SEEN | {"metrics": "dbac", "alignment": "contextual", "images": "i", "vectors": "v"}, []),
         ({"metrics": "dpac", "vocabulary": 9}, ["--vocabulary is not used by dpac, but by ba"]),
         ({"metrics": "ba,lic", "protocol": "paper", "folds": 3},
          ["--folds is not used by ba, lic, but by judges of protocol crossfit"]),

@@ -23,7 +23,15 @@ from judge.metrics import METRICS
 from judge.report.warnings import warnings
 from judge.statistics.summary import Summary
 
-QUICK: dict[str, Any] = {"resamples": 100, "workers": 1, "folds": 2, "refits": 0, "chance": 0, "least": 2}
+QUICK: dict[str, Any] = {
+    "resamples": 100,
+    "workers": 1,
+    "folds": 2,
+    "refits": 0,
+    "chance": 0,
+    "least": 2,
+    "typical": False,
+}
 COUNTED = [name for name, row in METRICS.items() if row.counted]
 READ = [name for name, row in METRICS.items() if not row.counted and not row.uses_images]
 

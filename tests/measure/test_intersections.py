@@ -22,7 +22,15 @@ from judge.corpus.attributes import multiply_labels, parts_of
 from judge.corpus.tasks import Tasks
 from judge.types import Captions, Labels
 
-QUICK: dict[str, Any] = {"resamples": 100, "workers": 1, "folds": 3, "refits": 0, "chance": 0, "least": 2}
+QUICK: dict[str, Any] = {
+    "resamples": 100,
+    "workers": 1,
+    "folds": 3,
+    "refits": 0,
+    "chance": 0,
+    "least": 2,
+    "typical": False,
+}
 GENDERS, SKINS, OBJECTS = {"female": "woman", "male": "man"}, {"d": "tanned", "l": "pale"}, ("dog", "cat", "bus")
 CELLS = [f"{gender} & {skin}" for gender, skin in product(GENDERS, SKINS)]
 SKIN_WORDS = "name: skin\nclasses: {d: [tanned], l: [pale]}\n"

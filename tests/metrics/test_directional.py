@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -10,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from judge import evaluate
+from judge import dbac, dpac, evaluate
 from judge.corpus import Corpus
 from judge.corpus.tasks import Tasks
 from judge.errors import JudgeError
@@ -18,11 +17,12 @@ from judge.evidence import Evidence, EvidenceBuilder
 from judge.measure import Result
 from judge.metrics import METRICS, find_metric, spell_out
 from judge.metrics.scores import SCORES
+from judge.statistics.judged import Statistic
 from judge.statistics.summary import Settings, summarise
 from judge.text.lexicon import Lexicons, load_lexicon
 from judge.types import Captions, Labels
 
-QUICK = {"resamples": 200, "workers": 1, "folds": 3, "refits": 0, "chance": 0}
+QUICK = {"resamples": 200, "workers": 1, "folds": 3, "refits": 0, "chance": 0, "typical": False}
 FEW = Settings(resamples=50)
 NAMED = {"female": "woman", "male": "man"}
 SHOWN = ("cat", "dog")
@@ -89,7 +89,7 @@ def make_rows(rng: np.random.Generator, metric: str) -> pd.DataFrame:
     return table.assign(**said, **told, probability=p, loss=-np.log(p), validation_loss=rng.random(160))
 
 
-@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("score", [name for name, score in SCORES.items() if not score.relative])
 @pytest.mark.parametrize("name", ["dbac-at", "dbac-ta", "dpac-at", "dpac-ta"])
 def test_antisymmetric_bounded_and_zero_for_identical_sides(name: str, score: str) -> None:
     metric = f"{name}:{score}"
@@ -183,19 +183,41 @@ def test_tasks_that_cannot_be_asked_are_left_out_with_a_count() -> None:
     beside = evaluate(more, metrics="lic,dbac", **QUICK).run["captioners"]["cap"]["dropped"]
     assert beside == dropped
     # What has no words is refused.
-    with pytest.raises(JudgeError, match=r"attribute 'gender': DBAC T->A weighs .* no words of it are known"):
+    with pytest.raises(JudgeError, match=r"attribute 'gender': DBAC T->A reads the class .* no words of it are known"):
         evaluate(corpus, metrics="dbac-ta", lexicon="none", **QUICK)
     unknown = replace(corpus, tasks=Tasks(("cat", "unicorn"), corpus.tasks.by_image, "test"))
     with pytest.raises(JudgeError, match="no words of task 'unicorn' are known"):
         evaluate(unknown, metrics="dbac-ta", **QUICK)
 
 
-def test_priors_as_products() -> None:
-    """Of a cat P(cat) (1 - P(dog)), of a dog P(dog) (1 - P(cat)); every caption names one of both."""
-    corpus = draw(200)
-    assert corpus.labels is not None
-    found = row(evaluate(corpus, metrics="dbac-at", prior="product", **QUICK), "dbac-at")
-    dogs = {image: "dog" in texts[0] for image, texts in corpus.human.by_image.items()}
-    share, counts = sum(dogs.values()) / 200, Counter(corpus.labels.by_image.values())
-    weights = [(share if dogs[i] else 1 - share) ** 2 / (counts[corpus.labels.by_image[i]] / 200) for i in dogs]
-    assert found["human_prior"] == pytest.approx(sum(weights) / 200)
+def test_from_tasks_to_attribute_rewards_one_class_as_much_as_a_stereotype() -> None:
+    """Ten images, five with skis (task 0) and five with an oven (none): P(T) = 1/2. People say "man" of 4 and of 3.
+
+    People: P(man) = .7, P(skis | man) = 4/7, P(skis | woman) = 1/3. A caption weighs q P(a^) / P(T) in DPAC:
+    4/7 x .7 / .5 = .8 (4 captions), 1/3 x .3 / .5 = .2 (1), 3/7 x .7 / .5 = .6 (3) and 2/3 x .3 / .5 = .4 (2), so that
+    psi_H = (4 x .8 + .2 + 3 x .6 + 2 x .4) / 10 = .6. "Man" iff skis: q = 1, P(a^) = 1/2, psi_M = 1. Always "man":
+    q = 1/2, P(a^) = 1, psi_M = 1 as well. Both amplify by (1 - .6) / (1 + .6) = .25.
+    DBAC of always "man": CE = ln 2, mean w = 2, omega = 2.8854. People: CE = .6690, the mean of 4 -ln 4/7, -ln 1/3,
+    3 -ln 3/7, 2 -ln 2/3; mean w = (7 x 1.4 + 3 x .6) / 10 = 1.16, omega = 1.7339: (2.8854 - 1.7339) / 4.6193 = +.249.
+    """
+    skis = np.repeat([[True], [False]], 5, axis=0)
+    people = np.array([1, 1, 1, 1, 0, 1, 1, 1, 0, 0])
+    told = np.where(people == 1, 4 / 7, 1 / 3)[:, None]
+    certain, unsure = skis.astype(float), np.full((10, 1), 0.5)
+    stereotype = dpac(skis, told, certain, people, np.repeat([1, 0], 5), "T->A")
+    always = dpac(skis, told, unsure, people, np.ones(10, dtype=int), "T->A")
+    assert (stereotype.human, stereotype.generated) == (pytest.approx(0.6), pytest.approx(1))
+    assert (stereotype.value, always.value) == (pytest.approx(0.25), pytest.approx(0.25))
+    assert dbac(skis, told, unsure, people, np.ones(10, dtype=int), "T->A").value == pytest.approx(0.2493, abs=1e-4)
+
+
+def test_the_mean_of_one_over_the_frequency_of_sets_is_the_number_of_sets() -> None:
+    """One human who always says "man" (P(a^) = 1) of images that show three sets of tasks, however often each."""
+    sets = np.array([[1, 0]] * 5 + [[0, 1]] * 2 + [[1, 1]])
+    metric = METRICS["dbac-ta"]
+    rows = pd.DataFrame(
+        {"answer": ["|".join(map(str, np.flatnonzero(row))) for row in sets], "named": "man", "tasks": ""}
+    )
+    rows = rows.assign(image_id=[*"12345678"], side="human", n=1.0, q=0.5)
+    statistic = Statistic(metric, rows)
+    assert statistic.side(np.asarray(statistic.rows(rows).table.sum(axis=0))).prior == pytest.approx(3)

@@ -168,7 +168,7 @@ CASES: dict[str, tuple[Tamper, str]] = {
     "counts": (in_table("counts", lambda of: of[of["image_id"] != of["image_id"].iloc[0]]), "none, ba (counted), "),
     "refits": (
         in_table("replicates", lambda of: of.assign(amplification=of["amplification"] + 1)),
-        f"{ROW}, p_value: ",
+        f"{ROW}, ci: ",
     ),
     "parts": (
         in_table("replicates", lambda of: of.assign(amplification=of["amplification"] + (of["metric"] == "ba"))),

@@ -15,14 +15,12 @@ from judge.statistics.inference import Exchanged, from_halves, from_splits, half
 from judge.statistics.summary import Replicates, Summary
 from judge.types import Interval
 
-ROW = Summary(
-    "one", METRICS["lic"], "linear", amplification=0.1, p_value=0.01, standard_error=0.03, degrees=20, chance_level=0.0
-)
+ROW = Summary("one", METRICS["lic"], "linear", amplification=0.1, p_value=0.01, standard_error=0.03, degrees=20)
 
 
-PERSON = replace(ROW, captioner="a person", amplification=0.02, replicates=Replicates("half", (0.0, 0.01) * 4))
-# The gaps of halves (0, 0.02) x 4 have an error of 0.01 with 20 degrees of freedom: 0.021 is 5% for one captioner.
-BESIDE = replace(ROW, replicates=Replicates("half", (0.0, 0.03) * 4))
+PERSON = replace(ROW, captioner="a person", amplification=0.02, replicates=Replicates("half", (0.0, 0.01) * 20))
+# The gaps of halves (0, 0.02) x 20 have an error of 0.01 with 20 degrees of freedom: 0.021 is 5% for one captioner.
+BESIDE = replace(ROW, replicates=Replicates("half", (0.0, 0.03) * 20))
 
 
 def test_holm_by_hand() -> None:
@@ -38,9 +36,8 @@ def test_holm_by_hand() -> None:
         (ROW, "above human captions"),
         (replace(ROW, amplification=-0.1), "mitigates"),
         (replace(ROW, p_value=0.06), "cannot tell"),
-        (replace(ROW, amplification=0.01, chance_level=0.05), "mitigates"),
         (replace(ROW, p_value=None), None),
-        (replace(ROW, metric=METRICS["imagecaptioner2-ratio"], amplification=0.9, chance_level=None), "mitigates"),
+        (replace(ROW, metric=METRICS["imagecaptioner2-ratio"], amplification=0.9), "mitigates"),
         (replace(ROW, metric=METRICS["error"], amplification=-0.2), "errs less"),
         (replace(ROW, metric=METRICS["ratio"], amplification=-0.2), "below human captions"),
         (replace(ROW, families=(("embedding", 0.001),)), "above human captions"),
@@ -85,15 +82,14 @@ def test_verdicts_beside_a_typical_person(row: Summary, verdict: str | None) -> 
 
 
 def test_where_the_typical_person_does_not_compare_there_is_none() -> None:
-    """On other images, without a value or an error, or void by a check of the run."""
+    """On other images, or without a value or an error."""
     how = {"typical": {"one": "a person"}}
-    for person, pair, void in (
-        (PERSON, lambda *rows: Pair(*rows, paired=False), {}),
-        (PERSON, lambda *_: None, {}),
-        (replace(PERSON, amplification=None), Pair, {}),
-        (PERSON, Pair, {PERSON.key: "why"}),
+    for person, pair in (
+        (PERSON, lambda *rows: Pair(*rows, paired=False)),
+        (PERSON, lambda *_: None),
+        (replace(PERSON, amplification=None), Pair),
     ):
-        said, _ = conclude([BESIDE, person], void, pair=pair, **how)
+        said, _ = conclude([BESIDE, person], pair=pair, **how)
         assert (said.verdict, said.beyond) == ("above human captions", None)
     said, _ = conclude([BESIDE, replace(PERSON, replicates=None, standard_error=None)], pair=Pair, **how)
     assert (said.verdict, known(said.beyond).p_holm) == ("above human captions", None)
@@ -121,13 +117,19 @@ def test_holm_is_over_the_captioners_of_one_metric_and_judge() -> None:
 
 
 def test_detectable_is_found_in_four_of_five_samples() -> None:
-    """t finds an amplification of the detectable size in 80% of 4,000 samples."""
-    (said,) = conclude([replace(ROW, critical=float(stats.t.ppf(0.975, 20)) * 0.03)])
-    assert said.detectable == pytest.approx((stats.t.ppf(0.975, 20) + stats.t.ppf(0.8, 20)) * 0.03)
+    """t finds an amplification of the detectable size in 80% of 4,000 samples: of four captioners, at 5%/4."""
+    (alone,) = conclude([ROW])
+    assert alone.detectable == pytest.approx((stats.t.ppf(0.975, 20) + stats.t.ppf(0.8, 20)) * 0.03)
+    others = [replace(ROW, captioner=name, p_value=0.9) for name in ("b", "c", "d")]
+    untested = replace(ROW, captioner="e", p_value=None)
+    said, *_, none = conclude([ROW, *others, replace(ROW, metric=METRICS["leakage"]), untested])
+    assert none.detectable is None
     rng = np.random.default_rng(0)
     errors = 0.03 * np.sqrt(rng.chisquare(20, 4000) / 20)
-    values = said.detectable + 0.03 * rng.normal(size=4000)
-    assert np.mean(np.abs(values / errors) > stats.t.ppf(0.975, 20)) == pytest.approx(0.8, abs=0.025)
+    values = known(said.detectable) + 0.03 * rng.normal(size=4000)
+    p_values = 2 * stats.t.sf(np.abs(values / errors), 20)
+    found = [known(holm([float(p), 0.9, 0.9, 0.9])[0]) < 0.05 for p in p_values]
+    assert np.mean(found) == pytest.approx(0.8, abs=0.025)
 
 
 def test_a_difference_is_of_what_moves_apart() -> None:
@@ -167,25 +169,29 @@ def test_differences_are_all_pairs_and_corrected_together() -> None:
     assert [row.p_value for row in found] == [None, None]
 
 
-def test_halves_and_exchanges_of_a_mean_are_what_they_should_be() -> None:
-    """Of a mean of 200 numbers around 0: error 1/sqrt(200), the interval holds 0 in 95% or more, p < 0.05 in 5%.
+@pytest.mark.parametrize("neutral", [0.0, 1.0])
+def test_halves_and_exchanges_of_a_mean_are_what_they_should_be(neutral: float) -> None:
+    """Of a mean of 200 numbers around 0 or 1: error 1/sqrt(200), and p < 0.05 in 5%.
 
     400 samples, 20 pairs of halves, 20 exchanges of signs; binomial, 3 sd.
     """
     rng = np.random.default_rng(1)
-    held, rejected, errors = 0, 0, []
+    rejected, errors = 0, []
     for _ in range(400):
         values = rng.normal(size=200)
         pairs = [rng.permutation(values).reshape(2, 100).mean(axis=1) for _ in range(20)]
-        exchanged = [float((values * rng.choice([-1, 1], 200)).mean()) for _ in range(20)]
-        found = known(from_halves(float(values.mean()), np.concatenate(pairs).tolist(), Exchanged.of(exchanged)))
-        held += found.interval.low <= 0 <= found.interval.high
-        rejected += known(found.p_value) < 0.05
+        drawn = [float((values * rng.choice([-1, 1], 200)).mean()) + neutral for _ in range(20)]
+        value, halves = float(values.mean()) + neutral, (np.concatenate(pairs) + neutral).tolist()
+        found = known(from_halves(value, halves, Exchanged.of(drawn), neutral=neutral))
+        rejected += found.p_value < 0.05
         errors.append(found.standard_error)
-    # The larger of two estimates, each known to a sixth.
-    assert 1 < np.sqrt(np.mean(np.square(errors))) * 200**0.5 < 1.12
-    assert 0.925 < held / 400 < 0.995
-    assert 0.02 < rejected / 400 < 0.085
+        assert (found.p_value < 0.05) == (not found.interval.low <= neutral <= found.interval.high)
+        # p is the smallest 1 - level whose interval leaves out what is neutral.
+        for level, out in ((1 - found.p_value * 1.001, True), (1 - found.p_value * 0.999, False)):
+            of = known(from_halves(value, halves, Exchanged.of(drawn), neutral=neutral, level=level)).interval
+            assert (not of.low <= neutral <= of.high) == out
+    assert 0.98 < np.sqrt(np.mean(np.square(errors))) * 200**0.5 < 1.08
+    assert 0.015 < rejected / 400 < 0.085
 
 
 def test_splits_of_a_mean() -> None:
@@ -200,36 +206,32 @@ def test_splits_of_a_mean() -> None:
     assert from_splits(0.1, [0.1, np.nan, 0.2, 0.1, 0.1], ratio=1 / 4) is None
 
 
-def test_where_exchanged_captions_vary_too_little_the_test_is_by_halves() -> None:
-    """A captioner that seldom names the attribute: halves differ by 0.2, error 0.1; exchanges have an sd of 0.01.
-
-    Four pairs of halves and four exchanges: F = 100, above that of (4, 3) at 1%, 28.7. An sd of 0.02 gives F = 25.
-    """
+@pytest.mark.parametrize(
+    ("drawn", "error", "degrees"),
+    [
+        # Halves differ by 0.2: their error is 0.1. Theirs counts where exchanged captions vary less.
+        ([-0.01, 0.01] * 2, 0.1, 4),
+        ([-0.1, 0.1] * 2, (0.01 + (0.04 / 3 - 0.01) * 3 / 7) ** 0.5, 7),  # Pooled: sd^2 is 0.04 / 3.
+        ([-0.3, 0.3] * 2, (0.01 + (0.36 / 3 - 0.01) * 3 / 7) ** 0.5, 7),  # F = 12 of (3, 4); at 1% it is 16.7.
+        ([-0.4, 0.4] * 2, (0.64 / 3) ** 0.5, 3),
+        # A mean of 0.3 is a bias: less its own noise, 0.01 / 3, its square is added.
+        ([0.25, 0.35] * 2, (0.01 + 0.09 - 0.01 / 3 / 4) ** 0.5, 4),
+    ],
+)
+def test_error_of_halves_and_exchanges_by_hand(drawn: list[float], error: float, degrees: int) -> None:
     halves = [0.1, -0.1] * 4
-    found = known(from_halves(0.25, halves, Exchanged.of([-0.01, 0.0, 0.01, 0.0])))
-    sd = (2e-4 / 3) ** 0.5
-    assert found.p_value == pytest.approx(2 * stats.t.sf(0.25 / (0.1**2 + sd**2 / 4) ** 0.5, 4))
-    assert found.critical == pytest.approx(stats.t.isf(0.025, 4) * (0.1**2 + sd**2 / 4) ** 0.5)
-    near = known(from_halves(0.25, halves, Exchanged.of([-0.0245, 0.0, 0.0245, 0.0])))
-    sd = (2 * 0.0245**2 / 3) ** 0.5
-    assert near.p_value == pytest.approx(2 * stats.t.sf(0.25 / (sd * 1.25**0.5), 3))
-
-
-def test_p_below_the_resolution_of_permutations_is_that_of_t() -> None:
-    """p of 1,000 permutations is at least 2/1001: with Holm's correction for 50 tests no row would have a verdict."""
-    halves = [0.1, -0.1] * 4
-    for value, p_value, expected in (
-        (0.1, 0.2, 0.2),
-        (0.5, 2 / 1001, 2 * stats.t.sf(0.5 / (0.08 * (1 + 1 / 1000) ** 0.5), 999)),
-        (0.0, 1.0, 1.0),
-    ):
-        found = known(from_halves(value, halves, Exchanged(0.0, 0.08, 1000, p_value)))
-        assert found.p_value == pytest.approx(expected)
+    found = known(from_halves(0.25, halves, Exchanged.of(drawn)))
+    assert (found.standard_error, found.degrees) == (pytest.approx(error), degrees)
+    assert found.p_value == pytest.approx(2 * stats.t.sf(0.25 / error, degrees))
+    assert found.chance_level == pytest.approx(np.mean(drawn))
 
 
 def test_too_few_refits_give_no_inference() -> None:
     assert from_halves(0.1, [0.1, 0.2]) is None
     assert from_halves(0.1, [0.1, 0.2, np.inf, 0.1]) is None
-    assert known(from_halves(0.1, [0.1, 0.2, 0.1, 0.3], Exchanged.of([0.1]))).p_value is None
+    assert known(from_halves(0.1, [0.1, 0.2, 0.1, 0.3], Exchanged.of([0.1]))).chance_level is None
+    # Nothing varies: a value that is not neutral cannot be tested.
+    assert from_halves(0.1, [0.1] * 4) is None
+    assert known(from_halves(0.0, [0.1] * 4)).p_value == 1
     assert Exchanged.of([0.1, np.nan]) is None
     assert half_error([0.1, 0.2, 0.1, 0.3]) == pytest.approx(((0.01 + 0.04) / 2 / 4) ** 0.5)

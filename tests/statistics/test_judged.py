@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import oracle
 import pandas as pd
@@ -23,10 +21,10 @@ def frame(rows: list[Row]) -> pd.DataFrame:
     return table.assign(predicted=guess, loss=-np.log(table["probability"]), seed=0)
 
 
-def measure(metric: str, rows: list[Row], **how: object) -> Measured:
+def measure(metric: str, rows: list[Row]) -> Measured:
     row = find_metric(metric)
     table = frame(rows)
-    statistic = Statistic(row, table, **how)  # type: ignore[arg-type]
+    statistic = Statistic(row, table)
     return statistic(*statistic.rows(caption_table(table, row.score)).sums())
 
 
@@ -94,23 +92,6 @@ def test_priors_are_of_all_captions_scores_of_those_that_were_judged() -> None:
     cup, dog, female, male = 3 / 5, 1 / 5, 3 / 5, 2 / 5
     expected = (0.9 * cup / female + 0.6 * cup / female + 0.2 * dog / male + 0.4 * dog / male) / 4
     assert found.human.value == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(
-    ("metric", "said", "answers", "prior"),
-    [
-        # P(cup) = 1/2, P(dog) = 1/4: of both 1/8, of cup alone and of none 3/8 each; P(f) = P(m) = 1/2.
-        ("dpac-at", ("cup|dog", "cup", "", ""), "ffmm", (1 / 4 + 3 * 3 / 4) / 4),
-        # P(cup) = 3/4, P(dog) = 1/2: of both and of cup alone 3/8 each, of dog alone 1/8; P(f^) = 1.
-        ("dpac-ta", "ffff", ("cup|dog", "cup", "cup", "dog"), (3 * 8 / 3 + 8) / 4),
-    ],
-)
-def test_product_priors_by_hand(metric: str, said: Sequence[str], answers: Sequence[str], prior: float) -> None:
-    pairs = [(text, "") if metric == "dpac-ta" else ("", text) for text in said]
-    rows: list[Row] = [
-        (str(n), side, 0, *pairs[n], answers[n], 0.5) for n in range(4) for side in ("human", "generated")
-    ]
-    assert measure(metric, rows, prior="product").human.prior == pytest.approx(prior)
 
 
 def test_a_resample_without_a_set_of_tasks_has_a_value() -> None:

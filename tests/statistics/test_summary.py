@@ -73,8 +73,8 @@ def refits(**values: tuple[list[float], list[float]]) -> pd.DataFrame:
 def test_inference_from_refits_by_hand() -> None:
     """Pairs of halves (0.3, 0.1), (0.2, 0.2): error sqrt((0.2^2 + 0) / 2 / 4) = sqrt(0.005), 2 degrees of freedom.
 
-    Exchanged -0.05, 0, 0.05: mean 0, sd 0.05; t = value / (0.05 sqrt(4/3)), 2 degrees of freedom. Were they
-    twice as far apart, the error would be theirs.
+    Exchanged -0.05, 0, 0.05: mean 0, sd 0.05. The halves' own is larger. Were the exchanged ones twice as far apart,
+    the error would be of both: (0.005 + 0.01) / 2 is its square, with 4 degrees of freedom.
     """
     scores = make_scores(20)
     flat = [0.5] * 4
@@ -87,7 +87,7 @@ def test_inference_from_refits_by_hand() -> None:
     assert row.standard_error == pytest.approx(0.005**0.5)
     reach = stats.t.ppf(0.975, 2) * 0.005**0.5
     assert (interval.low, interval.high) == pytest.approx((value - reach, value + reach))
-    assert row.p_value == pytest.approx(2 * stats.t.sf(abs(value) / (0.05 * (4 / 3) ** 0.5), 2))
+    assert row.p_value == pytest.approx(2 * stats.t.sf(abs(value) / 0.005**0.5, 2))
     assert row.chance_level == pytest.approx(0)
     assert row.chance == pytest.approx((0.3, 0.3))
     assert row.human_error == 0
@@ -96,8 +96,9 @@ def test_inference_from_refits_by_hand() -> None:
     assert (alone.basis, alone.p_value) == ("these judges", None)
     wider = refits(half=(flat, [0.3, 0.1, 0.2, 0.2]), exchanged=(flat[:3], [0.1, -0.1, 0]))
     (row,) = summarise(scores, wider, QUICK)
-    assert row.standard_error == pytest.approx(0.1)
-    assert known(row.replicates).error(known(row.replicates).values) == pytest.approx(0.1)
+    assert (row.standard_error, row.degrees) == (pytest.approx(0.0075**0.5), 4)
+    assert known(row.replicates).error(known(row.replicates).values) == pytest.approx(0.0075**0.5)
+    assert known(row.replicates).degrees == 2
     # Where a half has no value (it never names a class), nobody knows how far the whole is off.
     lost = refits(half=(flat, [0.3, np.nan, 0.2, 0.2]), exchanged=(flat[:3], [0.1, -0.1, 0]))
     (row,) = summarise(scores, lost, QUICK)
@@ -120,7 +121,7 @@ def test_inference_from_splits_by_hand() -> None:
 
 
 def test_a_judge_that_is_not_trained_is_tested_on_its_answers() -> None:
-    """Then p is that of the paired test on images, and the interval the bootstrap's."""
+    """Then p is that of the paired test on images, and the interval is by the same t."""
     scores = make_scores(200, captions=1)
     scores["predicted"] = scores["answer"]
     scores["probability"] = np.where(scores["side"] == "human", 0.5, 0.5) + 0.1 * scores["probability"]
@@ -130,7 +131,9 @@ def test_a_judge_that_is_not_trained_is_tested_on_its_answers() -> None:
     gaps = [group for _, group in (sides["generated"] - sides["human"]).groupby(classes)]
     error = np.sqrt(sum(group.var() / len(group) for group in gaps)) / 2
     assert row.basis == "images"
-    assert row.interval == row.these_judges
+    interval = known(row.interval)
+    assert interval.high - interval.low == pytest.approx(2 * stats.norm.isf(0.025) * error, rel=0.5)
+    assert (known(row.p_value) < 0.05) == (not interval.low <= 0 <= interval.high)
     assert row.p_value == pytest.approx(2 * stats.norm.sf(abs(row.amplification or 0) / error), abs=0.03)
     assert row.standard_error == pytest.approx(error, rel=0.5)
 

@@ -1,0 +1,118 @@
+"""Captions of both sides on the same images; and the sides of judges that guess what captions name."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from judge.corpus.tasks import Tasks
+from judge.errors import JudgeError
+from judge.evidence.sides import Aligner, MaskedCaption, Sides
+from judge.masking.instances import PERSON
+from judge.text.survey import Coverage, Survey
+from judge.types import SIDES, Side, Target, Words
+
+# People have the attribute and are no task: the noun for a person ("a surfer", "a child") names nothing else.
+PEOPLE = frozenset({PERSON})
+MINIMUM_IMAGES = 10
+# The share of images that must have a caption index: too few have a 6th or 7th caption, or sentence, to train on.
+INDEX_COVERAGE = 0.9
+# Tasks that judges guess from the class are named this often, on both sides together.
+LEAST_NAMED = 10
+# Stands between the names of tasks.
+APART = "|"
+
+Row = tuple[str, int, Words]
+"""A caption of a side: (image id, index among the image's captions, words)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Human and generated captions of the images that have both, before masking.
+
+    Attributes:
+        classes: image id -> class, of the images that have one, sorted by image.
+        rows: side -> its captions of these images.
+        dropped: reason -> images left out.
+        coverage: side -> how often its captions name the attribute; None without a lexicon.
+        survey: side -> facts about its captions, and about what masking leaves in them.
+        sentences: side -> how many sentences of a caption judges read, one by one; 1 for whole captions.
+        read: side -> what judges read of these images: captions, or sentences with indices of their own.
+    """
+
+    classes: Mapping[str, str]
+    rows: Mapping[Side, Sequence[Row]]
+    dropped: Mapping[str, int]
+    coverage: Mapping[Side, Coverage] | None
+    survey: Mapping[Side, Survey]
+    sentences: Mapping[Side, int]
+    read: Mapping[Side, Sequence[Row]]
+
+
+def named_sides(
+    captioner: str, joined: Joined, tasks: Tasks | None, names: Callable[[str, Words], frozenset[str]]
+) -> Sides:
+    """The sides of judges that guess what captions name from what is annotated of their images.
+
+    With ``tasks`` these are the evidence, and the class that a caption names is guessed: both sides have the same
+    images, and each of their captions names one class. A captioner that is silent more often leaves both sides with
+    fewer images, and no side with less to learn from. Without, the class of an image is the evidence, and the tasks
+    that captions name are guessed, of which they may name none. ``names`` gives what a caption of an image names.
+
+    Raises:
+        JudgeError: too few images of a class; no task that is named often enough.
+    """
+    classes, dropped = joined.classes, dict(joined.dropped)
+    known = {*classes.values()}
+    named: dict[Side, dict[str, list[tuple[int, frozenset[str]]]]] = {side: {} for side in SIDES}
+    for side, captions in joined.rows.items():
+        for image, number, words in captions:
+            found = names(image, words)
+            if tasks is None or (len(found) == 1 and found <= known):
+                named[side].setdefault(image, []).append((number, found))
+    images = [image for image in classes if all(image in of for of in named.values())]
+    dropped["no caption of one side names one class"] = len(classes) - len(images)
+    classes = {image: classes[image] for image in images}
+    shown: dict[str, Words]
+    if tasks is None:
+        counts = Counter(name for of in named.values() for rows in of.values() for _, found in rows for name in found)
+        target = Target("tasks", tuple(sorted(name for name, count in counts.items() if count >= LEAST_NAMED)))
+        if not target.classes:
+            what = f"no task is named by {LEAST_NAMED} captions"
+            raise JudgeError(what, where=captioner, mend="give other --tasks, or leave A->T out")
+        shown = {image: (name,) for image, name in classes.items()}
+    else:
+        _check_named(classes, captioner)
+        target = Target("attribute", tuple(sorted({*classes.values()})))
+        shown = {image: _apart(tasks.shown(image)) for image in images}
+    place = {name: index for index, name in enumerate(target.classes)}
+    rows: dict[Side, tuple[MaskedCaption, ...]] = {}
+    for side, of in named.items():
+        sizes = Counter(index for image in images for index in range(len(of[image])))
+        rows[side] = tuple(
+            MaskedCaption(image, index, shown[image], answers=_places(found, place), written=number)
+            for image in images
+            for index, (number, found) in enumerate(of[image])
+            if sizes[index] >= INDEX_COVERAGE * len(images)
+        )
+        dropped[f"{side} captions beyond the common number"] = sum(sizes.values()) - len(rows[side])
+    nothing = dict.fromkeys(images, ())
+    about = False, joined.coverage, joined.survey, dropped
+    return Sides(captioner, target, classes, nothing, rows, Aligner(), *about)
+
+
+def _apart(names: Sequence[str]) -> Words:
+    """Names as the words of a judge, apart: words beside each other would be read as pairs."""
+    return (APART, *(word for name in sorted(names) for word in (name, APART)))
+
+
+def _places(names: frozenset[str], place: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(sorted(place[name] for name in names if name in place))
+
+
+def _check_named(classes: Mapping[str, str], captioner: str) -> None:
+    """Refuse too few images of a class whose captions on both sides name one class."""
+    counts = Counter(classes.values())
+    if len(counts) < 2 or min(counts.values()) < MINIMUM_IMAGES:
+        each = ", ".join(f"{number} of '{name}'" for name, number in sorted(counts.items())) or "none"
+        what = f"images of which a caption of each side names one class: {each}; {MINIMUM_IMAGES} of each are needed"
+        raise JudgeError(what, where=captioner, mend="leave this captioner out, or u-ta")

@@ -1,0 +1,157 @@
+"""The typical person of a run: whose captions it has, what is compared with it, and which verdicts follow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import fault_of, known, read_json
+
+from judge import evaluate
+from judge.calibration.grammar import World, make_world, simulate
+from judge.calibration.world import Captioner, Parameters
+from judge.corpus import Corpus
+from judge.evidence.typical import TYPICAL, with_typical
+from judge.measure import Plan, Result, lay_out
+from judge.report.saved_run import read_run
+from judge.report.warnings import warnings
+from judge.text.lexicon import Lexicons, load_lexicon, mask
+from judge.text.tokens import tokenize
+from judge.types import Captions, Words
+
+QUICK: dict[str, Any] = {"judge": "linear", "folds": 3, "chance": 0, "resamples": 100, "workers": 1, "families": False}
+GENDER = load_lexicon("gender")
+
+
+def masked(caption: str) -> Words:
+    return mask(tokenize(caption), GENDER)
+
+
+def measured(corpus: Corpus, **settings: Any) -> Result:
+    return evaluate(corpus, **QUICK | settings)
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    """Four human captions an image; judges of these learn something from few images."""
+    drawn = make_world(240, seed=3, parameters=Parameters(association=0.8, mention=0.9))
+    return replace(drawn, human=replace(drawn.human, by_image={i: of[:4] for i, of in drawn.human.by_image.items()}))
+
+
+@pytest.fixture(scope="module")
+def much(world: World) -> Captions:
+    return simulate(world, name="much", captioner=Captioner(stereotype=0.9))
+
+
+@pytest.fixture(scope="module")
+def second(world: World) -> Corpus:
+    """The captioner is the second most typical caption, which the human side lacks."""
+    first = with_typical(Corpus(world.human, (), world.labels), masked)
+    (typical,) = first.generated
+    found = with_typical(replace(first, generated=()), masked)
+    rest = {image: (*typical.by_image[image], *of) for image, of in found.human.by_image.items()}
+    captioner = replace(found.generated[0], name="second")
+    return Corpus(replace(world.human, by_image=rest), (captioner,), world.labels)
+
+
+@pytest.fixture(scope="module")
+def run(second: Corpus, much: Captions, tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
+    out = tmp_path_factory.mktemp("typical") / "run"
+    corpus = replace(second, generated=(*second.generated, much))
+    return measured(corpus, metrics="lic,ratio", refits=10, out=out), out
+
+
+def test_who_stereotypes_amplifies_and_who_is_typical_does_not(run: tuple[Result, Path]) -> None:
+    result, _ = run
+    found = {
+        (row.captioner, row.metric.name): of for row, of in zip(result.summaries, result.conclusions(), strict=True)
+    }
+    assert list(dict.fromkeys(name for name, _ in found)) == ["second", "much", TYPICAL]
+    assert found["much", "lic"].verdict == "amplifies"
+    assert {of.verdict for (name, _), of in found.items() if name == "second"} <= {
+        "like a typical person", "cannot tell", "mitigates"
+    }  # fmt: skip
+    assert {(of.p_holm, of.verdict, of.beyond) for (name, _), of in found.items() if name == TYPICAL} == {(None,) * 3}
+    values = {row.key[:2]: known(row.amplification) for row in result.summaries}
+    for name in ("second", "much"):
+        beyond = known(found[name, "lic"].beyond)
+        assert beyond.paired
+        assert beyond.value == pytest.approx(values[name, "lic"] - values[TYPICAL, "lic"])
+    # Differences are between captioners.
+    assert {(row.first, row.second) for row in result.differences()} == {("second", "much")}
+
+
+def test_files_give_the_same_conclusions(run: tuple[Result, Path]) -> None:
+    result, out = run
+    saved = read_run(out).result
+    assert saved.conclusions() == result.conclusions()
+    assert saved.table().equals(result.table())
+    row = result.table().set_index(["captioner", "metric"]).loc["much", "lic"]
+    written = next(of for of in read_json(out / "metrics.json")["results"] if of["metric"] == "lic" and of["beyond"])
+    assert written["captioner"] == "second"
+    assert written["beyond"].keys() == {
+        "second", "value", "ci", "standard_error", "p_value", "p_holm", "images_left_out"
+    }  # fmt: skip
+    assert row["beyond_low"] < row["beyond"] < row["beyond_high"]
+    assert row["beyond_p"] <= row["beyond_p_holm"] < 0.05
+
+
+def test_its_captions_do_not_depend_on_the_captioners(world: World, much: Captions) -> None:
+    """They are of the images that a captioner describes, and the others of these are the human side."""
+    few = replace(much, by_image=dict(list(much.by_image.items())[20:]))
+    lexicons = Lexicons(GENDER, None)
+    whole, part = (lay_out(Corpus(world.human, (of,), world.labels), Plan(), lexicons).corpus for of in (much, few))
+    typical, of_part = (of.generated[-1].by_image for of in (whole, part))
+    assert of_part == {image: typical[image] for image in few.by_image}
+    for image, (caption,) in typical.items():
+        written = list(world.human.by_image[image])
+        written.remove(caption)
+        assert whole.human.by_image[image] == tuple(written)
+    assert whole.human == part.human
+    # Labels come from all human captions, the typical one among them.
+    derived = [
+        lay_out(Corpus(world.human, (much,), None), Plan(typical=typical), lexicons).truth.labels
+        for typical in (True, False)
+    ]
+    assert derived[0] == derived[1]
+
+
+@pytest.mark.parametrize("short", [24, 25])
+def test_nine_in_ten_images_need_three_captions(world: World, much: Captions, short: int) -> None:
+    """Of 240 images 24 or 25 have two: on 216 images the typical person is compared, on 215 there is none."""
+    human = {
+        image: of[: 2 if place < short else 4] for place, (image, of) in enumerate(sorted(world.human.by_image.items()))
+    }
+    result = measured(Corpus(replace(world.human, by_image=human), (much,), world.labels), metrics="lic", refits=5)
+    row, said = result.summaries[0], result.conclusions()[0]
+    assert row.images == 240
+    notes = [note for note in warnings(result) if "typical person" in note]
+    if short == 24:
+        assert [(of.captioner, of.images) for of in result.summaries] == [("much", 240), (TYPICAL, 216)]
+        assert (known(said.beyond).left_out, said.verdict, notes) == (24, "amplifies", [])
+    else:
+        assert [of.captioner for of in result.summaries] == ["much"]
+        assert (said.beyond, said.verdict) == (None, "above human captions")
+        assert [note.partition(". ")[0] for note in notes] == [
+            "No typical person to compare much with: 215 of 240 images have 3 human captions or more"
+        ]
+
+
+def test_when_there_is_one(world: World, much: Captions) -> None:
+    corpus, lexicons = Corpus(world.human, (much,), world.labels), Lexicons(GENDER, None)
+    for plan, reason in (
+        (Plan(), ""),
+        (Plan(protocol="paper", typical=True), ""),
+        (Plan(metrics=("lic",), judges=("self",)), ""),  # LIC is measured with a judge of text.
+        (Plan(protocol="paper"), "it is off under protocol paper"),
+        (Plan(typical=False), "it was left out"),
+    ):
+        work = lay_out(corpus, plan, lexicons)
+        assert work.without_typical == reason
+        assert [of.name for of in work.corpus.generated] == ["much", *([] if reason else [TYPICAL])]
+        assert {job.evidence.captioner for job in work.jobs} == {of.name for of in work.corpus.generated}
+    named = replace(corpus, generated=(replace(much, name=TYPICAL),))
+    assert f"a captioner is called '{TYPICAL}'" in fault_of(lay_out, named, Plan(), lexicons)
+    assert lay_out(named, Plan(typical=False), lexicons).without_typical

@@ -1,0 +1,199 @@
+"""U, Theil's uncertainty coefficient, in worlds in which its value is known in closed form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from judge import evaluate, load_lexicon, theils_u
+from judge.calibration.doses import DoseSource
+from judge.calibration.trials import Design, caption_trials
+from judge.corpus import Corpus
+from judge.corpus.tasks import Tasks
+from judge.errors import JudgeError
+from judge.measure import Result
+from judge.measure.table import make_table
+from judge.metrics import find_metric, spell_out
+from judge.statistics.breakdown import image_contributions
+from judge.statistics.summary import Settings
+from judge.types import Captions, FloatArray, Labels
+
+QUICK: dict[str, int] = {"resamples": 100, "workers": 1, "folds": 3, "refits": 0, "chance": 0, "typical": False}
+PERSON = {"female": "woman", "male": "man", "": "person"}
+SHOWN = ("cat", "dog")
+
+
+def world(
+    images: int,
+    *,
+    leaning: float = 0.8,
+    stereotype: float = 0.0,
+    guess: float = 0.0,
+    silent: float = 0.0,
+    seed: int = 0,
+) -> Corpus:
+    """Half of the people are women; women are shown with dogs, men with cats, with probability ``leaning``.
+
+    A captioner names the class's own animal whatever is shown in a share ``stereotype`` of images (A->T), the animal's
+    class in a share ``guess`` (T->A), and no class in a share ``silent``.
+    """
+    rng = np.random.default_rng(seed)
+    classes = {str(i): ("female", "male")[i % 2] for i in range(images)}
+    own = {"female": 1, "male": 0}
+    shown = {i: own[name] if rng.random() < leaning else 1 - own[name] for i, name in classes.items()}
+    animals = {i: own[name] if rng.random() < stereotype else shown[i] for i, name in classes.items()}
+    people = {i: ("male", "female")[shown[i]] if rng.random() < guess else name for i, name in classes.items()}
+    people = {i: "" if rng.random() < silent else name for i, name in people.items()}
+
+    def say(whom: Mapping[str, str], which: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
+        return {i: (f"a {PERSON[whom[i]]} with a {SHOWN[which[i]]}",) for i in classes}
+
+    labels = Labels("gender", ("female", "male"), classes, "test")
+    tasks = Tasks(SHOWN, {i: (which,) for i, which in shown.items()}, "test")
+    return Corpus(Captions("human", say(classes, shown)), (Captions("cap", say(people, animals)),), labels, tasks)
+
+
+def coefficient(share: float) -> float:
+    """U of two equally frequent answers that the evidence tells with probability ``share``: 1 - H(share) / ln 2."""
+    return float(1 + (share * np.log(share) + (1 - share) * np.log(1 - share)) / np.log(2))
+
+
+def values(result: Result, metric: str) -> tuple[float, float, float]:
+    (row,) = (row for row in result.summaries if row.metric.name == metric)
+    assert row.human is not None
+    assert row.generated is not None
+    assert row.amplification is not None
+    return row.human, row.generated, row.amplification
+
+
+def test_bayes_values_and_no_cross_talk() -> None:
+    """Of people U is 1 - H(0.8) / ln 2 = 0.278 both ways, of a dose d of its own direction 1 - H(0.8 + 0.2 d) / ln 2.
+
+    A dose of the other direction changes nothing: captions are the same in all that is annotated and named.
+    """
+    own = {"u-at": "stereotype", "u-ta": "guess"}
+    for metric, change in own.items():
+        result = evaluate(world(3000, **{change: 0.5}), metrics="u", **QUICK)
+        human, generated, _ = values(result, metric)
+        assert human == pytest.approx(coefficient(0.8), abs=0.03)
+        assert generated == pytest.approx(coefficient(0.9), abs=0.03)
+        (other,) = own.keys() - {metric}
+        assert values(result, other)[2] == pytest.approx(0, abs=1e-9)
+
+
+def test_nothing_is_found_where_nothing_is_to_be_found() -> None:
+    """What is independent has a U of about 0, not above it: captions are held out, and so are frequencies."""
+    found = [values(evaluate(world(300, leaning=0.5, seed=seed), metrics="u", **QUICK), "u-ta")[0] for seed in range(8)]
+    assert -0.02 < np.mean(found) < 0.003
+
+
+def test_silence_moves_nothing() -> None:
+    """Both sides lose the images in which the captioner names nobody, and say the same of the others."""
+    result = evaluate(world(400, silent=0.5), metrics="u", **QUICK)
+    assert values(result, "u-ta")[2] == pytest.approx(0, abs=1e-9)
+    left_out = result.run["captioners"]["cap"]["dropped"]["no caption of one side names one class"]
+    scores = result.scores[result.scores["metric"] == "u-ta"]
+    assert scores["image_id"].nunique() == 400 - left_out
+    assert 150 < left_out < 250
+
+
+def test_captions_that_name_one_class_count_by_their_own_number() -> None:
+    """The second human caption of each image is the first that names one class; the file has its index."""
+    corpus = world(120)
+    human = {i: ("a person", "a man and a woman", *texts, "a man") for i, texts in corpus.human.by_image.items()}
+    corpus = replace(corpus, human=Captions("human", human))
+    scores = evaluate(corpus, metrics="u", **QUICK).scores
+    told = scores[(scores["metric"] == "u-ta") & (scores["side"] == "human")]
+    assert set(told["index"]) == {2, 3}
+    assert set(told.loc[told["index"] == 3, "answer"]) == {"male"}
+    # All captions say something of what is shown, if only that it is not there.
+    told = scores[(scores["metric"] == "u-at") & (scores["side"] == "human")]
+    assert set(told["index"]) == {0, 1, 2, 3}
+    assert set(told.loc[told["index"] == 0, "answer"]) == {""}
+
+
+def test_numbers_come_from_files_and_add_up() -> None:
+    result = evaluate(world(240, guess=0.5, stereotype=0.5), metrics="u", **QUICK | {"refits": 3, "chance": 1})
+    again = make_table(result.scores, result.counts, result.replicates, result.run)
+    for one, other in zip(result.summaries, again, strict=True):
+        assert (one.amplification, one.interval, one.p_value) == (other.amplification, other.interval, other.p_value)
+        assert one.basis == "refits"
+        assert one.chance is not None
+        assert max(one.chance) < 0.1  # The annotation is shuffled among images.
+    added = image_contributions(result.scores, result.counts, ["u-at", "u-ta"], Settings())
+    for metric, of in added.groupby("metric"):
+        assert of["contribution"].sum() == pytest.approx(values(result, str(metric))[2])
+
+
+def test_of_arrays_by_hand() -> None:
+    """Ten captions, skis in the first five images. People say "man" (1) of skis in 4 of 5, of an oven in 3 of 5.
+
+    CE(a^ | T), by frequencies, is -(4 ln .8 + ln .2 + 3 ln .6 + 2 ln .4) / 10 = .5867. CE(a^): 7 of 10 say "man", so 6
+    of the 9 others of each that does, and 2 of the 9 others of each of the 3 that say "woman": -(7 ln 6/9 + 3 ln 2/9)
+    / 10 = .7351. U is 1 - .5867 / .7351 = .2018. One that says "man" of skis alone has a U of 1, and one that always
+    does has nothing to guess: frequencies are as right as the judge.
+    """
+    people = [1, 1, 1, 1, 0, 1, 1, 1, 0, 0]
+    told = np.repeat([[0.2, 0.8], [0.4, 0.6]], 5, axis=0)
+    certain = np.repeat([[0.0, 1.0], [1.0, 0.0]], 5, axis=0)
+    always = np.tile([0.5 / 10.5, 10 / 10.5], (10, 1))
+    stereotype = theils_u(people, told, [1] * 5 + [0] * 5, certain)
+    assert stereotype.human == pytest.approx(0.2018, abs=1e-4)
+    assert stereotype.generated == 1
+    assert stereotype.value == pytest.approx(1 - 0.2018, abs=1e-4)
+    hot: Sequence[Sequence[int]] = [[0, 1]] * 10
+    assert theils_u(people, told, hot, always).generated == pytest.approx(0, abs=1e-12)
+
+
+def test_tasks_of_arrays_are_questions_of_their_own() -> None:
+    """Two tasks of which one is told by the class and one is not: the losses, and those of frequencies, add up."""
+    named = np.array([[1, 1], [1, 0], [0, 1], [0, 0]] * 5)
+    shares = np.full((20, 2), 0.5)
+    told: FloatArray = shares.copy()
+    told[:, 0] = np.where(named[:, 0], 0.9, 0.1)
+    frequencies = -np.log(9 / 19)  # Of the 19 others 9 are alike.
+    expected = 1 - (-np.log(0.9) - np.log(0.5)) / (2 * frequencies)
+    found = theils_u(named, shares, named, told, "A->T")
+    assert found.generated == pytest.approx(expected)
+    assert found.human == pytest.approx(1 - np.log(2) / frequencies)
+
+
+def test_refusals() -> None:
+    assert spell_out(["u", "u-ta:accuracy"]) == ("u-at", "u-ta", "u-ta:accuracy")
+    with pytest.raises(JudgeError, match="unknown score 'uncertainty'"):
+        find_metric("lic:uncertainty")
+    with pytest.raises(JudgeError, match=r"U T->A reads the class that captions name, and no words of it are known"):
+        evaluate(world(60), lexicon="none", metrics="u", **QUICK)
+    with pytest.raises(JudgeError, match=r"images of which a caption of each side names one class: none; 10 of each"):
+        evaluate(world(60, silent=1.0), metrics="u", **QUICK)
+    with pytest.raises(ValueError, match="the direction is"):
+        theils_u([0, 1], [[1, 0], [0, 1]], [0, 1], [[1, 0], [0, 1]], "A")  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_doses_of_human_captions(coco: Path) -> None:
+    """Values rise with doses of their own direction, in each draw; silence moves nothing, nor does the other."""
+    corpus = Corpus.read(
+        human=coco / "captions_human.json", captions=[], labels=coco / "gender.csv", objects=coco / "objects.json"
+    )
+    assert corpus.labels is not None
+    source = DoseSource(corpus.human, corpus.labels, load_lexicon("gender"), load_lexicon("coco-objects"))
+    design = Design(("A->T", "T->A", "silence"), (0.2, 0.4, 0.8), draws=2, nulls=0, images=900)
+    found: dict[tuple[str, str], list[float]] = {}
+    for trial in caption_trials(corpus, source, design):
+        result = evaluate(trial.corpus, metrics="u", **QUICK)
+        for metric in ("u-at", "u-ta"):
+            for change in ("A->T", "T->A", "silence") if trial.change == "none" else (trial.change,):
+                found.setdefault((metric, change), []).append(values(result, metric)[2])
+    for metric, own in (("u-at", "A->T"), ("u-ta", "T->A")):
+        for change in ("A->T", "T->A", "silence"):
+            by_draw = np.reshape(found[metric, change], (2, 4))
+            if change == own:
+                assert (np.diff(by_draw) > 0).all()
+                assert (by_draw[:, -1] > 0.05).all()
+            else:
+                assert np.ptp(by_draw, axis=1) == pytest.approx([0, 0], abs=1e-9)
