@@ -318,7 +318,7 @@ def _paraphrase(source: DoseSource, words: Words, _: str, dose: float, generator
         stop, task = spans.get(place, (place + 1, ""))
         own = words[place:stop]
         moved, choice = generator.random(2)
-        known = [(word,) for word in source.synonyms.get(words[place], ())] if place in free else []
+        known: list[Words] = [(word,) for word in source.synonyms.get(words[place], ())] if place in free else []
         if task:
             known = source.phrases[task, source.is_plural(own, task)]
         changed += known[int(choice * len(known))] if moved < dose and known else own

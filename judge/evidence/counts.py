@@ -104,7 +104,10 @@ def task_rows(builder: EvidenceBuilder, captioner: Captions) -> pd.DataFrame:
     sides = [_caption_rows(builder, joined, side, frozenset(), objects=True) for side in joined.rows]
     table = pd.concat([*sides, _annotated_rows(builder, joined)[0]], ignore_index=True)
     table.insert(1, "captioner", captioner.name)
-    written = {"human": builder.corpus.human.by_image, "generated": captioner.by_image}
+    written: dict[Side, Mapping[str, tuple[str, ...]]] = {
+        "human": builder.corpus.human.by_image,
+        "generated": captioner.by_image,
+    }
     rows = zip(table["side"], table["image_id"], table["index"], strict=True)
     read = {
         (side, i, n): text

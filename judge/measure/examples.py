@@ -1,6 +1,6 @@
 """Examples: images with the largest contributions to every row of the table, of either sign, and random images."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, get_args
 
 import numpy as np
@@ -14,6 +14,7 @@ from judge.statistics.judged import CAPTION as OF_SIDE
 from judge.statistics.summary import ROW
 from judge.text.lexicon import load_lexicon
 from judge.text.tokens import tokenize
+from judge.types import Side
 
 Chosen = Literal["adds", "takes away", "random"]
 CHOSEN: tuple[Chosen, ...] = get_args(Chosen)
@@ -56,7 +57,10 @@ def choose_examples(
         captioner, metric, judge = map(str, names)
         key = captioner, metric, judge
         images = part["image_id"].unique().tolist()
-        sides = {"human": corpus.human.by_image, "generated": written[captioner]}
+        sides: dict[Side, Mapping[str, tuple[str, ...]]] = {
+            "human": corpus.human.by_image,
+            "generated": written[captioner],
+        }
         most = evidence[key].sides.sentences if key in evidence else {}
         captions = pd.DataFrame(
             [(side, image, index, caption) for image in images for side, of in sides.items()

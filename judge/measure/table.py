@@ -35,6 +35,8 @@ def answer_rows(member: Member, predictions: Predictions) -> Answers:
     places = member.places(member.split.test)
     columns = _caption_columns(member.samples, places) | {"seed": member.seed, "fold": member.split.fold}
     columns |= judge_answers([member.samples[place] for place in places], predictions)
+    trained = {member.samples[place].words for place in member.places(member.split.train)}
+    columns["twin"] = [member.samples[place].words in trained for place in places]
     columns["validation_loss"] = predictions.notes.get(VALIDATION_LOSS, np.nan)
     if member.samples.evidence.sides.guesses_names:
         columns["baseline"] = _baseline(member, places)
@@ -96,6 +98,7 @@ def score_table(jobs: Sequence[Job], found: Sequence[pd.DataFrame]) -> pd.DataFr
                 columns = _caption_columns(slot, places) | {"seed": UNASKED, "fold": UNASKED}
                 columns["answer"] = [slot.cell(place)[2] for place in places]
                 columns |= dict.fromkeys(("probability", "predicted", "loss", "validation_loss"), np.nan)
+                columns["twin"] = False
                 parts.append(_named(pd.DataFrame(columns).astype({"predicted": object}), job, name))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 

@@ -101,7 +101,7 @@ def correlation_table(rows: Sequence[tuple[str, Correlation]], title: str, note:
 
 
 def breakdown_tables(result: Result, verbose: bool) -> Iterator[Table[Row]]:
-    """The tasks and the words that matter most, of each row of the main table; the files hold all of them."""
+    """Tasks and words that matter most, of each row of the main table (the files hold all of them), and twins."""
     found = result.breakdown
     if found is None:
         return
@@ -130,6 +130,31 @@ def breakdown_tables(result: Result, verbose: bool) -> Iterator[Table[Row]]:
     numbers = [("contribution", TEXT), ("leans to", TEXT), ("captions", TEXT)]
     note = "What the judge of generated captions takes from a word, less what that of human captions takes."
     yield table_of([*about, "word"], numbers, rows, "Words that add most to the log-odds of the true class", [note])
+    yield twin_table(found.twins)
+
+
+def twin_table(twins: pd.DataFrame) -> Table[Row]:
+    """A row per judged row of the main table: twins and other captions (:func:`~judge.statistics.breakdown.twin_rows`).
+
+    ``twins`` may be empty.
+    """
+    rows: list[Row] = []
+    records = twins.astype(object).where(twins.notna(), None).to_dict("records")
+    for twin, other in zip(records[::2], records[1::2], strict=True):
+        interval = None if other["low"] is None else Interval(other["low"], other["high"])
+        digits = digits_of(interval)
+        shares = write((twin["human_share"], twin["generated_share"]), SHARE)
+        values = (write(of["amplification"], SIGNED, digits) for of in (twin, other))
+        added = write(twin["contribution"], SIGNED, digits)
+        rows.append(
+            (twin["captioner"], _metric(twin), shares, *values, write_interval(interval, "splits", digits), added)
+        )
+    notes = [
+        "Twins: captions whose words, as judges read them, their judge was trained on in a caption of another image.",
+        "Amplification of twins alone, and of the other captions alone; what twins contribute to that of all.",
+    ]
+    numbers = [("twins (human / generated)", TEXT), ("of twins", TEXT), ("of others", TEXT), ("interval", TEXT)]
+    return table_of(["captioner", "metric (judge)"], [*numbers, ("twins add", TEXT)], rows, "Repeated captions", notes)
 
 
 def position_table(result: Result) -> Table[Row]:

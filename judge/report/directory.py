@@ -80,7 +80,7 @@ class RunDirectory(OutputFolder):
             if found := result.breakdown:
                 folder = out / "breakdown"
                 folder.mkdir()
-                for name, table in {"tasks": task_table(found), "words": found.words}.items():
+                for name, table in {"tasks": task_table(found), "words": found.words, "twins": found.twins}.items():
                     if len(table):
                         write_whole(folder / f"{name}.csv", table_csv(table).encode())
                 found.images.to_parquet(folder / "images.parquet", index=False)

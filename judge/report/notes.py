@@ -96,7 +96,7 @@ def _scope(result: Result) -> str:
 
 def _classes(run: Mapping[str, Any]) -> str:
     """Images of each class (where captioners differ the fewest and the most), and labels without one."""
-    entries = [entry["images"] for entry in run["captioners"].values()]
+    entries = [entry["images"] for entry in _entries(run)]
     shown = []
     for name in dict.fromkeys(name for of in entries for name in of):
         fewest, *more = sorted({of.get(name, 0) for of in entries})
@@ -106,9 +106,16 @@ def _classes(run: Mapping[str, Any]) -> str:
     return f"Images: {some(shown, 12)}." + (f" Labels without a class: {', '.join(without)}." if stated else "")
 
 
+def _entries(run: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The entries of captioners, without those of the typical person."""
+    every: Mapping[str, Mapping[str, Any]] = run["captioners"]
+    people = {entry.get("typical") for entry in every.values()}
+    return [entry for name, entry in every.items() if name not in people]
+
+
 def _left_out(run: Mapping[str, Any]) -> str:
     """Numbers of images, captions and tasks left out for the captioner with most of them, and the main reasons."""
-    every = [left_out_of(entry) for entry in run["captioners"].values()]
+    every = list(map(left_out_of, _entries(run)))
     kinds: dict[str, dict[str, int]] = {}
     for reason, number in max(every, key=lambda found: sum(found.values()), default={}).items():
         kind = "task" if reason.startswith("tasks ") else "caption" if reason.endswith(_OF_CAPTIONS) else "image"

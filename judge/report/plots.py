@@ -146,7 +146,7 @@ def draw_typical(axes: Axes, rows: Sequence[Summary | None]) -> None:
         if row.interval:
             low, high = np.clip([row.interval.low, row.interval.high], -_FAR, _FAR)
             axes.fill_betweenx(ends, low, high, color=PALE, alpha=0.35, linewidth=0)
-        axes.plot([row.amplification] * 2, ends, "--", color=NOTE, linewidth=1.2)  # type: ignore[list-item]
+        axes.plot([row.amplification] * 2, ends, "--", color=NOTE, linewidth=1.2)  # type: ignore[arg-type]
 
 
 def tick(axes: Axes, chance: float | None, place: int) -> None:

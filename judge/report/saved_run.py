@@ -141,6 +141,8 @@ def _files(folder: Path, result: Result, document: Mapping[str, Any]) -> Iterato
         yield "breakdown/images.parquet", result.breakdown.images, _read_parquet(folder, "breakdown/images")
         if len(tasks := task_table(result.breakdown)):
             yield "breakdown/tasks.csv", tasks, _read_csv(folder / "breakdown/tasks.csv")
+        if len(result.breakdown.twins):
+            yield "breakdown/twins.csv", result.breakdown.twins, _read_csv(folder / "breakdown/twins.csv")
 
 
 def _read_pictures(folder: Path) -> dict[str, bytes]:

@@ -22,7 +22,8 @@ from judge.utils.files import resolved
 # Facts of metrics.json that a page states once for all runs; the latter for runs with judges.
 _COMMON = "attribute", "level", "lexicon"
 _COMMON_OF_JUDGES = "protocol", "folds", "seeds"
-_TABLES, _BROKEN = ("scores", "counts", "replicates", "examples", "families"), ("images", "captions", "words")
+_TABLES = ("scores", "counts", "replicates", "examples", "families")
+_BROKEN = ("images", "captions", "words", "twins")
 
 
 def read_runs(folders: Sequence[Path]) -> list[SavedRun]:

@@ -166,8 +166,8 @@ def _without_typical(result: Result) -> Iterator[str]:
         )
     for captioners, titles in _merged(row for row in lines if row.captioner in result.typical):
         yield (
-            f"{titles} of {captioners}: not compared with the typical person, which needs a test of both, on nine in "
-            "ten of their images."
+            f"{titles} of {captioners}: not compared with the typical person, which needs a test of both, on numbers "
+            "of images of which neither is over twice the other."
         )
 
 
@@ -265,7 +265,7 @@ def _training_noise(result: Result) -> Iterator[str]:
         yield "--refits has no effect, because these metrics train no judge or score one side alone."
     if few := [times for times in run["refits"].values() if 0 < times < _FEW]:
         yield (
-            f"Intervals and p are estimated from {min(few)} refits each. So few may contradict each other: use "
+            f"Intervals and p are estimated from {min(few)} refits each. So few do not tell the error well: use "
             f"--refits {_FEW} or more."
         )
 

@@ -12,6 +12,9 @@ Tests compare a task's contribution with chance: 0 for judged metrics, the mean 
 ones. They are the tests of the metric itself (:mod:`judge.statistics.inference`); judged metrics use splits, because
 refits keep no tasks. Holm's correction is over the tasks of a captioner, metric and judge. Tasks with fewer than ten
 captions have no test (BENCHMARKS.md, "Breakdown"), and Multi-> has none: its sets are chosen by human captions.
+
+Captioners repeat themselves. A caption is a twin if its judge was trained on a caption of another image with the same
+words, after masking and alignment (:func:`twin_rows`).
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ from judge.statistics.comparisons import holm
 from judge.statistics.counted import EXCHANGES, CountedRow, CountedRows
 from judge.statistics.inference import Exchanged, from_halves, from_splits
 from judge.statistics.intervals import Exchange, bootstrap_pooled
-from judge.statistics.judged import CAPTION, hot, names_of
+from judge.statistics.judged import CAPTION, Measured, hot, names_of
 from judge.statistics.summary import ROW, Basis, JudgedRow, Settings, Summary
 from judge.types import BoolArray, FloatArray, Interval
 
@@ -76,13 +79,15 @@ class TaskPart:
 class Breakdown:
     """Contributions of tasks (the largest of a row first), images and words, and the tasks that captions name.
 
-    ``images``: see :func:`image_contributions`; ``words``: see :mod:`judge.measure.words`.
+    ``images``: see :func:`image_contributions`; ``words``: see :mod:`judge.measure.words`; ``twins``: the rows of
+    :func:`twin_rows`.
     """
 
     tasks: tuple[TaskPart, ...]
     images: pd.DataFrame
     captions: pd.DataFrame
     words: pd.DataFrame = field(default_factory=pd.DataFrame)
+    twins: pd.DataFrame = field(default_factory=pd.DataFrame)
 
 
 Known = tuple[Interval | None, float | None, Basis | None]
@@ -105,10 +110,13 @@ def break_down(
     own = dict(iter(said.groupby("captioner", observed=True)))
     tasks: list[TaskPart] = []
     images: list[pd.DataFrame] = []
+    twins: list[dict[str, Any]] = []
     rows: list[JudgedRow | CountedRow] = [*judged_rows(scores, settings), *_counted_rows(counts, names)]
     for row in rows:
         if isinstance(row, JudgedRow):
             tasks += _judged_tasks(row, own[row.line.captioner], settings)
+            if "twin" in scores and not row.statistic.score.relative:  # Of those, judges read names alone.
+                twins += twin_rows(row, settings)
         elif _has_pieces(row):
             tasks += _counted_tasks(row, own[row.line.captioner], settings)
         else:
@@ -116,7 +124,7 @@ def break_down(
             raise JudgeError(what, mend="leave --breakdown out")
         images.append(_image_table(row))
     tasks.sort(key=lambda part: (captioners.index(part.captioner), names.index(part.metric)))
-    return Breakdown(tuple(tasks), _stack(images), said)
+    return Breakdown(tuple(tasks), _stack(images), said, twins=pd.DataFrame(twins))
 
 
 def task_table(found: Breakdown) -> pd.DataFrame:
@@ -290,6 +298,50 @@ def _judged_tasks(row: JudgedRow, said: pd.DataFrame, settings: Settings) -> lis
         )
         known = [(interval, None, "these judges" if interval else None) for interval in intervals]
     return _parts(row, [*tasks, NONE], values, [None] * len(values), counts, known)
+
+
+def twin_rows(row: JudgedRow, settings: Settings) -> list[dict[str, Any]]:
+    """Twins and other captions of a judged row, apart.
+
+    Returns:
+        Two rows: captioner, metric, judge; twin; human_share, generated_share: of the scored captions of each side;
+        human, generated, amplification: the metric of these captions alone, whose classes count equally and whose
+        priors are their own (None where one has no caption of a class); low, high: interval of that amplification
+        from splits; contribution: to the amplification of all captions, to which both rows add up.
+    """
+    found, of_caption = [], _of_captions(row, row.captions)
+    scored, generated, twin = row.captions["n"] > 0, row.table.generated, row.captions["twin"]
+    splits, ratio = row.splits(), settings.ratios.get(row.metric.name)
+    for is_twin in (True, False):
+        chosen = (twin == is_twin).to_numpy()
+        alone = _measure(row, row.captions, chosen)
+        parts = [float(_measure(row, part, (part["twin"] == is_twin).to_numpy()).value) for part in splits]
+        inferred = ratio is not None and from_splits(float(alone.value), parts, ratio=ratio, level=settings.level)
+        interval = inferred.interval if inferred else None
+        values = (alone.human.value, alone.generated.value, alone.value)
+        human, of_generated, amplification = (float(value) if np.isfinite(value) else None for value in values)
+        found.append(
+            dict(zip(ROW, row.line.key, strict=True))
+            | {
+                "twin": is_twin,
+                "human_share": float(chosen[scored & ~generated].mean()),
+                "generated_share": float(chosen[scored & generated].mean()),
+                "human": human,
+                "generated": of_generated,
+                "amplification": amplification,
+                "low": interval and interval.low,
+                "high": interval and interval.high,
+                "contribution": float(of_caption[chosen].sum()),
+            }
+        )
+    return found
+
+
+def _measure(row: JudgedRow, captions: pd.DataFrame, chosen: BoolArray) -> Measured:
+    """The metric of some captions of a row, or of one of its splits; each caption weighs as it does among all."""
+    rows = row.statistic.rows(captions)
+    sides = zip(rows.weights(), (~rows.generated, rows.generated), strict=True)
+    return row.statistic(*(np.asarray(rows.table.T @ (weight * (side & chosen))) for weight, side in sides))
 
 
 # ---- Counted metrics -------------------------------------------------------------------------------------------------

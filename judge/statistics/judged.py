@@ -43,14 +43,15 @@ class Measured(NamedTuple):
 
 
 def caption_table(rows: pd.DataFrame, score: str, asked: BoolArray | None = None) -> pd.DataFrame:
-    """Captions of ``scores.parquet``, sorted: cell, number of judges that scored it (n), sum of its scores (q).
+    """Captions of ``scores.parquet``, sorted: cell, number of judges that scored it (n), sum of its scores (q), twin.
 
     ``score`` is a name in SCORES; ``asked`` are the answers that count, [R], by default all. Captions without any have
     n = q = 0.
 
     Returns:
-        The columns side, image_id, index, named, tasks, answer, n, q; where the score is relative to it also the sum of
-        the loss of frequencies (baseline).
+        The columns side, image_id, index, named, tasks, answer, n, q; twin: whether more than half of the judges that
+        scored it were trained on a caption of the same words; where the score is relative to it also the sum of the
+        loss of frequencies (baseline).
     """
     asked = rows["probability"].notna().to_numpy() if asked is None else asked
     correct = (rows["predicted"] == rows["answer"]).to_numpy()
@@ -59,7 +60,8 @@ def caption_table(rows: pd.DataFrame, score: str, asked: BoolArray | None = None
     caption = rows.groupby(CAPTION, observed=True, sort=True).ngroup().to_numpy()
     _, first = np.unique(caption, return_index=True)
     table = rows[[*CAPTION, *CELL]].iloc[first].reset_index(drop=True)
-    table = table.assign(n=np.bincount(caption, asked), q=np.bincount(caption, scores))
+    n, twins = np.bincount(caption, asked), asked & rows["twin"] if "twin" in rows else np.zeros(len(rows))
+    table = table.assign(n=n, q=np.bincount(caption, scores), twin=2 * np.bincount(caption, twins) > n)
     if SCORES[score].relative:
         table["baseline"] = np.bincount(caption, np.where(asked, rows["baseline"], 0.0))
     return table

@@ -311,9 +311,12 @@ def test_one_command_captions_and_assesses_a_checkpoint(
     assert "ImageCaptioner2 (self)" in done.stdout
     assert sorted(path.name for path in (out / "captions").iterdir()) == ["git.caption.yaml", "git.json"]
     found = read_json(out / "metrics.json")
-    rows = {(row["metric"], row["judge"]): row for row in found["results"]}
+    rows = {(row["metric"], row["judge"]): row for row in found["results"] if row["captioner"] == "git"}
     seeing = {("imagecaptioner2", name) for name in ("self", "self-image-only", f"hf:{model}")}
     assert set(rows) == seeing | {("lic", "linear")}
+    # No checkpoint wrote the captions of the typical person, so that it has no judge "self".
+    people = {(row["metric"], row["judge"]) for row in found["results"] if row["captioner"] == "typical person"}
+    assert people == {("imagecaptioner2", f"hf:{model}"), ("lic", "linear")}
     assert found["run"]["captioners"]["git"]["checkpoint"] == str(model)
     assert f'hf:{model} reads "[MASK]" for <gender>, "<unk>" for <unk>.' in found["notes"]["footnotes"]
     # "self" is the checkpoint by another name.
@@ -330,9 +333,9 @@ def test_one_command_captions_and_assesses_a_checkpoint(
     assert "is asked as it is: there is no training whose noise refits could tell" in line
     assert not (tmp_path / "refused").exists()
     # A file of captions knows the checkpoint that wrote it.
-    settings = ["--metrics", "imagecaptioner2", "--judge", "self", "--overwrite"]
+    settings = ["--metrics", "imagecaptioner2", "--judge", f"self,hf:{model}", "--overwrite"]
     done_well(*common(world, out), *settings, "--captions", f"git={alone}")
-    (row,) = read_json(out / "metrics.json")["results"]
+    row = next(row for row in read_json(out / "metrics.json")["results"] if row["judge"] == "self")
     corrected = {"p_holm": None, "verdict": None}  # Holm's correction depends on the other rows of a table.
     assert row | corrected == own | corrected
     assert not (out / "captions").exists()

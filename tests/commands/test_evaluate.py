@@ -32,7 +32,7 @@ def test_files_and_table(finished_run: Path) -> None:
     printed = (finished_run.parent / "printed.txt").read_text(encoding="utf-8")
     assert printed.rstrip().endswith(f"The results are in {finished_run}; look at {finished_run / 'report.html'}")
     rows = results(finished_run)
-    assert {captioner for captioner, _ in rows} == {"none", "much"}
+    assert {captioner for captioner, _ in rows} == {"none", "much", "typical person"}
     # The rows of learned metrics follow from the parquet files.
     scores, replicates = (pd.read_parquet(finished_run / f"{name}.parquet") for name in ("scores", "replicates"))
     for again in summarise(scores, replicates, SummarySettings(resamples=100, ratios={"lic": 0.5, "leakage": 0.5})):
@@ -64,7 +64,7 @@ def test_markdown_has_every_number(finished_run: Path) -> None:
         assert mine[0] == captioner
         assert mine[3] == ("-" if row["generated"] is None else f"{row['generated']:.3f}")
         assert mine[4] == f"{row['amplification']:+.3f}"
-        assert mine[5] == "[{:+.3f}, {:+.3f}]".format(*row["ci"])
+        assert mine[6] == "[{:+.3f}, {:+.3f}]".format(*row["ci"])
     assert "- Protocol crossfit: 3 folds" in text
 
 

@@ -18,14 +18,7 @@ from judge.report.render import markdown
 from judge.report.saved_run import read_run
 from judge.report.tables import result_table
 
-QUICK: dict[str, Any] = {
-    "resamples": 100,
-    "workers": 1,
-    "folds": 5,
-    "refits": 2,
-    "chance": 0,
-    "metrics": "lic,sc,dbac-at",
-}
+QUICK: dict[str, Any] = {"resamples": 100, "workers": 1, "folds": 5, "refits": 0, "chance": 0, "typical": False}
 
 
 @pytest.fixture(scope="module")
@@ -66,9 +59,10 @@ def test_other_families_read_the_embedding_of_the_run(judge: str, embedding: str
 
 def test_values_are_those_of_runs_with_these_judges(small: Corpus, tmp_path: Path) -> None:
     """To the last digit; the rows of the table, refits and answers are those of a run without other families."""
-    result = evaluate(small, judge="linear", out=tmp_path / "run", **QUICK)
-    alone = evaluate(small, judge="linear", families=False, **QUICK)
-    other = evaluate(small, judge="embedding", families=False, **QUICK)
+    how = QUICK | {"metrics": "lic,sc,dbac-at"}
+    result = evaluate(small, judge="linear", out=tmp_path / "run", **how)
+    alone = evaluate(small, judge="linear", families=False, **how)
+    other = evaluate(small, judge="embedding", families=False, **how)
     known = {row.metric.name: row.amplification for row in other.summaries}
     assert {row.metric.name: row.families for row in result.summaries} == {
         "lic": (("embedding", known["lic"]),),
@@ -101,3 +95,17 @@ def test_no_other_families_by_the_papers_protocol(small: Corpus) -> None:
     assert row.families == ()
     (row,) = evaluate(small, judge="linear", families=True, **how).summaries
     assert [name for name, _ in row.families] == ["embedding"]
+
+
+def test_only_answers_of_other_families_are_stored(small: Corpus, tmp_path: Path) -> None:
+    """And a later run finds them."""
+    how = QUICK | {"metrics": "lic", "judge": "linear", "checkpoints": tmp_path}
+    first = evaluate(small, **how)
+    trained = {path.name for path in tmp_path.glob("*.safetensors")}
+    weights = {name for name in trained if name.endswith(".weights.safetensors")}
+    # Five folds of two human captions and a generated one.
+    assert (len(weights), len(trained - weights)) == (15, 30)
+    times = {name: (tmp_path / name).stat().st_mtime_ns for name in trained}
+    again = evaluate(small, **how)
+    assert again.summaries == first.summaries
+    assert times == {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("*.safetensors")}
