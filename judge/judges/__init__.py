@@ -316,7 +316,7 @@ PREFIXES = {HUGGING_FACE: "huggingface", SENTENCE: "sentence"}
 HEADED = frozenset(_ENCODERS)
 HEADS = (3, 5)
 # Linear judges that read a static embedding; its reference may follow: "words+embedding:PATH".
-EMBEDDED = ("words+embedding", "embedding")
+EMBEDDED = ("words+embedding", "embedding", "best")
 DEFAULT_JUDGE = EMBEDDED[0]
 # Judge of text -> those of other families, which read captions in another way.
 _OTHERS = {DEFAULT_JUDGE: ("linear", "embedding"), "linear": ("embedding",), "embedding": ("linear",)}

@@ -55,6 +55,7 @@ def test_a_folder_and_a_file_worked_by_hand(tmp_path: Path) -> None:
         assert words == ("dog", "cat", "emu")
         assert shares.toarray()[0] == pytest.approx([0.4, 0.2, 0.0])
     assert Embedding(folder).key != Embedding(str(vectors)).key
+    assert Embedding(str(vectors)).captions([("emu",)])[0].shape == (1, 2)
 
 
 def test_tables_that_are_none_are_refused_in_one_line(tmp_path: Path) -> None:
