@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from judge.statistics.breakdown import image_contributions
 from judge.statistics.summary import Settings
 from judge.types import Captions, FloatArray, Labels
 
-QUICK: dict[str, int] = {"resamples": 100, "workers": 1, "folds": 3, "refits": 0, "chance": 0, "typical": False}
+QUICK: dict[str, Any] = {"resamples": 100, "workers": 1, "folds": 3, "refits": 0, "chance": 0, "typical": False}
 PERSON = {"female": "woman", "male": "man", "": "person"}
 SHOWN = ("cat", "dog")
 
