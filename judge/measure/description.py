@@ -130,8 +130,8 @@ def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan, se
             counts = entry["chosen"].setdefault(f"{name} ({job.judge}{whose})", {}).setdefault(job.member.side, {})
             counts[f"{value:g}"] = counts.get(f"{value:g}", 0) + 1
     missing: dict[str, dict[str, str]] = {}
-    for (metric, judge), why in work.without_typical.items():
-        missing.setdefault(metric, {})[judge] = why
+    for (row, judge), why in work.without_typical.items():
+        missing.setdefault(row, {})[judge] = why
     for name in entries.keys() - {TYPICAL}:
         entries[name] |= {"typical": TYPICAL if TYPICAL in entries else None, "without_typical": missing}
     return entries

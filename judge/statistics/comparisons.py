@@ -274,8 +274,9 @@ def difference(first: Summary, second: Summary, *, same_images: bool, level: flo
     elif first.standard_error is not None and second.standard_error is not None:
         error = math.hypot(first.standard_error, second.standard_error)
     names = first.metric, first.judge, first.captioner, second.captioner, value
-    known = error is not None and math.isfinite(error) and degrees > 0
-    p_value = t_test(value, error, degrees) if known else None
-    if error is None or p_value is None:
+    if error is None or not math.isfinite(error) or not degrees:
+        return Difference(*names, None, None, paired)
+    p_value = t_test(value, error, degrees)
+    if p_value is None:  # Nothing varies.
         return Difference(*names, None, None, paired)
     return Difference(*names, t_interval(value, error, degrees, level), p_value, paired, error)

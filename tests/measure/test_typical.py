@@ -197,7 +197,7 @@ def test_a_class_of_which_it_has_too_few_images_for_halves(world: World, much: C
     images = sorted(world.human.by_image, key=lambda image: (world.labels.by_image[image], image))
     female = sum(world.labels.by_image[image] == "female" for image in images)
     described = {image: much.by_image[image] for image in images[female - 20 :]}
-    human = world.human.by_image | {images[female - 1]: world.human.by_image[images[female - 1]][:2]}
+    human = dict(world.human.by_image) | {images[female - 1]: world.human.by_image[images[female - 1]][:2]}
     corpus = Corpus(replace(world.human, by_image=human), (replace(much, by_image=described),), world.labels)
     result = measured(corpus, metrics="lic,error", folds=10, refits=2)
     assert [row.key[:2] for row in result.summaries] == [("much", "lic"), ("much", "error"), (TYPICAL, "error")]
