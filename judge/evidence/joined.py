@@ -95,8 +95,9 @@ def named_sides(
             if sizes[index] >= INDEX_COVERAGE * len(images)
         )
         dropped[f"{side} captions beyond the common number"] = sum(sizes.values()) - len(rows[side])
-    nothing = dict.fromkeys(images, ())
-    about = False, joined.coverage, joined.survey, dropped
+    nothing: Mapping[str, tuple[int, ...]] = dict.fromkeys(images, ())
+    whole: Mapping[Side, int] = dict.fromkeys(SIDES, 1)
+    about = False, joined.coverage, joined.survey, dropped, None, whole
     return Sides(captioner, target, classes, nothing, rows, Aligner(), *about)
 
 

@@ -316,7 +316,7 @@ PREFIXES = {HUGGING_FACE: "huggingface", SENTENCE: "sentence"}
 HEADED = frozenset(_ENCODERS)
 HEADS = (3, 5)
 # Linear judges that read a static embedding; its reference may follow: "words+embedding:PATH".
-EMBEDDED = ("words+embedding", "embedding")
+EMBEDDED = ("words+embedding", "embedding", "best")
 DEFAULT_JUDGE = EMBEDDED[0]
 # Judge of text -> those of other families, which read captions in another way.
 _OTHERS = {DEFAULT_JUDGE: ("linear", "embedding"), "linear": ("embedding",), "embedding": ("linear",)}
@@ -384,7 +384,7 @@ def with_embedding(name: str, reference: str) -> str:
     if reference != "none":
         return f"{key}:{reference}"
     if key != DEFAULT_JUDGE:
-        raise JudgeError(f"judge '{key}' reads nothing", where="--embedding none", mend="use --judge linear")
+        raise JudgeError(f"judge '{key}' needs an embedding", where="--embedding none", mend="use --judge linear")
     return "linear"
 
 

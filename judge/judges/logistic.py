@@ -190,12 +190,14 @@ class Logistic(Solved):
         """Columns of a problem: one, or one for each answer of a softmax."""
         return self.answers.shape[1] if self.softmax else 1
 
-    def fit(self, c: FloatArray) -> None:
+    def fit(self, c: FloatArray, tolerance: float | None = None) -> None:
         """Fit with L2 penalties 1/``c`` [blocks, P], not on the intercept; none of problems whose ``c`` is NaN.
 
+        A block whose ``c`` is 0 is left out: its coefficients are 0.
+
         Newton's method with conjugate gradients, like scikit-learn's "newton-cg" and to the same tolerance, but for
-        several problems at once; one whose gradient is within TOLERANCE is not changed any more. No digit depends on
-        the other problems.
+        several problems at once; one whose gradient is within ``tolerance``, by default TOLERANCE, is not changed any
+        more. No digit depends on the other problems.
         """
         from sklearn.exceptions import ConvergenceWarning
 
@@ -209,7 +211,8 @@ class Logistic(Solved):
             found = self.coefficients[:, some[:, None], columns]
             flat = np.ascontiguousarray(found.reshape(len(found), -1))
             weights, answers = self.sample_weights[:, some], self.answers[:, columns.ravel()]
-            unsolved += _Problems(self.features, weights, answers, 1 / c[:, some], self._width).solve(flat)
+            some_problems = _Problems(self.features, weights, answers, c[:, some], self._width)
+            unsolved += some_problems.solve(flat, tolerance or TOLERANCE)
             self.coefficients[:, some[:, None], columns] = flat.reshape(found.shape)
         if unsolved:
             warnings.warn(f"{unsolved} problems have not converged", ConvergenceWarning, stacklevel=2)
@@ -230,18 +233,20 @@ class _Problems:
         features: of the samples.
         weights: of samples in each problem, [N, Q].
         answers: 0 or 1, [N, Q * width].
-        penalty: of each block of features, [blocks, Q].
+        c: inverse penalty of each block of features, [blocks, Q]; 0 for one that is left out.
         width: columns of a problem: 1, or A for a softmax.
     """
 
     features: Features
     weights: FloatArray
     answers: FloatArray
-    penalty: FloatArray
+    c: FloatArray
     width: int
 
     def __post_init__(self) -> None:
-        self.each, self.penalties = self.spread(self.weights), self.spread(self.penalty)
+        self.each, c = self.spread(self.weights), self.spread(self.c)
+        self.penalties = np.divide(1, c, out=np.ones_like(c), where=c > 0)
+        self.left_out = [np.flatnonzero(of == 0) for of in c]
 
     def spread(self, values: FloatArray) -> FloatArray:
         """Values of problems, [..., Q], for each of their columns, [..., Q * width]."""
@@ -255,11 +260,17 @@ class _Problems:
         """``values`` + penalty times ``found``, [F, Q * width] all, except for the intercept, the last row."""
         for block, penalties in zip(self.features.blocks, self.penalties, strict=True):
             values[block] += penalties * found[block]
+        return self.leave_out(values)
+
+    def leave_out(self, values: FloatArray) -> FloatArray:
+        """``values``, [F, Q * width], with 0 for blocks that are left out."""
+        for block, columns in zip(self.features.blocks, self.left_out, strict=True):
+            values[block, columns] = 0.0
         return values
 
-    def solve(self, found: FloatArray) -> int:
+    def solve(self, found: FloatArray, tolerance: float) -> int:
         """Update the coefficients, [F, Q * width], in place; returns the number of problems that have not converged."""
-        limits, odds = TOLERANCE * _total(self.weights), self.features.rows @ found
+        limits, odds = tolerance * _total(self.weights), self.features.rows @ self.leave_out(found)
         for _ in range(MAX_ITERATIONS):
             p = _probabilities(odds, self.width)
             gradient = self.penalised(self.features.columns @ (self.each * (p - self.answers)), found)
@@ -269,7 +280,7 @@ class _Problems:
                 return 0
             columns = (unsolved[:, None] * self.width + np.arange(self.width)).ravel()
             weights, answers = self.weights[:, unsolved], self.answers[:, columns]
-            part = _Problems(self.features, weights, answers, self.penalty[:, unsolved], self.width)
+            part = _Problems(self.features, weights, answers, self.c[:, unsolved], self.width)
             step = part.newton_step(p[:, columns], gradient[:, columns])
             change = self.features.rows @ step
             slope = part.gather(_total(gradient[:, columns] * step))
@@ -314,14 +325,16 @@ class _Problems:
         From the diagonal of H; of dense features from their block of H, as if D were the same for all samples.
         """
         diagonal = self.features.squares @ own
-        scale = 1 / self.penalised(diagonal, np.ones_like(diagonal))
+        scale = 1 / np.maximum(self.penalised(diagonal, np.ones_like(diagonal)), _TINY)
         if (axes := self.features.axes) is None:
             return lambda residual: scale * residual
         first, mean = self.features.blocks[0].stop, _total(own) / len(own)
         sizes = np.maximum(self.features.sizes, 0)[:, None] * mean + self.penalties[1]
         # Of the intercept's share, without a penalty, this is larger than H: it changes the steps alone.
-        return lambda residual: np.concatenate(
-            [scale[:first] * residual[:first], _product(axes, _product(axes.T, residual[first:]) / sizes)]
+        return lambda residual: self.leave_out(
+            np.concatenate(
+                [scale[:first] * residual[:first], _product(axes, _product(axes.T, residual[first:]) / sizes)]
+            )
         )
 
     def _dot(self, left: FloatArray, right: FloatArray) -> FloatArray:

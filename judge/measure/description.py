@@ -116,6 +116,8 @@ def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan, se
         entry = entries.setdefault(sides.captioner, _entry(sides.captioner, sides, work, plan))
         # Tasks that judges cannot guess are left out of T->A alone.
         entry["dropped"] |= _positive(sides.dropped)
+        if not sides.guesses_names:  # Others read captions as wholes.
+            entry["sentences"] = dict(sides.sentences)
         for metric in job.metrics:
             if job.judge in entry["reads"].setdefault(metric.name, {}):
                 continue

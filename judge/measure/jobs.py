@@ -18,6 +18,7 @@ from judge.measure.plan import Plan
 from judge.metrics import Metric, find_metric, spell_out
 from judge.text.lexicon import Lexicons
 from judge.training.member import Member
+from judge.types import Side
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,23 +151,23 @@ def jobs_of(
     metrics: tuple[Metric, ...],
     judge: str,
     plan: Plan,
-    settings: Mapping[tuple[int, int], Mapping[str, float]] = MappingProxyType({}),
+    settings: Mapping[tuple[Side, int, int], Mapping[str, float]] = MappingProxyType({}),
 ) -> Iterator[Job]:
     """The judges of one captioner that some metrics share.
 
     ``evidence`` is the run's own, or resampled for a refit; ``settings`` are then what the run's own judges chose:
-    (seed, fold) -> {"C": 0.1}.
+    (side, seed, fold) -> {"C": 0.1}.
     """
     found = find_judge(with_head(name_self(judge, evidence.captioner, plan.models), metrics[0].head))
     # Judges that are trained jointly choose their settings on both sides, whichever is scored.
     two_sided = compares(metrics) or found.joint is not None
     for seed, split in plan.splits(evidence.classes, metrics[0]):
-        chosen = tuple(sorted(settings.get((seed, split.fold), {}).items()))
         tested = set(split.test)
         for (side, index), slot in evidence.slots.items():
             # No image of a small fold may have a caption with a high index.
             if not tested.isdisjoint(slot.images) and (two_sided or side == "generated"):
                 validates = metrics[0].aggregate == "best" and bool(split.validation)
+                chosen = tuple(sorted(settings.get((side, seed, split.fold), {}).items()))
                 member = Member(found, evidence.target, slot, split, seed, index, chosen, validates)
                 yield Job(evidence, metrics, judge, member)
 

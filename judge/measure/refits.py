@@ -1,8 +1,8 @@
 """Refits: judges trained again on resampled data, for intervals and tests of the whole procedure.
 
 For every captioner and metric the run's data are resampled (:class:`~judge.evidence.Resample`), and alignment, splits,
-judges, scores and priors are computed again. What a run chooses once is kept: word vectors, and what judges choose for
-both sides together (C of ``linear``).
+judges, scores and priors are computed again. What a run chooses once is kept: word vectors, and what judges that are
+trained jointly choose (C of ``linear``).
 """
 
 from collections import Counter
@@ -26,8 +26,8 @@ from judge.types import SIDES, Progress, Side
 
 Jobs = tuple[Job, ...]
 """One captioner's judges of some metrics, all trained again on the same data."""
-Chosen = dict[tuple[int, int], Mapping[str, float]]
-"""What a run's own judges chose: (seed, fold) -> {"C": 0.1}."""
+Chosen = dict[tuple[Side, int, int], Mapping[str, float]]
+"""What a run's own judges chose: (side, seed, fold) -> {"C": 0.1}."""
 
 
 def refit(
@@ -106,7 +106,7 @@ def chosen_settings(jobs: Sequence[Job], notes: Sequence[Mapping[str, float]]) -
     for job, chosen in zip(jobs, notes, strict=True):
         key = id(job.evidence), tuple(metric.name for metric in job.metrics), job.judge
         settings = chosen if job.member.judge.joint else {}
-        found.setdefault(key, (job, {}))[1][job.member.seed, job.member.split.fold] = settings
+        found.setdefault(key, (job, {}))[1][job.member.side, job.member.seed, job.member.split.fold] = settings
     return list(found.values())
 
 

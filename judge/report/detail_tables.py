@@ -190,7 +190,10 @@ def _digits(row: Mapping[str, Any], interval: Interval | None) -> int:
 
 
 def run_tables(result: Result, verbose: bool) -> Iterator[Table[Row]]:
-    """Tables on the data of a result: classes, scores by class, coverage, alignment, what was left out; all or none."""
+    """Tables on the data of a result: classes, scores by class, coverage, alignment, choices, what was left out.
+
+    All of them or, if not ``verbose``, none.
+    """
     if not verbose:
         return
     run, entries = result.run, result.run["captioners"].items()
@@ -217,6 +220,14 @@ def run_tables(result: Result, verbose: bool) -> Iterator[Table[Row]]:
     note = "Words of human captions that the captioner lacks become <unk>, or the nearest word that it has."
     headings, numbers = ["captioner", "metric", "alignment"], [(heading, SHARE) for heading in shares]
     yield table_of(headings, numbers, alignments, "Alignment of human captions", [note])
+    chosen = (
+        (name, setting, side, ", ".join(f"{value} in {judges[value]}" for value in sorted(judges, key=float)))
+        for name, entry in entries
+        for setting, sides in entry["chosen"].items()
+        for side, judges in sides.items()
+    )
+    note = "How many judges chose each value. C is the inverse of a penalty; with 0, the judges do not read that part."
+    yield table_of(["captioner", "setting", "captions", "values"], [], chosen, "What judges chose", [note])
     left_out = [(name, why, count) for name, entry in entries for why, count in left_out_of(entry).items()]
     left_out += [("labels", f"no class: {why}", count) for why, count in labels_left_out(run["labels"]).items()]
     yield table_of(["captioner", "reason"], [("images, captions or tasks", COUNT)], left_out, "Left out")

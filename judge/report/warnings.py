@@ -166,8 +166,8 @@ def _without_typical(result: Result) -> Iterator[str]:
         )
     for captioners, titles in _merged(row for row in lines if row.captioner in result.typical):
         yield (
-            f"{titles} of {captioners}: not compared with the typical person, which needs a test of both, on nine in "
-            "ten of their images."
+            f"{titles} of {captioners}: not compared with the typical person, which needs a test of both, on numbers "
+            "of images of which neither is over twice the other."
         )
 
 

@@ -175,16 +175,17 @@ def conclude(
 def _beyond(
     summaries: Sequence[Summary], typical: Mapping[str, str], pair: PairRows, level: float
 ) -> Iterator[Difference | None]:
-    """Each captioner less its typical person; None where they share too few images.
+    """Each captioner less its typical person; None where one of them was measured on less than half of the images.
 
+    Metrics of captions that name one class are of other images for each captioner: errors are then independent.
     What voids the row of a typical person (its human side, which is the captioner's too) voids the captioner's as well.
     """
     people = {row.key: row for row in summaries if row.captioner in typical.values()}
     for row in summaries:
         other = people.get((typical.get(row.captioner, ""), *row.key[1:]))
         pairs = pair(row, other) if other and _has_value(row) and _has_value(other) else None
-        if pairs and pairs.paired:
-            found = difference(pairs.first, pairs.second, same_images=True, level=level)
+        if pairs and 2 * min(of.images for of in pairs[:2]) >= max(of.images for of in pairs[:2]):
+            found = difference(pairs.first, pairs.second, same_images=pairs.paired, level=level)
             yield replace(found, left_out=pairs.left_out)
         else:
             yield None

@@ -125,10 +125,11 @@ def _fetch(name: str, file: str, where: str) -> Path:
 
 
 def _of_file(reference: str) -> Callable[[Sequence[str]], FloatArray32]:
+    (first,) = read_file(reference, None).values()
+
     def embed(words: Sequence[str]) -> FloatArray32:
         found = read_file(reference, frozenset(words))
-        width = next(map(len, found.values()), 1)
-        return np.stack([found.get(word, np.zeros(width, dtype=np.float32)) for word in words])
+        return np.stack([found.get(word, np.zeros_like(first)) for word in words])
 
     return embed
 

@@ -39,8 +39,8 @@ _REFUSED = (
 )
 
 
-def read_file(reference: str, wanted: Set[str]) -> Rows:
-    """Vectors of the words ``wanted``; if a word occurs twice, its first vector counts.
+def read_file(reference: str, wanted: Set[str] | None) -> Rows:
+    """Vectors of the words ``wanted``, None for the first word; if a word occurs twice, its first vector counts.
 
     Raises:
         JudgeError: no such file, a folder, empty, no known format, cut off, damaged, of mixed width; a word that is
@@ -59,7 +59,7 @@ def read_file(reference: str, wanted: Set[str]) -> Rows:
         raise JudgeError(f"file is cut off or damaged ({error})", where=reference, mend=AGAIN) from error
 
 
-def _read(stream: io.BufferedReader, source: str, wanted: Set[str]) -> Rows:
+def _read(stream: io.BufferedReader, source: str, wanted: Set[str] | None) -> Rows:
     """See :func:`read_file`."""
     head = stream.read(_HEAD)
     for marks, what, mend in _REFUSED:
@@ -84,6 +84,8 @@ def _read(stream: io.BufferedReader, source: str, wanted: Set[str]) -> Rows:
             word = name.decode("utf-8")
         except UnicodeDecodeError:
             raise JudgeError("its word is not UTF-8", where=where, mend="convert the file to UTF-8") from None
+        if wanted is None:
+            return {word: _numbers(values, word, where)}
         if word in wanted and word not in rows:
             rows[word] = _numbers(values, word, where)
     return rows

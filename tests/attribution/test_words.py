@@ -24,12 +24,14 @@ from judge.judges import NOTHING
 from judge.judges.linear import WORDS as WORDS_ALONE
 from judge.judges.linear import LinearJudge, Reading
 from judge.text.alignment import UNKNOWN
+from judge.text.embedding import WORDLLAMA, load_embedding
 from judge.training.judge_file import Saved, open_self_trained, read_saved, save_network
 from judge.types import Labels, Sample, Target
 from judge.utils.tensors import write_tensors
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 TASKS = Target("tasks", ("cat", "dog", "cup"))
+BOTH, EMBEDDING, BEST = Reading(embedding=WORDLLAMA), Reading(False, WORDLLAMA), Reading(embedding=WORDLLAMA, best=True)
 
 
 def caption(text: str, image: str = "1") -> Sample:
@@ -38,8 +40,8 @@ def caption(text: str, image: str = "1") -> Sample:
 
 def keep_linear(judge: LinearJudge, path: Path) -> Saved:
     """As ``judge train`` leaves it."""
-    name = "linear" if not judge.reading.embedding else "words+embedding" if judge.reading.words else "embedding"
-    saved = Saved(path, name, judge.target, None, NOTHING, vocabulary=judge.vocabulary)
+    names = {WORDS_ALONE: "linear", BOTH: "words+embedding", EMBEDDING: "embedding", BEST: "best"}
+    saved = Saved(path, names[judge.reading], judge.target, None, NOTHING, vocabulary=judge.vocabulary)
     write_tensors(path, judge.tensors(), saved.notes())
     return read_saved(path)
 
@@ -86,8 +88,9 @@ def fitted(target: Target, reading: Reading = WORDS_ALONE, *, classes: int | Non
 
 
 JUDGES = {"two": fitted(GENDER), "three": fitted(THREE), "tasks": fitted(TASKS)}
-JUDGES["words+embedding"] = fitted(THREE, Reading(embedding="wordllama"))
-JUDGES["embedding"] = fitted(GENDER, Reading(False, "wordllama"))
+JUDGES["words+embedding"] = fitted(THREE, BOTH)
+JUDGES["embedding"] = fitted(GENDER, EMBEDDING)
+JUDGES["best"] = fitted(THREE, BEST)
 
 
 def slow_odds(p: np.ndarray, target: Target, k: int) -> float:
@@ -115,6 +118,21 @@ def test_a_saved_judge_predicts_the_same(name: str, tmp_path: Path) -> None:
     assert found.total == pytest.approx(slow, abs=1e-9)
     assert (len(set(found.base)) <= 3) == (name != "unseen")
     assert len(saved.vocabulary) <= 14
+
+
+def test_a_saved_judge_refuses_another_table_of_the_same_name(tmp_path: Path) -> None:
+    """Its coefficients are of the directions of the table that it was trained with."""
+    table, samples = tmp_path / "vectors.txt", make_samples(60)
+    table.write_text("clue0 1.0 0.0\nclue1 0.0 1.0\n")
+    name = f"best:{table}"
+    judge = LinearJudge(GENDER, Reading(embedding=str(table), best=True)).fit(samples, seed=0)
+    saved = Saved(tmp_path / "x", name, GENDER, None, NOTHING, vocabulary=judge.vocabulary)
+    write_tensors(saved.path, judge.tensors(), saved.notes())
+    assert open_self_trained(read_saved(saved.path)).predict(samples).notes == judge.c
+    load_embedding.cache_clear()
+    table.write_text("clue0 0.0 1.0\nclue1 1.0 0.0\n")
+    message = f"it was trained with another table of the name '{table}'"
+    assert message in fault_of(open_self_trained, read_saved(saved.path))
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from judge.judges import FILES, SENTENCE, Judge, Materials, find_judge
 from judge.types import Sample, Target
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-NAMES = [*FILES, "lstm+mlp3", SENTENCE]
+NAMES = [*FILES, "words+embedding", "best", "lstm+mlp3", SENTENCE]
 SEEING = [name for name in FILES if "image" in find_judge(name).modalities]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from judge.types import Sample, Target
 from judge.utils.parallel import threads
 
 WORDLLAMA = "wordllama"
+BEST = Reading(embedding=WORDLLAMA, best=True)
 
 LABELS = 8
 TASKS = Target("tasks", (*(f"object {n}" for n in range(LABELS)), "never", "always"))
@@ -137,6 +139,54 @@ def test_c_is_one_for_both_sides_of_a_split(reading: Reading) -> None:
     assert len(chosen) == 3
     for place, name in enumerate(reading.blocks):
         assert {c[place + 1] for c in chosen} <= {*GRIDS[name][0]}
+
+
+@pytest.mark.parametrize("target", [GENDER, THREE], ids=["two", "three"])
+@pytest.mark.parametrize(
+    ("c", "reading"),
+    [
+        ({"C": 0.3, "C of embedding": 0.0}, Reading()),
+        ({"C": 0.0, "C of embedding": 3.0}, Reading(False, WORDLLAMA)),
+        ({"C": 0.0, "C of embedding": 0.0}, None),
+    ],
+)
+def test_a_block_with_c_0_is_left_out(
+    c: dict[str, float], reading: Reading | None, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The judge is that of the other block alone; without blocks it answers the weighted shares of the classes."""
+    monkeypatch.setattr(logistic, "TOLERANCE", 1e-9)
+    captions = with_clues(100, target)  # Fewer than the embedding has dimensions.
+    (first, *_) = assignments = folds([captions], settings=c)
+    found = linear.train_together(target, assignments, None, BEST)[0].probabilities
+    if reading:
+        assignments = folds([captions], settings={name: c[name] for name in reading.blocks})
+        expected = linear.train_together(target, assignments, None, reading)[0].probabilities
+    else:
+        classes = [captions[place].answers[0] for place in first.train]
+        shares = np.bincount(classes, first.weights)
+        expected = np.tile(shares / shares.sum(), (len(found), 1))
+    assert found == pytest.approx(expected, abs=1e-6)
+
+
+def test_each_side_chooses_its_best_judge() -> None:
+    """Its judges are the same without the other side."""
+    assignments = folds([with_clues(200, GENDER, seed=seed) for seed in range(2)], settings={})
+    together = linear.train_together(GENDER, assignments, None, BEST)
+    for part in (slice(3), slice(3, 6)):
+        for one, other in zip(
+            linear.train_together(GENDER, assignments[part], None, BEST), together[part], strict=True
+        ):
+            assert np.array_equal(one.probabilities, other.probabilities)
+            assert one.notes == other.notes
+            assert all(value in (0.0, *GRIDS[name][0]) for name, value in one.notes.items())
+
+
+def test_the_best_judge_leaves_out_what_does_not_help(tmp_path: Path) -> None:
+    """The embedding knows none of the words."""
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("zebra 1.0 2.0\n")
+    c = LinearJudge(GENDER, Reading(embedding=str(vectors), best=True)).fit(make_samples(90), seed=0).c
+    assert c["C of embedding"] == 0 < c["C"]
 
 
 @pytest.mark.parametrize("dense", [0, 40])

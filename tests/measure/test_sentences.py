@@ -8,18 +8,19 @@ from typing import Any
 
 import pytest
 from helpers import known
+from long_captions import LONGEST, SHORTEST, long_corpus
 
 from judge import evaluate
 from judge.calibration.grammar import World, make_world, simulate
 from judge.calibration.world import Captioner
 from judge.corpus import Corpus
-from judge.evidence import TextOptions
 from judge.evidence.preparation import texts_of
 from judge.measure import Result
 from judge.report.detail_tables import position_table
 from judge.report.notes import summary_lines
 from judge.report.saved_run import read_run
 from judge.text.tokens import sentences
+from judge.training.judge_file import read_saved, sample_captions
 from judge.types import Captions
 
 QUICK: dict[str, Any] = {
@@ -86,7 +87,7 @@ def positions(result: Result) -> dict[tuple[str, str], float]:
 
 def test_where_the_bias_is(tmp_path: Path) -> None:
     """Bias in later sentences alone is found there; captions of the same form without it have none anywhere."""
-    world = make_world(500, seed=5)
+    world = make_world(400, seed=5)
     captioners = long_captions(world, (0, 0.9, 0.9), "late"), long_captions(world, (0, 0, 0), "null")
     corpus = Corpus(world.human, captioners, world.labels)
     result = evaluate(corpus, **QUICK, breakdown=True, out=tmp_path / "run")
@@ -125,7 +126,7 @@ def test_what_captions_name_is_theirs_as_a_whole(world: World) -> None:
     told = simulate(world, name="a", captioner=Captioner(stereotype=0.5))
     more = Captions("long", {image: (f"{of[0].capitalize()}. It is sunny.",) for image, of in told.by_image.items()})
     corpus = Corpus(world.human, (more,), world.labels)
-    settings = {**QUICK, "metrics": "dbac,ratio"}
+    settings = {**QUICK, "metrics": "dbac-at,ratio"}
     by_sentence, whole = (evaluate(corpus, **settings, text=text) for text in ("sentences", "whole"))
     for one, other in zip(by_sentence.summaries, whole.summaries, strict=True):
         assert one.generated is not None
@@ -137,6 +138,36 @@ def test_what_captions_name_is_theirs_as_a_whole(world: World) -> None:
     assert (cells[["named", "tasks"]].nunique() == 1).all(axis=None)
 
 
-def test_options_name_the_three_ways() -> None:
-    assert TextOptions().text == "sentences"
-    assert TextOptions(text="first-sentence").words("A dog. It barks.") == ("a", "dog", ".")
+def test_a_judge_of_sentences_reads_every_sentence_of_new_captions(world: World, tmp_path: Path) -> None:
+    """Each with an index of its own; a judge of human captions, which were whole, reads captions whole."""
+    corpus = Corpus(world.human, (long_captions(world, (0.5, 0.5)),), world.labels)
+    evaluate(corpus, **{**QUICK, "folds": 2}, checkpoints=tmp_path)
+    saved = [read_saved(path) for path in sorted(tmp_path.glob("*.weights.safetensors"))]
+    new = {"1": ["A dog sits. A man runs. He smiles.", "A cat."], "2": ["A bird."]}
+    for side, texts in (("generated", [2, 1, 1, 1]), ("human", [2, 1])):
+        found = [of for of in saved if of.data["side"] == side]
+        assert len(found) == (2 if side == "generated" else 5) * 2
+        parts = sample_captions(new, found[0])
+        assert [len(part) for part in parts] == texts
+        assert parts[0][0].words[-1] == "."
+        assert len(parts[0][0].words) == (4 if side == "generated" else 11)
+
+
+@pytest.mark.slow
+def test_captions_of_100_words_on_real_data(coco: Path) -> None:
+    """Without bias whole long captions amplify much, and their sentences do not; bias after the first is found there.
+
+    Amplification of a dose of 0.8 in three draws with words and embeddings: -0.012 to +0.008, and +0.12 to +0.13; of
+    no dose whole +0.36 to +0.41 (docs/guides/your-captioner.md).
+    """
+    people = Corpus.read(human=coco / "captions_human.json", captions=[], labels=coco / "gender.csv")
+    null, dosed = (long_corpus(people, images=600, seed=1, dose=dose) for dose in (0, 0.8))
+    words = [len(of[0].split()) for of in null.generated[0].by_image.values()]
+    assert min(words) >= SHORTEST
+    assert max(words) <= LONGEST
+    found = positions(evaluate(dosed, **QUICK, judge="words+embedding"))
+    assert found["long", "the rest"] > 0.08
+    assert abs(found["long", "first sentence"]) < 0.06  # Three sd of such a null.
+    by_sentence, whole = (evaluate(null, **QUICK, text=text).summaries[0] for text in ("sentences", "whole"))
+    assert abs(known(by_sentence.amplification)) < 0.03
+    assert known(whole.amplification) > 0.2

@@ -82,10 +82,14 @@ def test_verdicts_beside_a_typical_person(row: Summary, verdict: str | None) -> 
 
 
 def test_where_the_typical_person_does_not_compare_there_is_none() -> None:
-    """On other images, or without a value or an error."""
+    """On less than half of the images, or without a value or an error; on others the errors are independent."""
     how = {"typical": {"one": "a person"}}
+    several = replace(BESIDE, images=99), replace(PERSON, images=50)
+    said, _ = conclude(several, pair=lambda *rows: Pair(*rows, paired=False), **how)
+    error = np.hypot(known(BESIDE.standard_error), known(PERSON.standard_error))
+    assert known(said.beyond).standard_error == pytest.approx(error)
     for person, pair in (
-        (PERSON, lambda *rows: Pair(*rows, paired=False)),
+        (replace(PERSON, images=49), lambda one, other: Pair(replace(one, images=99), other, paired=False)),
         (PERSON, lambda *_: None),
         (replace(PERSON, amplification=None), Pair),
     ):

@@ -55,6 +55,7 @@ def test_a_folder_and_a_file_worked_by_hand(tmp_path: Path) -> None:
         assert words == ("dog", "cat", "emu")
         assert shares.toarray()[0] == pytest.approx([0.4, 0.2, 0.0])
     assert Embedding(folder).key != Embedding(str(vectors)).key
+    assert Embedding(str(vectors)).captions([("emu",)])[0].shape == (1, 2)
 
 
 def test_tables_that_are_none_are_refused_in_one_line(tmp_path: Path) -> None:
@@ -89,7 +90,7 @@ def test_names_of_judges_hold_the_embedding_of_a_run(
 
 
 def test_a_judge_of_nothing_is_refused() -> None:
-    with pytest.raises(JudgeError, match=r"judge 'embedding' reads nothing\. Use --judge linear"):
+    with pytest.raises(JudgeError, match=r"judge 'embedding' needs an embedding\. Use --judge linear"):
         make_config({"human": "a.json", "captions": "b.json", "judge": "embedding", "embedding": "none"}, RunConfig)
 
 
