@@ -384,7 +384,7 @@ def with_embedding(name: str, reference: str) -> str:
     if reference != "none":
         return f"{key}:{reference}"
     if key != DEFAULT_JUDGE:
-        raise JudgeError(f"judge '{key}' reads nothing", where="--embedding none", mend="use --judge linear")
+        raise JudgeError(f"judge '{key}' needs an embedding", where="--embedding none", mend="use --judge linear")
     return "linear"
 
 

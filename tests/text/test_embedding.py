@@ -90,7 +90,7 @@ def test_names_of_judges_hold_the_embedding_of_a_run(
 
 
 def test_a_judge_of_nothing_is_refused() -> None:
-    with pytest.raises(JudgeError, match=r"judge 'embedding' reads nothing\. Use --judge linear"):
+    with pytest.raises(JudgeError, match=r"judge 'embedding' needs an embedding\. Use --judge linear"):
         make_config({"human": "a.json", "captions": "b.json", "judge": "embedding", "embedding": "none"}, RunConfig)
 
 
