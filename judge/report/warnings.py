@@ -174,8 +174,8 @@ def _without_typical(result: Result) -> Iterator[str]:
             )
     for captioners, titles in _merged(untested):
         yield (
-            f"{titles} of {captioners}: not compared with the typical person, which needs a test of both, on numbers "
-            "of images of which neither is over twice the other."
+            f"{titles} of {captioners}: not compared with the typical person, which needs a test of both, the same "
+            "human captions (U A->T: and tasks), and numbers of images of which neither is over twice the other."
         )
 
 
