@@ -376,7 +376,7 @@ def with_embedding(name: str, reference: str) -> str:
     Names with a reference, and judges that read no static embedding, are returned unchanged.
 
     Raises:
-        JudgeError: a judge of embeddings alone, and none.
+        JudgeError: the judge cannot do without an embedding, and there is none.
     """
     key = name.strip().lower()
     if key not in EMBEDDED or not reference:
@@ -384,7 +384,7 @@ def with_embedding(name: str, reference: str) -> str:
     if reference != "none":
         return f"{key}:{reference}"
     if key != DEFAULT_JUDGE:
-        raise JudgeError(f"judge '{key}' reads nothing", where="--embedding none", mend="use --judge linear")
+        raise JudgeError(f"judge '{key}' needs an embedding", where="--embedding none", mend="use --judge linear")
     return "linear"
 
 

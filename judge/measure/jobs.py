@@ -18,7 +18,7 @@ from judge.measure.plan import Plan
 from judge.metrics import Metric, find_metric, spell_out
 from judge.text.lexicon import Lexicons
 from judge.training.member import Member
-from judge.types import Side
+from judge.types import Captions, Side
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,15 +118,25 @@ def _jobs(builder: EvidenceBuilder, plan: Plan, metrics: Sequence[Metric]) -> It
             groups.setdefault(metric.training, []).append(metric)
     for captioner in builder.corpus.generated:
         for alike in groups.values():
-            evidence = builder.build(captioner, alike[0])
-            rarest, size = Counter(evidence.classes.values()).most_common()[-1]
-            if plan.protocol == "crossfit" and size < plan.folds:
-                what = f"{plan.folds} folds, and only {size} images of class '{rarest}'"
-                raise JudgeError(what, where=captioner.name, mend=f"use --folds {size} or fewer")
+            try:
+                evidence = _evidence(builder, captioner, alike[0], plan)
+            except JudgeError:
+                if captioner.name != TYPICAL:
+                    raise
+                continue  # Fewer images have a typical caption: other rows do without the comparison.
             for judge in choose_judges(alike[0], plan.judges):
                 if captioner.name == TYPICAL and judge.startswith(SELF):
                     continue  # No checkpoint wrote a person's captions.
                 yield from jobs_of(evidence, tuple(alike), judge, plan)
+
+
+def _evidence(builder: EvidenceBuilder, captioner: Captions, metric: Metric, plan: Plan) -> Evidence:
+    evidence = builder.build(captioner, metric)
+    rarest, size = Counter(evidence.classes.values()).most_common()[-1]
+    if plan.protocol == "crossfit" and size < plan.folds:
+        what = f"{plan.folds} folds, and only {size} images of class '{rarest}'"
+        raise JudgeError(what, where=captioner.name, mend=f"use --folds {size} or fewer")
+    return evidence
 
 
 def _has_families(job: Job) -> bool:
