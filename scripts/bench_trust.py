@@ -61,6 +61,8 @@ BIAS = 0.4
 """The dose of A->T at 900 images; at 3,400 it is a half of that."""
 EXCHANGED = 0.1
 SUBSETS, SEEDS = 3, 5
+ALONE: Mapping[str, Any] = {"typical": False, "families": False}
+"""Settings of runs whose verdict is not read."""
 EQUALIZER, BASELINE = "nic_equalizer", "nic_plus"
 
 Record = dict[str, Any]
@@ -136,12 +138,11 @@ def records(found: Result, draw: int) -> Iterator[Record]:
 def nulls(setting: Setting, trial: int, images: int = 900) -> list[Record]:
     """Human captions against human captions."""
     drawn, (*_, source) = draw(setting, images, trial), read(setting.data)
-    alone = {"typical": False}
-    found = [judged(drawn, setting, "nulls", trial, metrics="lic,leakage", **alone)]
+    found = [judged(drawn, setting, "nulls", trial, metrics="lic,leakage", typical=False)]
     if U:
         human, person = (_exchange(side, source, trial) for side in (drawn.human, *drawn.generated))
         exchanged = replace(drawn, human=human, generated=(person,))
-        found.append(judged(exchanged, setting, "nulls", trial, metrics=U, **alone))
+        found.append(judged(exchanged, setting, "nulls", trial, metrics=U, **ALONE))
     return [record for one in found for record in records(one, trial)]
 
 
@@ -238,7 +239,7 @@ def worth(setting: Setting, trial: int) -> list[Record]:
     for one in whole_trials(corpus, source, design, reduced=True):
         generated = tuple(replace(of, name=f"{one.change} {one.dose:g}") for of in one.corpus.generated)
         corpus = replace(one.corpus, generated=generated)
-        found += records(judged(corpus, setting, "worth", trial, refits=0, chance=0, typical=False), trial)
+        found += records(judged(corpus, setting, "worth", trial, refits=0, chance=0, **ALONE), trial)
     return found
 
 
@@ -247,7 +248,7 @@ def directions(setting: Setting, trial: int, images: int = 900) -> list[Record]:
     doses = [(NOTHING, 0.0), *product(("A->T", "T->A"), (0.1, 0.2, 0.4, 0.8))]
     drawn, (*_, source) = draw(setting, images, trial), read(setting.data)
     corpus = inject_all(drawn, source, doses, trial)
-    result = judged(corpus, setting, "directions", trial, metrics=U, refits=0, chance=0, typical=False)
+    result = judged(corpus, setting, "directions", trial, metrics=U, refits=0, chance=0, **ALONE)
     return [*records(result, trial)]
 
 
@@ -255,7 +256,7 @@ def families(setting: Setting, trial: int, judges: Sequence[str] = FAMILIES) -> 
     """One captioner less the other, under one family of judges."""
     corpus, _, _ = read(setting.data)
     chosen = tuple(one for one in corpus.generated if one.name in {EQUALIZER, BASELINE})
-    result = judged(replace(corpus, generated=chosen), setting, "families", 0, judge=judges[trial])
+    result = judged(replace(corpus, generated=chosen), setting, "families", 0, judge=judges[trial], families=False)
     values = {row.captioner: row.amplification for row in result.summaries}
     found = [row for row in result.differences() if {row.first, row.second} == {EQUALIZER, BASELINE}]
     return [{"judge": row.judge, "first": row.first, "value": row.value, "p": row.p_value, **values} for row in found]

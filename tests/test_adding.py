@@ -119,7 +119,7 @@ def test_a_judge_and_a_metric_are_a_file_and_a_line_each(copy: Path, tmp_path: P
     for name, pool in (("gap", np.mean), ("gap:largest", np.max)):
         row = by_name[name]
         assert None not in (row["p_value"], row["ci"])
-        assert row["verdict"] in {"wider", "narrower", "cannot tell", "like a typical person"}
+        assert row["verdict"] in {"wider", "narrower", "cannot tell", "above human captions"}
         sides = [pool([np.ptp(side.get(name, [0, 0])) for name in objects]) for side in shown]
         assert [row["human"], row["generated"]] == pytest.approx(sides)
         assert row["published"] == pytest.approx(sides[1] - sides[0])

@@ -1,7 +1,7 @@
 """How much each word of a caption contributes to a trained judge's prediction.
 
 ``occlusion``, for every judge that reads captions: by how much the probability falls when the word becomes ``<unk>``
-(Hirota et al., CVPR 2022, figure 1). ``exact``, for ``linear``: its log-odds are a sum over words and word pairs.
+(Hirota et al., CVPR 2022, figure 1). ``exact``, for linear judges: their log-odds are a sum over words and word pairs.
 """
 
 from __future__ import annotations

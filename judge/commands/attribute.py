@@ -74,7 +74,7 @@ class AttributeConfig(OutputSettings, BaseSettings, NewCaptionSettings, LabelSet
         essential=True,
     )  # fmt: skip
     methods: Annotated[tuple[Method, ...], values.list_or_text(values.lower_names)] = option(
-        (), "comma-separated: for words occlusion, exact (linear); for images grad-cam, gradient-shap",
+        (), "comma-separated: for words occlusion, exact (linear judges); for images grad-cam, gradient-shap",
         "all that the judge allows", essential=True,
     )  # fmt: skip
     show_people: bool = option(False, "draw maps over images in which nobody is hidden", essential=True)

@@ -105,7 +105,7 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
         protocol: "crossfit" or "paper".
         seeds: repetitions.
         refits: refits of each judge for tests and intervals.
-        typical: measure a typical person too; by default under ``crossfit``.
+        typical: compare with a typical person too; by default under ``crossfit``.
         checkpoints: folder of trained judges to reuse and to add to.
         out: folder for the results; by default nothing is written.
         overwrite: replace earlier results in ``out``.

@@ -108,7 +108,7 @@ class TokenSettings(Settings):
 
     contractions: Literal["whole", "split"] = option("whole", 'keep "woman\'s" as one word (whole) or split it')
     text: Literal["sentences", "whole", "first-sentence"] = option(
-        "sentences", "what judges read of long captions: their sentences one by one, the whole, or the first-sentence"
+        "sentences", "what judges read of long captions: sentences one by one, the whole caption, or its first sentence"
     )
 
 

@@ -18,14 +18,15 @@ class JudgeSettings(Settings):
     panel = "Judges"
 
     embedding: str | None = option(
-        None, "table of static embeddings: a folder of model2vec's or its name on the hub, a file of word vectors, or "
-        "none", "wordllama's", file=True,
+        None, "static embeddings that judges read: a folder of model2vec or its name on the hub, a file of word "
+        "vectors, or none (words alone)", "wordllama's", file=True,
     )  # fmt: skip
     judge: values.Names = option(
         (DEFAULT_JUDGE,),
-        "comma-separated: words+embedding, embedding, linear (words), best (of these, by side), lstm, "
-        "lstm-bidirectional, rnn, rnn-bidirectional, transformer-1, transformer-5, bert-ft, bert-pre, sentence:NAME; "
-        "of images: sat, grit, vl-lic, vl-lic-lstm, hf:NAME, self. Each also with -image-only or -caption-only",
+        "comma-separated: words+embedding, embedding, linear (words), best (of these three, chosen for each side), "
+        "lstm, lstm-bidirectional, rnn, rnn-bidirectional, transformer-1, transformer-5, bert-ft, bert-pre, "
+        "sentence:NAME; of images: sat, grit, vl-lic, vl-lic-lstm, hf:NAME, self. Each also with -image-only or "
+        "-caption-only",
         "words+embedding; for images the metric's own", essential=True, min_length=1, validate_default=True,
     )  # fmt: skip
     protocol: Literal["crossfit", "paper"] = option(
@@ -164,7 +165,7 @@ class RunSettings(ObjectSettings, JudgedSettings, DetectionSettings):
         panel="Statistics", ge=0, le=1000,
     )  # fmt: skip
     typical: bool | None = option(
-        None, "measure a typical person too: the human caption of each image that is most like the others",
+        None, "compare with a typical person too: for each image the human caption that is most like the others",
         "on under crossfit", essential=True, panel="Statistics",
     )  # fmt: skip
     checkpoints: Path | None = option(
@@ -180,7 +181,7 @@ class ScoredSettings(OutputSettings, BatchSettings, RunSettings):
     quality: bool = option(False, "score captions by class: BLEU, CIDEr, ROUGE-L, METEOR (with Java)", panel="Metrics")
     human_scores: Path | None = option(None, "table (captioner, score) to compare metrics with", panel="Metrics")
     families: bool | None = option(
-        None, "show the value under judges of other families too, for judges of text", "on under crossfit",
-        panel="Judges",
+        None, "show each value under other judges of text too: of words, of embeddings, or of both",
+        "on under crossfit", panel="Judges",
     )  # fmt: skip
     out: Path | None = option(None, values.RESULTS, "runs/evaluate", essential=True)

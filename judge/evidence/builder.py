@@ -215,7 +215,7 @@ class EvidenceBuilder:
             dropped |= gone
         return {image: labels.by_image[image] for image in images}, dropped, found
 
-    def leave_out_small(self, metrics: Collection[Metric], least: int) -> None:
+    def leave_out_small(self, captioners: Iterable[Captions], metrics: Collection[Metric], least: int) -> None:
         """Leave out product classes with fewer than ``least`` images of some captioner, for all metrics and captioners.
 
         A single attribute's rare class is an error in the data; rare classes of a product are to be expected.
@@ -229,7 +229,7 @@ class EvidenceBuilder:
         kinds = {(row.reads_annotated_tasks, _spared(row)) for row in metrics}
         found = [
             Counter(self._images(captioner, tasks=tasks, without=without)[0].values())
-            for captioner in self.corpus.generated
+            for captioner in captioners
             for tasks, without in kinds
         ]
         if all(found):  # Joining a captioner without images raises the error.

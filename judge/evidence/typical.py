@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from judge.corpus import Corpus
-from judge.errors import JudgeError
 from judge.evidence.builder import EvidenceBuilder
 from judge.evidence.joined import INDEX_COVERAGE
 from judge.types import Captions, Words
@@ -21,6 +20,8 @@ from judge.types import Captions, Words
 TYPICAL = "typical person"
 #: Human captions that an image needs: of two, neither is more like the other.
 LEAST = 3
+#: End of the reason where too few images have them.
+TOO_FEW = f"have {LEAST} human captions or more"
 
 
 def add_typical(builder: EvidenceBuilder) -> str:
@@ -32,20 +33,14 @@ def add_typical(builder: EvidenceBuilder) -> str:
 
     Returns:
         Why there is no typical person, as a clause; "" where there is one.
-
-    Raises:
-        JudgeError: a captioner has that name.
     """
     corpus, human = builder.corpus, builder.corpus.human.by_image
-    if any(captions.name == TYPICAL for captions in corpus.generated):
-        mend = "give it another name (--captions NAME=FILE), or use --no-typical"
-        raise JudgeError(f"a captioner is called '{TYPICAL}', as a row of the table is", mend=mend)
     labelled = [image for image in human if image in builder.truth.labels.by_image]
     described = {image for captions in corpus.generated for image in captions.by_image}
     images = [image for image in labelled if image in described]
     enough = sum(len(human[image]) >= LEAST for image in images)
     if not images or enough < INDEX_COVERAGE * len(images):
-        return f"{enough:,} of {len(images):,} images have {LEAST} human captions or more"
+        return f"{enough:,} of {len(images):,} images {TOO_FEW}"
     found = with_typical(corpus, builder.masked, labelled)
     *others, typical = found.generated
     said = {image: of for image, of in typical.by_image.items() if image in described}

@@ -321,8 +321,7 @@ def _choose_one(
     trials: Sequence[tuple[_Captions, Logistic, FloatArray, list[int]]], c: Mapping[str, FloatArray], name: str
 ) -> FloatArray:
     """C of a block for each split, [S]: up its grid, with warm starts, until the loss rises; others as in ``c``."""
-    grid = GRIDS[name][0]
-    grid = (0.0, *grid) if trials[0][0].reading.best else grid
+    grid = (*([0.0] if trials[0][0].reading.best else []), *GRIDS[name][0])
     best, least = np.full_like(c[name], grid[0]), np.full_like(c[name], np.inf)
     falling = np.ones(len(best), dtype=np.bool_)
     for value in grid:
@@ -367,8 +366,8 @@ def make_blueprint(name: str) -> Blueprint:
     reading = Reading(kind != "embedding", "" if kind == "linear" else reference or WORDLLAMA, kind == "best")
     if reading.embedding:
         load_embedding(reading.embedding)
-    what = {"linear": "1-2-grams", "embedding": "static embeddings", "best": "1-2-grams, static embeddings, or both"}
-    what = what.get(kind, "1-2-grams, static embeddings")
+    named = {"linear": "1-2-grams", "embedding": "static embeddings", "best": "1-2-grams, static embeddings, or both"}
+    what = named.get(kind, "1-2-grams, static embeddings")
     return Blueprint(
         name,
         f"this project; {what} and logistic regression",

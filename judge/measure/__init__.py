@@ -58,7 +58,6 @@ def measure(
         require("quality", "pycocoevalcap")
     progress = progress or _ignore
     work = lay_out(corpus, plan, lexicons)
-    corpus = work.corpus
     setup = _prepare(work, plan, setup or TrainingSetup(), open_images)
     if len(work.counts):
         progress("counting", 0, 0)
@@ -78,7 +77,7 @@ def measure(
         return with_families(summarise(scores, refits, settings), others, work.families, settings)
 
     judged = in_main_process(summaries_of_judges)
-    summaries = in_order([*judged, *counted], [captioner.name for captioner in corpus.generated], work.names)
+    summaries = in_order([*judged, *counted], [captioner.name for captioner in work.corpus.generated], work.names)
     result = Result(
         tuple(summaries),
         scores,
@@ -92,7 +91,7 @@ def measure(
     def examples() -> pd.DataFrame:
         contributions = image_contributions(scores, work.counts, work.names, settings)
         contributions = contributions[contributions["captioner"] != TYPICAL]
-        chosen = choose_examples(corpus, work, scores, contributions, seed=settings.seed)
+        chosen = choose_examples(work, scores, contributions, seed=settings.seed)
         read = set(chosen[chosen["read"] != ""][CAPTION].itertuples(index=False, name=None))
         return with_words(chosen, caption_words(work.jobs, notes, plan, read) if read else pd.DataFrame())
 
@@ -178,7 +177,7 @@ def _train(
 
 
 def _qualities(corpus: Corpus, work: Work, plan: Plan, progress: Progress) -> dict[str, Quality]:
-    """Captioner -> its caption quality."""
+    """Captioner -> its caption quality: against all human captions, those of the typical person too."""
     found = dict[str, Quality]()
     how: dict[str, Any] = {"resamples": plan.resamples, "level": plan.level, "seed": plan.first_seed}
     for number, captioner in enumerate(corpus.generated):

@@ -129,8 +129,11 @@ def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan, se
         for name, value in chosen.items():
             counts = entry["chosen"].setdefault(f"{name} ({job.judge}{whose})", {}).setdefault(job.member.side, {})
             counts[f"{value:g}"] = counts.get(f"{value:g}", 0) + 1
+    missing: dict[str, dict[str, str]] = {}
+    for (row, judge), why in work.without_typical.items():
+        missing.setdefault(row, {})[judge] = why
     for name in entries.keys() - {TYPICAL}:
-        entries[name] |= {"typical": TYPICAL if TYPICAL in entries else None, "without_typical": work.without_typical}
+        entries[name] |= {"typical": TYPICAL if TYPICAL in entries else None, "without_typical": missing}
     return entries
 
 
@@ -157,7 +160,7 @@ def _settings_of_metric(metric: Metric, plan: Plan, work: Work) -> dict[str, Any
     """Name -> value of the settings of a metric, without those of its judges."""
     truth = work.truth
     found = {"attribute": truth.labels.attribute, "lexicon": _spell(truth.words.attribute), **asdict(plan.text)}
-    found["typical"] = not work.without_typical
+    found["typical"] = any(captioner.name == TYPICAL for captioner in work.corpus.generated)
     if metric.reads_tasks:
         found["tasks"] = _spell(truth.words.tasks)
     if metric.counted:

@@ -6,7 +6,6 @@ from typing import Literal, get_args
 import numpy as np
 import pandas as pd
 
-from judge.corpus import Corpus
 from judge.evidence import PEOPLE, Evidence
 from judge.evidence.preparation import texts_of
 from judge.measure.jobs import Work
@@ -33,9 +32,7 @@ CAPTION = ["captioner", *OF_SIDE]
 WORDS = "words"
 
 
-def choose_examples(
-    corpus: Corpus, work: Work, scores: pd.DataFrame, contributions: pd.DataFrame, *, seed: int
-) -> pd.DataFrame:
+def choose_examples(work: Work, scores: pd.DataFrame, contributions: pd.DataFrame, *, seed: int) -> pd.DataFrame:
     """The captions of some images of every row with contributions; their number is bounded for any run.
 
     ``scores`` are the rows of ``scores.parquet``, ``contributions`` those of
@@ -50,7 +47,7 @@ def choose_examples(
     """
     picked = _pick(contributions, seed)
     evidence = {(job.evidence.captioner, of.name, job.judge): job.evidence for job in work.jobs for of in job.metrics}
-    written = {captions.name: captions.by_image for captions in corpus.generated}
+    written = {captions.name: captions.by_image for captions in work.corpus.generated}
     scored = dict(iter(scores.groupby(ROW, sort=False, observed=True))) if len(scores) else {}
     tables = []
     for names, part in picked.groupby(ROW, sort=False, observed=True):
@@ -58,7 +55,7 @@ def choose_examples(
         key = captioner, metric, judge
         images = part["image_id"].unique().tolist()
         sides: dict[Side, Mapping[str, tuple[str, ...]]] = {
-            "human": corpus.human.by_image,
+            "human": work.corpus.human.by_image,
             "generated": written[captioner],
         }
         most = evidence[key].sides.sentences if key in evidence else {}

@@ -18,7 +18,9 @@ from judge.measure.plan import Plan
 from judge.metrics import Metric, find_metric, spell_out
 from judge.text.lexicon import Lexicons
 from judge.training.member import Member
-from judge.types import Captions, Side
+from judge.types import Side
+
+_NO_CHECKPOINT = "no checkpoint wrote its captions, for judge self"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class Work:
     """The work of a run.
 
     Attributes:
-        corpus: the captions; of the human ones without those of the typical person, who is the last captioner.
+        corpus: the captions; of the human ones without those of the typical person, who is then the last captioner.
         truth: the answers of each image, and the words that would reveal them.
         metrics: rows of METRICS, in the order of the plan.
         families: judge of text -> the judges of other families that it is compared with.
@@ -48,7 +50,7 @@ class Work:
         counts: the rows of ``counts.parquet``: those of ``count_rows``.
         tasks: the tasks that captions name and images show, for a breakdown; else empty.
         sources: checksum of labels and human captions of every labelled image, described by a captioner or not.
-        without_typical: why there is no typical person, as a clause; "" where there is one.
+        without_typical: names of metric and judge -> why they do not measure a typical person, as a clause.
     """
 
     corpus: Corpus
@@ -61,7 +63,7 @@ class Work:
     counts: pd.DataFrame
     tasks: pd.DataFrame
     sources: str
-    without_typical: str = ""
+    without_typical: Mapping[tuple[str, str], str]
 
     @property
     def names(self) -> list[str]:
@@ -70,21 +72,43 @@ class Work:
 
 
 def lay_out(corpus: Corpus, plan: Plan, lexicons: Lexicons) -> Work:
-    """Lay out the work of ``plan``.
+    """Lay out the work of ``plan``, without a typical person where it would fail with one alone.
 
     Raises:
-        JudgeError: unknown metric or judge; captions and labels that cannot be joined; what cannot be counted.
+        JudgeError: unknown metric or judge; captions and labels that cannot be joined; what cannot be counted; a
+            captioner with the name of the typical person.
     """
-    builder = EvidenceBuilder(corpus, lexicons, options=plan.text, aligning=plan.aligning, least=plan.label_least)
+    if any(captions.name == TYPICAL for captions in corpus.generated):
+        mend = "give it another name (--captions NAME=FILE)"
+        raise JudgeError(f"a captioner is called '{TYPICAL}', as a row of the table is", mend=mend)
     metrics = tuple(map(find_metric, spell_out(plan.metrics)))
+    reason = _without_typical(plan, metrics)
+    if not reason:
+        try:
+            return _lay_out(corpus, plan, lexicons, metrics)
+        except JudgeError as error:
+            reason = error.what
+    return _lay_out(corpus, plan, lexicons, metrics, reason)
+
+
+def _lay_out(
+    corpus: Corpus, plan: Plan, lexicons: Lexicons, metrics: tuple[Metric, ...], without_typical: str = ""
+) -> Work:
+    """The work with a typical person, or without one for the reason ``without_typical``."""
+    builder = EvidenceBuilder(corpus, lexicons, options=plan.text, aligning=plan.aligning, least=plan.label_least)
     counted = [metric for metric in metrics if metric.counted]
     folds = plan.folds if plan.protocol == "crossfit" and len(counted) < len(metrics) else 0
-    without_typical = _without_typical(plan, metrics) or add_typical(builder)
-    builder.leave_out_small(metrics, max(MINIMUM_IMAGES, folds))
-    captioners = builder.corpus.generated if counted else ()
-    rows = tuple(count_captions(builder, one, counted, vocabulary=plan.vocabulary) for one in captioners)
+    without_typical = without_typical or add_typical(builder)
+    builder.leave_out_small(corpus.generated, metrics, max(MINIMUM_IMAGES, folds))
+    missing = dict[tuple[str, str], str]()
+    if without_typical:
+        named = [(metric, judge) for metric in metrics for judge in _judges_of(metric, plan)]
+        missing = {(metric.name, judge): without_typical for metric, judge in named}
+    rows = tuple(_count(builder, plan, counted, missing)) if counted else ()
+    jobs = tuple(_jobs(builder, plan, metrics, missing))
+    if len(missing) == sum(len(_judges_of(metric, plan)) for metric in metrics) and not without_typical:
+        raise JudgeError(next(iter(missing.values())))  # Human captions then need not do without the typical ones.
     tasks = [task_rows(builder, one) for one in builder.corpus.generated] if plan.breakdown else []
-    jobs = tuple(_jobs(builder, plan, metrics))
     sources = hashlib.blake2b(digest_size=8)
     for image, name in sorted(builder.truth.labels.by_image.items()):
         sources.update(repr((image, name, builder.corpus.human.by_image.get(image))).encode())
@@ -93,50 +117,78 @@ def lay_out(corpus: Corpus, plan: Plan, lexicons: Lexicons) -> Work:
     families = {judge: others for judge in judges if (others := plan.families_of(judge))}
     companions = tuple(_companions(jobs, families, plan))
     known = builder.corpus, builder.truth, metrics, jobs, families, companions
-    return Work(*known, rows, *tables, sources.hexdigest(), without_typical)
+    return Work(*known, rows, *tables, sources.hexdigest(), missing)
 
 
 def _without_typical(plan: Plan, metrics: Sequence[Metric]) -> str:
     """Why the plan has no typical person, as a clause; "" where it has one."""
     if not plan.has_typical:
         return f"it is off under protocol {plan.protocol}" if plan.typical is None else "it was left out"
-    judges = [name for metric in metrics if not metric.counted for name in choose_judges(metric, plan.judges)]
-    if judges and all(name.startswith(SELF) for name in judges) and not any(metric.counted for metric in metrics):
-        return "only captioners themselves are the judges"
+    if all(judge.startswith(SELF) for metric in metrics for judge in _judges_of(metric, plan)):
+        return _NO_CHECKPOINT
     return ""
+
+
+def _judges_of(metric: Metric, plan: Plan) -> list[str]:
+    """The judges of the rows of a metric; of counted ones "counted"."""
+    return [metric.judge] if metric.counted else choose_judges(metric, plan.judges)
 
 
 def _concat(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
-def _jobs(builder: EvidenceBuilder, plan: Plan, metrics: Sequence[Metric]) -> Iterator[Job]:
-    """Every judge to train. Metrics with equal evidence share it, and its judges."""
+def _count(
+    builder: EvidenceBuilder, plan: Plan, counted: Sequence[Metric], missing: dict[tuple[str, str], str]
+) -> Iterator[CountRows]:
+    """The input of counted metrics; adds to ``missing`` why they do not count the typical person's captions."""
+    for captioner in builder.corpus.generated:
+        try:
+            yield count_captions(builder, captioner, counted, vocabulary=plan.vocabulary)
+        except JudgeError as error:
+            if captioner.name != TYPICAL:
+                raise
+            missing |= {(metric.name, metric.judge): error.what for metric in counted}
+
+
+def _jobs(
+    builder: EvidenceBuilder, plan: Plan, metrics: Sequence[Metric], missing: dict[tuple[str, str], str]
+) -> Iterator[Job]:
+    """Every judge to train. Metrics with equal evidence share it, and its judges.
+
+    Adds to ``missing`` why metrics and judges do not measure the typical person.
+    """
     groups: dict[object, list[Metric]] = {}
     for metric in metrics:
         if not metric.counted:
             groups.setdefault(metric.training, []).append(metric)
+    with_person = any(captioner.name == TYPICAL for captioner in builder.corpus.generated)
     for captioner in builder.corpus.generated:
         for alike in groups.values():
-            try:
-                evidence = _evidence(builder, captioner, alike[0], plan)
-            except JudgeError:
-                if captioner.name != TYPICAL:
-                    raise
-                continue  # Fewer images have a typical caption: other rows do without the comparison.
             for judge in choose_judges(alike[0], plan.judges):
                 if captioner.name == TYPICAL and judge.startswith(SELF):
-                    continue  # No checkpoint wrote a person's captions.
-                yield from jobs_of(evidence, tuple(alike), judge, plan)
+                    missing |= {(metric.name, judge): _NO_CHECKPOINT for metric in alike}
+                    continue
+                try:
+                    evidence = builder.build(captioner, alike[0])
+                    _check_size(evidence, alike, judge, plan, halves=with_person)
+                except JudgeError as error:
+                    if captioner.name != TYPICAL:
+                        raise
+                    missing |= {(metric.name, judge): error.what for metric in alike}
+                else:
+                    yield from jobs_of(evidence, tuple(alike), judge, plan)
 
 
-def _evidence(builder: EvidenceBuilder, captioner: Captions, metric: Metric, plan: Plan) -> Evidence:
-    evidence = builder.build(captioner, metric)
+def _check_size(evidence: Evidence, metrics: Sequence[Metric], judge: str, plan: Plan, *, halves: bool) -> None:
+    """Refuse fewer images of a class than folds, or than refits on halves need, if ``halves``."""
     rarest, size = Counter(evidence.classes.values()).most_common()[-1]
     if plan.protocol == "crossfit" and size < plan.folds:
         what = f"{plan.folds} folds, and only {size} images of class '{rarest}'"
-        raise JudgeError(what, where=captioner.name, mend=f"use --folds {size} or fewer")
-    return evidence
+        raise JudgeError(what, where=evidence.captioner, mend=f"use --folds {size} or fewer")
+    refits = compares(metrics) and "half" in plan.resamples_of(judge, evidence.target.kind)
+    if halves and refits and size < 2 * plan.least:
+        raise JudgeError(f"{size} images of class '{rarest}', and refits on halves of the images need {2 * plan.least}")
 
 
 def _has_families(job: Job) -> bool:

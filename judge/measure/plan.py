@@ -83,6 +83,11 @@ class Plan:
         """Whether a typical person is measured too, if images have enough human captions."""
         return self.protocol == "crossfit" if self.typical is None else self.typical
 
+    @property
+    def least(self) -> int:
+        """Number of images of each class that judges need to be trained and tested on."""
+        return self.folds if self.protocol == "crossfit" else 5
+
     def resamples_of(self, judge: str, target: TargetKind) -> dict[ResampleKind, int]:
         """Number of refits of a judge, by kind of resample."""
         quick = judge != SELF and find_judge(judge).joint is not None

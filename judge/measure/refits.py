@@ -49,7 +49,7 @@ def refit(
     for job, settings in chosen_settings(jobs, notes):
         if not setup.is_trained(job.member.judge):
             continue
-        compared, small = compares(job.metrics), _rarest(job)[1] < 4 * _least(plan)
+        compared, small = compares(job.metrics), _rarest(job)[1] < 4 * plan.least
         for kind, count in plan.resamples_of(job.judge, job.evidence.target.kind).items():
             wanted = kind == "shuffled" or (compared and not (kind == "quarter" and small))
             for number in range(count if wanted else 0):
@@ -81,18 +81,13 @@ def check_refits(jobs: Sequence[Job], plan: Plan, setup: TrainingSetup) -> None:
         what = f"judge '{compared[0].judge}' is asked as it is: there is no training whose noise refits could tell"
         mend = "leave it out: the interval over images is all that there is to know"
         raise JudgeError(what, where=f"--refits {plan.refits}", mend=mend)
-    needed = 2 * _least(plan)
+    needed = 2 * plan.least
     for job in trained:
         rarest, size = _rarest(job)
         if size < needed and "half" in plan.resamples_of(job.judge, job.evidence.target.kind):
             what = f"{size} images of class '{rarest}', and refits on halves of the images need {needed}"
             mend = "use fewer --folds, or --refits 0" if plan.protocol == "crossfit" else "use --refits 0"
             raise JudgeError(what, where=job.evidence.captioner, mend=mend)
-
-
-def _least(plan: Plan) -> int:
-    """Number of images of a class that a part of the data needs."""
-    return plan.folds if plan.protocol == "crossfit" else 5
 
 
 def _rarest(job: Job) -> tuple[str, int]:

@@ -44,7 +44,7 @@ _Judge = tuple[Member, int, Explanation]
 def word_contributions(jobs: Sequence[Job], notes: Sequence[Mapping[str, float]], plan: Plan) -> pd.DataFrame:
     """The contribution of every term to the mean log odds of the truth (natural logarithm) on both sides.
 
-    Only metrics that compare both sides with judges of the attribute that have an ``explain`` (``linear``) have rows.
+    Only metrics that compare both sides with judges of the attribute that have an ``explain`` (linear ones) have rows.
     The judges of ``jobs`` are trained once more with the settings that they chose (``notes``). Priors are ignored.
 
     Returns:

@@ -139,7 +139,7 @@ def twin_table(twins: pd.DataFrame) -> Table[Row]:
     ``twins`` may be empty.
     """
     rows: list[Row] = []
-    records = twins.astype(object).where(twins.notna(), None).to_dict("records")
+    records: list[dict[Any, Any]] = twins.astype(object).where(twins.notna(), None).to_dict("records")
     for twin, other in zip(records[::2], records[1::2], strict=True):
         interval = None if other["low"] is None else Interval(other["low"], other["high"])
         digits = digits_of(interval)

@@ -154,7 +154,7 @@ def _remarks(result: Result) -> Iterator[str]:
     """Facts about this result that change how it is read."""
     metrics, labels = metrics_of(result), result.run["labels"]
     if result.typical:
-        yield "Typical person: of each image the human caption that is most like the others."
+        yield "Typical person: for each image the human caption that is most like the others."
     if labels["derived"]:
         whose = " and ".join(name for name, of in labels.get("attributes", {}).items() if of["derived"])
         yield f"Labels {f'of {whose} ' if whose else ''}DERIVED from human captions."
@@ -260,8 +260,8 @@ def _inference(result: Result) -> Iterator[str]:
             "the t distribution, not a count of samples."
         )
         yield (
-            f"Detectable: what is found above human captions with {POWER:.0%} power, if its p is the least that Holm "
-            f"corrects; about {4 * images:,} images would halve it."
+            f"Detectable: the smallest amplification that a test against human captions finds with {POWER:.0%} power, "
+            f"where Holm corrects the most; about {4 * images:,} images would halve it."
         )
     for name, (first, second) in run["ratios"].items():
         yield f"{find_metric(name).title}: captions that name {first} over captions that name {second}."

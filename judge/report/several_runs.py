@@ -15,7 +15,6 @@ from judge.measure.comparing import unlike
 from judge.metrics import find_metric
 from judge.report.saved_run import SavedRun, name_runs, read_run
 from judge.statistics.breakdown import Breakdown
-from judge.statistics.summary import Summary
 from judge.types import Doubt
 from judge.utils.files import resolved
 
@@ -129,22 +128,23 @@ def name_apart(runs: Sequence[SavedRun]) -> list[SavedRun]:
 
     Runs whose typical persons have the same rows share that of the first.
     """
-    runs = [_without_person(run, runs[:place]) for place, run in enumerate(runs)]
-    names = [set(run.result.run["captioners"]) for run in runs]
+    rows = [[row for row in run.result.summaries if row.captioner in run.result.typical.values()] for run in runs]
+    firsts = [runs[rows.index(of)] for of in rows]
+    kept = [run if run is first else _without_person(run) for run, first in zip(runs, firsts, strict=True)]
+    names = [set(run.result.run["captioners"]) for run in kept]
     twice = {name for of, other in combinations(names, 2) for name in of & other}
-    return [_renamed(run, {name: f"{run.name}/{name}" for name in twice}) for run in runs]
+    found = []
+    for run, first in zip(kept, firsts, strict=True):
+        people = run.result.typical.values()
+        found.append(_renamed(run, {name: f"{(first if name in people else run).name}/{name}" for name in twice}))
+    return found
 
 
-def _without_person(run: SavedRun, earlier: Sequence[SavedRun]) -> SavedRun:
-    """The run without its typical person, if an earlier run has the same rows of it."""
-    people = set(run.result.typical.values())
-
-    def rows(of: SavedRun) -> list[Summary]:
-        return [row for row in of.result.summaries if row.captioner in people]
-
-    if not people or not any(rows(run) == rows(other) for other in earlier):
+def _without_person(run: SavedRun) -> SavedRun:
+    """The run without the rows of its typical person, if it has one."""
+    people, result, breakdown = set(run.result.typical.values()), run.result, run.result.breakdown
+    if not people:
         return run
-    result, breakdown = run.result, run.result.breakdown
 
     def others(table: pd.DataFrame) -> pd.DataFrame:
         return table[~table["captioner"].isin(people)] if len(table) else table

@@ -6,6 +6,7 @@ from typing import Any
 
 from judge.errors import shortened, some
 from judge.evidence.joined import INDEX_COVERAGE
+from judge.evidence.typical import TOO_FEW
 from judge.masking.measured import describe_masks
 from judge.measure import Result
 from judge.report.notes import alike, class_notes, metrics_of, pair_notes, sentences_of
@@ -63,8 +64,9 @@ def verdict_notes(result: Result) -> list[str]:
     """Notes that the sentences need."""
     lines = lines_of(result)
     found = {(row.captioner, of.verdict) for row, of in lines}
-    unsure = [row for row, of in lines if of.verdict == CANNOT_TELL]
-    beside = [row for row in unsure if (of := row.interval) and not of.low <= row.metric.neutral <= of.high]
+    unsure = [(row, of) for row, of in lines if of.verdict == CANNOT_TELL]
+    # Others are unsure because families of judges disagree.
+    beside = [row for row, of in unsure if of.p_holm and of.p_holm >= SIGNIFICANT > (row.p_value or 1)]
     notes = {
         '"Like a typical person": above human captions, but not above the most typical of them.': any(
             verdict == LIKE_TYPICAL for _, verdict in found
@@ -155,20 +157,26 @@ def _other_signs(result: Result) -> Iterator[str]:
 
 def _without_typical(result: Result) -> Iterator[str]:
     """Captioners that are compared with no typical person, where that matters."""
-    lines = [row for row, of in lines_of(result) if of.verdict in {ABOVE, BELOW}]
-    entries, names = result.run["captioners"], {row.captioner for row in lines}
-    missing = {name: why for name, of in entries.items() if (why := of.get("without_typical"))}
-    # Too few human captions are a fact about the data, whatever the verdicts are.
-    noted = [(name, why) for name, why in missing.items() if name in names or "human captions" in why]
-    for captioners, why in alike(noted):
+    reasons: dict[str, list[Summary]] = {}
+    untested = []
+    for row, of in lines_of(result):
+        missing = result.run["captioners"][row.captioner].get("without_typical", {})
+        why = missing.get(row.metric.name, {}).get(row.judge)
+        # Too few human captions are a fact about the data, whatever the verdicts are.
+        if why and (of.verdict in {ABOVE, BELOW} or why.endswith(TOO_FEW)):
+            reasons.setdefault(why, []).append(row)
+        elif of.verdict in {ABOVE, BELOW}:
+            untested.append(row)
+    for why, rows in reasons.items():
+        for captioners, titles in _merged(rows):
+            yield (
+                f"No typical person for {titles} of {captioners}: {why}. Captions that say no more than a typical "
+                "person would may be above other human captions."
+            )
+    for captioners, titles in _merged(untested):
         yield (
-            f"No typical person to compare {captioners} with: {why}. Captions that say no more than a typical person "
-            "would may be above other human captions."
-        )
-    for captioners, titles in _merged(row for row in lines if row.captioner in result.typical):
-        yield (
-            f"{titles} of {captioners}: not compared with the typical person, which needs a test of both, on numbers "
-            "of images of which neither is over twice the other."
+            f"{titles} of {captioners}: not compared with the typical person, which needs a test of both, the same "
+            "human captions (U A->T: and tasks), and numbers of images of which neither is over twice the other."
         )
 
 

@@ -199,8 +199,9 @@ def _verdict(row: Summary, p_holm: float | None, beyond: Difference | None) -> s
     if p_holm is None or row.amplification is None:
         return None
     above, below = row.metric.verdicts
-    rises = row.amplification > row.metric.neutral
-    if p_holm >= SIGNIFICANT or any((value > row.metric.neutral) != rises for _, value in row.families):
+    moved = row.amplification - row.metric.neutral
+    rises = moved > 0
+    if p_holm >= SIGNIFICANT or any((value - row.metric.neutral) * moved <= 0 for _, value in row.families):
         return CANNOT_TELL
     if row.metric.prior and not _guesses_alike(row, rises):
         return PRIOR_ONLY
@@ -275,5 +276,7 @@ def difference(first: Summary, second: Summary, *, same_images: bool, level: flo
     names = first.metric, first.judge, first.captioner, second.captioner, value
     if error is None or not math.isfinite(error) or not degrees:
         return Difference(*names, None, None, paired)
-    interval, p_value = t_interval(value, error, degrees, level), t_test(value, error, degrees)
-    return Difference(*names, interval, p_value, paired, error)
+    p_value = t_test(value, error, degrees)
+    if p_value is None:  # Nothing varies.
+        return Difference(*names, None, None, paired)
+    return Difference(*names, t_interval(value, error, degrees, level), p_value, paired, error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -13,6 +14,8 @@ from oracle import amplification
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
+from judge.evidence.typical import TYPICAL
+from judge.report.several_runs import name_apart, read_runs
 
 KNOBS = {"none": Captioner(), "much": Captioner(stereotype=0.9)}
 FAST = ["--resamples", "100", "--workers", "1", "--folds", "5", "--chance", "0", "--metrics", "lic,ba"]
@@ -61,6 +64,20 @@ def test_two_checkpoints_of_one_name(files: WorldFiles, runs: dict[str, Path], t
     done = done_well("compare", runs["much"], later)
     assert "much/much" in done.stdout
     assert "later/much" in done.stdout
+
+
+def test_each_captioner_keeps_its_typical_person(runs: dict[str, Path]) -> None:
+    """Two of three runs share theirs; that of the third differs."""
+    *first, third = read_runs([runs["much"], runs["none"], runs["both"]])
+    rows = (replace(row, images=1) if row.captioner == TYPICAL else row for row in third.result.summaries)
+    apart = name_apart([*first, replace(third, result=replace(third.result, summaries=tuple(rows)))])
+    assert [of.result.typical for of in apart] == [
+        {"much/much": f"much/{TYPICAL}"},
+        {"none/none": f"much/{TYPICAL}"},
+        {"both/much": f"both/{TYPICAL}", "both/none": f"both/{TYPICAL}"},
+    ]
+    names = [{row.captioner for row in of.result.summaries} for of in apart]
+    assert [f"much/{TYPICAL}" in of for of in names] == [True, False, False]
 
 
 def test_images_that_one_captioner_refused_are_left_out_for_both(files: WorldFiles, tmp_path: Path) -> None:

@@ -119,6 +119,8 @@ def test_quality_stands_beside_bias(
     done = done_well(*asked, "--out", out)
     scores = pd.read_csv(out / "quality.csv")
     assert {"all", "female", "male"} < set(scores["group"])
+    # Human captions, the typical person's too, are references.
+    assert set(scores["captioner"]) == set(finished_world.captions)
     written = read_json(out / "metrics.json")
     assert any(line.startswith("METEOR skipped: ") for line in written["notes"]["warnings"])
     assert [row["value"] for row in written["quality"]] == pytest.approx(list(scores["value"]), nan_ok=True)

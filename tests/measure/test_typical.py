@@ -135,7 +135,7 @@ def test_nine_in_ten_images_need_three_captions(world: World, much: Captions, sh
         assert [of.captioner for of in result.summaries] == ["much"]
         assert (said.beyond, said.verdict) == (None, "above human captions")
         assert [note.partition(". ")[0] for note in notes] == [
-            "No typical person to compare much with: 215 of 240 images have 3 human captions or more"
+            "No typical person for LIC (linear) of much: 215 of 240 images have 3 human captions or more"
         ]
 
 
@@ -149,9 +149,59 @@ def test_when_there_is_one(world: World, much: Captions) -> None:
         (Plan(typical=False), "it was left out"),
     ):
         work = lay_out(corpus, plan, lexicons)
-        assert work.without_typical == reason
+        assert {*work.without_typical.values()} == {reason} - {""}
         assert [of.name for of in work.corpus.generated] == ["much", *([] if reason else [TYPICAL])]
         assert {job.evidence.captioner for job in work.jobs} == {of.name for of in work.corpus.generated}
     named = replace(corpus, generated=(replace(much, name=TYPICAL),))
-    assert f"a captioner is called '{TYPICAL}'" in fault_of(lay_out, named, Plan(), lexicons)
-    assert lay_out(named, Plan(typical=False), lexicons).without_typical
+    for typical in (None, False):
+        assert f"a captioner is called '{TYPICAL}'" in fault_of(lay_out, named, Plan(typical=typical), lexicons)
+
+
+def spoken(world: World, captioner: Captions, *captions: str) -> Corpus:
+    """A corpus in which these are the human captions of each image; CLASS names its class, BUS a vehicle."""
+    words = {"female": "woman", "male": "man"}
+    human = {
+        image: tuple(
+            caption.replace("CLASS", words[world.labels.by_image[image]]).replace("BUS", ("bus", "train")[place % 2])
+            for caption in captions
+        )
+        for place, image in enumerate(world.human.by_image)
+    }
+    return Corpus(replace(world.human, by_image=human), (captioner,), world.labels)
+
+
+@pytest.mark.parametrize(
+    ("captions", "missing", "why"),
+    [
+        (("a CLASS on a red BUS", "a red cat", "a BUS"), {"lic", "error", "u-ta"}, "one class: none"),
+        (("a BUS in town", "a BUS in a town", "a BUS", "a CLASS on a BUS"), {"u-ta"}, "one class: none"),
+    ],
+    ids=["human captions name no class without its own", "its own name no class"],
+)
+def test_a_run_that_is_possible_without_it_goes_on(
+    world: World, much: Captions, captions: tuple[str, ...], missing: set[str], why: str
+) -> None:
+    plan = Plan(metrics=("lic", "error", "u-ta"), judges=("linear",))
+    corpus, lexicons = spoken(world, much, *captions), Lexicons(GENDER, load_lexicon("coco-objects"))
+    work = lay_out(corpus, plan, lexicons)
+    assert {metric for metric, _ in work.without_typical} == missing
+    assert all(why in reason for reason in work.without_typical.values())
+    assert (TYPICAL in {of.name for of in work.corpus.generated}) == (missing == {"u-ta"})
+    alone = lay_out(corpus, replace(plan, typical=False), lexicons)
+    mine = [[job.evidence.digest() for job in of.jobs if job.evidence.captioner == "much"] for of in (work, alone)]
+    assert (mine[0] == mine[1]) == (missing != {"u-ta"})
+
+
+def test_a_class_of_which_it_has_too_few_images_for_halves(world: World, much: Captions) -> None:
+    """Ten folds of halves need 20: of 20 images of a class one has two human captions alone."""
+    images = sorted(world.human.by_image, key=lambda image: (world.labels.by_image[image], image))
+    female = sum(world.labels.by_image[image] == "female" for image in images)
+    described = {image: much.by_image[image] for image in images[female - 20 :]}
+    human = dict(world.human.by_image) | {images[female - 1]: world.human.by_image[images[female - 1]][:2]}
+    corpus = Corpus(replace(world.human, by_image=human), (replace(much, by_image=described),), world.labels)
+    result = measured(corpus, metrics="lic,error", folds=10, refits=2)
+    assert [row.key[:2] for row in result.summaries] == [("much", "lic"), ("much", "error"), (TYPICAL, "error")]
+    entry = result.run["captioners"]["much"]
+    assert entry["without_typical"] == {
+        "lic": {"linear": "19 images of class 'female', and refits on halves of the images need 20"}
+    }

@@ -43,6 +43,7 @@ def test_holm_by_hand() -> None:
         (replace(ROW, families=(("embedding", 0.001),)), "above human captions"),
         (replace(ROW, families=(("linear", 0.2), ("embedding", -0.001))), "cannot tell"),
         (replace(ROW, amplification=-0.1, families=(("linear", 0.001),)), "cannot tell"),
+        (replace(ROW, amplification=-0.1, families=(("linear", 0.0),)), "cannot tell"),
         (replace(ROW, amplification=-0.1, families=(("linear", -0.001),)), "mitigates"),
     ],
 )
@@ -158,6 +159,16 @@ def test_a_difference_is_of_what_moves_apart() -> None:
     found = difference(one, replace(one, captioner="copy"), same_images=True)
     assert (found.value, found.p_value) == (0, 1)
     assert found.interval == Interval(0, 0)
+
+
+def test_a_difference_that_does_not_vary_has_neither_interval_nor_p() -> None:
+    """Unless it is 0: nothing then speaks against that."""
+    parts = Replicates("half", (0.0, 0.01) * 20)
+    one, other = (replace(ROW, captioner=name, amplification=0.1, replicates=parts) for name in "ab")
+    same = difference(one, other, same_images=True)
+    assert (same.p_value, known(same.interval).low, known(same.interval).high) == (1.0, 0.0, 0.0)
+    found = difference(one, replace(other, amplification=0.2), same_images=True)
+    assert (found.p_value, found.interval) == (None, None)
 
 
 def test_differences_are_all_pairs_and_corrected_together() -> None:

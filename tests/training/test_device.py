@@ -21,7 +21,7 @@ from tiny_bert import save_bert
 from torch import Tensor
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
-from judge.judges import SENTENCE, Blueprint, Materials, Tuning, find_judge
+from judge.judges import EMBEDDED, SENTENCE, Blueprint, Materials, Tuning, find_judge
 from judge.judges.backbones import make_backbone
 from judge.judges.encoders import EncoderClassifier, build_vocabulary, make_lstm
 from judge.judges.grit import GridsAndRegions
@@ -30,6 +30,7 @@ from judge.training.launch import make_accelerator
 from judge.training.loop import NetworkJudge, Trainer
 from judge.types import FloatArray, Sample, Target
 
+LINEAR = {"linear", *EMBEDDED}
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 TRAINER = "judge/training/"
@@ -83,7 +84,7 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("name", "target"), [*((name, GENDER) for name in NAMES if name != "linear"), ("lstm", TASKS), ("bert-ft", TASKS)]
+    ("name", "target"), [*((name, GENDER) for name in NAMES if name not in LINEAR), ("lstm", TASKS), ("bert-ft", TASKS)]
 )
 def test_judges(name: str, target: Target, bert: Path) -> None:
     make = make_tasks if target == TASKS else make_samples
