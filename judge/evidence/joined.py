@@ -1,7 +1,7 @@
 """Captions of both sides on the same images; and the sides of judges that guess what captions name."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from judge.corpus.tasks import Tasks
@@ -16,7 +16,7 @@ PEOPLE = frozenset({PERSON})
 MINIMUM_IMAGES = 10
 # The share of images that must have a caption index: too few have a 6th or 7th caption, or sentence, to train on.
 INDEX_COVERAGE = 0.9
-# Tasks that judges guess from the class are named this often, on both sides together.
+# Tasks that judges guess from the class are named this often by human captions, which all captioners share.
 LEAST_NAMED = 10
 # Stands between the names of tasks.
 APART = "|"
@@ -74,14 +74,14 @@ def named_sides(
     classes = {image: classes[image] for image in images}
     shown: dict[str, Words]
     if tasks is None:
-        counts = Counter(name for of in named.values() for rows in of.values() for _, found in rows for name in found)
+        counts = Counter(name for rows in named["human"].values() for _, found in rows for name in found)
         target = Target("tasks", tuple(sorted(name for name, count in counts.items() if count >= LEAST_NAMED)))
         if not target.classes:
-            what = f"no task is named by {LEAST_NAMED} captions"
+            what = f"no task is named by {LEAST_NAMED} human captions"
             raise JudgeError(what, where=captioner, mend="give other --tasks, or leave A->T out")
         shown = {image: (name,) for image, name in classes.items()}
     else:
-        _check_named(classes, captioner)
+        _check_named(classes, known, captioner)
         target = Target("attribute", tuple(sorted({*classes.values()})))
         shown = {image: _apart(tasks.shown(image)) for image in images}
     place = {name: index for index, name in enumerate(target.classes)}
@@ -110,10 +110,10 @@ def _places(names: frozenset[str], place: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(sorted(place[name] for name in names if name in place))
 
 
-def _check_named(classes: Mapping[str, str], captioner: str) -> None:
+def _check_named(classes: Mapping[str, str], known: Collection[str], captioner: str) -> None:
     """Refuse too few images of a class whose captions on both sides name one class."""
     counts = Counter(classes.values())
-    if len(counts) < 2 or min(counts.values()) < MINIMUM_IMAGES:
-        each = ", ".join(f"{number} of '{name}'" for name, number in sorted(counts.items())) or "none"
+    if min(counts[name] for name in known) < MINIMUM_IMAGES:
+        each = ", ".join(f"{counts[name]} of '{name}'" for name in sorted(known)) if counts else "none"
         what = f"images of which a caption of each side names one class: {each}; {MINIMUM_IMAGES} of each are needed"
-        raise JudgeError(what, where=captioner, mend="leave this captioner out, or u-ta")
+        raise JudgeError(what, where=captioner, mend="leave out this captioner, or u-ta")

@@ -376,7 +376,7 @@ def with_embedding(name: str, reference: str) -> str:
     Names with a reference, and judges that read no static embedding, are returned unchanged.
 
     Raises:
-        JudgeError: a judge of embeddings alone, and none.
+        JudgeError: the judge cannot do without an embedding, and there is none.
     """
     key = name.strip().lower()
     if key not in EMBEDDED or not reference:

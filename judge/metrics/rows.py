@@ -166,7 +166,7 @@ METRICS: dict[str, Metric] = {
             title="U A->T",
             target="tasks",
             direction="A->T",
-            variant="1 - CE(t^|a) / CE(t^), mean over tasks but people that 10 captions or more name",
+            variant="1 - CE(t^|a) / CE(t^), mean over tasks but people that 10 human captions or more name",
         ),
         _counted(
             "ba",

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from judge.errors import shortened, some
+from judge.evidence.joined import INDEX_COVERAGE
 from judge.evidence.typical import TOO_FEW
 from judge.masking.measured import describe_masks
 from judge.measure import Result
@@ -212,6 +213,9 @@ def text_notes(text: Mapping[str, Any], attribute: str) -> Iterator[str]:
         what = f"words that were not masked, and hold a word of the lexicon or nearly decide {attribute}"
         kind = Doubt if text["affected"] >= _AFFECTED * captions else str
         yield kind(f"hold, in {text['affected']:,} of {captions:,}, {what}: {quote_tokens(text['revealing'])}")
+    if (several := text.get("several", 0)) > captions / 2:
+        why = f"judges read sentences where {INDEX_COVERAGE:.0%} of captions have several"
+        yield f"are read whole, though {several:,} of {captions:,} have several sentences: {why}"
     if text["repeated"] >= max(_LEAST, _REPEATED * captions):
         yield Doubt(f'read the same in {text["repeated"]:,} of {captions:,}: "{shortened(text["text"], 80)}"')
 

@@ -218,7 +218,7 @@ class PositionPart(NamedTuple):
     Attributes:
         line: the row of the table, without its numbers.
         place: "first sentence" or "the rest".
-        sentences: how many sentences of both sides' captions judges scored there, of the generated side.
+        sentences: how many sentences of generated captions judges scored there.
         value, interval: as of the row; from splits, and None with fewer than five of them.
     """
 
@@ -265,8 +265,8 @@ def _of_captions(row: JudgedRow, captions: pd.DataFrame) -> FloatArray:
 
 def _judged_tasks(row: JudgedRow, said: pd.DataFrame, settings: Settings) -> list[TaskPart]:
     """The tasks of a judged row; ``said``: what its captioner's captions and images name."""
-    # Judges that guess tasks are asked for those that images show.
-    of_images = row.metric.target == "tasks"
+    # Judges that guess tasks are asked for those that images show; U asks what images show, not what captions say.
+    of_images = row.metric.target == "tasks" or row.metric.from_annotation
     keys = ["image_id"] if of_images else CAPTION
     objects = said[(said["side"] == "annotated") == of_images].set_index(keys)["objects"]
     tasks = names_of(objects)

@@ -21,7 +21,7 @@ from judge.errors import JudgeError
 from judge.text.vector_files import FloatArray32, read_file
 from judge.types import FloatArray, Words
 from judge.utils.files import from_home
-from judge.utils.hub import first_line, is_of_library
+from judge.utils.hub import explaining, first_line, is_of_library, quiet_hub
 from judge.utils.reading import memory_limit, opening, regular
 
 #: Miller's wordllama (MIT): 256 numbers for each of 32,000 tokens. Its wheel holds the table; it needs no hub.
@@ -110,18 +110,23 @@ def _find(reference: str) -> list[Path]:
     path = from_home(reference)
     if path.is_dir():
         return [path / "model.safetensors", path / "tokenizer.json"]
-    if path.exists() or path.is_absolute() or reference.startswith((".", "~")) or reference.count("/") != 1:
+    if path.exists():
         return [path]
+    if path.is_absolute() or reference.startswith((".", "~")) or reference.count("/") != 1:
+        mend = "check the path; a name on the hub is OWNER/NAME"
+        raise JudgeError("no such file or folder", where=where, mend=mend)
     return [_fetch(reference, file, where) for file in ("model.safetensors", "tokenizer.json")]
 
 
 def _fetch(name: str, file: str, where: str) -> Path:
     from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
 
-    try:
-        return Path(hf_hub_download(name, file))
-    except Exception as error:
-        raise JudgeError(f"{file} cannot be fetched ({first_line(error)})", where=where, mend=_INSTEAD) from error
+    with quiet_hub(), explaining(f"{file} cannot be fetched", where, _INSTEAD):
+        try:
+            return Path(hf_hub_download(name, file, local_files_only=True))
+        except LocalEntryNotFoundError:
+            return Path(hf_hub_download(name, file))
 
 
 def _of_file(reference: str) -> Callable[[Sequence[str]], FloatArray32]:

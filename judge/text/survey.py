@@ -76,6 +76,7 @@ class Survey:
         empty: captions of white space alone that were left out, in the whole file.
         refused: refusals to describe that were left out, in the whole file.
         cleaned: what cleaning changed or removed -> captions of the whole file.
+        several: captions of several sentences that are read whole, because too many others have one.
     """
 
     captions: int
@@ -87,6 +88,7 @@ class Survey:
     empty: int
     refused: int
     cleaned: Mapping[str, int]
+    several: int = 0
 
 
 @dataclass(frozen=True)

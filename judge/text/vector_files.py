@@ -22,7 +22,7 @@ FloatArray32 = npt.NDArray[np.float32]
 Rows = Mapping[str, FloatArray32]
 """Word -> its vector, [D]."""
 
-AGAIN = "fetch the file again, or choose another with --vectors"
+AGAIN = "fetch the file again, or choose another"
 _HEAD = 2**16
 _NUMBER = 40  # Bytes of a number in a text, with the space before it, at most.
 _HEADER = re.compile(rb"([0-9]{1,12}) ([0-9]{1,12})[ \r]*\n")

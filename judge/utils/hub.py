@@ -16,24 +16,32 @@ _LIMITED = {("layer", "depth", "num_image_with_embedding"): LAYERS, ("position",
 
 
 @contextmanager
+def quiet_hub() -> Iterator[None]:
+    """No warnings of the hub, such as that it tries again; the user's own level comes back after it."""
+    hub = logging.getLogger("huggingface_hub")
+    level = hub.level
+    hub.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        hub.setLevel(level)
+
+
+@contextmanager
 def quiet() -> Iterator[None]:
     """No warnings, no progress bars of transformers, its hub and peft; the user's own settings come back after it."""
     import transformers
 
     talk: Any = transformers.logging
     level, bars = talk.get_verbosity(), talk.is_progress_bar_enabled()
-    hub = logging.getLogger("huggingface_hub")
-    hub_level = hub.level
     talk.set_verbosity(logging.CRITICAL)
-    hub.setLevel(logging.CRITICAL)
     talk.disable_progress_bar()
     try:
-        with warnings.catch_warnings():
+        with quiet_hub(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
         talk.set_verbosity(level)
-        hub.setLevel(hub_level)
         if bars:
             talk.enable_progress_bar()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from judge.measure import Result
 from judge.report.detail_tables import position_table
 from judge.report.notes import summary_lines
 from judge.report.saved_run import read_run
+from judge.report.warnings import warnings
 from judge.text.tokens import sentences
 from judge.training.judge_file import read_saved, sample_captions
 from judge.types import Captions
@@ -118,6 +120,9 @@ def test_short_captions_stay_as_they_are(world: World) -> None:
     result = evaluate(corpus, **QUICK)
     assert evaluate(corpus, **QUICK, text="whole").summaries == result.summaries
     assert not position_table(result).rows
+    most = {image: (f"{of[0]}. It is sunny.",) if n % 5 else of for n, (image, of) in enumerate(told.by_image.items())}
+    result = evaluate(replace(corpus, generated=(Captions("most", most),)), **QUICK)
+    assert any(note.startswith("Captions of most are read whole, though") for note in warnings(result))
     assert not any("sentences" in line for line in summary_lines(result))
 
 

@@ -102,6 +102,15 @@ def test_silence_moves_nothing() -> None:
     assert 150 < left_out < 250
 
 
+def test_captioners_that_name_other_tasks_compare() -> None:
+    """Judges guess the tasks that human captions name: a captioner that names no dog is asked for dogs too."""
+    corpus = world(240)
+    (cap,) = corpus.generated
+    cats = {i: tuple(text.replace("dog", "cat") for text in of) for i, of in cap.by_image.items()}
+    result = evaluate(replace(corpus, generated=(cap, Captions("cats", cats))), metrics="u-at", **QUICK)
+    assert [row.first for row in result.differences()] == ["cap"]
+
+
 def test_captions_that_name_one_class_count_by_their_own_number() -> None:
     """The second human caption of each image is the first that names one class; the file has its index."""
     corpus = world(120)
@@ -128,6 +137,9 @@ def test_numbers_come_from_files_and_add_up(tmp_path: Path) -> None:
         assert one.chance is not None
         assert max(one.chance) < 0.1  # The annotation is shuffled among images.
     added = image_contributions(result.scores, result.counts, ["u-at", "u-ta"], Settings())
+    assert result.breakdown is not None
+    for part in result.breakdown.tasks:  # Every caption counts, by what its image shows.
+        assert part.human == part.generated, part
     for metric, of in added.groupby("metric"):
         assert of["contribution"].sum() == pytest.approx(values(result, str(metric))[2])
 
