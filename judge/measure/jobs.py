@@ -20,7 +20,7 @@ from judge.text.lexicon import Lexicons
 from judge.training.member import Member
 from judge.types import Side
 
-_NO_CHECKPOINT = "no checkpoint wrote its captions, for judge self"
+_NO_CHECKPOINT = "judge self needs the checkpoint that wrote the captions"
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,11 +64,11 @@ def verdict_notes(result: Result) -> list[str]:
     """Notes that the sentences need."""
     lines = lines_of(result)
     found = {(row.captioner, of.verdict) for row, of in lines}
-    unsure = [(row, of) for row, of in lines if of.verdict == CANNOT_TELL]
-    # Others are unsure because families of judges disagree.
-    beside = [row for row, of in unsure if of.p_holm and of.p_holm >= SIGNIFICANT > (row.p_value or 1)]
+    # Of other rows there is no verdict because families of judges disagree.
+    unsure = [row for row, of in lines if of.verdict == CANNOT_TELL and of.p_holm and of.p_holm >= SIGNIFICANT]
+    beside = [row for row in unsure if row.p_value is not None and row.p_value < SIGNIFICANT]
     notes = {
-        '"Like a typical person": above human captions, but not above the most typical of them.': any(
+        '"Like a typical person": above human captions, but not shown to be above the most typical.': any(
             verdict == LIKE_TYPICAL for _, verdict in found
         ),
         "Metrics that disagree answer different questions: read each by itself.": any(
