@@ -201,11 +201,12 @@ def test_faults(trained: Trained, tmp_path: Path) -> None:
         "wrong": notes,
         "newer": notes | {"format": 4},
         "foreign": notes | {"materials": notes["materials"] | {"images": "x"}},
-        "bare": replace(read_saved(lstm), preparation=None).notes(),
+        "bare": replace(read_saved(lstm), preparation=None, data={}).notes(),
+        "named": replace(read_saved(lstm), preparation=None).notes(),
     }
     for name, about in written.items():
         write_tensors(tmp_path / f"{name}.safetensors", one, about)
-    odd, wrong, newer, foreign, bare = (tmp_path / f"{name}.safetensors" for name in written)
+    odd, wrong, newer, foreign, bare, named = (tmp_path / f"{name}.safetensors" for name in written)
     empty.write_text('{"7": " "}')
     for name, labels in (("skin", "1,dark\n2,light"), ("nobody", "98765,male\n98766,female")):
         (tmp_path / f"{name}.csv").write_text(f"image_id,gender\n{labels}\n")
@@ -216,6 +217,7 @@ def test_faults(trained: Trained, tmp_path: Path) -> None:
         ("predict", wrong, new, [], "its weights do not fit the judge that it names"),
         ("predict", foreign, new, [], "lacks what a judge's file must say (ValueError: it holds images)"),
         ("predict", bare, new, [], "does not say what hid the attribute from its judge"),
+        ("predict", named, new, [], "its judge guesses from what is annotated (metric u)"),
         ("predict", lstm, empty, [], "empty.json"),
         ("predict", lstm, new, ["--base", "elsewhere"], "judge 'lstm' started from no checkpoint"),
         ("predict", lstm, new, ["--out", new], "is read"),
