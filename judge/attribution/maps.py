@@ -233,17 +233,17 @@ def gradient_shap(view: View, pixels: Pixels, answer: int, *, samples: int = SAM
     method = GradientShap(lambda inputs: view.scores(inputs)[:, answer])
     total = torch.zeros_like(view.shown)
     # Captum draws from the global generators (hence NPY002). Without names of devices, torch initialises all GPUs.
-    numpys, devices = np.random.get_state(), [view.shown.device] if view.shown.device.type == "cuda" else []  # noqa: NPY002
+    numpys, devices = np.random.get_state(), [view.shown.device] if view.shown.device.type == "cuda" else []  # noqa: NPY002 - Captum's
     try:
         for start in range(0, samples, _AT_A_TIME):
             count, drawn = min(_AT_A_TIME, samples - start), int(generator.integers(2**31))
             with torch.random.fork_rng(devices=devices):
-                np.random.seed(drawn)  # noqa: NPY002
+                np.random.seed(drawn)  # noqa: NPY002 - Captum's
                 torch.manual_seed(drawn)
                 found: Tensor = method.attribute(view.shown, shown, n_samples=count, stdevs=0.0)
             total += count / samples * found.detach()
     finally:
-        np.random.set_state(numpys)  # noqa: NPY002
+        np.random.set_state(numpys)  # noqa: NPY002 - Captum's
     return total[0]
 
 

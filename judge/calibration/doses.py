@@ -40,7 +40,7 @@ from judge.types import Captions, Direction, FloatArray, Labels, Words
 NOTHING = "none"
 """The change of a dose of 0."""
 LEAST = 10
-"""How often captions must name a task, so that it is drawn and goes with a class; or use a word of a paraphrase."""
+"""Captions that must name a task, for a dose to draw it; or use a word, for a paraphrase to draw that."""
 PROTOTYPES = 200
 """Human captions that others are replaced by: at a dose of 0.8 as many captions have twins as of LIC's captioners."""
 # How many words may replace another one, and their least cosine.
@@ -159,7 +159,7 @@ class DoseSource:
 
     @cached_property
     def _free_words(self) -> Counter[str]:
-        """How often captions use each content word that names neither the attribute nor a task."""
+        """Number of uses of each content word that names neither the attribute nor a task."""
         written = [words for captions in self.captions.values() for words in captions]
         return Counter(words[place] for words in written for place in self.free_places(words))
 

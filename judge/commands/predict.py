@@ -93,7 +93,8 @@ def prepare(config: PredictConfig, progress: Progress | None = None) -> Prepared
     if saved.preparation is None:
         what, mend = "does not say what hid the attribute from its judge", "train the judge again, with judge train"
         if saved.data.get("captioner"):
-            what, mend = "its judge guesses from what is annotated (metric u)", "give the file of a judge of captions"
+            what = "its judge reads annotations (metric u), not captions"
+            mend = "give the file of a judge that reads captions"
         raise JudgeError(what, where=f"--judge-weights {config.judge_weights}", mend=mend)
     reading = ReadOptions(config.split, columns=config.columns, several=True, where=config.where, alone=True)
     captions = read_captions(config.captions, reading, side="generated")

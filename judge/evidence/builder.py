@@ -84,6 +84,7 @@ class EvidenceBuilder:
         self._vectors = VectorCache(aligning.vectors, self._vocabulary)
         # Every text is split, masked and searched once, for labels, all captioners and all metrics.
         self._words = cache(options.words)
+        self._sentences = cache(sentences)
         self.mask = cache(self._mask)
         self.mentions = cache(self._mentions)
         self.named = cache(self._named)
@@ -189,7 +190,7 @@ class EvidenceBuilder:
         dropped, numbers, read = dict[str, int](), dict[Side, int](), dict[Side, Sequence[Row]]()
         survey = dict(joined.survey)
         for side, of in written.items():
-            counts = {image: [len(sentences(text)) for text in of.by_image[image]] for image in joined.classes}
+            counts = {image: [len(self._sentences(text)) for text in of.by_image[image]] for image in joined.classes}
             firsts = sorted((of_image[0] for of_image in counts.values()), reverse=True)
             most = numbers[side] = firsts[math.ceil(INDEX_COVERAGE * len(firsts)) - 1]
             if most == 1:
@@ -279,7 +280,7 @@ class EvidenceBuilder:
         return Sides(captioner.name, target, joined.classes, answers, rows, aligner, *about)
 
     def _answers_of(self, tasks: bool, image: str, words: Words) -> frozenset[str]:
-        """What judges guess of a caption from the annotation: the tasks, or the classes, that it names."""
+        """The tasks, or the classes, that a caption names: judges guess them from what is annotated of its image."""
         if tasks:
             return self.mentions(words, "tasks") - PEOPLE
         return self.named(words, self.truth.labels.by_image[image])

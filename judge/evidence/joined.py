@@ -51,12 +51,12 @@ class Joined:
 def named_sides(
     captioner: str, joined: Joined, tasks: Tasks | None, names: Callable[[str, Words], frozenset[str]]
 ) -> Sides:
-    """The sides of judges that guess what captions name from what is annotated of their images.
+    """The sides of judges that read the annotation of an image and guess what its captions name.
 
-    With ``tasks`` these are the evidence, and the class that a caption names is guessed: both sides have the same
-    images, and each of their captions names one class. A captioner that is silent more often leaves both sides with
-    fewer images, and no side with less to learn from. Without, the class of an image is the evidence, and the tasks
-    that captions name are guessed, of which they may name none. ``names`` gives what a caption of an image names.
+    With ``tasks``, judges read the tasks of an image and guess the class that a caption names. Only captions that name
+    one class count, and both sides have the same images: a captioner that names a class less often leaves fewer images
+    to both. Without ``tasks``, judges read the class of an image and guess the tasks that a caption names, if any.
+    ``names`` gives the classes, or the tasks, that a caption of an image names.
 
     Raises:
         JudgeError: too few images of a class; no task that is named often enough.
@@ -84,21 +84,38 @@ def named_sides(
         _check_named(classes, known, captioner)
         target = Target("attribute", tuple(sorted({*classes.values()})))
         shown = {image: _apart(tasks.shown(image)) for image in images}
-    place = {name: index for index, name in enumerate(target.classes)}
-    rows: dict[Side, tuple[MaskedCaption, ...]] = {}
+    rows = {side: _readings({image: of[image] for image in images}, shown, target) for side, of in named.items()}
     for side, of in named.items():
-        sizes = Counter(index for image in images for index in range(len(of[image])))
-        rows[side] = tuple(
-            MaskedCaption(image, index, shown[image], answers=_places(found, place), written=number)
-            for image in images
-            for index, (number, found) in enumerate(of[image])
-            if sizes[index] >= INDEX_COVERAGE * len(images)
-        )
-        dropped[f"{side} captions beyond the common number"] = sum(sizes.values()) - len(rows[side])
-    nothing: Mapping[str, tuple[int, ...]] = dict.fromkeys(images, ())
-    whole: Mapping[Side, int] = dict.fromkeys(SIDES, 1)
-    about = False, joined.coverage, joined.survey, dropped, None, whole
-    return Sides(captioner, target, classes, nothing, rows, Aligner(), *about)
+        dropped[f"{side} captions beyond the common number"] = sum(len(of[image]) for image in images) - len(rows[side])
+    return Sides(
+        captioner,
+        target,
+        classes,
+        answers=dict.fromkeys(images, ()),
+        rows=rows,
+        aligner=Aligner(),
+        coverage=joined.coverage,
+        survey=joined.survey,
+        dropped=dropped,
+        sentences=dict.fromkeys(SIDES, 1),
+    )
+
+
+def _readings(
+    named: Mapping[str, Sequence[tuple[int, frozenset[str]]]], shown: Mapping[str, Words], target: Target
+) -> tuple[MaskedCaption, ...]:
+    """The captions of a side, with the words in ``shown`` for their own, and what they name as answers.
+
+    ``named``: image id -> number of each caption in the file, and what it names.
+    """
+    place = {name: index for index, name in enumerate(target.classes)}
+    sizes = Counter(index for of in named.values() for index in range(len(of)))
+    return tuple(
+        MaskedCaption(image, index, shown[image], answers=_places(found, place), written=number)
+        for image, of in named.items()
+        for index, (number, found) in enumerate(of)
+        if sizes[index] >= INDEX_COVERAGE * len(named)
+    )
 
 
 def _apart(names: Sequence[str]) -> Words:

@@ -16,7 +16,7 @@ from judge.evidence.preparation import Preparation
 from judge.text.alignment import UNKNOWN, AlignmentName, AlignmentReport, align
 from judge.text.survey import Coverage, Survey
 from judge.text.vectors import Vectors
-from judge.types import SIDES, Sample, Side, Target, Words
+from judge.types import SIDES, IntArray, Sample, Side, Target, Words
 
 ResampleKind = Literal["exchanged", "half", "quarter", "shuffled"]
 # The random stream of each kind; quarters are parts of the halves of the same draw.
@@ -287,7 +287,7 @@ class Evidence:
     def release(self) -> None:
         """Free what was computed from the sides; it is computed again when it is used."""
         for holder in (self, *self.slots.values()):
-            for name in ("_cut", "aligned", "drawn", "classes", "written", "place"):
+            for name in ("_cut", "aligned", "drawn", "classes", "written", "place", "texts"):
                 holder.__dict__.pop(name, None)
 
     def digest(self, side: Side | None = None) -> str:
@@ -329,6 +329,12 @@ class Slot(Sequence[Sample]):
     def place(self) -> Mapping[str, int]:
         """Image id -> place of its sample."""
         return {row.image: place for place, row in enumerate(self.captions)}
+
+    @cached_property
+    def texts(self) -> IntArray:
+        """A number for the words of each sample, [N]; equal words have equal numbers."""
+        numbers: dict[Words, int] = {}
+        return np.array([numbers.setdefault(sample.words, len(numbers)) for sample in self], dtype=np.int64)
 
     def cell(self, place: int) -> tuple[str, str, str]:
         """Classes and tasks that the caption at ``place`` names, and its answer: names joined by "|"."""

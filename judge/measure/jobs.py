@@ -112,12 +112,21 @@ def _lay_out(
     sources = hashlib.blake2b(digest_size=8)
     for image, name in sorted(builder.truth.labels.by_image.items()):
         sources.update(repr((image, name, builder.corpus.human.by_image.get(image))).encode())
-    tables = _concat([of.rows for of in rows]), _concat(tasks)
     judges = dict.fromkeys(job.judge for job in jobs if _has_families(job))
     families = {judge: others for judge in judges if (others := plan.families_of(judge))}
-    companions = tuple(_companions(jobs, families, plan))
-    known = builder.corpus, builder.truth, metrics, jobs, families, companions
-    return Work(*known, rows, *tables, sources.hexdigest(), missing)
+    return Work(
+        builder.corpus,
+        builder.truth,
+        metrics,
+        jobs,
+        families,
+        companions=tuple(_companions(jobs, families, plan)),
+        count_rows=rows,
+        counts=_concat([of.rows for of in rows]),
+        tasks=_concat(tasks),
+        sources=sources.hexdigest(),
+        without_typical=missing,
+    )
 
 
 def _without_typical(plan: Plan, metrics: Sequence[Metric]) -> str:

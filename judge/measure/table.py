@@ -35,8 +35,8 @@ def answer_rows(member: Member, predictions: Predictions) -> Answers:
     places = member.places(member.split.test)
     columns = _caption_columns(member.samples, places) | {"seed": member.seed, "fold": member.split.fold}
     columns |= judge_answers([member.samples[place] for place in places], predictions)
-    trained = {member.samples[place].words for place in member.places(member.split.train)}
-    columns["twin"] = [member.samples[place].words in trained for place in places]
+    texts = member.samples.texts
+    columns["twin"] = np.isin(texts[places], texts[member.places(member.split.train)])
     columns["validation_loss"] = predictions.notes.get(VALIDATION_LOSS, np.nan)
     if member.samples.evidence.sides.guesses_names:
         columns["baseline"] = _baseline(member, places)
@@ -46,9 +46,7 @@ def answer_rows(member: Member, predictions: Predictions) -> Answers:
 def _baseline(member: Member, places: Sequence[int]) -> FloatArray:
     """Loss on samples at ``places``, [N], of a judge that knows only how frequent answers are where it learns."""
     of, classes, learnt = member.samples, len(member.target.classes), member.places(member.split.train)
-    counts = np.zeros(classes)
-    for place in learnt:
-        counts[list(of[place].answers)] += 1
+    counts = shown([of[place] for place in learnt], classes).sum(axis=0, dtype=np.float64)
     return frequency_loss(counts, len(learnt), shown([of[place] for place in places], classes), member.target.kind)
 
 

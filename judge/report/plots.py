@@ -135,18 +135,19 @@ def draw_typical(axes: Axes, rows: Sequence[Summary | None]) -> None:
     """
     named = False
     for place, row in enumerate(rows):
-        if row is None:
+        if row is None or (at := row.amplification) is None:
             continue
         if not named:
             where: Any = {"xytext": (0, 2), "textcoords": "offset points", "ha": "center", "va": "bottom"}
-            top = row.amplification, axes.get_ylim()[1]
-            axes.annotate(shorten(row.captioner), top, **where, fontsize=8, color=NOTE, annotation_clip=False)
+            axes.annotate(
+                shorten(row.captioner), (at, axes.get_ylim()[1]), **where, fontsize=8, color=NOTE, annotation_clip=False
+            )
             named = True
         ends = [place - 0.5, place + 0.5]
         if row.interval:
             low, high = np.clip([row.interval.low, row.interval.high], -_FAR, _FAR)
             axes.fill_betweenx(ends, low, high, color=PALE, alpha=0.35, linewidth=0)
-        axes.plot([row.amplification] * 2, ends, "--", color=NOTE, linewidth=1.2)  # type: ignore[arg-type]
+        axes.plot(2 * [at], ends, "--", color=NOTE, linewidth=1.2)
 
 
 def tick(axes: Axes, chance: float | None, place: int) -> None:

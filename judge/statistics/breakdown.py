@@ -116,7 +116,7 @@ def break_down(
         if isinstance(row, JudgedRow):
             tasks += _judged_tasks(row, own[row.line.captioner], settings)
             if "twin" in scores and not row.statistic.score.relative:  # Of those, judges read names alone.
-                twins += twin_rows(row, settings)
+                twins += twin_rows(row)
         elif _has_pieces(row):
             tasks += _counted_tasks(row, own[row.line.captioner], settings)
         else:
@@ -237,7 +237,6 @@ def by_position(scores: pd.DataFrame, most: Mapping[str, int], settings: Setting
     for row in judged_rows(scores, settings):
         # Judges that guess what captions name are not asked about sentences.
         count = 1 if row.metric.from_annotation else most.get(row.line.captioner, 1)
-        ratio = settings.ratios.get(row.metric.name)
         for place, first in (("first sentence", True), ("the rest", False)) if count > 1 else ():
 
             def chosen(captions: pd.DataFrame, first: bool = first, count: int = count) -> pd.DataFrame:
@@ -245,8 +244,7 @@ def by_position(scores: pd.DataFrame, most: Mapping[str, int], settings: Setting
 
             own = chosen(row.captions)
             value, splits = float(row.value(own).value), [float(row.value(chosen(of)).value) for of in row.splits()]
-            how = {"neutral": row.metric.neutral, "level": settings.level}
-            found = None if ratio is None else from_splits(value, splits, ratio=ratio, **how)
+            found = row.from_splits(value, splits)
             scored = int(((own["side"] == "generated") & (own["n"] > 0)).sum())
             yield PositionPart(row.line, place, scored, value, found and found.interval)
 
@@ -300,7 +298,7 @@ def _judged_tasks(row: JudgedRow, said: pd.DataFrame, settings: Settings) -> lis
     return _parts(row, [*tasks, NONE], values, [None] * len(values), counts, known)
 
 
-def twin_rows(row: JudgedRow, settings: Settings) -> list[dict[str, Any]]:
+def twin_rows(row: JudgedRow) -> list[dict[str, Any]]:
     """Twins and other captions of a judged row, apart.
 
     Returns:
@@ -311,12 +309,12 @@ def twin_rows(row: JudgedRow, settings: Settings) -> list[dict[str, Any]]:
     """
     found, of_caption = [], _of_captions(row, row.captions)
     scored, generated, twin = row.captions["n"] > 0, row.table.generated, row.captions["twin"]
-    splits, ratio = row.splits(), settings.ratios.get(row.metric.name)
+    splits = row.splits()
     for is_twin in (True, False):
         chosen = (twin == is_twin).to_numpy()
         alone = _measure(row, row.captions, chosen)
         parts = [float(_measure(row, part, (part["twin"] == is_twin).to_numpy()).value) for part in splits]
-        inferred = ratio is not None and from_splits(float(alone.value), parts, ratio=ratio, level=settings.level)
+        inferred = row.from_splits(float(alone.value), parts)
         interval = inferred.interval if inferred else None
         values = (alone.human.value, alone.generated.value, alone.value)
         human, of_generated, amplification = (float(value) if np.isfinite(value) else None for value in values)

@@ -339,9 +339,14 @@ class JudgedRow:
         return self._tested(
             replace(line, basis="splits"),
             _frame([self.value(part) for part in self.splits()]),
-            lambda value, parts, _: from_splits(value, parts, ratio=ratio, **self._how),
+            lambda value, parts, _: self.from_splits(value, parts),
             ratio=ratio,
         )
+
+    def from_splits(self, value: float, parts: Sequence[float]) -> Inference | None:
+        """Inference of a value from its values in :meth:`splits`; None where that is not possible."""
+        ratio = self.settings.ratios.get(self.metric.name)
+        return None if ratio is None else from_splits(value, parts, ratio=ratio, **self._how)
 
     def _from_answers(self, line: Summary, generator: np.random.Generator) -> Summary | None:
         """Inference for an untrained judge: halves of the images, and captions that change sides after it answered."""

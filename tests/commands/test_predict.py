@@ -217,7 +217,7 @@ def test_faults(trained: Trained, tmp_path: Path) -> None:
         ("predict", wrong, new, [], "its weights do not fit the judge that it names"),
         ("predict", foreign, new, [], "lacks what a judge's file must say (ValueError: it holds images)"),
         ("predict", bare, new, [], "does not say what hid the attribute from its judge"),
-        ("predict", named, new, [], "its judge guesses from what is annotated (metric u)"),
+        ("predict", named, new, [], "its judge reads annotations (metric u), not captions"),
         ("predict", lstm, empty, [], "empty.json"),
         ("predict", lstm, new, ["--base", "elsewhere"], "judge 'lstm' started from no checkpoint"),
         ("predict", lstm, new, ["--out", new], "is read"),
