@@ -12,11 +12,12 @@ from judge.utils.terminal import guard_streams, handle_signals, interrupted_by, 
 
 def main(*command: str) -> None:
     """Run the command line, or ``command``, the words of one."""
+    from judge.utils.parallel import collect_rarely, end_with
+
     guard_streams()
     handle_signals()
+    collect_rarely()
     if launched():
-        from judge.utils.parallel import end_with
-
         end_with(os.getppid())
     try:
         from judge.commands.app import app

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -62,6 +63,14 @@ class Aligning:
 DEFAULT_ALIGNING = Aligning()
 
 
+class _Seen(NamedTuple):
+    """The captions of one side as they are written, their words, and how often they name the attribute."""
+
+    rows: Sequence[Row]
+    words: SideWords
+    coverage: Coverage | None
+
+
 class EvidenceBuilder:
     """Builds the evidence of a corpus, by captioner and metric. Both sides pass through the same functions.
 
@@ -100,6 +109,7 @@ class EvidenceBuilder:
         self._built: dict[tuple[object, ...], Evidence] = {}
         self._joined: dict[tuple[object, ...], Joined] = {}
         # Captioners mostly share the human captions.
+        self._of_people: dict[tuple[str, ...], _Seen] = {}
         self._masked: dict[tuple[object, ...], tuple[MaskedCaption, ...]] = {}
 
     def masked(self, caption: str) -> Words:
@@ -174,12 +184,19 @@ class EvidenceBuilder:
         key = captioner.name, tuple(classes)
         if key not in self._joined:
             written: dict[Side, Captions] = {"human": self.corpus.human, "generated": captioner}
-            rows = {
-                side: [(image, n, self._words(text)) for image in classes for n, text in enumerate(of.by_image[image])]
-                for side, of in written.items()
+            if key[1] not in self._of_people:
+                self._of_people[key[1]] = self._look_at(self.corpus.human, classes)
+            human, generated = self._of_people[key[1]], self._look_at(captioner, classes)
+            rows: dict[Side, Sequence[Row]] = {"human": human.rows, "generated": generated.rows}
+            coverage: dict[Side, Coverage] | None = None
+            if human.coverage and generated.coverage:
+                coverage = {"human": human.coverage, "generated": generated.coverage}
+            lexicon = self.truth.words.attribute
+            survey: dict[Side, Survey] = {
+                "human": human.words.survey(generated.words, lexicon, self.corpus.human),
+                "generated": generated.words.survey(human.words, lexicon, captioner),
             }
-            about = self._coverage(rows), self._survey(rows, classes, captioner)
-            self._joined[key] = Joined(classes, rows, {}, *about, dict.fromkeys(SIDES, 1), rows)
+            self._joined[key] = Joined(classes, rows, {}, coverage, survey, dict.fromkeys(SIDES, 1), rows)
             if self.options.text == "sentences":
                 self._joined[key] = self._by_sentence(self._joined[key], written)
         joined = self._joined[key]
@@ -295,33 +312,16 @@ class EvidenceBuilder:
         texts = (of for side in (self.corpus.human, *self.corpus.generated) for of in side.by_image.values())
         return {word for of in texts for caption in of for word in self._words(caption)}
 
-    def _survey(
-        self, rows: Mapping[Side, Sequence[Row]], classes: Mapping[str, str], captioner: Captions
-    ) -> dict[Side, Survey]:
-        """Facts about the captions of each side, beside the other side."""
-        human, generated = (
-            SideWords(
-                [words for _, _, words in rows[side]],
-                [self.mask(words, "attribute") for _, _, words in rows[side]],
-                [classes[image] for image, _, _ in rows[side]],
-            )
-            for side in SIDES
-        )
-        lexicon = self.truth.words.attribute
-        return {
-            "human": human.survey(generated, lexicon, self.corpus.human),
-            "generated": generated.survey(human, lexicon, captioner),
-        }
-
-    def _coverage(self, rows: Mapping[Side, Sequence[Row]]) -> dict[Side, Coverage] | None:
+    def _look_at(self, captions: Captions, classes: Mapping[str, str]) -> _Seen:
+        """The captions of the images of ``classes``, and facts about them."""
+        rows = [(image, n, self._words(text)) for image in classes for n, text in enumerate(captions.by_image[image])]
+        masked = [self.mask(words, "attribute") for _, _, words in rows]
+        words = SideWords([words for _, _, words in rows], masked, [classes[image] for image, _, _ in rows])
         lexicon, labels = self.truth.words.attribute, self.truth.labels
         if lexicon is None:
-            return None
-        classes = lexicon.classes or labels.classes
-        return {
-            side: measure_coverage([self.named(words, labels.by_image[image]) for image, _, words in of], classes)
-            for side, of in rows.items()
-        }
+            return _Seen(rows, words, None)
+        named = [self.named(words, labels.by_image[image]) for image, _, words in rows]
+        return _Seen(rows, words, measure_coverage(named, lexicon.classes or labels.classes))
 
     @property
     def task_words(self) -> Lexicon:

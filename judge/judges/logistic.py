@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -23,73 +24,124 @@ from judge.types import FloatArray, IntArray
 TOLERANCE = 1e-5
 MAX_ITERATIONS = 1000
 FORCING = 0.1  # Residual at which conjugate gradients end. Values from 0.1 to 0.5 take the same time.
-_COLUMNS = 16  # Solved at a time: more do not fit into the processor's cache.
-_TINY = np.finfo(np.float64).tiny
+_COLUMNS = 32  # Solved at a time: more are not faster.
+_BLOCK = 16  # Columns of a dense product.
+# Words whose block of the Hessian is inverted for the preconditioner, with the embedding's. The others' penalties are
+# larger than what they add to it. 128 and 400 take as long.
+_FREQUENT = 256
+_CURVATURE = 0.2  # Second derivative of a sample's loss in that block: p (1 - p) of an unsure judge.
+_TINY = 1e-30
 _SURE = 36.0  # Log-odds are clipped here: at 37 a probability is 1 in float64, and the loss of a miss infinite.
+
+Single = npt.NDArray[np.float32]
+Reals = npt.NDArray[np.floating[Any]]
+"""In float64, or, for the steps of conjugate gradients, which need no more digits, in float32."""
+Factors = tuple[Any, FloatArray]
+"""A sparse table [N, V] and the vectors [V, D] whose product is an embedding of N samples."""
 
 
 class Features:
-    """Features of samples, from a sparse table [N, F] and a dense one [N, D], as the solver multiplies by them.
+    """Features of samples, from a sparse table of words [N, F] and, where given, an embedding.
 
-    ``blocks`` are the places of both among the G + D features; each has a penalty of its own. Dense features correlate:
-    ``sizes`` [D + 1] and ``axes`` are the eigenvalues and eigenvectors of their cross-products, with the intercept's.
+    ``blocks`` are the places of words and embedding among the G + D features; each has a penalty of its own.
 
     ``merge``, [F, G], sparse, adds up features that occur in the same samples, such as all that occur once and in one
     caption. Exact: k equal columns get equal weights u and penalty k u^2; one column sqrt(k) times as large with weight
     sqrt(k) u gives the same log-odds and penalty. A sixth (human) to a third (generated) of COCO's columns are merged.
+
+    ``often`` are the places of the most frequent words, the embedding and the intercept: correlated features, for which
+    the diagonal of the Hessian alone would be a poor preconditioner. ``squares`` are those of words and intercept.
     """
 
-    def __init__(self, table: Any, dense: FloatArray | None = None) -> None:
+    def __init__(self, table: Any, embedding: Factors | None = None) -> None:
         by_feature, groups = table.tocsc(), dict[bytes, int]()
         samples = (by_feature.indices[a:b].tobytes() for a, b in pairwise(by_feature.indptr))
         self.merge = merging(np.array([groups.setdefault(of, len(groups)) for of in samples], dtype=np.int64))
-        self.rows, sparse = widen(table, self.merge, dense), self.merge.shape[1]
-        self.blocks: tuple[slice, ...] = (slice(sparse),)
-        self.axes: FloatArray | None = None
-        if dense is None:
-            self.columns = self.rows.T.tocsr()
-            self.squares = self.columns.power(2)
-        else:
-            self.blocks = slice(sparse), slice(sparse, sparse + dense.shape[1])
-            self.columns = Beside(self.rows.sparse.T.tocsr(), self.rows.dense.T, stacked=True)
-            self.squares = Beside(self.columns.sparse.power(2), self.columns.dense**2, stacked=True)
-            self.sizes, self.axes = np.linalg.eigh(self.columns.dense @ self.rows.dense)
+        self.rows, words = Rows(table, self.merge, embedding), self.merge.shape[1]
+        self.blocks = (slice(words),) if embedding is None else (slice(words), slice(words, self.rows.shape[1] - 1))
+        self.squares = self.rows.columns[[*range(words), -1]].power(2)
+        frequent = np.sort(np.argsort(-self.squares[:-1].sum(axis=1).A1, kind="stable")[:_FREQUENT])
+        self.often = np.append(frequent, np.arange(words, self.rows.shape[1]))
+        self._inverses: dict[tuple[float, ...], Single] = {}
+        held, dense = self.rows.single.columns[frequent], np.ones((table.shape[0], 1), dtype=np.float32)
+        if embedding is not None:
+            dense = np.hstack([single(embedding[0] @ embedding[1]), dense])
+        across = held @ dense
+        self._products = np.block([[(held @ held.T).toarray(), across], [across.T, dense.T @ dense]])
+
+    def inverse(self, c: tuple[float, ...]) -> Single:
+        """About the inverse of the Hessian's block of features ``often``, 0 for ``blocks`` of C 0 (left out)."""
+        from scipy.linalg import inv
+
+        if c not in self._inverses:
+            each = np.full(self.rows.shape[1], np.inf)
+            for part, value in zip(self.blocks, c, strict=True):
+                each[part] = value
+            kept = np.flatnonzero(each[self.often])
+            block = single(_CURVATURE * self._products[np.ix_(kept, kept)])
+            # With a little more, which float32 needs to invert those of many samples.
+            block[np.diag_indices(len(kept))] += single(1 / each[self.often[kept]] + 1e-5 * block.diagonal().max())
+            self._inverses[c] = np.zeros_like(self._products)
+            self._inverses[c][np.ix_(kept, kept)] = inv(block)
+        return self._inverses[c]
 
 
-def widen(table: Any, merge: Any, dense: FloatArray | None = None) -> Any:
-    """Features [M, F] and [M, D] as :class:`Solved` takes them: [M, G + D + 1], twins merged, and a column of ones."""
-    from scipy.sparse import csr_matrix, hstack
+class Rows:
+    """Features of samples as the left factor of products, [M, G + D + 1]: merged words, embedding, a column of ones.
 
-    ones = np.ones((table.shape[0], 1))
-    if dense is None:
-        return hstack([table @ merge, csr_matrix(ones)], format="csr")
-    return Beside(csr_matrix(table @ merge), np.hstack([dense, ones]))
+    An embedding is not multiplied out: products with its factors take a fraction of the time. A column of a product has
+    the same digits whatever the other columns are. BLAS must have one thread (:func:`judge.utils.parallel.threads`).
 
-
-class Beside:
-    """A sparse matrix beside a dense one, or ``stacked`` on it, as the left factor of products.
-
-    A column of a product has the same digits whatever the other columns are: the dense factor is padded to whole blocks
-    of columns. BLAS must have one thread (:func:`judge.utils.parallel.threads`).
+    Attributes:
+        table: words, shares of the embedding's vectors, and ones, [M, G + V + 1], sparse.
+        vectors: of the embedding, [V, D].
     """
 
-    def __init__(self, sparse: Any, dense: FloatArray, *, stacked: bool = False) -> None:
-        self.sparse, self.dense, self.stacked = sparse, np.ascontiguousarray(dense), stacked
-        height, width = sparse.shape
-        self.shape = (height + len(dense), width) if stacked else (height, width + dense.shape[1])
+    def __init__(self, table: Any, merge: Any, embedding: Factors | None = None) -> None:
+        from scipy.sparse import csr_matrix, hstack
 
-    def __matmul__(self, factor: FloatArray) -> FloatArray:
-        if self.stacked:
-            return np.concatenate([self.sparse @ factor, _product(self.dense, factor)])
-        first = self.sparse.shape[1]
-        return np.asarray(self.sparse @ factor[:first] + _product(self.dense, factor[first:]))
+        words, ones = csr_matrix(table @ merge), csr_matrix(np.ones((table.shape[0], 1)))
+        shares, vectors = embedding if embedding is not None else (ones[:, :0], np.zeros((0, 0)))
+        self.table: Any = hstack([words, shares, ones], format="csr")
+        self.vectors: Reals = np.ascontiguousarray(vectors)
+        self.words = words.shape[1]
+        self.shape = table.shape[0], self.words + vectors.shape[1] + 1
+
+    @cached_property
+    def columns(self) -> Any:
+        """The transposed table."""
+        return self.table.T.tocsr()
+
+    @cached_property
+    def single(self) -> Rows:
+        """The same in float32."""
+        found = copy(self)
+        found.table, found.columns = self.table.astype(np.float32), self.columns.astype(np.float32)
+        found.vectors = single(self.vectors)
+        return found
+
+    def __matmul__(self, factor: Reals) -> Reals:
+        return np.asarray(self.table @ self._over_embedding(self.vectors, factor))
+
+    def transposed(self, factor: Reals) -> Reals:
+        """The product of the transposed features with ``factor``, [M, Q] -> [G + D + 1, Q]."""
+        return self._over_embedding(self.vectors.T, self.columns @ factor)
+
+    def _over_embedding(self, left: Reals, values: Reals) -> Reals:
+        """``values`` in which ``left`` multiplies the rows between those of words and of the intercept."""
+        if not self.vectors.shape[1]:
+            return values
+        rest = values[self.words :]
+        return np.concatenate([values[: self.words], _product(left, rest[:-1]), rest[-1:]])
 
 
-def _product(left: FloatArray, right: FloatArray) -> FloatArray:
+def _product(left: Reals, right: Reals) -> Reals:
+    """A matrix product by blocks of columns of one size: BLAS sums products of other sizes in another order."""
     height, columns = right.shape
-    padded = np.zeros((height, -(-columns // _COLUMNS) * _COLUMNS))
+    padded = np.zeros((height, -(-columns // _BLOCK) * _BLOCK), dtype=right.dtype)
     padded[:, :columns] = right
-    return np.asarray((left @ padded)[:, :columns])
+    parts = [left @ padded[:, first : first + _BLOCK] for first in range(0, padded.shape[1], _BLOCK)]
+    return np.hstack(parts)[:, :columns]
 
 
 def merging(groups: IntArray) -> Any:
@@ -199,8 +251,6 @@ class Logistic(Solved):
         several problems at once; one whose gradient is within ``tolerance``, by default TOLERANCE, is not changed any
         more. No digit depends on the other problems.
         """
-        from sklearn.exceptions import ConvergenceWarning
-
         fitted = self.open.any(axis=1, keepdims=True) if self.softmax else self.open
         problems, questions = np.nonzero(fitted & np.asarray(np.isfinite(c).all(axis=0))[:, None])
         step, unsolved = max(1, _COLUMNS // self._width), 0
@@ -215,6 +265,8 @@ class Logistic(Solved):
             unsolved += some_problems.solve(flat, tolerance or TOLERANCE)
             self.coefficients[:, some[:, None], columns] = flat.reshape(found.shape)
         if unsolved:
+            from sklearn.exceptions import ConvergenceWarning
+
             warnings.warn(f"{unsolved} problems have not converged", ConvergenceWarning, stacklevel=2)
 
     def loss(self, weights: FloatArray) -> FloatArray:
@@ -248,21 +300,21 @@ class _Problems:
         self.penalties = np.divide(1, c, out=np.ones_like(c), where=c > 0)
         self.left_out = [np.flatnonzero(of == 0) for of in c]
 
-    def spread(self, values: FloatArray) -> FloatArray:
+    def spread(self, values: Reals) -> FloatArray:
         """Values of problems, [..., Q], for each of their columns, [..., Q * width]."""
         return np.repeat(values, self.width, axis=-1)
 
-    def gather(self, values: FloatArray) -> FloatArray:
+    def gather(self, values: Reals) -> FloatArray:
         """Sums over the columns of each problem, [..., Q * width] -> [..., Q]."""
         return np.asarray(values.reshape(*values.shape[:-1], -1, self.width).sum(axis=-1))
 
-    def penalised(self, values: FloatArray, found: FloatArray) -> FloatArray:
+    def penalised(self, values: Reals, found: Reals) -> Reals:
         """``values`` + penalty times ``found``, [F, Q * width] all, except for the intercept, the last row."""
         for block, penalties in zip(self.features.blocks, self.penalties, strict=True):
             values[block] += penalties * found[block]
         return self.leave_out(values)
 
-    def leave_out(self, values: FloatArray) -> FloatArray:
+    def leave_out(self, values: Reals) -> Reals:
         """``values``, [F, Q * width], with 0 for blocks that are left out."""
         for block, columns in zip(self.features.blocks, self.left_out, strict=True):
             values[block, columns] = 0.0
@@ -273,7 +325,7 @@ class _Problems:
         limits, odds = tolerance * _total(self.weights), self.features.rows @ self.leave_out(found)
         for _ in range(MAX_ITERATIONS):
             p = _probabilities(odds, self.width)
-            gradient = self.penalised(self.features.columns @ (self.each * (p - self.answers)), found)
+            gradient = self.penalised(self.features.rows.transposed(self.each * (p - self.answers)), found)
             steepest = np.abs(gradient).max(axis=0).reshape(-1, self.width).max(axis=1)
             unsolved = np.flatnonzero(steepest > limits)
             if not len(unsolved):
@@ -289,7 +341,7 @@ class _Problems:
             odds[:, columns] += length * change
         return len(unsolved)
 
-    def newton_step(self, p: FloatArray, gradient: FloatArray) -> FloatArray:
+    def newton_step(self, p: FloatArray, gradient: Reals) -> FloatArray:
         """-H^-1 gradient of each problem, approximately: preconditioned conjugate gradients.
 
         H = X^T D X + penalty, D the second derivatives of the samples' losses at probabilities ``p``. Ends when the
@@ -297,53 +349,61 @@ class _Problems:
         """
         # Above 0 even where all samples are certain: the intercept has no penalty to divide by instead.
         own = self.each * np.maximum(p * (1 - p), 1e-12)
-        precondition = self._preconditioner(own)
-        step, residual = np.zeros_like(gradient), -gradient
+        precondition, rows, residual = self._preconditioner(own), self.features.rows.single, -single(gradient)
+        curvature, shares, weighed = single(own), single(p), single(self.each * p)
+        step = np.zeros_like(residual)
         direction = precondition(residual)
         size = self._dot(residual, direction)
         goal = FORCING**2 * size
         for _ in range(MAX_ITERATIONS):
-            odds = self.features.rows @ direction
+            odds = rows @ direction
             if self.width > 1:  # D of a softmax is not diagonal.
-                odds = self.each * p * (odds - self.spread(self.gather(p * odds)))
+                odds = weighed * (odds - self.spread(self.gather(shares * odds)))
             else:
-                odds *= own
-            image = self.penalised(self.features.columns @ odds, direction)
-            length = np.where(size > goal, size / np.maximum(self._dot(direction, image), _TINY), 0.0)
+                odds *= curvature
+            image = self.penalised(rows.transposed(odds), direction)
+            length = single(np.where(size > goal, size / np.maximum(self._dot(direction, image), _TINY), 0.0))
             step += length * direction
             residual -= length * image
             solved = precondition(residual)
             size, before = self._dot(residual, solved), size
             if not (size > goal).any():
                 break
-            direction = direction * (size / np.maximum(before, _TINY)) + solved
-        return step
+            direction = direction * single(size / np.maximum(before, _TINY)) + solved
+        return step.astype(np.float64)
 
-    def _preconditioner(self, own: FloatArray) -> Callable[[FloatArray], FloatArray]:
+    def _preconditioner(self, own: FloatArray) -> Callable[[Single], Single]:
         """Multiplication by an approximation of H^-1, where D is ``own``, [N, Q * width].
 
-        From the diagonal of H; of dense features from their block of H, as if D were the same for all samples.
+        From the diagonal of H; for frequent words, embedding and intercept from their block of H, as if D were the same
+        for all samples and problems.
         """
+        often, words = self.features.often, self.features.blocks[0]
         diagonal = self.features.squares @ own
-        scale = 1 / np.maximum(self.penalised(diagonal, np.ones_like(diagonal)), _TINY)
-        if (axes := self.features.axes) is None:
-            return lambda residual: scale * residual
-        first, mean = self.features.blocks[0].stop, _total(own) / len(own)
-        sizes = np.maximum(self.features.sizes, 0)[:, None] * mean + self.penalties[1]
-        # Of the intercept's share, without a penalty, this is larger than H: it changes the steps alone.
-        return lambda residual: self.leave_out(
-            np.concatenate(
-                [scale[:first] * residual[:first], _product(axes, _product(axes.T, residual[first:]) / sizes)]
-            )
-        )
+        diagonal[words] += self.penalties[0]
+        scale = single(1 / np.maximum(diagonal[words], _TINY))
+        groups: dict[tuple[float, ...], list[int]] = {}
+        for column, c in enumerate(zip(*self.spread(self.c).tolist(), strict=True)):
+            groups.setdefault(c, []).append(column)
+        places: list[Any] = [np.ix_(often, np.array(of)) for of in groups.values()]
+        if len(groups) == 1:
+            places = [often]  # Whole rows are copied faster.
+        inverses = list(zip(places, map(self.features.inverse, groups), strict=True))
 
-    def _dot(self, left: FloatArray, right: FloatArray) -> FloatArray:
+        def precondition(residual: Single) -> Single:
+            found = np.empty_like(residual)
+            found[words] = scale * residual[words]
+            for place, inverse in inverses:
+                found[place] = _product(inverse, residual[place])
+            return found
+
+        return precondition
+
+    def _dot(self, left: Reals, right: Reals) -> FloatArray:
         """Products of each problem's vectors, [F, Q * width] both, for each of its columns."""
         return self.spread(self.gather(_total(left * right)))
 
-    def step_length(
-        self, odds: tuple[FloatArray, FloatArray], found: tuple[FloatArray, FloatArray], slope: FloatArray
-    ) -> FloatArray:
+    def step_length(self, odds: tuple[Reals, Reals], found: tuple[Reals, Reals], slope: FloatArray) -> FloatArray:
         """For each problem the first of 1, 1/2, 1/4, ... that lowers its loss enough (Armijo's rule), up to rounding.
 
         ``odds`` and ``found`` are log-odds and coefficients before the step, and their changes; ``slope``, [Q], is that
@@ -367,15 +427,20 @@ class _Problems:
         return length
 
 
-def _log_loss(odds: FloatArray, answers: FloatArray, width: int) -> FloatArray:
+def single(values: Any) -> Single:
+    """``values`` in float32."""
+    return np.asarray(values, dtype=np.float32)
+
+
+def _log_loss(odds: Reals, answers: FloatArray, width: int) -> FloatArray:
     """Log loss of log-odds and answers 0 or 1, both [N, Q * width], to [N, Q]; stable for large odds."""
     if width == 1:
-        return np.asarray(np.logaddexp(0, odds) - answers * odds)
+        return np.asarray(np.log1p(np.exp(-np.abs(odds))) + np.maximum(odds, 0) - answers * odds)
     grouped, truth = (values.reshape(len(odds), -1, width) for values in (odds, answers))
     return np.asarray(np.logaddexp.reduce(grouped, axis=2) - (truth * grouped).sum(axis=2))
 
 
-def _probabilities(odds: FloatArray, width: int) -> FloatArray:
+def _probabilities(odds: Reals, width: int) -> FloatArray:
     from scipy.special import expit, softmax
 
     if width == 1:

@@ -28,6 +28,7 @@ from judge.training.launch import in_main_process
 from judge.training.member import TrainingSetup
 from judge.training.run_members import prepare_members, train_members
 from judge.types import Progress
+from judge.utils.parallel import usable_cores
 
 __all__ = ["Job", "Plan", "Result", "lay_out", "measure", "train"]
 
@@ -88,12 +89,16 @@ def measure(
         families=others,
     )
 
+    workers = setup.workers or usable_cores()
+
     def examples() -> pd.DataFrame:
         contributions = image_contributions(scores, work.counts, work.names, settings)
         contributions = contributions[contributions["captioner"] != TYPICAL]
         chosen = choose_examples(work, scores, contributions, seed=settings.seed)
         read = set(chosen[chosen["read"] != ""][CAPTION].itertuples(index=False, name=None))
-        return with_words(chosen, caption_words(work.jobs, notes, plan, read) if read else pd.DataFrame())
+        return with_words(
+            chosen, caption_words(work.jobs, notes, plan, read, workers=workers) if read else pd.DataFrame()
+        )
 
     if plan.examples:
         progress("examples", 0, 0)
@@ -162,18 +167,12 @@ def _train(
     Returns jobs with the keys of their members, the setup with features, answers, refits, and the answers of judges of
     other families, whose weights are not kept.
     """
-    members, setup = prepare_members([job.member for job in work.jobs], setup, progress)
-    answers = train_members(members, setup, then=answer_rows, progress=progress)
-    others = [job.member for job in work.companions]
-
-    def show(what: str, done: int, total: int) -> None:
-        progress(f"other families: {what}", done, total)
-
-    found = train_members(others, replace(setup, keeps_weights=False), then=answer_rows, progress=show)
-    families = score_table(work.companions, [rows for rows, _ in found])
-    jobs = tuple(replace(job, member=member) for job, member in zip(work.jobs, members, strict=True))
+    members, setup = prepare_members([job.member for job in (*work.jobs, *work.companions)], setup, progress)
+    found = train_members(members, setup, then=answer_rows, progress=progress)
+    answers, others = found[: len(work.jobs)], found[len(work.jobs) :]
+    jobs = tuple(replace(job, member=member) for job, member in zip(work.jobs, members, strict=False))
     refits = refit(work.jobs, [chosen for _, chosen in answers], plan, setup, progress=progress)
-    return jobs, setup, answers, refits, families
+    return jobs, setup, answers, refits, score_table(work.companions, [rows for rows, _ in others])
 
 
 def _qualities(corpus: Corpus, work: Work, plan: Plan, progress: Progress) -> dict[str, Quality]:

@@ -214,7 +214,7 @@ def _companions(jobs: Sequence[Job], families: Mapping[str, tuple[str, ...]], pl
     for (_, metrics), (evidence, judges) in groups.items():
         others = dict.fromkeys(name for judge in judges for name in families.get(judge, ()) if name not in judges)
         for name in others:
-            yield from jobs_of(evidence, metrics, name, plan)
+            yield from jobs_of(evidence, metrics, name, plan, kept=False)
 
 
 def jobs_of(
@@ -223,11 +223,13 @@ def jobs_of(
     judge: str,
     plan: Plan,
     settings: Mapping[tuple[Side, int, int], Mapping[str, float]] = MappingProxyType({}),
+    *,
+    kept: bool = True,
 ) -> Iterator[Job]:
     """The judges of one captioner that some metrics share.
 
     ``evidence`` is the run's own, or resampled for a refit; ``settings`` are then what the run's own judges chose:
-    (side, seed, fold) -> {"C": 0.1}.
+    (side, seed, fold) -> {"C": 0.1}. ``kept``: whether the weights of these judges may be stored.
     """
     found = find_judge(with_head(name_self(judge, evidence.captioner, plan.models), metrics[0].head))
     # Judges that are trained jointly choose their settings on both sides, whichever is scored.
@@ -239,7 +241,7 @@ def jobs_of(
             if not tested.isdisjoint(slot.images) and (two_sided or side == "generated"):
                 validates = metrics[0].aggregate == "best" and bool(split.validation)
                 chosen = tuple(sorted(settings.get((side, seed, split.fold), {}).items()))
-                member = Member(found, evidence.target, slot, split, seed, index, chosen, validates)
+                member = Member(found, evidence.target, slot, split, seed, index, chosen, validates, kept)
                 yield Job(evidence, metrics, judge, member)
 
 

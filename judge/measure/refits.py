@@ -54,7 +54,7 @@ def refit(
             wanted = kind == "shuffled" or (compared and not (kind == "quarter" and small))
             for number in range(count if wanted else 0):
                 evidence = Evidence(job.evidence.sides, Resample(kind, number, plan.first_seed))
-                refits.append(tuple(jobs_of(evidence, job.metrics, job.judge, plan, settings)))
+                refits.append(tuple(jobs_of(evidence, job.metrics, job.judge, plan, settings, kept=False)))
                 evidence.release()  # All refits are laid out before the first is trained.
     members = [job.member for one in refits for job in one]
 

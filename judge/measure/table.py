@@ -1,9 +1,11 @@
 """Tables of a run: answers of judges (``scores.parquet``), refits (``replicates.parquet``), and the summaries."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from judge.evidence import Slot
@@ -13,7 +15,7 @@ from judge.statistics.counted import summarise_counts
 from judge.statistics.judged import CELL
 from judge.statistics.summary import Settings, Summary, summarise, with_families
 from judge.training.member import Member
-from judge.types import FloatArray, Predictions, Sample, Side
+from judge.types import BoolArray, FloatArray, Predictions, Sample
 
 COLUMNS = [
     *("captioner", "metric", "judge", "kind", "number", "human", "generated", "amplification"),
@@ -21,8 +23,10 @@ COLUMNS = [
 ]
 """The columns of ``replicates.parquet``."""
 
-Answers = tuple[pd.DataFrame, Mapping[str, float]]
-"""Rows of ``scores.parquet``, and the notes of a judge, e.g. {"C": 0.1}."""
+Columns = dict[str, Sequence[Any] | npt.NDArray[Any]]
+"""Columns of ``scores.parquet``."""
+Answers = tuple[Columns, Mapping[str, float]]
+"""The rows of one judge, and its notes, e.g. {"C": 0.1}."""
 
 NOTHING = pd.DataFrame()
 # Seed and fold of captions that no judge scores: priors are frequencies among all captions of a side.
@@ -33,14 +37,14 @@ def answer_rows(member: Member, predictions: Predictions) -> Answers:
     """The rows of ``scores.parquet`` of one member, and its notes."""
     assert isinstance(member.samples, Slot)
     places = member.places(member.split.test)
-    columns = _caption_columns(member.samples, places) | {"seed": member.seed, "fold": member.split.fold}
+    columns = _caption_columns(member.samples, places, member.seed, member.split.fold)
     columns |= judge_answers([member.samples[place] for place in places], predictions)
     texts = member.samples.texts
     columns["twin"] = np.isin(texts[places], texts[member.places(member.split.train)])
-    columns["validation_loss"] = predictions.notes.get(VALIDATION_LOSS, np.nan)
+    columns["validation_loss"] = np.full(len(places), predictions.notes.get(VALIDATION_LOSS, np.nan))
     if member.samples.evidence.sides.guesses_names:
         columns["baseline"] = _baseline(member, places)
-    return pd.DataFrame(columns), {name: of for name, of in predictions.notes.items() if name != VALIDATION_LOSS}
+    return columns, {name: of for name, of in predictions.notes.items() if name != VALIDATION_LOSS}
 
 
 def _baseline(member: Member, places: Sequence[int]) -> FloatArray:
@@ -68,37 +72,56 @@ def answer_sums(member: Member, predictions: Predictions) -> tuple[pd.DataFrame,
         quantities["baseline"] = _baseline(member, places)
     columns = np.stack([weights, *(weights * of for of in quantities.values())], axis=1)
     # Pandas would take several times as long to group so few rows.
-    sums: dict[tuple[str, str, str], FloatArray] = {}
-    for cell, row in zip(map(slot.cell, places), columns, strict=True):
-        sums[cell] = sums[cell] + row if cell in sums else row
-    index = pd.MultiIndex.from_tuples(sums, names=CELL)
-    table = pd.DataFrame(np.stack([*sums.values()]), index=index, columns=["n", *quantities])
+    cells: dict[tuple[str, str, str], int] = {}
+    rows = [cells.setdefault(cell, len(cells)) for cell in map(slot.cell, places)]
+    sums = np.zeros((len(cells), columns.shape[1]))
+    np.add.at(sums, rows, columns)
+    index = pd.MultiIndex.from_tuples(cells, names=CELL)
+    table = pd.DataFrame(sums, index=index, columns=["n", *quantities])
     return table, float(predictions.notes.get(VALIDATION_LOSS, np.nan))
 
 
-def score_table(jobs: Sequence[Job], found: Sequence[pd.DataFrame]) -> pd.DataFrame:
+def score_table(jobs: Sequence[Job], found: Sequence[Columns]) -> pd.DataFrame:
     """The rows of ``scores.parquet``: the answers of every judge, once for each metric that reads them.
 
     Metrics with priors also have rows of captions that no judge scores (seed and fold -1, no probability).
     """
+    groups: dict[tuple[int, tuple[str, ...], str], list[tuple[Job, Columns]]] = {}
+    for job, columns in zip(jobs, found, strict=True):
+        key = id(job.evidence), tuple(metric.name for metric in job.metrics), job.judge
+        groups.setdefault(key, []).append((job, columns))
     parts = []
-    asked: dict[tuple[int, str, str], tuple[Job, set[tuple[Side, int, str]]]] = {}
-    for job, rows in zip(jobs, found, strict=True):
+    for alike in groups.values():  # One table for all: making thousands would take seconds.
+        job, rows = alike[0][0], _joined([columns for _, columns in alike])
         for metric in job.metrics:
             parts.append(_named(rows, job, metric.name))
-            if metric.prior:
-                _, captions = asked.setdefault((id(job.evidence), metric.name, job.judge), (job, set()))
-                captions.update((job.member.side, job.member.index, image) for image in rows["image_id"])
-    for (_, name, _), (job, captions) in asked.items():
-        for (side, index), slot in job.evidence.slots.items():
-            places = [place for place, row in enumerate(slot.captions) if (side, index, row.image) not in captions]
-            if places:
-                columns = _caption_columns(slot, places) | {"seed": UNASKED, "fold": UNASKED}
-                columns["answer"] = [slot.cell(place)[2] for place in places]
-                columns |= dict.fromkeys(("probability", "predicted", "loss", "validation_loss"), np.nan)
-                columns["twin"] = False
-                parts.append(_named(pd.DataFrame(columns).astype({"predicted": object}), job, name))
+            if metric.prior and (unasked := _unasked(alike)):
+                parts.append(_named(_joined(unasked).astype({"predicted": object}), job, metric.name))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
+def _joined(parts: Sequence[Columns]) -> pd.DataFrame:
+    columns = {name: [part[name] for part in parts] for name in parts[0]}
+    arrays = {name for name, of in columns.items() if isinstance(of[0], np.ndarray)}
+    chained = chain.from_iterable
+    return pd.DataFrame(
+        {name: np.concatenate(of) if name in arrays else [*chained(of)] for name, of in columns.items()}
+    )
+
+
+def _unasked(jobs: Sequence[tuple[Job, Columns]]) -> list[Columns]:
+    """The columns of captions that none of the judges scores."""
+    asked = {(job.member.side, job.member.index, image) for job, rows in jobs for image in rows["image_id"]}
+    found = []
+    for (side, index), slot in jobs[0][0].evidence.slots.items():
+        places = [place for place, row in enumerate(slot.captions) if (side, index, row.image) not in asked]
+        if places:
+            columns = _caption_columns(slot, places, UNASKED, UNASKED)
+            columns["answer"] = [slot.cell(place)[2] for place in places]
+            unknown = np.full(len(places), np.nan)
+            columns |= dict.fromkeys(("probability", "predicted", "loss", "validation_loss"), unknown)
+            found.append(columns | {"twin": np.zeros(len(places), dtype=np.bool_)})
+    return found
 
 
 def _named(rows: pd.DataFrame, job: Job, metric: str) -> pd.DataFrame:
@@ -108,28 +131,38 @@ def _named(rows: pd.DataFrame, job: Job, metric: str) -> pd.DataFrame:
     return table[[*first, *(name for name in rows.columns if name not in first)]]
 
 
-def _caption_columns(slot: Slot, places: Sequence[int]) -> dict[str, Any]:
+def _caption_columns(slot: Slot, places: Sequence[int], seed: int, fold: int) -> Columns:
     captions = [slot.captions[place] for place in places]
     return {
         "image_id": [caption.image for caption in captions],
-        "side": slot.side,
+        "side": [slot.side] * len(places),
         "index": [caption.number for caption in captions],
         "named": [caption.named for caption in captions],
         "tasks": [caption.tasks for caption in captions],
+        "seed": [seed] * len(places),
+        "fold": [fold] * len(places),
     }
 
 
-def judge_answers(samples: Sequence[Sample], predictions: Predictions) -> dict[str, Any]:
+def judge_answers(samples: Sequence[Sample], predictions: Predictions) -> Columns:
     """The columns answer, probability, predicted and loss of ``scores.parquet``.
 
     For one class: its name, its probability, the most probable class, -log p. For tasks: their names, joined by "|";
     the probability of the whole set, the product of its labels' Bernoulli probabilities; the tasks with a probability
     of at least 1/2; the mean binary cross-entropy over labels.
     """
-    names, judged = predictions.target.classes, Judged.of(samples, predictions)
-    tables = shown(samples, len(names)), guessed(predictions.probabilities, predictions.target.kind)
-    answers, predicted = (["|".join(names[k] for k in np.flatnonzero(row)) for row in table] for table in tables)
+    target, probabilities = predictions.target, predictions.probabilities
+    truth = shown(samples, len(target.classes))
+    judged = Judged.of_arrays(truth, probabilities, target.kind)
+    answers, predicted = (_spell(table, target.classes) for table in (truth, guessed(probabilities, target.kind)))
     return {"answer": answers, "probability": judged.probability, "predicted": predicted, "loss": judged.loss}
+
+
+def _spell(table: BoolArray, names: Sequence[str]) -> list[str]:
+    """The names of the answers of each row of ``table``, [N, A], joined by "|"."""
+    rows, places = np.unique(table, axis=0, return_inverse=True)
+    spelled = ["|".join(names[k] for k in np.flatnonzero(row).tolist()) for row in rows]
+    return [spelled[place] for place in places.ravel().tolist()]
 
 
 def settings_of(run: Mapping[str, Any]) -> Settings:

@@ -9,6 +9,8 @@ causes, but it is not the sum of these rows.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +26,7 @@ from judge.metrics.scores import VALIDATION_LOSS, centre
 from judge.training.fit_members import explain
 from judge.training.member import Member
 from judge.types import SIDES
+from judge.utils.parallel import parallel
 
 # The number of terms with a row of their own, and of captions shown for each.
 LARGEST, EXAMPLES = 200, 3
@@ -68,13 +71,18 @@ def _linear_jobs(jobs: Sequence[Job], notes: Sequence[Mapping[str, float]], plan
 
 
 def caption_words(
-    jobs: Sequence[Job], notes: Sequence[Mapping[str, float]], plan: Plan, wanted: Collection[Caption]
+    jobs: Sequence[Job],
+    notes: Sequence[Mapping[str, float]],
+    plan: Plan,
+    wanted: Collection[Caption],
+    *,
+    workers: int = 1,
 ) -> pd.DataFrame:
     """The contribution of each word of chosen captions to their log odds of the truth, in the judge that scored them.
 
     The judges are those of :func:`word_contributions`; if several seeds score a caption, the first counts. A word adds
     its own amount and half the amount of each pair that it is in (:func:`judge.attribution.words.spread`). Captions of
-    ``wanted`` that no judge scores are skipped.
+    ``wanted`` that no judge scores are skipped. Judges of so many captioners are trained at a time as ``workers`` says.
 
     Returns:
         One row per captioner, ``metric`` (as there), judge, side, image, index and word, by place: the columns of
@@ -82,14 +90,16 @@ def caption_words(
         ``total``, the caption's log odds (natural logarithm).
     """
     of_captioners = {caption[0] for caption in wanted}
-    rows = [
-        row
-        for alike in _linear_jobs(jobs, notes, plan)
-        if alike[0].evidence.captioner in of_captioners
-        for name, side in zip(SIDES, _sides(alike), strict=True)
-        for row in _caption_rows(alike[0], name, side, set(wanted))
-    ]
+    each = [alike for alike in _linear_jobs(jobs, notes, plan) if alike[0].evidence.captioner in of_captioners]
+    rows = chain.from_iterable(parallel(partial(_words_of, wanted=set(wanted)), each, workers))
     return pd.DataFrame(rows, columns=CAPTION_COLUMNS)
+
+
+def _words_of(alike: Sequence[Job], wanted: set[Caption]) -> list[tuple[object, ...]]:
+    """The rows of one captioner's judges of some metrics."""
+    images = {image for captioner, _, image, _ in wanted if captioner == alike[0].evidence.captioner}
+    sides = zip(SIDES, _sides(alike, images), strict=True)
+    return [row for name, side in sides for row in _caption_rows(alike[0], name, side, wanted)]
 
 
 def _caption_rows(job: Job, name: str, side: _Side, wanted: set[Caption]) -> Iterator[tuple[object, ...]]:
@@ -150,8 +160,8 @@ class _Side(NamedTuple):
         return texts.reindex(terms, fill_value="")
 
 
-def _sides(jobs: Sequence[Job]) -> list[_Side]:
-    """The human and the generated side of one captioner's judges, trained once more."""
+def _sides(jobs: Sequence[Job], images: Collection[str] | None = None) -> list[_Side]:
+    """The human and the generated side of one captioner's judges, trained once more; of some ``images``, or of all."""
     slots: dict[int, list[Member]] = {}
     for job in jobs:
         slots.setdefault(id(job.member.samples), []).append(job.member)
@@ -160,18 +170,20 @@ def _sides(jobs: Sequence[Job]) -> list[_Side]:
         found = explain(members)
         taken += [(member, number, found) for number, member in enumerate(members)]
     sides = ([judge for judge in taken if judge[0].side == side] for side in SIDES)
-    return [_gather(judges, jobs[0].metrics[0]) for judges in sides]
+    return [_gather(judges, jobs[0].metrics[0], images) for judges in sides]
 
 
-def _gather(judges: Sequence[_Judge], metric: Metric) -> _Side:
+def _gather(judges: Sequence[_Judge], metric: Metric, images: Collection[str] | None) -> _Side:
     """One side, from its judges."""
     losses = [(member.seed, of.predictions[n].notes.get(VALIDATION_LOSS, np.nan)) for member, n, of in judges]
     seeds = seeds_that_count(metric, losses)
     captions, terms, weights, count = [], [], [], 0
     for member, number, found in (judge for judge in judges if judge[0].seed in seeds):
-        own, odds = centre(found.weights[number]), centre(np.log(found.predictions[number].probabilities))
-        samples, held = member.test(), found.contains[member.places(member.split.test)].tocoo()
-        truth = np.array([sample.answers[0] for sample in samples])
+        places = np.array(member.places(member.split.test), dtype=np.int64)
+        rows = [n for n, place in enumerate(places) if images is None or member.samples[place].image_id in images]
+        own, odds = centre(found.weights[number]), centre(np.log(found.predictions[number].probabilities[rows]))
+        samples, held = [member.samples[place] for place in places[rows]], found.contains[places[rows]].tocoo()
+        truth = np.array([sample.answers[0] for sample in samples], dtype=np.int64)
         about = [(member.seed, of.image_id, of.index, of.words, of.text) for of in samples]
         table = pd.DataFrame(about, columns=["seed", "image", "index", "words", "text"])
         captions.append(table.assign(answer=truth, odds=odds[np.arange(len(truth)), truth]))

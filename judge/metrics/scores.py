@@ -62,8 +62,10 @@ class Judged:
 def shown(samples: Sequence[Sample], classes: int) -> BoolArray:
     """Which classes are true of each sample, [N, classes]."""
     table = np.zeros((len(samples), classes), dtype=np.bool_)
-    for row, sample in enumerate(samples):
-        table[row, list(sample.answers)] = True
+    counts = [len(sample.answers) for sample in samples]
+    table[np.repeat(np.arange(len(samples)), counts), [answer for sample in samples for answer in sample.answers]] = (
+        True
+    )
     return table
 
 

@@ -61,7 +61,7 @@ class Embedding:
         new = sorted(set(words) - self._known.keys())
         if new:
             self._known.update(zip(new, self._embed(new), strict=True))
-        return np.stack([self._known[word] for word in words])
+        return np.stack([self._known[word] for word in words]) if words else self.words([""])[:0]
 
     def captions(self, captions: Iterable[Words]) -> tuple[FloatArray, Words, Any]:
         """Embeddings of captions.
@@ -78,8 +78,7 @@ class Embedding:
         columns = np.array([places[word] for words in captions for word in words], dtype=np.int64)
         counts = csr_matrix((np.ones(len(columns)), columns, starts), shape=(len(captions), len(places)))
         counts.sum_duplicates()
-        vectors = self.words(list(places) or [""]).astype(np.float64)[: len(places)]
-        rows = np.asarray(counts @ vectors)
+        rows = np.asarray(counts @ self.words(list(places)).astype(np.float64))
         lengths = np.linalg.norm(rows, axis=1)
         scale = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)
         return rows * scale[:, None], tuple(places), diags(scale) @ counts

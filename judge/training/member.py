@@ -36,6 +36,7 @@ class Member:
         index: the caption index.
         settings: chosen before, e.g. (("C", 0.1),); only for refits.
         validates: whether its loss on validation images is needed, to choose among seeds.
+        kept: whether its weights may be stored: not those of refits, nor of judges of other families.
         key: name of its result, see :func:`~judge.training.member.name_members`; "" before it is named.
     """
 
@@ -47,6 +48,7 @@ class Member:
     index: int = 0
     settings: tuple[tuple[str, float], ...] = ()
     validates: bool = False
+    kept: bool = True
     key: str = ""
 
     @property
@@ -108,12 +110,14 @@ def assign(members: Sequence[Member]) -> list[Assignment]:
     images: dict[int, tuple[str, ...]] = {}
     found = []
     for member in members:
-        of = images.setdefault(id(member.samples), tuple(sample.image_id for sample in member.samples))
-        key = id(member.split), of
+        if id(member.samples) not in images:
+            images[id(member.samples)] = tuple(sample.image_id for sample in member.samples)
+        key = id(member.split), images[id(member.samples)]
         if key not in known:
             learnt, test = member.places(member.split.train), member.places(member.split.test)
             places = test + (member.places(member.split.validation) if member.validates else [])
-            counts = [member.weight(member.samples[place]) for place in learnt]
+            samples = list(member.samples)
+            counts = [member.weight(samples[place]) for place in learnt]
             known[key] = np.array(learnt, dtype=np.int64), np.array(counts), np.array(places, dtype=np.int64)
         name = member.seed, member.split.fold, id(member.split)
         seed = derive_seed(member.seed, 0, member.split.fold)

@@ -20,8 +20,9 @@ from judge.types import Predictions, Progress
 from judge.utils.launch import computes_on, launched, promised
 from judge.utils.parallel import unordered, usable_cores
 
-# Refits that are sent to a worker together, so that the captions they share are sent once.
-_TOGETHER = 4
+# Batches of joint judges that are sent to a worker together, so that the captions they share are sent once: at most;
+# and the least number of such groups for each worker, as workers are to end at the same time.
+_TOGETHER, _GROUPS = 4, 4
 # Judges of one program: more would not be faster, and none is stored before all are done.
 _MOST_STACKED = 64
 _logger = logging.getLogger("judge")
@@ -152,11 +153,12 @@ def _in_workers(batches: Sequence[Batch], setup: TrainingSetup, then: Then[R]) -
     if workers <= 1:
         yield from (_work(batch, setup, then) for batch in batches)
         return
-    refits = all(batch[0][0].is_refit and batch[0][0].judge.joint for batch in batches)
+    joint = all(batch[0][0].judge.joint for batch in batches)
+    together = min(_TOGETHER, max(1, len(batches) // (_GROUPS * workers))) if joint else "auto"
     calls = (delayed(_work_in_worker)(batch, _for_worker(batch[0][0], setup), then) for batch in batches)
     names = dict.fromkeys(batch[0][0].judge.name for batch in batches)
     what = f"training {', '.join(names)}"
-    yield from unordered(calls, workers, what=what, together=_TOGETHER if refits else "auto")
+    yield from unordered(calls, workers, what=what, together=together)
 
 
 def _work_in_worker(batch: Batch, setup: TrainingSetup, then: Then[R]) -> _Finished[R]:
