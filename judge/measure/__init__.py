@@ -28,6 +28,7 @@ from judge.training.launch import in_main_process
 from judge.training.member import TrainingSetup
 from judge.training.run_members import prepare_members, train_members
 from judge.types import Progress
+from judge.utils.launch import launched
 from judge.utils.parallel import usable_cores
 
 __all__ = ["Job", "Plan", "Result", "lay_out", "measure", "train"]
@@ -89,16 +90,14 @@ def measure(
         families=others,
     )
 
-    workers = setup.workers or usable_cores()
-
     def examples() -> pd.DataFrame:
         contributions = image_contributions(scores, work.counts, work.names, settings)
         contributions = contributions[contributions["captioner"] != TYPICAL]
         chosen = choose_examples(work, scores, contributions, seed=settings.seed)
         read = set(chosen[chosen["read"] != ""][CAPTION].itertuples(index=False, name=None))
-        return with_words(
-            chosen, caption_words(work.jobs, notes, plan, read, workers=workers) if read else pd.DataFrame()
-        )
+        workers = 1 if launched() else setup.workers or usable_cores()
+        words = caption_words(work.jobs, notes, plan, read, workers=workers) if read else pd.DataFrame()
+        return with_words(chosen, words)
 
     if plan.examples:
         progress("examples", 0, 0)

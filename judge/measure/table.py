@@ -101,11 +101,11 @@ def score_table(jobs: Sequence[Job], found: Sequence[Columns]) -> pd.DataFrame:
 
 
 def _joined(parts: Sequence[Columns]) -> pd.DataFrame:
+    """The table of parts with the same columns."""
     columns = {name: [part[name] for part in parts] for name in parts[0]}
     arrays = {name for name, of in columns.items() if isinstance(of[0], np.ndarray)}
-    chained = chain.from_iterable
     return pd.DataFrame(
-        {name: np.concatenate(of) if name in arrays else [*chained(of)] for name, of in columns.items()}
+        {name: np.concatenate(of) if name in arrays else [*chain.from_iterable(of)] for name, of in columns.items()}
     )
 
 

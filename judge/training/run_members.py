@@ -20,8 +20,8 @@ from judge.types import Predictions, Progress
 from judge.utils.launch import computes_on, launched, promised
 from judge.utils.parallel import unordered, usable_cores
 
-# Batches of joint judges that are sent to a worker together, so that the captions they share are sent once: at most;
-# and the least number of such groups for each worker, as workers are to end at the same time.
+# At most so many batches of joint judges are sent to a worker together, so that the captions they share are sent once;
+# each worker has at least so many such groups, so that all workers end at about the same time.
 _TOGETHER, _GROUPS = 4, 4
 # Judges of one program: more would not be faster, and none is stored before all are done.
 _MOST_STACKED = 64
