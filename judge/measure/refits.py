@@ -5,7 +5,7 @@ judges, scores and priors are computed again. What a run chooses once is kept: w
 trained jointly choose (C of ``linear``).
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -17,7 +17,7 @@ from judge.errors import JudgeError
 from judge.evidence import Evidence, Resample
 from judge.measure.jobs import Job, compares, jobs_of
 from judge.measure.plan import Plan
-from judge.measure.table import COLUMNS, answer_sums
+from judge.measure.table import COLUMNS, SUMMED, Sums, answer_sums
 from judge.metrics import Metric
 from judge.statistics.judged import CELL, Statistic
 from judge.training.member import TrainingSetup
@@ -115,37 +115,39 @@ def seeds_that_count(metric: Metric, losses: Sequence[tuple[int, float]]) -> set
     return set(by_seed)
 
 
-def _values(jobs: Jobs, found: Sequence[tuple[pd.DataFrame, float]], plan: Plan) -> Iterator[list[object]]:
+def _values(jobs: Jobs, found: Sequence[tuple[Sums, float]], plan: Plan) -> Iterator[list[object]]:
     """The row of each metric of one refit, from the sums of its judges."""
     evidence = jobs[0].evidence
     assert evidence.resample is not None
     sides = [_sum(jobs, found, side) for side in SIDES]
-    cells = sides[0].index.union(sides[1].index).to_frame(index=False)
+    cells, absent = pd.DataFrame([*{**sides[0], **sides[1]}], columns=CELL), np.zeros(len(SUMMED))
     for metric in jobs[0].metrics:
         statistic = Statistic(metric, cells)
-        columns = ["n", metric.score, "baseline" if statistic.score.relative else "every"]
-        sums = [of.reindex(index=statistic.cells, columns=columns).fillna(0.0).to_numpy().T.ravel() for of in sides]
-        value = statistic(*sums)
+        names = "n", metric.score, "baseline" if statistic.score.relative else "every"
+        columns = [SUMMED.index(name) for name in names]
+        tables = (np.stack([of.get(cell, absent) for cell in statistic.cells]) for of in sides)
+        value = statistic(*(table[:, columns].T.ravel() for table in tables))
         numbers = value.human.value, value.generated.value, value.value, value.human.quality, value.generated.quality
         resample = evidence.resample.kind, evidence.resample.number
         yield [evidence.captioner, metric.name, jobs[0].judge, *resample, *map(float, numbers)]
 
 
-def _sum(jobs: Jobs, found: Sequence[tuple[pd.DataFrame, float]], side: Side) -> pd.DataFrame:
+def _sum(jobs: Jobs, found: Sequence[tuple[Sums, float]], side: Side) -> Sums:
     """The sums of a side over its members, of the seeds that count, by cell.
 
-    For priors also the side's captions by cell (every), of which those of an image count 1 together.
+    For priors also the number of the side's captions, of which those of an image count 1 together.
     """
     mine = [
         (job.member.seed, sums, loss) for job, (sums, loss) in zip(jobs, found, strict=True) if job.member.side == side
     ]
     counting = seeds_that_count(jobs[0].metrics[0], [(seed, loss) for seed, _, loss in mine])
-    parts = [sums for seed, sums, _ in mine if seed in counting]
-    total = pd.concat(parts or [found[0][0][:0]]).groupby(CELL).sum()
-    if not jobs[0].metrics[0].prior:
-        return total
-    evidence = jobs[0].evidence
-    rows, written = evidence.drawn.rows[side], evidence.written[side]
-    cells = pd.DataFrame([(row.named, row.tasks, evidence.spell(row)) for row in rows], columns=CELL)
-    cells["every"] = [1 / written[row.image] for row in rows]
-    return total.add(cells.groupby(CELL).sum(), fill_value=0)
+    total: Sums = defaultdict(lambda: np.zeros(len(SUMMED)))
+    for _, sums, _ in (one for one in mine if one[0] in counting):
+        for cell, row in sums.items():
+            total[cell] += row
+    if jobs[0].metrics[0].prior:
+        evidence = jobs[0].evidence
+        for caption in evidence.drawn.rows[side]:
+            cell = caption.named, caption.tasks, evidence.spell(caption)
+            total[cell][SUMMED.index("every")] += 1 / evidence.written[side][caption.image]
+    return total

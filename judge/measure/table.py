@@ -12,7 +12,6 @@ from judge.evidence import Slot
 from judge.measure.jobs import Job
 from judge.metrics.scores import SCORES, VALIDATION_LOSS, Judged, frequency_loss, guessed, shown
 from judge.statistics.counted import summarise_counts
-from judge.statistics.judged import CELL
 from judge.statistics.summary import Settings, Summary, summarise, with_families
 from judge.training.member import Member
 from judge.types import BoolArray, FloatArray, Predictions, Sample
@@ -27,6 +26,13 @@ Columns = dict[str, Sequence[Any] | npt.NDArray[Any]]
 """Columns of ``scores.parquet``."""
 Answers = tuple[Columns, Mapping[str, float]]
 """The rows of one judge, and its notes, e.g. {"C": 0.1}."""
+
+SUMMED = ("n", *SCORES, "baseline", "every")
+"""Sums of a refit's captions: their number, scores, the loss of frequencies where scores are relative to it, and, for
+priors, the number of all captions of the side, scored or not."""
+Cell = tuple[str, str, str]
+"""The classes and the tasks that a caption names, and its answer."""
+Sums = dict[Cell, FloatArray]
 
 NOTHING = pd.DataFrame()
 # Seed and fold of captions that no judge scores: priors are frequencies among all captions of a side.
@@ -54,11 +60,10 @@ def _baseline(member: Member, places: Sequence[int]) -> FloatArray:
     return frequency_loss(counts, len(learnt), shown([of[place] for place in places], classes), member.target.kind)
 
 
-def answer_sums(member: Member, predictions: Predictions) -> tuple[pd.DataFrame, float]:
-    """A refit member's part of its side: the number of captions (n), and every score's sum, by cell; validation loss.
+def answer_sums(member: Member, predictions: Predictions) -> tuple[Sums, float]:
+    """A refit member's part of its side: the sums of its captions by cell; and its validation loss, NaN without any.
 
-    Where scores are relative, also the sum of the loss of frequencies (baseline). Each image weighs the same on a side,
-    whatever the number of its captions there. The validation loss is NaN without any.
+    Each image weighs the same on a side, whatever the number of its captions there.
     """
     slot = member.samples
     assert isinstance(slot, Slot)
@@ -67,18 +72,15 @@ def answer_sums(member: Member, predictions: Predictions) -> tuple[pd.DataFrame,
     written = slot.evidence.written[slot.side]
     weights = np.array([1 / written[sample.image_id] for sample in samples])
     judged = Judged.of(samples, predictions)
-    quantities = {name: score.quantity(judged) for name, score in SCORES.items()}
-    if slot.evidence.sides.guesses_names:
-        quantities["baseline"] = _baseline(member, places)
-    columns = np.stack([weights, *(weights * of for of in quantities.values())], axis=1)
-    # Pandas would take several times as long to group so few rows.
-    cells: dict[tuple[str, str, str], int] = {}
+    baseline = _baseline(member, places) if slot.evidence.sides.guesses_names else np.zeros(len(places))
+    quantities = np.ones(len(places)), *(score.quantity(judged) for score in SCORES.values()), baseline
+    columns = weights[:, None] * np.stack([*quantities, np.zeros(len(places))], axis=1)
+    # Pandas would take several times as long for so few rows.
+    cells: dict[Cell, int] = {}
     rows = [cells.setdefault(cell, len(cells)) for cell in map(slot.cell, places)]
-    sums = np.zeros((len(cells), columns.shape[1]))
+    sums = np.zeros((len(cells), len(SUMMED)))
     np.add.at(sums, rows, columns)
-    index = pd.MultiIndex.from_tuples(cells, names=CELL)
-    table = pd.DataFrame(sums, index=index, columns=["n", *quantities])
-    return table, float(predictions.notes.get(VALIDATION_LOSS, np.nan))
+    return dict(zip(cells, sums, strict=True)), float(predictions.notes.get(VALIDATION_LOSS, np.nan))
 
 
 def score_table(jobs: Sequence[Job], found: Sequence[Columns]) -> pd.DataFrame:
