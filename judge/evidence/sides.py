@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice
 from typing import Any, Literal
 
 import numpy as np
@@ -153,7 +152,7 @@ class Resample:
     def draw(self, sides: Sides) -> Sides:
         """The resampled sides."""
         if self.kind == "exchanged":
-            return replace(sides, rows=self._exchange(sides.rows))
+            return replace(sides, rows=self._exchange(sides))
         classes = self.classes(sides.classes)
         if self.kind in _PARTS:
             rows = {side: tuple(row for row in of if row.image in classes) for side, of in sides.rows.items()}
@@ -193,18 +192,27 @@ class Resample:
         tag = f"{self.seed}/{_STREAMS[self.kind]}/{draw}/"
         return sorted(images, key=lambda image: hashlib.blake2b((tag + image).encode(), digest_size=8).digest())
 
-    def _exchange(self, rows: Mapping[Side, tuple[MaskedCaption, ...]]) -> dict[Side, tuple[MaskedCaption, ...]]:
-        every = [row for of in rows.values() for row in of]
-        images = np.unique([row.image for row in every], return_inverse=True)[1]
+    def _exchange(self, sides: Sides) -> dict[Side, tuple[MaskedCaption, ...]]:
+        # The sentences of a caption move together, if captions of both sides are judged by as many.
+        numbers = {sides.sentences.get(side, 1) for side in sides.rows}
+        most = numbers.pop() if len(numbers) == 1 else 1
+        units: dict[tuple[Side, str, int], list[MaskedCaption]] = {}
+        for side, rows in sides.rows.items():
+            for row in rows:
+                units.setdefault((side, row.image, row.index // most), []).append(row)
+        places, captions = list(units), list(units.values())
+        images = np.unique([image for _, image, _ in places], return_inverse=True)[1]
         generator = np.random.default_rng([self.seed, _STREAMS[self.kind], self.number])
-        # The rows sorted by image are replaced by the same rows shuffled within each image.
-        taken = np.empty(len(every), dtype=np.int64)
-        taken[np.argsort(images, kind="stable")] = np.lexsort((generator.random(len(every)), images))
-        moved = (
-            every[other] if other == place else replace(every[other], index=every[place].index)
-            for place, other in enumerate(taken.tolist())
-        )
-        return {side: tuple(islice(moved, len(of))) for side, of in rows.items()}
+        # The captions sorted by image are replaced by the same captions shuffled within each image.
+        taken = np.empty(len(places), dtype=np.int64)
+        taken[np.argsort(images, kind="stable")] = np.lexsort((generator.random(len(places)), images))
+        moved: dict[Side, list[MaskedCaption]] = {side: [] for side in sides.rows}
+        for (side, _, number), other in zip(places, taken.tolist(), strict=True):
+            for row in captions[other]:
+                index = number * most + row.index % most
+                if (side, index) in sides.images:
+                    moved[side].append(row if index == row.index else replace(row, index=index))
+        return {side: tuple(rows) for side, rows in moved.items()}
 
 
 class Evidence:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -48,6 +49,34 @@ def test_exchange_keeps_images_and_numbers_of_captions(images: int, human: int, 
             (word,) = row.words
             assert word.split("-")[:2] == [row.tasks, row.image]
     assert drawn.classes == sides.classes
+
+
+@given(st.integers(2, 40), st.integers(0, 99))
+def test_exchange_moves_the_sentences_of_a_caption_together(images: int, number: int) -> None:
+    """Two sentences a caption, except for some that have one."""
+    classes = {f"{n:03}": "male" for n in range(images)}
+    rows: dict[Side, tuple[MaskedCaption, ...]] = {
+        side: tuple(
+            MaskedCaption(image, 2 * caption + place, (f"{side}-{image}-{caption}", str(place)))
+            for image in classes
+            for caption in range(captions)
+            for place in range(1 + ((int(image) + caption) % 3 > 0 or image == "000"))
+        )
+        for side, captions in (("human", 3), ("generated", 1))
+    }
+    sides = replace(sides_of(classes, rows, Aligner()), sentences={"human": 2, "generated": 2})
+    drawn = Resample("exchanged", number).draw(sides)
+    before, after = (Counter(row.words for of in one.rows.values() for row in of) for one in (sides, drawn))
+    assert before == after
+    for side in ("human", "generated"):
+        written: dict[tuple[str, int], list[tuple[str, ...]]] = {}
+        for row in drawn.rows[side]:
+            written.setdefault((row.image, row.index // 2), []).append(row.words)
+        assert written.keys() == {(row.image, row.index // 2) for row in sides.rows[side]}
+        for found in written.values():
+            assert len({caption for caption, _ in found}) == 1
+            assert [place for _, place in found] == ["0", "1"][: len(found)]
+            assert before[found[0]] == 1
 
 
 @given(st.integers(2, 60), st.floats(0.1, 0.9), st.integers(0, 20))
