@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from judge.corpus import Corpus
@@ -12,6 +13,7 @@ from judge.errors import JudgeError, require
 from judge.evidence.typical import TYPICAL
 from judge.masking.instances import PERSON
 from judge.masking.masked_images import MaskedImages
+from judge.measure.best import with_best
 from judge.measure.description import describe
 from judge.measure.examples import CAPTION, choose_examples, with_words
 from judge.measure.jobs import Job, Work, lay_out
@@ -171,6 +173,10 @@ def _train(
     answers, others = found[: len(work.jobs)], found[len(work.jobs) :]
     jobs = tuple(replace(job, member=member) for job, member in zip(work.jobs, members, strict=False))
     refits = refit(work.jobs, [chosen for _, chosen in answers], plan, setup, progress=progress)
+    answers, judges = with_best(work.jobs, answers, lambda found: (np.sum(found[0]["loss"]), len(found[0]["loss"])))
+    for place, (job, judge) in enumerate(zip(work.jobs, judges, strict=True)):
+        if judge != job.judge:
+            answers[place] = answers[place][0], {f"answers of {judge}": 1.0}
     return jobs, setup, answers, refits, score_table(work.companions, [rows for rows, _ in others])
 
 

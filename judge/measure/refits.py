@@ -8,13 +8,14 @@ trained jointly choose (C of ``linear``).
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 import pandas as pd
 
 from judge.errors import JudgeError
 from judge.evidence import Evidence, Resample
+from judge.measure.best import data_of, rivals, with_best
 from judge.measure.jobs import Job, compares, jobs_of
 from judge.measure.plan import Plan
 from judge.measure.table import COLUMNS, SUMMED, Sums, answer_sums
@@ -22,7 +23,7 @@ from judge.metrics import Metric
 from judge.statistics.judged import CELL, Statistic
 from judge.training.member import TrainingSetup
 from judge.training.run_members import train_members
-from judge.types import SIDES, Progress, Side
+from judge.types import SIDES, FloatArray, Progress, Side
 
 Jobs = tuple[Job, ...]
 """One captioner's judges of some metrics, all trained again on the same data."""
@@ -46,11 +47,16 @@ def refit(
         JudgeError: fewer images than the resampling needs.
     """
     refits: list[Jobs] = []
+    choosing = rivals(jobs)
     for job, settings in chosen_settings(jobs, notes):
         if not setup.is_trained(job.member.judge):
             continue
         compared, small = compares(job.metrics), _rarest(job)[1] < 4 * plan.least
-        for kind, count in plan.resamples_of(job.judge, job.evidence.target.kind).items():
+        # A "best" that chooses has the refits that all of its judges have.
+        judges = choosing.get((data_of(job), job.judge), [job.judge])
+        each = [plan.resamples_of(judge, job.evidence.target.kind) for judge in judges]
+        for kind in each[0]:
+            count = min(of.get(kind, 0) for of in each)
             wanted = kind == "shuffled" or (compared and not (kind == "quarter" and small))
             for number in range(count if wanted else 0):
                 evidence = Evidence(job.evidence.sides, Resample(kind, number, plan.first_seed))
@@ -64,9 +70,16 @@ def refit(
 
     if any(member.judge.reader for member in members):
         setup = replace(setup, precomputed=None)  # Resampled captions have no features yet.
-    found = iter(train_members(members, setup, then=answer_sums, progress=progress and show))
+    sums = train_members(members, setup, then=answer_sums, progress=progress and show)
+    found = iter(with_best(list(chain.from_iterable(refits)), sums, _loss)[0])
     rows = [row for one in refits for row in _values(one, list(islice(found, len(one))), plan)]
     return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _loss(sums: tuple[Sums, float]) -> FloatArray:
+    """The sum of the losses, and the number of captions."""
+    columns = [SUMMED.index("inverse_cross_entropy"), SUMMED.index("n")]
+    return np.asarray(sum((row[columns] for row in sums[0].values()), np.zeros(2)))
 
 
 def check_refits(jobs: Sequence[Job], plan: Plan, setup: TrainingSetup) -> None:

@@ -1,0 +1,87 @@
+"""Judge "best" beside other judges of text: each side is scored by the one that guesses best there.
+
+Alone, "best" chooses by inner validation what it reads (:mod:`judge.judges.linear`). Other judges, such as networks,
+are too slow to be trained again on parts of the training images. Each fold therefore takes the judge with the least log
+loss on the other folds of its side, whose captions are held out too. A caption's own answer has no part in the choice.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from judge.measure.jobs import Job
+from judge.types import FloatArray, Side
+
+R = TypeVar("R")
+Data = tuple[object, ...]
+"""The captions that a judge reads, resampled or not, and the metrics that read its answers."""
+Fold = tuple[int, int]
+"""Seed and number of a fold."""
+
+
+def rivals(jobs: Sequence[Job]) -> dict[tuple[Data, str], list[str]]:
+    """What a "best" reads and its name -> the judges among which it chooses, itself the first; of those with others."""
+    judges: dict[Data, dict[str, None]] = {}
+    for job in jobs:
+        judges.setdefault(data_of(job), {})[job.judge] = None
+    others = {data: [judge for judge in of if not _is_best(judge)] for data, of in judges.items()}
+    return {
+        (data, judge): [judge, *others[data]]
+        for data, of in judges.items()
+        for judge in of
+        if _is_best(judge) and others[data]
+    }
+
+
+def data_of(job: Job) -> Data:
+    """What a job's judge reads, and for which metrics."""
+    return id(job.evidence.sides), job.evidence.resample, tuple(metric.name for metric in job.metrics)
+
+
+def with_best(
+    jobs: Sequence[Job], results: Sequence[R], loss: Callable[[R], Sequence[float] | FloatArray]
+) -> tuple[list[R], list[str]]:
+    """Replace the results of each "best" by those of the judge that it chooses.
+
+    Args:
+        jobs: of all judges, of the run's own data or of refits.
+        results: of each job.
+        loss: the sum of the losses of a result, and the number of captions.
+
+    Returns:
+        The results, and the judge that gave each.
+    """
+    found, judges, known = list(results), [job.judge for job in jobs], rivals(jobs)
+    places: dict[Data, dict[tuple[str, Side, int, Fold], int]] = {data: {} for data, _ in known}
+    losses: dict[tuple[Data, Side, str], dict[Fold, FloatArray]] = {}
+    for place, (job, result) in enumerate(zip(jobs, results, strict=True)):
+        member, data = job.member, data_of(job)
+        if data in places:
+            fold = member.seed, member.split.fold
+            places[data][job.judge, member.side, member.index, fold] = place
+            of_judge = losses.setdefault((data, member.side, job.judge), {})
+            of_judge[fold] = of_judge.get(fold, np.zeros(2)) + loss(result)
+    for (data, best), names in known.items():
+        for (judge, side, index, fold), place in places[data].items():
+            if judge == best:
+                chosen = judges[place] = _choose({name: losses[data, side, name] for name in names}, fold)
+                found[place] = results[places[data][chosen, side, index, fold]]
+    return found, judges
+
+
+def _choose(losses: Mapping[str, Mapping[Fold, FloatArray]], fold: Fold) -> str:
+    """The judge with the least mean loss on all folds but ``fold``; the first of equals, or if there is no other fold.
+
+    ``losses`` are those of each fold, summed, and the number of captions.
+    """
+
+    def mean(judge: str) -> float:
+        total, number = sum((of for other, of in losses[judge].items() if other != fold), np.zeros(2))
+        return float(total / max(number, 1.0))
+
+    return min(losses, key=mean)
+
+
+def _is_best(judge: str) -> bool:
+    return judge.strip().lower().partition(":")[0] == "best"
