@@ -9,7 +9,8 @@ from there. The seeds of a trial depend on its name alone, so trials may run in 
 - ``nulls-900``, ``nulls-3400``: one human caption of each image is the captioner, the others are the human side. For
   U, which no human caption moves where labels are derived from captions, a tenth of all captions name the other class.
 - ``verdicts``: such a captioner on 900 images, with changes that add no stereotype, and with A->T; ``dose-3400``: A->T.
-- ``second``: the captioner is the second most typical human caption; ``labels``: labels are shuffled.
+- ``second``: the captioner is the second most typical human caption, as it is and with A->T; ``second-3400``: with A->T.
+- ``labels``: labels are shuffled.
 - ``worth``: how far doses move LIC on all images (as ``judge calibrate``); ``directions``: doses of both directions.
 - ``families``: the shared captioners under each family of judges; ``families-lstm`` (only by name) with LSTMs.
 - ``seeds``: the verdicts of the shared captioners with other seeds; ``time``: seconds of ``judge evaluate``.
@@ -201,8 +202,9 @@ def concluded(corpus: Corpus, setting: Setting, trial: int) -> list[Record]:
     return [record for record in found if record["captioner"] != TYPICAL]
 
 
-def second(setting: Setting, trial: int, images: int = 900) -> list[Record]:
-    """The captioner is the human caption of each image that is most like the others but for one."""
+def second(setting: Setting, trial: int, images: int = 900, doses: Sequence[tuple[str, float]] = ()) -> list[Record]:
+    """The captioner is the human caption of each image that is most like the others but for one, with doses."""
+    doses = doses or [(NOTHING, 0.0), ("A->T", BIAS)]
     drawn, gender = draw(setting, images, trial), load_lexicon("gender")
     (person,) = drawn.generated
     together = {image: (*of, *person.by_image[image]) for image, of in drawn.human.by_image.items()}
@@ -215,9 +217,9 @@ def second(setting: Setting, trial: int, images: int = 900) -> list[Record]:
     then = with_typical(replace(first, generated=()), masked)
     (typical,), (captioner,) = first.generated, then.generated
     human = {image: (*of, *typical.by_image[image]) for image, of in then.human.by_image.items()}
-    captioner = replace(captioner, name="second most typical")
     corpus = replace(drawn, human=replace(drawn.human, by_image=human), generated=(captioner,))
-    return concluded(corpus, setting, trial)
+    *_, source = read(setting.data)
+    return concluded(inject_all(corpus, source, doses, trial), setting, trial)
 
 
 def labels(setting: Setting, trial: int, images: int = 900) -> list[Record]:
@@ -294,6 +296,7 @@ ROWS: dict[str, tuple[int, Callable[[Setting, int], list[Record]]]] = {
     "nulls-3400": (60, partial(nulls, images=3400)),
     "verdicts": (100, verdicts),
     "second": (100, second),
+    "second-3400": (100, partial(second, images=3400, doses=[("A->T", BIAS / 2)])),
     "labels": (100, labels),
     "dose-3400": (100, partial(verdicts, images=3400, doses=[("A->T", BIAS / 2)])),
     "worth": (3, worth),
@@ -310,7 +313,7 @@ def table(frames: Frames) -> Iterator[Bound]:
     for name, rows in frames.items():
         if name.startswith("nulls"):
             yield from null_bounds(name, rows)
-        elif name in {"verdicts", "second", "labels", "dose-3400"}:
+        elif name in {"verdicts", "second", "second-3400", "labels", "dose-3400"}:
             yield from verdict_bounds(name, rows)
         elif name.startswith("families"):
             for row in rows.to_dict("records"):
@@ -344,7 +347,7 @@ def verdict_bounds(name: str, rows: pd.DataFrame) -> Iterator[Bound]:
     """How often the verdict is "amplifies", by change and dose."""
     for (change, dose), of in rows.groupby(["change", "dose"], sort=False):
         biased = dose and CHANGES[str(change)].moves
-        what = f"{change} {dose:g}" if dose else "a person" if name == "verdicts" else name
+        what = f"{change} {dose:g}" if dose else {"verdicts": "a person", "second": "a typical caption"}.get(name, name)
         limits = {"low": 0.8} if biased else {"high": 0.05}
         yield share(f"{name}, {what}: amplifies", of["verdict"] == AMPLIFIES, **limits)
 
