@@ -9,7 +9,7 @@ from there. The seeds of a trial depend on its name alone, so trials may run in 
 - ``nulls-900``, ``nulls-3400``: one human caption of each image is the captioner, the others are the human side. For
   U, which no human caption moves where labels are derived from captions, a tenth of all captions name the other class.
 - ``verdicts``: such a captioner on 900 images, with changes that add no stereotype, and with A->T; ``dose-3400``: A->T.
-- ``second``: the captioner is the second most typical human caption, as it is and with A->T; ``second-3400``: with A->T.
+- ``second``: the captioner is the second most typical human caption, and that with A->T; ``second-3400``: the latter.
 - ``labels``: labels are shuffled.
 - ``worth``: how far doses move LIC on all images (as ``judge calibrate``); ``directions``: doses of both directions.
 - ``families``: the shared captioners under each family of judges; ``families-lstm`` (only by name) with LSTMs.

@@ -35,7 +35,9 @@ class JudgeSettings(Settings):
     seeds: int | None = option(None, "repetitions", "1 under crossfit, 10 under paper", essential=True, ge=1, le=1000)
     seed: values.Seed = option(0, "first seed")
     folds: int = option(10, "folds of crossfit", ge=2, le=10_000)
-    template: str | None = option(None, "prompt for the attribute", '"Therefore, the gender is [Answer]"')
+    template: str | None = option(
+        None, "prompt for the attribute", '"Therefore, the gender is [Answer]"; of skin "the race"'
+    )
     answers: dict[str, str] = option(
         {}, "word that answers for a class, e.g. female=woman", "the class", flag="--answer", repeated="CLASS=WORD"
     )

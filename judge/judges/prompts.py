@@ -6,8 +6,12 @@ template; the judge fills in [Answer].
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 
+import judge.text
 from judge.errors import JudgeError, nearest
+from judge.utils.reading import read_yaml
 
 SLOT = "[Answer]"
 
@@ -68,5 +72,13 @@ class Prompt:
 
 
 def make_prompt(attribute: str, template: str | None = None, answers: Mapping[str, str] | None = None) -> Prompt:
-    """The prompt of a run: ``template``, or the paper's, which has this form for gender, race and emotion."""
-    return Prompt(f"Therefore, the {attribute} is {SLOT}" if template is None else template, answers or {})
+    """The prompt of a run: ``template``, or that of the attribute in ``judge/text/prompts.yaml``."""
+    if template is None:
+        template = _templates().get(attribute, f"Therefore, the {attribute} is {SLOT}")
+    return Prompt(template, answers or {})
+
+
+@cache
+def _templates() -> dict[str, str]:
+    """Attribute -> template."""
+    return dict(read_yaml(Path(judge.text.__file__).with_name("prompts.yaml"), mend="install the package again"))

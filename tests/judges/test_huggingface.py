@@ -179,7 +179,10 @@ def test_faults_of_prompts(template: str, answers: dict[str, str], message: str)
 
 def test_answers_are_checked_against_all_classes_and_passed_over_where_a_captioner_lacks_one(corpus: Corpus) -> None:
     """Of two captioners each may describe classes that the other does not."""
-    assert make_prompt("age").question == "Therefore, the age is"  # ImageCaptioner2, "Prompt construction".
+    # ImageCaptioner2, "Implementation details".
+    asked = {"gender": "gender", "skin": "race", "race": "race", "emotion": "emotion", "age": "age"}
+    for attribute, noun in asked.items():
+        assert make_prompt(attribute).question == f"Therefore, the {noun} is"
     prompt = make_prompt("age", answers={"old": "grown up", "young": "little"})
     assert prompt.words(("old", "newborn")) == ("grown up", "newborn")
     prompt.check(("newborn", "old", "young"))
