@@ -50,7 +50,7 @@ class Features:
     sqrt(k) u gives the same log-odds and penalty. A sixth (human) to a third (generated) of COCO's columns are merged.
 
     ``often`` are the places of the most frequent words, the embedding and the intercept: correlated features, for which
-    the diagonal of the Hessian alone would be a poor preconditioner. ``squares`` are those of words and intercept.
+    the diagonal of the Hessian alone would be a poor preconditioner. ``squares`` are those of words, [G, N].
     """
 
     def __init__(self, table: Any, embedding: Factors | None = None) -> None:
@@ -59,8 +59,8 @@ class Features:
         self.merge = merging(np.array([groups.setdefault(of, len(groups)) for of in samples], dtype=np.int64))
         self.rows, words = Rows(table, self.merge, embedding), self.merge.shape[1]
         self.blocks = (slice(words),) if embedding is None else (slice(words), slice(words, self.rows.shape[1] - 1))
-        self.squares = self.rows.columns[[*range(words), -1]].power(2)
-        frequent = np.sort(np.argsort(-self.squares[:-1].sum(axis=1).A1, kind="stable")[:_FREQUENT])
+        self.squares = self.rows.columns[:words].power(2)
+        frequent = np.sort(np.argsort(-self.squares.sum(axis=1).A1, kind="stable")[:_FREQUENT])
         self.often = np.append(frequent, np.arange(words, self.rows.shape[1]))
         self._inverses: dict[tuple[float, ...], Single] = {}
         held, dense = self.rows.single.columns[frequent], np.ones((table.shape[0], 1), dtype=np.float32)
@@ -379,9 +379,7 @@ class _Problems:
         for all samples and problems.
         """
         often, words = self.features.often, self.features.blocks[0]
-        diagonal = self.features.squares @ own
-        diagonal[words] += self.penalties[0]
-        scale = single(1 / np.maximum(diagonal[words], _TINY))
+        scale = single(1 / np.maximum(self.features.squares @ own + self.penalties[0], _TINY))
         groups: dict[tuple[float, ...], list[int]] = {}
         for column, c in enumerate(zip(*self.spread(self.c).tolist(), strict=True)):
             groups.setdefault(c, []).append(column)
