@@ -120,7 +120,7 @@ def test_verdicts(bench: Any, coco: Path) -> None:
     doses += [(change, 0.9) for change in ("brevity", "repetition", "verbosity", "silence")]
     rows = [*bench.verdicts(setting, 0, images=480, doses=doses), *bench.second(setting, 0, images=480)]
     amplifies = {row["change"] for row in rows if row["verdict"] == "amplifies"}
-    assert len(rows) == 7
+    assert len(rows) == 8
     assert amplifies == {"A->T"}
 
 
