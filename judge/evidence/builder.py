@@ -297,7 +297,7 @@ class EvidenceBuilder:
         return Sides(captioner.name, target, joined.classes, answers, rows, aligner, *about)
 
     def _answers_of(self, tasks: bool, image: str, words: Words) -> frozenset[str]:
-        """The tasks, or the classes, that a caption names: judges guess them from what is annotated of its image."""
+        """The tasks, or the classes, that a caption names: judges guess them from the annotation of its image."""
         if tasks:
             return self.mentions(words, "tasks") - PEOPLE
         return self.named(words, self.truth.labels.by_image[image])

@@ -43,8 +43,7 @@ class MaskedCaption:
 
     def __reduce__(self) -> tuple[type[MaskedCaption], tuple[object, ...]]:
         # Workers are sent thousands: Python's own way for such classes takes five times as long.
-        values = self.image, self.index, self.words, self.named, self.tasks, self.answers, self.written
-        return MaskedCaption, values
+        return MaskedCaption, tuple(getattr(self, name) for name in self.__slots__)
 
     @property
     def number(self) -> int:

@@ -94,7 +94,7 @@ class Rows:
 
     Attributes:
         table: words, shares of the embedding's vectors, and ones, [M, G + V + 1], sparse.
-        vectors: of the embedding, [V, D].
+        vectors: word vectors of the embedding, [V, D]; [0, 0] without one.
     """
 
     def __init__(self, table: Any, merge: Any, embedding: Factors | None = None) -> None:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from judge.corpus import Corpus
@@ -19,7 +18,7 @@ from judge.measure.examples import CAPTION, choose_examples, with_words
 from judge.measure.jobs import Job, Work, lay_out
 from judge.measure.plan import Plan, Result
 from judge.measure.refits import check_refits, refit
-from judge.measure.table import Answers, answer_rows, in_order, score_table, with_parts
+from judge.measure.table import Answers, answer_loss, answer_rows, in_order, score_table, with_parts
 from judge.measure.words import caption_words, word_contributions
 from judge.quality import Quality, measure_quality
 from judge.statistics.breakdown import break_down, image_contributions
@@ -171,9 +170,9 @@ def _train(
     members, setup = prepare_members([job.member for job in (*work.jobs, *work.companions)], setup, progress)
     found = train_members(members, setup, then=answer_rows, progress=progress)
     answers, others = found[: len(work.jobs)], found[len(work.jobs) :]
-    jobs = tuple(replace(job, member=member) for job, member in zip(work.jobs, members, strict=False))
+    jobs = tuple(replace(job, member=member) for job, member in zip(work.jobs, members[: len(work.jobs)], strict=True))
     refits = refit(work.jobs, [chosen for _, chosen in answers], plan, setup, progress=progress)
-    answers, judges = with_best(work.jobs, answers, lambda found: (np.sum(found[0]["loss"]), len(found[0]["loss"])))
+    answers, judges = with_best(work.jobs, answers, lambda job, found: answer_loss(job.member, found))
     for place, (job, judge) in enumerate(zip(work.jobs, judges, strict=True)):
         if judge != job.judge:
             answers[place] = answers[place][0], {f"answers of {judge}": 1.0}

@@ -2,7 +2,8 @@
 
 Alone, "best" chooses by inner validation what it reads (:mod:`judge.judges.linear`). Other judges, such as networks,
 are too slow to be trained again on parts of the training images. Each fold therefore takes the judge with the least log
-loss on the other folds of its side, whose captions are held out too. A caption's own answer has no part in the choice.
+loss on the other folds of its seed and side, whose captions are held out too: a caption's own answers have no part in
+the choice. A hold-out takes the judge with the least loss on the hold-outs of other seeds, which share some captions.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +22,11 @@ Fold = tuple[int, int]
 
 
 def rivals(jobs: Sequence[Job]) -> dict[tuple[Data, str], list[str]]:
-    """What a "best" reads and its name -> the judges among which it chooses, itself the first; of those with others."""
+    """Find each "best" that has other judges beside it.
+
+    Returns:
+        What it reads, and its name -> the judges among which it chooses, itself first.
+    """
     judges: dict[Data, dict[str, None]] = {}
     for job in jobs:
         judges.setdefault(data_of(job), {})[job.judge] = None
@@ -35,19 +40,19 @@ def rivals(jobs: Sequence[Job]) -> dict[tuple[Data, str], list[str]]:
 
 
 def data_of(job: Job) -> Data:
-    """What a job's judge reads, and for which metrics."""
+    """Identify the captions that a job's judge reads, and the metrics that read its answers."""
     return id(job.evidence.sides), job.evidence.resample, tuple(metric.name for metric in job.metrics)
 
 
 def with_best(
-    jobs: Sequence[Job], results: Sequence[R], loss: Callable[[R], Sequence[float] | FloatArray]
+    jobs: Sequence[Job], results: Sequence[R], loss: Callable[[Job, R], FloatArray]
 ) -> tuple[list[R], list[str]]:
     """Replace the results of each "best" by those of the judge that it chooses.
 
     Args:
         jobs: of all judges, of the run's own data or of refits.
-        results: of each job.
-        loss: the sum of the losses of a result, and the number of captions.
+        results: the results of ``jobs``, in their order.
+        loss: gives the sum of the losses of a job's result, and the number of its captions; each image weighs the same.
 
     Returns:
         The results, and the judge that gave each.
@@ -61,7 +66,7 @@ def with_best(
             fold = member.seed, member.split.fold
             places[data][job.judge, member.side, member.index, fold] = place
             of_judge = losses.setdefault((data, member.side, job.judge), {})
-            of_judge[fold] = of_judge.get(fold, np.zeros(2)) + loss(result)
+            of_judge[fold] = of_judge.get(fold, np.zeros(2)) + loss(job, result)
     for (data, best), names in known.items():
         for (judge, side, index, fold), place in places[data].items():
             if judge == best:
@@ -71,13 +76,15 @@ def with_best(
 
 
 def _choose(losses: Mapping[str, Mapping[Fold, FloatArray]], fold: Fold) -> str:
-    """The judge with the least mean loss on all folds but ``fold``; the first of equals, or if there is no other fold.
+    """The judge with the least mean loss on the other folds of the seed, or, if it has none, on those of other seeds.
 
-    ``losses`` are those of each fold, summed, and the number of captions.
+    The first of equals, or if there is no other fold at all. ``losses``: the sum in each fold, and number of captions.
     """
+    others = [other for other in next(iter(losses.values())) if other != fold]
+    others = [other for other in others if other[0] == fold[0]] or others
 
     def mean(judge: str) -> float:
-        total, number = sum((of for other, of in losses[judge].items() if other != fold), np.zeros(2))
+        total, number = sum((losses[judge][other] for other in others), np.zeros(2))
         return float(total / max(number, 1.0))
 
     return min(losses, key=mean)

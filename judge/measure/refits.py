@@ -71,7 +71,7 @@ def refit(
     if any(member.judge.reader for member in members):
         setup = replace(setup, precomputed=None)  # Resampled captions have no features yet.
     sums = train_members(members, setup, then=answer_sums, progress=progress and show)
-    found = iter(with_best(list(chain.from_iterable(refits)), sums, _loss)[0])
+    found = iter(with_best(list(chain.from_iterable(refits)), sums, lambda _, found: _loss(found))[0])
     rows = [row for one in refits for row in _values(one, list(islice(found, len(one))), plan)]
     return pd.DataFrame(rows, columns=COLUMNS)
 
@@ -148,7 +148,7 @@ def _values(jobs: Jobs, found: Sequence[tuple[Sums, float]], plan: Plan) -> Iter
 def _sum(jobs: Jobs, found: Sequence[tuple[Sums, float]], side: Side) -> Sums:
     """The sums of a side over its members, of the seeds that count, by cell.
 
-    For priors also the number of the side's captions, of which those of an image count 1 together.
+    Metrics with priors also need the number of the side's captions, where the captions of an image count 1 together.
     """
     mine = [
         (job.member.seed, sums, loss) for job, (sums, loss) in zip(jobs, found, strict=True) if job.member.side == side

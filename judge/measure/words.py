@@ -86,7 +86,7 @@ def caption_words(
 
     The judges are those of :func:`word_contributions`; if several seeds score a caption, the first counts. A word adds
     its own amount and half the amount of each pair that it is in (:func:`judge.attribution.words.spread`). Captions of
-    ``wanted`` that no judge scores are skipped. ``workers``: processes, each of which trains those of one captioner.
+    ``wanted`` that no judge scores are skipped. ``workers``: processes; each trains one captioner's judges at a time.
 
     Returns:
         One row per captioner, ``metric`` (as there), judge, side, image, index and word, by place: the columns of

@@ -14,7 +14,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import lru_cache
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from judge.errors import JudgeError
@@ -30,7 +29,9 @@ _OFTEN = 0.5  # Seconds.
 _ending: set[int] = set()  # Processes that watch their parent: of a fork the thread is not there.
 
 
-def unordered(calls: Iterable[Any], workers: int, *, what: str = "", together: int | str = "auto") -> Iterator[Any]:
+def unordered(
+    calls: Iterable[Any], workers: int, *, what: str = "", together: int | str = "auto", in_order: bool = False
+) -> Iterator[Any]:
     """What ``calls`` (joblib's ``delayed``) return, in the order in which they end; each is made when it is needed.
 
     Workers end when this process does, however it ends.
@@ -40,6 +41,7 @@ def unordered(calls: Iterable[Any], workers: int, *, what: str = "", together: i
         workers: processes; -1 for one a core.
         what: what all calls do, in messages.
         together: calls sent to a worker at once, with what they share; "auto" for joblib's choice by their duration.
+        in_order: whether results come in the order of ``calls`` instead.
 
     Raises:
         JudgeError: the system has ended a worker.
@@ -51,7 +53,7 @@ def unordered(calls: Iterable[Any], workers: int, *, what: str = "", together: i
     pool = Parallel(
         n_jobs=workers,
         batch_size=together,
-        return_as="generator_unordered",
+        return_as="generator" if in_order else "generator_unordered",
         pre_dispatch="2*n_jobs",
         max_nbytes=None,
         initializer=_begin_worker,
@@ -74,12 +76,7 @@ def parallel(function: Callable[[S], T], items: Sequence[S], workers: int) -> li
         return [function(item) for item in items]
     from joblib import delayed
 
-    calls = (delayed(_numbered)(function, place, item) for place, item in enumerate(items))
-    return [found for _, found in sorted(unordered(calls, workers, together=1), key=itemgetter(0))]
-
-
-def _numbered(function: Callable[[S], T], place: int, item: S) -> tuple[int, T]:
-    return place, function(item)
+    return list(unordered(map(delayed(function), items), workers, together=1, in_order=True))
 
 
 def end_with(parent: int) -> None:

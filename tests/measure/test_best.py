@@ -47,7 +47,7 @@ def test_a_fold_takes_the_judge_with_the_least_loss_on_other_folds(small: Corpus
         ("linear", 2): 1.0,
     }
     losses = [means[job.judge, job.member.split.fold] for job in jobs]
-    found, judges = with_best(jobs, list(enumerate(losses)), lambda one: (one[1], 1.0))
+    found, judges = with_best(jobs, list(enumerate(losses)), lambda _, one: np.array([one[1], 1.0]))
     expected = {0: "linear", 1: "best", 2: "best"}
     for place, (job, (origin, _), judge) in enumerate(zip(jobs, found, judges, strict=True)):
         fold = job.member.split.fold
@@ -58,11 +58,21 @@ def test_a_fold_takes_the_judge_with_the_least_loss_on_other_folds(small: Corpus
         assert origin == place or job.judge == "best"
 
 
+def test_of_several_seeds_the_own_one_decides(small: Corpus) -> None:
+    """Folds of other seeds hold the same captions: they have no part. By all folds "linear" would be taken."""
+    plan = Plan(metrics=("lic",), judges=("best", "linear"), folds=3, seeds=2, typical=False, families=False)
+    jobs = lay_out(small, plan, Lexicons(load_lexicon("gender"))).jobs
+    losses = [1.0 if job.judge == "best" else (2.0, 0.0)[job.member.seed] for job in jobs]
+    _, judges = with_best(jobs, losses, lambda _, loss: np.array([loss, 1.0]))
+    for job, judge in zip(jobs, judges, strict=True):
+        assert judge == (("best", "linear")[job.member.seed] if job.judge == "best" else "linear")
+
+
 def test_alone_it_is_not_replaced(small: Corpus) -> None:
     plan = Plan(metrics=("lic", "leakage"), judges=("best",), folds=3, typical=False, families=False)
     jobs = lay_out(small, plan, Lexicons(load_lexicon("gender"))).jobs
     results = [np.zeros(2) for _ in jobs]
-    found, judges = with_best(jobs, results, lambda loss: loss)
+    found, judges = with_best(jobs, results, lambda _, loss: loss)
     assert all(one is other for one, other in zip(found, results, strict=True))
     assert set(judges) == {"best"}
 
