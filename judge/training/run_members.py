@@ -6,7 +6,7 @@ train one of them together.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -37,11 +37,10 @@ Batch = list[Equal]
 
 @dataclass(frozen=True, slots=True)
 class _Finished(Generic[R]):
-    """A batch that is done: results by key, the number of judges, and the events of a worker process."""
+    """A batch that is done: results by key, and the number of judges."""
 
     results: dict[str, list[R]]
     judges: int
-    events: Sequence[Mapping[str, Any]]
 
 
 def prepare_members(
@@ -99,7 +98,7 @@ def train_members(
         others = [batch for batch in batches if not batch[0][0].judge.recipe]
         networks = [batch for batch in batches if batch[0][0].judge.recipe]
         finished = chain(_in_workers(others, setup, then), _in_workers(networks, setup, then))
-        found = _collect(finished, sum(map(len, batches)), setup, progress)
+        found = _collect(finished, sum(map(len, batches)), progress)
     results = {key: iter(own) for key, own in found.items()}
     return [next(results[member.key]) for member in members]
 
@@ -114,14 +113,14 @@ def _in_launch(
     own = rest[accelerator.process_index :: accelerator.num_processes]
     done, total = sum(map(len, shared)), sum(map(len, [*shared, *own]))
     # An error in a shared training ends this process, and its launcher the others, which wait for it.
-    found = _collect((_work(batch, setup, then) for batch in shared), total, setup, progress)
+    found = _collect((_work(batch, setup, then) for batch in shared), total, progress)
     with raise_together():
-        found |= _collect((_work(batch, setup, then) for batch in own), total, setup, progress, done=done)
+        found |= _collect((_work(batch, setup, then) for batch in own), total, progress, done=done)
     return {key: results for part in gather(found) for key, results in part.items()}
 
 
 def _collect(
-    finished: Iterator[_Finished[R]], total: int, setup: TrainingSetup, progress: Progress | None, *, done: int = 0
+    finished: Iterator[_Finished[R]], total: int, progress: Progress | None, *, done: int = 0
 ) -> dict[str, list[R]]:
     results: dict[str, list[R]] = {}
     if progress:
@@ -129,8 +128,6 @@ def _collect(
     for batch in finished:
         results |= batch.results
         done += batch.judges
-        for event in batch.events:
-            _log(setup, **event)
         if progress:
             progress("training judges", done, total)
     return results
@@ -155,23 +152,15 @@ def _in_workers(batches: Sequence[Batch], setup: TrainingSetup, then: Then[R]) -
         return
     joint = all(batch[0][0].judge.joint for batch in batches)
     together = min(_TOGETHER, max(1, len(batches) // (_GROUPS * workers))) if joint else "auto"
-    calls = (delayed(_work_in_worker)(batch, _for_worker(batch[0][0], setup), then) for batch in batches)
+    calls = (delayed(_work)(batch, _for_worker(batch[0][0], setup), then) for batch in batches)
     names = dict.fromkeys(batch[0][0].judge.name for batch in batches)
     what = f"training {', '.join(names)}"
     yield from unordered(calls, workers, what=what, together=together)
 
 
-def _work_in_worker(batch: Batch, setup: TrainingSetup, then: Then[R]) -> _Finished[R]:
-    """Collect the events of the trainings, which the parent reports."""
-    events: list[Mapping[str, Any]] = []
-    setup = replace(setup, log=lambda event, **facts: events.append({"event": event, **facts}))
-    return replace(_work(batch, setup, then), events=events)
-
-
 def _for_worker(member: Member, setup: TrainingSetup) -> TrainingSetup:
     """The part of a setup that a worker needs: features of its judge; masks, if its judge reads images itself."""
     judge, features = member.judge, dict[str, Any]()
-    setup = replace(setup, log=None)
     if setup.precomputed:
         features = {name: found for name, found in setup.precomputed.features.items() if name == judge.name}
         setup = replace(setup, precomputed=replace(setup.precomputed, features=features))
@@ -231,7 +220,7 @@ def _work(batch: Batch, setup: TrainingSetup, then: Then[R]) -> _Finished[R]:
     for member in chain.from_iterable(batch):
         if isinstance(member.samples, Slot) and member.is_refit:
             member.samples.evidence.release()  # That of hundreds of refits would not fit into memory.
-    return _Finished(results, len(batch), ())
+    return _Finished(results, len(batch))
 
 
 def _default_workers(batches: Sequence[Batch]) -> int:
