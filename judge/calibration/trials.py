@@ -75,13 +75,7 @@ class Design:
 
 
 def people_as_captioner(
-    corpus: Corpus,
-    labels: Labels,
-    *,
-    images: int,
-    seed: int,
-    captions: int = 1,
-    captioners: int = 1,
+    corpus: Corpus, labels: Labels, *, images: int, seed: int, captions: int = 1, captioners: int = 1
 ) -> Corpus:
     """A corpus whose captioners are people: sides are exchangeable, and the true amplification is 0.
 

@@ -227,8 +227,8 @@ def usable(tasks: Tasks, images: Collection[str]) -> tuple[Tasks, dict[str, tupl
     """The tasks that vary among ``images``, for these alone: one that none or all of them show cannot be learnt.
 
     Returns:
-        The tasks; and what was left out (reason -> names, sorted): tasks "never present" and "always present", and
-        images "without tasks" (unknown here).
+        The tasks; and what was left out (reason -> names, sorted): "tasks never present" and "tasks always present",
+        and images "without tasks" (unknown here).
 
     Raises:
         JudgeError: no image is known here; no task is left.
@@ -240,11 +240,11 @@ def usable(tasks: Tasks, images: Collection[str]) -> tuple[Tasks, dict[str, tupl
         raise JudgeError(what, where=tasks.source, mend="check that image ids mean the same in all files")
     counts = Counter(index for image in known for index in tasks.by_image[image])
     reasons = {
-        "never present": [name for index, name in enumerate(tasks.names) if not counts[index]],
-        "always present": [name for index, name in enumerate(tasks.names) if counts[index] == len(known)],
+        "tasks never present": [name for index, name in enumerate(tasks.names) if not counts[index]],
+        "tasks always present": [name for index, name in enumerate(tasks.names) if counts[index] == len(known)],
         "without tasks": sorted(set(images) - tasks.by_image.keys()),
     }
-    gone = {*reasons["never present"], *reasons["always present"]}
+    gone = {*reasons["tasks never present"], *reasons["tasks always present"]}
     if len(gone) == len(tasks.names):
         what = f"none of {len(tasks.names)} tasks is present in some of {len(known)} images and absent in others"
         raise JudgeError(what, where=tasks.source, mend="give more images, or other objects")

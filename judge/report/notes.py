@@ -32,9 +32,13 @@ def summary_lines(result: Result) -> list[str]:
 
 
 def footnotes(result: Result) -> list[str]:
-    """Notes on how the numbers were made, a line each; those below the table come first."""
+    """The lines below the table, then notes on how the numbers were made."""
+    return [*summary_lines(result), *method_notes(result)]
+
+
+def method_notes(result: Result) -> list[str]:
+    """Notes on how the numbers were made, a line each."""
     return [
-        *summary_lines(result),
         *_method(result),
         *_inference(result),
         *_labels(result.run["labels"]),

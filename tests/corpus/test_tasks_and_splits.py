@@ -121,7 +121,7 @@ def test_what_can_be_guessed() -> None:
     """Among 1, 2, 3: "a" is always there, "d" never; 7 is unknown, 9 not asked for."""
     left, dropped = usable(FOUR, ["1", "2", "3", "7"])
     assert (left.names, left.by_image) == (("b", "c"), {"1": (0,), "2": (), "3": (1,)})
-    assert dropped == {"never present": ("d",), "always present": ("a",), "without tasks": ("7",)}
+    assert dropped == {"tasks never present": ("d",), "tasks always present": ("a",), "without tasks": ("7",)}
     whole, dropped = usable(FOUR, ["1", "3", "9"])
     assert (whole.names, dropped) == (FOUR.names, {})
     assert fault_of(usable, FOUR, ["7"]) == (
