@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 from figures import Ours, Row, Value, comparison, distances
-from jobs import Job, Size
+from jobs import Job, Size, read_declared
 from small_world import write_small
 from tables import PaperTable, load_tables
 
@@ -104,6 +104,8 @@ def show(table: PaperTable, ours: Ours, job: Job | None = None) -> None:
     where = f"{table.label}: how far ours is from the published figures"
     if apart := distances(table.published, table.columns, ours if comparable else {}, where):
         print_table(apart, console)
+    if table.labs:
+        print_table(table.by_labs(), console)
     for line in table.lines:
         print_text(line, console)
 
@@ -161,7 +163,11 @@ def make_page() -> str:
     Ours come from ``made``, or follow from other published tables.
     """
     known = load_tables().values()
-    rows = [f"| [{of.label}](#{_anchor(of)}) | `{of.name}` | {_status(of)} |" for of in known]
+    rows = []
+    for paper, label in read_declared()["papers"].items():
+        rows += [f"| [{of.label}](#{_anchor(of)}) | `{of.name}` | {_status(of)} |" for of in known if of.paper == paper]
+        missing = read_declared()["missing"][paper].items()
+        rows += [f"| {label}, {number} | | no command: {reason.strip()} |" for number, reason in missing]
     index = "\n".join(["| table | name | status |", "| --- | --- | --- |", *rows])
     head = (FOLDER / "page.md").read_text(encoding="utf-8")
     return "\n".join([head, index, "", *(part for table in known for part in _section(table))]).rstrip() + "\n"
@@ -206,6 +212,8 @@ def _section(table: PaperTable) -> Iterator[str]:
     yield markdown(comparison(table.published, table.columns, ours, "", apart=alike))
     if apart := distances(table.published, table.columns, ours if alike else {}):
         yield markdown(apart)
+    if table.labs:
+        yield markdown(table.by_labs())
     yield "\n".join(f"- {line}" for line in table.lines) + "\n" if table.lines else ""
 
 
