@@ -171,17 +171,20 @@ def test_a_difference_that_does_not_vary_has_neither_interval_nor_p() -> None:
     assert (found.p_value, found.interval) == (None, None)
 
 
-def test_differences_are_all_pairs_and_corrected_together() -> None:
-    row = replace(ROW, replicates=Replicates("half", (0, 0.04, 0, 0.02)))
+def test_differences_are_all_pairs_and_corrected_within_their_metric() -> None:
+    """Holm: of three in LIC the greatest counts three times, the next twice; Leakage has one, without a value of c."""
+    values = {"lic": (0.3, 0.2, 0.0), "leakage": (0.3, 0.2, None)}
     rows = [
-        replace(row, captioner=name, metric=METRICS[metric], amplification=value)
-        for metric in ("lic", "leakage")
-        for name, value in (("a", 0.3), ("b", 0.1), ("c", None))
+        replace(ROW, captioner=name, metric=METRICS[metric], amplification=value)
+        for metric, of in values.items()
+        for name, value in zip("abc", of, strict=True)
     ]
-    found = differences(rows, Pair)
-    assert [(row.metric.name, row.first, row.second) for row in found] == [("lic", "a", "b"), ("leakage", "a", "b")]
-    # Paired rows with equal halves move together: what differs is certain, and has no p.
-    assert [row.p_value for row in found] == [None, None]
+    found = differences(rows, lambda *of: Pair(*of, paired=False))
+    pairs = [("lic", "a", "b"), ("lic", "a", "c"), ("lic", "b", "c"), ("leakage", "a", "b")]
+    assert [(row.metric.name, row.first, row.second) for row in found] == pairs
+    p_values = 2 * stats.t.sf(np.array([0.1, 0.3, 0.2, 0.1]) / np.hypot(0.03, 0.03), 20)
+    assert [row.p_value for row in found] == pytest.approx(p_values)
+    assert [row.p_holm for row in found] == pytest.approx(p_values * [1, 3, 2, 1])
 
 
 @pytest.mark.parametrize("neutral", [0.0, 1.0])

@@ -124,7 +124,7 @@ def test_a_judge_that_is_not_trained_is_tested_on_its_answers() -> None:
     """Then p is that of the paired test on images, and the interval is by the same t."""
     scores = make_scores(200, captions=1)
     scores["predicted"] = scores["answer"]
-    scores["probability"] = np.where(scores["side"] == "human", 0.5, 0.5) + 0.1 * scores["probability"]
+    scores["probability"] = 0.5 + 0.1 * scores["probability"]
     (row,) = summarise(scores, None, Settings(resamples=4000, untrained={"linear"}))
     sides = scores.set_index(["image_id", "side"])["probability"].unstack()
     classes = scores.drop_duplicates("image_id").set_index("image_id")["answer"]
