@@ -269,10 +269,10 @@ class Job:
         """``judge evaluate``."""
         return self.step(name, RunConfig, {**inputs, **more})
 
-    def mask(self, name: str, *, mode: str, hide: str) -> Step:
+    def mask(self, name: str, *, mode: str, hide: str, **more: Any) -> Step:
         """``judge mask``; objects are chosen by the labels."""
         labels = {} if hide == "person" else {"labels": self.inputs(("SAT",))["labels"]}
-        return self.step(name, MaskConfig, {**self.images(), "mode": mode, "hide": hide, **labels})
+        return self.step(name, MaskConfig, {**self.images(), "mode": mode, "hide": hide, **more, **labels})
 
     def caption(self, name: str, *, images: Path, model: str) -> Step:
         """``judge caption`` of a folder of images, into NAME.json."""

@@ -237,19 +237,23 @@ def _read_sets(job: Job, results: Results, _: Ours) -> Ours:
 
 # ---- DBAC, Table 4: BLIP's captions of partly masked images, and where BLIP looked
 
+# DBAC and DPAC hide people in the foreground alone, since the classes describe only them; they do not say how these are
+# found. The class of an image is that of its largest person.
+IN_FRONT = {"foreground": "largest"}
 BLIP = "Salesforce/blip-image-captioning-base"
 BLIP_METRICS = {"lic": "lic", "dpa-ta": "dpa_ta", "dba-g": "ba_ta", "dbac-ta": "dbac_ta"}
 
 
 def _mask_for_blip(job: Job, _: Steps) -> Steps:
     """Mask images, look where BLIP looks in them, and caption and measure with each mask."""
-    model, steps = job.model(BLIP), [job.mask(f"masked-{mode}", mode=mode, hide="person") for mode in MODES[1:]]
+    model = job.model(BLIP)
+    steps = [job.mask(f"masked-{mode}", mode=mode, hide="person", **IN_FRONT) for mode in MODES[1:]]
     folders = [job.images()["images"], *(step.settings["out"] for step in steps)]
     for mode, images in zip(MODES, folders, strict=True):
         steps.append(job.attribute(f"looks-{mode}", images=images, model=model, method="grad-cam"))
     for name, attribute in (("gender", "gender"), ("skin", "skin3")):
         inputs = {**job.inputs(("NIC",), attribute), "captions": {}, "models": {"BLIP": model}}
-        inputs |= {**job.images(), "objects": job.objects(), "masks": MODES, "hides": ("person",)}
+        inputs |= {**job.images(), "objects": job.objects(), "masks": MODES, "hides": ("person",), **IN_FRONT}
         # Captions do not name skin tones: T->A has nothing to count, and LIC alone is left.
         inputs["metrics"] = tuple(BLIP_METRICS) if name == "gender" else ("lic",)
         settings = {**inputs, **job.aligning(), **job.judging(("lstm+mlp3",))}
@@ -358,7 +362,7 @@ def _read_aligned(job: Job, results: Results, _: Ours) -> Ours:
 
 def _retrained(job: Job, _: Steps) -> Steps:
     """Mask, caption by the captioner of that mask, look where it looked, and judge all captions."""
-    masks = [job.mask(f"masked-{mode}", mode=mode, hide="person") for mode in MODES[1:]]
+    masks = [job.mask(f"masked-{mode}", mode=mode, hide="person", **IN_FRONT) for mode in MODES[1:]]
     folders: list[Path] = [job.images()["images"], *(step.settings["out"] for step in masks)]
     written, looks = [], []
     for mode, images in zip(MODES, folders, strict=True):
