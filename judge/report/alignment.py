@@ -30,7 +30,7 @@ class Alignment:
         captions: human ones, aligned.
         dropped: reason -> images left out.
         reports: "constant" and "contextual" -> shares.
-        meteor: the same -> METEOR of aligned against original captions, in [0, 1]; NaN where it was not taken.
+        meteor: the same -> METEOR of masked and aligned captions against the captions as written, the mean, in [0, 1].
         curve: (delta, shares), delta rising.
         substitutions: at the delta of the run.
     """

@@ -193,8 +193,11 @@ def _write_paintings(job: Job) -> None:
 
 def _count_candidates(job: Job, results: Results, _: Ours) -> Ours:
     """Images whose human captions could be drawn for a set: one task, one of its verbs, the class and task named."""
-    found = candidates(job).items()
-    return {((cell.task, cell.verb), cell.attribute): Value(float(len(images))) for cell, images in found}
+    return {
+        ((cell.task, cell.verb), f"{cell.attribute}{ending}"): Value(float(len(images)))
+        for ending, pronouns in (("", False), ("_pronoun", True))
+        for cell, images in candidates(job, pronouns=pronouns).items()
+    }
 
 
 # ---- DBAC, Table 3: human captions in which the verb alone tells gender; BA and DPA of annotated classes, one side
