@@ -253,11 +253,15 @@ class Job:
         return found
 
     def aligning(self, how: str = "contextual") -> dict[str, Any]:
-        """Settings of alignment; runs that are not the paper's learn vectors from the human captions themselves."""
-        if how != "contextual":
+        """Settings of alignment: "constant", "contextual" (by GloVe) or "fasttext" (contextual, by FastText).
+
+        Runs that are not the paper's learn vectors from the human captions themselves.
+        """
+        if how == "constant":
             return {"alignment": how}
-        paper = {"vectors": str(self.data / "vectors" / "glove.txt"), "delta": 0.4}
-        return {"alignment": how, **(paper if self.is_paper else {"vectors": "corpus"})}
+        file = "fasttext.vec" if how == "fasttext" else "glove.txt"
+        paper = {"vectors": str(self.data / "vectors" / file), "delta": 0.4}
+        return {"alignment": "contextual", **(paper if self.is_paper else {"vectors": "corpus"})}
 
     # ---- Steps
 
