@@ -1,8 +1,10 @@
 """``judge align``: human captions in each captioner's words, and how many words that changes at every threshold."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, NamedTuple
@@ -17,9 +19,10 @@ from judge.corpus import Corpus
 from judge.corpus.captions import ReadOptions
 from judge.evidence import EvidenceBuilder, TextOptions
 from judge.metrics.options import VectorOptions
+from judge.quality.library import meteor_nltk
 from judge.report.alignment import Alignment, alignment_json, alignment_table, curve_csv, curve_png, substitutions_csv
 from judge.report.render import print_table
-from judge.text.alignment import DELTAS, find_gaps, hardly_contextual, is_special, meteor, substitute
+from judge.text.alignment import DELTAS, find_gaps, hardly_contextual, is_special, substitute
 from judge.text.combined import AND
 from judge.text.lexicon import Lexicons
 from judge.text.vectors import Vectors, load_vectors
@@ -105,7 +108,10 @@ def align_captions(config: AlignConfig, *, progress: Progress | None = None) -> 
         "Of lacking: share of the human tokens that the captioner never uses for which a word of its own is found.",
         f"METEOR: masked and aligned captions against the captions as written. Vectors: {vectors.source}.",
     ]
-    return found, lines + [f"NOTE: {note}" for note in hardly_contextual(shares, delta)]
+    notes = [*hardly_contextual(shares, delta)]
+    if not find_spec("nltk"):
+        notes.append("METEOR needs the package 'nltk': pip install 'caption-judge[quality]'")
+    return found, lines + [f"NOTE: {note}" for note in notes]
 
 
 def _read(config: AlignConfig) -> tuple[list[_Sides], list[Words]]:
@@ -138,6 +144,7 @@ def _align(side: _Sides, vectors: Vectors, delta: float) -> tuple[Alignment, lis
     gaps = find_gaps(side.human, side.generated, vectors)
     thresholds = 0.0, delta
     deltas = sorted({*DELTAS, delta})
+    score = meteor_nltk if find_spec("nltk") else lambda *_: math.nan
     aligned = {kind: substitute(side.human, gaps.substitutes(at)) for kind, at in zip(KINDS, thresholds, strict=True)}
     alignment = Alignment(
         captioner=side.captioner,
@@ -145,7 +152,7 @@ def _align(side: _Sides, vectors: Vectors, delta: float) -> tuple[Alignment, lis
         captions=len(side.human),
         dropped=side.dropped,
         reports={kind: gaps.report(threshold) for kind, threshold in zip(KINDS, thresholds, strict=True)},
-        meteor={kind: fmean(map(meteor, side.written, words)) for kind, words in aligned.items()},
+        meteor={kind: fmean(map(score, side.written, words)) for kind, words in aligned.items()},
         curve=[(delta, gaps.report(delta)) for delta in deltas],
         substitutions=gaps.substitutions(delta),
     )
@@ -166,8 +173,8 @@ def _coco(images: Sequence[str], captions: Sequence[Words]) -> str:
 def command(config: AlignConfig) -> None:
     """Align human captions with each captioner's vocabulary, and measure how many words that changes.
 
-    METEOR is the mean over captions of NLTK's, with equal words alone: masked and aligned captions, without full stops
-    and commas, against captions as written, in lower case and cut at white space (DPAC, Table 4; DBAC, Table 7).
+    METEOR is the mean over captions of NLTK's, with equal words and stems: masked and aligned captions, without full
+    stops and commas, against captions as written, in lower case and cut at white space (DPAC, Table 4; DBAC, Table 7).
 
     Leaves the aligned captions (aligned/NAME.json, COCO's format), substitutions.csv, delta_curve.csv and .png,
     alignment.json and align.yaml in --out.

@@ -31,7 +31,8 @@ class Alignment:
         captions: human ones, aligned.
         dropped: reason -> images left out.
         reports: "constant" and "contextual" -> shares.
-        meteor: the same -> METEOR of masked and aligned captions against the captions as written, the mean, in [0, 1].
+        meteor: the same -> METEOR of masked and aligned captions against the captions as written, the mean, in [0, 1];
+            NaN without NLTK.
         curve: (delta, shares), delta rising.
         substitutions: at the delta of the run.
     """

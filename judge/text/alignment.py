@@ -9,7 +9,6 @@ and content words content words: learnt vectors have "during" next to "tennis".
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -171,28 +170,6 @@ def nearest(words: Iterable[str], candidates: Iterable[str], vectors: Vectors) -
             for word, column, distance in zip(left[kind][start : start + step], columns, distances, strict=True):
                 found[word] = right[kind][column], float(distance)
     return found
-
-
-def meteor(written: str, aligned: Words) -> float:
-    """METEOR (Banerjee and Lavie 2005) of an aligned caption against the caption as it is ``written``, in [0, 1].
-
-    As DPAC and DBAC's code computes it, with NLTK's parameters: the written caption is in lower case and cut at white
-    space alone, so that a word with a full stop behind it matches nothing; the aligned one is without full stops and
-    commas; masked and unknown words match nothing. Equal words match, from the last to the first. NLTK would match
-    stems and synonyms too, of which substitutes alone can have any.
-    """
-    reference, found = written.lower().split(), [word for word in aligned if word not in {".", ","}]
-    places: dict[str, list[int]] = {}
-    for place, word in enumerate(reference):
-        places.setdefault(word, []).append(place)
-    matches = [(place, places[word].pop()) for place, word in reversed([*enumerate(found)]) if places.get(word)]
-    if not matches:
-        return 0.0
-    number = len(matches)
-    # A chunk is a run of matches that are neighbours on both sides.
-    chunks = 1 + sum((a - c, b - d) != (1, 1) for (a, b), (c, d) in pairwise(matches))
-    precision, recall = number / len(found), number / len(reference)
-    return precision * recall / (0.9 * precision + 0.1 * recall) * (1 - 0.5 * (chunks / number) ** 3)
 
 
 def hardly_contextual(shares: Mapping[str, float | None], delta: float) -> Iterator[str]:

@@ -417,7 +417,7 @@ def _alignment(
             for delta, report in entry.curve if curve else ():
                 found[row, f"delta_{round(100 * delta)}"] = Value(100 * report.lacking_substituted)
             for how, name in {} if curve else {"constant": "constant", "contextual": column}.items():
-                report, found[row, f"{prefix}{name}"] = entry.reports[how], Value(entry.meteor[how])
+                found[row, f"{prefix}{name}"], report = Value(entry.meteor[how]), entry.reports[how]
                 found[row, f"kept_{name}"] = Value(100 * (report.tokens_kept + report.tokens_substituted))
         return found
 
