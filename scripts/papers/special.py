@@ -287,7 +287,9 @@ def _read_sets(job: Job, results: Results, _: Ours) -> Ours:
 # the foreground alone, whose gender and skin tone are annotated.
 
 FOREGROUND = {"foreground": "largest"}
-BLIP = "Salesforce/blip-image-captioning-base"
+BLIP = "Salesforce/blip-image-captioning-large"  # As in the authors' code.
+# The words that the authors' code counts as race, which nearly always are colours of things. A small run has none.
+RACE = {"attribute": "race", "lexicon": "race-words"}
 BLIP_METRICS = {"lic": "lic", "dpa-ta": "dpa_ta", "dba-g": "ba_ta", "dbac-ta": "dbac_ta"}
 
 
@@ -297,7 +299,8 @@ def _mask_for_blip(job: Job, _: Steps) -> Steps:
     steps = [job.mask(f"masked-{mode}", mode=mode, hide="person", **FOREGROUND) for mode in MODES[1:]]
     folders = [job.images()["images"], *(step.settings["out"] for step in steps)]
     for mode, images in zip(MODES, folders, strict=True):
-        steps.append(job.attribute(f"looks-{mode}", images=images, model=model, method="grad-cam"))
+        for looks, words in (("looks", {}), *([] if job.is_small else [("race", RACE)])):
+            steps.append(job.attribute(f"{looks}-{mode}", images=images, model=model, method="grad-cam", **words))
     for name, attribute in (("gender", "gender"), ("skin", "skin3")):
         inputs = {**job.inputs(("NIC",), attribute), "captions": {}, "models": {"BLIP": model}}
         inputs |= {**job.images(), "masks": MODES, "hides": ("person",), **FOREGROUND}
@@ -319,13 +322,15 @@ def _read_masks(job: Job, results: Results, _: Ours) -> Ours:
             if value is not None:
                 ours = Value(value, None if line.metric.counted else line.interval)
                 found[(name, row.mask), BLIP_METRICS[line.metric.name]] = ours.times(100)
-    return found | {(("gender", mode), "attribution"): score for mode, score in _attribution(results)}
+    for name, looks in (("gender", "looks"), ("race", "race")):
+        found |= {((name, mode), "attribution"): score for mode, score in _attribution(results, looks)}
+    return found
 
 
-def _attribution(results: Results) -> Iterator[tuple[str, Value]]:
-    """Mask, and the attribution score of the images with it, in percent."""
+def _attribution(results: Results, looks: str = "looks") -> Iterator[tuple[str, Value]]:
+    """Mask, and the attribution score of the images with it, in percent; ``looks``: the first part of steps' names."""
     for mode in MODES:
-        for row in results[f"looks-{mode}"].rows:
+        for row in results[f"{looks}-{mode}"].rows if f"{looks}-{mode}" in results else ():
             score: AttributionScore = row.found
             if score.score is not None:
                 yield mode, Value(score.score, score.interval).times(100)
