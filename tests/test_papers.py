@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import ttest_ind_from_stats
 from test_docs import parse
 from typer.testing import CliRunner
 
@@ -424,3 +425,29 @@ def test_in_controlled_sets_the_verb_alone_tells_the_class() -> None:
     assert {cell: len(images) for cell, images in found.items()} == counts
     drawn = sets.draw_set(found, ratio=(30, 20), per_cell=20)
     assert len(drawn.cells) == 6 * 20
+
+
+def test_labs_stand_beside_the_papers_figures() -> None:
+    """The paper's columns are its table; a lab's LIC is the difference of its sides; the note counts what is apart."""
+    labs, paper = import_module("figures").read_published("labs/lic_table2"), TABLES["lic_table2"].published
+    far = []
+    for row in labs.rows:
+        for key in ("lic_m", "lic_d", "lic"):
+            assert labs.values[row, key] == paper.values[row[:1], f"{row[1].replace('-', '_')}_{key}"]
+        for lab, seeds in (("a", 3), ("b", 10)):
+            if (row, f"{lab}_lic") not in labs.values:
+                continue
+            sides = [f"{lab}_lic_m", f"{lab}_lic_d"]
+            assert labs.values[row, f"{lab}_lic"] == pytest.approx(
+                -np.diff([labs.values[row, of] for of in sides])[0], abs=0.15
+            )
+            for of in sides:
+                theirs = labs.values[row, of], labs.spreads[row, of], seeds
+                own = labs.values[row, of[2:]], labs.spreads[row, of[2:]], 10
+                if ttest_ind_from_stats(*theirs, *own, equal_var=False).pvalue < 0.05:
+                    far.append((*row, of))
+    assert far == [
+        ("UpDn", "bert-ft", "a_lic_m"),
+        ("Transformer", "bert-ft", "a_lic_m"),
+        ("SAT", "bert-pre", "a_lic_m"),
+    ]

@@ -104,6 +104,8 @@ def show(table: PaperTable, ours: Ours, job: Job | None = None) -> None:
     where = f"{table.label}: how far ours is from the published figures"
     if apart := distances(table.published, table.columns, ours if comparable else {}, where):
         print_table(apart, console)
+    if table.labs:
+        print_table(table.by_labs(), console)
     for line in table.lines:
         print_text(line, console)
 
@@ -210,6 +212,8 @@ def _section(table: PaperTable) -> Iterator[str]:
     yield markdown(comparison(table.published, table.columns, ours, "", apart=alike))
     if apart := distances(table.published, table.columns, ours if alike else {}):
         yield markdown(apart)
+    if table.labs:
+        yield markdown(table.by_labs())
     yield "\n".join(f"- {line}" for line in table.lines) + "\n" if table.lines else ""
 
 

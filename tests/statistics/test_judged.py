@@ -50,21 +50,6 @@ NAMED: list[Row] = [
 ]
 
 
-def test_directional_from_attribute_to_tasks_by_hand() -> None:
-    """DPAC: the mean of q w. DBAC: 1/CE times the mean of w."""
-    psi = measure("dpac-at", HUMAN + SILENT)
-    assert psi.human.value == pytest.approx((0.9 + 0.6 + 0.2 / 2 + 0.4 / 2) / 4)
-    assert psi.generated.value == pytest.approx(0.5 * 2)
-    omega = measure("dbac-at", HUMAN + SILENT)
-    quality = 4 / -np.log(0.9 * 0.6 * 0.2 * 0.4)
-    assert omega.human.quality == pytest.approx(quality)
-    assert omega.human.prior == pytest.approx((1 + 1 + 0.5 + 0.5) / 4)
-    assert omega.human.value == pytest.approx(quality * 0.75)
-    sides = quality * 0.75, 1 / np.log(2) * 2
-    assert omega.generated.value == pytest.approx(sides[1])
-    assert omega.value == pytest.approx((sides[1] - sides[0]) / (sides[1] + sides[0]))
-
-
 def test_omega_with_accuracy_by_hand() -> None:
     """DBAC, eq. 5 and section 5.1: Q P(t)/P(a) with Q the accuracy.
 

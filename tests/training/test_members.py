@@ -232,17 +232,25 @@ def test_threads_are_part_of_the_name_of_a_judge_that_takes_them_all() -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_progress_counts_judges_and_events_tell_their_losses(workers: int) -> None:
-    told: list[tuple[int, int]] = []
+def test_progress_counts_steps_and_events_tell_their_losses(workers: int, tmp_path: Path) -> None:
+    """Two epochs of one batch each; of stored judges nothing is counted."""
+    told: list[tuple[str, int, int]] = []
     heard: list[tuple[str, int, int]] = []
     members = make_members("lstm")
 
     def log(event: str, **facts: Any) -> None:
         heard.append((event, facts["seed"], facts["epoch"]))
 
-    how = {"then": keep_predictions, "progress": lambda what, *units: told.append(units)}
-    train_members([*members, members[0]], TrainingSetup(QUICK, workers=workers, log=log), **how)
-    assert told == [*((0, 4) for _ in range(told.count((0, 4)))), (1, 4), (2, 4), (3, 4), (4, 4)]
+    how = {"then": keep_predictions, "progress": lambda *units: told.append(units)}
+    setup = TrainingSetup(QUICK, workers=workers, log=log, store=tmp_path)
+    train_members([*members, members[0]], setup, **how)
+    assert told[0] == ("training judges", 0, 4)
+    assert told[-1] == ("training judges (4 of 4), steps", 8, 8)
+    done = [steps for what, steps, _ in told if "steps" in what]
+    assert done == sorted(done)
+    told.clear()
+    train_members(members, setup, **how)
+    assert {*told} == {("reading judges", 0, 0)}
     assert sorted(heard) == sorted(("epoch", member.seed, epoch) for member in members for epoch in (1, 2))
 
 
