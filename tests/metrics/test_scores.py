@@ -51,7 +51,8 @@ def test_every_score_by_hand() -> None:
 @pytest.mark.parametrize("k", [2, 3, 9])
 def test_chance(name: str, k: int) -> None:
     """A judge that says 1/K everywhere and is right by luck once in K."""
-    assert value(name, judged(np.full(k, 1 / k), np.arange(k) == 0)) == pytest.approx(SCORES[name].chance(k))
+    even = np.full(k, 1 / k)
+    assert value(name, judged(even, np.arange(k) == 0)) == pytest.approx(SCORES[name].chance(even))
 
 
 def test_what_predictions_say_of_samples_by_hand() -> None:
