@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 from figures import Ours, Row, Value, comparison, distances
-from jobs import Job, Size
+from jobs import Job, Size, read_declared
 from small_world import write_small
 from tables import PaperTable, load_tables
 
@@ -161,7 +161,11 @@ def make_page() -> str:
     Ours come from ``made``, or follow from other published tables.
     """
     known = load_tables().values()
-    rows = [f"| [{of.label}](#{_anchor(of)}) | `{of.name}` | {_status(of)} |" for of in known]
+    rows = []
+    for paper, label in read_declared()["papers"].items():
+        rows += [f"| [{of.label}](#{_anchor(of)}) | `{of.name}` | {_status(of)} |" for of in known if of.paper == paper]
+        missing = read_declared()["missing"][paper].items()
+        rows += [f"| {label}, {number} | | no command: {reason.strip()} |" for number, reason in missing]
     index = "\n".join(["| table | name | status |", "| --- | --- | --- |", *rows])
     head = (FOLDER / "page.md").read_text(encoding="utf-8")
     return "\n".join([head, index, "", *(part for table in known for part in _section(table))]).rstrip() + "\n"
