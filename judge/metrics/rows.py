@@ -133,7 +133,8 @@ METRICS: dict[str, Metric] = {
             judge="vl-lic",
             score="confident_accuracy",
             reference="abdelrahman2024imagecaptioner2, section 5.7; hirota2022quantifying, eq. 9-11",
-            variant="judge vl-lic reads with BERT, as the paper's; vl-lic-lstm with LIC's LSTM",
+            variant="judge vl-lic reads with BERT, as the paper's; vl-lic-lstm with LIC's LSTM; hold-out of "
+            "ImageCaptioner2, epochs and learning rate of LIC",
         ),
         _DBAC_AT,
         replace(
