@@ -365,6 +365,8 @@ def _renamed(row: Metric, own: Metric) -> Metric:
     people = WITH_PEOPLE if row.people_are_tasks else ""
     protocol = [row.parts if row.holdout != own.holdout else "", UNBALANCED if row.balanced != own.balanced else ""]
     name = ":".join(filter(None, [own.name, score, people, *protocol]))
+    if name == own.name:
+        return own
     marks = ", ".join(filter(None, [score.replace("_", " "), *protocol]))
     title = f"{own.title} ({marks})" if marks else own.title
     return replace(row, name=name, title=f"{title}, people as tasks" if people else title)
