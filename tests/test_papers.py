@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import csv
 import re
+import shlex
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from test_docs import parse
+import yaml
+from scipy.stats import ttest_ind_from_stats
+from test_docs import check, parse
 from typer.testing import CliRunner
 
 from judge.commands.options import resolve
@@ -115,6 +118,19 @@ def test_every_table_and_figure_of_the_papers_is_there_or_missing_with_a_reason(
         assert all(isinstance(reason, str) and reason for reason in missing.values())
 
 
+def test_every_row_of_the_papers_has_a_command_and_a_status(shared: Path) -> None:
+    """The rows are those of a review of the papers, and the options, metrics and judges of their commands exist."""
+    declared = yaml.safe_load((FOLDER / "rows.yaml").read_text(encoding="utf-8"))
+    reviewed = (shared.parent / "reviews" / "2-mission-rows.md").read_text(encoding="utf-8")
+    papers = re.findall(r"^\|\d+\|(\w+)\|", reviewed, re.MULTILINE)
+    assert [paper for paper, rows in declared.items() for _ in rows] == [NAMED.get(paper, paper) for paper in papers]
+    for row in (row for rows in declared.values() for row in rows):
+        assert row.keys() - {"also"} in ({"row", "command", "holds"}, {"row", "command", "departs"}), row
+        assert row.get("holds", True) is True
+        assert row.get("departs", "because").strip(". "), row
+        check(shlex.split(row["command"]))
+
+
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("name", [*QUICK, *(pytest.param(n, marks=pytest.mark.slow) for n in NAMES if n not in QUICK)])
 def test_a_small_run_goes_to_the_end(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +146,13 @@ def test_a_small_run_goes_to_the_end(name: str, tmp_path: Path, monkeypatch: pyt
 
 # ---- Published figures -----------------------------------------------------------------------------------------------
 
-NAMED = {"oscar": "OSCAR", "nic_plus": "NIC+", "nic_equalizer": "NIC+Equalizer", "NIC+Equal": "NIC+Equalizer"}
+NAMED = {
+    "oscar": "OSCAR",
+    "nic_plus": "NIC+",
+    "nic_equalizer": "NIC+Equalizer",
+    "NIC+Equal": "NIC+Equalizer",
+    "IC2": "ImageCaptioner2",
+}
 
 
 def test_published_figures_are_those_of_the_shared_tables(shared: Path) -> None:
@@ -425,3 +447,29 @@ def test_in_controlled_sets_the_verb_alone_tells_the_class() -> None:
     assert {cell: len(images) for cell, images in found.items()} == counts
     drawn = sets.draw_set(found, ratio=(30, 20), per_cell=20)
     assert len(drawn.cells) == 6 * 20
+
+
+def test_labs_stand_beside_the_papers_figures() -> None:
+    """The paper's columns are its table; a lab's LIC is the difference of its sides; the note counts what is apart."""
+    labs, paper = import_module("figures").read_published("labs/lic_table2"), TABLES["lic_table2"].published
+    far = []
+    for row in labs.rows:
+        for key in ("lic_m", "lic_d", "lic"):
+            assert labs.values[row, key] == paper.values[row[:1], f"{row[1].replace('-', '_')}_{key}"]
+        for lab, seeds in (("a", 3), ("b", 10)):
+            if (row, f"{lab}_lic") not in labs.values:
+                continue
+            sides = [f"{lab}_lic_m", f"{lab}_lic_d"]
+            assert labs.values[row, f"{lab}_lic"] == pytest.approx(
+                -np.diff([labs.values[row, of] for of in sides])[0], abs=0.15
+            )
+            for of in sides:
+                theirs = labs.values[row, of], labs.spreads[row, of], seeds
+                own = labs.values[row, of[2:]], labs.spreads[row, of[2:]], 10
+                if ttest_ind_from_stats(*theirs, *own, equal_var=False).pvalue < 0.05:
+                    far.append((*row, of))
+    assert far == [
+        ("UpDn", "bert-ft", "a_lic_m"),
+        ("Transformer", "bert-ft", "a_lic_m"),
+        ("SAT", "bert-pre", "a_lic_m"),
+    ]

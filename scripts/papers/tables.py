@@ -9,11 +9,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from figures import Column, Ours, Published, Row, Value, read_published, values_of
+from figures import Column, Ours, Published, Row, Value, comparison, read_published, values_of
 from jobs import Job, Size, Step, captioners, is_recipe, read_declared
 
 from judge.commands.console import show_progress
 from judge.measure import Result
+from judge.report.table import Table
 
 Results = Mapping[str, Any]
 """Name of a step -> what its command returned."""
@@ -42,7 +43,10 @@ class Code:
 
 @dataclass(frozen=True)
 class PaperTable:
-    """A table of a paper: an entry of ``tables.yaml``, with the name of its CSV of published figures."""
+    """A table of a paper: an entry of ``tables.yaml``, with the name of its CSV of published figures.
+
+    ``labs``: columns of ``published/labs``, where others have published the same figures.
+    """
 
     name: str
     paper: str
@@ -50,6 +54,7 @@ class PaperTable:
     title: str
     columns: Sequence[Column]
     code: Code
+    labs: Sequence[Column] = ()
     captioners: str = "lic"
     attribute: str = "gender"
     runs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -72,6 +77,10 @@ class PaperTable:
     def published(self) -> Published:
         """Its figures, as printed."""
         return read_published(self.name)
+
+    def by_labs(self) -> Table[tuple[Any, ...]]:
+        """Its figures by the paper, other labs and this project, side by side."""
+        return comparison(read_published(f"labs/{self.name}"), self.labs, {}, f"{self.label}: by several labs")
 
     @property
     def judges(self) -> list[str]:
@@ -180,6 +189,6 @@ def load_tables() -> Mapping[str, PaperTable]:
     found = {}
     for name, entry in read_declared().items():
         if "number" in entry:
-            columns = [Column(**column) for column in entry["columns"]]
-            found[name] = PaperTable(name, **{**entry, "columns": columns, "code": codes.get(name, Code())})
+            of = {key: [Column(**column) for column in entry.get(key, ())] for key in ("columns", "labs")}
+            found[name] = PaperTable(name, **{**entry, **of, "code": codes.get(name, Code())})
     return found

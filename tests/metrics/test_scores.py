@@ -20,13 +20,6 @@ from judge.types import Predictions, Sample, Target
 
 # Those that are a mean, or a function of one, without another mean beside it.
 PLAIN = [name for name, score in SCORES.items() if not score.relative]
-EXPECTED = {
-    "accuracy": 2 / 3,
-    "confident_accuracy": (0.9 + 0.6) / 3,
-    "confidence": (0.9 + 0.6 + 0.2) / 3,
-    # The mean of three -log p is -log of their product, over three.
-    "inverse_cross_entropy": 3 / -np.log(0.9 * 0.6 * 0.2),
-}
 
 
 def judged(probability: np.ndarray, correct: np.ndarray) -> Judged:
@@ -40,10 +33,7 @@ def value(name: str, said: Judged) -> float:
     return float(score.pool(mean) if score.pool else mean)
 
 
-def test_every_score_by_hand() -> None:
-    said = judged(np.array([0.9, 0.6, 0.2]), np.array([True, True, False]))
-    assert {name: value(name, said) for name in PLAIN} == pytest.approx(EXPECTED, abs=1e-12)
-    # A certain error costs everything.
+def test_a_certain_error_costs_everything() -> None:
     assert value("inverse_cross_entropy", judged(np.array([0.0, 1.0]), np.array([False, True]))) == 0.0
 
 

@@ -62,21 +62,6 @@ HUMAN: list[Row] = [
 SILENT: list[Row] = [(str(n), "generated", 0, "", "", "ffmm"[n - 1], 0.5) for n in range(1, 5)]
 
 
-def test_directional_from_attribute_to_tasks_by_hand() -> None:
-    """DPAC: the mean of q w. DBAC: 1/CE times the mean of w."""
-    psi = measure("dpac-at", HUMAN + SILENT)
-    assert psi.human.value == pytest.approx((0.9 + 0.6 + 0.2 / 2 + 0.4 / 2) / 4)
-    assert psi.generated.value == pytest.approx(0.5 * 2)
-    omega = measure("dbac-at", HUMAN + SILENT)
-    quality = 4 / -np.log(0.9 * 0.6 * 0.2 * 0.4)
-    assert omega.human.quality == pytest.approx(quality)
-    assert omega.human.prior == pytest.approx((1 + 1 + 0.5 + 0.5) / 4)
-    assert omega.human.value == pytest.approx(quality * 0.75)
-    sides = quality * 0.75, 1 / np.log(2) * 2
-    assert omega.generated.value == pytest.approx(sides[1])
-    assert omega.value == pytest.approx((sides[1] - sides[0]) / (sides[1] + sides[0]))
-
-
 def test_from_tasks_to_attribute_captions_count_that_name_one_class() -> None:
     """Of five human captions three name one class: P(f) = 2/3, P(m) = 1/3. P(T): of two images one each, 1/2.
 
