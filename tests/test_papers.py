@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import csv
 import re
+import shlex
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from scipy.stats import ttest_ind_from_stats
-from test_docs import parse
+from test_docs import check, parse
 from typer.testing import CliRunner
 
 from judge.commands.options import resolve
@@ -89,6 +92,20 @@ def test_the_commands_of_the_papers_run_are_valid(name: str, tmp_path: Path, mon
         assert not list(tmp_path.rglob("*.json"))
 
 
+def test_lic_has_the_protocol_of_the_tables_paper(coco: Path) -> None:
+    """DBAC and DPAC: 80/20 of all images. In a shared run, which has folds, without the hold-out."""
+    (step,) = TABLES["dbac_table11"].steps(replace(TABLES["dbac_table11"].shown, size="shared", data=coco))
+    assert make_config(dict(step.settings), step.kind).metrics == ("lic:unbalanced",)
+    for table in TABLES.values():
+        others = table.paper in {"nair2026dbac", "nair2025dpac"}
+        for step in table.steps(table.shown):
+            if "lic" in step.settings.get("metrics", ()):
+                metrics = make_config(dict(step.settings), step.kind).metrics
+                assert ("lic:80/20:unbalanced" if others else "lic") in metrics
+        assert others or not any("8,624" in line for line in table.lines)
+    assert any("8,624 images and are tested on 2,156" in line for line in TABLES["dbac_table11"].lines)
+
+
 def test_weights_of_the_papers_detectors_may_be_pickles(tmp_path: Path) -> None:
     """``--trust-weights`` of Table 6's command names the folder of its weights; without it they are refused."""
     pytest.importorskip("ultralytics")
@@ -116,6 +133,19 @@ def test_every_table_and_figure_of_the_papers_is_there_or_missing_with_a_reason(
         assert all(isinstance(reason, str) and reason for reason in missing.values())
 
 
+def test_every_row_of_the_papers_has_a_command_and_a_status(shared: Path) -> None:
+    """The rows are those of a review of the papers, and the options, metrics and judges of their commands exist."""
+    declared = yaml.safe_load((FOLDER / "rows.yaml").read_text(encoding="utf-8"))
+    reviewed = (shared.parent / "reviews" / "2-mission-rows.md").read_text(encoding="utf-8")
+    papers = re.findall(r"^\|\d+\|(\w+)\|", reviewed, re.MULTILINE)
+    assert [paper for paper, rows in declared.items() for _ in rows] == [NAMED.get(paper, paper) for paper in papers]
+    for row in (row for rows in declared.values() for row in rows):
+        assert row.keys() - {"also"} in ({"row", "command", "holds"}, {"row", "command", "departs"}), row
+        assert row.get("holds", True) is True
+        assert row.get("departs", "because").strip(". "), row
+        check(shlex.split(row["command"]))
+
+
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("name", [*QUICK, *(pytest.param(n, marks=pytest.mark.slow) for n in NAMES if n not in QUICK)])
 def test_a_small_run_goes_to_the_end(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +160,13 @@ def test_a_small_run_goes_to_the_end(name: str, tmp_path: Path, monkeypatch: pyt
 
 # ---- Published figures -----------------------------------------------------------------------------------------------
 
-NAMED = {"oscar": "OSCAR", "nic_plus": "NIC+", "nic_equalizer": "NIC+Equalizer", "NIC+Equal": "NIC+Equalizer"}
+NAMED = {
+    "oscar": "OSCAR",
+    "nic_plus": "NIC+",
+    "nic_equalizer": "NIC+Equalizer",
+    "NIC+Equal": "NIC+Equalizer",
+    "IC2": "ImageCaptioner2",
+}
 
 
 def test_published_figures_are_those_of_the_shared_tables(shared: Path) -> None:
