@@ -48,6 +48,8 @@ class CheckpointViews:
 
     def make(self, pixels: Pixels, shared: Mapping[str, Tensor], score: Callable[[Tensor], Tensor]) -> View:
         """The view of an image, from its processor's tensors and a function from one input to its scores [1, A]."""
+        if PIXELS not in shared:
+            raise self._refusal("its processor makes no pixels of an image, but patches")
         shown = self._input(shared[PIXELS])
         raster = partial(self._raster, pieces=shared.get("image_grid_thw"))
         size = pixels.shape[0], pixels.shape[1]
