@@ -189,7 +189,8 @@ class Statistic:
         groups = self._below if self.metric.balanced else np.zeros_like(self._below)
         counts = _group(scored, groups, int(groups.max()) + 1)
         each = 1 / (len(counts) * counts[groups])
-        return np.concatenate([-self.score.chance(len(self.belows)) * each, each, np.zeros_like(each)])
+        shares = _group(scored * each, self._below, len(self.belows))
+        return np.concatenate([-self.score.chance(shares) * each, each, np.zeros_like(each)])
 
     def rows(self, captions: pd.DataFrame) -> Rows:
         """What each caption of :func:`caption_table` adds; images are numbered in the order of their ids."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from figures import Ours, Row, Value, read_published
+from figures import Ours, Row, Value, own_name, read_published
 from jobs import MODES, Job, Step, captioners, stem_of
 from paintings import write_world
 from tables import Code, Results
@@ -315,7 +315,7 @@ def _read_masks(job: Job, results: Results, _: Ours) -> Ours:
             value = line.published if line.metric.counted else line.amplification
             if value is not None:
                 ours = Value(value, None if line.metric.counted else line.interval)
-                found[(name, row.mask), BLIP_METRICS[line.metric.name]] = ours.times(100)
+                found[(name, row.mask), BLIP_METRICS[own_name(line.metric)]] = ours.times(100)
     return found | {(("gender", mode), "attribution"): score for mode, score in _attribution(results)}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -15,7 +16,7 @@ from judge.corpus.tasks import Tasks
 from judge.errors import JudgeError
 from judge.evidence import Evidence, EvidenceBuilder
 from judge.measure import Result
-from judge.metrics import METRICS, find_metric, spell_out
+from judge.metrics import METRICS, find_metric, spell_out, with_protocol
 from judge.metrics.scores import SCORES
 from judge.statistics.judged import Statistic
 from judge.statistics.summary import Settings, summarise
@@ -148,6 +149,35 @@ def test_names_that_stand_for_both_directions() -> None:
     with pytest.raises(JudgeError, match="'dbac' is several metrics"):
         find_metric("dbac")
     assert spell_out(["dbac-at", "DBAC-AT: inverse_cross_entropy", "x:y:z"]) == ("dbac-at", "x:y:z")
+
+
+def test_names_show_another_protocol() -> None:
+    assert spell_out(["LIC:balanced", "lic:90/10", "imagecaptioner2:70/10/20", "dbac-at:unbalanced"]) == (
+        *("lic", "imagecaptioner2", "dbac-at"),
+    )
+    assert spell_out(["lic:unbalanced: 80 / 20", "lic:80/20:unbalanced"]) == ("lic:80/20:unbalanced",)
+    row = find_metric("lic:80/20:unbalanced")
+    assert (row.title, row.holdout, row.balanced, row.parts) == ("LIC (80/20, unbalanced)", (0.2, 0.0), False, "80/20")
+    assert replace(row, name="lic", title="LIC", holdout=(0.1, 0.0), balanced=True) == METRICS["lic"]
+    assert find_metric("vl-lic:accuracy:90/10").title == "VL-LIC (accuracy, 90/10)"
+    names = ("lic", "dbac", "dpac-ta", "imagecaptioner2", "error")
+    changed = with_protocol(names, balance="none", holdout=(0.2,))
+    assert changed == ("lic:80/20:unbalanced", "dbac-at", "dbac-ta", "dpac-ta", "imagecaptioner2:unbalanced", "error")
+    assert with_protocol(changed, balance="none", holdout=(0.2,)) == changed
+    assert with_protocol(changed[:1], balance="classes", holdout=(0.1, 0.0)) == ("lic",)
+    assert with_protocol(names, balance=None, holdout=None) == spell_out(names)
+
+
+@pytest.mark.parametrize(("name", "message"), [
+    ("lic:80/30", "'80/30' is no hold-out"), ("lic:nan/20", "'nan/20' is no hold-out"),
+    ("lic:100/0", "'100/0' is no hold-out"), ("lic:60/10/10/20", "is no hold-out"),
+    ("lic:unbalance", "unknown score 'unbalance'. Did you mean 'unbalanced'?"),
+    ("dbac-ta:balanced", "DBAC T->A counts how frequent classes are, so they cannot be balanced"),
+    ("dpac-at:80/20", "DPAC A->T chooses among seeds on other images. Write 70/10/20"),
+])  # fmt: skip
+def test_protocols_that_are_none(name: str, message: str) -> None:
+    with pytest.raises(JudgeError, match=re.escape(message)):
+        find_metric(name)
 
 
 def build(corpus: Corpus, metric: str) -> Evidence:

@@ -28,6 +28,29 @@ def measure(metric: str, rows: list[Row]) -> Measured:
     return statistic(*statistic.rows(caption_table(table, row.score)).sums())
 
 
+@pytest.mark.parametrize(("metric", "human", "generated"), [
+    # Classes: (0.9 + 0.6 + 0) / 3 and 0.8; by 2. Images: 0.9 + 0.6 + 0 + 0.8, by 4.
+    ("lic", (1.5 / 3 + 0.8) / 2, (2.1 / 3 + 0) / 2), ("lic:unbalanced", 2.3 / 4, 2.1 / 4),
+    ("leakage:80/20:unbalanced", 3 / 4, 3 / 4), ("imagecaptioner2:unbalanced", (0.9 + 0.6 + 0.3 + 0.8) / 4, 2.2 / 4),
+])  # fmt: skip
+def test_classes_or_images_count_equally_by_hand(metric: str, human: float, generated: float) -> None:
+    """Three men and a woman; the human judge is wrong of one man (p = 0.3), the other of the woman (p = 0.1)."""
+    sides = {"human": (0.9, 0.6, 0.3, 0.8), "generated": (0.7, 0.7, 0.7, 0.1)}
+    rows = [
+        (str(image), side, 0, "", "", "mmmf"[image], answer)
+        for side, answers in sides.items()
+        for image, answer in enumerate(answers)
+    ]
+    found = measure(metric, rows)
+    assert (found.human.value, found.generated.value) == pytest.approx((human, generated))
+    # What captions add is the value, however classes count; one that tells nothing adds nothing.
+    table = frame(rows)
+    statistic = Statistic(find_metric(metric), table)
+    sums = statistic.rows(caption_table(table, find_metric(metric).score)).sums()
+    pieces = statistic.pieces(*sums)
+    assert pieces[1] @ sums[1] - pieces[0] @ sums[0] == pytest.approx(generated - human)
+
+
 # P(cup) = 1/2, P(dog) = P(nothing) = 1/4; P(f) = P(m) = 1/2: w is 1, 1, 1/2, 1/2.
 HUMAN: list[Row] = [
     ("1", "human", 0, "", "cup", "f", 0.9),
