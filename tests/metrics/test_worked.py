@@ -96,6 +96,8 @@ JUDGED: dict[str, tuple[Judges, float | None, float, float | None]] = {
     # LIC, eq. 9-11, p of the truth where it is guessed, in a set balanced by class, so that each class is half of it:
     # ((.6 + .9 + 0) / 3 + (.8 + 0) / 2) / 2 = .45, ((.8 + 0 + 0) / 3 + (.6 + .9) / 2) / 2 = (4/15 + 3/4) / 2 = 61/120.
     "lic": (LIC, 0.45, 61 / 120, 61 / 120 - 0.45),
+    # In DBAC's tables (section 5) all images are the same: (.6 + .9 + .8) / 5, (.8 + .6 + .9) / 5.
+    "lic:unbalanced": (LIC, 0.46, 0.46, 0.0),
     # LIC, eq. 4-6: (2/3 + 1/2) / 2 = 7/12, (1/3 + 2/2) / 2 = 2/3.
     "leakage": (LIC, 7 / 12, 2 / 3, 1 / 12),
     # LIC, eq. 1: of generated captions alone.
@@ -109,6 +111,8 @@ JUDGED: dict[str, tuple[Judges, float | None, float, float | None]] = {
     # mean .7. Generated P(D) = 1/5, P(U) = 4/5: 1/3, 4/3, 4/3, 2, 2, mean 1.4. Q: one over the mean of -log p.
     # .6 x .9 x .3 x .8 x .4 = .05184, .8 x .4 x .4 x .6 x .9 = .06912.
     "dbac-at": (AT, x := 0.7 * 5 / -log(0.05184), y := 1.4 * 5 / -log(0.06912), (y - x) / (y + x)),
+    # DBAC, eq. 5-6: Q is accuracy, 3/5 in both: .6 x .7 = .42, .6 x 1.4 = .84. (.84 - .42) / (.84 + .42).
+    "dbac-at:accuracy": (AT, 0.42, 0.84, 1 / 3),
     # DPAC, eq. 9-11: (.6 x 2/3 + .9 x 2/3 + .3 x 2/3 + .8 + .4 x 1/2) / 5 = (1.2 + 1) / 5 = .44;
     # (.8 x 1/3 + .4 x 4/3 + .4 x 4/3 + .6 x 2 + .9 x 2) / 5 = (4/3 + 3) / 5 = 13/15; .44 = 6.6/15.
     "dpac-at": (AT, 0.44, 13 / 15, 6.4 / 19.6),
@@ -116,6 +120,8 @@ JUDGED: dict[str, tuple[Judges, float | None, float, float | None]] = {
     # 2, mean 1.5. Four generated captions name a class, P(m) = P(f) = 1/2: 5/4 each. -log p is a mean over two tasks:
     # .6 x .3 x .4 x .2 x .4 = .00576, .6 x .2 x .6 x .6 = .0432.
     "dbac-ta": (TA, x := 1.5 * 10 / -log(0.00576), y := 1.25 * 8 / -log(0.0432), (y - x) / (y + x)),
+    # 4/5 and 3/4 of the sets are right: 4/5 x 3/2 = 19.2/16, 3/4 x 5/4 = 15/16.
+    "dbac-ta:accuracy": (TA, 1.2, 15 / 16, -4.2 / 34.2),
     # DPAC, eq. 12-14: (.6 x 3/2 + .3 x 3/2 + .4 x 3/2 + .2 x 1 + .4 x 2) / 5 = (1.95 + 1) / 5 = .59;
     # (.6 + .2 + .6 + .6) / 4 x 5/4 = .625.
     "dpac-ta": (TA, 0.59, 0.625, 0.035 / 1.215),
