@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import csv
 import re
+import shlex
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from scipy.stats import ttest_ind_from_stats
-from test_docs import parse
+from test_docs import check, parse
 from typer.testing import CliRunner
 
 from judge.commands.options import resolve
@@ -116,6 +118,19 @@ def test_every_table_and_figure_of_the_papers_is_there_or_missing_with_a_reason(
         assert all(isinstance(reason, str) and reason for reason in missing.values())
 
 
+def test_every_row_of_the_papers_has_a_command_and_a_status(shared: Path) -> None:
+    """The rows are those of a review of the papers, and the options, metrics and judges of their commands exist."""
+    declared = yaml.safe_load((FOLDER / "rows.yaml").read_text(encoding="utf-8"))
+    reviewed = (shared.parent / "reviews" / "2-mission-rows.md").read_text(encoding="utf-8")
+    papers = re.findall(r"^\|\d+\|(\w+)\|", reviewed, re.MULTILINE)
+    assert [paper for paper, rows in declared.items() for _ in rows] == [NAMED.get(paper, paper) for paper in papers]
+    for row in (row for rows in declared.values() for row in rows):
+        assert row.keys() - {"also"} in ({"row", "command", "holds"}, {"row", "command", "departs"}), row
+        assert row.get("holds", True) is True
+        assert row.get("departs", "because").strip(". "), row
+        check(shlex.split(row["command"]))
+
+
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("name", [*QUICK, *(pytest.param(n, marks=pytest.mark.slow) for n in NAMES if n not in QUICK)])
 def test_a_small_run_goes_to_the_end(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +146,13 @@ def test_a_small_run_goes_to_the_end(name: str, tmp_path: Path, monkeypatch: pyt
 
 # ---- Published figures -----------------------------------------------------------------------------------------------
 
-NAMED = {"oscar": "OSCAR", "nic_plus": "NIC+", "nic_equalizer": "NIC+Equalizer", "NIC+Equal": "NIC+Equalizer"}
+NAMED = {
+    "oscar": "OSCAR",
+    "nic_plus": "NIC+",
+    "nic_equalizer": "NIC+Equalizer",
+    "NIC+Equal": "NIC+Equalizer",
+    "IC2": "ImageCaptioner2",
+}
 
 
 def test_published_figures_are_those_of_the_shared_tables(shared: Path) -> None:

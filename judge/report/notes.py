@@ -12,7 +12,6 @@ from judge.quality import Quality
 from judge.report.table import how_many
 from judge.statistics.comparisons import LIKE_TYPICAL, Difference
 from judge.statistics.inference import POWER, SIGNIFICANT
-from judge.types import SIDES
 
 # Ends of reasons that leave out single captions; others leave out images, or begin with "tasks".
 _OF_CAPTIONS = "captions empty", "captions refused", "captions beyond the common number"
@@ -33,9 +32,13 @@ def summary_lines(result: Result) -> list[str]:
 
 
 def footnotes(result: Result) -> list[str]:
-    """Notes on how the numbers were made, a line each; those below the table come first."""
+    """The lines below the table, then notes on how the numbers were made."""
+    return [*summary_lines(result), *method_notes(result)]
+
+
+def method_notes(result: Result) -> list[str]:
+    """Notes on how the numbers were made, a line each."""
     return [
-        *summary_lines(result),
         *_method(result),
         *_inference(result),
         *_labels(result.run["labels"]),
@@ -136,12 +139,6 @@ def left_out_of(entry: Mapping[str, Any]) -> dict[str, int]:
     return found
 
 
-def sentences_of(entry: Mapping[str, Any]) -> Mapping[str, int]:
-    """Side -> how many sentences of a captioner's captions judges read one by one; 1 for whole captions."""
-    found: Mapping[str, int] = entry.get("sentences", dict.fromkeys(SIDES, 1))
-    return found
-
-
 def labels_left_out(labels: Mapping[str, Any]) -> dict[str, int]:
     """Why images of the label file have no class -> how many: a value that means none, or tied votes."""
     found = {value or "empty": number for value, number in labels["ignored"].items()}
@@ -169,7 +166,7 @@ def _remarks(result: Result) -> Iterator[str]:
     read = {
         ("human captions" if side == "human" else f"captions of {name}"): str(count)
         for name, entry in result.run["captioners"].items()
-        for side, count in sentences_of(entry).items()
+        for side, count in entry["sentences"].items()
         if count > 1 and not all(row.counted for row in metrics)
     }
     for names, count in alike(read.items()):

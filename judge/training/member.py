@@ -169,7 +169,7 @@ class TrainingSetup:
         keeps_weights: whether trained judges are stored there too.
         materials: what judges are given beside their samples.
         features: feature cache folder, shared by all runs.
-        log: called after each epoch; None for no log.
+        log: called after each epoch, in worker processes too, to which it is sent; None for no log.
         steps: file that grows by a byte with each optimiser step of any training of this machine; None for no count.
         masking: how images are masked, as settings of ``judge evaluate``; noted in the files of judges.
         precomputed: features of images and captions; None if none are needed, or before they are computed.

@@ -7,7 +7,7 @@ train one of them together.
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -42,11 +42,10 @@ Batch = list[Equal]
 
 @dataclass(frozen=True, slots=True)
 class _Finished(Generic[R]):
-    """A batch that is done: results by key, the number of judges trained, and the events of a worker process."""
+    """A batch that is done: results by key, and the number of judges trained."""
 
     results: dict[str, list[R]]
     trained: int
-    events: Sequence[Mapping[str, Any]]
 
 
 def prepare_members(
@@ -106,7 +105,7 @@ def train_members(
         networks = [batch for batch in batches if batch[0][0].judge.recipe]
         with _shown(batches, setup, progress) as (counted, show):
             finished = chain(_in_workers(others, counted, then), _in_workers(networks, counted, then))
-            found = _collect(finished, setup, show)
+            found = _collect(finished, show)
     results = {key: iter(own) for key, own in found.items()}
     return [next(results[member.key]) for member in members]
 
@@ -121,18 +120,16 @@ def _in_launch(
     own = rest[accelerator.process_index :: accelerator.num_processes]
     # An error in a shared training ends this process, and its launcher the others, which wait for it.
     with _shown([*shared, *own], setup, progress) as (counted, show):
-        found = _collect((_work(batch, counted, then) for batch in shared), setup, show)
+        found = _collect((_work(batch, counted, then) for batch in shared), show)
         with raise_together():
-            found |= _collect((_work(batch, counted, then) for batch in own), setup, show)
+            found |= _collect((_work(batch, counted, then) for batch in own), show)
     return {key: results for part in gather(found) for key, results in part.items()}
 
 
-def _collect(finished: Iterator[_Finished[R]], setup: TrainingSetup, show: Callable[[int], None]) -> dict[str, list[R]]:
+def _collect(finished: Iterator[_Finished[R]], show: Callable[[int], None]) -> dict[str, list[R]]:
     results: dict[str, list[R]] = {}
     for batch in finished:
         results |= batch.results
-        for event in batch.events:
-            _log(setup, **event)
         show(batch.trained)
     return results
 
@@ -203,23 +200,15 @@ def _in_workers(batches: Sequence[Batch], setup: TrainingSetup, then: Then[R]) -
         return
     joint = all(batch[0][0].judge.joint for batch in batches)
     together = min(_TOGETHER, max(1, len(batches) // (_GROUPS * workers))) if joint else "auto"
-    calls = (delayed(_work_in_worker)(batch, _for_worker(batch[0][0], setup), then) for batch in batches)
+    calls = (delayed(_work)(batch, _for_worker(batch[0][0], setup), then) for batch in batches)
     names = dict.fromkeys(batch[0][0].judge.name for batch in batches)
     what = f"training {', '.join(names)}"
     yield from unordered(calls, workers, what=what, together=together)
 
 
-def _work_in_worker(batch: Batch, setup: TrainingSetup, then: Then[R]) -> _Finished[R]:
-    """Collect the events of the trainings, which the parent reports."""
-    events: list[Mapping[str, Any]] = []
-    setup = replace(setup, log=lambda event, **facts: events.append({"event": event, **facts}))
-    return replace(_work(batch, setup, then), events=events)
-
-
 def _for_worker(member: Member, setup: TrainingSetup) -> TrainingSetup:
     """The part of a setup that a worker needs: features of its judge; masks, if its judge reads images itself."""
     judge, features = member.judge, dict[str, Any]()
-    setup = replace(setup, log=None)
     if setup.precomputed:
         features = {name: found for name, found in setup.precomputed.features.items() if name == judge.name}
         setup = replace(setup, precomputed=replace(setup.precomputed, features=features))
@@ -280,7 +269,7 @@ def _work(batch: Batch, setup: TrainingSetup, then: Then[R]) -> _Finished[R]:
     for member in chain.from_iterable(batch):
         if isinstance(member.samples, Slot) and member.is_refit:
             member.samples.evidence.release()  # That of hundreds of refits would not fit into memory.
-    return _Finished(results, trained, ())
+    return _Finished(results, trained)
 
 
 def _default_workers(batches: Sequence[Batch]) -> int:

@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, Any, NamedTuple
 
 import typer
+import yaml
 from figures import Ours, Row, Value, comparison, distances
 from jobs import Job, Size, read_declared
 from small_world import write_small
@@ -170,7 +171,26 @@ def make_page() -> str:
         rows += [f"| {label}, {number} | | no command: {reason.strip()} |" for number, reason in missing]
     index = "\n".join(["| table | name | status |", "| --- | --- | --- |", *rows])
     head = (FOLDER / "page.md").read_text(encoding="utf-8")
-    return "\n".join([head, index, "", *(part for table in known for part in _section(table))]).rstrip() + "\n"
+    sections = (part for table in known for part in _section(table))
+    return "\n".join([head, index, "", *_rows(), *sections]).rstrip() + "\n"
+
+
+def _rows() -> Iterator[str]:
+    """Every row of the papers, with its command, and whether it holds."""
+    declared: dict[str, list[dict[str, str]]] = yaml.safe_load((FOLDER / "rows.yaml").read_text(encoding="utf-8"))
+    rows = [(paper, row) for paper, of in declared.items() for row in of]
+    hold = sum("holds" in row for _, row in rows)
+    yield "## Every row of the papers\n"
+    yield (
+        f"What the papers define, train or report, and whether this package does the same: {hold} of {len(rows)} rows "
+        f"hold, {len(rows) - hold} depart. Commands take the files of a run besides (captions, labels, images).\n"
+    )
+    yield "| # | paper | row | command | status |\n| ---: | --- | --- | --- | --- |"
+    for number, (paper, row) in enumerate(rows, start=1):
+        status = f"departs, because {row['departs']}" if "departs" in row else "holds"
+        status += f"; {row['also']}" if "also" in row else ""
+        yield f"| {number} | {paper} | {row['row']} | `{row['command'].strip()}` | {status.strip()} |"
+    yield ""
 
 
 def _status(table: PaperTable) -> str:

@@ -152,10 +152,17 @@ COUNTED: dict[str, tuple[float | None, float | None, float]] = {
     # Tokas et al. 2024. Human: m 2 D, 1 U, f 1 D, 2 U: the best guesses, D and U, are right 4 times of 6. Generated:
     # m 1 D, 2 U, f 2 U: 4 of 5. (4/5 - 2/3) / (4/5 + 2/3) = 2/22.
     "dpa-at": (2 / 3, 4 / 5, 1 / 11),
+    # kerner-lab's elementwise accuracy: is D named, is U? Human 2 of 3 (m) and 1 of 2 (f), 2 of 3 (not) and 2 of 2 are
+    # right: (3/5 + 4/5) / 2. Generated 2 of 3 (not) and 2 of 2 (not), 2 of 3 and 2 of 2: 4/5. (4/5 - 7/10) / (15/10).
+    "dpa-at:label": (7 / 10, 4 / 5, 1 / 15),
+    # The mean over answers: 2 of 3 D, 2 of 3 U; generated the 1 D (of m: their 2 U are a smaller share of U) and 2 of 4
+    # U: (1 + 1/2) / 2. (3/4 - 2/3) / (17/12).
+    "dpa-at:balanced": (2 / 3, 3 / 4, 1 / 17),
     # Of four images: D 2 m, U 1 m, 1 f: 3 right of 4; generated D 2 m, U 2 f: 4. (1 - 3/4) / (1 + 3/4).
     "dpa-ta": (3 / 4, 1.0, 1 / 7),
     # Hendricks et al. 2018: 3 m over 2 f, 2 over 2.
     "ratio": (3 / 2, 1.0, 2 / 3),
+    "ratio:female/male": (2 / 3, 1.0, 3 / 2),
     # One of five generated captions, of four that name a class.
     "error": (0.0, 1 / 5, 1 / 5),
     "error:naming": (0.0, 1 / 4, 1 / 4),
@@ -180,6 +187,7 @@ def summary(name: str, judges: Judges, folder: Path) -> Summary:
     jobs, rows = [], []
     for slot, texts, answers in zip(evidence.slots.values(), *judges, strict=True):
         assert [" ".join(sample.words) for sample in slot] == list(texts)
+        assert [sample.image for sample in slot] == [i if metric.uses_images else None for i in slot.place]
         given = np.array(answers, dtype=np.float64)
         table = given if given.ndim == 2 else np.stack([given, 1 - given], axis=1)
         jobs.append(Job(evidence, (metric,), "x", Member(find_judge("linear"), evidence.target, slot, split, seed=0)))
