@@ -4,8 +4,8 @@ Source: Xu et al., ICML 2015 (soft attention, section 4.2, and the deep output o
 judge (Abdelrahman et al., AAAI 2024, sections 4.2 and 5.2): caption and template are given word by word, nothing is
 generated, and the answer is the next word. Its probability is a share of the whole vocabulary (equations 1 and 2).
 Everything but the frozen backbone is trained from scratch, by cross-entropy on the answer alone, as equation 1 has it:
-the judge is not trained to write captions. Weights start as He et al. (ICCV 2015) draw them; embeddings, whose input
-has a single 1, with variance 1.
+the judge is not trained to write captions. Weights start as He et al. (ICCV 2015) draw them, embeddings, whose input
+has a single 1, with variance 1, and the output layer as torch's layers do: with theirs untrained judges would be sure.
 
 Sizes and learning rate: ``sat-512`` has the widths of public implementations, 512, and LIC's learning rate, 5e-5,
 which ImageCaptioner2 follows (section 5.2). ``sat`` has 128 and 4e-4 for small machines.
@@ -112,7 +112,7 @@ class ShowAttendTell(ClozeJudge):
         self.hidden_output, self.image_output = nn.Linear(hidden, embedding), nn.Linear(hidden, embedding)
         self.output = OutputLayer(embedding, len(vocabulary))
         for layer in self.modules():
-            if isinstance(layer, nn.Linear):
+            if type(layer) is nn.Linear:
                 nn.init.kaiming_normal_(layer.weight)
                 if layer.bias is not None:
                     nn.init.zeros_(layer.bias)
