@@ -66,7 +66,7 @@ class CalibrateConfig(OutputSettings, NetworkSettings, JudgedSettings):
         ("lic", "leakage"),
         "comma-separated: lic, leakage, u, dbac, dpac; counted: ba, ba-objects, dba, multi, dpa, ratio, error; on "
         "drawn scenes, as doses leave your images alone: imagecaptioner2, imagecaptioner2-ratio, vl-lic",
-        essential=True, min_length=1,
+        essential=True, min_length=1, validate_default=True,
     )  # fmt: skip
     judge: Names = option(
         (DEFAULT_JUDGE,),

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ from judge.text.combined import AND
 from judge.text.lexicon import Lexicon
 from judge.training.launch import in_main_process
 from judge.types import Captions, Doubt, Progress
+from judge.utils.files import LOG, append
 from judge.utils.launch import is_main_process
 from judge.utils.options import option
 
@@ -194,7 +196,8 @@ def run(
         open_checkpoints(config.checkpoints)
     if directory:
         store = config.checkpoints or directory.store
-    setup = replace(setup, store=store or setup.store, log=directory.log if directory else None)
+    log = partial(append, directory.partial / LOG) if directory else None
+    setup = replace(setup, store=store or setup.store, log=log)
     images = RunImages(config, config.judge, progress)
     with directory.working() if directory else nullcontext():
         if models:

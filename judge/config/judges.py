@@ -8,6 +8,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from judge.config import OutputSettings, Settings, values
 from judge.config.inputs import BatchSettings, DetectionSettings, HumanSettings, MaskSettings, ObjectSettings
 from judge.judges import DEFAULT_JUDGE, with_embedding
+from judge.metrics import with_protocol
 from judge.metrics.options import MetricOptions
 from judge.utils.options import MOST, option
 
@@ -31,6 +32,13 @@ class JudgeSettings(Settings):
     )  # fmt: skip
     protocol: Literal["crossfit", "paper"] = option(
         "crossfit", "crossfit: every image is scored by a judge not trained on it; paper: its hold-out", essential=True
+    )
+    holdout: values.Holdout = option(
+        None, "under paper: share of images for testing, e.g. 0.2, or also that for choosing an epoch, e.g. 0.2,0.1",
+        "each metric's own",
+    )  # fmt: skip
+    balance: Literal["none", "classes"] | None = option(
+        None, "what counts equally in training and scores: all images (none), or classes", "each metric's own"
     )
     seeds: int | None = option(None, "repetitions", "1 under crossfit, 10 under paper", essential=True, ge=1, le=1000)
     seed: values.Seed = option(0, "first seed")
@@ -126,7 +134,7 @@ class JudgedSettings(TrainingSettings, MaskSettings, JudgeSettings, MetricOption
         ("lic", "leakage"),
         "comma-separated: lic, leakage, sc, u, dbac, dpac; of images: imagecaptioner2, imagecaptioner2-ratio, vl-lic; "
         "counted: ba, ba-objects, dba, multi, dpa, ratio, error. Variants, e.g. dbac-ta, are in the documentation",
-        essential=True, min_length=1,
+        essential=True, min_length=1, validate_default=True,
     )  # fmt: skip
     tasks: Annotated[tuple[str, ...], values.list_or_text(values.names)] = option(
         ("coco-objects",), "words of tasks: coco-objects, activities, or a .yaml file", file=True, min_length=1
@@ -135,6 +143,13 @@ class JudgedSettings(TrainingSettings, MaskSettings, JudgeSettings, MetricOption
         None, "refits of each judge, for tests", "20 for linear judges (8 on tasks), else 0",
         essential=True, panel="Statistics", ge=0, le=1000,
     )  # fmt: skip
+
+    @field_validator("metrics")
+    @classmethod
+    def _name_protocol(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        """The names of metrics hold a balance or hold-out that is not their own, so that tables and files show it."""
+        balance, holdout = info.data.get("balance"), info.data.get("holdout")
+        return with_protocol(value, balance=balance, holdout=holdout) if balance or holdout else value
 
     @field_validator("refits")
     @classmethod

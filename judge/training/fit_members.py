@@ -54,6 +54,12 @@ def weights_file(member: Member, setup: TrainingSetup) -> Path | None:
     return weights_beside(answers)
 
 
+def are_stored(members: Sequence[Member], setup: TrainingSetup) -> bool:
+    """Whether files of the answers and weights of members that are trained together are there, sound or not."""
+    files = [*_files(members, setup), *(weights_file(member, setup) for member in members)]
+    return setup.store is not None and all(path is None or path.exists() for path in files)
+
+
 def load_answers(members: Sequence[Member], setup: TrainingSetup) -> list[Predictions | None]:
     """The answers of members that are trained together; None for a member whose answers or weights are not stored."""
     found: dict[Path, tuple[dict[str, Any], dict[str, Any]] | None] = {}
@@ -208,7 +214,8 @@ def build_judge(
             log("epoch", **facts_of(member), epoch=done, loss=history.training[-1], validation=validation)
 
     sharing = setup.sharing or recipe.sharing
-    trainer = Trainer(accelerator, sharing, checkpoint=checkpoint, workers=loaders, on_epoch=report)
+    how: dict[str, Any] = {"on_epoch": report, "on_step": setup.steps and setup.steps.add}
+    trainer = Trainer(accelerator, sharing, checkpoint=checkpoint, workers=loaders, **how)
     features = setup.precomputed.features.get(blueprint.name) if setup.precomputed else None
     return NetworkJudge(blueprint, member.target, recipe, trainer, replace(setup.materials, features=features))
 

@@ -1,7 +1,9 @@
 """Members: the judges of a run, how they are trained, and keys of their results (hashes of all that decides them)."""
 
 import hashlib
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from importlib.metadata import version
@@ -151,6 +153,31 @@ class Precomputed:
     features: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class Steps:
+    """Optimiser steps of a training, counted in a file that every process of this machine can read: a byte each.
+
+    Attributes:
+        file: shared by all trainings; each step is appended, so that no process waits for another.
+        expected: steps of this training; no more are counted.
+        done: steps counted so far.
+    """
+
+    file: Path
+    expected: int = 0
+    done: int = 0
+
+    def add(self, number: int = 1) -> None:
+        """Count steps; no training ends because they cannot be counted."""
+        number = min(number, self.expected - self.done)
+        if number > 0:
+            self.done += number
+            with suppress(OSError):
+                handle = os.open(self.file, os.O_WRONLY | os.O_APPEND)
+                os.write(handle, bytes(number))
+                os.close(handle)
+
+
 @dataclass(frozen=True, slots=True)
 class TrainingSetup:
     """How members are trained.
@@ -167,7 +194,8 @@ class TrainingSetup:
         keeps_weights: whether trained judges are stored there too.
         materials: what judges are given beside their samples.
         features: feature cache folder, shared by all runs.
-        log: called after each epoch; None for no log.
+        log: called after each epoch, in worker processes too, to which it is sent; None for no log.
+        steps: counts the steps of trainings; None for no count.
         masking: how images are masked, as settings of ``judge evaluate``; noted in the files of judges.
         precomputed: features of images and captions; None if none are needed, or before they are computed.
     """
@@ -185,6 +213,7 @@ class TrainingSetup:
     masking: Mapping[str, Any] = field(default_factory=dict)
     precomputed: Precomputed | None = None
     log: Log | None = None
+    steps: Steps | None = None
 
     def recipe_of(self, judge: Blueprint) -> Recipe | None:
         """The judge's recipe with the overrides; None for judges that train themselves."""
@@ -194,6 +223,13 @@ class TrainingSetup:
     def is_trained(self, judge: Blueprint) -> bool:
         """False for a zero-shot judge."""
         return not (self.materials.tuning == "zero-shot" and "zero-shot" in judge.tuned)
+
+    def steps_of(self, member: Member) -> int:
+        """Optimiser steps of its training, if none of its images lacks a caption; 0 for a judge that trains itself."""
+        recipe = self.recipe_of(member.judge)
+        if recipe is None or not self.is_trained(member.judge):
+            return 0
+        return recipe.epochs * -(-len(member.split.train) // recipe.batch_size)
 
     def settings_of(self, judge: Blueprint) -> dict[str, Any]:
         """The resolved settings that decide a judge's numbers: name -> value."""

@@ -253,11 +253,15 @@ class Job:
         return found
 
     def aligning(self, how: str = "contextual") -> dict[str, Any]:
-        """Settings of alignment; runs that are not the paper's learn vectors from the human captions themselves."""
-        if how != "contextual":
+        """Settings of alignment: "constant", "contextual" (by GloVe) or "fasttext" (contextual, by FastText).
+
+        Runs that are not the paper's learn vectors from the human captions themselves.
+        """
+        if how == "constant":
             return {"alignment": how}
-        paper = {"vectors": str(self.data / "vectors" / "glove.txt"), "delta": 0.4}
-        return {"alignment": how, **(paper if self.is_paper else {"vectors": "corpus"})}
+        file = "fasttext.vec" if how == "fasttext" else "glove.txt"
+        paper = {"vectors": str(self.data / "vectors" / file), "delta": 0.4}
+        return {"alignment": "contextual", **(paper if self.is_paper else {"vectors": "corpus"})}
 
     # ---- Steps
 
@@ -269,10 +273,10 @@ class Job:
         """``judge evaluate``."""
         return self.step(name, RunConfig, {**inputs, **more})
 
-    def mask(self, name: str, *, mode: str, hide: str) -> Step:
+    def mask(self, name: str, *, mode: str, hide: str, **more: Any) -> Step:
         """``judge mask``; objects are chosen by the labels."""
         labels = {} if hide == "person" else {"labels": self.inputs(("SAT",))["labels"]}
-        return self.step(name, MaskConfig, {**self.images(), "mode": mode, "hide": hide, **labels})
+        return self.step(name, MaskConfig, {**self.images(), "mode": mode, "hide": hide, **more, **labels})
 
     def caption(self, name: str, *, images: Path, model: str) -> Step:
         """``judge caption`` of a folder of images, into NAME.json."""
@@ -281,8 +285,8 @@ class Job:
             name, CaptionConfig, settings | ({"max_tokens": 8} if self.is_small else {}), file=f"{name}.json"
         )
 
-    def attribute(self, name: str, *, images: Path, model: str, method: str) -> Step:
-        """``judge attribute`` of a captioner's words of gender in a folder of images."""
+    def attribute(self, name: str, *, images: Path, model: str, method: str, **words: str) -> Step:
+        """``judge attribute`` of a captioner's words in a folder of images; ``words``: whose, by default of gender."""
         instances = self.data / FEW if self.is_small else self.images()["instances"]
         settings = {"model": model, "images": images, "instances": instances, "methods": (method,), "maps": 0}
-        return self.step(name, AttributeConfig, settings)
+        return self.step(name, AttributeConfig, settings | words)

@@ -115,6 +115,8 @@ PARTS = {
     "vit_gpt2": ("encoder.", "decoder."),
     "blip": ("vision_model.", "text_decoder."),
     **dict.fromkeys(("blip2", "blip2_t5"), ("vision_model.", "language_model.")),
+    "mllama": ("model.vision_model.", "model.language_model."),
+    "pix2struct": ("encoder.", "decoder."),
     "git": ("git.image_encoder.", "git.encoder."),
     **dict.fromkeys(("qwen2_vl", "qwen2_5_vl"), ("model.visual.", "model.language_model.")),
 }
