@@ -29,7 +29,6 @@ from judge.masking.measured import SHARES, DetectorRow, count, describe_masks, p
 from judge.masking.people import Hiding
 from judge.measure import Result
 from judge.metrics import METRICS, find_metric, spell_out
-from judge.metrics.scores import SCORES
 from judge.report import ablations
 from judge.report.directory import line_row
 from judge.report.render import print_table
@@ -75,7 +74,7 @@ class AblateDetectorsConfig(ScoredSettings, HidingSettings):
     instances: values.Files = option(..., f"{values.INSTANCES}: the ground truth", repeated="PATH", essential=True)
     mask: values.Mode = option("segment", values.MASK, essential=True)
     metrics: values.Names = option(
-        ("imagecaptioner2",), "metrics of images, comma-separated", essential=True, min_length=1
+        ("imagecaptioner2",), "metrics of images, comma-separated", essential=True, min_length=1, validate_default=True
     )
     detectors: values.Names = option(DETECTORS, "detectors to compare, comma-separated", essential=True, min_length=1)
     device: str | None = option(None, *values.DEVICE)
@@ -114,8 +113,8 @@ def ablate_masks(
         for name, result in results.items():
             for line in lines_of(result):
                 summary, metric = line.summary, line.summary.metric
-                classes = len(result.run["captioners"][summary.captioner]["images"])
-                chance = None if metric.prior or metric.counted else SCORES[metric.score].chance(classes)
+                images = result.run["captioners"][summary.captioner]["images"]
+                chance = None if metric.prior or metric.counted else metric.chance(images)
                 if summary.chance:
                     chance = summary.chance[1]
                 shifts = (

@@ -196,9 +196,9 @@ class AnswerJudge(nn.Module):
         """The rows, each with the first tokens of an answer after it, padded on the right."""
         captioner, padded = self.captioner, dict[str, Tensor]()
         for name in rows[0]:
-            more = hf_prompts.go_on(captioner.architecture, name, prefix)
             padding = (captioner.tokenizer.pad_token_id or 0) if name.endswith("input_ids") else 0
-            whole = [torch.tensor([*row[name], *more]) for row in rows]
+            more = [hf_prompts.go_on(captioner.architecture, name, prefix, row) for row in rows]
+            whole = [torch.tensor([*row[name], *after]) for row, after in zip(rows, more, strict=True)]
             padded[name] = pad_sequence(whole, batch_first=True, padding_value=padding)
         return padded
 
@@ -243,5 +243,5 @@ def make_blueprint(reference: str) -> Blueprint:
         recipe=_RECIPE,
         tuned={"lora": replace(_RECIPE, learning_rate=2e-4), "zero-shot": replace(_RECIPE, epochs=0, keep="last")},
         modalities=frozenset({"caption", "image"}),
-        reads=PROMPTED | {"answers", "tuning", "dtype", "checkpointing", "attn_implementation"},
+        reads=PROMPTED | {"tuning", "dtype", "checkpointing", "attn_implementation"},
     )

@@ -7,7 +7,6 @@ from typing import Any
 from judge.errors import some
 from judge.measure import Result
 from judge.metrics import Metric, find_metric
-from judge.metrics.scores import SCORES
 from judge.quality import Quality
 from judge.report.table import how_many
 from judge.statistics.comparisons import LIKE_TYPICAL, Difference
@@ -80,11 +79,8 @@ def _protocol(result: Result) -> str:
         return f"Counted: no judge was trained; {_COUNTED}."
     if run["protocol"] == "crossfit":
         return f"Protocol crossfit: {run['folds']} folds, {seeds}; no judge scores an image that it was trained on."
-    shares = []
-    for row in judged:
-        test, validation = row.holdout
-        parts = "/".join(f"{100 * share:.0f}" for share in (1 - test - validation, validation, test) if share)
-        shares.append((row.title, f"{parts} of {'classes cut to equal size' if row.balanced else 'all images'}"))
+    whose = {True: "classes cut to equal size", False: "all images"}
+    shares = [(row.title, f"{row.parts} of {whose[row.balanced]}") for row in judged]
     holdouts = "; ".join(f"{what} for {titles}" for titles, what in alike(shares))
     return f"Protocol paper: hold-out {holdouts}; {seeds}."
 
@@ -288,14 +284,16 @@ def _image_judges(sight: Mapping[str, Any] | None) -> Iterator[str]:
 
 
 def _chance(result: Result) -> Iterator[str]:
-    """Notes on the scores of a judge that knows nothing; classes count equally."""
+    """Notes on the scores of a judge that knows only how frequent classes are."""
     if any(row.chance for row in result.summaries):
         yield "Chance: scores of both sides where labels are shuffled among images."
     untried = dict.fromkeys(row.metric for row in result.summaries if not row.chance)
     judged = [row for row in untried if not row.counted and row.prior is None]
-    for classes in sorted({len(entry["images"]) for entry in result.run["captioners"].values()}) if judged else ():
-        scores = ", ".join(f"{row.title} {SCORES[row.score].chance(classes):.3f}" for row in judged)
-        yield f"Chance with {classes} classes, of a judge that is never sure: {scores}."
+    found = dict[str, None]()
+    for images in (entry["images"] for entry in result.run["captioners"].values()) if judged else ():
+        scores = ", ".join(f"{row.title} {row.chance(images):.3f}" for row in judged)
+        found[f"Chance with {len(images)} classes, of a judge that is never sure: {scores}."] = None
+    yield from sorted(found)
 
 
 def _counted(run: Mapping[str, Any]) -> Iterator[str]:

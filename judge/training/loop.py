@@ -274,8 +274,9 @@ class NetworkJudge:
             scale = trainer.world / sum(samples[place].weight for place in places)
             for number in range(len(micro_batches)):
                 batch, truth = next(loaded)
-                last = number + 1 == len(micro_batches)
-                with nullcontext() if last else accelerator.no_sync(model):
+                # Shards are summed at every pass: until the last one, each process would hold a whole gradient.
+                sums = trainer.sharded or number + 1 == len(micro_batches)
+                with nullcontext() if sums else accelerator.no_sync(model):
                     with accelerator.autocast():
                         logits = model(batch)
                     loss = weighted_loss(logits.float(), truth, whole=self.whole) * scale

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -111,11 +111,22 @@ class PaperTable:
     @property
     def lines(self) -> list[str]:
         """The note, and what the published figures say of each other."""
-        return [*([self.note] if self.note else []), *self.facts]
+        changed = any("balance" in step.settings for step in self.steps(self.shown))
+        return [
+            *([self.note] if self.note else []),
+            *([read_declared()["protocol_note"]] if changed else []),
+            *self.facts,
+        ]
 
     def steps(self, job: Job) -> Sequence[Step]:
-        """The commands of a run."""
-        return self.code.steps(job, [*self._declared(job)])
+        """The commands of a run, with the paper's protocol for LIC."""
+        own = read_declared()["protocols"].get(self.paper, {})
+        own = {key: value for key, value in own.items() if key != "holdout" or job.size != "shared"}
+        steps = self.code.steps(job, [*self._declared(job)])
+        return [
+            replace(step, settings={**step.settings, **own}) if "lic" in step.settings.get("metrics", ()) else step
+            for step in steps
+        ]
 
     def _declared(self, job: Job) -> Iterator[Step]:
         """The runs of ``judge evaluate`` that the entry declares."""

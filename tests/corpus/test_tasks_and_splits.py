@@ -163,6 +163,24 @@ def test_imagecaptioner2_learns_from_70_chooses_by_10_scores_20_percent(images: 
     assert len({*split.train, *split.validation, *split.test}) == smallest * len(set(images.values()))
 
 
+def test_sizes_of_the_papers_splits() -> None:
+    """COCO's 10,780 images with a gender: 3,314 women, as LIC has 6,628 in equal classes, so 7,466 men.
+
+    DBAC and DPAC: "80-20 data split, resulting in 8624 training and 2156 test images". LIC: 90/10 of equal classes.
+    """
+    images = {f"{i}": "female" if i < 3314 else "male" for i in range(10_780)}
+    (whole,) = make_splits("paper", images, seed=0, holdout=(0.2, 0.0), balanced=False)
+    assert (len(whole.train), len(whole.test), whole.validation) == (8624, 2156, ())
+    assert Counter(images[image] for image in whole.test) == {"female": 663, "male": 1493}  # A fifth of each.
+    assert set(whole.weights.values()) == {1.0}
+    (own,) = make_splits("paper", images, seed=0)
+    assert Counter(images[image] for image in own.train) == {"female": 2983, "male": 2983}
+    assert Counter(images[image] for image in own.test) == {"female": 331, "male": 331}
+    folds = make_splits("crossfit", images, seed=0, folds=5, balanced=False)
+    assert {len(fold.test) for fold in folds} == {2156}
+    assert {weight for fold in folds for weight in fold.weights.values()} == {1.0}
+
+
 @given(classes, st.integers(0, 1000))
 @settings(max_examples=20, deadline=None)
 def test_folds_leave_an_eighth_of_what_is_not_scored_to_choose(images: dict[str, str], seed: int) -> None:
