@@ -209,10 +209,10 @@ INTRODUCTION = """# Captioners of transformers
 
 <!-- Made by python tests/families.py -->
 
-Families that transformers {version} loads as captioners. Of each a tiny model with random weights was made, from its own
-configuration classes. It captions or judges if captions and answers of a batch are those of single images. Families of the
-first row are also compared with answers computed by hand. A family that was not built ("-") may work: its tiny model needs
-more than the defaults of its classes.
+Families that transformers {version} loads as captioners. Of each a tiny model with random weights was made, from
+its own configuration classes. It captions or judges if captions and answers of a batch are those of single images.
+Families of the first row are also compared with answers computed by hand. A family that was not built ("-") may work:
+its tiny model needs more than the defaults of its classes.
 
 | family | captions | judges | |
 | --- | --- | --- | --- |

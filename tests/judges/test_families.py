@@ -9,9 +9,8 @@ import pytest
 import transformers as tf
 from families import BY_HAND, MODELS, PAGE, outcome
 
-ROWS = re.findall(
-    r"^\| ([\w.-]+) \| (yes|no|-) \| (yes|no|-) \| (.*?) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE
-)
+TEXT = PAGE.read_text(encoding="utf-8")
+ROWS = re.findall(r"^\| ([\w.-]+) \| (yes|no|-) \| (yes|no|-) \| (.*?) \|$", TEXT, re.MULTILINE)
 WORKING = [row for row in ROWS if row[1] == "yes"]
 QUICK = {"gemma3", "internvl", "qwen3_vl", "minicpmv4_6"}
 
