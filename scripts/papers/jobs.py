@@ -285,8 +285,8 @@ class Job:
             name, CaptionConfig, settings | ({"max_tokens": 8} if self.is_small else {}), file=f"{name}.json"
         )
 
-    def attribute(self, name: str, *, images: Path, model: str, method: str) -> Step:
-        """``judge attribute`` of a captioner's words of gender in a folder of images."""
+    def attribute(self, name: str, *, images: Path, model: str, method: str, **words: str) -> Step:
+        """``judge attribute`` of a captioner's words in a folder of images; ``words``: whose, by default of gender."""
         instances = self.data / FEW if self.is_small else self.images()["instances"]
         settings = {"model": model, "images": images, "instances": instances, "methods": (method,), "maps": 0}
-        return self.step(name, AttributeConfig, settings)
+        return self.step(name, AttributeConfig, settings | words)
