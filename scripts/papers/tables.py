@@ -143,7 +143,7 @@ class PaperTable:
             inputs |= job.aligning(run.pop("align")) if "align" in run else {}
             inputs |= job.judging(run.pop("judges"))
             small = run.pop("small", {})
-            yield job.evaluate(inputs, name=name, **run, **(small if job.is_small else {}))
+            yield job.evaluate(inputs, name=name, **(run | small if job.is_small else run))
 
     def commands(self, job: Job | None = None) -> list[str]:
         """The commands of a run for a shell; by default of the paper's, on a folder DATA."""
