@@ -192,7 +192,7 @@ def spell_answers(tokenizer: Any, prompt: Sequence[int], words: Sequence[str]) -
             raise JudgeError(what, where="--answer", mend="choose a word of the captioner's vocabulary")
         if tokens in found:
             what = f"answers '{found[tokens]}' and '{word}' are the same tokens to the captioner"
-            raise JudgeError(what, where="--answer", mend="choose words that differ in more than case")
+            raise JudgeError(what, where="--answer", mend="choose words of different letters")
         found[tokens] = word
     return tuple(found)
 

@@ -243,5 +243,5 @@ def make_blueprint(reference: str) -> Blueprint:
         recipe=_RECIPE,
         tuned={"lora": replace(_RECIPE, learning_rate=2e-4), "zero-shot": replace(_RECIPE, epochs=0, keep="last")},
         modalities=frozenset({"caption", "image"}),
-        reads=PROMPTED | {"answers", "tuning", "dtype", "checkpointing", "attn_implementation"},
+        reads=PROMPTED | {"tuning", "dtype", "checkpointing", "attn_implementation"},
     )
