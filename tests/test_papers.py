@@ -39,7 +39,7 @@ TEXTS = {
     "nair2025dpac": "002_e130db670668099f.txt",
     "hirota2022quantifying": "004_1c3261210c346d09.txt",
 }
-QUICK = ("dbac_table2",)
+QUICK = ("dbac_table2", "dpac_figure1")
 
 
 def read_paper(shared: Path, paper: str) -> str:
