@@ -236,9 +236,12 @@ class Job:
     # ---- Judges
 
     def stand_ins(self, judges: Sequence[str]) -> dict[str, str]:
-        """Judge -> the one that replaces it: in shared runs linear, for all that read captions."""
+        """Judge -> the one that replaces it: in shared runs linear, for all that read captions.
+
+        In the paper's runs SAT has the published sizes.
+        """
         if self.is_paper:
-            return {}
+            return {judge: "sat-512" for judge in judges if judge == "sat"}
         seeing = {judge: "sat" for judge in judges if judge == "grit" and self.is_small}
         quick = {"sat", "grit"} | (QUICK if self.is_small else set())
         return seeing | {judge: "linear" for judge in judges if judge not in quick}
