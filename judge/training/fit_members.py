@@ -214,8 +214,7 @@ def build_judge(
             log("epoch", **facts_of(member), epoch=done, loss=history.training[-1], validation=validation)
 
     sharing = setup.sharing or recipe.sharing
-    how: dict[str, Any] = {"on_epoch": report, "on_step": setup.steps and setup.steps.add}
-    trainer = Trainer(accelerator, sharing, checkpoint=checkpoint, workers=loaders, **how)
+    trainer = Trainer(accelerator, sharing, checkpoint, workers=loaders, on_epoch=report, on_step=setup.count)
     features = setup.precomputed.features.get(blueprint.name) if setup.precomputed else None
     return NetworkJudge(blueprint, member.target, recipe, trainer, replace(setup.materials, features=features))
 

@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar, cast
 from judge.evidence import Slot
 from judge.training.fit_members import are_stored, fit_jointly, fit_member, load_answers, store_answers
 from judge.training.launch import gather, make_accelerator, raise_together
-from judge.training.member import Member, Steps, TrainingSetup, name_members
+from judge.training.member import Member, TrainingSetup, name_members
 from judge.types import Predictions, Progress
 from judge.utils.launch import computes_on, launched, promised
 from judge.utils.parallel import unordered, usable_cores
@@ -146,7 +146,7 @@ def _shown(
         yield setup, lambda _: None
         return
     left = [batch for batch in batches if not are_stored([same[0] for same in batch], setup)]
-    total, expected = sum(map(len, left)), sum(_steps(batch, setup) for batch in left)
+    total, expected = sum(map(len, left)), sum(setup.steps_of(same[0]) for same in chain.from_iterable(left))
     handle, name = mkstemp(prefix="judge-steps-")
     done, over, lock = 0, Event(), Lock()
 
@@ -154,7 +154,8 @@ def _shown(
         nonlocal done
         with lock:
             done = min(done + trained, total)
-            steps = min(os.fstat(handle).st_size, expected)
+            # Training may end early, and captions may be missing.
+            steps = expected if done == total else min(os.fstat(handle).st_size, expected)
             if not total:
                 progress("reading judges", 0, 0)
             elif steps:
@@ -171,17 +172,13 @@ def _shown(
     try:
         show()
         thread.start()
-        yield replace(setup, steps=Steps(Path(name))), show
+        yield replace(setup, steps=Path(name)), show
     finally:
         over.set()
         if thread.ident:
             thread.join()
         os.close(handle)
         Path(name).unlink()
-
-
-def _steps(batch: Batch, setup: TrainingSetup) -> int:
-    return sum(setup.steps_of(same[0]) for same in batch)
 
 
 def _log(setup: TrainingSetup, event: str, **facts: Any) -> None:
@@ -248,8 +245,6 @@ def _work(batch: Batch, setup: TrainingSetup, then: Then[R]) -> _Finished[R]:
     members = [same[0] for same in batch]
     log = partial(_log, setup)
     trained = 0 if are_stored(members, setup) else len(batch)
-    steps = setup.steps and replace(setup.steps, expected=trained and _steps(batch, setup))
-    setup = replace(setup, steps=steps)
     found = load_answers(members, setup)
     if setup.sharing_of(members[0].judge) == "data":
         # Machines may have disks of their own: all processes train it, or none does.
@@ -274,8 +269,6 @@ def _work(batch: Batch, setup: TrainingSetup, then: Then[R]) -> _Finished[R]:
     for member in chain.from_iterable(batch):
         if isinstance(member.samples, Slot) and member.is_refit:
             member.samples.evidence.release()  # That of hundreds of refits would not fit into memory.
-    if steps:
-        steps.add(steps.expected)  # Those that were left out: training may end early.
     return _Finished(results, trained)
 
 

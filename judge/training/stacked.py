@@ -326,8 +326,7 @@ def _fit_some(members: Sequence[Member], setup: TrainingSetup, log: Log) -> Sequ
     checkpoint = file and checkpoint_beside(file)
 
     def report(done: int, losses: Sequence[float]) -> None:
-        if setup.steps:
-            setup.steps.add(sum(map(setup.steps_of, members)) // stack.recipe.epochs)
+        setup.count(sum(map(setup.steps_of, members)) // stack.recipe.epochs)
         for member, loss in zip(members, losses, strict=True):
             if not member.is_refit:
                 log("epoch", **facts_of(member), epoch=done, loss=loss, validation=None)
