@@ -155,19 +155,15 @@ class ShowAttendTell(ClozeJudge):
         return torch.cat(states), torch.cat(images)
 
 
-_WIDE = {"embedding": 512, "hidden": 512, "attention": 512}
 BLUEPRINTS = {
     name: Blueprint(
         name,
         "xu2015show; abdelrahman2024imagecaptioner2, section 4.2",
-        network=partial(make_cloze_judge, partial(ShowAttendTell, **widths)),
+        network=partial(make_cloze_judge, partial(ShowAttendTell, embedding=width, hidden=width, attention=attention)),
         recipe=Recipe(epochs=40, learning_rate=rate, batch_size=128, keep="best"),
         modalities=frozenset({"caption", "image"}),
         reads=PROMPTED,
         backbone=partial(make_backbone, default=RESNET101),
     )
-    for name, rate, widths in (
-        ("sat", 4e-4, {}),
-        ("sat-512", 5e-5, {"embedding": 512, "hidden": 512, "attention": 512}),
-    )
+    for name, rate, width, attention in (("sat", 4e-4, 128, 64), ("sat-512", 5e-5, 512, 512))
 }
