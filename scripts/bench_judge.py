@@ -196,7 +196,7 @@ def time_costs(drawn: Drawn, given: Settings) -> None:
         batch = COUNTED if recipe.sharing == "data" else recipe.batch_size  # Micro-batches pass one by one.
         steps = 1 if recipe.sharing == "data" else given.measured
         several = replace(drawn, samples=tuple(islice(cycle(drawn.samples), batch * steps)))
-        how = {"batch_size": batch, "micro_batch": None, "epochs": 2, "clock": process_time}
+        how: dict[str, Any] = {"batch_size": batch, "micro_batch": None, "epochs": 2, "clock": process_time}
         _, epochs = train(blueprint, several, materials, use(cpu=True), **how)
         step = epochs[-1] / steps * recipe.batch_size / batch
         number = recipe.epochs * -(-CAPTIONS // recipe.batch_size)
@@ -314,7 +314,7 @@ def fine_tune(
 ) -> tuple[NetworkJudge, float]:
     """A captioner after ``epochs`` of ``steps`` batches, the first to warm up, and samples/s of the others."""
     several = replace(drawn, samples=tuple(islice(cycle(drawn.samples), batch * steps)))
-    recipe = {"epochs": epochs, "batch_size": batch, "micro_batch": None}
+    recipe: dict[str, Any] = {"epochs": epochs, "batch_size": batch, "micro_batch": None}
     judge, times = train(blueprint, several, Materials(drawn.images), accelerator, **recipe)
     return judge, len(several.samples) / statistics.median(times[1:])
 
