@@ -268,7 +268,8 @@ def time_decoders(drawn: Drawn, given: Settings) -> None:
     print(f"\ndecoder: {len(drawn.samples)} images at {given.size}, median of {given.measured} epochs")
     print("| judge | threads | samples/s | MFLOP a sample | GFLOP/s | large products, GFLOP/s | share |")
     print("| --- | --: | --: | --: | --: | --: | --: |")
-    for name, backbone in (("sat", given.backbone), ("grit", "swin_tiny_patch4_window7_224")):
+    backbones = {"sat": given.backbone, "sat-512": given.backbone, "grit": "swin_tiny_patch4_window7_224"}
+    for name, backbone in backbones.items():
         materials = drawn.materials(backbone, given.size)
         materials = replace(materials, features=cached(name, drawn, materials, given.folder / "features"))
         for number in sorted({1, torch.get_num_threads()}):

@@ -50,7 +50,6 @@ class AlignConfig(OutputSettings, VectorOptions, LabelSettings, ReadingSettings,
 
 SUMMARY, SETTINGS, SUBSTITUTIONS = "alignment.json", "align.yaml", "substitutions.csv"
 CURVE, PLOT = "delta_curve.csv", "delta_curve.png"
-KINDS = ("constant", "contextual")
 
 
 class _Sides(NamedTuple):
@@ -142,21 +141,20 @@ def _read(config: AlignConfig) -> tuple[list[_Sides], list[Words]]:
 def _align(side: _Sides, vectors: Vectors, delta: float) -> tuple[Alignment, list[Words]]:
     """How alignment changes the words; and human captions after contextual substitution."""
     gaps = find_gaps(side.human, side.generated, vectors)
-    thresholds = 0.0, delta
-    deltas = sorted({*DELTAS, delta})
+    thresholds = {"constant": 0.0, "contextual": delta}
     score = meteor_nltk if find_spec("nltk") else lambda *_: math.nan
-    aligned = {kind: substitute(side.human, gaps.substitutes(at)) for kind, at in zip(KINDS, thresholds, strict=True)}
+    aligned = {kind: substitute(side.human, gaps.substitutes(threshold)) for kind, threshold in thresholds.items()}
     alignment = Alignment(
         captioner=side.captioner,
         images=len({*side.images}),
         captions=len(side.human),
         dropped=side.dropped,
-        reports={kind: gaps.report(threshold) for kind, threshold in zip(KINDS, thresholds, strict=True)},
+        reports={kind: gaps.report(threshold) for kind, threshold in thresholds.items()},
         meteor={kind: fmean(map(score, side.written, words)) for kind, words in aligned.items()},
-        curve=[(delta, gaps.report(delta)) for delta in deltas],
+        curve=[(at, gaps.report(at)) for at in sorted({*DELTAS, delta})],
         substitutions=gaps.substitutions(delta),
     )
-    return alignment, aligned[KINDS[-1]]
+    return alignment, aligned["contextual"]
 
 
 def _coco(images: Sequence[str], captions: Sequence[Words]) -> str:

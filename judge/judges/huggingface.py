@@ -54,6 +54,9 @@ class AnswerJudge(nn.Module):
         super().__init__()
         self.has_answered = False
         self.captioner, self.images, self.answering = captioner, materials.images, materials.answering
+        if captioner.family.mixes:
+            what = f"a '{captioner.architecture}' model cannot judge yet: in transformers, images of a batch mix"
+            raise JudgeError(what, where=place(captioner.reference), mend="choose another captioner")
         prompt = materials.prompt or make_prompt("gender")
         self.question, self._blank = hf_prompts.plain(prompt.question), hf_prompts.blank()
         what = "its processor takes images and text in an unknown way"

@@ -194,7 +194,7 @@ def _detectors(job: Job, _: Steps) -> Steps:
     if not job.is_small:
         options |= {"weights": {kind: str(folder / f"{kind}.pt") for kind in names[1:]}, "trust_weights": folder}
     options |= {"cache": job.out / "detections", "mask": "segment", "metrics": ("imagecaptioner2",)}
-    inputs = {**job.inputs(captioners("lic")), **job.images(), **options, **job.judging(("sat",))}
+    inputs = {**job.inputs(captioners("lic")), **job.images(), **options, **job.judging(("sat-512",))}
     return [Step("detectors", AblateDetectorsConfig, {**inputs, "out": job.out / "run"})]
 
 
@@ -219,7 +219,7 @@ def _paintings(job: Job, declared: Steps) -> Steps:
         # One emotion a painting: the one that most annotators felt.
         inputs = {"human": human, "captions": captions, "labels": human, "attribute": "emotion"}
         inputs |= {"label_rule": "majority", "images": folder / images, "mask": "none"}
-        judging = job.judging(("lstm", "sat"))
+        judging = job.judging(("lstm", "sat-512"))
         if job.size == "shared":  # Images of one colour need no more; refits would take hours, weights a hub.
             judging |= {"backbone": "resnet18", "backbone_weights": "random", "image_size": 64}
             judging |= {"folds": 2, "refits": 0, "chance": 0}
