@@ -33,7 +33,7 @@ class JudgeSettings(Settings):
     protocol: Literal["crossfit", "paper"] = option(
         "crossfit", "crossfit: every image is scored by a judge not trained on it; paper: its hold-out", essential=True
     )
-    holdout: values.Holdout = option(
+    holdout: values.Shares | None = option(
         None, "under paper: share of images for testing, e.g. 0.2, or also that for choosing an epoch, e.g. 0.2,0.1",
         "each metric's own",
     )  # fmt: skip
@@ -49,9 +49,7 @@ class JudgeSettings(Settings):
     answers: dict[str, str] = option(
         {}, "word that answers for a class, e.g. female=woman", "the class", flag="--answer", repeated="CLASS=WORD"
     )
-    answer_softmax: Literal["restricted", "vocabulary"] = option(
-        "vocabulary", "probability of an answer: among all words (vocabulary), or among the answers (restricted)"
-    )
+    answer_softmax: Literal["restricted", "vocabulary"] = option("vocabulary", "softmax over the answers or all words")
     backbone: str | None = option(None, "timm name of the image backbone", "the judge's own")
     backbone_weights: str = option("pretrained", "weights: pretrained (from timm), random, or a file", file=True)
     image_size: int | None = option(None, "image side in pixels, for the backbone", "the backbone's own", ge=32)

@@ -64,11 +64,8 @@ class Prompt:
             JudgeError: two classes with one answer, whatever its case.
         """
         found = [" ".join(self.answers.get(name, name.replace("_", " ")).split()) for name in classes]
-        owners: dict[str, str] = {}
-        for name, word in zip(classes, found, strict=True):
-            if (other := owners.setdefault(word.casefold(), name)) != name:
-                what = f"classes '{other}' and '{name}' have one answer, '{word}'"
-                raise JudgeError(what, where="--answer", mend="give each its own")
+        if len({word.casefold() for word in found}) < len(found):
+            raise JudgeError(f"two classes have one answer: {', '.join(found)}", where="--answer", mend="name each")
         return tuple(found)
 
 
