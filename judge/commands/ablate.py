@@ -256,11 +256,11 @@ def _write_captions(
         if captioner in config.captions:
             continue
         precision = "bf16" if config.precision == "bf16" else "no"
-        settings = {"model": model, "precision": precision, "ids": None}
+        settings = {"model": model, "precision": precision, "ids": None, "overwrite": True}
         settings = shared_settings(config, CaptionConfig) | dict(changes) | settings
         path = folder / _key(config, settings) / f"{captioner}.json"
         if not in_main_process(path.exists):
-            one = make_config(settings | {"out": path, "overwrite": True}, CaptionConfig)
+            one = make_config(settings | {"out": path}, CaptionConfig)
             done, _ = caption(one, progress=_named(progress, name))
             if not done.captions:
                 raise done.failures[0][1]
