@@ -185,7 +185,36 @@ def florence2() -> list[Any]:
     return [model, tf.Florence2Processor(images, make_tokenizer(closed=True, masks=True))]
 
 
-_MAKERS = (vit_gpt2, blip, blip2, blip2_t5, git, llava, paligemma, qwen2_vl, qwen2_5_vl, florence2)
+def mllama() -> list[Any]:
+    text = {**SMALL, **TEXT, "num_key_value_heads": 2, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}
+    tiles = {"max_num_tiles": 2, "supported_aspect_ratios": [[1, 1], [1, 2], [2, 1]]}
+    layers = {"num_global_layers": 1, "intermediate_layers_indices": [0], "attention_heads": 2, "vision_output_dim": 64}
+    config = tf.MllamaConfig(
+        vision_config={**SEEING, **tiles, **layers},
+        text_config={**text, "cross_attention_layers": [1]},
+        image_token_index=PICTURE,
+    )
+    chat = CHAT.replace("PICTURE", "<image>")
+    images = tf.MllamaImageProcessor(size=SIDE, max_image_tiles=2)
+    processor = tf.MllamaProcessor(images, make_tokenizer(), chat_template=chat)
+    model = tf.MllamaForConditionalGeneration(config)
+    for name, weight in model.named_parameters():
+        if "gate" in name:  # At 0, as they are before training, they hide the image.
+            torch.nn.init.ones_(weight.data)
+    return [model, processor]
+
+
+def pix2struct() -> list[Any]:
+    wide = {"d_kv": 16, "d_ff": 37}
+    text = {**wide, "hidden_size": 32, "num_layers": 2, "num_heads": 2, "vocab_size": len(IDS), **MARKS}
+    seeing = {**SMALL, **wide, "patch_embed_hidden_size": 48, "seq_len": 16}
+    text["decoder_start_token_id"] = PAD
+    config = tf.Pix2StructConfig(text_config=text, vision_config=seeing, **MARKS)
+    images = tf.Pix2StructImageProcessor(patch_size={"height": 4, "width": 4}, max_patches=16)
+    return [tf.Pix2StructForConditionalGeneration(config), tf.Pix2StructProcessor(images, make_tokenizer())]
+
+
+_MAKERS = (vit_gpt2, blip, blip2, blip2_t5, git, llava, paligemma, qwen2_vl, qwen2_5_vl, florence2, mllama, pix2struct)
 FAMILIES: dict[str, Callable[[], list[Any]]] = {make.__name__: make for make in _MAKERS}
 FAMILIES["llava_without_chat"] = partial(llava, None)
 
@@ -270,6 +299,8 @@ class ByHand:
             "paligemma": (ids(four, BOS, prompt, answer), None),
             "qwen2_vl": (ids(user, [PATCH] * patches, prompt, assistant, answer), None),
             "qwen2_5_vl": (ids(user, [PATCH] * patches, prompt, assistant, answer), None),
+            "mllama": (ids(BOS, user, PICTURE, prompt, assistant, answer), None),
+            "pix2struct": (ids(), ids(PAD, prompt, answer)),
             "florence2": (ids([PICTURE] * 17, BOS, task, EOS), ids(EOS, BOS, prompt, answer)),
         }[self.family]
         found = image | ({"input_ids": text} if text.numel() else {})
@@ -277,6 +308,10 @@ class ByHand:
             found["decoder_input_ids"] = written
         if self.family == "paligemma":
             found["token_type_ids"] = (torch.arange(text.shape[1]) >= text.shape[1] - len(answer)).long()[None]
+        if self.family == "mllama":  # Every token from the image's on sees its tiles.
+            tiles = found.pop("num_tiles")[0][0]
+            found["cross_attention_mask"] = torch.zeros(1, text.shape[1], 1, 2, dtype=torch.int64)
+            found["cross_attention_mask"][:, 3:, :, :tiles] = 1
         if self.family.startswith("qwen"):
             found["mm_token_type_ids"] = (text == PATCH).int()
         return found

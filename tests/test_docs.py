@@ -77,7 +77,7 @@ def check(words: list[str]) -> None:
         assert (ROOT / words[1]).is_file()
         return None
     if words[0] != "judge":
-        assert words[0] in {"pytest", "sphinx-build", "hf"} or words[:4] == ["python", "-m", "pip", "install"]
+        assert words[0] in {"pytest", "sphinx-build", "hf", "vllm"} or words[:4] == ["python", "-m", "pip", "install"]
         return None
     given = parse(words[1:])
     for name in spell_out(names_in(given.get("metrics"))):

@@ -18,7 +18,8 @@ from PIL import Image
 from torch import Tensor
 
 from judge.attribution.maps import ImageExplanation, Method, Placement, View, attribute, fitted, ramps, sum_colours
-from judge.captioning import Writer, Writing
+from judge.captioning.checkpoints import CheckpointWriter
+from judge.captioning.writing import Writing
 from judge.errors import JudgeError
 from judge.judges.hf_models import PIXELS, Captioner, load_captioner
 from judge.judges.hf_prompts import Prompts, go_on, lay_out, processing, usual_prompt
@@ -47,6 +48,8 @@ class CheckpointViews:
 
     def make(self, pixels: Pixels, shared: Mapping[str, Tensor], score: Callable[[Tensor], Tensor]) -> View:
         """The view of an image, from its processor's tensors and a function from one input to its scores [1, A]."""
+        if PIXELS not in shared:
+            raise self._refusal("its processor makes no pixels of an image, but patches")
         shown = self._input(shared[PIXELS])
         raster = partial(self._raster, pieces=shared.get("image_grid_thw"))
         size = pixels.shape[0], pixels.shape[1]
@@ -155,7 +158,8 @@ class ExplainedCaptioner:
     def __init__(self, captioner: Captioner, lexicon: Lexicon, device: torch.device, where: str) -> None:
         self.captioner, self.lexicon = captioner, lexicon
         # Greedy decoding: each word is the most probable one after the previous ones.
-        self.writer = Writer(captioner, Writing(), device)
+        captioner.model.to(device)
+        self.writer = CheckpointWriter(captioner, Writing())
         self.views = CheckpointViews(captioner, device, where)
         # Florence-2's prompt goes to its encoder.
         self.prompt = "" if captioner.layout == "decoder" else usual_prompt(captioner)
@@ -181,7 +185,7 @@ class ExplainedCaptioner:
         """The score, [N, 1], is the natural log-probability of a token after those ``before`` it."""
         shared, (row,) = self._prompts(pixels)
         text = {
-            name: torch.tensor([[*values, *go_on(self.captioner.architecture, name, tuple(before))]])
+            name: torch.tensor([[*values, *go_on(self.captioner.architecture, name, tuple(before), row)]])
             for name, values in row.items()
         }
         given = {name: value.to(self.views.device) for name, value in {**shared, **text}.items()}

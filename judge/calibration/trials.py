@@ -75,14 +75,7 @@ class Design:
 
 
 def people_as_captioner(
-    corpus: Corpus,
-    labels: Labels,
-    *,
-    images: int,
-    seed: int,
-    captions: int = 1,
-    captioners: int = 1,
-    mislabelled: float = 0.0,
+    corpus: Corpus, labels: Labels, *, images: int, seed: int, captions: int = 1, captioners: int = 1
 ) -> Corpus:
     """A corpus whose captioners are people: sides are exchangeable, and the true amplification is 0.
 
@@ -93,8 +86,6 @@ def people_as_captioner(
         seed: of the draw.
         captions: human captions of an image.
         captioners: how many; each has one more caption of an image, of another person ("a person", "person 2" ...).
-        mislabelled: share of the images whose label is exchanged for another class: labels that were derived from the
-            captions agree with all of them.
     """
     written = corpus.human.by_image
     needed = captions + captioners
@@ -113,11 +104,8 @@ def people_as_captioner(
         name = f"person {number + 1}" if number else "a person"
         people.append(Captions(name, by_image, corpus.human.source))
     classes = {image: labels.by_image[image] for image in chosen}
-    shown = sorted(set(classes.values()))
-    other = dict(zip(shown, (*shown[1:], shown[0]), strict=True))  # The next class that has images.
-    given = {image: other[name] if generator.random() < mislabelled else name for image, name in classes.items()}
     human_side = Captions("human", human, corpus.human.source)
-    return Corpus(human_side, tuple(people), replace(labels, by_image=given), corpus.tasks)
+    return Corpus(human_side, tuple(people), replace(labels, by_image=classes), corpus.tasks)
 
 
 def caption_trials(corpus: Corpus, source: DoseSource, design: Design) -> Iterator[Trial]:

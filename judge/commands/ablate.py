@@ -12,7 +12,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar, get_args
 
 import numpy as np
 
-from judge.commands.caption import CaptionConfig, caption
+from judge.commands.caption import CaptionConfig, caption, dtype_of
 from judge.commands.console import report_failures, say, show_progress
 from judge.commands.evaluate import RunConfig, run
 from judge.commands.images import choose_hiding, image_names, open_detector, read_truth
@@ -29,7 +29,6 @@ from judge.masking.measured import SHARES, DetectorRow, count, describe_masks, p
 from judge.masking.people import Hiding
 from judge.measure import Result
 from judge.metrics import METRICS, find_metric, spell_out
-from judge.metrics.scores import SCORES
 from judge.report import ablations
 from judge.report.directory import line_row
 from judge.report.render import print_table
@@ -75,7 +74,7 @@ class AblateDetectorsConfig(ScoredSettings, HidingSettings):
     instances: values.Files = option(..., f"{values.INSTANCES}: the ground truth", repeated="PATH", essential=True)
     mask: values.Mode = option("segment", values.MASK, essential=True)
     metrics: values.Names = option(
-        ("imagecaptioner2",), "metrics of images, comma-separated", essential=True, min_length=1
+        ("imagecaptioner2",), "metrics of images, comma-separated", essential=True, min_length=1, validate_default=True
     )
     detectors: values.Names = option(DETECTORS, "detectors to compare, comma-separated", essential=True, min_length=1)
     device: str | None = option(None, *values.DEVICE)
@@ -114,8 +113,8 @@ def ablate_masks(
         for name, result in results.items():
             for line in lines_of(result):
                 summary, metric = line.summary, line.summary.metric
-                classes = len(result.run["captioners"][summary.captioner]["images"])
-                chance = None if metric.prior or metric.counted else SCORES[metric.score].chance(classes)
+                images = result.run["captioners"][summary.captioner]["images"]
+                chance = None if metric.prior or metric.counted else metric.chance(images)
                 if summary.chance:
                     chance = summary.chance[1]
                 shifts = (
@@ -255,8 +254,7 @@ def _write_captions(
     for captioner, model in config.models.items():
         if captioner in config.captions:
             continue
-        precision = "bf16" if config.precision == "bf16" else "no"
-        settings = {"model": model, "precision": precision, "ids": None, "overwrite": True}
+        settings = {"model": model, "dtype": dtype_of(config.precision), "ids": None, "overwrite": True}
         settings = shared_settings(config, CaptionConfig) | dict(changes) | settings
         path = folder / _key(config, settings) / f"{captioner}.json"
         if not in_main_process(path.exists):

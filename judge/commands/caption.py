@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 from judge.commands.console import report_failures, say, show_progress
 from judge.commands.images import open_masking, refuse_unmasked
@@ -17,9 +17,9 @@ from judge.commands.setup import settings_beside
 from judge.config import OutputSettings, make_config
 from judge.config.inputs import BatchSettings, FolderSettings, ShownSettings
 from judge.config.judges import RunSettings, ScoredSettings
-from judge.config.values import MASK, Checkpoint, MaskMode, NoIsAWord, listed
+from judge.config.values import DEVICE, MASK, Checkpoint, MaskMode, listed
 from judge.corpus import Corpus
-from judge.corpus.captions import ReadOptions, parse_captions
+from judge.corpus.captions import ReadOptions, parse_captions, refuses
 from judge.corpus.files import Document
 from judge.corpus.records import canonical_id
 from judge.errors import JudgeError, require
@@ -38,6 +38,7 @@ from judge.utils.outputs import OutputFile
 
 if TYPE_CHECKING:
     from judge.captioning import Captioned
+    from judge.captioning.writing import Dtype
     from judge.report.directory import RunDirectory
 
 
@@ -49,14 +50,21 @@ class CaptionConfig(BatchSettings, OutputSettings, FolderSettings, ShownSettings
     panel = "Captions"
 
     model: Checkpoint = option(
-        ..., "captioner: a checkpoint folder, or a name on the Hugging Face hub", essential=True, file=True,
-        min_length=1,
+        ..., "captioner: a checkpoint folder, a name on the Hugging Face hub, or the server's", essential=True,
+        file=True, min_length=1,
     )  # fmt: skip
     ids: Path | None = option(None, "COCO file that lists images and their ids", "--instances, else the file names")
     prompt: str | None = option(None, "prompt, or the beginning of captions", "the model family's", essential=True)
     beams: int = option(1, "beams of the beam search; 1 is greedy", essential=True, ge=1, le=100)
     max_tokens: int = option(30, "longest caption, in tokens", essential=True, ge=1, le=10_000)
-    precision: Annotated[Literal["no", "bf16"], NoIsAWord] = option("no", "mixed precision; bf16 halves the memory")
+    dtype: Literal["auto", "float32", "bf16"] = option(
+        "auto", "type of the weights: bf16 halves the memory; auto: float32 on CPUs, the checkpoint's own on GPUs"
+    )
+    endpoint: str | None = option(
+        None, "URL of a server that captions (vLLM, SGLang, transformers serve, ...), which knows --model by name; its "
+        "key, if it needs one, is in OPENAI_API_KEY", essential=True, pattern=r"^https?://\S+$",
+    )  # fmt: skip
+    device: str | None = option(None, "cpu, cuda, cuda:1; auto: all GPUs together", DEVICE[1])
     mask: MaskMode = option("none", MASK, essential=True)
     out: Path = option(..., "file for the captions", "runs/captions.json", essential=True)
 
@@ -92,10 +100,14 @@ def caption(config: CaptionConfig, *, progress: Progress | None = None) -> tuple
 
     in_main_process(check)
     require("vision", "torch", "transformers", "PIL", "cv2")
-    from judge.captioning import Writing, caption_images, captions_json
+    if config.endpoint:
+        require("endpoint", "openai")
+    from judge.captioning import caption_images, captions_json
+    from judge.captioning.writing import Writing
     from judge.judges.hf_models import check_captioner
 
-    check_captioner(config.model, where=f"--model {config.model}")
+    if not config.endpoint:
+        check_captioner(config.model, where=f"--model {config.model}")
     images, failures = in_main_process(lambda: _open_images(config, progress))
     how = Writing(**{setting.name: getattr(config, setting.name) for setting in fields(Writing)})
 
@@ -111,12 +123,18 @@ def caption(config: CaptionConfig, *, progress: Progress | None = None) -> tuple
 
     with ExitStack() as stack:
         in_main_process(begin)
-        done = caption_images(config.model, images, how, device=config.device, store=unfinished, progress=progress)
+        where = {"device": config.device, "endpoint": config.endpoint}
+        done = caption_images(config.model, images, how, **where, store=unfinished, progress=progress)
         if done.captions:
             in_main_process(write)
     notes = [describe_masks(images.masks), *images.doubts] if images.masks else []
     if empty := sum(not text for text in done.captions.values()):
         notes.append(f"{empty} captions are empty")
+    if done.cut:
+        what = f"{done.cut} captions were cut off at {config.max_tokens} tokens"
+        notes.append(f"{what}; raise --max-tokens, or ask for less in --prompt")
+    if refused := sum(map(refuses, done.captions.values())):
+        notes.append(f"{refused} captions refuse to describe the image; judge evaluate leaves them out")
     return replace(done, failures=failures + done.failures), notes
 
 
@@ -198,7 +216,8 @@ def add_captions(
     They are written to ``captions/NAME.json`` in the run's folder, if it has one; images at fault have none, and
     ``log.jsonl`` lists them. The processes of a launch caption together; the main one writes.
     """
-    from judge.captioning import Writing, caption_images, caption_records, captions_json
+    from judge.captioning import caption_images, caption_records, captions_json
+    from judge.captioning.writing import Writing
 
     def begin(run: RunDirectory) -> None:
         run.begin()
@@ -216,7 +235,7 @@ def add_captions(
 
     if directory:
         in_main_process(partial(begin, directory))
-    how = Writing(caption_batch=config.caption_batch, precision="bf16" if config.precision == "bf16" else "no")
+    how = Writing(caption_batch=config.caption_batch, dtype=dtype_of(config.precision))
     options = ReadOptions() if config.refusals is None else ReadOptions(refusals=config.refusals)
     written = []
     for name, model in models.items():
@@ -228,11 +247,16 @@ def add_captions(
             source = str(config.out / CAPTIONS / f"{name}.json")
             # Those of ``judge caption`` that write the same captions.
             same = {n: getattr(config, n) for n in _SHARED}
-            settings = make_config({**same, "model": model, "precision": how.precision, "out": source}, CaptionConfig)
+            settings = make_config({**same, "model": model, "dtype": how.dtype, "out": source}, CaptionConfig)
             in_main_process(partial(write, directory, name, settings))
         document = Document(caption_records(done.captions), source)
         written.append(parse_captions(document, options, side="generated", name=name))
     return replace(corpus, generated=(*corpus.generated, *written))
+
+
+def dtype_of(precision: str | None) -> Dtype:
+    """The type of a captioner's weights in a run of this mixed precision."""
+    return "float32" if precision == "no" else "bf16" if precision == "bf16" else "auto"
 
 
 def command(config: CaptionConfig) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _USAGE: Any = typer.BadParameter.__base__  # Typer's own class for a misspelt option and the like has no public name.
 # Seconds between lines about one kind of work, and before the first line about another.
 _A_MINUTE, _SOON = 60.0, 10.0
+_COUNTS = re.compile(r"\d+ of \d+")  # Within the name of some work: they say how far it is, not what it is.
 _LONGEST = 490  # Characters of a line; with what stands before it 500 at most.
 
 
@@ -81,7 +82,7 @@ def one_line_faults() -> Iterator[None]:
 
 
 @contextmanager
-def show_progress(*, period: float = 30) -> Iterator[Progress]:
+def show_progress(*, period: float = 120) -> Iterator[Progress]:
     """A bar with the time left, on standard error of the main process; lines where that is no terminal.
 
     What the package logs is printed there too, except notes of the other processes of a launch.
@@ -122,23 +123,23 @@ class _Lines:
     """Progress in lines, for a scheduler's log: one a minute, and one where other work begins; none of short work."""
 
     def __init__(self) -> None:
-        self.what = self.shown = ""
+        self.kind = self.shown = ""
         self.begun = self.last = time.monotonic()
         self.before = 0
 
     def show(self, what: str, done: int, total: int) -> None:
-        now = time.monotonic()
-        if what != self.what:
-            self.what, self.begun, self.before = what, now, done
-        if now - self.last < (_A_MINUTE if what == self.shown else _SOON):
+        now, kind = time.monotonic(), _COUNTS.sub("", what)
+        if kind != self.kind:
+            self.kind, self.begun, self.before = kind, now, done
+        if now - self.last < (_A_MINUTE if kind == self.shown else _SOON):
             return
-        self.shown, self.last = what, now
+        self.shown, self.last = kind, now
         line = f"{time.strftime('%H:%M:%S')} {what}"
         if total:
             line += f": {done} of {total}"
             if done > self.before:
                 left = round((now - self.begun) / (done - self.before) * (total - done))
-                line += f", {timedelta(seconds=left)} left"
+                line += f", {timedelta(seconds=round(now - self.begun))} elapsed, {timedelta(seconds=left)} left"
         typer.echo(line, err=True)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from judge.commands.setup import (
     make_plan,
     make_setup,
     open_checkpoints,
+    precision_notes,
     read_corpus,
     with_precision,
 )
@@ -40,6 +42,7 @@ from judge.text.combined import AND
 from judge.text.lexicon import Lexicon
 from judge.training.launch import in_main_process
 from judge.types import Captions, Doubt, Progress
+from judge.utils.files import LOG, append
 from judge.utils.launch import is_main_process
 from judge.utils.options import option
 
@@ -194,7 +197,8 @@ def run(
         open_checkpoints(config.checkpoints)
     if directory:
         store = config.checkpoints or directory.store
-    setup = replace(setup, store=store or setup.store, log=directory.log if directory else None)
+    log = partial(append, directory.partial / LOG) if directory else None
+    setup = replace(setup, store=store or setup.store, log=log)
     images = RunImages(config, config.judge, progress)
     with directory.working() if directory else nullcontext():
         if models:
@@ -280,6 +284,8 @@ def command(config: RunConfig) -> None:
     scores.parquet (judges' answers), families.parquet (those of other families of judges), counts.parquet (counts of
     captions), replicates.parquet (values on parts of the data, for intervals and tests) and examples.parquet.
     """
+    if is_main_process():
+        say(notes=precision_notes(config))
     with show_progress() as progress:
         result = run(config, progress=progress)
     if is_main_process():

@@ -14,7 +14,8 @@ from judge.measure.jobs import choose_judges
 from judge.metrics import find_metric, spell_out
 
 # Settings of every judge, and of the work as a whole.
-_OF_ALL = {"judge", "protocol", "seeds", "seed", "folds", "workers"}
+_PROTOCOL = ("alignment", "holdout", "balance")
+_OF_ALL = {"judge", "protocol", *_PROTOCOL, "seeds", "seed", "folds", "workers"}
 _OF_JUDGES = {**JudgeSettings.__annotations__, **TrainingSettings.__annotations__}
 OF_SOME = tuple(name for name in _OF_JUDGES if name not in _OF_ALL)
 """Settings that some judges read, and others do not."""
@@ -45,7 +46,7 @@ def unread(config: JudgedSettings) -> Iterator[str]:
     labelled = [labels.get(name) if isinstance(labels, dict) else labels for name in config.attributes]
     # (settings, what reads them, whether it is a part of this run)
     parts: list[tuple[tuple[str, ...], str, bool]] = [
-        (("judge", "seeds", "checkpoints", "alignment"), "metrics that ask a judge", bool(judged)),
+        (("judge", "seeds", "checkpoints", *_PROTOCOL), "metrics that ask a judge", bool(judged)),
         (("folds",), "judges of protocol crossfit", bool(judged) and config.protocol == "crossfit"),
         (("features",), "judges of images", any(row.uses_images for row in rows)),
         (("vectors", "delta"), "contextual alignment", "contextual" in aligned),

@@ -8,6 +8,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from judge.config import OutputSettings, Settings, values
 from judge.config.inputs import BatchSettings, DetectionSettings, HumanSettings, MaskSettings, ObjectSettings
 from judge.judges import DEFAULT_JUDGE, with_embedding
+from judge.metrics import with_protocol
 from judge.metrics.options import MetricOptions
 from judge.utils.options import MOST, option
 
@@ -25,12 +26,19 @@ class JudgeSettings(Settings):
         (DEFAULT_JUDGE,),
         "comma-separated: words+embedding, embedding, linear (words), best (of these three and of the others named, "
         "chosen for each side), lstm, lstm-bidirectional, rnn, rnn-bidirectional, transformer-1, transformer-5, "
-        "bert-ft, bert-pre, sentence:NAME; of images: sat, grit, vl-lic, vl-lic-lstm, hf:NAME, self. Each also with "
-        "-image-only or -caption-only",
+        "bert-ft, bert-pre, sentence:NAME; of images: sat, sat-512, grit, vl-lic, vl-lic-lstm, hf:NAME, self. "
+        "Each also with -image-only or -caption-only",
         "words+embedding; for images the metric's own", essential=True, min_length=1, validate_default=True,
     )  # fmt: skip
     protocol: Literal["crossfit", "paper"] = option(
         "crossfit", "crossfit: every image is scored by a judge not trained on it; paper: its hold-out", essential=True
+    )
+    holdout: values.Shares | None = option(
+        None, "under paper: share of images for testing, e.g. 0.2, or also that for choosing an epoch, e.g. 0.2,0.1",
+        "each metric's own",
+    )  # fmt: skip
+    balance: Literal["none", "classes"] | None = option(
+        None, "what counts equally in training and scores: all images (none), or classes", "each metric's own"
     )
     seeds: int | None = option(None, "repetitions", "1 under crossfit, 10 under paper", essential=True, ge=1, le=1000)
     seed: values.Seed = option(0, "first seed")
@@ -41,7 +49,7 @@ class JudgeSettings(Settings):
     answers: dict[str, str] = option(
         {}, "word that answers for a class, e.g. female=woman", "the class", flag="--answer", repeated="CLASS=WORD"
     )
-    answer_softmax: Literal["restricted", "vocabulary"] = option("restricted", "softmax over the answers or all words")
+    answer_softmax: Literal["restricted", "vocabulary"] = option("vocabulary", "softmax over the answers or all words")
     backbone: str | None = option(None, "timm name of the image backbone", "the judge's own")
     backbone_weights: str = option("pretrained", "weights: pretrained (from timm), random, or a file", file=True)
     image_size: int | None = option(None, "image side in pixels, for the backbone", "the backbone's own", ge=32)
@@ -124,7 +132,7 @@ class JudgedSettings(TrainingSettings, MaskSettings, JudgeSettings, MetricOption
         ("lic", "leakage"),
         "comma-separated: lic, leakage, sc, u, dbac, dpac; of images: imagecaptioner2, imagecaptioner2-ratio, vl-lic; "
         "counted: ba, ba-objects, dba, multi, dpa, ratio, error. Variants, e.g. dbac-ta, are in the documentation",
-        essential=True, min_length=1,
+        essential=True, min_length=1, validate_default=True,
     )  # fmt: skip
     tasks: Annotated[tuple[str, ...], values.list_or_text(values.names)] = option(
         ("coco-objects",), "words of tasks: coco-objects, activities, or a .yaml file", file=True, min_length=1
@@ -133,6 +141,13 @@ class JudgedSettings(TrainingSettings, MaskSettings, JudgeSettings, MetricOption
         None, "refits of each judge, for tests", "20 for linear judges (8 on tasks), else 0",
         essential=True, panel="Statistics", ge=0, le=1000,
     )  # fmt: skip
+
+    @field_validator("metrics")
+    @classmethod
+    def _name_protocol(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        """The names of metrics hold a balance or hold-out that is not their own, so that tables and files show it."""
+        balance, holdout = info.data.get("balance"), info.data.get("holdout")
+        return with_protocol(value, balance=balance, holdout=holdout) if balance or holdout else value
 
     @field_validator("refits")
     @classmethod

@@ -116,6 +116,11 @@ Weights = Annotated[dict[str, str], list_or_text(_weights), AfterValidator(_for_
 # YAML reads a bare ``no`` as False.
 NoIsAWord = BeforeValidator(lambda value: "no" if value is False else value)
 Share = Annotated[float, Field(gt=0, lt=1)]
+Shares = Annotated[
+    tuple[Share, ...],
+    Field(min_length=1, max_length=2),
+    BeforeValidator(lambda value: str(value).split(",") if isinstance(value, str | float) else value),
+]
 Seed = Annotated[int, Field(ge=0, le=2**31)]
 Mode = Literal["partial", "segment", "box"]
 MaskMode = Literal["none", "partial", "segment", "box"]

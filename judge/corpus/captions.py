@@ -91,6 +91,11 @@ def read_captions(
     return parse_captions(read_document(path), options, side=side, name=name)
 
 
+def refuses(caption: str) -> bool:
+    """Whether a caption refuses to describe, by :data:`REFUSALS`."""
+    return bool(_compile(REFUSALS).match(caption))
+
+
 def parse_captions(document: Document, options: ReadOptions, *, side: Side, name: str) -> Captions:
     """The captions in a document that is already in memory; as :func:`read_captions`."""
     source, refusal = document.source, _compile(options.refusals)

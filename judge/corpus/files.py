@@ -78,11 +78,12 @@ def read_document(path: str | os.PathLike[str]) -> Document:
     return Document(load_csv(text.lstrip("\r\n"), source=source), source)
 
 
-def table_in_memory(given: Any, source: str = "labels in memory") -> Document:
-    """A mapping, a list of records, or a series or frame of pandas as a document; ``source`` is for messages.
+def table_in_memory(given: Any) -> Document:
+    """A mapping, a list of records, or a series or frame of pandas as a document.
 
     The index of a series holds the images, as does a named index of a frame. Anything else is refused.
     """
+    source = "labels in memory"
     if isinstance(given, Mapping):
         return Document(dict(given), source)
     if hasattr(given, "notna"):  # pandas, which is not imported for this. A series may hold an image several times.

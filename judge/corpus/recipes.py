@@ -94,10 +94,6 @@ class Recipe(_Part):
                 raise ValueError(f"'{file.path}' has labels of '{name}', which 'labels' does not describe")
         return self
 
-    def label(self, attribute: str) -> LabelNote:
-        """What the labels of ``attribute`` are."""
-        return next(label for label in self.labels if label.attribute == attribute)
-
 
 def shipped_recipes() -> dict[str, Path]:
     """Name -> file of the recipes of this checkout, or else of this installation."""
@@ -117,19 +113,23 @@ def read_shipped() -> list[Recipe]:
     return [read_recipe(path) for path in found.values()]
 
 
-def load_recipe(name_or_path: str) -> Recipe:
-    """A recipe by its name ("coco-gender-skin"), or from a YAML file of the user's.
+def find_recipe(name_or_path: str) -> Path:
+    """The file of a recipe by its name ("coco-gender-skin"), or a YAML file of the user's.
 
     Raises:
-        JudgeError: no such recipe; not YAML; a field that is missing, unknown or contradicts another.
+        JudgeError: no such recipe.
     """
     shipped = shipped_recipes()
     if name_or_path not in shipped and Path(name_or_path).suffix not in {".yaml", ".yml"}:
         mend = nearest(name_or_path, list(shipped)) if shipped else "give a recipe's file"
         raise JudgeError(f"no recipe '{name_or_path}'", mend=mend)
-    return read_recipe(shipped.get(name_or_path, Path(name_or_path)))
+    return shipped.get(name_or_path, Path(name_or_path))
 
 
 def read_recipe(path: Path) -> Recipe:
-    """The recipe in a file; errors are those of :func:`load_recipe`."""
+    """The recipe in a file.
+
+    Raises:
+        JudgeError: not YAML; a field that is missing, unknown or contradicts another.
+    """
     return validated(Recipe, read_yaml(path, mend=_MEND), where=str(path), mend=_MEND)

@@ -9,9 +9,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from judge.corpus.columns import find_column, id_column
 from judge.corpus.files import read_document
 from judge.corpus.layouts import parse_list
@@ -34,7 +31,7 @@ class Tasks:
     """What each image shows.
 
     Attributes:
-        names: the tasks, sorted; column l of every table.
+        names: the tasks, sorted.
         by_image: image id -> indices into ``names``, ascending; () for an image known to show none of them.
         source: a file, or the rule that derived them.
         derived: whether they come from captions.
@@ -58,17 +55,6 @@ class Tasks:
     def shown(self, image: str) -> list[str]:
         """The tasks of an image."""
         return [self.names[index] for index in self.by_image[image]]
-
-    def table(self, images: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """Which tasks each of ``images`` shows, [N, L]; a JudgeError if one is unknown."""
-        unknown = [image for image in images if image not in self.by_image]
-        if unknown:
-            what = f"{len(unknown)} of {len(images)} images have no tasks (such as '{unknown[0]}')"
-            raise JudgeError(what, where=self.source, mend="add them, or leave their captions out")
-        table = np.zeros((len(images), len(self.names)), dtype=np.bool_)
-        rows = np.repeat(np.arange(len(images)), [len(self.by_image[image]) for image in images])
-        table[rows, [index for image in images for index in self.by_image[image]]] = True
-        return table
 
     def only(self, names: Iterable[str]) -> Tasks:
         """The same with the tasks ``names`` alone, sorted; a JudgeError if one is no task here."""
@@ -208,37 +194,24 @@ def _name(value: object, where: str) -> str:
     return "" if name in _NOTHING else name
 
 
-def derive_tasks(
-    mentions: Mapping[str, Sequence[frozenset[str]]], *, names: Iterable[str], share: float | None = None
-) -> Tasks:
-    """Tasks derived from human captions: an image shows task t if enough of its captions name t.
+def derive_tasks(mentions: Mapping[str, Sequence[frozenset[str]]], *, names: Iterable[str]) -> Tasks:
+    """Tasks derived from human captions: an image shows task t if one of its captions names t.
+
+    One caption is enough: that makes the fewest errors if five people write what they notice (CHAIR, Rohrbach et al.
+    2018, section 2).
 
     Args:
         mentions: image id -> for each of its human captions, the tasks that it names (``Lexicon.mentions``).
         names: all tasks; others that captions name are passed over.
-        share: of an image's captions, how many must name a task, in (0, 1]; None for at least one caption, which makes
-            the fewest errors if five people write what they notice (CHAIR, Rohrbach et al. 2018, section 2).
 
     Returns:
         Tasks of every image with a caption. ``ignored`` counts the images in which no task is named.
-
-    Raises:
-        JudgeError: a share outside (0, 1].
     """
-    if share is not None and not 0 < share <= 1:
-        raise JudgeError(f"share is {share}", mend="take a number above 0 and up to 1")
     known = frozenset(names)
-    shown: dict[str, list[str]] = {}
-    for image, captions in mentions.items():
-        if captions:
-            counts = Counter(name for named in captions for name in named & known)
-            # Rounded up, with room for a share such as 3/5 that a float does not hold exactly.
-            needed = 1 if share is None else max(1, math.ceil(share * len(captions) - 1e-9))
-            shown[image] = [name for name, count in counts.items() if count >= needed]
-    enough = "one of its human captions names" if share is None else f"{share:g} of its human captions name"
+    shown = {image: frozenset().union(*captions) & known for image, captions in mentions.items() if captions}
     silent = sum(not tasks for tasks in shown.values())
     ignored = {"no task named": silent} if silent else {}
-    rule = f"derived: an image shows a task when at least {enough} it"
+    rule = "derived: an image shows a task when at least one of its human captions names it"
     return Tasks.of(shown, rule, known, derived=True, ignored=ignored)
 
 
@@ -254,8 +227,8 @@ def usable(tasks: Tasks, images: Collection[str]) -> tuple[Tasks, dict[str, tupl
     """The tasks that vary among ``images``, for these alone: one that none or all of them show cannot be learnt.
 
     Returns:
-        The tasks; and what was left out (reason -> names, sorted): tasks "never present" and "always present", and
-        images "without tasks" (unknown here).
+        The tasks; and what was left out (reason -> names, sorted): "tasks never present" and "tasks always present",
+        and images "without tasks" (unknown here).
 
     Raises:
         JudgeError: no image is known here; no task is left.
@@ -267,11 +240,11 @@ def usable(tasks: Tasks, images: Collection[str]) -> tuple[Tasks, dict[str, tupl
         raise JudgeError(what, where=tasks.source, mend="check that image ids mean the same in all files")
     counts = Counter(index for image in known for index in tasks.by_image[image])
     reasons = {
-        "never present": [name for index, name in enumerate(tasks.names) if not counts[index]],
-        "always present": [name for index, name in enumerate(tasks.names) if counts[index] == len(known)],
+        "tasks never present": [name for index, name in enumerate(tasks.names) if not counts[index]],
+        "tasks always present": [name for index, name in enumerate(tasks.names) if counts[index] == len(known)],
         "without tasks": sorted(set(images) - tasks.by_image.keys()),
     }
-    gone = {*reasons["never present"], *reasons["always present"]}
+    gone = {*reasons["tasks never present"], *reasons["tasks always present"]}
     if len(gone) == len(tasks.names):
         what = f"none of {len(tasks.names)} tasks is present in some of {len(known)} images and absent in others"
         raise JudgeError(what, where=tasks.source, mend="give more images, or other objects")

@@ -357,8 +357,7 @@ class EvidenceBuilder:
             what = f"no words of task '{unmasked[0]}' are known, so that captions would tell it"
             mend = "give a lexicon that has them too, as in --tasks coco-objects,activities"
             raise JudgeError(what, where=f"lexicon '{words.name}'", mend=mend)
-        reasons = {reason: reason if reason == "without tasks" else f"tasks {reason}" for reason in gone}
-        return found, {reasons[reason]: len(names) for reason, names in gone.items()}
+        return found, {reason: len(names) for reason, names in gone.items()}
 
 
 def mend_without_words(metric: Metric) -> str:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +14,7 @@ from torch import Tensor, nn
 
 from judge.errors import JudgeError, require
 from judge.judges import Materials
-from judge.utils.hub import explaining
+from judge.utils.hub import explaining, quiet_hub
 from judge.utils.reading import memory_limit, read_bytes
 
 if TYPE_CHECKING:
@@ -92,7 +90,7 @@ def make_backbone(materials: Materials, default: str) -> TimmBackbone:
     # Swin and similar networks are built for one size.
     fixed = materials.image_size and config and config.fixed_input_size
     sized: dict[str, Any] = {"img_size": materials.image_size} if fixed else {}
-    with torch.random.fork_rng(devices=[]), _silent(), explaining(what, where, mend):
+    with torch.random.fork_rng(devices=[]), quiet_hub(), explaining(what, where, mend):
         torch.manual_seed(0)
         network = timm.create_model(
             name, pretrained=weights != RANDOM, pretrained_cfg_overlay=overlay or None, features_only=True, **sized
@@ -123,17 +121,6 @@ def _config(name: str) -> Any:
         stem, _, tag = name.partition(".")
         what = f"timm has no weights '{tag}' of '{stem}'"
         raise JudgeError(what, where="--backbone", mend=f"use '{stem}', or see timm.list_pretrained()") from error
-
-
-@contextmanager
-def _silent() -> Iterator[None]:
-    """Silence the loggers of timm and of the hub's client."""
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logging.disable(before)
 
 
 def _read(path: Path, where: str) -> tuple[dict[str, Tensor], str]:

@@ -36,6 +36,7 @@ class Family:
         prompt: its authors' prompt for a caption, "" for none; None if that depends on the processor.
         vision, language: names of the vision and text modules; "" if transformers finds them.
         inserts: its processor inserts the image's tokens into the text.
+        mixes: transformers lets the images of a batch change each other's features, so that it cannot judge.
     """
 
     layout: Layout | None = None
@@ -43,6 +44,7 @@ class Family:
     vision: str = ""
     language: str = ""
     inserts: bool = False
+    mixes: bool = False
 
 
 # By transformers' name of the architecture. PaliGemma and Florence-2 were trained with these prompts; InstructBLIP's is
@@ -52,7 +54,9 @@ FAMILIES = {
     "florence2": Family("decoder", prompt="<CAPTION>", inserts=True),
     "git": Family(vision="git.image_encoder", language="git.encoder"),
     "instructblip": Family(prompt="A short image description:", inserts=True),
+    **dict.fromkeys(("minicpmv4_6", "minicpmv4_7"), Family(mixes=True)),
     "paligemma": Family(prompt="caption en"),
+    "pix2struct": Family("decoder", prompt="", vision="encoder"),
     "vision-encoder-decoder": Family("decoder", vision="encoder"),
 }
 PIXELS = "pixel_values"
@@ -141,18 +145,21 @@ def load_captioner(
     reference: str,
     *,
     where: str | None = None,
-    dtype: torch.dtype = torch.float32,
+    dtype: torch.dtype | Literal["auto"] = torch.float32,
     attention: str | None = None,
     empty: bool = False,
+    device_map: torch.device | Literal["auto"] | None = None,
 ) -> Captioner:
     """The captioner in a folder, or of a name on the hub (downloaded by transformers, if allowed).
 
     Args:
         reference: the folder, or the name.
         where: what users typed to name it, for messages; None for a judge.
-        dtype: of all weights.
+        dtype: of all weights; "auto" for the checkpoint's own.
         attention: transformers' name of the attention implementation; None for the model's own choice.
-        empty: leave the weights on ``meta``; otherwise they are on the CPU.
+        empty: leave the weights on ``meta``.
+        device_map: where other weights go: a device, or "auto" for all GPUs together (Accelerate's device map); None
+            for the CPU.
 
     Raises:
         JudgeError: no such folder or name; not a captioner of images; needs code of its own; no or broken
@@ -163,7 +170,8 @@ def load_captioner(
     with quiet():
         # Checked on ``meta`` first: missing weights would be initialised, of whatever size the configuration claims.
         for on_meta in (True,) if empty else (True, False):
-            model = _load_model(name, where, dtype, attention, empty=on_meta)
+            weights_at = torch.device("meta") if on_meta else device_map
+            model = _load_model(name, where, dtype, attention, weights_at)
         tokenizer, images, processor = load_processors(name, where)
     tokenizer.padding_side = "right"
     if tokenizer.pad_token_id is None:
@@ -224,6 +232,9 @@ def loading(what: str, where: str, mend: str) -> Iterator[None]:
             raise _needs_code(where) from error
         if "safetensors" in str(error) and isinstance(error, OSError):
             raise JudgeError(_NO_WEIGHTS, where=where, mend=_CONVERT) from error
+        if isinstance(error, ImportError):
+            missing = f"needs a package that is not installed ({first_line(error)})"
+            raise JudgeError(missing, where=where, mend="install it") from error
         if not isinstance(error, Exception):  # A panic in Rust, thus in the tokenizer.
             what, mend = "its tokenizer is damaged", _AGAIN
         raise JudgeError(f"{what} ({first_line(error)})", where=where, mend=mend) from error
@@ -242,7 +253,9 @@ def computing(what: str, where: str) -> Iterator[None]:
         raise JudgeError(f"{what}: {reason}", where=where, mend="get it again, or leave the setting out") from error
 
 
-def _load_model(name: str, where: str, dtype: torch.dtype, attention: str | None, *, empty: bool) -> Any:
+def _load_model(
+    name: str, where: str, dtype: torch.dtype | str, attention: str | None, device_map: torch.device | str | None
+) -> Any:
     import transformers
 
     loader: Any = transformers.AutoModelForImageTextToText
@@ -251,7 +264,7 @@ def _load_model(name: str, where: str, dtype: torch.dtype, attention: str | None
             model, notes = loader.from_pretrained(
                 name,
                 dtype=dtype,
-                device_map="meta" if empty else None,
+                device_map=device_map,
                 trust_remote_code=False,
                 use_safetensors=True,
                 output_loading_info=True,
@@ -357,10 +370,17 @@ def checkpoint_layers(captioner: Captioner) -> None:
 
 def spell_exactly(captioner: Captioner) -> None:
     """Turn the output layer over the vocabulary into an ``OutputLayer``, which computes in float32; in place."""
-    words = captioner.model.get_input_embeddings().num_embeddings
+    words = _vocabulary_sizes(captioner.model)
     for layer in captioner.model.modules():
-        if type(layer) is nn.Linear and layer.out_features == words:
+        if type(layer) is nn.Linear and layer.out_features in words:
             layer.__class__ = OutputLayer
+
+
+def _vocabulary_sizes(model: Any) -> set[int]:
+    """Words that it reads and that it writes: Llama Vision reads eight more."""
+    output = model.get_output_embeddings()
+    sizes = {model.get_input_embeddings().num_embeddings}
+    return sizes | {output.out_features} if isinstance(output, nn.Linear) else sizes
 
 
 def add_lora(captioner: Captioner) -> Any:
@@ -372,12 +392,12 @@ def add_lora(captioner: Captioner) -> Any:
     from peft import LoraConfig, LoraModel
     from transformers.pytorch_utils import Conv1D
 
-    model, words = captioner.model, captioner.model.get_input_embeddings().num_embeddings
+    model, words = captioner.model, _vocabulary_sizes(captioner.model)
     inside = {*captioner.language.modules()} - {*captioner.vision.modules(), model.get_output_embeddings()}
     layers = [
         name
         for name, module in model.named_modules()
-        if module in inside and isinstance(module, nn.Linear | Conv1D) and words not in module.weight.shape
+        if module in inside and isinstance(module, nn.Linear | Conv1D) and words.isdisjoint(module.weight.shape)
     ]
     with quiet():
         return LoraModel(model, LoraConfig(r=16, lora_alpha=32, target_modules=layers), "default")

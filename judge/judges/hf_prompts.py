@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 Tokens = tuple[int, ...]
-Row = dict[str, list[int]]
-"""One sample's text, position by position: ids, attention, types."""
+Row = dict[str, list[Any]]
+"""One sample's text, position by position: ids, attention, types, and (Llama Vision, IDEFICS) which images it sees."""
 
+DESCRIBE = "Describe the image in one sentence."
+"""The usual prompt of models that follow instructions."""
 # A tokenizer takes "<gender>", "<unk>" or "[SEP]" for special tokens; with spaces inside they are text.
 _COMMAND = re.compile(r"([<\[])([^\s<>\[\]]+)([>\]])")
 
@@ -62,7 +64,7 @@ def lay_out(captioner: Captioner, images: Sequence[Image], texts: Sequence[str])
             begun = [start for _ in texts]
         else:
             begun = [[*start, *encode(captioner.tokenizer, text)] for text in texts]
-            if captioner.processor is None:
+            if captioner.processor is None or not usual_prompt(captioner):
                 shared = dict(captioner.images(list(images), return_tensors="pt"))
             else:
                 # Florence-2's encoder reads the task beside the image; the decoder continues the prompt.
@@ -74,7 +76,7 @@ def usual_prompt(captioner: Captioner) -> str:
     """The default prompt for a caption: its authors' words, or "" for models that need none."""
     if captioner.family.prompt is not None:
         return captioner.family.prompt
-    return "Describe the image in one sentence." if getattr(captioner.processor, "image_token", None) else ""
+    return DESCRIBE if getattr(captioner.processor, "image_token", None) else ""
 
 
 def generation_inputs(captioner: Captioner, image: Image, prompt: str) -> tuple[dict[str, Tensor], list[int]]:
@@ -89,7 +91,7 @@ def generation_inputs(captioner: Captioner, image: Image, prompt: str) -> tuple[
             # Its ``generate`` takes the last token for [SEP] and drops it.
             row = {name: [*values, 1] for name, values in row.items()}
         return shared | {name: torch.tensor([values]) for name, values in row.items()}, begun
-    if captioner.processor is not None:
+    if captioner.layout == "encoder" or usual_prompt(captioner):
         return _process(captioner, [image], [prompt])[0], []
     shared = dict(captioner.images(image, return_tensors="pt"))
     if not prompt:
@@ -130,18 +132,28 @@ def _process(captioner: Captioner, images: Sequence[Image], texts: Sequence[str]
     kept = {name: value for name, value in made.items() if name in captioner.arguments and name != "labels"}
     if captioner.layout != "causal":
         return Prompts(kept, [])
-    of_text = [name for name in ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids") if name in kept]
+    whole = made["input_ids"].shape
+    of_text = [name for name, value in kept.items() if value.shape[:2] == whole and not name.startswith("pixel")]
     real = made["attention_mask"].bool()
     rows = [{name: kept[name][i][real[i]].tolist() for name in of_text} for i in range(len(texts))]
     return Prompts({name: value for name, value in kept.items() if name not in of_text}, rows)
 
 
 def _with_image_token(processor: Any, text: str) -> str:
-    """The text with the image's token: as a user's turn in a chat, if the processor has a template for that."""
+    """The text with the image's token: as a user's turn in a chat, if the processor has a template for that.
+
+    Raises:
+        JudgeError: the answer would begin inside a thought.
+    """
     if not getattr(processor, "chat_template", None):
         return f"{processor.image_token}{text}"
     turn = {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": text}]}
-    return str(processor.apply_chat_template([turn], add_generation_prompt=True, tokenize=False))
+    how = {"add_generation_prompt": True, "tokenize": False, "enable_thinking": False}
+    prompt = str(processor.apply_chat_template([turn], **how))
+    if prompt.rfind("<think>") > prompt.rfind("</think>"):
+        what = "its chat template begins each answer with a thought, and cannot be told not to (enable_thinking)"
+        raise JudgeError(what, mend="use the checkpoint that does not think (Instruct), or give it another template")
+    return prompt
 
 
 def _start(captioner: Captioner) -> list[int]:
@@ -155,13 +167,14 @@ def _start(captioner: Captioner) -> list[int]:
     return [int(start)] if forced is None else [int(start), int(forced)]
 
 
-def go_on(architecture: str, name: str, prefix: Tokens) -> list[int]:
-    """The values under ``name`` for the tokens of an answer."""
+def go_on(architecture: str, name: str, prefix: Tokens, row: Row) -> list[Any]:
+    """The values under ``name`` for the tokens of an answer, which follows ``row``."""
     if name.endswith("input_ids"):
         return list(prefix)
-    # PaliGemma's attention is bidirectional in the prompt (type 0), causal in the output (1). Elsewhere 0 means text.
-    one = "attention_mask" in name or (name == "token_type_ids" and architecture == "paligemma")
-    return [int(one)] * len(prefix)
+    if name.endswith("token_type_ids"):
+        # PaliGemma's attention is bidirectional in the prompt (type 0), causal in the output (1). Elsewhere 0 is text.
+        return [int(name == "token_type_ids" and architecture == "paligemma")] * len(prefix)
+    return [row[name][-1] for _ in prefix]  # An answer sees what the prompt's end sees.
 
 
 def spell_answers(tokenizer: Any, prompt: Sequence[int], words: Sequence[str]) -> tuple[Tokens, ...]:
@@ -178,7 +191,7 @@ def spell_answers(tokenizer: Any, prompt: Sequence[int], words: Sequence[str]) -
             raise JudgeError(what, where="--answer", mend="choose a word of the captioner's vocabulary")
         if tokens in found:
             what = f"answers '{found[tokens]}' and '{word}' are the same tokens to the captioner"
-            raise JudgeError(what, where="--answer", mend="choose words that differ in more than case")
+            raise JudgeError(what, where="--answer", mend="choose words of different letters")
         found[tokens] = word
     return tuple(found)
 

@@ -6,8 +6,9 @@ epochs at 5e-5, by Adam (the released code has AdamW with a decay of 0.1). The c
 ``bert-pre`` encodes each caption once, without dropout in BERT, and its vectors are cached (``training.features``).
 
 Abdelrahman et al., AAAI 2024, section 5.7 (VL-LIC): ResNet-50 beside BERT, a classifier on both. The backbone is
-frozen; its features are averaged over positions. ``vl-lic`` is trained like ``bert-ft``; ``vl-lic-lstm`` has LIC's LSTM
-in place of BERT.
+frozen; its features are averaged over positions. The paper does not state how VL-LIC was trained: ``vl-lic`` is
+trained like ``bert-ft``; ``vl-lic-lstm`` has LIC's LSTM in place of BERT, and is trained like that. Both keep the epoch
+with the least validation loss.
 
 Code that comes with a checkpoint never runs (``trust_remote_code`` is False), and weights are safetensors.
 """
@@ -276,7 +277,7 @@ BLUEPRINTS = {
         "vl-lic-lstm",
         _VL_LIC,
         network=_with_lstm,
-        recipe=Recipe(epochs=20, learning_rate=2e-4, batch_size=64, keep="best"),
+        recipe=Recipe(epochs=20, learning_rate=5e-5, batch_size=64, keep="best"),
         modalities=_BOTH,
         backbone=partial(make_backbone, default=RESNET50),
     ),

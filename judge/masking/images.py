@@ -28,7 +28,7 @@ SHEET_NAME, TABLE_NAME = "contact_sheet.png", "masks.parquet"
 
 # Pillow's other formats are parsers that no data set of captions needs. (Its JPEG reader opens MPO too.)
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
-_ORIENTATION, _TURNED = 0x0112, range(2, 9)
+_ORIENTATION, _TURNED, _ON_ITS_SIDE = 0x0112, range(2, 9), 5
 _NOT_AN_IMAGE = "give a JPEG, PNG, WebP, BMP, GIF or TIFF file, or download it again"
 
 
@@ -95,6 +95,20 @@ def read_image(folder: Path, name: str, *, max_pixels: int = MAX_PIXELS) -> Load
     where = archive.where(name) if archive else str(folder / name)
     pixels, turned = decode(data, where=where, max_pixels=max_pixels)
     return LoadedImage(name, pixels, turned, checksum_of(data))
+
+
+def read_size(folder: Path, name: str) -> tuple[int, int] | None:
+    """Width and height of an image as :func:`read_image` returns it, from the head of its file; None if it has none."""
+    from PIL import Image
+
+    archive = find_archive(folder)
+    try:
+        data = io.BytesIO(archive.read(name)) if archive else open_regular(path_inside(folder, name))
+        with data, _limit(lifted=True), Image.open(data, formats=_FORMATS) as image:
+            width, height = image.size
+            return (height, width) if image.getexif().get(_ORIENTATION, 1) >= _ON_ITS_SIDE else (width, height)
+    except Exception:
+        return None
 
 
 def read_bytes(folder: Path, name: str) -> bytes:

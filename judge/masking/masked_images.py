@@ -13,7 +13,7 @@ from judge.masking import MAX_PIXELS
 from judge.masking.cache import Cached
 from judge.masking.detectors import Detector, Failures, detect_images
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.images import checksum_of, read_bytes, read_image
+from judge.masking.images import checksum_of, read_bytes, read_image, read_size
 from judge.masking.instances import PERSON, Box, Instance, Pixels, visible_boxes
 from judge.masking.measured import MaskStatistics, measure_masks
 from judge.masking.people import Hiding
@@ -54,6 +54,10 @@ class MaskedImages:
         name = self._name(image_id)
         image = read_image(self.folder, name, max_pixels=self.max_pixels)
         return self.hiding.apply(image, self.hidden[name])[0] if self.hiding else image.pixels
+
+    def size(self, image_id: str) -> tuple[int, int] | None:
+        """Width and height of what ``read`` returns; None if the image cannot be read."""
+        return read_size(self.folder, self._name(image_id))
 
     def key(self, image_id: str) -> str:
         """A checksum of all that decides what ``read`` returns: the file's bytes and what is hidden of them.

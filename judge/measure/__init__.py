@@ -23,7 +23,7 @@ from judge.measure.words import caption_words, word_contributions
 from judge.quality import Quality, measure_quality
 from judge.statistics.breakdown import break_down, image_contributions
 from judge.statistics.counted import summarise_counts
-from judge.statistics.summary import Settings, Summary, summarise, with_families
+from judge.statistics.summary import Settings, summarise, with_families
 from judge.text.lexicon import Lexicons
 from judge.training.launch import in_main_process
 from judge.training.member import TrainingSetup
@@ -75,11 +75,9 @@ def measure(
     notes = [chosen for _, chosen in answers]
     scores = score_table(work.jobs, [rows for rows, _ in answers])
     progress("intervals and tests", 0, 0)
-
-    def summaries_of_judges() -> list[Summary]:
-        return with_families(summarise(scores, refits, settings), others, work.families, settings)
-
-    judged = in_main_process(summaries_of_judges)
+    judged = in_main_process(
+        lambda: with_families(summarise(scores, refits, settings), others, work.families, settings)
+    )
     summaries = in_order([*judged, *counted], [captioner.name for captioner in work.corpus.generated], work.names)
     result = Result(
         tuple(summaries),

@@ -75,13 +75,19 @@ def lay_out(corpus: Corpus, plan: Plan, lexicons: Lexicons) -> Work:
     """Lay out the work of ``plan``, without a typical person where it would fail with one alone.
 
     Raises:
-        JudgeError: unknown metric or judge; captions and labels that cannot be joined; what cannot be counted; a
-            captioner with the name of the typical person.
+        JudgeError: unknown metric or judge; a hold-out under ``crossfit``; captions and labels that cannot be joined;
+            what cannot be counted; a captioner with the name of the typical person.
     """
     if any(captions.name == TYPICAL for captions in corpus.generated):
         mend = "give it another name (--captions NAME=FILE)"
         raise JudgeError(f"a captioner is called '{TYPICAL}', as a row of the table is", mend=mend)
     metrics = tuple(map(find_metric, spell_out(plan.metrics)))
+    for metric in metrics:
+        if plan.protocol == "crossfit" and metric.parts in metric.name.split(":"):
+            folds = max(2, round(1 / metric.holdout[0]))
+            what = f"{metric.title}: crossfit scores every image by a judge of the other folds, so none are held out"
+            mend = f"use --protocol paper, or --folds {folds} for about the same number of images at a time"
+            raise JudgeError(what, where="--holdout", mend=mend)
     reason = _without_typical(plan, metrics)
     if not reason:
         try:

@@ -5,6 +5,6 @@
 """
 
 from judge.metrics.row import Metric
-from judge.metrics.rows import ALIASES, FAMILIES, METRICS, find_metric, spell_out
+from judge.metrics.rows import ALIASES, FAMILIES, METRICS, find_metric, spell_out, with_protocol
 
-__all__ = ["ALIASES", "FAMILIES", "METRICS", "Metric", "find_metric", "spell_out"]
+__all__ = ["ALIASES", "FAMILIES", "METRICS", "Metric", "find_metric", "spell_out", "with_protocol"]

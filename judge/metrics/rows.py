@@ -1,7 +1,8 @@
 """The published metrics, one row each, and how users name them: families, aliases, scores and variants."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Literal
 
 from judge.errors import JudgeError, nearest
 from judge.metrics.counted.dpa import Dpa
@@ -62,6 +63,7 @@ _DBAC_AT = Metric(
     variant="images count equally; P(t) of the caption's set of task words, people apart",
     holdout=(0.2, 0.0),
     prior="P(t)/P(a)",
+    product=True,
     head=3,
     balanced=False,
 )
@@ -74,6 +76,7 @@ _DPAC_AT = replace(
     variant="mean of P(a|s) w over captions; of several seeds the judge of each side that guesses best on "
     "validation images, a tenth, which learn otherwise with the rest",
     holdout=(0.2, 0.1),
+    product=False,
     head=5,
     aggregate="best",
 )
@@ -132,7 +135,8 @@ METRICS: dict[str, Metric] = {
             judge="vl-lic",
             score="confident_accuracy",
             reference="abdelrahman2024imagecaptioner2, section 5.7; hirota2022quantifying, eq. 9-11",
-            variant="judge vl-lic reads with BERT, as the paper's; vl-lic-lstm with LIC's LSTM",
+            variant="judge vl-lic reads with BERT, as the paper's; vl-lic-lstm with LIC's LSTM; hold-out of "
+            "ImageCaptioner2, epochs and learning rate of LIC",
         ),
         _DBAC_AT,
         replace(
@@ -248,26 +252,32 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "dpa": ("dpa-at", "dpa-ta"),
 }
 ALIASES = {"dba-at": "dba-o", "dba-ta": "dba-g"}
-# The variant of metrics with priors in which people are tasks too.
-WITH_PEOPLE = "with-people"
+# The variant of metrics with priors in which people are tasks too; those without balance, and with it.
+WITH_PEOPLE, UNBALANCED, BALANCED = "with-people", "unbalanced", "balanced"
 
 
 def spell_out(names: Iterable[str]) -> tuple[str, ...]:
-    """The rows of ``names``, each once; a family ("dbac") stands for its rows."""
+    """The rows of ``names``, each once; a family ("dbac") stands for its rows.
+
+    Raises:
+        JudgeError: as :func:`find_metric`, but for names that are no row's.
+    """
     rows = []
     for name in names:
         key, variants = _parts(name)
         for row in FAMILIES.get(key, (key,)):
-            default = METRICS[row].score if row in METRICS and not METRICS[row].counted else None
-            rows.append(":".join([row, *(each for each in variants if each != default)]))
+            full = ":".join([row, *variants])
+            rows.append(find_metric(full).name if row in METRICS else full)
     return tuple(dict.fromkeys(rows))
 
 
 def find_metric(name: str) -> Metric:
     """The row called ``name`` (any case).
 
-    A colon may follow with another score ("dbac-at:accuracy"), "with-people" for metrics with priors, or another
-    variant of a counted metric ("dba-o:princeton").
+    Variants may follow, each after a colon: another score ("dbac-at:accuracy"); "with-people" for metrics with priors;
+    another hold-out in percent ("lic:80/20", or with the part that chooses an epoch "lic:70/10/20"); "unbalanced" for
+    metrics that balance classes; of a counted metric another variant ("dba-o:princeton"). The row's name and title
+    show what differs from the metric's own.
 
     Raises:
         JudgeError: no such row, score or variant; the nearest name is suggested.
@@ -278,10 +288,32 @@ def find_metric(name: str) -> Metric:
     if key not in METRICS:
         known = [*METRICS, *FAMILIES, *ALIASES]
         raise JudgeError(f"unknown metric '{name}'", where="--metrics", mend=nearest(key, known))
-    row = METRICS[key]
+    own = row = METRICS[key]
     for variant in variants:
         row = _variant(row, variant)
-    return row
+    return row if row.counted else _renamed(row, own)
+
+
+def with_protocol(
+    names: Iterable[str], *, balance: Literal["none", "classes"] | None, holdout: Sequence[float] | None
+) -> tuple[str, ...]:
+    """``names`` with another balance or hold-out for the metrics that have judges; None leaves each metric its own.
+
+    Args:
+        names: of metrics or families.
+        balance: "none" where all images count equally, "classes" where classes do.
+        holdout: the share of images for testing, and then, unless it is the metric's own, that for choosing an epoch.
+
+    Raises:
+        JudgeError: as :func:`find_metric`; classes of a metric that cannot balance them.
+    """
+    found = []
+    for row in map(find_metric, spell_out(names)):
+        test, validation = (*(holdout or ()), *row.holdout[len(holdout or ()) :])
+        parts = replace(row, holdout=(test, validation)).parts
+        changes = [parts, {"none": UNBALANCED, "classes": BALANCED, None: ""}[balance]]
+        found.append(row.name if row.counted else ":".join([row.name, *filter(None, changes)]))
+    return spell_out(found)
 
 
 def _parts(name: str) -> tuple[str, list[str]]:
@@ -292,18 +324,51 @@ def _parts(name: str) -> tuple[str, list[str]]:
 
 
 def _variant(row: Metric, name: str) -> Metric:
-    """A judged row with another score, or with people among the tasks; a counted row in another variant."""
-    full, where = f"{row.name}:{name}", f"--metrics {row.name}:{name}"
+    """A judged row with another score, hold-out or balance, or people among the tasks; a counted one in a variant."""
+    where = f"--metrics {row.name}:{name}"
     if row.counted:
         if counted := row.counted.in_variant(name):
-            return replace(row, name=full, title=f"{row.title}, {name}", counted=counted)
+            return replace(row, name=f"{row.name}:{name}", title=f"{row.title}, {name}", counted=counted)
         raise JudgeError(f"unknown variant '{name}'", where=where, mend=nearest(name, list(row.counted.variants)))
-    if name == row.score:
-        return row
     if name == WITH_PEOPLE and row.prior:
-        return replace(row, name=full, title=f"{row.title}, people as tasks", people_are_tasks=True)
+        return replace(row, people_are_tasks=True)
+    if "/" in name:
+        row = replace(row, holdout=_holdout(name, where))
+        if row.aggregate == "best" and not row.holdout[1]:
+            raise JudgeError(f"{row.title} chooses among seeds on other images", where=where, mend="write 70/10/20")
+        return row
+    if name == BALANCED and not METRICS[row.name].balanced:
+        what = f"{row.title} counts how frequent classes are, so they cannot be balanced"
+        raise JudgeError(what, where=where, mend="balance the other metrics alone (--metrics NAME:balanced)")
+    if name in {BALANCED, UNBALANCED}:
+        return replace(row, balanced=name == BALANCED)
     scores = [name for name, score in SCORES.items() if row.from_annotation or not score.relative]
     if name not in scores:
-        known = [*scores, *([WITH_PEOPLE] if row.prior else [])]
+        known = [*scores, *([WITH_PEOPLE] if row.prior else []), *([UNBALANCED] if row.balanced else [])]
         raise JudgeError(f"unknown score '{name}'", where=where, mend=nearest(name, known))
-    return replace(row, name=full, title=f"{row.title} ({name.replace('_', ' ')})", score=name)
+    return replace(row, score=name)
+
+
+def _holdout(name: str, where: str) -> tuple[float, float]:
+    """The shares for testing and for choosing an epoch of "80/20" or "70/10/20"."""
+    try:
+        train, *chosen, test = (float(part) / 100 for part in name.split("/"))
+    except ValueError:
+        train, chosen, test = 0.0, [], 0.0
+    if len(chosen) > 1 or not min(train, test, *chosen) > 0 or abs(train + test + sum(chosen) - 1) > 1e-5:
+        mend = "write percents that add up to 100, as 80/20, or with a part that chooses an epoch, as 70/10/20"
+        raise JudgeError(f"'{name}' is no hold-out", where=where, mend=mend)
+    return test, sum(chosen)
+
+
+def _renamed(row: Metric, own: Metric) -> Metric:
+    """``row`` with a name and a title that show how it differs from ``own``."""
+    score = row.score if row.score != own.score else ""
+    people = WITH_PEOPLE if row.people_are_tasks else ""
+    protocol = [row.parts if row.holdout != own.holdout else "", UNBALANCED if row.balanced != own.balanced else ""]
+    name = ":".join(filter(None, [own.name, score, people, *protocol]))
+    if name == own.name:
+        return own
+    marks = ", ".join(filter(None, [score.replace("_", " "), *protocol]))
+    title = f"{own.title} ({marks})" if marks else own.title
+    return replace(row, name=name, title=f"{title}, people as tasks" if people else title)

@@ -4,9 +4,9 @@ Every score is the pooled (weighted) mean of a quantity per caption. With K equa
 an unsure judge is 1/K, and 1/K^2 for LIC's score; for a judge that is sure and wrong LIC's score tends to 1/K too
 (judges trained on shuffled labels estimate it: ``judge.measure.refits``).
 
-A directional metric (DBAC, DPAC) weighs captions by a prior w: it takes the mean of q w of a score q per caption
-(DPAC's psi), and Q times the mean of w of a pooled score Q (DBAC's omega). Priors are frequencies among all captions of
-the side, those that judges learn from and those that they score. Every resample estimates them again.
+A directional metric weighs captions by a prior w: DPAC's psi is the mean of q w, DBAC's omega the score Q of the side
+times the mean of w. Priors are frequencies among all captions of the side, those that judges learn from and those that
+they score. Every resample estimates them again.
 """
 
 from collections.abc import Callable, Sequence
@@ -89,13 +89,13 @@ class Score:
     Attributes:
         quantity: answers on N captions -> [N].
         pool: mean(s) of the quantity, any shape -> value(s) of the side; None for the mean itself.
-        chance: number of classes K -> the score of a judge that gives each class 1/K.
+        chance: shares of the classes, [K], -> the score of a judge that knows only these: 1/K if they are equal.
         relative: whether the value is 1 - mean / mean of the same for :func:`frequency_loss`.
     """
 
     quantity: Callable[[Judged], FloatArray]
     pool: Callable[[FloatArray], FloatArray] | None
-    chance: Callable[[int], float]
+    chance: Callable[[FloatArray], float]
     relative: bool = False
 
 
@@ -106,13 +106,17 @@ def _reciprocal(mean: FloatArray) -> FloatArray:
 
 SCORES: dict[str, Score] = {
     # Whether the most probable answer is the true one: Leakage's lambda (CVPR 2022, eq. 5-6).
-    "accuracy": Score(lambda judged: judged.correct.astype(np.float64), None, lambda k: 1 / k),
+    "accuracy": Score(lambda judged: judged.correct.astype(np.float64), None, np.max),
     # p(true) where the most probable answer is the true one, else 0: LIC (CVPR 2022, eq. 9-10).
-    "confident_accuracy": Score(lambda judged: judged.probability * judged.correct, None, lambda k: 1 / k**2),
+    "confident_accuracy": Score(
+        lambda judged: judged.probability * judged.correct, None, lambda shares: np.max(shares) ** 2
+    ),
     # p(true), right or wrong: ImageCaptioner2 (AAAI 2024), DPAC.
-    "confidence": Score(lambda judged: judged.probability, None, lambda k: 1 / k),
+    "confidence": Score(lambda judged: judged.probability, None, lambda shares: np.sum(shares**2)),
     # One over the mean loss, 0 where a judge gave a truth probability 0: DBAC (WACV 2026).
-    "inverse_cross_entropy": Score(lambda judged: judged.loss, _reciprocal, lambda k: 1 / np.log(k)),
+    "inverse_cross_entropy": Score(
+        lambda judged: judged.loss, _reciprocal, lambda shares: -1 / np.sum(shares * np.log(shares))
+    ),
     # 1 - CE(answer | evidence) / CE(answer): Theil's uncertainty coefficient, cross-validated.
     "uncertainty": Score(lambda judged: judged.loss, None, lambda _: 0.0, relative=True),
 }

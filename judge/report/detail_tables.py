@@ -9,10 +9,10 @@ import pandas as pd
 from judge.measure import Result
 from judge.measure.table import settings_of
 from judge.metrics import find_metric
-from judge.report.notes import labels_left_out, left_out_of, sentences_of
+from judge.report.notes import labels_left_out, left_out_of
 from judge.report.table import COUNT, NUMBER, SHARE, SIGNED, TEXT, Table, digits_of, table_of, write, write_p
 from judge.report.tables import write_interval
-from judge.statistics.breakdown import by_position, judged_rows, task_table
+from judge.statistics.breakdown import by_position, judged_rows
 from judge.statistics.consistency import Consistency, Correlation, measure_consistency, percent_reduction
 from judge.statistics.summary import DEFAULT, ROW, name_row
 from judge.types import Interval
@@ -107,7 +107,7 @@ def breakdown_tables(result: Result, verbose: bool) -> Iterator[Table[Row]]:
         return
     about = ["captioner", "metric (judge)"]
     rows: list[Row] = []
-    for row in _first(task_table(found), verbose):
+    for row in _first(found.tasks, verbose):
         interval = None if pd.isna(row["low"]) else Interval(row["low"], row["high"])
         digits = _digits(row, interval)
         cells = [
@@ -118,7 +118,7 @@ def breakdown_tables(result: Result, verbose: bool) -> Iterator[Table[Row]]:
         ]
         rows.append((row["captioner"], _metric(row), row["task"], *cells))
     notes = ["Contributions of all tasks add up to the amplification. Captions: human / generated."]
-    if any(part.basis == "these judges" for part in found.tasks):
+    if len(found.tasks) and (found.tasks["basis"] == "these judges").any():
         notes.append("* For these judges alone, as they were trained.")
     numbers = [("contribution", TEXT), ("interval", TEXT), ("p (Holm)", TEXT), ("captions", TEXT)]
     yield table_of([*about, "task"], numbers, rows, "Tasks that add most", notes)
@@ -160,12 +160,14 @@ def twin_table(twins: pd.DataFrame) -> Table[Row]:
 def position_table(result: Result) -> Table[Row]:
     """Of captions whose sentences judges read, the amplification of first sentences and of all others."""
     entries = result.run["captioners"].items()
-    most = {name: count for name, entry in entries if (count := sentences_of(entry)["generated"]) > 1}
+    most = {name: count for name, entry in entries if (count := entry["sentences"]["generated"]) > 1}
     rows = []
-    for part in by_position(result.scores, most, settings_of(result.run)) if most else ():
-        digits = digits_of(part.interval)
-        cells = write(part.value, SIGNED, digits), write_interval(part.interval, "splits", digits)
-        rows.append((part.line.captioner, part.line.title, part.place, f"{part.sentences:,}", *cells))
+    for line, place, sentences, value, interval in (
+        by_position(result.scores, most, settings_of(result.run)) if most else ()
+    ):
+        digits = digits_of(interval)
+        cells = write(value, SIGNED, digits), write_interval(interval, "splits", digits)
+        rows.append((line.captioner, line.title, place, f"{sentences:,}", *cells))
     numbers = [("sentences", TEXT), ("amplification", TEXT), ("interval", TEXT)]
     note = "Sentences of generated captions against all human captions. Intervals from splits, without correction."
     return table_of(["captioner", "metric (judge)", "place"], numbers, rows, "Amplification by sentence", [note])

@@ -15,7 +15,6 @@ from judge.report.page import make_page
 from judge.report.table import as_json, json_text
 from judge.report.tables import Line, lines_of
 from judge.report.warnings import warnings
-from judge.statistics.breakdown import task_table
 from judge.statistics.comparisons import Difference
 from judge.statistics.consistency import measure_consistency
 from judge.utils.cells import table_csv
@@ -80,7 +79,7 @@ class RunDirectory(OutputFolder):
             if found := result.breakdown:
                 folder = out / "breakdown"
                 folder.mkdir()
-                for name, table in {"tasks": task_table(found), "words": found.words, "twins": found.twins}.items():
+                for name, table in {"tasks": found.tasks, "words": found.words, "twins": found.twins}.items():
                     if len(table):
                         write_whole(folder / f"{name}.csv", table_csv(table).encode())
                 found.images.to_parquet(folder / "images.parquet", index=False)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from judge.measure import Result
 from judge.metrics import Metric
-from judge.metrics.scores import SCORES
 from judge.report import plots
 from judge.report.plots import Drawing
 from judge.statistics.curve import Curve
@@ -78,7 +77,7 @@ def sides(result: Result) -> Iterator[Drawing]:
         axes.plot(human, places, "o", **style)
         style = {"color": plots.GENERATED, "markersize": 7, "label": "generated captions"}
         axes.plot(generated, places, "s", **style)
-        chances = [_chances(row, len(result.run["captioners"][row.captioner]["images"])) for row in rows]
+        chances = [_chances(row, result.run["captioners"][row.captioner]["images"]) for row in rows]
         for place, of in enumerate(chances):
             for chance in of:
                 plots.tick(axes, chance, place)
@@ -94,11 +93,11 @@ def sides(result: Result) -> Iterator[Drawing]:
         )
 
 
-def _chances(row: Summary, classes: int) -> Sequence[float]:
-    """Chance level of each side where labels were shuffled, else one for both, of a judge that knows nothing."""
+def _chances(row: Summary, images: Mapping[str, int]) -> Sequence[float]:
+    """Chance level of each side where labels were shuffled, else one: of a judge that knows class frequencies alone."""
     if row.chance:
         return row.chance
-    return () if row.metric.counted or row.metric.prior else (SCORES[row.metric.score].chance(classes),)
+    return () if row.metric.counted or row.metric.prior else (row.metric.chance(images),)
 
 
 def qualities(result: Result) -> Iterator[Drawing]:

@@ -7,12 +7,10 @@ from typing import Any
 from judge.errors import some
 from judge.measure import Result
 from judge.metrics import Metric, find_metric
-from judge.metrics.scores import SCORES
 from judge.quality import Quality
 from judge.report.table import how_many
 from judge.statistics.comparisons import LIKE_TYPICAL, Difference
 from judge.statistics.inference import POWER, SIGNIFICANT
-from judge.types import SIDES
 
 # Ends of reasons that leave out single captions; others leave out images, or begin with "tasks".
 _OF_CAPTIONS = "captions empty", "captions refused", "captions beyond the common number"
@@ -33,9 +31,13 @@ def summary_lines(result: Result) -> list[str]:
 
 
 def footnotes(result: Result) -> list[str]:
-    """Notes on how the numbers were made, a line each; those below the table come first."""
+    """The lines below the table, then notes on how the numbers were made."""
+    return [*summary_lines(result), *method_notes(result)]
+
+
+def method_notes(result: Result) -> list[str]:
+    """Notes on how the numbers were made, a line each."""
     return [
-        *summary_lines(result),
         *_method(result),
         *_inference(result),
         *_labels(result.run["labels"]),
@@ -77,11 +79,8 @@ def _protocol(result: Result) -> str:
         return f"Counted: no judge was trained; {_COUNTED}."
     if run["protocol"] == "crossfit":
         return f"Protocol crossfit: {run['folds']} folds, {seeds}; no judge scores an image that it was trained on."
-    shares = []
-    for row in judged:
-        test, validation = row.holdout
-        parts = "/".join(f"{100 * share:.0f}" for share in (1 - test - validation, validation, test) if share)
-        shares.append((row.title, f"{parts} of {'classes cut to equal size' if row.balanced else 'all images'}"))
+    whose = {True: "classes cut to equal size", False: "all images"}
+    shares = [(row.title, f"{row.parts} of {whose[row.balanced]}") for row in judged]
     holdouts = "; ".join(f"{what} for {titles}" for titles, what in alike(shares))
     return f"Protocol paper: hold-out {holdouts}; {seeds}."
 
@@ -136,12 +135,6 @@ def left_out_of(entry: Mapping[str, Any]) -> dict[str, int]:
     return found
 
 
-def sentences_of(entry: Mapping[str, Any]) -> Mapping[str, int]:
-    """Side -> how many sentences of a captioner's captions judges read one by one; 1 for whole captions."""
-    found: Mapping[str, int] = entry.get("sentences", dict.fromkeys(SIDES, 1))
-    return found
-
-
 def labels_left_out(labels: Mapping[str, Any]) -> dict[str, int]:
     """Why images of the label file have no class -> how many: a value that means none, or tied votes."""
     found = {value or "empty": number for value, number in labels["ignored"].items()}
@@ -169,7 +162,7 @@ def _remarks(result: Result) -> Iterator[str]:
     read = {
         ("human captions" if side == "human" else f"captions of {name}"): str(count)
         for name, entry in result.run["captioners"].items()
-        for side, count in sentences_of(entry).items()
+        for side, count in entry["sentences"].items()
         if count > 1 and not all(row.counted for row in metrics)
     }
     for names, count in alike(read.items()):
@@ -291,14 +284,16 @@ def _image_judges(sight: Mapping[str, Any] | None) -> Iterator[str]:
 
 
 def _chance(result: Result) -> Iterator[str]:
-    """Notes on the scores of a judge that knows nothing; classes count equally."""
+    """Notes on the scores of a judge that knows only how frequent classes are."""
     if any(row.chance for row in result.summaries):
         yield "Chance: scores of both sides where labels are shuffled among images."
     untried = dict.fromkeys(row.metric for row in result.summaries if not row.chance)
     judged = [row for row in untried if not row.counted and row.prior is None]
-    for classes in sorted({len(entry["images"]) for entry in result.run["captioners"].values()}) if judged else ():
-        scores = ", ".join(f"{row.title} {SCORES[row.score].chance(classes):.3f}" for row in judged)
-        yield f"Chance with {classes} classes, of a judge that is never sure: {scores}."
+    found = dict[str, None]()
+    for images in (entry["images"] for entry in result.run["captioners"].values()) if judged else ():
+        scores = ", ".join(f"{row.title} {row.chance(images):.3f}" for row in judged)
+        found[f"Chance with {len(images)} classes, of a judge that is never sure: {scores}."] = None
+    yield from sorted(found)
 
 
 def _counted(run: Mapping[str, Any]) -> Iterator[str]:

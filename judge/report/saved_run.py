@@ -23,7 +23,7 @@ from judge.quality import Quality, QualityScore
 from judge.report.directory import METRICS, SCORING, SETTINGS, metrics_json
 from judge.report.page import example_cards
 from judge.report.sections import tables_of
-from judge.statistics.breakdown import Breakdown, break_down, task_table
+from judge.statistics.breakdown import Breakdown, break_down
 from judge.types import Interval
 from judge.utils.cells import read_guarded
 from judge.utils.files import LOG, resolved
@@ -139,10 +139,9 @@ def _files(folder: Path, result: Result, document: Mapping[str, Any]) -> Iterato
         yield "quality.csv", tables, _read_csv(folder / "quality.csv")
     if result.breakdown:
         yield "breakdown/images.parquet", result.breakdown.images, _read_parquet(folder, "breakdown/images")
-        if len(tasks := task_table(result.breakdown)):
-            yield "breakdown/tasks.csv", tasks, _read_csv(folder / "breakdown/tasks.csv")
-        if len(result.breakdown.twins):
-            yield "breakdown/twins.csv", result.breakdown.twins, _read_csv(folder / "breakdown/twins.csv")
+        for name in ("tasks", "twins"):
+            if len(table := getattr(result.breakdown, name)):
+                yield f"breakdown/{name}.csv", table, _read_csv(folder / f"breakdown/{name}.csv")
 
 
 def _read_pictures(folder: Path) -> dict[str, bytes]:
@@ -264,25 +263,12 @@ def _differences(made: Any, written: Any, where: tuple[str, ...] = ()) -> Iterat
         tables = (table.astype(object).where(table.notna() & (table != ""), None) for table in (made, written))
         made, written = (table.to_dict("records") for table in tables)
     if isinstance(made, list) and isinstance(written, list) and any(isinstance(of, dict) for of in (*made, *written)):
-        made, written = _by_name(made), _by_name(written)
+        made, written = ({f"row {n}": row for n, row in enumerate(rows, 1)} for rows in (made, written))
     if isinstance(made, dict) and isinstance(written, dict):
         for name in {**made, **written}:
             yield from _differences(made.get(name, _ABSENT), written.get(name, _ABSENT), (*where, str(name)))
     elif not _alike(made, written):
         yield where, made, written
-
-
-def _by_name(rows: Sequence[Any]) -> dict[str, Any]:
-    """Name of a row, from its captioner, metric and so on -> the row."""
-    found: dict[str, Any] = {}
-    for place, row in enumerate(rows):
-        known = row if isinstance(row, dict) else {}
-        parts = "captioner", "first", "second", "task", "score", "group"
-        names = [str(known[part]) for part in parts if part in known]
-        names += [f"{known['metric']} ({known.get('judge')})"] if "metric" in known else []
-        name = ", ".join(names) or str(place)
-        found[f"{name}, row {place}" if name in found else name] = row
-    return found
 
 
 def _alike(one: Any, other: Any) -> bool:

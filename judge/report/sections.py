@@ -14,14 +14,8 @@ from typing import Any
 from judge.errors import printable, shortened
 from judge.measure import Result
 from judge.report import figures
-from judge.report.detail_tables import (
-    breakdown_tables,
-    consistency_tables,
-    curve_table,
-    position_table,
-    run_tables,
-)
-from judge.report.notes import class_notes, footnotes, summary_lines
+from judge.report.detail_tables import breakdown_tables, consistency_tables, curve_table, position_table, run_tables
+from judge.report.notes import class_notes, footnotes, method_notes, summary_lines
 from judge.report.plots import Drawing
 from judge.report.render import escape, latex, markdown, open_console, print_table, print_text
 from judge.report.table import Table, how_many
@@ -75,11 +69,7 @@ class Section:
 
 SECTIONS = (
     Section("amplification", "Amplification", figures=figures.forests),
-    Section(
-        "measured",
-        "What was measured, on what",
-        lines=lambda result: [*summary_lines(result), *class_notes(result.run["labels"])],
-    ),
+    Section("measured", "What was measured, on what", lines=summary_lines),
     Section("limits", "What this cannot show", warnings=warnings, lines=lambda _: LIMITS),
     Section(
         "table",
@@ -88,7 +78,7 @@ SECTIONS = (
             result_table(result, verbose=verbose),
             difference_table(result.differences(), verbose=verbose),
         ],
-        folded=footnotes,
+        folded=method_notes,
     ),
     Section(
         "sides",

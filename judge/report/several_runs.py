@@ -1,7 +1,7 @@
 """Several runs together: whether they belong together, and one result of them all."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -22,7 +22,7 @@ from judge.utils.files import resolved
 _COMMON = "attribute", "level", "lexicon"
 _COMMON_OF_JUDGES = "protocol", "folds", "seeds"
 _TABLES = ("scores", "counts", "replicates", "examples", "families")
-_BROKEN = ("images", "captions", "words", "twins")
+_BROKEN = ("tasks", "images", "captions", "words", "twins")
 
 
 def read_runs(folders: Sequence[Path]) -> list[SavedRun]:
@@ -130,78 +130,57 @@ def name_apart(runs: Sequence[SavedRun]) -> list[SavedRun]:
     """
     rows = [[row for row in run.result.summaries if row.captioner in run.result.typical.values()] for run in runs]
     firsts = [runs[rows.index(of)] for of in rows]
-    kept = [run if run is first else _without_person(run) for run, first in zip(runs, firsts, strict=True)]
-    names = [set(run.result.run["captioners"]) for run in kept]
-    twice = {name for of, other in combinations(names, 2) for name in of & other}
+    kept = [
+        {name for name in run.result.run["captioners"] if run is first or name not in run.result.typical.values()}
+        for run, first in zip(runs, firsts, strict=True)
+    ]
+    twice = {name for of, other in combinations(kept, 2) for name in of & other}
     found = []
-    for run, first in zip(kept, firsts, strict=True):
-        people = run.result.typical.values()
-        found.append(_renamed(run, {name: f"{(first if name in people else run).name}/{name}" for name in twice}))
+    for run, first, own in zip(runs, firsts, kept, strict=True):
+        homes = {name: first if name in run.result.typical.values() else run for name in run.result.run["captioners"]}
+        names = {name: f"{home.name}/{name}" if name in twice else name for name, home in homes.items()}
+        found.append(replace(run, result=_renamed(run.result, names, own)))
     return found
 
 
-def _without_person(run: SavedRun) -> SavedRun:
-    """The run without the rows of its typical person, if it has one."""
-    people, result, breakdown = set(run.result.typical.values()), run.result, run.result.breakdown
-    if not people:
-        return run
-
-    def others(table: pd.DataFrame) -> pd.DataFrame:
-        return table[~table["captioner"].isin(people)] if len(table) else table
-
-    entries = {name: entry for name, entry in result.run["captioners"].items() if name not in people}
-    tasks = tuple(part for part in breakdown.tasks if part.captioner not in people) if breakdown else ()
-    changed = replace(
-        result,
-        summaries=tuple(result.of_captioners),
-        run={**result.run, "captioners": entries},
-        quality={name: of for name, of in result.quality.items() if name not in people},
-        breakdown=breakdown and Breakdown(tasks, *(others(getattr(breakdown, name)) for name in _BROKEN)),
-        **{name: others(getattr(result, name)) for name in _TABLES},
-    )
-    return replace(run, result=changed)
-
-
-def _renamed(run: SavedRun, names: Mapping[str, str]) -> SavedRun:
-    """The run with captioners called by other names, old -> new."""
-    result = run.result
-
-    def new(name: str) -> str:
-        return names.get(name, name)
+def _renamed(result: Result, names: Mapping[str, str], kept: Collection[str]) -> Result:
+    """The result of the captioners ``kept``, which are called by their new names; ``names``: old -> new."""
 
     def named(table: pd.DataFrame) -> pd.DataFrame:
-        return table.assign(captioner=table["captioner"].map(new)) if len(table) else table
+        if not len(table):
+            return table
+        own = table[table["captioner"].isin(kept)]
+        return own.assign(captioner=own["captioner"].map(names))
 
     facts = dict(result.run)
     for part in {"captioners", "human_scores"} & facts.keys():
-        facts[part] = {new(name): of for name, of in facts[part].items()}
+        facts[part] = {names[name]: of for name, of in facts[part].items() if name in kept}
     for name, entry in facts["captioners"].items():
         if entry.get("typical"):
-            facts["captioners"][name] = {**entry, "typical": new(entry["typical"])}
-    breakdown = result.breakdown and Breakdown(
-        tuple(replace(part, captioner=new(part.captioner)) for part in result.breakdown.tasks),
-        *(named(getattr(result.breakdown, name)) for name in _BROKEN),
-    )
-    changed = replace(
+            facts["captioners"][name] = {**entry, "typical": names[entry["typical"]]}
+    breakdown = result.breakdown
+    return replace(
         result,
-        summaries=tuple(replace(row, captioner=new(row.captioner)) for row in result.summaries),
+        summaries=tuple(
+            replace(row, captioner=names[row.captioner]) for row in result.summaries if row.captioner in kept
+        ),
         run=facts,
-        quality={new(name): replace(of, captioner=new(name)) for name, of in result.quality.items()},
-        breakdown=breakdown,
+        quality={
+            names[name]: replace(of, captioner=names[name]) for name, of in result.quality.items() if name in kept
+        },
+        breakdown=breakdown and Breakdown(**{name: named(getattr(breakdown, name)) for name in _BROKEN}),
         **{name: named(getattr(result, name)) for name in _TABLES},
     )
-    return replace(run, result=changed)
 
 
 def _merge(results: Sequence[Result]) -> Result:
     """One result of all rows; captioners have different names by now."""
     broken = [result.breakdown for result in results if result.breakdown]
-    tasks = tuple(part for of in broken for part in of.tasks)
     return Result(
         summaries=tuple(row for result in results for row in result.summaries),
         run=_merge_facts([result.run for result in results]),
         quality={name: of for result in results for name, of in result.quality.items()},
-        breakdown=Breakdown(tasks, **{name: _stack(broken, name) for name in _BROKEN}) if broken else None,
+        breakdown=Breakdown(**{name: _stack(broken, name) for name in _BROKEN}) if broken else None,
         **{name: _stack(results, name) for name in _TABLES},
     )
 

@@ -9,7 +9,7 @@ from judge.evidence.joined import INDEX_COVERAGE
 from judge.evidence.typical import TOO_FEW
 from judge.masking.measured import describe_masks
 from judge.measure import Result
-from judge.report.notes import alike, class_notes, metrics_of, pair_notes, sentences_of
+from judge.report.notes import alike, class_notes, metrics_of, pair_notes
 from judge.report.table import SIGNED, digits_of, write
 from judge.report.tables import Line, lines_of
 from judge.statistics.comparisons import ABOVE, BELOW, CANNOT_TELL, LIKE_TYPICAL, NO_VERDICT, PRIOR_ONLY
@@ -319,7 +319,7 @@ def _coverage(run: Mapping[str, Any]) -> Iterator[str]:
     for name, shares in covered.items():
         human, generated = (shares[side]["several"] for side in ("human", "generated"))
         # Long captions of several people name several classes.
-        if generated > max(_MANY, 3 * human) and sentences_of(run["captioners"][name])["generated"] == 1:
+        if generated > max(_MANY, 3 * human) and run["captioners"][name]["sentences"]["generated"] == 1:
             yield Doubt(
                 f"Captions of {name} name several classes of {run['attribute']} in {generated:.0%} of cases, human "
                 f"captions in {human:.0%}. See that each text is one caption, without reasoning, prompts or tags."

@@ -20,7 +20,8 @@ words, after masking and alignment (:func:`twin_rows`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,42 +49,24 @@ NONE = "(none)"
 """The task of captions that name no task, or of images that show none."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskPart:
-    """The contribution of a task's captions to a metric.
-
-    Attributes:
-        task: its name (BA: a word); ``NONE`` for captions without any.
-        contribution: to the row's amplification less its neutral value.
-        published: to the published value of a counted metric; else None.
-        human, generated: number of captions of each side that count for it (T->A: of images that show it).
-        interval, p_value: of the contribution, against chance; None with too few captions or splits.
-        p_holm: p corrected for all tasks of the row.
-    """
-
-    captioner: str
-    metric: str
-    judge: str
-    task: str
-    contribution: float
-    published: float | None
-    human: int
-    generated: int
-    interval: Interval | None = None
-    p_value: float | None = None
-    basis: Basis | None = None
-    p_holm: float | None = None
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Breakdown:
-    """Contributions of tasks (the largest of a row first), images and words, and the tasks that captions name.
+    """Contributions of tasks, images and words, and the tasks that captions name.
 
-    ``images``: see :func:`image_contributions`; ``words``: see :mod:`judge.measure.words`; ``twins``: the rows of
-    :func:`twin_rows`.
+    Attributes:
+        tasks: one row per task of each row of the table, the largest contribution of a row first: captioner, metric,
+            judge, task (BA: a word; ``NONE`` for captions without any); contribution: to the row's amplification less
+            its neutral value; published: to the published value of a counted metric, else None; human, generated:
+            number of captions of each side that count for it (T->A: of images that show it); p_value, basis, low, high:
+            of the contribution against chance, None with too few captions or splits; p_holm: p corrected for all tasks
+            of the row.
+        images: see :func:`image_contributions`.
+        captions: the tasks that captions name and images show.
+        words: see :mod:`judge.measure.words`.
+        twins: see :func:`twin_rows`.
     """
 
-    tasks: tuple[TaskPart, ...]
+    tasks: pd.DataFrame
     images: pd.DataFrame
     captions: pd.DataFrame
     words: pd.DataFrame = field(default_factory=pd.DataFrame)
@@ -108,11 +91,8 @@ def break_down(
     """
     captioners = list(said["captioner"].unique())
     own = dict(iter(said.groupby("captioner", observed=True)))
-    tasks: list[TaskPart] = []
-    images: list[pd.DataFrame] = []
-    twins: list[dict[str, Any]] = []
-    rows: list[JudgedRow | CountedRow] = [*judged_rows(scores, settings), *_counted_rows(counts, names)]
-    for row in rows:
+    tasks, images, twins = list[dict[str, Any]](), list[pd.DataFrame](), list[dict[str, Any]]()
+    for row in chain[JudgedRow | CountedRow](judged_rows(scores, settings), _counted_rows(counts, names)):
         if isinstance(row, JudgedRow):
             tasks += _judged_tasks(row, own[row.line.captioner], settings)
             if "twin" in scores and not row.statistic.score.relative:  # Of those, judges read names alone.
@@ -123,18 +103,8 @@ def break_down(
             what = f"{row.metric.title} does not say what captions add to it"
             raise JudgeError(what, mend="leave --breakdown out")
         images.append(_image_table(row))
-    tasks.sort(key=lambda part: (captioners.index(part.captioner), names.index(part.metric)))
-    return Breakdown(tuple(tasks), _stack(images), said, twins=pd.DataFrame(twins))
-
-
-def task_table(found: Breakdown) -> pd.DataFrame:
-    """A row for each task, with the bounds of its interval: low, high."""
-    rows = []
-    for part in found.tasks:
-        row = asdict(part)
-        interval = row.pop("interval")
-        rows.append(row | {"low": interval and interval["low"], "high": interval and interval["high"]})
-    return pd.DataFrame(rows)
+    tasks.sort(key=lambda part: (captioners.index(part["captioner"]), names.index(part["metric"])))
+    return Breakdown(pd.DataFrame(tasks), _stack(images), said, twins=pd.DataFrame(twins))
 
 
 def image_contributions(
@@ -159,7 +129,7 @@ def _image_table(row: JudgedRow | CountedRow) -> pd.DataFrame:
         before, after = _pieces(row, *held.tables())
         images, amounts = pd.Series(held.images), generated @ after.sums() - human @ before.sums()
     table = pd.DataFrame({"image_id": images, "contribution": np.asarray(amounts, dtype=np.float64)})
-    return table.assign(**dict(zip(ROW, row.line.key, strict=True)))[_COLUMNS]
+    return table.assign(**_named(row))[_COLUMNS]
 
 
 def _stack(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -186,16 +156,26 @@ def _parts(
     published: Sequence[float | None],
     counts: tuple[list[int], list[int]],
     known: Sequence[Known],
-) -> list[TaskPart]:
+) -> list[dict[str, Any]]:
     """The tasks of a row with Holm's p, the largest contribution first, without tasks that have no caption."""
     parts = []
     for name, value, whole, human, generated, of in zip(names, values.tolist(), published, *counts, known, strict=True):
         if human or generated:
-            inference = of if human + generated >= LEAST else UNKNOWN
-            parts.append(TaskPart(*row.line.key, name, value, whole, human, generated, *inference))
-    p_values = holm([part.p_value for part in parts])
-    corrected = [replace(part, p_holm=p) for part, p in zip(parts, p_values, strict=True)]
-    return sorted(corrected, key=lambda part: -abs(part.contribution))
+            interval, p_value, basis = of if human + generated >= LEAST else UNKNOWN
+            part = {"task": name, "contribution": value, "published": whole, "human": human, "generated": generated}
+            part |= {"p_value": p_value, "basis": basis, "p_holm": None}
+            parts.append(_named(row) | part | _bounds(interval))
+    for part, p in zip(parts, holm([part["p_value"] for part in parts]), strict=True):
+        part["p_holm"] = p
+    return sorted(parts, key=lambda part: -abs(part["contribution"]))
+
+
+def _named(row: JudgedRow | CountedRow) -> dict[str, Any]:
+    return dict(zip(ROW, row.line.key, strict=True))
+
+
+def _bounds(interval: Interval | None) -> dict[str, float | None]:
+    return {"low": interval.low if interval else None, "high": interval.high if interval else None}
 
 
 # ---- Judged metrics --------------------------------------------------------------------------------------------------
@@ -212,27 +192,16 @@ def judged_rows(scores: pd.DataFrame, settings: Settings) -> Iterator[JudgedRow]
                 yield row
 
 
-class PositionPart(NamedTuple):
-    """The amplification of the sentences at some places of generated captions, against all human captions.
+def by_position(
+    scores: pd.DataFrame, most: Mapping[str, int], settings: Settings
+) -> Iterator[tuple[Summary, str, int, float, Interval | None]]:
+    """The amplification of first sentences of generated captions, and of the rest, against all human captions.
 
-    Attributes:
-        line: the row of the table, without its numbers.
-        place: "first sentence" or "the rest".
-        sentences: how many sentences of generated captions judges scored there.
-        value, interval: as of the row; from splits, and None with fewer than five of them.
-    """
+    An image's sentences count equally, as in the row itself. ``most``: captioner -> sentences of a caption, if several.
 
-    line: Summary
-    place: str
-    sentences: int
-    value: float
-    interval: Interval | None
-
-
-def by_position(scores: pd.DataFrame, most: Mapping[str, int], settings: Settings) -> Iterator[PositionPart]:
-    """The amplification of first sentences and of the rest; ``most``: captioner -> sentences of a caption, if several.
-
-    An image's sentences count equally, as in the row itself.
+    Yields:
+        The row of the table, without its numbers; "first sentence" or "the rest"; how many of these sentences judges
+        scored; the amplification, and its interval from splits, None with fewer than five of them.
     """
     for row in judged_rows(scores, settings):
         # Judges that guess what captions name are not asked about sentences.
@@ -246,7 +215,7 @@ def by_position(scores: pd.DataFrame, most: Mapping[str, int], settings: Setting
             value, splits = float(row.value(own).value), [float(row.value(chosen(of)).value) for of in row.splits()]
             found = row.from_splits(value, splits)
             scored = int(((own["side"] == "generated") & (own["n"] > 0)).sum())
-            yield PositionPart(row.line, place, scored, value, found and found.interval)
+            yield row.line, place, scored, value, found and found.interval
 
 
 def _of_captions(row: JudgedRow, captions: pd.DataFrame) -> FloatArray:
@@ -261,7 +230,7 @@ def _of_captions(row: JudgedRow, captions: pd.DataFrame) -> FloatArray:
     return np.where(rows.generated, generated, -human)
 
 
-def _judged_tasks(row: JudgedRow, said: pd.DataFrame, settings: Settings) -> list[TaskPart]:
+def _judged_tasks(row: JudgedRow, said: pd.DataFrame, settings: Settings) -> list[dict[str, Any]]:
     """The tasks of a judged row; ``said``: what its captioner's captions and images name."""
     # Judges that guess tasks are asked for those that images show; U asks what images show, not what captions say.
     of_images = row.metric.target == "tasks" or row.metric.from_annotation
@@ -315,11 +284,10 @@ def twin_rows(row: JudgedRow) -> list[dict[str, Any]]:
         alone = _measure(row, row.captions, chosen)
         parts = [float(_measure(row, part, (part["twin"] == is_twin).to_numpy()).value) for part in splits]
         inferred = row.from_splits(float(alone.value), parts)
-        interval = inferred.interval if inferred else None
         values = (alone.human.value, alone.generated.value, alone.value)
         human, of_generated, amplification = (float(value) if np.isfinite(value) else None for value in values)
         found.append(
-            dict(zip(ROW, row.line.key, strict=True))
+            _named(row)
             | {
                 "twin": is_twin,
                 "human_share": float(chosen[scored & ~generated].mean()),
@@ -327,8 +295,7 @@ def twin_rows(row: JudgedRow) -> list[dict[str, Any]]:
                 "human": human,
                 "generated": of_generated,
                 "amplification": amplification,
-                "low": interval and interval.low,
-                "high": interval and interval.high,
+                **_bounds(inferred.interval if inferred else None),
                 "contribution": float(of_caption[chosen].sum()),
             }
         )
@@ -419,7 +386,7 @@ def _by_image(row: CountedRow, said: pd.DataFrame) -> _Division:
     return _Division(tasks, wide, share, by_task)
 
 
-def _counted_tasks(row: CountedRow, said: pd.DataFrame, settings: Settings) -> list[TaskPart]:
+def _counted_tasks(row: CountedRow, said: pd.DataFrame, settings: Settings) -> list[dict[str, Any]]:
     """The tasks of a counted row."""
     rows = _held(row).rows
     divides = isinstance(row.counted.freeze(*_held(row).tables()), Quotients)

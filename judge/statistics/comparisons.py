@@ -221,11 +221,7 @@ def _guesses_alike(row: Summary, rises: bool) -> bool:
 
 
 def differences(
-    summaries: Sequence[Summary],
-    pair: PairRows,
-    *,
-    level: float = 0.95,
-    reasons: Mapping[Key, str] | None = None,
+    summaries: Sequence[Summary], pair: PairRows, *, level: float = 0.95, reasons: Mapping[Key, str] | None = None
 ) -> list[Difference]:
     """All pairs of captioners, metric by metric and judge by judge; names of captioners differ.
 

@@ -333,15 +333,9 @@ class JudgedRow:
 
     def _from_splits(self, line: Summary) -> Summary | None:
         """With interval and p from splits; their priors are of their own captions, and vary as part of the error."""
-        ratio = self.settings.ratios.get(self.metric.name)
-        if ratio is None:
-            return None
-        return self._tested(
-            replace(line, basis="splits"),
-            _frame([self.value(part) for part in self.splits()]),
-            lambda value, parts, _: self.from_splits(value, parts),
-            ratio=ratio,
-        )
+        parts = _frame([self.value(part) for part in self.splits()])
+        line, ratio = replace(line, basis="splits"), self.settings.ratios.get(self.metric.name, 0.0)
+        return self._tested(line, parts, lambda value, own, _: self.from_splits(value, own), ratio=ratio)
 
     def from_splits(self, value: float, parts: Sequence[float]) -> Inference | None:
         """Inference of a value from its values in :meth:`splits`; None where that is not possible."""

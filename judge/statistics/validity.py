@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from judge.masking.measured import hide_nobody
-from judge.metrics.scores import SCORES
 from judge.statistics.summary import Summary
 
 # Standard errors by which the judge of human captions, and the agreement of labels, must beat chance.
@@ -45,21 +44,10 @@ def _at_chance(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
         if row.qualities is None or row.guessing is None:
             return
         score, error, shuffled = row.qualities[0], row.guessing.human_error, row.guessing.chance
-    chance = shuffled[0] if shuffled else _chance(row, run["captioners"][row.captioner]["images"])
+    chance = row.metric.chance(run["captioners"][row.captioner]["images"]) if row.metric.target != "tasks" else None
+    chance = shuffled[0] if shuffled else chance
     if chance is not None and error is not None and score - chance < _BEYOND_CHANCE * error:
         yield f"judges of human captions are no better than chance ({score:.3f}, chance {chance:.3f})"
-
-
-def _chance(row: Summary, images: Mapping[str, int]) -> float | None:
-    """Score of a judge that knows only how frequent the classes are; ``images``: number of each class."""
-    if row.metric.target == "tasks":
-        return None
-    if row.metric.balanced:
-        return SCORES[row.metric.score].chance(len(images))
-    shares = [count / sum(images.values()) for count in images.values()]
-    if row.metric.score == "inverse_cross_entropy":
-        return 1 / -sum(share * math.log(share) for share in shares)
-    return max(shares) if row.metric.score == "accuracy" else sum(share**2 for share in shares)
 
 
 def _names_nothing(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:

@@ -56,6 +56,7 @@ class Trainer:
         seconds: least time between two writes of it.
         workers: processes that collate batches ahead; 0 for this one.
         on_epoch: called after each epoch with the number of epochs done, and the history so far.
+        on_step: called after each step, and before the first one with the number of those that a checkpoint has.
     """
 
     accelerator: Accelerator
@@ -64,6 +65,7 @@ class Trainer:
     seconds: float = 60.0
     workers: int = 0
     on_epoch: Callable[[int, History], None] | None = None
+    on_step: Callable[[int], None] = lambda _: None
 
     def __post_init__(self) -> None:
         self.parallel = self.sharing == "data" and self.accelerator.num_processes > 1
@@ -204,6 +206,7 @@ class NetworkJudge:
         first = state.load(module, optimiser, seed=seed)
         total = recipe.epochs * batches_a_pass
         schedule = make_schedule(optimiser, recipe, total=total, done=first * batches_a_pass)
+        trainer.on_step(first * batches_a_pass)
 
         def step() -> None:
             if recipe.clip is not None:
@@ -213,6 +216,7 @@ class NetworkJudge:
             if schedule:
                 schedule.step()
             wrapped.zero_grad()
+            trainer.on_step(1)
 
         for epoch in range(first, recipe.epochs):
             if recipe.patience and state.history.waited >= recipe.patience:
@@ -270,8 +274,9 @@ class NetworkJudge:
             scale = trainer.world / sum(samples[place].weight for place in places)
             for number in range(len(micro_batches)):
                 batch, truth = next(loaded)
-                last = number + 1 == len(micro_batches)
-                with nullcontext() if last else accelerator.no_sync(model):
+                # Shards are summed at every pass: until the last one, each process would hold a whole gradient.
+                sums = trainer.sharded or number + 1 == len(micro_batches)
+                with nullcontext() if sums else accelerator.no_sync(model):
                     with accelerator.autocast():
                         logits = model(batch)
                     loss = weighted_loss(logits.float(), truth, whole=self.whole) * scale

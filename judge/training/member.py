@@ -1,7 +1,9 @@
 """Members: the judges of a run, how they are trained, and keys of their results (hashes of all that decides them)."""
 
 import hashlib
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from importlib.metadata import version
@@ -167,7 +169,8 @@ class TrainingSetup:
         keeps_weights: whether trained judges are stored there too.
         materials: what judges are given beside their samples.
         features: feature cache folder, shared by all runs.
-        log: called after each epoch; None for no log.
+        log: called after each epoch, in worker processes too, to which it is sent; None for no log.
+        steps: file that grows by a byte with each optimiser step of any training of this machine; None for no count.
         masking: how images are masked, as settings of ``judge evaluate``; noted in the files of judges.
         precomputed: features of images and captions; None if none are needed, or before they are computed.
     """
@@ -185,6 +188,7 @@ class TrainingSetup:
     masking: Mapping[str, Any] = field(default_factory=dict)
     precomputed: Precomputed | None = None
     log: Log | None = None
+    steps: Path | None = None
 
     def recipe_of(self, judge: Blueprint) -> Recipe | None:
         """The judge's recipe with the overrides; None for judges that train themselves."""
@@ -194,6 +198,21 @@ class TrainingSetup:
     def is_trained(self, judge: Blueprint) -> bool:
         """False for a zero-shot judge."""
         return not (self.materials.tuning == "zero-shot" and "zero-shot" in judge.tuned)
+
+    def steps_of(self, member: Member) -> int:
+        """Optimiser steps of its training, if none of its images lacks a caption; 0 for a judge that trains itself."""
+        recipe = self.recipe_of(member.judge)
+        if recipe is None or not self.is_trained(member.judge):
+            return 0
+        return recipe.epochs * -(-len(member.split.train) // recipe.batch_size)
+
+    def count(self, steps: int) -> None:
+        """Count optimiser steps; no training ends because they cannot be counted."""
+        if self.steps:
+            with suppress(OSError):
+                handle = os.open(self.steps, os.O_WRONLY | os.O_APPEND)
+                os.write(handle, bytes(steps))
+                os.close(handle)
 
     def settings_of(self, judge: Blueprint) -> dict[str, Any]:
         """The resolved settings that decide a judge's numbers: name -> value."""

@@ -5,15 +5,18 @@ if several train as one program). Large judges (``Recipe.sharing`` "data") are t
 train one of them together.
 """
 
-import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from itertools import chain
-from typing import Any, Generic, TypeVar, cast
+from pathlib import Path
+from tempfile import mkstemp
+from threading import Event, Lock, Thread
+from typing import Any, TypeVar, cast
 
 from judge.evidence import Slot
-from judge.training.fit_members import fit_jointly, fit_member, load_answers, store_answers
+from judge.training.fit_members import are_stored, fit_jointly, fit_member, load_answers, store_answers
 from judge.training.launch import gather, make_accelerator, raise_together
 from judge.training.member import Member, TrainingSetup, name_members
 from judge.types import Predictions, Progress
@@ -25,7 +28,6 @@ from judge.utils.parallel import unordered, usable_cores
 _TOGETHER, _GROUPS = 4, 4
 # Judges of one program: more would not be faster, and none is stored before all are done.
 _MOST_STACKED = 64
-_logger = logging.getLogger("judge")
 R = TypeVar("R")
 Then = Callable[[Member, Predictions], R]
 """Makes the result of a member from its predictions, in the worker: results are small."""
@@ -33,15 +35,8 @@ Equal = list[Member]
 """Members with equal evidence, split and seed: one judge."""
 Batch = list[Equal]
 """Judges that are trained together: one; all of a captioner, if they are trained jointly; or those of one program."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Finished(Generic[R]):
-    """A batch that is done: results by key, the number of judges, and the events of a worker process."""
-
-    results: dict[str, list[R]]
-    judges: int
-    events: Sequence[Mapping[str, Any]]
+Finished = tuple[dict[str, list[R]], int]
+"""The results of a batch, by key, and the number of judges trained."""
 
 
 def prepare_members(
@@ -72,7 +67,8 @@ def train_members(
         setup: how.
         then: makes the result of a member from its predictions on its ``test()`` samples; a function at the top of a
             module, or a partial of one, as it is sent to other processes.
-        progress: called when a judge of this process is finished.
+        progress: called when a judge of this process is finished, and by another thread, every second, with the steps
+            that networks have been trained.
 
     Returns:
         The results, in the order of ``members``; in every process.
@@ -98,8 +94,9 @@ def train_members(
     else:  # Networks, which may share a GPU, after the others.
         others = [batch for batch in batches if not batch[0][0].judge.recipe]
         networks = [batch for batch in batches if batch[0][0].judge.recipe]
-        finished = chain(_in_workers(others, setup, then), _in_workers(networks, setup, then))
-        found = _collect(finished, sum(map(len, batches)), setup, progress)
+        with _shown(batches, setup, progress) as (counted, show):
+            finished = chain(_in_workers(others, counted, then), _in_workers(networks, counted, then))
+            found = _collect(finished, show)
     results = {key: iter(own) for key, own in found.items()}
     return [next(results[member.key]) for member in members]
 
@@ -112,40 +109,70 @@ def _in_launch(
     shared = [batch for batch in batches if setup.sharing_of(batch[0][0].judge) == "data"]
     rest = [batch for batch in batches if setup.sharing_of(batch[0][0].judge) == "members"]
     own = rest[accelerator.process_index :: accelerator.num_processes]
-    done, total = sum(map(len, shared)), sum(map(len, [*shared, *own]))
     # An error in a shared training ends this process, and its launcher the others, which wait for it.
-    found = _collect((_work(batch, setup, then) for batch in shared), total, setup, progress)
-    with raise_together():
-        found |= _collect((_work(batch, setup, then) for batch in own), total, setup, progress, done=done)
+    with _shown([*shared, *own], setup, progress) as (counted, show):
+        found = _collect((_work(batch, counted, then) for batch in shared), show)
+        with raise_together():
+            found |= _collect((_work(batch, counted, then) for batch in own), show)
     return {key: results for part in gather(found) for key, results in part.items()}
 
 
-def _collect(
-    finished: Iterator[_Finished[R]], total: int, setup: TrainingSetup, progress: Progress | None, *, done: int = 0
-) -> dict[str, list[R]]:
+def _collect(finished: Iterator[Finished[R]], show: Callable[[int], None]) -> dict[str, list[R]]:
     results: dict[str, list[R]] = {}
-    if progress:
-        progress("training judges", done, total)
-    for batch in finished:
-        results |= batch.results
-        done += batch.judges
-        for event in batch.events:
-            _log(setup, **event)
-        if progress:
-            progress("training judges", done, total)
+    for found, trained in finished:
+        results |= found
+        show(trained)
     return results
 
 
-def _log(setup: TrainingSetup, event: str, **facts: Any) -> None:
-    """Log an epoch; no training ends because it cannot be logged."""
+@contextmanager
+def _shown(
+    batches: Sequence[Batch], setup: TrainingSetup, progress: Progress | None
+) -> Iterator[tuple[TrainingSetup, Callable[[int], None]]]:
+    """Show progress: judges that are trained, and steps of networks; nothing of judges whose answers are stored.
+
+    Yields a setup that counts steps, and what to call with the number of judges when a batch is finished.
+    """
+    if progress is None:
+        yield setup, lambda _: None
+        return
+    left = [batch for batch in batches if not are_stored([same[0] for same in batch], setup)]
+    total, expected = sum(map(len, left)), sum(setup.steps_of(same[0]) for same in chain.from_iterable(left))
+    handle, name = mkstemp(prefix="judge-steps-")
+    done, over, lock = 0, Event(), Lock()
+
+    def show(trained: int = 0) -> None:
+        nonlocal done
+        with lock:
+            done = min(done + trained, total)
+            # Training may end early, and captions may be missing.
+            steps = expected if done == total else min(os.fstat(handle).st_size, expected)
+            if not total:
+                progress("reading judges", 0, 0)
+            elif steps:
+                progress(f"training judges ({done} of {total}), steps", steps, expected)
+            else:
+                progress("training judges", done, total)
+
+    def watch() -> None:
+        while not over.wait(1):
+            with suppress(Exception):  # Of the caller's own function: it is called by the main thread too.
+                show()
+
+    thread = Thread(target=watch, daemon=True)
     try:
-        if setup.log:
-            setup.log(event, **facts)
-    except OSError as error:
-        _logger.warning("events of trainings cannot be logged (%s)", str(error).partition("\n")[0])
+        show()
+        thread.start()
+        yield replace(setup, steps=Path(name)), show
+    finally:
+        over.set()
+        if thread.ident:
+            thread.join()
+        os.close(handle)
+        Path(name).unlink()
 
 
-def _in_workers(batches: Sequence[Batch], setup: TrainingSetup, then: Then[R]) -> Iterator[_Finished[R]]:
+def _in_workers(batches: Sequence[Batch], setup: TrainingSetup, then: Then[R]) -> Iterator[Finished[R]]:
     """Train batches in worker processes of joblib."""
     from joblib import delayed
 
@@ -155,23 +182,15 @@ def _in_workers(batches: Sequence[Batch], setup: TrainingSetup, then: Then[R]) -
         return
     joint = all(batch[0][0].judge.joint for batch in batches)
     together = min(_TOGETHER, max(1, len(batches) // (_GROUPS * workers))) if joint else "auto"
-    calls = (delayed(_work_in_worker)(batch, _for_worker(batch[0][0], setup), then) for batch in batches)
+    calls = (delayed(_work)(batch, _for_worker(batch[0][0], setup), then) for batch in batches)
     names = dict.fromkeys(batch[0][0].judge.name for batch in batches)
     what = f"training {', '.join(names)}"
     yield from unordered(calls, workers, what=what, together=together)
 
 
-def _work_in_worker(batch: Batch, setup: TrainingSetup, then: Then[R]) -> _Finished[R]:
-    """Collect the events of the trainings, which the parent reports."""
-    events: list[Mapping[str, Any]] = []
-    setup = replace(setup, log=lambda event, **facts: events.append({"event": event, **facts}))
-    return replace(_work(batch, setup, then), events=events)
-
-
 def _for_worker(member: Member, setup: TrainingSetup) -> TrainingSetup:
     """The part of a setup that a worker needs: features of its judge; masks, if its judge reads images itself."""
     judge, features = member.judge, dict[str, Any]()
-    setup = replace(setup, log=None)
     if setup.precomputed:
         features = {name: found for name, found in setup.precomputed.features.items() if name == judge.name}
         setup = replace(setup, precomputed=replace(setup.precomputed, features=features))
@@ -203,10 +222,10 @@ def _batches(judges: Sequence[Equal], setup: TrainingSetup) -> Iterator[Batch]:
         yield from (stack[start : start + size] for start in range(0, len(stack), size))
 
 
-def _work(batch: Batch, setup: TrainingSetup, then: Then[R]) -> _Finished[R]:
+def _work(batch: Batch, setup: TrainingSetup, then: Then[R]) -> Finished[R]:
     """Train the judges of one batch, or load their answers."""
     members = [same[0] for same in batch]
-    log = partial(_log, setup)
+    trained = 0 if are_stored(members, setup) else len(batch)
     found = load_answers(members, setup)
     if setup.sharing_of(members[0].judge) == "data":
         # Machines may have disks of their own: all processes train it, or none does.
@@ -216,9 +235,9 @@ def _work(batch: Batch, setup: TrainingSetup, then: Then[R]) -> _Finished[R]:
         if setup.stacks(members[0].judge):
             from judge.training.stacked import fit_stacked
 
-            found = fit_stacked(members, found, setup, log)
+            found = fit_stacked(members, found, setup)
         elif members[0].judge.joint is None:
-            found = [fit_member(members[0], setup, log)]
+            found = [fit_member(members[0], setup)]
         else:  # They choose together: all are trained.
             found = list(fit_jointly(members, setup))
         new = [place for place, old in enumerate(stored) if not old]
@@ -231,7 +250,7 @@ def _work(batch: Batch, setup: TrainingSetup, then: Then[R]) -> _Finished[R]:
     for member in chain.from_iterable(batch):
         if isinstance(member.samples, Slot) and member.is_refit:
             member.samples.evidence.release()  # That of hundreds of refits would not fit into memory.
-    return _Finished(results, len(batch), ())
+    return results, trained
 
 
 def _default_workers(batches: Sequence[Batch]) -> int:

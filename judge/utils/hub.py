@@ -17,14 +17,15 @@ _LIMITED = {("layer", "depth", "num_image_with_embedding"): LAYERS, ("position",
 
 @contextmanager
 def quiet_hub() -> Iterator[None]:
-    """No warnings of the hub, such as that it tries again; the user's own level comes back after it."""
-    hub = logging.getLogger("huggingface_hub")
-    level = hub.level
-    hub.setLevel(logging.CRITICAL)
+    """No warnings of the hub, such as that it tries again, and of timm; the user's own level comes back after it."""
+    levels = {logger: logger.level for logger in map(logging.getLogger, ("huggingface_hub", "timm"))}
+    for logger in levels:
+        logger.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
-        hub.setLevel(level)
+        for logger, level in levels.items():
+            logger.setLevel(level)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import numpy as np
 
 from judge.errors import JudgeError
 from judge.measure import Result
+from judge.metrics import Metric
 from judge.report.table import COUNT, NUMBER, TEXT, Table, table_of
 from judge.statistics.consistency import correlate
 from judge.statistics.intervals import bootstrap_pooled
@@ -21,7 +22,21 @@ from judge.types import Interval
 FOLDER = Path(__file__).parent / "published"
 Row = tuple[str, ...]
 # Columns that say what a row is about; all others are figures, or spreads of the figure before them.
-_KEYS = {"captioner", "image", "dataset", "emotion", "attribute", "masked", "encoders", "set", "trend", "task", "verb"}
+_KEYS = {
+    "captioner",
+    "image",
+    "dataset",
+    "emotion",
+    "attribute",
+    "masked",
+    "encoders",
+    "set",
+    "trend",
+    "task",
+    "verb",
+    "judge",
+}
+_KEYS.add("metric")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +145,15 @@ def values_of(result: Result, column: Column, judge: str) -> Iterator[tuple[str,
                     yield captioner, Value(score.value, score.interval)
         return
     for row in result.summaries:
-        if row.metric.name == column.metric and (row.judge == judge or row.metric.counted):
+        if own_name(row.metric) == column.metric and (row.judge == judge or row.metric.counted):
             value = value_of(result, row, column.field)
             if value is not None:
                 yield row.captioner, value
+
+
+def own_name(metric: Metric) -> str:
+    """The name of a metric without the balance and the hold-out of its run."""
+    return metric.name.removesuffix(":unbalanced").removesuffix(f":{metric.parts}")
 
 
 def value_of(result: Result, row: Summary, field: Field) -> Value | None:

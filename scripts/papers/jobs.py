@@ -36,8 +36,8 @@ BODIES: Mapping[type[Settings], Callable[..., Any]] = {
     MaskConfig: mask,
 }
 MODES = ("none", "partial", "segment", "box")
-QUICK = {"lstm", "sat"}
-"""Judges of small runs; linear and sat stand in for all others, which take seconds or weights from a hub."""
+SEEING = {"sat-512": "sat", "grit": "sat", "vl-lic": "vl-lic-lstm"}
+"""Judges that see images -> what stands in for them in small runs; linear stands in for judges that read alone."""
 _README = "see scripts/papers/README.md"
 
 
@@ -236,28 +236,32 @@ class Job:
     # ---- Judges
 
     def stand_ins(self, judges: Sequence[str]) -> dict[str, str]:
-        """Judge -> the one that replaces it: in shared runs linear, for all that read captions."""
+        """Judge -> the one that replaces it."""
         if self.is_paper:
             return {}
-        seeing = {judge: "sat" for judge in judges if judge == "grit" and self.is_small}
-        quick = {"sat", "grit"} | (QUICK if self.is_small else set())
-        return seeing | {judge: "linear" for judge in judges if judge not in quick}
+        slow = SEEING if self.is_small else {"sat-512": "sat"}
+        quick = {*SEEING, *SEEING.values(), *(["lstm"] if self.is_small else [])}
+        return {judge: slow.get(judge, "linear") for judge in judges if judge in slow or judge not in quick}
 
     def judging(self, judges: Sequence[str]) -> dict[str, Any]:
         """Settings of judges, their number and their training."""
         replaced = tuple(dict.fromkeys(self.stand_ins(judges).get(judge, judge) for judge in judges))
         found = {"judge": replaced, **read_declared()["sizes"][self.size]}
-        if self.is_small and {"sat", "grit"} & {*judges}:
+        if self.is_small and {*SEEING, *SEEING.values()} & {*judges}:
             found |= {"backbone": "resnet18", "backbone_weights": "random", "image_size": 64}
             found |= {"features": self.out / "features"}
         return found
 
     def aligning(self, how: str = "contextual") -> dict[str, Any]:
-        """Settings of alignment; runs that are not the paper's learn vectors from the human captions themselves."""
-        if how != "contextual":
+        """Settings of alignment: "constant", "contextual" (by GloVe) or "fasttext" (contextual, by FastText).
+
+        Runs that are not the paper's learn vectors from the human captions themselves.
+        """
+        if how == "constant":
             return {"alignment": how}
-        paper = {"vectors": str(self.data / "vectors" / "glove.txt"), "delta": 0.4}
-        return {"alignment": how, **(paper if self.is_paper else {"vectors": "corpus"})}
+        file = "fasttext.vec" if how == "fasttext" else "glove.txt"
+        paper = {"vectors": str(self.data / "vectors" / file), "delta": 0.4}
+        return {"alignment": "contextual", **(paper if self.is_paper else {"vectors": "corpus"})}
 
     # ---- Steps
 
@@ -269,10 +273,10 @@ class Job:
         """``judge evaluate``."""
         return self.step(name, RunConfig, {**inputs, **more})
 
-    def mask(self, name: str, *, mode: str, hide: str) -> Step:
+    def mask(self, name: str, *, mode: str, hide: str, **more: Any) -> Step:
         """``judge mask``; objects are chosen by the labels."""
         labels = {} if hide == "person" else {"labels": self.inputs(("SAT",))["labels"]}
-        return self.step(name, MaskConfig, {**self.images(), "mode": mode, "hide": hide, **labels})
+        return self.step(name, MaskConfig, {**self.images(), "mode": mode, "hide": hide, **more, **labels})
 
     def caption(self, name: str, *, images: Path, model: str) -> Step:
         """``judge caption`` of a folder of images, into NAME.json."""
@@ -281,8 +285,8 @@ class Job:
             name, CaptionConfig, settings | ({"max_tokens": 8} if self.is_small else {}), file=f"{name}.json"
         )
 
-    def attribute(self, name: str, *, images: Path, model: str, method: str) -> Step:
-        """``judge attribute`` of a captioner's words of gender in a folder of images."""
+    def attribute(self, name: str, *, images: Path, model: str, method: str, **words: str) -> Step:
+        """``judge attribute`` of a captioner's words in a folder of images; ``words``: whose, by default of gender."""
         instances = self.data / FEW if self.is_small else self.images()["instances"]
         settings = {"model": model, "images": images, "instances": instances, "methods": (method,), "maps": 0}
-        return self.step(name, AttributeConfig, settings)
+        return self.step(name, AttributeConfig, settings | words)

@@ -14,8 +14,9 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, Any, NamedTuple
 
 import typer
+import yaml
 from figures import Ours, Row, Value, comparison, distances
-from jobs import Job, Size
+from jobs import Job, Size, read_declared
 from small_world import write_small
 from tables import PaperTable, load_tables
 
@@ -104,6 +105,8 @@ def show(table: PaperTable, ours: Ours, job: Job | None = None) -> None:
     where = f"{table.label}: how far ours is from the published figures"
     if apart := distances(table.published, table.columns, ours if comparable else {}, where):
         print_table(apart, console)
+    if table.labs:
+        print_table(table.by_labs(), console)
     for line in table.lines:
         print_text(line, console)
 
@@ -161,10 +164,33 @@ def make_page() -> str:
     Ours come from ``made``, or follow from other published tables.
     """
     known = load_tables().values()
-    rows = [f"| [{of.label}](#{_anchor(of)}) | `{of.name}` | {_status(of)} |" for of in known]
+    rows = []
+    for paper, label in read_declared()["papers"].items():
+        rows += [f"| [{of.label}](#{_anchor(of)}) | `{of.name}` | {_status(of)} |" for of in known if of.paper == paper]
+        missing = read_declared()["missing"][paper].items()
+        rows += [f"| {label}, {number} | | no command: {reason.strip()} |" for number, reason in missing]
     index = "\n".join(["| table | name | status |", "| --- | --- | --- |", *rows])
     head = (FOLDER / "page.md").read_text(encoding="utf-8")
-    return "\n".join([head, index, "", *(part for table in known for part in _section(table))]).rstrip() + "\n"
+    sections = (part for table in known for part in _section(table))
+    return "\n".join([head, index, "", *_rows(), *sections]).rstrip() + "\n"
+
+
+def _rows() -> Iterator[str]:
+    """Every row of the papers, with its command, and whether it holds."""
+    declared: dict[str, list[dict[str, str]]] = yaml.safe_load((FOLDER / "rows.yaml").read_text(encoding="utf-8"))
+    rows = [(paper, row) for paper, of in declared.items() for row in of]
+    hold = sum("holds" in row for _, row in rows)
+    yield "## Every row of the papers\n"
+    yield (
+        f"What the papers define, train or report, and whether this package does the same: {hold} of {len(rows)} rows "
+        f"hold, {len(rows) - hold} depart. Commands take the files of a run besides (captions, labels, images).\n"
+    )
+    yield "| # | paper | row | command | status |\n| ---: | --- | --- | --- | --- |"
+    for number, (paper, row) in enumerate(rows, start=1):
+        status = f"departs, because {row['departs']}" if "departs" in row else "holds"
+        status += f"; {row['also']}" if "also" in row else ""
+        yield f"| {number} | {paper} | {row['row']} | `{row['command'].strip()}` | {status.strip()} |"
+    yield ""
 
 
 def _status(table: PaperTable) -> str:
@@ -206,6 +232,8 @@ def _section(table: PaperTable) -> Iterator[str]:
     yield markdown(comparison(table.published, table.columns, ours, "", apart=alike))
     if apart := distances(table.published, table.columns, ours if alike else {}):
         yield markdown(apart)
+    if table.labs:
+        yield markdown(table.by_labs())
     yield "\n".join(f"- {line}" for line in table.lines) + "\n" if table.lines else ""
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from figures import Ours, Row, Value, read_published
+from figures import Ours, Row, Value, own_name, read_published
 from jobs import MODES, Job, Step, captioners, stem_of
 from paintings import write_world
 from tables import Code, Results
@@ -23,7 +23,13 @@ from judge.commands.ablate import AblateDetectorsConfig, AblateMasksConfig
 from judge.commands.align import AlignConfig
 from judge.commands.anonymous import AnonymousConfig
 from judge.metrics.counted.dpa import Dpa
-from judge.statistics.consistency import coefficient_of_variation, correlate, measure_consistency, percent_reduction
+from judge.statistics.consistency import (
+    coefficient_of_variation,
+    conflict_score,
+    correlate,
+    measure_consistency,
+    percent_reduction,
+)
 
 Steps = list[Step]
 
@@ -130,13 +136,52 @@ def _read_people(job: Job, results: Results, read: Ours) -> Ours:
     return found
 
 
-def _alignment() -> Ours:
+def _alignment_with_people() -> Ours:
     """The correlations, from the table's own columns."""
     table = read_published("imagecaptioner2_table5")
     rows = [row for row in table.rows if row != PEARSON]
     people = table.column("human", rows)
     found = {key: correlate(table.column(key, rows), people).pearson for key in KEYS}
     return {(PEARSON, key): Value(math.nan if value is None else 100 * value) for key, value in found.items()}
+
+
+# ---- ImageCaptioner2, Figure 4: metrics and people, and two judges of a metric. Its figures are in sections 5.5.1 and
+# 5.5.2.
+
+METRIC_ROWS = {"lic": "LIC", "imagecaptioner2": "ImageCaptioner2", "vl-lic": "VL-LIC"}
+
+
+def _read_agreement(job: Job, results: Results, _: Ours) -> Ours:
+    """How well the first judge of each metric agrees with people, and with the second."""
+    people = {row[0]: score.value for (row, _), score in _read_people(job, results, {}).items()}
+    found: dict[tuple[Row, str], Value] = {}
+    for step, result in results.items():
+        if step != "anonymous":
+            consistency = measure_consistency(result.summaries, people)
+            for pair in consistency.pairs:
+                row = (METRIC_ROWS[pair.metric.name],)
+                found[row, "conflict"] = Value(100 * pair.conflict)
+                if pair.ranking.pearson is not None:
+                    found[row, "ranking"] = Value(100 * pair.ranking.pearson)
+            first = consistency.alignments[0]
+            if first.alignment.pearson is not None:
+                found[(METRIC_ROWS[first.metric.name],), "human"] = Value(100 * first.alignment.pearson)
+    return found
+
+
+def _published_agreement() -> Ours:
+    """From Tables 4 and 5."""
+    table, rows = read_published("imagecaptioner2_table4"), dict(zip(KEYS, ("LIC", "ImageCaptioner2"), strict=True))
+    found: dict[tuple[Row, str], Value] = {}
+    for (_, key), value in _alignment_with_people().items():
+        found[(rows[key],), "human"] = value
+    for key, (one, other) in {"lic": ("lic_lstm", "lic_bert"), "ic2": ("ic2_sat", "ic2_grit")}.items():
+        first, second = table.column(one), table.column(other)
+        ranking = correlate(first, second).pearson
+        assert ranking is not None
+        found[(rows[key],), "ranking"] = Value(100 * ranking)
+        found[(rows[key],), "conflict"] = Value(100 * conflict_score(first, second))
+    return found
 
 
 # ---- ImageCaptioner2, Table 6: different detectors hide people
@@ -149,7 +194,7 @@ def _detectors(job: Job, _: Steps) -> Steps:
     if not job.is_small:
         options |= {"weights": {kind: str(folder / f"{kind}.pt") for kind in names[1:]}, "trust_weights": folder}
     options |= {"cache": job.out / "detections", "mask": "segment", "metrics": ("imagecaptioner2",)}
-    inputs = {**job.inputs(captioners("lic")), **job.images(), **options, **job.judging(("sat",))}
+    inputs = {**job.inputs(captioners("lic")), **job.images(), **options, **job.judging(("sat-512",))}
     return [Step("detectors", AblateDetectorsConfig, {**inputs, "out": job.out / "run"})]
 
 
@@ -174,7 +219,7 @@ def _paintings(job: Job, declared: Steps) -> Steps:
         # One emotion a painting: the one that most annotators felt.
         inputs = {"human": human, "captions": captions, "labels": human, "attribute": "emotion"}
         inputs |= {"label_rule": "majority", "images": folder / images, "mask": "none"}
-        judging = job.judging(("lstm", "sat"))
+        judging = job.judging(("lstm", "sat-512"))
         if job.size == "shared":  # Images of one colour need no more; refits would take hours, weights a hub.
             judging |= {"backbone": "resnet18", "backbone_weights": "random", "image_size": 64}
             judging |= {"folds": 2, "refits": 0, "chance": 0}
@@ -193,8 +238,11 @@ def _write_paintings(job: Job) -> None:
 
 def _count_candidates(job: Job, results: Results, _: Ours) -> Ours:
     """Images whose human captions could be drawn for a set: one task, one of its verbs, the class and task named."""
-    found = candidates(job).items()
-    return {((cell.task, cell.verb), cell.attribute): Value(float(len(images))) for cell, images in found}
+    return {
+        ((cell.task, cell.verb), f"{cell.attribute}{ending}"): Value(float(len(images)))
+        for ending, pronouns in (("", False), ("_pronoun", True))
+        for cell, images in candidates(job, pronouns=pronouns).items()
+    }
 
 
 # ---- DBAC, Table 3: human captions in which the verb alone tells gender; BA and DPA of annotated classes, one side
@@ -235,23 +283,30 @@ def _read_sets(job: Job, results: Results, _: Ours) -> Ours:
     return found
 
 
-# ---- DBAC, Table 4: BLIP's captions of partly masked images, and where BLIP looked
+# ---- DBAC, Table 4: BLIP's captions of partly masked images, and where BLIP looked. DBAC and DPAC hide the person in
+# the foreground alone, whose gender and skin tone are annotated.
 
-BLIP = "Salesforce/blip-image-captioning-base"
+FOREGROUND = {"foreground": "largest"}
+BLIP = "Salesforce/blip-image-captioning-large"  # As in the authors' code.
+# The words that the authors' code counts as race, which nearly always are colours of things. A small run has none.
+RACE = {"attribute": "race", "lexicon": "race-words"}
 BLIP_METRICS = {"lic": "lic", "dpa-ta": "dpa_ta", "dba-g": "ba_ta", "dbac-ta": "dbac_ta"}
 
 
 def _mask_for_blip(job: Job, _: Steps) -> Steps:
     """Mask images, look where BLIP looks in them, and caption and measure with each mask."""
-    model, steps = job.model(BLIP), [job.mask(f"masked-{mode}", mode=mode, hide="person") for mode in MODES[1:]]
+    model = job.model(BLIP)
+    steps = [job.mask(f"masked-{mode}", mode=mode, hide="person", **FOREGROUND) for mode in MODES[1:]]
     folders = [job.images()["images"], *(step.settings["out"] for step in steps)]
     for mode, images in zip(MODES, folders, strict=True):
-        steps.append(job.attribute(f"looks-{mode}", images=images, model=model, method="grad-cam"))
+        for looks, words in (("looks", {}), *([] if job.is_small else [("race", RACE)])):
+            steps.append(job.attribute(f"{looks}-{mode}", images=images, model=model, method="grad-cam", **words))
     for name, attribute in (("gender", "gender"), ("skin", "skin3")):
         inputs = {**job.inputs(("NIC",), attribute), "captions": {}, "models": {"BLIP": model}}
-        inputs |= {**job.images(), "objects": job.objects(), "masks": MODES, "hides": ("person",)}
+        inputs |= {**job.images(), "masks": MODES, "hides": ("person",), **FOREGROUND}
         # Captions do not name skin tones: T->A has nothing to count, and LIC alone is left.
-        inputs["metrics"] = tuple(BLIP_METRICS) if name == "gender" else ("lic",)
+        of_gender = {"objects": job.objects(), "metrics": tuple(BLIP_METRICS)}
+        inputs |= of_gender if name == "gender" else {"metrics": ("lic",)}
         settings = {**inputs, **job.aligning(), **job.judging(("lstm+mlp3",))}
         steps.append(job.step(name, AblateMasksConfig, settings))
     return steps
@@ -266,14 +321,16 @@ def _read_masks(job: Job, results: Results, _: Ours) -> Ours:
             value = line.published if line.metric.counted else line.amplification
             if value is not None:
                 ours = Value(value, None if line.metric.counted else line.interval)
-                found[(name, row.mask), BLIP_METRICS[line.metric.name]] = ours.times(100)
-    return found | {(("gender", mode), "attribution"): score for mode, score in _attribution(results)}
+                found[(name, row.mask), BLIP_METRICS[own_name(line.metric)]] = ours.times(100)
+    for name, looks in (("gender", "looks"), ("race", "race")):
+        found |= {((name, mode), "attribution"): score for mode, score in _attribution(results, looks)}
+    return found
 
 
-def _attribution(results: Results) -> Iterator[tuple[str, Value]]:
-    """Mask, and the attribution score of the images with it, in percent."""
+def _attribution(results: Results, looks: str = "looks") -> Iterator[tuple[str, Value]]:
+    """Mask, and the attribution score of the images with it, in percent; ``looks``: the first part of steps' names."""
     for mode in MODES:
-        for row in results[f"looks-{mode}"].rows:
+        for row in results[f"{looks}-{mode}"].rows if f"{looks}-{mode}" in results else ():
             score: AttributionScore = row.found
             if score.score is not None:
                 yield mode, Value(score.score, score.interval).times(100)
@@ -330,26 +387,46 @@ def _coefficients(found: Iterable[tuple[Row, float, float]], ending: str = "") -
     return ours
 
 
-# ---- DPAC, Table 4: human captions after constant and contextual substitution. Times 100, psi of a judge that knows
-# nothing would be P(a), over 50: the paper's 10 to 22 can only be plain.
+# ---- DBAC, Tables 7 and 16, and Figure 1; DPAC, Table 4 and Figure 1: human captions after constant and contextual
+# substitution. (Times 100, psi of a judge that knows nothing would be P(a), over 50: the paper's 10 to 22 can only be
+# plain.)
 
 
-def _align_first(job: Job, declared: Steps) -> Steps:
-    vectors = {name: value for name, value in job.aligning().items() if name != "alignment"}
-    settings = {**job.inputs(captioners("dpac")), **vectors, "meteor": 0 if job.is_small else 5000}
-    return [job.step("align", AlignConfig, settings), *declared]
+def _alignment(
+    paper: str, columns: Mapping[str, str], *, attribute: str = "gender", prefix: str = "", curve: bool = False
+) -> Code:
+    """``judge align`` for each of ``columns``: METEOR, and the share of words that are not <unk>; or the delta curve.
 
+    Args:
+        paper: whose captioners are read.
+        columns: column of contextual substitution -> how captions are aligned (:meth:`Job.aligning`).
+        attribute: whose words are hidden.
+        prefix: of the columns of METEOR.
+        curve: read the share of substitutions that find a word, by delta, alone.
+    """
 
-def _read_aligned(job: Job, results: Results, _: Ours) -> Ours:
-    """METEOR, and the share of words that are not <unk>."""
-    found: dict[tuple[Row, str], Value] = {}
-    for entry in results["align"][0]:
-        for how, report in entry.reports.items():
+    def steps(job: Job, declared: Steps) -> Steps:
+        found = []
+        for column, how in columns.items():
+            if how == "contextual" or job.size != "shared":  # There vectors of the captions stand in for all others.
+                vectors = {name: value for name, value in job.aligning(how).items() if name != "alignment"}
+                settings = {**job.inputs(captioners(paper), attribute), **vectors}
+                found.append(job.step(f"align-{column}", AlignConfig, settings))
+        return [*found, *declared]
+
+    def more(job: Job, results: Results, _: Ours) -> Ours:
+        found: dict[tuple[Row, str], Value] = {}
+        entries = [(c, entry) for c in columns for entry in results.get(f"align-{c}", ((),))[0]]
+        for column, entry in entries:
             row = (entry.captioner,)
-            if not math.isnan(entry.meteor[how]):
-                found[row, f"meteor_{how}"] = Value(entry.meteor[how])
-            found[row, f"kept_{how}"] = Value(100 * (report.tokens_kept + report.tokens_substituted))
-    return found
+            for delta, report in entry.curve if curve else ():
+                found[row, f"delta_{round(100 * delta)}"] = Value(100 * report.lacking_substituted)
+            for how, name in {} if curve else {"constant": "constant", "contextual": column}.items():
+                found[row, f"{prefix}{name}"], report = Value(entry.meteor[how]), entry.reports[how]
+                found[row, f"kept_{name}"] = Value(100 * (report.tokens_kept + report.tokens_substituted))
+        return found
+
+    return Code(steps, more=more)
 
 
 # ---- DPAC, Table 5: captions of FC, trained anew on partly masked images, and where it looked. FC is trained outside
@@ -358,7 +435,7 @@ def _read_aligned(job: Job, results: Results, _: Ours) -> Ours:
 
 def _retrained(job: Job, _: Steps) -> Steps:
     """Mask, caption by the captioner of that mask, look where it looked, and judge all captions."""
-    masks = [job.mask(f"masked-{mode}", mode=mode, hide="person") for mode in MODES[1:]]
+    masks = [job.mask(f"masked-{mode}", mode=mode, hide="person", **FOREGROUND) for mode in MODES[1:]]
     folders: list[Path] = [job.images()["images"], *(step.settings["out"] for step in masks)]
     written, looks = [], []
     for mode, images in zip(MODES, folders, strict=True):
@@ -375,10 +452,12 @@ def _read_attribution(job: Job, results: Results, _: Ours) -> Ours:
     return {((mode,), "attribution"): score for mode, score in _attribution(results)}
 
 
+WITH_EACH = {"glove": "contextual", "fasttext": "fasttext"}
 CODE = {
     "lic_table4": Code(_masked_captions, row=_masked_row, more=_read_masked),
     "lic_figure3": Code(more=_read_trends, derived=_trend),
-    "imagecaptioner2_table5": Code(_anonymous, more=_read_people, derived=_alignment),
+    "imagecaptioner2_table5": Code(_anonymous, more=_read_people, derived=_alignment_with_people),
+    "imagecaptioner2_figure4": Code(_anonymous, more=_read_agreement, derived=_published_agreement),
     "imagecaptioner2_table6": Code(_detectors),
     "imagecaptioner2_table7": Code(
         _paintings, row=lambda version, name: (VERSIONS[version][0], *SPEAKERS[name]), prepare=_write_paintings
@@ -388,6 +467,10 @@ CODE = {
     "dbac_table4": Code(_mask_for_blip, more=_read_masks),
     "dbac_table5": _variation("dbac_table10", "dbac_table11", "dbac_table12"),
     "dbac_table6": _variation("dbac_table13", "dbac_table14", "dbac_table15", "_at"),
-    "dpac_table4": Code(_align_first, more=_read_aligned),
+    "dbac_table7": _alignment("dbac", WITH_EACH),
+    "dbac_table16": _alignment("dbac", WITH_EACH, attribute="skin3"),
+    "dbac_figure1": _alignment("dbac", {"glove": "contextual"}, curve=True),
+    "dpac_table4": _alignment("dpac", {"contextual": "contextual"}, prefix="meteor_"),
+    "dpac_figure1": _alignment("dpac", {"glove": "contextual"}, curve=True),
     "dpac_table5": Code(_retrained, more=_read_attribution),
 }

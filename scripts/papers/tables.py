@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from figures import Column, Ours, Published, Row, Value, read_published, values_of
+from figures import Column, Ours, Published, Row, Value, comparison, read_published, values_of
 from jobs import Job, Size, Step, captioners, is_recipe, read_declared
 
 from judge.commands.console import show_progress
 from judge.measure import Result
+from judge.report.table import Table
 
 Results = Mapping[str, Any]
 """Name of a step -> what its command returned."""
@@ -42,7 +43,10 @@ class Code:
 
 @dataclass(frozen=True)
 class PaperTable:
-    """A table of a paper: an entry of ``tables.yaml``, with the name of its CSV of published figures."""
+    """A table of a paper: an entry of ``tables.yaml``, with the name of its CSV of published figures.
+
+    ``labs``: columns of ``published/labs``, where others have published the same figures.
+    """
 
     name: str
     paper: str
@@ -50,6 +54,7 @@ class PaperTable:
     title: str
     columns: Sequence[Column]
     code: Code
+    labs: Sequence[Column] = ()
     captioners: str = "lic"
     attribute: str = "gender"
     runs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -72,6 +77,10 @@ class PaperTable:
     def published(self) -> Published:
         """Its figures, as printed."""
         return read_published(self.name)
+
+    def by_labs(self) -> Table[tuple[Any, ...]]:
+        """Its figures by the paper, other labs and this project, side by side."""
+        return comparison(read_published(f"labs/{self.name}"), self.labs, {}, f"{self.label}: by several labs")
 
     @property
     def judges(self) -> list[str]:
@@ -102,11 +111,22 @@ class PaperTable:
     @property
     def lines(self) -> list[str]:
         """The note, and what the published figures say of each other."""
-        return [*([self.note] if self.note else []), *self.facts]
+        changed = any("balance" in step.settings for step in self.steps(self.shown))
+        return [
+            *([self.note] if self.note else []),
+            *([read_declared()["protocol_note"]] if changed else []),
+            *self.facts,
+        ]
 
     def steps(self, job: Job) -> Sequence[Step]:
-        """The commands of a run."""
-        return self.code.steps(job, [*self._declared(job)])
+        """The commands of a run, with the paper's protocol for LIC."""
+        own = read_declared()["protocols"].get(self.paper, {})
+        own = {key: value for key, value in own.items() if key != "holdout" or job.size != "shared"}
+        steps = self.code.steps(job, [*self._declared(job)])
+        return [
+            replace(step, settings={**step.settings, **own}) if "lic" in step.settings.get("metrics", ()) else step
+            for step in steps
+        ]
 
     def _declared(self, job: Job) -> Iterator[Step]:
         """The runs of ``judge evaluate`` that the entry declares."""
@@ -122,8 +142,8 @@ class PaperTable:
             inputs["metrics"] = tuple(run.pop("metrics"))
             inputs |= job.aligning(run.pop("align")) if "align" in run else {}
             inputs |= job.judging(run.pop("judges"))
-            small = run.pop("small", {})
-            yield job.evaluate(inputs, name=name, **run, **(small if job.is_small else {}))
+            sized = {size: run.pop(size, {}) for size in ("small", "shared")}
+            yield job.evaluate(inputs | run | sized.get(job.size, {}), name=name)
 
     def commands(self, job: Job | None = None) -> list[str]:
         """The commands of a run for a shell; by default of the paper's, on a folder DATA."""
@@ -169,6 +189,6 @@ def load_tables() -> Mapping[str, PaperTable]:
     found = {}
     for name, entry in read_declared().items():
         if "number" in entry:
-            columns = [Column(**column) for column in entry["columns"]]
-            found[name] = PaperTable(name, **{**entry, "columns": columns, "code": codes.get(name, Code())})
+            of = {key: [Column(**column) for column in entry.get(key, ())] for key in ("columns", "labs")}
+            found[name] = PaperTable(name, **{**entry, **of, "code": codes.get(name, Code())})
     return found

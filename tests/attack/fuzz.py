@@ -35,7 +35,9 @@ from mutations import as_json, mutated_bytes, mutated_values, outcome
 from PIL import Image
 
 from attack.targets import Target, reader_targets, run_targets
-from judge.captioning import Writer, Writing, _find_stored
+from judge.captioning import _find_stored
+from judge.captioning.checkpoints import CheckpointWriter
+from judge.captioning.writing import Writing
 from judge.commands.train import _write_index
 from judge.commands.trials import TRIALS, _line, measure_trials
 from judge.judges.hf_models import check_captioner, load_captioner
@@ -189,7 +191,7 @@ def network_targets() -> dict[str, Target]:
 def _caption(folder: Path) -> None:
     """Caption one image, as ``judge caption`` does."""
     check_captioner(str(folder), where="--model")
-    writer = Writer(load_captioner(str(folder), where="--model"), Writing(max_tokens=3), torch.device("cpu"))
+    writer = CheckpointWriter(load_captioner(str(folder), where="--model"), Writing(max_tokens=3))
     writer.write([writer.prepare(Image.new("RGB", (40, 30)))])
 
 

@@ -135,13 +135,13 @@ def test_lines_for_a_scheduler(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
         if second < 20:
             lines.show("reading", 0, 0)
         else:
-            lines.show("training judges", 100 + 2 * (second - 20), 700)
+            lines.show(f"training judges ({second} of 900), steps", 100 + 2 * (second - 20), 700)
     assert capsys.readouterr().err.splitlines() == [
         "12:00:00 reading",
-        "12:00:00 training judges: 100 of 700",
-        "12:00:00 training judges: 220 of 700, 0:04:00 left",
-        "12:00:00 training judges: 340 of 700, 0:03:00 left",
-        "12:00:00 training judges: 460 of 700, 0:02:00 left",
+        "12:00:00 training judges (20 of 900), steps: 100 of 700",
+        "12:00:00 training judges (80 of 900), steps: 220 of 700, 0:01:00 elapsed, 0:04:00 left",
+        "12:00:00 training judges (140 of 900), steps: 340 of 700, 0:02:00 elapsed, 0:03:00 left",
+        "12:00:00 training judges (200 of 900), steps: 460 of 700, 0:03:00 elapsed, 0:02:00 left",
     ]
 
 

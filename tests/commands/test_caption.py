@@ -20,7 +20,9 @@ from PIL import Image
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import FAITHFUL
-from judge.captioning import Writer, Writing, caption_images
+from judge.captioning import caption_images
+from judge.captioning.checkpoints import CheckpointWriter, load_writer
+from judge.captioning.writing import Dtype, Writing
 from judge.corpus.captions import read_captions
 from judge.judges.hf_models import load_captioner
 from judge.masking.images import encode
@@ -43,13 +45,16 @@ def picture(number: int) -> Image.Image:
 def write(folder: Path, pictures: list[Image.Image], *, size: int = 8, **how: Any) -> list[str]:
     with quiet():
         writing = Writing(**{"max_tokens": WORDS, **how})
-        writer = Writer(load_captioner(str(folder)), writing, torch.device("cpu"))
+        writer = CheckpointWriter(load_captioner(str(folder)), writing)
         asked = [writer.prepare(one) for one in pictures]
-        return [text for start in range(0, len(asked), size) for text in writer.write(asked[start : start + size])]
+        parts = (asked[start : start + size] for start in range(0, len(asked), size))
+        return [text for part in parts for text, _ in writer.write(part)]
 
 
 DESCRIBE = "Describe the image in one sentence."
-USUAL = dict.fromkeys(("llava", "llava_without_chat", "qwen2_vl", "qwen2_5_vl"), DESCRIBE) | {"paligemma": "caption en"}
+USUAL = dict.fromkeys(("llava", "llava_without_chat", "mllama", "qwen2_vl", "qwen2_5_vl"), DESCRIBE) | {
+    "paligemma": "caption en"
+}
 
 
 def greedy(family: str, folder: Path, prompt: str, seen: Image.Image) -> list[int]:
@@ -108,6 +113,59 @@ def test_the_size_of_batches_changes_nothing(family: str, checkpoint: Callable[[
     assert len(set(whole)) > 1 or family == "paligemma"
 
 
+def test_images_are_batched_by_the_shape_of_their_tensors(checkpoint: Callable[[str], Path], tmp_path: Path) -> None:
+    """Qwen2.5-VL: every batch has one shape, so that each is one ``generate``; captions are those of single images.
+
+    Sides are multiples of 8 pixels, and pixels 1,024 at most. GIT resizes all images to one size.
+    """
+    sizes = [(24, 24), (40, 24), (24, 25), (32, 32), (41, 24), (24, 24), (24, 40)]
+    names = {f"{number}": f"{number}.png" for number in range(len(sizes))}
+    for number, (width, height) in enumerate(sizes):
+        turned = Image.Exif()
+        turned[0x0112] = 6 if number == 6 else 1  # Upright it is 40 pixels wide.
+        noise = np.random.default_rng(number).integers(0, 255, (height, width, 3), dtype=np.uint8)
+        Image.fromarray(noise).save(tmp_path / names[str(number)], exif=turned)
+    images, how = MaskedImages(tmp_path, names), Writing(max_tokens=WORDS, caption_batch=2)
+    with quiet():
+        writer = CheckpointWriter(load_captioner(str(checkpoint("qwen2_5_vl"))), how)
+        assert writer.batches(images) == [["0", "2"], ["1", "4"], ["3"], ["5"], ["6"]]
+        prepared = {image: writer.prepare(Image.fromarray(images.read(image))) for image in names}
+        alone = {image: writer.write([one])[0].text for image, one in prepared.items()}
+        one_size = CheckpointWriter(load_captioner(str(checkpoint("git"))), how)
+        assert one_size.batches(images) == [["0", "1"], ["2", "3"], ["4", "5"], ["6"]]
+    assert [images.size(image) for image in names] == [*sizes[:-1], (40, 24)]
+    found = caption_images(str(checkpoint("qwen2_5_vl")), images, how)
+    assert list(found.captions.items()) == list(alone.items())
+    assert found.cut == sum(writer.write([one])[0].cut for one in prepared.values())
+
+
+@pytest.mark.parametrize("thinks", ["", "{% if enable_thinking is not defined or enable_thinking %}"])
+def test_a_thinking_template_is_told_not_to_think_or_refused(
+    thinks: str, checkpoint: Callable[[str], Path], tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(checkpoint("llava"), tmp_path / "own"))
+    template = folder / "chat_template.jinja"
+    plain = template.read_text()
+    template.write_text(f"{plain}{thinks}<think>\n{thinks and '{% endif %}'}")
+    if thinks:
+        assert write(folder, [picture(1)]) == write(checkpoint("llava"), [picture(1)])
+    else:
+        line = fault_of(write, folder, [picture(1)])
+        assert "its chat template begins each answer with a thought" in line
+
+
+def test_weights_are_loaded_in_the_requested_type(checkpoint: Callable[[str], Path], tmp_path: Path) -> None:
+    """``auto`` is float32 on CPUs, whatever the checkpoint's own type."""
+    with quiet():
+        captioner = load_captioner(str(checkpoint("git")), dtype=torch.bfloat16)
+        for part in (captioner.model, captioner.processor):
+            part.save_pretrained(tmp_path / "halves")
+        expected: dict[Dtype, torch.dtype] = {"auto": torch.float32, "float32": torch.float32, "bf16": torch.bfloat16}
+        for dtype, stored in expected.items():
+            writer = load_writer(str(tmp_path / "halves"), Writing(dtype=dtype), torch.device("cpu"))
+            assert {weight.dtype for weight in writer.captioner.model.parameters()} == {stored}
+
+
 def test_where_memory_is_short_fewer_are_captioned_at_a_time(checkpoint: Callable[[str], Path]) -> None:
     """The model asks for more than any machine has, above so many rows; the error is torch's own."""
     folder, pictures = checkpoint("git"), [picture(3 * number + 1) for number in range(7)]
@@ -118,16 +176,16 @@ def test_where_memory_is_short_fewer_are_captioned_at_a_time(checkpoint: Callabl
         torch.empty((rows > most) * 2**60, dtype=torch.uint8)
 
     with quiet():
-        writer = Writer(load_captioner(str(folder)), Writing(max_tokens=WORDS), torch.device("cpu"))
+        writer = CheckpointWriter(load_captioner(str(folder)), Writing(max_tokens=WORDS))
         asked = [writer.prepare(one) for one in pictures]
         seeing = writer.captioner.model.git.image_encoder
         hook = seeing.register_forward_pre_hook(partial(ask_for_room, most=2))
-        assert writer.write(asked) == whole
+        assert [text for text, _ in writer.write(asked)] == whole
         assert tried == [7, 4, 2, 2, 2, 1]
         hook.remove()
         seeing.register_forward_pre_hook(partial(ask_for_room, most=0))
         line = fault_of(writer.write, asked)
-        assert "memory does not hold a single sample a forward pass. Choose --precision bf16" in line
+        assert "memory does not hold a single sample a forward pass. Choose --dtype bf16" in line
 
 
 def test_a_checkpoints_own_settings_do_not_make_it_sample(checkpoint: Callable[[str], Path], tmp_path: Path) -> None:
@@ -208,7 +266,8 @@ def folder(tmp_path: Path, checkpoint: Callable[[str], Path]) -> Folder:
 def test_captions_are_coco_results(folder: Folder) -> None:
     done = done_well(*folder.given())
     assert done.stderr == ""
-    assert done.stdout == f"7 images captioned; the captions are in {folder.out}\n"
+    cut = f"7 captions were cut off at {WORDS} tokens; raise --max-tokens, or ask for less in --prompt"
+    assert done.stdout == f"7 images captioned; the captions are in {folder.out}\nNOTE: {cut}\n"
     assert folder.left() == ["out.caption.yaml", "out.json"]
     expected = write(folder.model, [picture(number) for number in range(7)])
     assert read_json(folder.out) == [{"image_id": number, "caption": text} for number, text in enumerate(expected)]

@@ -18,7 +18,7 @@ from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
 from judge.commands.evaluate import RunConfig, run
 from judge.commands.options import resolve
-from judge.corpus.recipes import FOLDER, Recipe, load_recipe, read_shipped, shipped_recipes
+from judge.corpus.recipes import FOLDER, Recipe, read_recipe, read_shipped, shipped_recipes
 from judge.measure import Result
 from judge.report.page import bibliography
 
@@ -107,7 +107,7 @@ def test_show_says_everything(recipe: Recipe) -> None:
         said += [f"{value}: {what}" for value, what in label.left_out.items()]
     said += [part for use in recipe.use for part in (use.what, use.command)]
     assert [part for part in said if " ".join(part.split()) not in text] == []
-    assert ("passing on: NO" in text) is not recipe.pass_on
+    assert ("Passing on: NO" in text) is not recipe.pass_on
 
 
 @pytest.mark.parametrize("recipe", read_shipped(), ids=lambda recipe: recipe.name)
@@ -170,5 +170,5 @@ def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
 def test_faulty_recipes(tmp_path: Path, change: dict[str, object], message: str) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(yaml.safe_dump(yaml.safe_load(OWN) | change), encoding="utf-8")
-    assert message in fault_of(load_recipe, str(path))
+    assert message in fault_of(read_recipe, path)
     assert refusal("data", "show", path).startswith(f"judge: {path}")

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 
 import helpers
-import numpy as np
 import pandas as pd
 import pytest
 from helpers import Write, fault_of, table_bytes
@@ -102,23 +101,17 @@ def test_bad_files(write: Write, content: object, expected: str) -> None:
     assert fault(write(content)).startswith(expected)
 
 
-def test_share_of_captions() -> None:
-    """Five captions: a share of 0.6 is three of them, 0.61 four."""
-    said = {str(count): [DOG] * count + [NONE] * (5 - count) for count in range(1, 6)}
-    for share, least in {None: 1, 0.01: 1, 0.2: 1, 0.21: 2, 0.4: 2, 0.5: 3, 0.6: 3, 0.61: 4, 1: 5}.items():
-        tasks = derive_tasks(said, names=["dog"], share=share)
-        assert tasks.by_image == {image: (0,) if int(image) >= least else () for image in said}
-    assert "Take a number above 0 and up to 1" in fault_of(derive_tasks, {"1": [DOG]}, names=["dog"], share=1.1)
+def test_one_caption_is_enough() -> None:
+    said = {str(count): [DOG] * count + [NONE] * (5 - count) for count in range(6)}
+    tasks = derive_tasks(said, names=["dog"])
+    assert tasks.by_image == {image: (0,) if int(image) else () for image in said}
+    assert tasks.ignored == {"no task named": 1}
 
 
 FOUR = Tasks(("a", "b", "c", "d"), {"1": (0, 1), "2": (0,), "3": (0, 2), "9": (3,)}, "objects.json")
 
 
-def test_table_and_only() -> None:
-    expected = [[1, 0, 1, 0], [1, 1, 0, 0], [0, 0, 0, 1]]
-    assert FOUR.table(["3", "1", "9"]).tolist() == np.array(expected, dtype=bool).tolist()
-    assert FOUR.table([]).shape == (0, 4)
-    assert "1 of 2 images have no tasks (such as '7'). Add them" in fault_of(FOUR.table, ["1", "7"])
+def test_only() -> None:
     some = FOUR.only(["d", "b"])
     assert (some.names, some.by_image) == (("b", "d"), {"1": (0,), "2": (), "3": (), "9": (1,)})
     assert "no task 'e'" in fault_of(FOUR.only, ["e"])
@@ -128,7 +121,7 @@ def test_what_can_be_guessed() -> None:
     """Among 1, 2, 3: "a" is always there, "d" never; 7 is unknown, 9 not asked for."""
     left, dropped = usable(FOUR, ["1", "2", "3", "7"])
     assert (left.names, left.by_image) == (("b", "c"), {"1": (0,), "2": (), "3": (1,)})
-    assert dropped == {"never present": ("d",), "always present": ("a",), "without tasks": ("7",)}
+    assert dropped == {"tasks never present": ("d",), "tasks always present": ("a",), "without tasks": ("7",)}
     whole, dropped = usable(FOUR, ["1", "3", "9"])
     assert (whole.names, dropped) == (FOUR.names, {})
     assert fault_of(usable, FOUR, ["7"]) == (
@@ -168,6 +161,24 @@ def test_imagecaptioner2_learns_from_70_chooses_by_10_scores_20_percent(images: 
     for part, size in ((split.test, scored), (split.validation, chosen), (split.train, smallest - scored - chosen)):
         assert Counter(images[image] for image in part) == Counter(dict.fromkeys(images.values(), size))
     assert len({*split.train, *split.validation, *split.test}) == smallest * len(set(images.values()))
+
+
+def test_sizes_of_the_papers_splits() -> None:
+    """COCO's 10,780 images with a gender: 3,314 women, as LIC has 6,628 in equal classes, so 7,466 men.
+
+    DBAC and DPAC: "80-20 data split, resulting in 8624 training and 2156 test images". LIC: 90/10 of equal classes.
+    """
+    images = {f"{i}": "female" if i < 3314 else "male" for i in range(10_780)}
+    (whole,) = make_splits("paper", images, seed=0, holdout=(0.2, 0.0), balanced=False)
+    assert (len(whole.train), len(whole.test), whole.validation) == (8624, 2156, ())
+    assert Counter(images[image] for image in whole.test) == {"female": 663, "male": 1493}  # A fifth of each.
+    assert set(whole.weights.values()) == {1.0}
+    (own,) = make_splits("paper", images, seed=0)
+    assert Counter(images[image] for image in own.train) == {"female": 2983, "male": 2983}
+    assert Counter(images[image] for image in own.test) == {"female": 331, "male": 331}
+    folds = make_splits("crossfit", images, seed=0, folds=5, balanced=False)
+    assert {len(fold.test) for fold in folds} == {2156}
+    assert {weight for fold in folds for weight in fold.weights.values()} == {1.0}
 
 
 @given(classes, st.integers(0, 1000))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -15,7 +16,7 @@ from judge.corpus.tasks import Tasks
 from judge.errors import JudgeError
 from judge.evidence import Evidence, EvidenceBuilder
 from judge.measure import Result
-from judge.metrics import METRICS, find_metric, spell_out
+from judge.metrics import METRICS, find_metric, spell_out, with_protocol
 from judge.metrics.scores import SCORES
 from judge.statistics.judged import Statistic
 from judge.statistics.summary import Settings, summarise
@@ -59,22 +60,22 @@ def test_bayes_value_in_a_world_that_is_known() -> None:
     """omega with accuracy, P(female) = 0.3, P(own animal) = 0.8 for both.
 
     A->T. P(dog) = 0.3 x 0.8 + 0.7 x 0.2 = 0.38, so P(female | dog) = 0.24 / 0.38 > 1/2 and P(male | cat) = 0.56 / 0.62:
-    right are (female, dog) and (male, cat), weighing P(t)/P(a) = 0.38 / 0.3 and 0.62 / 0.7:
-    0.24 x 0.38 / 0.3 + 0.56 x 0.62 / 0.7 = 0.304 + 0.496 = 0.8. T->A: animals are hidden, the word for the person tells
-    the animal in 0.8 of the images, weighing P(a)/P(T): 0.24 x 0.3 / 0.38 + 0.56 x 0.7 / 0.62 = 0.8217.
-    The captioner exchanges half of the other animals for the class's own: P(own) = 0.9, P(dog) = 0.27 + 0.07 = 0.34;
-    A->T 0.27 x 0.34 / 0.3 + 0.63 x 0.66 / 0.7 = 0.9; T->A: the animals shown are the same, words tell no more: 0.8217.
+    right are (female, dog) and (male, cat), in 0.8 of the images. The mean of w = P(t)/P(a) is
+    sum_t P(t) sum_a P(t | a) = 1 for two equally leaning classes: 0.8. T->A: animals are hidden, the word for the
+    person tells the animal in 0.8 of the images; the mean of P(a)/P(T) is sum_a P(a) sum_T P(a | T) =
+    0.3 (0.24 / 0.38 + 0.06 / 0.62) + 0.7 (0.14 / 0.38 + 0.56 / 0.62) = 1.1086: 0.8869.
+    The captioner exchanges half of the other animals for the class's own: P(own) = 0.9; A->T 0.9 x 1 = 0.9;
+    T->A: the animals shown are the same, words tell no more: 0.8869.
     """
     result = evaluate(draw(3000, female=0.3, leaning=0.8, error=0.5), metrics="dbac:accuracy", **QUICK)
     there, back = row(result, "dbac-at:accuracy"), row(result, "dbac-ta:accuracy")
     assert (there["human"], there["generated"]) == (pytest.approx(0.8, abs=0.03), pytest.approx(0.9, abs=0.03))
     assert there["amplification"] == pytest.approx((0.9 - 0.8) / (0.9 + 0.8), abs=0.01)
-    assert (back["human"], back["generated"]) == (pytest.approx(0.8217, abs=0.03), pytest.approx(0.8217, abs=0.03))
+    assert (back["human"], back["generated"]) == (pytest.approx(0.8869, abs=0.03), pytest.approx(0.8869, abs=0.03))
     assert back["amplification"] == pytest.approx(0, abs=1e-9)
     # Q alone: 0.8 and 0.9 of captions are guessed right.
     assert there["human_quality"] == pytest.approx(0.8, abs=0.02)
     assert there["generated_quality"] == pytest.approx(0.9, abs=0.02)
-    # sum over (a, t) of P(a, t) P(t) / P(a) = sum_t P(t) sum_a P(t | a) = 1 for two equally leaning classes.
     assert there["human_prior"] == pytest.approx(1, abs=0.03)
 
 
@@ -148,6 +149,35 @@ def test_names_that_stand_for_both_directions() -> None:
     with pytest.raises(JudgeError, match="'dbac' is several metrics"):
         find_metric("dbac")
     assert spell_out(["dbac-at", "DBAC-AT: inverse_cross_entropy", "x:y:z"]) == ("dbac-at", "x:y:z")
+
+
+def test_names_show_another_protocol() -> None:
+    assert spell_out(["LIC:balanced", "lic:90/10", "imagecaptioner2:70/10/20", "dbac-at:unbalanced"]) == (
+        *("lic", "imagecaptioner2", "dbac-at"),
+    )
+    assert spell_out(["lic:unbalanced: 80 / 20", "lic:80/20:unbalanced"]) == ("lic:80/20:unbalanced",)
+    row = find_metric("lic:80/20:unbalanced")
+    assert (row.title, row.holdout, row.balanced, row.parts) == ("LIC (80/20, unbalanced)", (0.2, 0.0), False, "80/20")
+    assert replace(row, name="lic", title="LIC", holdout=(0.1, 0.0), balanced=True) == METRICS["lic"]
+    assert find_metric("vl-lic:accuracy:90/10").title == "VL-LIC (accuracy, 90/10)"
+    names = ("lic", "dbac", "dpac-ta", "imagecaptioner2", "error")
+    changed = with_protocol(names, balance="none", holdout=(0.2,))
+    assert changed == ("lic:80/20:unbalanced", "dbac-at", "dbac-ta", "dpac-ta", "imagecaptioner2:unbalanced", "error")
+    assert with_protocol(changed, balance="none", holdout=(0.2,)) == changed
+    assert with_protocol(changed[:1], balance="classes", holdout=(0.1, 0.0)) == ("lic",)
+    assert with_protocol(names, balance=None, holdout=None) == spell_out(names)
+
+
+@pytest.mark.parametrize(("name", "message"), [
+    ("lic:80/30", "'80/30' is no hold-out"), ("lic:nan/20", "'nan/20' is no hold-out"),
+    ("lic:100/0", "'100/0' is no hold-out"), ("lic:60/10/10/20", "is no hold-out"),
+    ("lic:unbalance", "unknown score 'unbalance'. Did you mean 'unbalanced'?"),
+    ("dbac-ta:balanced", "DBAC T->A counts how frequent classes are, so they cannot be balanced"),
+    ("dpac-at:80/20", "DPAC A->T chooses among seeds on other images. Write 70/10/20"),
+])  # fmt: skip
+def test_protocols_that_are_none(name: str, message: str) -> None:
+    with pytest.raises(JudgeError, match=re.escape(message)):
+        find_metric(name)
 
 
 def build(corpus: Corpus, metric: str) -> Evidence:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judge.measure.table import judge_answers
-from judge.metrics import METRICS
+from judge.metrics import METRICS, find_metric
 from judge.metrics.amplification import AMPLIFICATIONS
 from judge.metrics.scores import SCORES, Judged
 from judge.statistics.summary import Summary
@@ -20,13 +20,6 @@ from judge.types import Predictions, Sample, Target
 
 # Those that are a mean, or a function of one, without another mean beside it.
 PLAIN = [name for name, score in SCORES.items() if not score.relative]
-EXPECTED = {
-    "accuracy": 2 / 3,
-    "confident_accuracy": (0.9 + 0.6) / 3,
-    "confidence": (0.9 + 0.6 + 0.2) / 3,
-    # The mean of three -log p is -log of their product, over three.
-    "inverse_cross_entropy": 3 / -np.log(0.9 * 0.6 * 0.2),
-}
 
 
 def judged(probability: np.ndarray, correct: np.ndarray) -> Judged:
@@ -40,10 +33,7 @@ def value(name: str, said: Judged) -> float:
     return float(score.pool(mean) if score.pool else mean)
 
 
-def test_every_score_by_hand() -> None:
-    said = judged(np.array([0.9, 0.6, 0.2]), np.array([True, True, False]))
-    assert {name: value(name, said) for name in PLAIN} == pytest.approx(EXPECTED, abs=1e-12)
-    # A certain error costs everything.
+def test_a_certain_error_costs_everything() -> None:
     assert value("inverse_cross_entropy", judged(np.array([0.0, 1.0]), np.array([False, True]))) == 0.0
 
 
@@ -51,7 +41,20 @@ def test_every_score_by_hand() -> None:
 @pytest.mark.parametrize("k", [2, 3, 9])
 def test_chance(name: str, k: int) -> None:
     """A judge that says 1/K everywhere and is right by luck once in K."""
-    assert value(name, judged(np.full(k, 1 / k), np.arange(k) == 0)) == pytest.approx(SCORES[name].chance(k))
+    even = np.full(k, 1 / k)
+    assert value(name, judged(even, np.arange(k) == 0)) == pytest.approx(SCORES[name].chance(even))
+
+
+@pytest.mark.parametrize(("name", "expected"), [
+    ("accuracy", 0.7), ("confident_accuracy", 0.49), ("confidence", 0.58), ("inverse_cross_entropy", 1.63703)
+])  # fmt: skip
+def test_chance_of_unequal_classes(name: str, expected: float) -> None:
+    """Of 10 captions 7 are of one class; a judge that answers 0.7 and 0.3 everywhere. CE: -0.7 ln 0.7 - 0.3 ln 0.3."""
+    truth = np.arange(10) < 7
+    assert value(name, judged(np.where(truth, 0.7, 0.3), truth)) == pytest.approx(expected, abs=1e-5)
+    row, images = find_metric(f"lic:{name}:unbalanced"), {"male": 70, "female": 30}
+    assert row.chance(images) == pytest.approx(expected, abs=1e-5)
+    assert find_metric(f"lic:{name}").chance(images) == pytest.approx(SCORES[name].chance(np.array([0.5, 0.5])))
 
 
 def test_what_predictions_say_of_samples_by_hand() -> None:

@@ -58,12 +58,13 @@ def test_judged_contributions_add_up(metric: str, seed: int) -> None:
     said = said_of(scores, rng)
     found = break_down(scores, pd.DataFrame(), said, [metric], settings)
     expected = known(line.amplification) - METRICS[metric].neutral
-    assert sum(part.contribution for part in found.tasks) == pytest.approx(expected, abs=1e-12)
+    assert found.tasks["contribution"].sum() == pytest.approx(expected, abs=1e-12)
     assert found.images["contribution"].sum() == pytest.approx(expected, abs=1e-12)
-    assert {part.basis for part in found.tasks} <= {"splits", "these judges"}
+    assert set(found.tasks["basis"]) <= {"splits", "these judges"}
     alone = break_down(scores, pd.DataFrame(), said, [metric], settings._replace(ratios={}))
-    assert {(part.basis, part.p_value) for part in alone.tasks} == {("these judges", None)}
-    assert all(known(part.interval).low <= part.contribution <= known(part.interval).high for part in alone.tasks)
+    assert set(alone.tasks["basis"]) == {"these judges"}
+    assert alone.tasks["p_value"].isna().all()
+    assert alone.tasks["contribution"].between(alone.tasks["low"], alone.tasks["high"]).all()
 
 
 def test_lic_by_hand() -> None:
@@ -80,14 +81,14 @@ def test_lic_by_hand() -> None:
     )
     scores["loss"] = -np.log(scores["probability"])
     found = break_down(scores, pd.DataFrame(), scores, ["lic"], Settings(resamples=100))
-    tasks = {part.task: part.contribution * 4 for part in found.tasks}
+    tasks = found.tasks.set_index("task")["contribution"] * 4
     assert tasks["dog"] == pytest.approx((0.9 - 0.25) + (0.7 - 0.25) / 2 - (0.8 - 0.25) - (0 - 0.25))
     assert tasks["cake"] == pytest.approx((0.7 - 0.25) / 2 + (1 - 0.25) - (0.6 - 0.25))
     assert tasks[NONE] == pytest.approx((0 - 0.25) - (0 - 0.25))
     images = dict(zip(found.images["image_id"], found.images["contribution"] * 4, strict=True))
     assert images == pytest.approx({"1": 0.1, "2": 0.7, "3": 1.0, "4": -0.6})
-    assert {part.task: (part.human, part.generated) for part in found.tasks}["dog"] == (2, 2)
-    assert {part.basis for part in found.tasks} == {None}  # So few captions tell nothing.
+    assert found.tasks.set_index("task").loc["dog", ["human", "generated"]].tolist() == [2, 2]
+    assert found.tasks["basis"].isna().all()  # So few captions tell nothing.
 
 
 def test_twins_by_hand() -> None:
@@ -132,10 +133,10 @@ def test_every_metric_of_real_captions_adds_up(real: Result) -> None:
     sums: dict[tuple[str, str, str], float] = defaultdict(float)
     published: dict[tuple[str, str, str], float] = defaultdict(float)
     added = found.twins.groupby(["captioner", "metric", "judge"])["contribution"].sum()
-    for part in found.tasks:
+    for part in found.tasks.fillna({"published": 0.0}).itertuples():
         key = part.captioner, part.metric, part.judge
         sums[key] += part.contribution
-        published[key] += part.published or 0.0
+        published[key] += part.published
     images = found.images.groupby(["captioner", "metric", "judge"])["contribution"].sum()
     for line in real.summaries:
         counted = line.metric.counted
@@ -164,7 +165,7 @@ def test_the_task_that_is_amplified_is_found() -> None:
     human, generated = ({image: (f"a person with a {task}",) for image, task in of.items()} for of in (shown, told))
     settings = {"folds": 5, "refits": 0, "chance": 0, "resamples": 200, "breakdown": True, "typical": False}
     result = evaluate(corpus_of(classes, human, generated), metrics=["lic", "dba-o"], **settings)
-    first = {part.metric: part for part in reversed(known(result.breakdown).tasks)}
+    first = {part.metric: part for part in list(known(result.breakdown).tasks.itertuples())[::-1]}
     for name in ("lic", "dba-o"):
         assert (first[name].task, first[name].contribution > 0) == ("tie", True)
         assert known(first[name].p_holm) < 0.05
@@ -179,8 +180,8 @@ def test_a_captioner_that_says_what_people_say_adds_nothing() -> None:
     found = evaluate(corpus_of(classes, said, said), metrics=metrics, resamples=100, breakdown=True)
     assert {row.amplification for row in found.summaries} == {0.0}
     parts = known(found.breakdown).tasks
-    assert {part.contribution for part in parts} == {0.0}
-    assert {part.p_value for part in parts} <= {1.0, None}
+    assert set(parts["contribution"]) == {0.0}
+    assert set(parts["p_value"].dropna()) <= {1.0}
 
 
 def test_a_captioner_that_never_names_a_class() -> None:
@@ -193,5 +194,5 @@ def test_a_captioner_that_never_names_a_class() -> None:
     found = evaluate(corpus, metrics=["ratio:female/male"], resamples=100, breakdown=True)
     (row,), parts = found.summaries, known(found.breakdown).tasks
     assert row.published == 0
-    assert sum(known(part.published) for part in parts) == pytest.approx(-1, abs=1e-12)
-    assert sum(part.contribution for part in parts) == pytest.approx(known(row.amplification), abs=1e-9)
+    assert parts["published"].sum() == pytest.approx(-1, abs=1e-12)
+    assert parts["contribution"].sum() == pytest.approx(known(row.amplification), abs=1e-9)

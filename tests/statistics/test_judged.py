@@ -28,6 +28,29 @@ def measure(metric: str, rows: list[Row]) -> Measured:
     return statistic(*statistic.rows(caption_table(table, row.score)).sums())
 
 
+@pytest.mark.parametrize(("metric", "human", "generated"), [
+    # Classes: (0.9 + 0.6 + 0) / 3 and 0.8; by 2. Images: 0.9 + 0.6 + 0 + 0.8, by 4.
+    ("lic", (1.5 / 3 + 0.8) / 2, (2.1 / 3 + 0) / 2), ("lic:unbalanced", 2.3 / 4, 2.1 / 4),
+    ("leakage:80/20:unbalanced", 3 / 4, 3 / 4), ("imagecaptioner2:unbalanced", (0.9 + 0.6 + 0.3 + 0.8) / 4, 2.2 / 4),
+])  # fmt: skip
+def test_classes_or_images_count_equally_by_hand(metric: str, human: float, generated: float) -> None:
+    """Three men and a woman; the human judge is wrong of one man (p = 0.3), the other of the woman (p = 0.1)."""
+    sides = {"human": (0.9, 0.6, 0.3, 0.8), "generated": (0.7, 0.7, 0.7, 0.1)}
+    rows = [
+        (str(image), side, 0, "", "", "mmmf"[image], answer)
+        for side, answers in sides.items()
+        for image, answer in enumerate(answers)
+    ]
+    found = measure(metric, rows)
+    assert (found.human.value, found.generated.value) == pytest.approx((human, generated))
+    # What captions add is the value, however classes count; one that tells nothing adds nothing.
+    table = frame(rows)
+    statistic = Statistic(find_metric(metric), table)
+    sums = statistic.rows(caption_table(table, find_metric(metric).score)).sums()
+    pieces = statistic.pieces(*sums)
+    assert pieces[1] @ sums[1] - pieces[0] @ sums[0] == pytest.approx(generated - human)
+
+
 # P(cup) = 1/2, P(dog) = P(nothing) = 1/4; P(f) = P(m) = 1/2: w is 1, 1, 1/2, 1/2.
 HUMAN: list[Row] = [
     ("1", "human", 0, "", "cup", "f", 0.9),
@@ -38,20 +61,40 @@ HUMAN: list[Row] = [
 # All say nothing: P = 1, and w is 2.
 SILENT: list[Row] = [(str(n), "generated", 0, "", "", "ffmm"[n - 1], 0.5) for n in range(1, 5)]
 
+NAMED: list[Row] = [
+    ("1", "human", 0, "f", "", "cup", 0.9),
+    ("1", "human", 1, "f", "", "cup", 0.5),
+    ("1", "human", 2, "", "", "cup", 0.001),
+    ("1", "generated", 0, "m", "", "cup", 0.5),
+    ("2", "human", 0, "m", "", "dog", 0.2),
+    ("2", "human", 1, "f|m", "", "dog", 0.001),
+    ("2", "human", 2, "", "", "dog", 0.001),
+    ("2", "generated", 0, "", "", "dog", 0.001),
+]
 
-def test_directional_from_attribute_to_tasks_by_hand() -> None:
-    """DPAC: the mean of q w. DBAC: 1/CE times the mean of w."""
-    psi = measure("dpac-at", HUMAN + SILENT)
-    assert psi.human.value == pytest.approx((0.9 + 0.6 + 0.2 / 2 + 0.4 / 2) / 4)
-    assert psi.generated.value == pytest.approx(0.5 * 2)
-    omega = measure("dbac-at", HUMAN + SILENT)
-    quality = 4 / -np.log(0.9 * 0.6 * 0.2 * 0.4)
-    assert omega.human.quality == pytest.approx(quality)
-    assert omega.human.prior == pytest.approx((1 + 1 + 0.5 + 0.5) / 4)
-    assert omega.human.value == pytest.approx(quality * 0.75)
-    sides = quality * 0.75, 1 / np.log(2) * 2
-    assert omega.generated.value == pytest.approx(sides[1])
-    assert omega.value == pytest.approx((sides[1] - sides[0]) / (sides[1] + sides[0]))
+
+def test_omega_with_accuracy_by_hand() -> None:
+    """DBAC, eq. 5 and section 5.1: Q P(t)/P(a) with Q the accuracy.
+
+    Human: two of four are right, Q = 1/2, mean w = (1 + 1 + 1/2 + 1/2)/4 = 3/4, omega = 3/8 (the mean of q w is 1/2).
+    Generated: three of four, w = 2, omega = 3/2. (3/2 - 3/8)/(3/2 + 3/8) = 9/15. T->A: one of three captions that name
+    a class is right, with w = 4/3, 4/3, 2/3: 1/3 x 10/9.
+    """
+    rows = HUMAN + [(*row[:-1], 0.9 if row[0] != "4" else 0.1) for row in SILENT]
+    found = measure("dbac-at:accuracy", rows)
+    assert found.human == (pytest.approx(3 / 8), pytest.approx(1 / 2), pytest.approx(3 / 4))
+    assert found.generated == (pytest.approx(3 / 2), pytest.approx(3 / 4), pytest.approx(2))
+    assert found.value == pytest.approx(9 / 15)
+    assert measure("dpac-at:accuracy", rows).human.value == pytest.approx(1 / 2)
+    assert measure("dbac-ta:accuracy", NAMED).human.value == pytest.approx(10 / 27)
+
+    table = frame(rows)
+    statistic = Statistic(find_metric("dbac-at:accuracy"), table)
+    human, generated = statistic.rows(caption_table(table, "accuracy")).sums()
+    pieces = statistic.pieces(human, generated)
+    assert generated @ pieces[1] - human @ pieces[0] == pytest.approx(9 / 15)
+    # Captions of both sides together add about nothing: each counts from the mean of both sides.
+    assert abs(generated @ pieces[1] + human @ pieces[0]) < 9 / 15 / 4
 
 
 def test_from_tasks_to_attribute_captions_count_that_name_one_class() -> None:
@@ -59,17 +102,7 @@ def test_from_tasks_to_attribute_captions_count_that_name_one_class() -> None:
 
     w of those three: 4/3, 4/3, 2/3; what the other two say of tasks is no part of Q.
     """
-    rows: list[Row] = [
-        ("1", "human", 0, "f", "", "cup", 0.9),
-        ("1", "human", 1, "f", "", "cup", 0.5),
-        ("1", "human", 2, "", "", "cup", 0.001),
-        ("1", "generated", 0, "m", "", "cup", 0.5),
-        ("2", "human", 0, "m", "", "dog", 0.2),
-        ("2", "human", 1, "f|m", "", "dog", 0.001),
-        ("2", "human", 2, "", "", "dog", 0.001),
-        ("2", "generated", 0, "", "", "dog", 0.001),
-    ]
-    found = measure("dpac-ta", rows)
+    found = measure("dpac-ta", NAMED)
     assert found.human.quality == pytest.approx((0.9 + 0.5 + 0.2) / 3)
     assert found.human.prior == pytest.approx((4 / 3 + 4 / 3 + 2 / 3) / 3)
     assert found.human.value == pytest.approx((0.9 * 4 / 3 + 0.5 * 4 / 3 + 0.2 * 2 / 3) / 3)

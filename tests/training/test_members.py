@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from judge.text.alignment import AlignmentName
 from judge.training.member import Member, Precomputed, TrainingSetup, name_members
 from judge.training.run_members import train_members
 from judge.types import Predictions, Side, Target
+from judge.utils.files import LOG, append, read_json_lines
 from judge.utils.tensors import write_tensors
 
 QUICK = {"epochs": 2, "learning_rate": 2e-3}
@@ -232,17 +234,21 @@ def test_threads_are_part_of_the_name_of_a_judge_that_takes_them_all() -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_progress_counts_judges_and_events_tell_their_losses(workers: int) -> None:
-    told: list[tuple[int, int]] = []
-    heard: list[tuple[str, int, int]] = []
-    members = make_members("lstm")
-
-    def log(event: str, **facts: Any) -> None:
-        heard.append((event, facts["seed"], facts["epoch"]))
-
-    how = {"then": keep_predictions, "progress": lambda what, *units: told.append(units)}
-    train_members([*members, members[0]], TrainingSetup(QUICK, workers=workers, log=log), **how)
-    assert told == [*((0, 4) for _ in range(told.count((0, 4)))), (1, 4), (2, 4), (3, 4), (4, 4)]
+def test_progress_counts_steps_and_events_tell_their_losses(workers: int, tmp_path: Path) -> None:
+    """Two epochs of one batch each; of stored judges nothing is counted."""
+    told: list[tuple[str, int, int]] = []
+    members, log = make_members("lstm"), partial(append, tmp_path / LOG)
+    how = {"then": keep_predictions, "progress": lambda *units: told.append(units)}
+    setup = TrainingSetup(QUICK, workers=workers, log=log, store=tmp_path)
+    train_members([*members, members[0]], setup, **how)
+    assert told[0] == ("training judges", 0, 4)
+    assert told[-1] == ("training judges (4 of 4), steps", 8, 8)
+    done = [steps for what, steps, _ in told if "steps" in what]
+    assert done == sorted(done)
+    told.clear()
+    train_members(members, setup, **how)
+    assert {*told} == {("reading judges", 0, 0)}
+    heard = [(of["event"], of["seed"], of["epoch"]) for of in read_json_lines(tmp_path / LOG)]
     assert sorted(heard) == sorted(("epoch", member.seed, epoch) for member in members for epoch in (1, 2))
 
 

@@ -217,12 +217,12 @@ def test_weights_are_kept(tmp_path: Path) -> None:
 
 
 def test_progress_counts_judges_and_a_fault_is_one_line() -> None:
-    told: list[tuple[int, int]] = []
+    told: list[tuple[str, int, int]] = []
     setup = TrainingSetup({"epochs": 2}, workers=1, stack=True)
     train_members(
-        make_members("rnn", seeds=3), setup, then=keep_predictions, progress=lambda what, *units: told.append(units)
+        make_members("rnn", seeds=3), setup, then=keep_predictions, progress=lambda *units: told.append(units)
     )
-    assert told[-1] == (6, 6)
+    assert told[-1] == ("training judges (6 of 6), steps", 12, 12)
     high = replace(setup, recipe={"epochs": 2, "learning_rate": 1e38})
     for stack in (True, False):
         line = fault_of(numbers, make_members("rnn", seeds=1), replace(high, stack=stack))

@@ -53,21 +53,6 @@ def test_ba_by_hand() -> None:
     assert ba_mals(held, one, one, told).value == pytest.approx(1 / 4)
 
 
-def test_multi_by_hand() -> None:
-    """Two of each class. Sets {0}, {1}, {0, 1}: class 0 has (1, 1/2, 1/2) of them, told (1, 1, 1); class 1 (0, 1, 0).
-
-    Sizes 0, 1/2, 1/2 of six pairs: the mean is 1/6; the variance of the changes 2/4/6 - 1/36 = 1/18.
-    """
-    classes = [0, 0, 1, 1]
-    held, told = [[1, 1], [1, 0], [0, 1], [0, 1]], [[1, 1], [1, 1], [0, 1], [0, 1]]
-    found = multi(classes, held, told)
-    assert found.sets == ((0,), (1,), (0, 1))
-    # {1}: P(0, {1}) = 1/4 < 1/2 * 3/4, so a rise is against the sign. {0, 1}: 1/4 > 1/2 * 1/4.
-    assert found.pairs == pytest.approx(np.array([[0, -1 / 2, 1 / 2], [0, 0, 0]]))
-    assert (found.value, found.variance) == (pytest.approx(1 / 6), pytest.approx(1 / 18))
-    assert multi(classes, held, told, variant=Multi(largest=1)).sets == ((0,), (1,))
-
-
 def test_sets_of_training_samples() -> None:
     """Only sets that both have; y from the training samples, where the label goes with the other class."""
     classes, held, told = [0, 0, 1, 1], [[1, 0], [0, 0], [0, 0], [0, 0]], [[1, 0], [1, 0], [0, 0], [0, 0]]
