@@ -33,7 +33,7 @@ class JudgeSettings(Settings):
     protocol: Literal["crossfit", "paper"] = option(
         "crossfit", "crossfit: every image is scored by a judge not trained on it; paper: its hold-out", essential=True
     )
-    holdout: values.Holdout = option(
+    holdout: values.Shares | None = option(
         None, "under paper: share of images for testing, e.g. 0.2, or also that for choosing an epoch, e.g. 0.2,0.1",
         "each metric's own",
     )  # fmt: skip

@@ -81,7 +81,8 @@ class Metric:
     def parts(self) -> str:
         """The hold-out in percent: "90/10" (training, testing), "70/10/20" (training, choosing an epoch, testing)."""
         test, validation = self.holdout
-        return "/".join(f"{100 * share:.6g}" for share in (1 - test - validation, validation, test) if share)
+        shares = (1 - test - validation, validation, test) if validation else (1 - test, test)
+        return "/".join(f"{round(100 * share, 4) + 0:g}" for share in shares)
 
     def chance(self, images: Mapping[str, int]) -> float:
         """Score, without a prior, of a judge that knows only how frequent classes are.
