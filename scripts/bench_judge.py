@@ -1,26 +1,29 @@
-"""Judges that use images: what the feature cache saves, how fast decoders train, how well a GPU is used.
+"""What judges cost; of those that use images: what the feature cache saves, decoders' speed, how well a GPU is used.
 
     python scripts/bench_judge.py
+    python scripts/bench_judge.py cost
     python scripts/bench_judge.py cache --backbone resnet101
     python scripts/bench_judge.py gpu --batch 128
 
-Scenes are drawn and weights random: speed does not depend on them. ``cache``: SAT trained on features that are computed
-once, compared with the same judge whose images are read, masked and passed through the backbone in each batch; both on
-one thread, as members are trained. ``decoder``: the trainer's loop on cached features, on CPUs, compared with the rate
-of large matrix products in float32. ``gpu``: a captioner of BLIP-base's size fine-tuned in bf16, by the trainer and on
-one batch that lies on the device, compared with the trainer on the CPU in float32. Work is that of matrix products.
-Figures: BENCHMARKS.md.
+Scenes are drawn and weights random: speed does not depend on them. ``cost``: a few steps of every network in its own
+size, on captions of COCO's lengths, by processor time of one thread, extrapolated to a whole training. ``cache``: SAT
+trained on features that are computed once, compared with the same judge whose images are read, masked and passed
+through the backbone in each batch; both on one thread, as members are trained. ``decoder``: the trainer's loop on
+cached features, on CPUs, compared with the rate of large matrix products in float32. ``gpu``: a captioner of
+BLIP-base's size fine-tuned in bf16, by the trainer and on one batch that lies on the device, compared with the trainer
+on the CPU in float32. Work is that of matrix products. Figures: BENCHMARKS.md.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import cycle, islice, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import process_time
 from typing import Annotated, Any
 
 import numpy as np
@@ -57,6 +60,8 @@ from judge.utils.hub import quiet
 
 PEAKS = {"H100 PCIe": 756e12, "H100 NVL": 835e12, "H100": 989e12, "H200": 989e12, "A100": 312e12}
 """Dense products in bf16, FLOP/s, by NVIDIA's data sheets; the first name that the device's name contains."""
+CAPTIONS = 1856
+"""Training captions of a judge, in LIC's hold-out of 3,597 images in two classes."""
 COUNTED = 8
 """Samples of the batch whose work is counted."""
 
@@ -111,14 +116,20 @@ def use(*, cpu: bool = False, precision: str = "no") -> Accelerator:
 
 
 def train(
-    blueprint: Blueprint, drawn: Drawn, materials: Materials, accelerator: Accelerator, **recipe: Any
+    blueprint: Blueprint,
+    drawn: Drawn,
+    materials: Materials,
+    accelerator: Accelerator,
+    *,
+    clock: Callable[[], float] = wall_clock,
+    **recipe: Any,
 ) -> tuple[NetworkJudge, list[float]]:
     """A judge trained as members are, and the seconds of each epoch."""
     assert blueprint.recipe
     stamps: list[float] = []
-    trainer = Trainer(accelerator, on_epoch=lambda *_: stamps.append(wall_clock()))
+    trainer = Trainer(accelerator, on_epoch=lambda *_: stamps.append(clock()))
     judge = NetworkJudge(blueprint, drawn.target, replace(blueprint.recipe, keep="last", **recipe), trainer, materials)
-    stamps.append(wall_clock())
+    stamps.append(clock())
     judge.fit(drawn.samples, seed=0)
     return judge, [end - start for start, end in pairwise(stamps)]
 
@@ -128,6 +139,71 @@ def cached(name: str, drawn: Drawn, materials: Materials, folder: Path) -> Featu
     member = Member(find_judge(name), drawn.target, drawn.samples, Split((), (), {}), seed=0)
     found: Features = precompute([member], materials, folder).features[name]
     return found
+
+
+def save_reader(folder: Path, drawn: Drawn, **sizes: int) -> str:
+    """A BERT with random weights, BERT-base where no ``sizes`` are given, saved to ``folder`` with a tokenizer."""
+    import transformers
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+    tf: Any = transformers
+    words = sorted({word for sample in drawn.samples for word in sample.words})
+    ids = {word: number for number, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", *words])}
+    raw = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))  # noqa: S106 - not a password
+    raw.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    raw.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    marks = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    with quiet():
+        tf.BertModel(tf.BertConfig(**sizes)).save_pretrained(folder)
+        tf.PreTrainedTokenizerFast(tokenizer_object=raw, **marks).save_pretrained(folder)
+    return str(folder)
+
+
+def time_costs(drawn: Drawn, given: Settings) -> None:
+    """A table: steps of a whole training, and minutes of one core."""
+    rng, words = np.random.default_rng(0), sorted({word for sample in drawn.samples for word in sample.words})
+    lengths = rng.integers(8, 15, size=len(drawn.samples))  # COCO's captions have 10.5 words.
+    texts = [tuple(rng.choice(words, size=length).tolist()) for length in lengths]
+    drawn = replace(drawn, samples=tuple(replace(s, words=w) for s, w in zip(drawn.samples, texts, strict=True)))
+    base = save_reader(given.folder / "bert", drawn)
+    small = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}
+    mini = save_reader(given.folder / "minilm", drawn, **small)
+    bare, seen = Materials(), Materials(drawn.images, backbone_weights="random", reader=base)
+    scratch = ("lstm", "lstm-bidirectional", "rnn", "rnn-bidirectional", "transformer-1", "transformer-5")
+    ways = [(name, find_judge(name), bare) for name in (*scratch, "lstm+mlp3")]
+    ways += [
+        (f"{name}, {of}", find_judge(name), Materials(reader=reader))
+        for name in ("bert-ft", "bert-pre")
+        for of, reader in (("BERT-base", base), ("MiniLM-L6", mini))
+    ]
+    ways += [("sentence, MiniLM-L6", find_judge(f"sentence:{mini}"), bare)]
+    ways += [(name, find_judge(name), seen) for name in ("sat", "sat-512", "grit", "vl-lic", "vl-lic-lstm")]
+    ways += [("hf, BLIP-base", save_blip(given.folder / "blip", drawn), Materials(drawn.images))]
+    print(f"\ncost: {CAPTIONS} training captions; {given.measured} steps measured, processor time of one thread")
+    print("| judge | epochs | batch | steps | s a step | s a caption or image, once | minutes |")
+    print("| --- | --: | --: | --: | --: | --: | --: |")
+    for name, blueprint, given_to in ways:
+        recipe, materials, once = blueprint.recipe, given_to, 0.0
+        assert recipe
+        if blueprint.backbone or blueprint.reader:
+            # What is not of a caption or an image, such as loading, is measured by looking some up again.
+            few = replace(drawn, samples=drawn.samples[:COUNTED])
+            stamps = []
+            for these in (few, few, drawn):
+                stamps.append(process_time())
+                features = cached(blueprint.name, these, materials, given.folder / "features")
+            once = (process_time() - 2 * stamps[2] + stamps[1]) / (len(drawn.samples) - COUNTED)
+            materials = replace(materials, features=features)
+        batch = COUNTED if recipe.sharing == "data" else recipe.batch_size  # Micro-batches pass one by one.
+        steps = 1 if recipe.sharing == "data" else given.measured
+        several = replace(drawn, samples=tuple(islice(cycle(drawn.samples), batch * steps)))
+        how: dict[str, Any] = {"batch_size": batch, "micro_batch": None, "epochs": 2, "clock": process_time}
+        _, epochs = train(blueprint, several, materials, use(cpu=True), **how)
+        step = epochs[-1] / steps * recipe.batch_size / batch
+        number = recipe.epochs * -(-CAPTIONS // recipe.batch_size)
+        minutes = (step * number + once * CAPTIONS) / 60
+        cells = f"{recipe.epochs} | {recipe.batch_size} | {number} | {step:.3g} | {once:.2g} | {minutes:.2g}"
+        print(f"| {name} | {cells} |", flush=True)
 
 
 @dataclass(frozen=True)
@@ -192,7 +268,8 @@ def time_decoders(drawn: Drawn, given: Settings) -> None:
     print(f"\ndecoder: {len(drawn.samples)} images at {given.size}, median of {given.measured} epochs")
     print("| judge | threads | samples/s | MFLOP a sample | GFLOP/s | large products, GFLOP/s | share |")
     print("| --- | --: | --: | --: | --: | --: | --: |")
-    for name, backbone in (("sat", given.backbone), ("grit", "swin_tiny_patch4_window7_224")):
+    backbones = {"sat": given.backbone, "sat-512": given.backbone, "grit": "swin_tiny_patch4_window7_224"}
+    for name, backbone in backbones.items():
         materials = drawn.materials(backbone, given.size)
         materials = replace(materials, features=cached(name, drawn, materials, given.folder / "features"))
         for number in sorted({1, torch.get_num_threads()}):
@@ -238,7 +315,7 @@ def fine_tune(
 ) -> tuple[NetworkJudge, float]:
     """A captioner after ``epochs`` of ``steps`` batches, the first to warm up, and samples/s of the others."""
     several = replace(drawn, samples=tuple(islice(cycle(drawn.samples), batch * steps)))
-    recipe = {"epochs": epochs, "batch_size": batch, "micro_batch": None}
+    recipe: dict[str, Any] = {"epochs": epochs, "batch_size": batch, "micro_batch": None}
     judge, times = train(blueprint, several, Materials(drawn.images), accelerator, **recipe)
     return judge, len(several.samples) / statistics.median(times[1:])
 
@@ -293,6 +370,7 @@ def time_gpu(drawn: Drawn, given: Settings) -> None:
 class Part(StrEnum):
     """What is measured."""
 
+    COST = "cost"
     CACHE = "cache"
     DECODER = "decoder"
     GPU = "gpu"
@@ -313,9 +391,9 @@ def main(
         given = Settings(Path(place), backbone, size, epochs, measured, batch)
         drawn = draw(scenes, size, given.folder / "world")
         for part in parts or [*Part]:
-            if part is Part.CACHE:
+            if part in {Part.COST, Part.CACHE}:
                 with threads(1):
-                    time_cache(drawn, given)
+                    (time_costs if part is Part.COST else time_cache)(drawn, given)
             else:
                 (time_decoders if part is Part.DECODER else time_gpu)(drawn, given)
 

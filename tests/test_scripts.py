@@ -133,6 +133,23 @@ def test_both_ways_train_one_judge(bench: Any, capsys: pytest.CaptureFixture[str
         assert rate / peak == pytest.approx(float(cells[6].strip(" |")), abs=1e-3)
 
 
+@pytest.mark.slow
+def test_the_gpus_benchmark_runs_in_small_and_resumes(bench: Any, tmp_path: Path) -> None:
+    """On a CPU: every part has figures, and what is there is not measured again. One judge is trained twice alike."""
+    gpu = import_module("bench_gpu")
+    gpu.main(tmp_path, None, small=True)
+    found = read_json(tmp_path / "gpu.json")
+    assert list(found) == [*gpu.PARTS]
+    table = (tmp_path / "gpu.md").read_text()
+    assert all(f"| {part} | {what} | " in table for part, of in found.items() for what in of["figures"])
+    assert set(found["agreement"]["figures"].values()) == {0}
+    before = {part: (tmp_path / f"{part}.json").stat().st_mtime_ns for part in gpu.PARTS}
+    (tmp_path / "peak.json").unlink()
+    gpu.main(tmp_path, None, small=True)
+    after = {part: (tmp_path / f"{part}.json").stat().st_mtime_ns for part in gpu.PARTS}
+    assert [part for part in gpu.PARTS if before[part] != after[part]] == ["peak"]
+
+
 def linear_work(network: Any, batch: object) -> int:
     """Work of linear layers, counted by themselves."""
     work: list[int] = []

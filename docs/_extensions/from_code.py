@@ -28,6 +28,7 @@ from judge.judges import FILES, Blueprint, find_judge
 from judge.metrics import METRICS
 
 LOGGER = logging.getLogger(__name__)
+_CAPTIONS = 1856  # Those that a judge learns from in LIC's hold-out of 3,597 images.
 _HEAD = ("name", "metric", "hidden", "alignment", "judge", "judge guesses", "score", "amplification")
 
 
@@ -107,14 +108,17 @@ class JudgesTable(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """One table."""
-        head = ("name", "takes in", "epochs", "learning rate", "batch", "weights kept", "source")
+        steps = f"steps ({_CAPTIONS:,} captions)"
+        head = ("name", "takes in", "epochs", "learning rate", "batch", steps, "weights kept", "source")
         return [table(head, (_judge(find_judge(name)) for name in FILES))]
 
 
 def _judge(blueprint: Blueprint) -> tuple[str, ...]:
-    recipe, training = blueprint.recipe, ("", "", "", "")
+    recipe, training = blueprint.recipe, ("", "", "", "", "")
     if recipe:
-        training = f"{recipe.epochs}", f"{recipe.learning_rate:g}", f"{recipe.batch_size}", f"{recipe.keep} epoch's"
+        steps = f"{recipe.epochs * -(-_CAPTIONS // recipe.batch_size):,}"
+        rate, size = f"{recipe.learning_rate:g}", f"{recipe.batch_size}"
+        training = f"{recipe.epochs}", rate, size, steps, f"{recipe.keep} epoch's"
     return f"`{blueprint.name}", " and ".join(sorted(blueprint.modalities)), *training, blueprint.reference
 
 

@@ -65,10 +65,18 @@ class CheckpointWriter:
         on_cpu = captioner.model.device.type == "cpu"
         self.readers = 1 if on_cpu else 4  # On CPUs captioning needs the cores itself.
         self.at_a_time = (8 if on_cpu else 64) if writing.caption_batch == "auto" else writing.caption_batch
-        self.most = self.at_a_time
         # Faults of its files appear when it writes; two tokens take no time.
         with computing("it cannot caption", self.where), quiet():
-            self.tokens([prepared], most=2)
+            alone = self.tokens([prepared], most=2)
+        self.most = self.at_a_time if self._joins(prepared, alone) else 1
+
+    def _joins(self, prepared: Prepared, alone: Tensor) -> bool:
+        """Whether tensors of two images are one after the other (not so MiniCPM-V's): both have the tokens of one."""
+        try:
+            with computing("", self.where), quiet():
+                return torch.equal(self.tokens([prepared] * 2, most=2), alone.expand(2, -1))
+        except JudgeError:
+            return False
 
     def prepare(self, image: Image.Image) -> Prepared:
         """See :func:`~judge.judges.hf_prompts.generation_inputs`."""

@@ -12,7 +12,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar, get_args
 
 import numpy as np
 
-from judge.commands.caption import CaptionConfig, caption
+from judge.commands.caption import CaptionConfig, caption, dtype_of
 from judge.commands.console import report_failures, say, show_progress
 from judge.commands.evaluate import RunConfig, run
 from judge.commands.images import choose_hiding, image_names, open_detector, read_truth
@@ -254,12 +254,11 @@ def _write_captions(
     for captioner, model in config.models.items():
         if captioner in config.captions:
             continue
-        precision = "bf16" if config.precision == "bf16" else "no"
-        settings = {"model": model, "precision": precision, "ids": None}
+        settings = {"model": model, "dtype": dtype_of(config.precision), "ids": None, "overwrite": True}
         settings = shared_settings(config, CaptionConfig) | dict(changes) | settings
         path = folder / _key(config, settings) / f"{captioner}.json"
         if not in_main_process(path.exists):
-            one = make_config(settings | {"out": path, "overwrite": True}, CaptionConfig)
+            one = make_config(settings | {"out": path}, CaptionConfig)
             done, _ = caption(one, progress=_named(progress, name))
             if not done.captions:
                 raise done.failures[0][1]

@@ -5,8 +5,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
-from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated, NamedTuple
 
 from pydantic import AfterValidator
@@ -19,10 +19,10 @@ from judge.corpus import Corpus
 from judge.corpus.captions import ReadOptions
 from judge.evidence import EvidenceBuilder, TextOptions
 from judge.metrics.options import VectorOptions
-from judge.quality.library import JavaFault, meteor
+from judge.quality.library import meteor_nltk
 from judge.report.alignment import Alignment, alignment_json, alignment_table, curve_csv, curve_png, substitutions_csv
 from judge.report.render import print_table
-from judge.text.alignment import DELTAS, UNKNOWN, find_gaps, hardly_contextual, is_special, substitute
+from judge.text.alignment import DELTAS, find_gaps, hardly_contextual, is_special, substitute
 from judge.text.combined import AND
 from judge.text.lexicon import Lexicons
 from judge.text.vectors import Vectors, load_vectors
@@ -45,20 +45,22 @@ class AlignConfig(OutputSettings, VectorOptions, LabelSettings, ReadingSettings,
         None, f"{values.LABELS}; images without one are left out", repeated="[NAME=]FILE", essential=True
     )
     several: bool = option(False, values.SEVERAL)
-    meteor: int = option(5000, "captions to compute METEOR on (needs Java); 0 for none", panel="Metrics", ge=0)
     out: Path = option(..., values.RESULTS, "runs/aligned", essential=True)
 
 
 SUMMARY, SETTINGS, SUBSTITUTIONS = "alignment.json", "align.yaml", "substitutions.csv"
 CURVE, PLOT = "delta_curve.csv", "delta_curve.png"
-KINDS = ("constant", "contextual")
 
 
 class _Sides(NamedTuple):
-    """Both sides of one captioner as masked words, images sorted; ``images``: the image of each human caption."""
+    """Both sides of one captioner as masked words, images sorted.
+
+    ``images``, ``written``: the image of each human caption, and the caption as it is written.
+    """
 
     captioner: str
     images: Sequence[str]
+    written: Sequence[str]
     human: Sequence[Words]
     generated: Sequence[Words]
     dropped: Mapping[str, int]
@@ -82,19 +84,13 @@ def align_captions(config: AlignConfig, *, progress: Progress | None = None) -> 
     with out.working(), out.writing():
         folder = out.partial / "aligned"
         folder.mkdir()
-        found, pairs = [], []
+        found = []
         for number, side in enumerate(sides):
             if progress:
                 progress("aligning", number, len(sides))
             alignment, aligned = _align(side, vectors, delta)
             found.append(alignment)
-            pairs += [(side.human, substituted) for substituted in aligned]
-            (folder / f"{side.captioner}.json").write_text(_coco(side.images, aligned[-1]), encoding="utf-8")
-        if progress:
-            progress("METEOR", 0, 0)
-        scores, notes = _meteor(pairs, config.meteor)
-        for n, one in enumerate(found):
-            found[n] = replace(one, meteor=dict(zip(KINDS, scores[2 * n : 2 * n + 2], strict=True)))
+            (folder / f"{side.captioner}.json").write_text(_coco(side.images, aligned), encoding="utf-8")
         shares = {entry.captioner: entry.reports["contextual"].lacking_substituted for entry in found}
         texts = {
             SUBSTITUTIONS: substitutions_csv(found),
@@ -109,9 +105,12 @@ def align_captions(config: AlignConfig, *, progress: Progress | None = None) -> 
     lines = [
         f"Shares of human words and tokens; contextual: below a cosine distance of {delta:g}.",
         "Of lacking: share of the human tokens that the captioner never uses for which a word of its own is found.",
-        f"METEOR: aligned against original captions, both masked. Vectors: {vectors.source}.",
+        f"METEOR: masked and aligned captions against the captions as written. Vectors: {vectors.source}.",
     ]
-    return found, lines + [f"NOTE: {note}" for note in (*notes, *hardly_contextual(shares, delta))]
+    notes = [*hardly_contextual(shares, delta)]
+    if not find_spec("nltk"):
+        notes.append("METEOR needs the package 'nltk': pip install 'caption-judge[quality]'")
+    return found, lines + [f"NOTE: {note}" for note in notes]
 
 
 def _read(config: AlignConfig) -> tuple[list[_Sides], list[Words]]:
@@ -134,26 +133,28 @@ def _read(config: AlignConfig) -> tuple[list[_Sides], list[Words]]:
         )
         places = [(image, index) for image, index, _ in joined.rows["human"]]
         captions |= dict(zip(places, human, strict=True))
-        sides.append(_Sides(captioner.name, [image for image, _ in places], human, generated, joined.dropped))
+        images, written = zip(*((image, corpus.human.by_image[image][index]) for image, index in places), strict=True)
+        sides.append(_Sides(captioner.name, images, written, human, generated, joined.dropped))
     return sides, [captions[place] for place in sorted(captions)]
 
 
-def _align(side: _Sides, vectors: Vectors, delta: float) -> tuple[Alignment, list[list[Words]]]:
-    """How alignment changes the words, METEOR apart; and human captions under each kind."""
+def _align(side: _Sides, vectors: Vectors, delta: float) -> tuple[Alignment, list[Words]]:
+    """How alignment changes the words; and human captions after contextual substitution."""
     gaps = find_gaps(side.human, side.generated, vectors)
-    thresholds = 0.0, delta
-    deltas = sorted({*DELTAS, delta})
+    thresholds = {"constant": 0.0, "contextual": delta}
+    score = meteor_nltk if find_spec("nltk") else lambda *_: math.nan
+    aligned = {kind: substitute(side.human, gaps.substitutes(threshold)) for kind, threshold in thresholds.items()}
     alignment = Alignment(
         captioner=side.captioner,
         images=len({*side.images}),
         captions=len(side.human),
         dropped=side.dropped,
-        reports={kind: gaps.report(threshold) for kind, threshold in zip(KINDS, thresholds, strict=True)},
-        meteor={},
-        curve=[(delta, gaps.report(delta)) for delta in deltas],
+        reports={kind: gaps.report(threshold) for kind, threshold in thresholds.items()},
+        meteor={kind: fmean(map(score, side.written, words)) for kind, words in aligned.items()},
+        curve=[(at, gaps.report(at)) for at in sorted({*DELTAS, delta})],
         substitutions=gaps.substitutions(delta),
     )
-    return alignment, [substitute(side.human, gaps.substitutes(threshold)) for threshold in thresholds]
+    return alignment, aligned["contextual"]
 
 
 def _coco(images: Sequence[str], captions: Sequence[Words]) -> str:
@@ -167,34 +168,11 @@ def _coco(images: Sequence[str], captions: Sequence[Words]) -> str:
     return json.dumps(content, ensure_ascii=False) + "\n"
 
 
-def _meteor(pairs: Sequence[tuple[Sequence[Words], Sequence[Words]]], captions: int) -> tuple[list[float], list[str]]:
-    """METEOR of each pair (original captions, aligned ones), over ``captions`` of them at equal steps, all of few."""
-    none = [math.nan] * len(pairs)
-    if not captions:
-        return none, []
-    if find_spec("pycocoevalcap") is None:
-        return none, ["METEOR skipped: needs the package 'pycocoevalcap'; pip install 'caption-judge[quality]'"]
-    references, found, ends = list[list[str]](), list[str](), [0]
-    for original, aligned in pairs:
-        count = min(captions, len(original))
-        chosen = [step * len(original) // count for step in range(count)]
-        references += [[_plain(original[row])] for row in chosen]
-        found += [_plain(aligned[row]) for row in chosen]
-        ends.append(len(found))
-    try:
-        part = meteor(references, found)
-    except JavaFault as fault:
-        return none, [f"METEOR skipped: {fault}"]
-    return [float(part.pool(part.table[start:end].sum(axis=0))[0]) for start, end in pairwise(ends)], []
-
-
-def _plain(words: Words) -> str:
-    """A caption for METEOR, which would cut "<unk>" into three words."""
-    return " ".join(word[1:-1] if is_special(word) else word for word in words) or UNKNOWN[1:-1]
-
-
 def command(config: AlignConfig) -> None:
     """Align human captions with each captioner's vocabulary, and measure how many words that changes.
+
+    METEOR is the mean over captions of NLTK's, with equal words and stems: masked and aligned captions, without full
+    stops and commas, against captions as written, in lower case and cut at white space (DPAC, Table 4; DBAC, Table 7).
 
     Leaves the aligned captions (aligned/NAME.json, COCO's format), substitutions.csv, delta_curve.csv and .png,
     alignment.json and align.yaml in --out.

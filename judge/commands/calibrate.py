@@ -71,7 +71,7 @@ class CalibrateConfig(OutputSettings, NetworkSettings, JudgedSettings):
     judge: Names = option(
         (DEFAULT_JUDGE,),
         "comma-separated: words+embedding, embedding, linear (words), lstm, bert-ft, sentence:NAME ...; of images: "
-        "sat, grit, vl-lic, vl-lic-lstm, hf:NAME",
+        "sat, sat-512, grit, vl-lic, vl-lic-lstm, hf:NAME",
         "words+embedding; for images the metric's own", essential=True, min_length=1, validate_default=True,
     )  # fmt: skip
     changes: Annotated[tuple[str, ...], list_or_text(names)] = option(
@@ -219,7 +219,6 @@ def _scene_jobs(config: CalibrateConfig, groups: Sequence[Group], store: Path) -
     materials = make_setup(make_config({**settings, "captions": {"x": "in memory"}}, RunConfig)).materials
     assert materials.prompt is not None
     materials.prompt.check(CLASSES)
-    materials.prompt.words(CLASSES)
     for _, name in groups:
         if name.startswith(SELF):
             what = "simulated captioners have no checkpoint that could judge itself"

@@ -38,6 +38,7 @@ from judge.utils.outputs import OutputFile
 
 if TYPE_CHECKING:
     from judge.captioning import Captioned
+    from judge.captioning.writing import Dtype
     from judge.report.directory import RunDirectory
 
 
@@ -216,7 +217,7 @@ def add_captions(
     ``log.jsonl`` lists them. The processes of a launch caption together; the main one writes.
     """
     from judge.captioning import caption_images, caption_records, captions_json
-    from judge.captioning.writing import Dtype, Writing
+    from judge.captioning.writing import Writing
 
     def begin(run: RunDirectory) -> None:
         run.begin()
@@ -234,8 +235,7 @@ def add_captions(
 
     if directory:
         in_main_process(partial(begin, directory))
-    dtype: Dtype = "float32" if config.precision == "no" else "bf16" if config.precision == "bf16" else "auto"
-    how = Writing(caption_batch=config.caption_batch, dtype=dtype)
+    how = Writing(caption_batch=config.caption_batch, dtype=dtype_of(config.precision))
     options = ReadOptions() if config.refusals is None else ReadOptions(refusals=config.refusals)
     written = []
     for name, model in models.items():
@@ -252,6 +252,11 @@ def add_captions(
         document = Document(caption_records(done.captions), source)
         written.append(parse_captions(document, options, side="generated", name=name))
     return replace(corpus, generated=(*corpus.generated, *written))
+
+
+def dtype_of(precision: str | None) -> Dtype:
+    """The type of a captioner's weights in a run of this mixed precision."""
+    return "float32" if precision == "no" else "bf16" if precision == "bf16" else "auto"
 
 
 def command(config: CaptionConfig) -> None:

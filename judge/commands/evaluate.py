@@ -16,6 +16,7 @@ from judge.commands.setup import (
     make_plan,
     make_setup,
     open_checkpoints,
+    precision_notes,
     read_corpus,
     with_precision,
 )
@@ -283,6 +284,8 @@ def command(config: RunConfig) -> None:
     scores.parquet (judges' answers), families.parquet (those of other families of judges), counts.parquet (counts of
     captions), replicates.parquet (values on parts of the data, for intervals and tests) and examples.parquet.
     """
+    if is_main_process():
+        say(notes=precision_notes(config))
     with show_progress() as progress:
         result = run(config, progress=progress)
     if is_main_process():

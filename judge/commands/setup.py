@@ -18,7 +18,7 @@ from judge.corpus.tasks import read_tasks
 from judge.errors import JudgeError, nearest
 from judge.evidence import Aligning, EvidenceBuilder, TextOptions
 from judge.evidence.counts import Vocabulary
-from judge.judges import Materials
+from judge.judges import HUGGING_FACE, SELF, Materials
 from judge.judges.prompts import make_prompt
 from judge.measure import Plan
 from judge.metrics import find_metric, spell_out
@@ -27,7 +27,7 @@ from judge.text.lexicon import Lexicon, Lexicons, load_lexicon, shipped_lexicons
 from judge.training.member import TrainingSetup
 from judge.types import Labels
 from judge.utils.files import check_writable, writing
-from judge.utils.launch import launch_precision
+from judge.utils.launch import computes_on, launch_precision
 
 S = TypeVar("S", bound=JudgedSettings)
 T = TypeVar("T")
@@ -208,6 +208,16 @@ def with_precision(config: S) -> S:
     """The settings with the launch's precision, which decides numbers and is saved with the run."""
     found = config.precision or launch_precision()
     return config.model_copy(update={"precision": found}) if found != "no" else config
+
+
+def precision_notes(config: RunSettings) -> list[str]:
+    """A note where judges of transformers will compute in float32 on a GPU: exact, and slow."""
+    if config.precision or not any(judge.startswith((HUGGING_FACE, SELF)) for judge in config.judge):
+        return []
+    if launch_precision() != "no" or computes_on() == "cpu":
+        return []
+    what = "judges of transformers compute in float32 on this GPU, without TF32: exact, and slow"
+    return [f"{what}. --precision bf16 is faster and differs in about the third digit; --precision no omits this note"]
 
 
 def open_checkpoints(folder: Path) -> set[str]:

@@ -15,7 +15,15 @@ from judge.commands.caption import models_to_caption
 from judge.commands.console import say, show_progress
 from judge.commands.evaluate import RunConfig
 from judge.commands.images import RunImages
-from judge.commands.setup import choose_lexicons, make_plan, make_setup, open_checkpoints, read_corpus, with_precision
+from judge.commands.setup import (
+    choose_lexicons,
+    make_plan,
+    make_setup,
+    open_checkpoints,
+    precision_notes,
+    read_corpus,
+    with_precision,
+)
 from judge.commands.unread import unread
 from judge.config.inputs import ShownSettings
 from judge.config.judges import RunSettings
@@ -147,6 +155,8 @@ def command(config: TrainConfig) -> None:
     Takes the settings file and the options of judge evaluate. Leaves each judge's answers and weights, and
     judges.json, in --checkpoints. Judges that are there already are reused; a killed run goes on where it was.
     """
+    if is_main_process():
+        say(notes=precision_notes(config))
     with show_progress() as progress:
         _, lines = train_judges(config, progress=progress)
     if is_main_process():

@@ -26,14 +26,14 @@ class JudgeSettings(Settings):
         (DEFAULT_JUDGE,),
         "comma-separated: words+embedding, embedding, linear (words), best (of these three and of the others named, "
         "chosen for each side), lstm, lstm-bidirectional, rnn, rnn-bidirectional, transformer-1, transformer-5, "
-        "bert-ft, bert-pre, sentence:NAME; of images: sat, grit, vl-lic, vl-lic-lstm, hf:NAME, self. Each also with "
-        "-image-only or -caption-only",
+        "bert-ft, bert-pre, sentence:NAME; of images: sat, sat-512, grit, vl-lic, vl-lic-lstm, hf:NAME, self. "
+        "Each also with -image-only or -caption-only",
         "words+embedding; for images the metric's own", essential=True, min_length=1, validate_default=True,
     )  # fmt: skip
     protocol: Literal["crossfit", "paper"] = option(
         "crossfit", "crossfit: every image is scored by a judge not trained on it; paper: its hold-out", essential=True
     )
-    holdout: values.Holdout = option(
+    holdout: values.Shares | None = option(
         None, "under paper: share of images for testing, e.g. 0.2, or also that for choosing an epoch, e.g. 0.2,0.1",
         "each metric's own",
     )  # fmt: skip
@@ -49,7 +49,7 @@ class JudgeSettings(Settings):
     answers: dict[str, str] = option(
         {}, "word that answers for a class, e.g. female=woman", "the class", flag="--answer", repeated="CLASS=WORD"
     )
-    answer_softmax: Literal["restricted", "vocabulary"] = option("restricted", "softmax over the answers or all words")
+    answer_softmax: Literal["restricted", "vocabulary"] = option("vocabulary", "softmax over the answers or all words")
     backbone: str | None = option(None, "timm name of the image backbone", "the judge's own")
     backbone_weights: str = option("pretrained", "weights: pretrained (from timm), random, or a file", file=True)
     image_size: int | None = option(None, "image side in pixels, for the backbone", "the backbone's own", ge=32)

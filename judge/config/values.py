@@ -94,18 +94,6 @@ def spellings(value: object) -> object:
     return {str(name): tuple(map(str, found)) for name, found in many.items()}
 
 
-def _holdout(value: object) -> object:
-    """The shares of a hold-out: of images for testing and, where given, for choosing an epoch."""
-    parts = value.split(",") if isinstance(value, str) else value if isinstance(value, list | tuple) else [value]
-    try:
-        shares = tuple(float(part) for part in parts)  # type: ignore[arg-type]  # what is no number is refused
-    except (TypeError, ValueError):
-        shares = ()
-    if value is None or (0 < len(shares) < 3 and shares[0] > 0 and min(shares) >= 0 and sum(shares) < 1):
-        return value and shares
-    raise ValueError("give the share of images for testing, as 0.2, or also that for choosing an epoch, as 0.2,0.1")
-
-
 def file_names(named: dict[str, Any]) -> dict[str, Any]:
     """``named``, if its keys can name files."""
     for name, source in named.items():
@@ -128,7 +116,11 @@ Weights = Annotated[dict[str, str], list_or_text(_weights), AfterValidator(_for_
 # YAML reads a bare ``no`` as False.
 NoIsAWord = BeforeValidator(lambda value: "no" if value is False else value)
 Share = Annotated[float, Field(gt=0, lt=1)]
-Holdout = Annotated[tuple[float, ...] | None, BeforeValidator(_holdout)]
+Shares = Annotated[
+    tuple[Share, ...],
+    Field(min_length=1, max_length=2),
+    BeforeValidator(lambda value: str(value).split(",") if isinstance(value, str | float) else value),
+]
 Seed = Annotated[int, Field(ge=0, le=2**31)]
 Mode = Literal["partial", "segment", "box"]
 MaskMode = Literal["none", "partial", "segment", "box"]

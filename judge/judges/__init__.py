@@ -107,7 +107,7 @@ class Materials:
     Attributes:
         images: for judges that use them.
         prompt: of captioners; None for ``make_prompt("gender")``.
-        answering: ImageCaptioner2's softmax over the answers alone, or over the whole vocabulary.
+        answering: whether a captioner's softmax is over the whole vocabulary (ImageCaptioner2, eq. 2) or the answers.
         backbone: timm's name of the image network; None for the judge's own.
         backbone_weights: "pretrained" (downloaded by timm), "random", or a file.
         image_size: side of the backbone's input in pixels; None for its own.
@@ -122,7 +122,7 @@ class Materials:
 
     images: MaskedImages | None = None
     prompt: Prompt | None = None
-    answering: Answering = "restricted"
+    answering: Answering = "vocabulary"
     backbone: str | None = None
     backbone_weights: str = "pretrained"
     image_size: int | None = None
@@ -143,7 +143,7 @@ class Materials:
 
 NOTHING = Materials()
 #: Settings of judges that take a prompt.
-PROMPTED = frozenset({"template", "answer_softmax"})
+PROMPTED = frozenset({"template", "answers", "answer_softmax"})
 #: Settings of a run -> their names in :class:`Materials`, where these differ.
 OPTIONS = {"answer_softmax": "answering", "attn_implementation": "attention"}
 
@@ -305,7 +305,7 @@ FILES: dict[str, str] = {
     "linear": "linear",
     **dict.fromkeys(_ENCODERS, "encoders"),
     **dict.fromkeys(("bert-ft", "bert-pre"), "text_encoders"),
-    "sat": "sat",
+    **dict.fromkeys(("sat", "sat-512"), "sat"),
     "grit": "grit",
     **dict.fromkeys(("vl-lic", "vl-lic-lstm"), "text_encoders"),
 }

@@ -155,7 +155,7 @@ class Grit(ClozeJudge):
         self,
         vocabulary: dict[str, int],
         question: Words,
-        classes: int,
+        answers: Words,
         features: Features,
         *,
         width: int = 256,
@@ -163,9 +163,9 @@ class Grit(ClozeJudge):
         layers: int = 3,
         grid_layers: int = 1,
         dropout: float = 0.1,
-        answering: Answering = "restricted",
+        answering: Answering = "vocabulary",
     ) -> None:
-        super().__init__(vocabulary, question, classes, features, answering)
+        super().__init__(vocabulary, question, answers, features, answering)
         self.regions = features.regions
         places, columns = features.shape
         self.columns = columns - (CODE if self.regions else 0)
@@ -180,7 +180,7 @@ class Grit(ClozeJudge):
         self.grid = nn.ModuleList(GridLayer(width, heads, dropout) for _ in range(grid_layers))
         self.layers = nn.ModuleList(ParallelLayer(width, heads, dropout) for _ in range(layers))
         self.norm_cells, self.norm_words = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.output = OutputLayer(width, self.outputs)
+        self.output = OutputLayer(width, len(vocabulary))
 
     def forward(self, batch: Batch) -> Tensor:
         """Logits [B, A]."""
@@ -197,7 +197,7 @@ class Grit(ClozeJudge):
             words = layer(words, cells, regions, present)
         last = batch["lengths"] - 1
         read = self.norm_words(words[torch.arange(len(last), device=last.device), last])
-        return self.answers(self.output(self.dropout(read)))
+        return self.answer(self.output(self.dropout(read)))
 
     def _regions(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """[B, 1 + R, W], and which of them exist, [B, 1 + R]; ``no_region`` comes first."""

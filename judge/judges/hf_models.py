@@ -36,6 +36,7 @@ class Family:
         prompt: its authors' prompt for a caption, "" for none; None if that depends on the processor.
         vision, language: names of the vision and text modules; "" if transformers finds them.
         inserts: its processor inserts the image's tokens into the text.
+        mixes: transformers lets the images of a batch change each other's features, so that it cannot judge.
     """
 
     layout: Layout | None = None
@@ -43,6 +44,7 @@ class Family:
     vision: str = ""
     language: str = ""
     inserts: bool = False
+    mixes: bool = False
 
 
 # By transformers' name of the architecture. PaliGemma and Florence-2 were trained with these prompts; InstructBLIP's is
@@ -52,6 +54,7 @@ FAMILIES = {
     "florence2": Family("decoder", prompt="<CAPTION>", inserts=True),
     "git": Family(vision="git.image_encoder", language="git.encoder"),
     "instructblip": Family(prompt="A short image description:", inserts=True),
+    **dict.fromkeys(("minicpmv4_6", "minicpmv4_7"), Family(mixes=True)),
     "paligemma": Family(prompt="caption en"),
     "pix2struct": Family("decoder", prompt="", vision="encoder"),
     "vision-encoder-decoder": Family("decoder", vision="encoder"),

@@ -20,11 +20,10 @@ if TYPE_CHECKING:
 
 Tokens = tuple[int, ...]
 Row = dict[str, list[Any]]
-"""One sample's text, position by position: ids, attention, types; of Llama Vision which tiles of images it sees."""
+"""One sample's text, position by position: ids, attention, types, and (Llama Vision, IDEFICS) which images it sees."""
 
 DESCRIBE = "Describe the image in one sentence."
 """The usual prompt of models that follow instructions."""
-_OF_TEXT = "input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids", "cross_attention_mask"
 # A tokenizer takes "<gender>", "<unk>" or "[SEP]" for special tokens; with spaces inside they are text.
 _COMMAND = re.compile(r"([<\[])([^\s<>\[\]]+)([>\]])")
 
@@ -133,7 +132,8 @@ def _process(captioner: Captioner, images: Sequence[Image], texts: Sequence[str]
     kept = {name: value for name, value in made.items() if name in captioner.arguments and name != "labels"}
     if captioner.layout != "causal":
         return Prompts(kept, [])
-    of_text = [name for name in _OF_TEXT if name in kept]
+    whole = made["input_ids"].shape
+    of_text = [name for name, value in kept.items() if value.shape[:2] == whole and not name.startswith("pixel")]
     real = made["attention_mask"].bool()
     rows = [{name: kept[name][i][real[i]].tolist() for name in of_text} for i in range(len(texts))]
     return Prompts({name: value for name, value in kept.items() if name not in of_text}, rows)
@@ -171,11 +171,10 @@ def go_on(architecture: str, name: str, prefix: Tokens, row: Row) -> list[Any]:
     """The values under ``name`` for the tokens of an answer, which follows ``row``."""
     if name.endswith("input_ids"):
         return list(prefix)
-    if name == "cross_attention_mask":  # An answer sees the tiles that the prompt's end sees.
-        return [row[name][-1] for _ in prefix]
-    # PaliGemma's attention is bidirectional in the prompt (type 0), causal in the output (1). Elsewhere 0 means text.
-    one = "attention_mask" in name or (name == "token_type_ids" and architecture == "paligemma")
-    return [int(one)] * len(prefix)
+    if name.endswith("token_type_ids"):
+        # PaliGemma's attention is bidirectional in the prompt (type 0), causal in the output (1). Elsewhere 0 is text.
+        return [int(name == "token_type_ids" and architecture == "paligemma")] * len(prefix)
+    return [row[name][-1] for _ in prefix]  # An answer sees what the prompt's end sees.
 
 
 def spell_answers(tokenizer: Any, prompt: Sequence[int], words: Sequence[str]) -> tuple[Tokens, ...]:
@@ -192,7 +191,7 @@ def spell_answers(tokenizer: Any, prompt: Sequence[int], words: Sequence[str]) -
             raise JudgeError(what, where="--answer", mend="choose a word of the captioner's vocabulary")
         if tokens in found:
             what = f"answers '{found[tokens]}' and '{word}' are the same tokens to the captioner"
-            raise JudgeError(what, where="--answer", mend="choose words that differ in more than case")
+            raise JudgeError(what, where="--answer", mend="choose words of different letters")
         found[tokens] = word
     return tuple(found)
 

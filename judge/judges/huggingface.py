@@ -54,6 +54,9 @@ class AnswerJudge(nn.Module):
         super().__init__()
         self.has_answered = False
         self.captioner, self.images, self.answering = captioner, materials.images, materials.answering
+        if captioner.family.mixes:
+            what = f"a '{captioner.architecture}' model cannot judge yet: in transformers, images of a batch mix"
+            raise JudgeError(what, where=place(captioner.reference), mend="choose another captioner")
         prompt = materials.prompt or make_prompt("gender")
         self.question, self._blank = hf_prompts.plain(prompt.question), hf_prompts.blank()
         what = "its processor takes images and text in an unknown way"
@@ -243,5 +246,5 @@ def make_blueprint(reference: str) -> Blueprint:
         recipe=_RECIPE,
         tuned={"lora": replace(_RECIPE, learning_rate=2e-4), "zero-shot": replace(_RECIPE, epochs=0, keep="last")},
         modalities=frozenset({"caption", "image"}),
-        reads=PROMPTED | {"answers", "tuning", "dtype", "checkpointing", "attn_implementation"},
+        reads=PROMPTED | {"tuning", "dtype", "checkpointing", "attn_implementation"},
     )

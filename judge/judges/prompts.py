@@ -25,7 +25,7 @@ class Prompt:
         answers: class -> its word; the default is the class's name.
 
     Raises:
-        JudgeError: no ``[Answer]`` in the template, or more than one; an empty answer; two classes with one answer.
+        JudgeError: no ``[Answer]`` in the template, or more than one; an empty answer.
     """
 
     template: str
@@ -36,13 +36,9 @@ class Prompt:
             what = f"'{self.template}' has {self.template.count(SLOT)} times {SLOT}"
             mend = f"write it once, as in '{make_prompt('gender').template}'"
             raise JudgeError(what, where="--template", mend=mend)
-        words: dict[str, str] = {}
         for name, word in self.answers.items():
             if not word.strip():
                 raise JudgeError(f"class '{name}' has an empty answer", where="--answer", mend="give it a word")
-            if words.setdefault(word, name) != name:
-                what = f"classes '{words[word]}' and '{name}' have one answer, '{word}'"
-                raise JudgeError(what, where="--answer", mend="give each its own")
 
     @property
     def question(self) -> str:
@@ -50,25 +46,27 @@ class Prompt:
         return self.template.partition(SLOT)[0].strip()
 
     def check(self, classes: Collection[str]) -> None:
-        """Refuse an answer for a class that is not in ``classes``, the classes of the labels.
+        """Refuse answers that do not suit ``classes``, the classes of the labels.
 
         Raises:
-            JudgeError: there is one.
+            JudgeError: an answer for another class; two classes with one answer.
         """
         for name in self.answers:
             if name not in classes:
                 raise JudgeError(f"no class '{name}'", where="--answer", mend=nearest(name, list(classes)))
+        if self.answers:
+            self.words(classes)
 
-    def words(self, classes: tuple[str, ...]) -> tuple[str, ...]:
+    def words(self, classes: Collection[str]) -> tuple[str, ...]:
         """The answer of each class; answers of other classes are ignored.
 
         Raises:
-            JudgeError: two classes with one answer.
+            JudgeError: two classes with one answer, whatever its case.
         """
-        found = tuple(self.answers.get(name, name.replace("_", " ")) for name in classes)
-        if len(set(found)) < len(found):
+        found = [" ".join(self.answers.get(name, name.replace("_", " ")).split()) for name in classes]
+        if len({word.casefold() for word in found}) < len(found):
             raise JudgeError(f"two classes have one answer: {', '.join(found)}", where="--answer", mend="name each")
-        return found
+        return tuple(found)
 
 
 def make_prompt(attribute: str, template: str | None = None, answers: Mapping[str, str] | None = None) -> Prompt:

@@ -1,14 +1,18 @@
 """Show, Attend and Tell as a judge, and what it shares with GRIT: a caption and a cloze question beside image features.
 
 Source: Xu et al., ICML 2015 (soft attention, section 4.2, and the deep output of equation 7), as ImageCaptioner2's
-judge (Abdelrahman et al., AAAI 2024, section 4.2): caption and template are given word by word, nothing is generated,
-and the answer is read from the last step. Everything but the frozen backbone is trained from scratch, by cross-entropy
-on the answer alone; therefore the output layer needs rows for the answers only.
+judge (Abdelrahman et al., AAAI 2024, sections 4.2 and 5.2): caption and template are given word by word, nothing is
+generated, and the answer is the next word. Its probability is a share of the whole vocabulary (equations 1 and 2).
+Everything but the frozen backbone is trained from scratch, by cross-entropy on the answer alone, as equation 1 has it:
+the judge is not trained to write captions. Weights start as He et al. (ICCV 2015) draw them, embeddings, whose input
+has a single 1, with variance 1, and the output layer as torch's layers do, as judges would be sure before training.
+
+``sat-512`` has the widths of public implementations, 512, and LIC's learning rate, 5e-5, as section 5.2 has it; ``sat``
+is smaller and learns faster.
 
 Differences from Xu et al.:
 
 - the gate on the attended features (section 4.2.1) has a value for each feature; theirs is one number, beta;
-- the deep output passes through tanh before the output layer, which equation 7 does not have;
 - features are first projected to fewer dimensions, by LayerNorm and a linear layer; theirs are used as they are;
 - the forget gate's bias starts at 1;
 - dropout is applied once, before the output layer;
@@ -24,74 +28,74 @@ from torch import Tensor, nn
 from judge.judges import PROMPTED, Answering, Batch, Blueprint, Features, Materials, Network, Recipe
 from judge.judges.backbones import RESNET101, make_backbone
 from judge.judges.encoders import OutputLayer, build_vocabulary, number_words
-from judge.judges.prompts import Prompt, make_prompt
+from judge.judges.prompts import make_prompt
 from judge.text.tokens import tokenize
 from judge.types import Sample, Target, Words
 
 
 class ClozeJudge(nn.Module):
-    """Base of networks that read a caption, a cloze question and image features.
+    """Base of captioners that read a caption, a cloze question and image features, and answer with one word.
 
     Their ``forward`` takes what :func:`~judge.judges.encoders.number_words` makes and ``features`` [B, P, D], and
-    returns logits [B, A]. Padding has no influence.
+    returns logits [B, A]. Padding has no influence. They have two layers over the vocabulary, as captioners do: an
+    embedding and an output layer, which is not tied to it.
 
     Args:
-        vocabulary: word -> row of the embedding, padding and ``<unk>`` included.
+        vocabulary: word -> its row in both layers; padding, ``<unk>``, the question and the answers included.
         question: the template's words, which follow every caption.
-        classes: A.
+        answers: the word of each class, [A].
         features: of images.
-        answering: with "vocabulary" the output has a row for every word too, and probabilities are shares of all rows.
+        answering: "restricted" returns the logits of the answers, "vocabulary" their log-probabilities among all words.
     """
 
     def __init__(
-        self, vocabulary: dict[str, int], question: Words, classes: int, features: Features, answering: Answering
+        self, vocabulary: dict[str, int], question: Words, answers: Words, features: Features, answering: Answering
     ) -> None:
         super().__init__()
         self.vocabulary, self.question, self.features = vocabulary, question, features
-        self.classes = classes
-        self.outputs = classes + (len(vocabulary) if answering == "vocabulary" else 0)
+        self.among_all = answering == "vocabulary"
+        self.rows = nn.Buffer(torch.tensor([vocabulary[word] for word in answers]), persistent=False)
 
     def collate(self, samples: Sequence[Sample]) -> Batch:
         """Word ids of captions and question, padded; features of the images."""
         return {**number_words(samples, self.vocabulary, self.question), "features": self.features.rows(samples)}
 
-    def answers(self, logits: Tensor) -> Tensor:
-        """[B, outputs] -> [B, A]: the logits, or log-probabilities where every word has a row."""
-        return logits if logits.shape[1] == self.classes else logits.log_softmax(dim=1)[:, : self.classes]
-
-
-def question_words(prompt: Prompt | None) -> Words:
-    """The words of the question."""
-    return tokenize((prompt or make_prompt("gender")).question)
+    def answer(self, logits: Tensor) -> Tensor:
+        """Logits of all words, [B, V] -> [B, A]."""
+        return (logits.log_softmax(dim=1) if self.among_all else logits).index_select(1, self.rows)
 
 
 def make_cloze_judge(
     kind: Callable[..., Network], target: Target, samples: Sequence[Sample], materials: Materials
 ) -> Network:
-    """A network of this ``kind``, a :class:`ClozeJudge`; for ``Blueprint.network``."""
+    """A network of this ``kind``, a :class:`ClozeJudge`; for ``Blueprint.network``.
+
+    An answer of several words ("something else") is one entry of the vocabulary, since [Answer] is one word.
+    """
     assert materials.features is not None
-    question = question_words(materials.prompt)
-    vocabulary = build_vocabulary([*samples, Sample("", "human", 0, question, (0,))])
-    return kind(vocabulary, question, len(target.classes), materials.features, answering=materials.answering)
+    prompt = materials.prompt or make_prompt("gender")
+    question, answers = tokenize(prompt.question), tuple(map(str.lower, prompt.words(target.classes)))
+    vocabulary = build_vocabulary([*samples, Sample("", "human", 0, (*question, *answers), (0,))])
+    return kind(vocabulary, question, answers, materials.features, answering=materials.answering)
 
 
 class ShowAttendTell(ClozeJudge):
-    """Embedding -> LSTM with attention to the image -> dropout -> answers."""
+    """Embedding -> LSTM with attention to the image -> dropout -> words."""
 
     def __init__(  # noqa: PLR0913 - widths
         self,
         vocabulary: dict[str, int],
         question: Words,
-        classes: int,
+        answers: Words,
         features: Features,
         *,
         embedding: int = 128,
         hidden: int = 128,
         attention: int = 64,
         dropout: float = 0.5,
-        answering: Answering = "restricted",
+        answering: Answering = "vocabulary",
     ) -> None:
-        super().__init__(vocabulary, question, classes, features, answering)
+        super().__init__(vocabulary, question, answers, features, answering)
         # Projected first, since the network attends to them at every word.
         self.project = nn.Sequential(nn.LayerNorm(features.shape[1]), nn.Linear(features.shape[1], hidden))
         self.embedding = nn.Embedding(len(vocabulary), embedding, padding_idx=0)
@@ -101,11 +105,16 @@ class ShowAttendTell(ClozeJudge):
         self.gate = nn.Linear(hidden, hidden)
         self.from_word, self.from_image = nn.Linear(embedding, 4 * hidden), nn.Linear(hidden, 4 * hidden, bias=False)
         self.from_hidden = nn.Linear(hidden, 4 * hidden, bias=False)
-        # Remember at first (Jozefowicz et al., ICML 2015): the question lies between a clue and the answer.
-        nn.init.ones_(self.from_word.bias.data[hidden : 2 * hidden])
         self.dropout = nn.Dropout(dropout)
         self.hidden_output, self.image_output = nn.Linear(hidden, embedding), nn.Linear(hidden, embedding)
-        self.output = OutputLayer(embedding, self.outputs)
+        self.output = OutputLayer(embedding, len(vocabulary))
+        for layer in self.modules():
+            if type(layer) is nn.Linear:
+                nn.init.kaiming_normal_(layer.weight)
+                if layer.bias is not None:
+                    nn.init.zeros_(layer.bias)
+        # Remember at first (Jozefowicz et al., ICML 2015): the question lies between a clue and the answer.
+        nn.init.ones_(self.from_word.bias.data[hidden : 2 * hidden])
 
     def collate(self, samples: Sequence[Sample]) -> Batch:
         """As the base class, longest first; ``places`` [B] int64 is the row of each sample."""
@@ -122,7 +131,7 @@ class ShowAttendTell(ClozeJudge):
         hidden, attended = self._read(embedded, batch["host_lengths"], self.project(batch["features"].float()))
         last = embedded[torch.arange(len(lengths), device=lengths.device), lengths - 1]
         deep = self.hidden_output(hidden) + self.image_output(attended) + last
-        return self.answers(self.output(self.dropout(deep.tanh())))[batch["places"]]
+        return self.answer(self.output(self.dropout(deep)))[batch["places"]]
 
     def _read(self, embedded: Tensor, lengths: list[int], image: Tensor) -> tuple[Tensor, Tensor]:
         """Hidden states and attended features at each row's last word, [B, H] each; rows are sorted, longest first."""
@@ -147,13 +156,14 @@ class ShowAttendTell(ClozeJudge):
 
 
 BLUEPRINTS = {
-    "sat": Blueprint(
-        "sat",
+    name: Blueprint(
+        name,
         "xu2015show; abdelrahman2024imagecaptioner2, section 4.2",
-        network=partial(make_cloze_judge, ShowAttendTell),
-        recipe=Recipe(epochs=40, learning_rate=4e-4, batch_size=128, keep="best"),
+        network=partial(make_cloze_judge, partial(ShowAttendTell, embedding=width, hidden=width, attention=attention)),
+        recipe=Recipe(epochs=40, learning_rate=rate, batch_size=128, keep="best"),
         modalities=frozenset({"caption", "image"}),
         reads=PROMPTED,
         backbone=partial(make_backbone, default=RESNET101),
     )
+    for name, rate, width, attention in (("sat", 4e-4, 128, 64), ("sat-512", 5e-5, 512, 512))
 }

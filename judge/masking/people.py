@@ -61,9 +61,9 @@ class Hiding:
     Attributes:
         labels: categories to hide.
         threshold: least score; ground truth has 1.
-        foreground: "all"; "largest" of each category (DBAC and DPAC mask only the foreground person: the largest not in
-            a crowd, first at a tie); or a share of the image's area in (0, 1): all whose mask covers at least as
-            much.
+        foreground: "all"; "largest" of each category (the largest not in a crowd, first at a tie; DBAC and DPAC mask
+            only people in the foreground, since the classes describe them: the class of an image is that of its largest
+            person); or a share of the image's area in (0, 1): all whose mask covers at least as much.
         mode: what is hidden of each instance (DBAC 5.2.1, DPAC 4.3). ``segment``: its mask. ``box``: its box, and
             whatever of the mask reaches out of it. ``partial``: the upper ``share`` of its mask, ``ceil(share * area)``
             pixels, row by row from the top: heads first; all of a crowd, whose heads are anywhere. The papers give

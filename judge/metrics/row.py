@@ -34,6 +34,8 @@ class Metric:
         prior: the weight w of each caption, of frequencies on its side; None where all count alike. P(t): of the
             caption's task words; P(a): of the image's class; P(a^): of the classes that the caption names; P(T): of the
             image's tasks.
+        product: with a prior, whether a side's value is Q times the mean of w (DBAC's omega) or the mean of q w over
+            captions (DPAC's psi).
         head: layers of the perceptron on the paper's encoders; None where judges keep their own head.
         balanced: whether classes count equally, in training and in the score; else images do.
         aggregate: over seeds: their mean, or the seed whose judges guess best on validation images.
@@ -57,6 +59,7 @@ class Metric:
     variant: str = ""
     holdout: tuple[float, float] = (0.1, 0.0)
     prior: Prior | None = None
+    product: bool = False
     head: Literal[3, 5] | None = None
     balanced: bool = True
     aggregate: Literal["mean", "best"] = "mean"
@@ -78,7 +81,8 @@ class Metric:
     def parts(self) -> str:
         """The hold-out in percent: "90/10" (training, testing), "70/10/20" (training, choosing an epoch, testing)."""
         test, validation = self.holdout
-        return "/".join(f"{100 * share:.6g}" for share in (1 - test - validation, validation, test) if share)
+        shares = (1 - test - validation, validation, test) if validation else (1 - test, test)
+        return "/".join(f"{round(100 * share, 4) + 0:g}" for share in shares)
 
     def chance(self, images: Mapping[str, int]) -> float:
         """Score, without a prior, of a judge that knows only how frequent classes are.

@@ -63,6 +63,7 @@ _DBAC_AT = Metric(
     variant="images count equally; P(t) of the caption's set of task words, people apart",
     holdout=(0.2, 0.0),
     prior="P(t)/P(a)",
+    product=True,
     head=3,
     balanced=False,
 )
@@ -75,6 +76,7 @@ _DPAC_AT = replace(
     variant="mean of P(a|s) w over captions; of several seeds the judge of each side that guesses best on "
     "validation images, a tenth, which learn otherwise with the rest",
     holdout=(0.2, 0.1),
+    product=False,
     head=5,
     aggregate="best",
 )

@@ -4,9 +4,9 @@ Every score is the pooled (weighted) mean of a quantity per caption. With K equa
 an unsure judge is 1/K, and 1/K^2 for LIC's score; for a judge that is sure and wrong LIC's score tends to 1/K too
 (judges trained on shuffled labels estimate it: ``judge.measure.refits``).
 
-A directional metric (DBAC, DPAC) weighs captions by a prior w: it takes the mean of q w of a score q per caption
-(DPAC's psi), and Q times the mean of w of a pooled score Q (DBAC's omega). Priors are frequencies among all captions of
-the side, those that judges learn from and those that they score. Every resample estimates them again.
+A directional metric weighs captions by a prior w: DPAC's psi is the mean of q w, DBAC's omega the score Q of the side
+times the mean of w. Priors are frequencies among all captions of the side, those that judges learn from and those that
+they score. Every resample estimates them again.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""The scores of pycocoevalcap as sums over images, and tokenisers with and without Java.
+"""The scores of pycocoevalcap as sums over images, tokenisers with and without Java, and NLTK's METEOR.
 
 Only parts of the library's scorers are used: as a whole they print, write files into the package's own folder and,
 without Java, print an error again when they are deleted.
@@ -9,13 +9,15 @@ import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Literal
 
 import numpy as np
 
 from judge.text.tokens import tokenize
-from judge.types import FloatArray
+from judge.types import FloatArray, Words
 
 Tokenizer = Literal["ptb", "judge"]
 References = Sequence[Sequence[str]]
@@ -127,6 +129,28 @@ def _pool_meteor(sums: FloatArray) -> FloatArray:
         mean = precision * recall / (_ALPHA * precision + (1 - _ALPHA) * recall)
         score = np.where(matched > 0, mean * (1 - _GAMMA * (chunks / words) ** _BETA), 0.0)
     return np.asarray(np.where(length_ref > 0, score, np.nan))[None]
+
+
+def meteor_nltk(written: str, aligned: Words) -> float:
+    """METEOR by NLTK of an aligned caption against the caption as it is ``written``, in [0, 1].
+
+    As the code of DPAC and DBAC computes it: the written caption is in lower case and cut at white space alone, so that
+    a word with a full stop behind it matches nothing; the aligned one is without full stops and commas; masked and
+    unknown words match nothing. Equal words match, then words of equal stems (Porter). Synonyms do not, unlike in their
+    code: WordNet would have to be fetched.
+    """
+    found = [word for word in aligned if word not in {".", ","}]
+    return float(_nltk()(written.split(), found))
+
+
+@cache
+def _nltk() -> Callable[[Sequence[str], Sequence[str]], float]:
+    from nltk.stem import PorterStemmer
+    from nltk.translate.meteor_score import single_meteor_score
+
+    # Stems are computed once; a word is its only synonym.
+    stems = SimpleNamespace(stem=cache(PorterStemmer().stem))
+    return partial(single_meteor_score, stemmer=stems, wordnet=SimpleNamespace(synsets=lambda _: ()))
 
 
 def rouge(refs: References, hyps: Sequence[str]) -> Part:

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from judge.report.plots import GENERATED, GREY, HUMAN, new_figure, save
+from judge.report.plots import GREY, MARKS, SEVERAL, new_figure, save
 from judge.report.table import COUNT, NUMBER, Table, json_text, table_of
 from judge.text.alignment import AlignmentReport, Substitution
 from judge.text.vectors import Vectors
@@ -30,7 +31,8 @@ class Alignment:
         captions: human ones, aligned.
         dropped: reason -> images left out.
         reports: "constant" and "contextual" -> shares.
-        meteor: the same -> METEOR of aligned against original captions, in [0, 1]; NaN where it was not taken.
+        meteor: the same -> METEOR of masked and aligned captions against the captions as written, the mean, in [0, 1];
+            NaN without NLTK.
         curve: (delta, shares), delta rising.
         substitutions: at the delta of the run.
     """
@@ -90,21 +92,20 @@ def alignment_json(found: Sequence[Alignment], vectors: Vectors, delta: float) -
 
 
 def curve_png(found: Sequence[Alignment], delta: float) -> bytes:
-    """Shares of words and tokens over delta as a PNG, a panel per captioner; the delta of the run is dotted."""
-    figure = new_figure(6, 0.8 + 2.2 * len(found))
-    panels = figure.subplots(len(found), sharex=True, squeeze=False)[:, 0]
-    for panel, entry in zip(panels, found, strict=True):
-        deltas = [at for at, _ in entry.curve]
-        for name, colour, line in (("substituted", HUMAN, "-"), ("unknown", GENERATED, "--")):
-            for what, width in (("tokens", 2.0), ("words", 1.0)):
-                values = [getattr(report, f"{what}_{name}") for _, report in entry.curve]
-                panel.plot(deltas, values, color=colour, linestyle=line, linewidth=width, label=f"{what} {name}")
-        panel.axvline(delta, color=GREY, linewidth=0.8, linestyle=":")
-        panel.set_title(entry.captioner, fontsize=9, parse_math=False)
-        panel.set_ylim(0, 1)
-        panel.grid(alpha=0.3)
-    figure.supxlabel("threshold of cosine distance (delta)", fontsize=10)
-    figure.supylabel("share of human words, of tokens", fontsize=10)
-    lines, names = panels[0].get_legend_handles_labels()
-    figure.legend(lines, names, loc="outside upper center", ncols=len(names), frameon=False, fontsize=8)
+    """Share of words in place of "<unk>" among all substitutions over delta, as a PNG; a line per captioner.
+
+    That is Figure 1 of DPAC's and of DBAC's appendix. The delta of the run is dotted. A captioner that uses all human
+    words has no line.
+    """
+    figure = new_figure(6, 3.6)
+    axes = figure.subplots()
+    for number, entry in enumerate(found):
+        deltas, shares = zip(*((at, report.lacking_substituted) for at, report in entry.curve), strict=True)
+        style = f"{MARKS[number % len(MARKS)]}-", SEVERAL[number % len(SEVERAL)]
+        percent = 100 * np.array(shares, dtype=np.float64)
+        axes.plot(deltas, percent, style[0], color=style[1], linewidth=1.2, markersize=3, label=entry.captioner)
+    axes.axvline(delta, color=GREY, linewidth=0.8, linestyle=":")
+    axes.set(ylim=(0, 100), xlabel="threshold of cosine distance (delta)", ylabel="contextual substitutions, % of all")
+    axes.grid(alpha=0.3)
+    figure.legend(loc="outside right upper", frameon=False, fontsize=8)
     return save(figure, "png")

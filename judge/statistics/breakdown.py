@@ -175,7 +175,7 @@ def _named(row: JudgedRow | CountedRow) -> dict[str, Any]:
 
 
 def _bounds(interval: Interval | None) -> dict[str, float | None]:
-    return {"low": interval and interval.low, "high": interval and interval.high}
+    return {"low": interval.low if interval else None, "high": interval.high if interval else None}
 
 
 # ---- Judged metrics --------------------------------------------------------------------------------------------------

@@ -74,6 +74,7 @@ class Statistic:
         self.metric = metric
         self.score = SCORES[metric.score]
         self.amplify = AMPLIFICATIONS[metric.amplification]
+        self._product = metric.product or self.score.pool is not None
         self.cells = pd.MultiIndex.from_frame(cells[CELL].drop_duplicates().sort_values(CELL))
         named, tasks, answer = (self.cells.get_level_values(name) for name in CELL)
         above = {"P(t)/P(a)": tasks, "P(a^)/P(T)": named, None: answer}[metric.prior]
@@ -104,10 +105,9 @@ class Statistic:
         weights = self._weights(every)[kept]
         total = n.sum(axis=0)
         mean, prior = divide(q.sum(axis=0), total), divide((n * weights).sum(axis=0), total)
-        if self.score.pool:
-            quality = self.score.pool(mean)
-            return SideValue(quality * prior, quality, prior)
-        return SideValue(divide((q * weights).sum(axis=0), total), mean, prior)
+        quality = self.score.pool(mean) if self.score.pool else mean
+        value = quality * prior if self._product else divide((q * weights).sum(axis=0), total)
+        return SideValue(value, quality, prior)
 
     def _plain(self, n: FloatArray, q: FloatArray) -> SideValue:
         """Without priors: classes count equally, or captions."""
@@ -152,17 +152,19 @@ class Statistic:
         change = np.log(found.generated.value / found.human.value)
         scale = float(found.value / change) if change else 0.5
         loss = log_mean(1 / found.human.quality, 1 / found.generated.quality)
-        prior = log_mean(found.human.prior, found.generated.prior)
-        whole = log_mean(found.human.value, found.generated.value)
+        value, quality, prior = map(log_mean, found.human, found.generated)
         kept = self._counts[self._above].astype(np.float64)
         sides = []
         for sums in (human, generated):
             scored, _, every = np.split(sums, 3)
             share = scale * kept / (scored * kept).sum()
             weights = self._weights(every)
-            # Q of a pooled score is one over the mean loss.
-            pooled = share * weights / prior, -share / loss
-            parts = pooled if self.score.pool else (-share, share * weights / whole)
+            if self.score.pool:  # Q is one over the mean loss.
+                parts = share * weights / prior, -share / loss
+            elif self._product:
+                parts = share * (weights / prior - 2), share / quality
+            else:
+                parts = -share, share * weights / value
             sides.append(np.concatenate([*parts, np.zeros_like(share)]))
         return sides[0], sides[1]
 
@@ -173,7 +175,7 @@ class Statistic:
         total = found.human.value + found.generated.value
         each = kept * self._weights(every) / (scored * kept).sum() / total if total else np.zeros_like(kept)
         nothing = np.zeros_like(each)
-        parts = (each * self.side(sums).quality, nothing) if self.score.pool else (nothing, each)
+        parts = (each * self.side(sums).quality, nothing) if self._product else (nothing, each)
         return np.concatenate([*parts, nothing])
 
     def _relative_pieces(self, sums: FloatArray) -> FloatArray:

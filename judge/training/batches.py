@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +9,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
-from accelerate.utils import find_executable_batch_size, send_to_device
+from accelerate.utils import send_to_device
+from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader, Dataset
@@ -146,21 +146,17 @@ def run_fitting(work: Callable[[int], T], most: int, *, where: str, mend: str) -
     Raises:
         JudgeError: memory does not hold a single sample.
     """
-    sizes = iter([most >> halvings for halvings in range(1, most.bit_length() + 1)])
-
-    def attempt(batch_size: int) -> T:
-        return work(batch_size)
-
-    attempts = find_executable_batch_size(attempt, starting_batch_size=most, reduce_batch_size_fn=lambda: next(sizes))
-    try:
-        found: T = attempts()
-    except RuntimeError as error:
-        if "reached zero" not in str(error):
-            raise
-        gc.collect()
-        what = "memory does not hold a single sample a forward pass"
-        raise JudgeError(what, where=where, mend=mend) from None
-    return found
+    size = most
+    while size:
+        try:
+            return work(size)
+        except RuntimeError as error:
+            if not should_reduce_batch_size(error):
+                raise
+        # Not before the first attempt: collecting takes as long as a prediction.
+        clear_device_cache(garbage_collection=True)
+        size //= 2
+    raise JudgeError("memory does not hold a single sample a forward pass", where=where, mend=mend)
 
 
 def sums_of(device: torch.device) -> torch.dtype:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from judge.errors import JudgeError
 from judge.judges import NOTHING, Explanation, Judge
 from judge.metrics.scores import VALIDATION_LOSS, Judged
 from judge.training.judge_file import Saved, describe_member, save_network
-from judge.training.member import Log, Member, TrainingSetup, assign, digest_of
+from judge.training.member import Member, TrainingSetup, assign, digest_of
 from judge.types import Predictions
 from judge.utils.launch import is_main_process
 from judge.utils.parallel import threads, usable_cores
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from judge.training.loop import NetworkJudge
 
 _MOST_LOADERS = 8
+_logger = logging.getLogger("judge")
 _WEIGHTS = ".weights.safetensors"  # In place of the suffix of a member's answers.
 
 
@@ -105,11 +107,11 @@ def _files(members: Sequence[Member], setup: TrainingSetup) -> list[Path | None]
     return [answers_file(key, setup) for key in keys]
 
 
-def fit_member(member: Member, setup: TrainingSetup, log: Log) -> Predictions:
+def fit_member(member: Member, setup: TrainingSetup) -> Predictions:
     """Train one judge, by itself or with all processes, and return its answers about the test samples."""
     answers = answers_file(member.key, setup)
     with threads(1 if setup.sharing_of(member.judge) == "members" else None):
-        judge = build_judge(member, setup, checkpoint=answers and checkpoint_beside(answers), log=log)
+        judge = build_judge(member, setup, checkpoint=answers and checkpoint_beside(answers))
         judge.fit(member.training(), seed=member.stream, validation=member.validation())
         return answer(member, judge, setup)
 
@@ -183,12 +185,10 @@ def _store_weights(judge: Judge, member: Member, setup: TrainingSetup, found: Pr
         save_network(cast("NetworkJudge", judge), path if writes else None, about, **notes)
 
 
-def build_judge(
-    member: Member, setup: TrainingSetup, *, checkpoint: Path | None = None, log: Log | None = None
-) -> Judge:
+def build_judge(member: Member, setup: TrainingSetup, *, checkpoint: Path | None = None) -> Judge:
     """The untrained judge of a member.
 
-    ``checkpoint``: file that makes its training resumable; ``log``: called after each epoch. None for none.
+    ``checkpoint``: file that makes its training resumable; None for none.
 
     Raises:
         JudgeError: a launch that promised several processes and gave one.
@@ -209,20 +209,23 @@ def build_judge(
         loaders = min(_MOST_LOADERS, usable_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))) if slow else 0
 
     def report(done: int, history: History) -> None:
-        if log and not member.is_refit:  # There are hundreds of refits.
-            validation = history.validation[-1] if history.validation else None
-            log("epoch", **facts_of(member), epoch=done, loss=history.training[-1], validation=validation)
+        log_epoch(member, setup, done, history.training[-1], history.validation[-1] if history.validation else None)
 
     sharing = setup.sharing or recipe.sharing
-    how: dict[str, Any] = {"on_epoch": report, "on_step": setup.steps and setup.steps.add}
-    trainer = Trainer(accelerator, sharing, checkpoint=checkpoint, workers=loaders, **how)
+    trainer = Trainer(accelerator, sharing, checkpoint, workers=loaders, on_epoch=report, on_step=setup.count)
     features = setup.precomputed.features.get(blueprint.name) if setup.precomputed else None
     return NetworkJudge(blueprint, member.target, recipe, trainer, replace(setup.materials, features=features))
 
 
-def facts_of(member: Member) -> Mapping[str, Any]:
-    """Which judge an event is about."""
+def log_epoch(member: Member, setup: TrainingSetup, epoch: int, loss: float, validation: float | None = None) -> None:
+    """Log an epoch, but none of a refit: there are hundreds. No training ends because it cannot be logged."""
+    if setup.log is None or member.is_refit:
+        return
     evidence = getattr(member.samples, "evidence", None)
     whose = {"captioner": evidence.captioner} if evidence else {}
     names = {"side": member.side, "index": member.index, "seed": member.seed, "fold": member.split.fold}
-    return {"judge": member.judge.name, **whose, **names}
+    losses = {"epoch": epoch, "loss": loss, "validation": validation}
+    try:
+        setup.log("epoch", judge=member.judge.name, **whose, **names, **losses)
+    except OSError as error:
+        _logger.warning("events of trainings cannot be logged (%s)", str(error).partition("\n")[0])

@@ -65,7 +65,7 @@ class Trainer:
     seconds: float = 60.0
     workers: int = 0
     on_epoch: Callable[[int, History], None] | None = None
-    on_step: Callable[[int], None] | None = None
+    on_step: Callable[[int], None] = lambda _: None
 
     def __post_init__(self) -> None:
         self.parallel = self.sharing == "data" and self.accelerator.num_processes > 1
@@ -206,8 +206,7 @@ class NetworkJudge:
         first = state.load(module, optimiser, seed=seed)
         total = recipe.epochs * batches_a_pass
         schedule = make_schedule(optimiser, recipe, total=total, done=first * batches_a_pass)
-        count = trainer.on_step or (lambda _: None)
-        count(first * batches_a_pass)
+        trainer.on_step(first * batches_a_pass)
 
         def step() -> None:
             if recipe.clip is not None:
@@ -217,7 +216,7 @@ class NetworkJudge:
             if schedule:
                 schedule.step()
             wrapped.zero_grad()
-            count(1)
+            trainer.on_step(1)
 
         for epoch in range(first, recipe.epochs):
             if recipe.patience and state.history.waited >= recipe.patience:

@@ -153,31 +153,6 @@ class Precomputed:
     features: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class Steps:
-    """Optimiser steps of a training, counted in a file that every process of this machine can read: a byte each.
-
-    Attributes:
-        file: shared by all trainings; each step is appended, so that no process waits for another.
-        expected: steps of this training; no more are counted.
-        done: steps counted so far.
-    """
-
-    file: Path
-    expected: int = 0
-    done: int = 0
-
-    def add(self, number: int = 1) -> None:
-        """Count steps; no training ends because they cannot be counted."""
-        number = min(number, self.expected - self.done)
-        if number > 0:
-            self.done += number
-            with suppress(OSError):
-                handle = os.open(self.file, os.O_WRONLY | os.O_APPEND)
-                os.write(handle, bytes(number))
-                os.close(handle)
-
-
 @dataclass(frozen=True, slots=True)
 class TrainingSetup:
     """How members are trained.
@@ -195,7 +170,7 @@ class TrainingSetup:
         materials: what judges are given beside their samples.
         features: feature cache folder, shared by all runs.
         log: called after each epoch, in worker processes too, to which it is sent; None for no log.
-        steps: counts the steps of trainings; None for no count.
+        steps: file that grows by a byte with each optimiser step of any training of this machine; None for no count.
         masking: how images are masked, as settings of ``judge evaluate``; noted in the files of judges.
         precomputed: features of images and captions; None if none are needed, or before they are computed.
     """
@@ -213,7 +188,7 @@ class TrainingSetup:
     masking: Mapping[str, Any] = field(default_factory=dict)
     precomputed: Precomputed | None = None
     log: Log | None = None
-    steps: Steps | None = None
+    steps: Path | None = None
 
     def recipe_of(self, judge: Blueprint) -> Recipe | None:
         """The judge's recipe with the overrides; None for judges that train themselves."""
@@ -230,6 +205,14 @@ class TrainingSetup:
         if recipe is None or not self.is_trained(member.judge):
             return 0
         return recipe.epochs * -(-len(member.split.train) // recipe.batch_size)
+
+    def count(self, steps: int) -> None:
+        """Count optimiser steps; no training ends because they cannot be counted."""
+        if self.steps:
+            with suppress(OSError):
+                handle = os.open(self.steps, os.O_WRONLY | os.O_APPEND)
+                os.write(handle, bytes(steps))
+                os.close(handle)
 
     def settings_of(self, judge: Blueprint) -> dict[str, Any]:
         """The resolved settings that decide a judge's numbers: name -> value."""

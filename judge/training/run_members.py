@@ -5,22 +5,20 @@ if several train as one program). Large judges (``Recipe.sharing`` "data") are t
 train one of them together.
 """
 
-import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from tempfile import mkstemp
 from threading import Event, Lock, Thread
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from judge.evidence import Slot
 from judge.training.fit_members import are_stored, fit_jointly, fit_member, load_answers, store_answers
 from judge.training.launch import gather, make_accelerator, raise_together
-from judge.training.member import Member, Steps, TrainingSetup, name_members
+from judge.training.member import Member, TrainingSetup, name_members
 from judge.types import Predictions, Progress
 from judge.utils.launch import computes_on, launched, promised
 from judge.utils.parallel import unordered, usable_cores
@@ -30,7 +28,6 @@ from judge.utils.parallel import unordered, usable_cores
 _TOGETHER, _GROUPS = 4, 4
 # Judges of one program: more would not be faster, and none is stored before all are done.
 _MOST_STACKED = 64
-_logger = logging.getLogger("judge")
 R = TypeVar("R")
 Then = Callable[[Member, Predictions], R]
 """Makes the result of a member from its predictions, in the worker: results are small."""
@@ -38,14 +35,8 @@ Equal = list[Member]
 """Members with equal evidence, split and seed: one judge."""
 Batch = list[Equal]
 """Judges that are trained together: one; all of a captioner, if they are trained jointly; or those of one program."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Finished(Generic[R]):
-    """A batch that is done: results by key, and the number of judges trained."""
-
-    results: dict[str, list[R]]
-    trained: int
+Finished = tuple[dict[str, list[R]], int]
+"""The results of a batch, by key, and the number of judges trained."""
 
 
 def prepare_members(
@@ -126,11 +117,11 @@ def _in_launch(
     return {key: results for part in gather(found) for key, results in part.items()}
 
 
-def _collect(finished: Iterator[_Finished[R]], show: Callable[[int], None]) -> dict[str, list[R]]:
+def _collect(finished: Iterator[Finished[R]], show: Callable[[int], None]) -> dict[str, list[R]]:
     results: dict[str, list[R]] = {}
-    for batch in finished:
-        results |= batch.results
-        show(batch.trained)
+    for found, trained in finished:
+        results |= found
+        show(trained)
     return results
 
 
@@ -146,7 +137,7 @@ def _shown(
         yield setup, lambda _: None
         return
     left = [batch for batch in batches if not are_stored([same[0] for same in batch], setup)]
-    total, expected = sum(map(len, left)), sum(_steps(batch, setup) for batch in left)
+    total, expected = sum(map(len, left)), sum(setup.steps_of(same[0]) for same in chain.from_iterable(left))
     handle, name = mkstemp(prefix="judge-steps-")
     done, over, lock = 0, Event(), Lock()
 
@@ -154,7 +145,8 @@ def _shown(
         nonlocal done
         with lock:
             done = min(done + trained, total)
-            steps = min(os.fstat(handle).st_size, expected)
+            # Training may end early, and captions may be missing.
+            steps = expected if done == total else min(os.fstat(handle).st_size, expected)
             if not total:
                 progress("reading judges", 0, 0)
             elif steps:
@@ -171,7 +163,7 @@ def _shown(
     try:
         show()
         thread.start()
-        yield replace(setup, steps=Steps(Path(name))), show
+        yield replace(setup, steps=Path(name)), show
     finally:
         over.set()
         if thread.ident:
@@ -180,20 +172,7 @@ def _shown(
         Path(name).unlink()
 
 
-def _steps(batch: Batch, setup: TrainingSetup) -> int:
-    return sum(setup.steps_of(same[0]) for same in batch)
-
-
-def _log(setup: TrainingSetup, event: str, **facts: Any) -> None:
-    """Log an epoch; no training ends because it cannot be logged."""
-    try:
-        if setup.log:
-            setup.log(event, **facts)
-    except OSError as error:
-        _logger.warning("events of trainings cannot be logged (%s)", str(error).partition("\n")[0])
-
-
-def _in_workers(batches: Sequence[Batch], setup: TrainingSetup, then: Then[R]) -> Iterator[_Finished[R]]:
+def _in_workers(batches: Sequence[Batch], setup: TrainingSetup, then: Then[R]) -> Iterator[Finished[R]]:
     """Train batches in worker processes of joblib."""
     from joblib import delayed
 
@@ -243,13 +222,10 @@ def _batches(judges: Sequence[Equal], setup: TrainingSetup) -> Iterator[Batch]:
         yield from (stack[start : start + size] for start in range(0, len(stack), size))
 
 
-def _work(batch: Batch, setup: TrainingSetup, then: Then[R]) -> _Finished[R]:
+def _work(batch: Batch, setup: TrainingSetup, then: Then[R]) -> Finished[R]:
     """Train the judges of one batch, or load their answers."""
     members = [same[0] for same in batch]
-    log = partial(_log, setup)
     trained = 0 if are_stored(members, setup) else len(batch)
-    steps = setup.steps and replace(setup.steps, expected=trained and _steps(batch, setup))
-    setup = replace(setup, steps=steps)
     found = load_answers(members, setup)
     if setup.sharing_of(members[0].judge) == "data":
         # Machines may have disks of their own: all processes train it, or none does.
@@ -259,9 +235,9 @@ def _work(batch: Batch, setup: TrainingSetup, then: Then[R]) -> _Finished[R]:
         if setup.stacks(members[0].judge):
             from judge.training.stacked import fit_stacked
 
-            found = fit_stacked(members, found, setup, log)
+            found = fit_stacked(members, found, setup)
         elif members[0].judge.joint is None:
-            found = [fit_member(members[0], setup, log)]
+            found = [fit_member(members[0], setup)]
         else:  # They choose together: all are trained.
             found = list(fit_jointly(members, setup))
         new = [place for place, old in enumerate(stored) if not old]
@@ -274,9 +250,7 @@ def _work(batch: Batch, setup: TrainingSetup, then: Then[R]) -> _Finished[R]:
     for member in chain.from_iterable(batch):
         if isinstance(member.samples, Slot) and member.is_refit:
             member.samples.evidence.release()  # That of hundreds of refits would not fit into memory.
-    if steps:
-        steps.add(steps.expected)  # Those that were left out: training may end early.
-    return _Finished(results, trained)
+    return results, trained
 
 
 def _default_workers(batches: Sequence[Batch]) -> int:

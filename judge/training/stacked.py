@@ -18,9 +18,9 @@ from judge.judges import Network
 from judge.judges.encoders import OutputLayer, Parts, without_autocast
 from judge.training.batches import Truth, cut_up, make_optimiser, run_fitting, sample_losses, sums_of
 from judge.training.checkpoint import Checkpoint, History
-from judge.training.fit_members import answer, answers_file, build_judge, checkpoint_beside, facts_of, store_answers
+from judge.training.fit_members import answer, answers_file, build_judge, checkpoint_beside, log_epoch, store_answers
 from judge.training.loop import NetworkJudge, diverged
-from judge.training.member import Log, Member, TrainingSetup, derive_seed, digest_of
+from judge.training.member import Member, TrainingSetup, derive_seed, digest_of
 from judge.types import Predictions, Sample, Target
 from judge.utils.parallel import threads
 
@@ -294,7 +294,7 @@ class Ensemble:
 
 
 def fit_stacked(
-    members: Sequence[Member], stored: Sequence[Predictions | None], setup: TrainingSetup, log: Log
+    members: Sequence[Member], stored: Sequence[Predictions | None], setup: TrainingSetup
 ) -> list[Predictions | None]:
     """Train members of one judge and target without ``stored`` predictions, as many at a time as memory holds.
 
@@ -311,7 +311,7 @@ def fit_stacked(
         for places in by_steps.values():
             for start in range(0, len(places), size):
                 left = [place for place in places[start : start + size] if found[place] is None]
-                answers = _fit_some([members[at] for at in left], setup, log) if left else ()
+                answers = _fit_some([members[at] for at in left], setup) if left else ()
                 for place, own in zip(left, answers, strict=True):
                     found[place] = own
 
@@ -320,17 +320,15 @@ def fit_stacked(
     return found
 
 
-def _fit_some(members: Sequence[Member], setup: TrainingSetup, log: Log) -> Sequence[Predictions]:
+def _fit_some(members: Sequence[Member], setup: TrainingSetup) -> Sequence[Predictions]:
     """Train some members together, predict with them, and store what they predict."""
     file = answers_file(f"stack-{digest_of(*(member.key for member in members))}", setup)
     checkpoint = file and checkpoint_beside(file)
 
     def report(done: int, losses: Sequence[float]) -> None:
-        if setup.steps:
-            setup.steps.add(sum(map(setup.steps_of, members)) // stack.recipe.epochs)
+        setup.count(sum(map(setup.steps_of, members)) // stack.recipe.epochs)
         for member, loss in zip(members, losses, strict=True):
-            if not member.is_refit:
-                log("epoch", **facts_of(member), epoch=done, loss=loss, validation=None)
+            log_epoch(member, setup, done, loss)
 
     with threads(1):
         judges = [cast("NetworkJudge", build_judge(member, setup)) for member in members]

@@ -36,8 +36,8 @@ BODIES: Mapping[type[Settings], Callable[..., Any]] = {
     MaskConfig: mask,
 }
 MODES = ("none", "partial", "segment", "box")
-QUICK = {"lstm", "sat"}
-"""Judges of small runs; linear and sat stand in for all others, which take seconds or weights from a hub."""
+SEEING = {"sat-512": "sat", "grit": "sat", "vl-lic": "vl-lic-lstm"}
+"""Judges that see images -> what stands in for them in small runs; linear stands in for judges that read alone."""
 _README = "see scripts/papers/README.md"
 
 
@@ -236,18 +236,18 @@ class Job:
     # ---- Judges
 
     def stand_ins(self, judges: Sequence[str]) -> dict[str, str]:
-        """Judge -> the one that replaces it: in shared runs linear, for all that read captions."""
+        """Judge -> the one that replaces it."""
         if self.is_paper:
             return {}
-        seeing = {judge: "sat" for judge in judges if judge == "grit" and self.is_small}
-        quick = {"sat", "grit"} | (QUICK if self.is_small else set())
-        return seeing | {judge: "linear" for judge in judges if judge not in quick}
+        slow = SEEING if self.is_small else {"sat-512": "sat"}
+        quick = {*SEEING, *SEEING.values(), *(["lstm"] if self.is_small else [])}
+        return {judge: slow.get(judge, "linear") for judge in judges if judge in slow or judge not in quick}
 
     def judging(self, judges: Sequence[str]) -> dict[str, Any]:
         """Settings of judges, their number and their training."""
         replaced = tuple(dict.fromkeys(self.stand_ins(judges).get(judge, judge) for judge in judges))
         found = {"judge": replaced, **read_declared()["sizes"][self.size]}
-        if self.is_small and {"sat", "grit"} & {*judges}:
+        if self.is_small and {*SEEING, *SEEING.values()} & {*judges}:
             found |= {"backbone": "resnet18", "backbone_weights": "random", "image_size": 64}
             found |= {"features": self.out / "features"}
         return found
@@ -285,8 +285,8 @@ class Job:
             name, CaptionConfig, settings | ({"max_tokens": 8} if self.is_small else {}), file=f"{name}.json"
         )
 
-    def attribute(self, name: str, *, images: Path, model: str, method: str) -> Step:
-        """``judge attribute`` of a captioner's words of gender in a folder of images."""
+    def attribute(self, name: str, *, images: Path, model: str, method: str, **words: str) -> Step:
+        """``judge attribute`` of a captioner's words in a folder of images; ``words``: whose, by default of gender."""
         instances = self.data / FEW if self.is_small else self.images()["instances"]
         settings = {"model": model, "images": images, "instances": instances, "methods": (method,), "maps": 0}
-        return self.step(name, AttributeConfig, settings)
+        return self.step(name, AttributeConfig, settings | words)

@@ -194,7 +194,7 @@ def _detectors(job: Job, _: Steps) -> Steps:
     if not job.is_small:
         options |= {"weights": {kind: str(folder / f"{kind}.pt") for kind in names[1:]}, "trust_weights": folder}
     options |= {"cache": job.out / "detections", "mask": "segment", "metrics": ("imagecaptioner2",)}
-    inputs = {**job.inputs(captioners("lic")), **job.images(), **options, **job.judging(("sat",))}
+    inputs = {**job.inputs(captioners("lic")), **job.images(), **options, **job.judging(("sat-512",))}
     return [Step("detectors", AblateDetectorsConfig, {**inputs, "out": job.out / "run"})]
 
 
@@ -219,7 +219,7 @@ def _paintings(job: Job, declared: Steps) -> Steps:
         # One emotion a painting: the one that most annotators felt.
         inputs = {"human": human, "captions": captions, "labels": human, "attribute": "emotion"}
         inputs |= {"label_rule": "majority", "images": folder / images, "mask": "none"}
-        judging = job.judging(("lstm", "sat"))
+        judging = job.judging(("lstm", "sat-512"))
         if job.size == "shared":  # Images of one colour need no more; refits would take hours, weights a hub.
             judging |= {"backbone": "resnet18", "backbone_weights": "random", "image_size": 64}
             judging |= {"folds": 2, "refits": 0, "chance": 0}
@@ -238,8 +238,11 @@ def _write_paintings(job: Job) -> None:
 
 def _count_candidates(job: Job, results: Results, _: Ours) -> Ours:
     """Images whose human captions could be drawn for a set: one task, one of its verbs, the class and task named."""
-    found = candidates(job).items()
-    return {((cell.task, cell.verb), cell.attribute): Value(float(len(images))) for cell, images in found}
+    return {
+        ((cell.task, cell.verb), f"{cell.attribute}{ending}"): Value(float(len(images)))
+        for ending, pronouns in (("", False), ("_pronoun", True))
+        for cell, images in candidates(job, pronouns=pronouns).items()
+    }
 
 
 # ---- DBAC, Table 3: human captions in which the verb alone tells gender; BA and DPA of annotated classes, one side
@@ -284,7 +287,9 @@ def _read_sets(job: Job, results: Results, _: Ours) -> Ours:
 # the foreground alone, whose gender and skin tone are annotated.
 
 FOREGROUND = {"foreground": "largest"}
-BLIP = "Salesforce/blip-image-captioning-base"
+BLIP = "Salesforce/blip-image-captioning-large"  # As in the authors' code.
+# The words that the authors' code counts as race, which nearly always are colours of things. A small run has none.
+RACE = {"attribute": "race", "lexicon": "race-words"}
 BLIP_METRICS = {"lic": "lic", "dpa-ta": "dpa_ta", "dba-g": "ba_ta", "dbac-ta": "dbac_ta"}
 
 
@@ -294,7 +299,8 @@ def _mask_for_blip(job: Job, _: Steps) -> Steps:
     steps = [job.mask(f"masked-{mode}", mode=mode, hide="person", **FOREGROUND) for mode in MODES[1:]]
     folders = [job.images()["images"], *(step.settings["out"] for step in steps)]
     for mode, images in zip(MODES, folders, strict=True):
-        steps.append(job.attribute(f"looks-{mode}", images=images, model=model, method="grad-cam"))
+        for looks, words in (("looks", {}), *([] if job.is_small else [("race", RACE)])):
+            steps.append(job.attribute(f"{looks}-{mode}", images=images, model=model, method="grad-cam", **words))
     for name, attribute in (("gender", "gender"), ("skin", "skin3")):
         inputs = {**job.inputs(("NIC",), attribute), "captions": {}, "models": {"BLIP": model}}
         inputs |= {**job.images(), "masks": MODES, "hides": ("person",), **FOREGROUND}
@@ -316,13 +322,15 @@ def _read_masks(job: Job, results: Results, _: Ours) -> Ours:
             if value is not None:
                 ours = Value(value, None if line.metric.counted else line.interval)
                 found[(name, row.mask), BLIP_METRICS[own_name(line.metric)]] = ours.times(100)
-    return found | {(("gender", mode), "attribution"): score for mode, score in _attribution(results)}
+    for name, looks in (("gender", "looks"), ("race", "race")):
+        found |= {((name, mode), "attribution"): score for mode, score in _attribution(results, looks)}
+    return found
 
 
-def _attribution(results: Results) -> Iterator[tuple[str, Value]]:
-    """Mask, and the attribution score of the images with it, in percent."""
+def _attribution(results: Results, looks: str = "looks") -> Iterator[tuple[str, Value]]:
+    """Mask, and the attribution score of the images with it, in percent; ``looks``: the first part of steps' names."""
     for mode in MODES:
-        for row in results[f"looks-{mode}"].rows:
+        for row in results[f"{looks}-{mode}"].rows if f"{looks}-{mode}" in results else ():
             score: AttributionScore = row.found
             if score.score is not None:
                 yield mode, Value(score.score, score.interval).times(100)
@@ -402,8 +410,7 @@ def _alignment(
         for column, how in columns.items():
             if how == "contextual" or job.size != "shared":  # There vectors of the captions stand in for all others.
                 vectors = {name: value for name, value in job.aligning(how).items() if name != "alignment"}
-                meteor = {"meteor": 0 if job.is_small or curve else 5000}
-                settings = {**job.inputs(captioners(paper), attribute), **vectors, **meteor}
+                settings = {**job.inputs(captioners(paper), attribute), **vectors}
                 found.append(job.step(f"align-{column}", AlignConfig, settings))
         return [*found, *declared]
 
@@ -415,9 +422,7 @@ def _alignment(
             for delta, report in entry.curve if curve else ():
                 found[row, f"delta_{round(100 * delta)}"] = Value(100 * report.lacking_substituted)
             for how, name in {} if curve else {"constant": "constant", "contextual": column}.items():
-                if not math.isnan(entry.meteor[how]):
-                    found[row, f"{prefix}{name}"] = Value(entry.meteor[how])
-                report = entry.reports[how]
+                found[row, f"{prefix}{name}"], report = Value(entry.meteor[how]), entry.reports[how]
                 found[row, f"kept_{name}"] = Value(100 * (report.tokens_kept + report.tokens_substituted))
         return found
 

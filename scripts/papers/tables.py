@@ -142,8 +142,8 @@ class PaperTable:
             inputs["metrics"] = tuple(run.pop("metrics"))
             inputs |= job.aligning(run.pop("align")) if "align" in run else {}
             inputs |= job.judging(run.pop("judges"))
-            small = run.pop("small", {})
-            yield job.evaluate(inputs, name=name, **run, **(small if job.is_small else {}))
+            sized = {size: run.pop(size, {}) for size in ("small", "shared")}
+            yield job.evaluate(inputs | run | sized.get(job.size, {}), name=name)
 
     def commands(self, job: Job | None = None) -> list[str]:
         """The commands of a run for a shell; by default of the paper's, on a folder DATA."""

@@ -40,6 +40,11 @@ VERBS = Lexicon(
     classes={verb: frozenset(forms.split()) for verb, forms in WORDS["forms"].items()},
     hidden_only=frozenset({"side walk", "cross walk", "walk way"}),
 )
+PRONOUNS = Lexicon(
+    name="pronouns",
+    token="<gender>",  # noqa: S106
+    classes={name: frozenset(words.split()) for name, words in zip(CLASSES, WORDS["pronouns"], strict=True)},
+)
 PER_CELL, IMAGES, FEW = 50, 300, 60
 """Captions of a class and task, as in the paper; of a set made by grammar (three tasks, two classes); and fewer."""
 
@@ -71,8 +76,11 @@ class VerbSet:
         return max(self.ratio) / sum(self.ratio)
 
 
-def find_candidates(captions: Captions, labels: Labels, tasks: Tasks) -> Candidates:
-    """Captions of images that show exactly one of the tasks, with one of its verbs, naming the class and the task."""
+def find_candidates(captions: Captions, labels: Labels, tasks: Tasks, *, pronouns: bool = False) -> Candidates:
+    """Captions of images that show exactly one of the tasks, with one of its verbs, naming the class and the task.
+
+    Any word of gender names a class; with ``pronouns`` there must be a pronoun of it too.
+    """
     gender, objects = load_lexicon("gender"), load_lexicon("coco-objects")
     tasks = tasks.only(SUBSETS)
     found: dict[Cell, dict[str, list[str]]] = {cell: {} for cell in CELLS}
@@ -82,7 +90,8 @@ def find_candidates(captions: Captions, labels: Labels, tasks: Tasks) -> Candida
             for caption in captions.by_image.get(image, ()):
                 words = tokenize(caption)
                 verbs = VERBS.mentions(words) & set(SUBSETS[task])
-                if len(verbs) == 1 and gender.mentions(words) == {attribute} and task in objects.mentions(words):
+                names = gender.mentions(words) == {attribute} and (not pronouns or PRONOUNS.mentions(words))
+                if len(verbs) == 1 and names and task in objects.mentions(words):
                     found[Cell(attribute, task, min(verbs))].setdefault(image, []).append(caption)
     return found
 
@@ -156,8 +165,8 @@ def sources(job: Job) -> tuple[Path, Path]:
     return job.human(), job.objects()
 
 
-def candidates(job: Job) -> Candidates:
-    """Human captions that fit a set; of a small run those of a set that grammar made.
+def candidates(job: Job, *, pronouns: bool = False) -> Candidates:
+    """Human captions that fit a set (see :func:`find_candidates`); of a small run those of a set that grammar made.
 
     Raises:
         JudgeError: files that are missing or cannot be read.
@@ -167,12 +176,13 @@ def candidates(job: Job) -> Candidates:
         made = grammar_set(NAMES["C1"], FEW).corpus
         assert made.tasks
         assert made.labels
-        return find_candidates(made.human, made.labels, made.tasks)
+        return find_candidates(made.human, made.labels, made.tasks, pronouns=pronouns)
     job.need(sources(job))
     labels = read_labels(job.human() if job.is_paper else job.data / "gender.csv", lexicon=gender)
     if labels is None:
         raise JudgeError("no column of classes", where=str(job.data / "gender.csv"), mend="see data/README.md")
-    return find_candidates(read_captions(job.human(), side="human"), labels, read_tasks(job.objects()))
+    human = read_captions(job.human(), side="human")
+    return find_candidates(human, labels, read_tasks(job.objects()), pronouns=pronouns)
 
 
 def write_sets(job: Job) -> None:

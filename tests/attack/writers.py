@@ -91,7 +91,7 @@ class Writers:
             "caption": f"--model {inputs}/git --images {inputs}/images --max-tokens 4 --caption-batch 2"
             f" --out {place}/captions.json",
             "mask": f"{images} --workers 1 --out {place}/masked",
-            "align": f"{sides} --vectors corpus --meteor 0 --out {place}/aligned",
+            "align": f"{sides} --vectors corpus --out {place}/aligned",
             "calibrate": f"--human {self.large.human} --labels {self.large.labels} --metrics lic {dose}"
             f" --out {place}/calibration",
             "anonymous": f"--captions {files.captions['much']} --out {place}/rated",

@@ -26,7 +26,7 @@ QUICK: dict[str, Any] = {
     "image_size": SIZE,
     "protocol": "paper",
     "seeds": 1,
-    "epochs": 6,
+    "epochs": 8,
     "batch_size": 32,
     "learning_rate": 0.004,
     "resamples": 200,

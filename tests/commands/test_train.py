@@ -14,6 +14,9 @@ from safetensors import safe_open
 
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
+from judge.commands.evaluate import RunConfig
+from judge.commands.setup import precision_notes
+from judge.config import make_config
 
 # Judges that differ: lstm and sat train one human side for both captioners, of 2 captions; linear chooses C with each
 # captioner's captions, so that its judges of human captions differ too.
@@ -88,3 +91,17 @@ def test_shipped_configs_are_accelerates_own(name: str, expected: tuple[int, int
 def test_a_captioner_without_captions_is_refused(settings: dict[str, object], tmp_path: Path) -> None:
     line = refusal("train", written(settings, tmp_path), "--model", f"mine={save_captioner(tmp_path / 'git')}")
     assert "captioner 'mine' has no captions. Write them first: judge caption" in line
+
+
+def test_float32_on_a_gpu_is_pointed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only for judges of transformers, and where no precision was chosen."""
+    monkeypatch.setattr("judge.commands.setup.computes_on", lambda: "cuda")
+
+    def notes(**settings: Any) -> list[str]:
+        return precision_notes(make_config({"human": "h.json", "captions": {"a": "a.json"}, **settings}, RunConfig))
+
+    images = {"images": "images", "mask": "none", "metrics": ["imagecaptioner2"]}
+    (note,) = notes(judge=["hf:org/blip"], **images)
+    assert "--precision bf16 is faster" in note
+    assert not notes(judge=["hf:org/blip"], precision="no", **images)
+    assert not notes(judge=["lstm"])

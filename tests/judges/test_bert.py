@@ -32,6 +32,7 @@ def test_recipes_are_the_papers() -> None:
     """LIC, supplement A.1: fine-tuned and frozen. ImageCaptioner2, section 5.2, for all its judges."""
     recipes = {"bert-ft": (5, 1e-5, 64, "last"), "bert-pre": (20, 5e-5, 64, "last")}
     recipes |= {"sat": (40, 4e-4, 128, "best"), "grit": (40, 1e-4, 128, "best")}
+    recipes |= {"sat-512": (40, 5e-5, 128, "best")}
     for name, expected in recipes.items():
         recipe = find_judge(name).recipe
         assert recipe

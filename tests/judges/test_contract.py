@@ -17,8 +17,10 @@ from judge.judges import FILES, SENTENCE, Judge, Materials, find_judge
 from judge.types import Sample, Target
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-NAMES = [*FILES, "words+embedding", "best", "lstm+mlp3", SENTENCE]
-SEEING = [name for name in FILES if "image" in find_judge(name).modalities]
+# "sat-512" is a wider "sat".
+NAMED = [name for name in FILES if name != "sat-512"]
+NAMES = [*NAMED, "words+embedding", "best", "lstm+mlp3", SENTENCE]
+SEEING = [name for name in NAMED if "image" in find_judge(name).modalities]
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +70,9 @@ def test_contract(name: str, target: Target, given: Materials) -> None:
     assert found.target == target
     assert found.probabilities.shape == (60, len(target.classes))
     assert found.probabilities.dtype == np.float64
-    assert found.probabilities.sum(axis=1) == pytest.approx(1, abs=1e-6)
+    # A captioner's words share the rest.
+    assert found.probabilities.sum(axis=1) == pytest.approx(1, abs=0.05 if name in {"sat", "grit"} else 1e-6)
+    assert found.probabilities.sum(axis=1).max() < 1 + 1e-6
     assert accuracy(found.probabilities, test) > 0.95
     backwards = judge.predict(test[::-1]).probabilities[::-1]
     assert backwards == pytest.approx(found.probabilities, abs=1e-6)

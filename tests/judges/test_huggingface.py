@@ -171,8 +171,8 @@ def test_training_learns(family: str, tuning: Tuning, precision: str, checkpoint
         ("It is", {}, "--template: 'It is' has 0 times [Answer]. Write it once, as in 'Therefore, the gender is"),
         ("[Answer] [Answer]", {}, "has 2 times [Answer]"),
         ("It is [Answer]", {"old": " "}, "--answer: class 'old' has an empty answer. Give it a word."),
-        ("It is [Answer]", {"old": "x", "young": "x"}, "classes 'old' and 'young' have one answer, 'x'"),
-        ("It is [Answer]", {"old": "young"}, "--answer: two classes have one answer: young, young."),
+        ("It is [Answer]", {"old": "x", "young": "x"}, "--answer: two classes have one answer: x, x. Name each."),
+        ("It is [Answer]", {"old": " Young"}, "--answer: two classes have one answer: Young, young."),
     ],
 )
 def test_faults_of_prompts(template: str, answers: dict[str, str], message: str) -> None:
@@ -192,6 +192,8 @@ def test_answers_are_checked_against_all_classes_and_passed_over_where_a_caption
     # Whoever judges, and before it begins.
     told = fault_of(evaluate, corpus, metrics="lic", answers={"male": "man", "femal": "woman"})
     assert told == "--answer: no class 'femal'. Did you mean 'female'?"
+    told = fault_of(evaluate, corpus, metrics="lic", answers={"male": "Female"})
+    assert told == "--answer: two classes have one answer: female, Female. Name each."
 
 
 def test_tokens_of_answers_follow_the_prompt() -> None:
@@ -220,9 +222,12 @@ def test_bad_answers(checkpoint: Checkpoints) -> None:
     for male, message in (
         ("zebra", "--answer: the tokenizer cannot spell the answer 'zebra'. Choose a word"),
         ("\u200b", "cannot spell the answer"),
-        ("Female", "answers 'female' and 'Female' are the same tokens"),
+        ("Female", "two classes have one answer: female, Female"),
     ):
         assert message in fault_of(load, checkpoint("git"), "full", make_prompt("gender", answers={"male": male}))
+    tokenizer = load(checkpoint("git"), "full").captioner.tokenizer
+    told = fault_of(spell_answers, tokenizer, [0], ("female", "Female"))
+    assert "answers 'female' and 'Female' are the same tokens" in told
 
 
 def refused(reference: Path | str) -> str:

@@ -10,23 +10,26 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import GENDER, Glimpses, enlarge, logits, make_glimpses, make_samples, unmoved
+from helpers import GENDER, Glimpses, enlarge, logits, make_glimpses, make_samples, network_of, unmoved
 from scipy.special import expit, log_softmax, softmax
 
 from judge.corpus.splits import Split
 from judge.judges import Answering, Materials, find_judge
 from judge.judges.encoders import build_vocabulary
 from judge.judges.grit import CODE, GridsAndRegions, Grit, ParallelLayer
-from judge.judges.sat import ShowAttendTell, question_words
+from judge.judges.prompts import make_prompt
+from judge.judges.sat import ShowAttendTell
 from judge.masking.images import encode
 from judge.masking.instances import MAX_BOXES
 from judge.masking.masked_images import MaskedImages
+from judge.training.batches import Truth, weighted_loss
 from judge.training.features import precompute
 from judge.training.member import Member
 from judge.types import FloatArray, Sample
 
 SAMPLES = make_samples(16)
-QUESTION = Sample("", "human", 0, question_words(None), (0,))
+QUESTION = ("therefore", ",", "the", "gender", "is")
+PROMPT = Sample("", "human", 0, (*QUESTION, *GENDER.classes), (0,))
 CELLS, REGIONS, COLUMNS = 4, 3, 6
 SMALL = {"width": 16, "heads": 2, "layers": 2}
 
@@ -58,8 +61,8 @@ class RegionFeatures(Glimpses):
 
 def make_grit(features: Any, answering: Answering = "restricted") -> Grit:
     torch.manual_seed(1)
-    vocabulary = build_vocabulary([*SAMPLES, QUESTION])
-    network = Grit(vocabulary, question_words(None), 2, features, answering=answering, **SMALL)  # type: ignore[arg-type]
+    vocabulary = build_vocabulary([*SAMPLES, PROMPT])
+    network = Grit(vocabulary, QUESTION, GENDER.classes, features, answering=answering, **SMALL)  # type: ignore[arg-type]
     return enlarge(network, 0.3)
 
 
@@ -189,15 +192,15 @@ def test_features_depend_on_boxes_for_judges_with_regions_only(tmp_path: Path) -
 def make_sat(answering: Answering = "restricted") -> ShowAttendTell:
     """A small network, with weights so large that no part is nearly linear."""
     torch.manual_seed(1)
-    vocabulary = build_vocabulary([*SAMPLES, QUESTION])
+    vocabulary = build_vocabulary([*SAMPLES, PROMPT])
     widths = {"embedding": 6, "hidden": 8, "attention": 5}
     return enlarge(
-        ShowAttendTell(vocabulary, question_words(None), 2, make_glimpses(SAMPLES), **widths, answering=answering), 0.7
+        ShowAttendTell(vocabulary, QUESTION, GENDER.classes, make_glimpses(SAMPLES), **widths, answering=answering), 0.7
     )
 
 
 def sat_by_hand(network: ShowAttendTell, sample: Sample) -> FloatArray:
-    """Scores after a sample's last word, in loops: Xu et al., equations 1 to 7 and section 4.2.1."""
+    """Scores of all words after a sample's last word, in loops: Xu et al., equations 1 to 7 and section 4.2.1."""
     weights = {name: tensor.double().numpy() for name, tensor in network.state_dict().items()}
 
     def linear(layer: str) -> Callable[[FloatArray], FloatArray]:
@@ -222,8 +225,8 @@ def sat_by_hand(network: ShowAttendTell, sample: Sample) -> FloatArray:
         i, f, g, o = expit(gates[:8]), expit(gates[8:16]), np.tanh(gates[16:24]), expit(gates[24:])
         c = f * c + i * g
         h = o * np.tanh(c)
-    # Deep output: from the last word, the hidden state and the attended features.
-    return linear("output")(np.tanh(embedded + linear("hidden_output")(h) + linear("image_output")(z)))
+    # Deep output, equation 7: from the last word, the hidden state and the attended features.
+    return linear("output")(embedded + linear("hidden_output")(h) + linear("image_output")(z))
 
 
 @pytest.mark.parametrize("answering", ["restricted", "vocabulary"])
@@ -233,5 +236,43 @@ def test_it_is_the_papers_network(answering: Answering) -> None:
     samples = [*SAMPLES[:4], *odd]
     expected = np.array([sat_by_hand(network, sample) for sample in samples])
     if answering == "vocabulary":
-        expected = log_softmax(expected, axis=1)[:, :2]
+        expected = log_softmax(expected, axis=1)
+    expected = expected[:, [network.vocabulary[name] for name in GENDER.classes]]
     assert logits(network, samples) == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["sat", "grit"])
+@pytest.mark.parametrize("answering", ["restricted", "vocabulary"])
+def test_an_answer_is_a_word_of_the_vocabulary_and_the_template_is_read(name: str, answering: Answering) -> None:
+    samples = [*SAMPLES[:-1], replace(SAMPLES[-1], words=("a", "zebra"))]
+
+    def answered(template: str | None = None, **answers: str) -> tuple[FloatArray, dict[str, int]]:
+        materials = Materials(prompt=make_prompt("gender", template, answers), answering=answering)
+        network = network_of(name, samples, replace(materials, features=make_glimpses(samples)))
+        return logits(network, samples), network.vocabulary
+
+    plain, vocabulary = answered()
+    words = {word for sample in samples for word in sample.words}
+    assert vocabulary.keys() == words | {"<pad>", "<unk>", *QUESTION, *GENDER.classes}
+    swapped, same = answered(female="male", male="Female")
+    assert same == vocabulary
+    assert np.array_equal(swapped, plain[:, ::-1])
+    zebra, smaller = answered(female="zebra")
+    assert smaller.keys() == vocabulary.keys() - {"female"}
+    assert np.abs(softmax(zebra, axis=1) - softmax(plain, axis=1)).max() > 0.01
+    several, larger = answered(male=" young  man")
+    assert larger.keys() == vocabulary.keys() - {"male"} | {"young man"}
+    assert several.shape == plain.shape
+    others, _ = answered("The answer is [Answer]")
+    assert np.abs(others - plain).max() > 0.01
+    # Shares of the whole vocabulary are below 1 in sum.
+    assert (np.exp(plain).sum(axis=1) < 1).all() == (answering == "vocabulary")
+
+
+def test_the_loss_of_an_answer_is_that_of_its_word_among_all_words() -> None:
+    network = make_sat("vocabulary")
+    truth = Truth.of(SAMPLES, GENDER)
+    own = weighted_loss(network(network.collate(SAMPLES)), truth, whole=True).item()
+    rows = [network.vocabulary[GENDER.classes[sample.answers[0]]] for sample in SAMPLES]
+    by_hand = [log_softmax(sat_by_hand(network, sample))[row] for sample, row in zip(SAMPLES, rows, strict=True)]
+    assert own == pytest.approx(-sum(by_hand), rel=1e-5)

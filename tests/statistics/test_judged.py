@@ -61,23 +61,48 @@ HUMAN: list[Row] = [
 # All say nothing: P = 1, and w is 2.
 SILENT: list[Row] = [(str(n), "generated", 0, "", "", "ffmm"[n - 1], 0.5) for n in range(1, 5)]
 
+NAMED: list[Row] = [
+    ("1", "human", 0, "f", "", "cup", 0.9),
+    ("1", "human", 1, "f", "", "cup", 0.5),
+    ("1", "human", 2, "", "", "cup", 0.001),
+    ("1", "generated", 0, "m", "", "cup", 0.5),
+    ("2", "human", 0, "m", "", "dog", 0.2),
+    ("2", "human", 1, "f|m", "", "dog", 0.001),
+    ("2", "human", 2, "", "", "dog", 0.001),
+    ("2", "generated", 0, "", "", "dog", 0.001),
+]
+
+
+def test_omega_with_accuracy_by_hand() -> None:
+    """DBAC, eq. 5 and section 5.1: Q P(t)/P(a) with Q the accuracy.
+
+    Human: two of four are right, Q = 1/2, mean w = (1 + 1 + 1/2 + 1/2)/4 = 3/4, omega = 3/8 (the mean of q w is 1/2).
+    Generated: three of four, w = 2, omega = 3/2. (3/2 - 3/8)/(3/2 + 3/8) = 9/15. T->A: one of three captions that name
+    a class is right, with w = 4/3, 4/3, 2/3: 1/3 x 10/9.
+    """
+    rows = HUMAN + [(*row[:-1], 0.9 if row[0] != "4" else 0.1) for row in SILENT]
+    found = measure("dbac-at:accuracy", rows)
+    assert found.human == (pytest.approx(3 / 8), pytest.approx(1 / 2), pytest.approx(3 / 4))
+    assert found.generated == (pytest.approx(3 / 2), pytest.approx(3 / 4), pytest.approx(2))
+    assert found.value == pytest.approx(9 / 15)
+    assert measure("dpac-at:accuracy", rows).human.value == pytest.approx(1 / 2)
+    assert measure("dbac-ta:accuracy", NAMED).human.value == pytest.approx(10 / 27)
+
+    table = frame(rows)
+    statistic = Statistic(find_metric("dbac-at:accuracy"), table)
+    human, generated = statistic.rows(caption_table(table, "accuracy")).sums()
+    pieces = statistic.pieces(human, generated)
+    assert generated @ pieces[1] - human @ pieces[0] == pytest.approx(9 / 15)
+    # Captions of both sides together add about nothing: each counts from the mean of both sides.
+    assert abs(generated @ pieces[1] + human @ pieces[0]) < 9 / 15 / 4
+
 
 def test_from_tasks_to_attribute_captions_count_that_name_one_class() -> None:
     """Of five human captions three name one class: P(f) = 2/3, P(m) = 1/3. P(T): of two images one each, 1/2.
 
     w of those three: 4/3, 4/3, 2/3; what the other two say of tasks is no part of Q.
     """
-    rows: list[Row] = [
-        ("1", "human", 0, "f", "", "cup", 0.9),
-        ("1", "human", 1, "f", "", "cup", 0.5),
-        ("1", "human", 2, "", "", "cup", 0.001),
-        ("1", "generated", 0, "m", "", "cup", 0.5),
-        ("2", "human", 0, "m", "", "dog", 0.2),
-        ("2", "human", 1, "f|m", "", "dog", 0.001),
-        ("2", "human", 2, "", "", "dog", 0.001),
-        ("2", "generated", 0, "", "", "dog", 0.001),
-    ]
-    found = measure("dpac-ta", rows)
+    found = measure("dpac-ta", NAMED)
     assert found.human.quality == pytest.approx((0.9 + 0.5 + 0.2) / 3)
     assert found.human.prior == pytest.approx((4 / 3 + 4 / 3 + 2 / 3) / 3)
     assert found.human.value == pytest.approx((0.9 * 4 / 3 + 0.5 * 4 / 3 + 0.2 * 2 / 3) / 3)

@@ -121,6 +121,7 @@ def test_figures_of_the_headers(coco: Path) -> None:
     counts = {of.name: Counter(name for words in texts for name in of.mentions(words)) for of in (ACTIVITIES, AGE)}
     assert [counts["activities"][name] for name in ("sitting", "throwing", "pushing")] == [5909, 269, 39]
     assert counts["age"] == {"child": 2373, "adult": 894, "old": 179}
+    assert sum(bool(load_lexicon("race-words").mentions(words)) for words in texts) == 4160
 
 
 def test_ages_in_captions() -> None:
@@ -195,3 +196,10 @@ def test_the_shipped_file_is_what_the_script_writes() -> None:
     notice = " ".join(shipped.replace("#", "").split())
     assert " ".join(licence.split()) in notice
     assert "Copyright (c) 2016 C.J. Hutto" in notice
+
+
+def test_words_of_race_are_colours() -> None:
+    """As DPAC's and DBAC's authors count them."""
+    words = load_lexicon("race-words")
+    named = {caption: words.mentions(tokenize(caption)) for caption in ("a white dog", "an asian man", "a man")}
+    assert named == {"a white dog": {"Light"}, "an asian man": {"Dark"}, "a man": set()}
