@@ -177,7 +177,7 @@ def time_costs(drawn: Drawn, given: Settings) -> None:
         for of, reader in (("BERT-base", base), ("MiniLM-L6", mini))
     ]
     ways += [("sentence, MiniLM-L6", find_judge(f"sentence:{mini}"), bare)]
-    ways += [(name, find_judge(name), seen) for name in ("sat", "grit", "vl-lic", "vl-lic-lstm")]
+    ways += [(name, find_judge(name), seen) for name in ("sat", "sat-512", "grit", "vl-lic", "vl-lic-lstm")]
     ways += [("hf, BLIP-base", save_blip(given.folder / "blip", drawn), Materials(drawn.images))]
     print(f"\ncost: {CAPTIONS} training captions; {given.measured} steps measured, processor time of one thread")
     print("| judge | epochs | batch | steps | s a step | s a caption or image, once | minutes |")
@@ -186,17 +186,18 @@ def time_costs(drawn: Drawn, given: Settings) -> None:
         recipe, materials, once = blueprint.recipe, given_to, 0.0
         assert recipe
         if blueprint.backbone or blueprint.reader:
+            # What is not of a caption or an image, such as loading, is measured by looking some up again.
             few = replace(drawn, samples=drawn.samples[:COUNTED])
-            # Imports and loading are not of an image.
-            cached(blueprint.name, few, materials, given.folder / "features")
-            begun = process_time()
-            features = cached(blueprint.name, drawn, materials, given.folder / "features")
-            once = (process_time() - begun) / (len(drawn.samples) - COUNTED)
+            stamps = []
+            for these in (few, few, drawn):
+                stamps.append(process_time())
+                features = cached(blueprint.name, these, materials, given.folder / "features")
+            once = (process_time() - 2 * stamps[2] + stamps[1]) / (len(drawn.samples) - COUNTED)
             materials = replace(materials, features=features)
         batch = COUNTED if recipe.sharing == "data" else recipe.batch_size  # Micro-batches pass one by one.
         steps = 1 if recipe.sharing == "data" else given.measured
         several = replace(drawn, samples=tuple(islice(cycle(drawn.samples), batch * steps)))
-        how = {"batch_size": batch, "micro_batch": None, "epochs": 2, "clock": process_time}
+        how: dict[str, Any] = {"batch_size": batch, "micro_batch": None, "epochs": 2, "clock": process_time}
         _, epochs = train(blueprint, several, materials, use(cpu=True), **how)
         step = epochs[-1] / steps * recipe.batch_size / batch
         number = recipe.epochs * -(-CAPTIONS // recipe.batch_size)
@@ -314,7 +315,7 @@ def fine_tune(
 ) -> tuple[NetworkJudge, float]:
     """A captioner after ``epochs`` of ``steps`` batches, the first to warm up, and samples/s of the others."""
     several = replace(drawn, samples=tuple(islice(cycle(drawn.samples), batch * steps)))
-    recipe = {"epochs": epochs, "batch_size": batch, "micro_batch": None}
+    recipe: dict[str, Any] = {"epochs": epochs, "batch_size": batch, "micro_batch": None}
     judge, times = train(blueprint, several, Materials(drawn.images), accelerator, **recipe)
     return judge, len(several.samples) / statistics.median(times[1:])
 

@@ -254,11 +254,11 @@ def _write_captions(
     for captioner, model in config.models.items():
         if captioner in config.captions:
             continue
-        settings = {"model": model, "dtype": dtype_of(config.precision), "ids": None}
+        settings = {"model": model, "dtype": dtype_of(config.precision), "ids": None, "overwrite": True}
         settings = shared_settings(config, CaptionConfig) | dict(changes) | settings
         path = folder / _key(config, settings) / f"{captioner}.json"
         if not in_main_process(path.exists):
-            one = make_config(settings | {"out": path, "overwrite": True}, CaptionConfig)
+            one = make_config(settings | {"out": path}, CaptionConfig)
             done, _ = caption(one, progress=_named(progress, name))
             if not done.captions:
                 raise done.failures[0][1]

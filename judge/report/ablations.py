@@ -13,6 +13,8 @@ from judge.report.tables import Line, lines_of, write_interval
 from judge.statistics.consistency import FEWEST, Agreement
 from judge.statistics.summary import name_row
 
+_UNCORRECTED = " Verdicts are not corrected for the number of variants."
+
 
 @dataclass(frozen=True, slots=True)
 class MaskRow:
@@ -60,7 +62,7 @@ def detector_scores(results: Mapping[str, Result]) -> Table[tuple[Any, ...]]:
             cells += [summary.amplification, write_interval(summary.interval, summary.basis)]
             cells += [conclusion.verdict] if tested else []
         rows.append(tuple(cells))
-    notes = ["Amplification where each detector hides people.", *variant_notes(results)]
+    notes = ["Amplification where each detector hides people." + _UNCORRECTED * tested, *variant_notes(results)]
     return table_of(["captioner", "metric (judge)"], numbers, rows, notes=notes)
 
 
@@ -96,7 +98,8 @@ def mask_table(rows: Sequence[MaskRow], results: Mapping[str, Result]) -> Table[
         "over chance: generated score minus that of a judge that knows nothing. over original: minus that with images "
         "as they are. object: the category most correlated with the attribute (BA), or --category."
     )
-    return table_of(["captioner", "metric (judge)", "hidden"], numbers, cells, notes=[note, *variant_notes(results)])
+    notes = [note + _UNCORRECTED * tested, *variant_notes(results)]
+    return table_of(["captioner", "metric (judge)", "hidden"], numbers, cells, notes=notes)
 
 
 def variant_notes(results: Mapping[str, Result]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,19 @@ def test_masks_change_what_judges_see(world: WorldFiles, run_file: Path, tmp_pat
     assert "person, box" in done.stdout
     alone = measured(run_file, tmp_path / "alone", *given, "--mask", "box")
     assert numbers_of([person]) == [row for row in alone if row[1] == "imagecaptioner2"]
+
+
+def test_tables_keep_the_caveats_of_evaluate(world: WorldFiles, run_file: Path, tmp_path: Path) -> None:
+    """The star of an interval without training noise, and every line below the table of that run."""
+    given = [run_file, *inputs_of(world, "none"), "--metrics", "imagecaptioner2", "--judge", "sat"]
+    alone = " ".join(done_well("evaluate", *given, "--out", tmp_path / "alone").stdout.split())
+    starred, below = re.findall(r"(\[[^]]+\]\*).*?(Protocol .*?) The results are in", alone)[0]
+    assert "NOTE: " in below
+    variants = {"masks": ["--masks", "segment", "--hides", "person"], "detectors": ["--detectors", "gt"]}
+    for varied, options in variants.items():
+        shown = " ".join(done_well("ablate", varied, *given, *options, "--out", tmp_path / varied).stdout.split())
+        assert starred in shown
+        assert below in shown
 
 
 def test_masks_change_what_a_checkpoint_writes(world: WorldFiles, run_file: Path, tmp_path: Path) -> None:

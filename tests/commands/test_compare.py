@@ -147,7 +147,7 @@ def test_rows_of_another_protocol_have_names_of_their_own(files: WorldFiles, tmp
     images = asked.groupby(["metric", "seed"], observed=True)["image_id"].nunique().to_dict()
     assert images == {(name, seed): 20 + 10 for name in ("lic:75/25:unbalanced", "dbac-at:75/25") for seed in (0, 1)}
     text = " ".join(done_well("report", paper, "--format", "md").stdout.split())
-    assert "hold-out 75/25 of all images for LIC (75/25, unbalanced), DBAC A->T (75/25)" in text
+    assert "hold-out 75/25 of all images for LIC (75/25, unbalanced), DBAC A-\\>T (75/25); 2 seeds." in text
 
 
 def test_what_does_not_compare(files: WorldFiles, runs: dict[str, Path], tmp_path: Path) -> None:

@@ -232,6 +232,24 @@ def test_state_dicts_of_torchvision(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert seen["check_hash"] is seen["weights_only"] is True
 
 
+def test_maskrcnn_runs_at_the_size_of_its_file(tmp_path: Path) -> None:
+    """Of two classes, it keeps what torch adds to the variance; torchvision's own 91 have nothing added."""
+    from safetensors.torch import save_file
+    from torchvision.models import get_model
+
+    new: Any = get_model("maskrcnn_resnet50_fpn", weights=None, weights_backbone=None, num_classes=2)
+    save_file(new.state_dict(), tmp_path / "plain.safetensors")
+    save_file(new.state_dict(), tmp_path / "small.safetensors", {"min_size": "64", "max_size": "96", "by": "me"})
+    plain, small = (load_maskrcnn(str(tmp_path / f"{name}.safetensors"), device="cpu") for name in ("plain", "small"))
+    assert small.network.backbone.body.bn1.eps == new.backbone.body.bn1.eps > 0
+    for loaded, sizes in ((plain, (800, 1333)), (small, (64, 96))):
+        assert (loaded.network.transform.min_size, loaded.network.transform.max_size) == ((sizes[0],), sizes[1])
+    assert plain.key != small.key
+    save_file({"a": torch.zeros(1)}, tmp_path / "wrong.safetensors", {"min_size": "-64"})
+    with pytest.raises(JudgeError, match=r"wrong.safetensors: min_size '-64' in its metadata is no size\. Save"):
+        load_maskrcnn(str(tmp_path / "wrong.safetensors"), device="cpu")
+
+
 def test_maskrcnn_files_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torchvision.models._api as api
 

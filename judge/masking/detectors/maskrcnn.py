@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from judge.errors import JudgeError, nearest, require
 from judge.masking.detectors import MIN_SCORE, fingerprint, read_weights
@@ -22,6 +22,7 @@ _NETWORKS = {
     "maskrcnn_resnet50_fpn": "roi_heads.box_head.fc6.weight",
     "maskrcnn_resnet50_fpn_v2": "roi_heads.box_head.0.0.weight",
 }
+_SIZES = "min_size", "max_size"
 _SCORES = "roi_heads.box_predictor.cls_score.weight"
 
 
@@ -52,7 +53,8 @@ class MaskRcnn:
         from torchvision.models.detection.roi_heads import paste_masks_in_image
         from torchvision.models.detection.transform import resize_boxes
 
-        pixels = torch.from_numpy(np.ascontiguousarray(image.pixels)).permute(2, 0, 1).to(self.device).float() / 255
+        # A copy: torch warns of arrays that cannot be written.
+        pixels = torch.from_numpy(image.pixels.copy()).permute(2, 0, 1).to(self.device).float() / 255
         with torch.no_grad():
             batch, _ = self.network.transform([pixels])
             features = self.network.backbone(batch.tensors)
@@ -78,6 +80,8 @@ def load_maskrcnn(weights: str, *, device: str | None = None) -> MaskRcnn:
     Args:
         weights: the state dict of a ``maskrcnn_resnet50_fpn`` or ``maskrcnn_resnet50_fpn_v2`` (``.safetensors``;
             ``.pth`` or ``.pt``, read with ``weights_only=True``); or one of these names, for torchvision's weights.
+            Images are resized to 800 to 1,333 pixels, or to ``min_size`` and ``max_size`` in the metadata of a
+            ``.safetensors`` file.
         device: "cpu", "cuda", "cuda:1"; None: CUDA if available.
 
     Raises:
@@ -87,32 +91,35 @@ def load_maskrcnn(weights: str, *, device: str | None = None) -> MaskRcnn:
     import torch
     from torchvision.models import get_model, get_model_weights
 
-    place, (tensors, mark) = choose_device(device), _read(weights)
+    place, (tensors, sizes, mark) = choose_device(device), _read(weights)
     name = next((name for name, key in _NETWORKS.items() if {key, _SCORES} <= {*tensors}), "")
     mend = f"give the state_dict() of a {' or '.join(_NETWORKS)}"
     if not name:
         raise JudgeError("holds no Mask R-CNN of torchvision", where=weights, mend=mend)
     try:
         with torch.random.fork_rng(devices=[]):  # Keep the process's random numbers.
-            network: Any = get_model(name, weights=None, weights_backbone=None, num_classes=len(tensors[_SCORES]))
+            network: Any = get_model(
+                name, weights=None, weights_backbone=None, num_classes=len(tensors[_SCORES]), **sizes
+            )
         network.load_state_dict(tensors)
     except (RuntimeError, TypeError) as error:
         reason = str(error).splitlines()[-1].strip()[:200]
         raise JudgeError(f"does not fit {name} ({reason})", where=weights, mend=mend) from error
     if not all(tensor.isfinite().all() for tensor in tensors.values() if tensor.is_floating_point()):
         raise JudgeError("holds NaN or infinity", where=weights, mend="train again, at a lower rate")
-    if name == "maskrcnn_resnet50_fpn":  # torchvision's weights were trained with nothing added to the variance.
+    coco: Any = get_model_weights(name)
+    names, classes = coco.DEFAULT.meta["categories"][1:], len(tensors[_SCORES]) - 1
+    # torchvision's weights of version 1 were trained with nothing added to the variance, unlike a user's.
+    if name == "maskrcnn_resnet50_fpn" and len(names) == classes:
         for module in network.backbone.body.modules():
             if isinstance(module, torch.nn.BatchNorm2d):
                 module.eps = 0.0
-    coco: Any = get_model_weights(name)
-    names, classes = coco.DEFAULT.meta["categories"][1:], len(tensors[_SCORES]) - 1
     categories = names if len(names) == classes else [str(number) for number in range(classes)]
     return MaskRcnn(network, categories, mark, device=place)
 
 
-def _read(where: str) -> tuple[dict[str, torch.Tensor], str]:
-    """A state dict and its fingerprint, from a file or by a name of torchvision's."""
+def _read(where: str) -> tuple[dict[str, torch.Tensor], dict[str, int], str]:
+    """A state dict, the sizes that its file names, and its fingerprint; from a file or by a name of torchvision's."""
     import safetensors.torch
     import torch
     from torchvision.models import get_model_weights
@@ -123,11 +130,13 @@ def _read(where: str) -> tuple[dict[str, torch.Tensor], str]:
         raise JudgeError(what, where=where, mend=nearest(where, [*_NETWORKS]))
     weights: Any = None if path.exists() or path.suffix else get_model_weights(where)
     data = where.encode() if weights else read_weights(path)
+    notes: dict[str, str] = {}
     try:
         if weights:  # The hash in the file's name is checked.
             found = weights.DEFAULT.get_state_dict(progress=False, check_hash=True, weights_only=True)
         elif path.suffix == ".safetensors":
             found = safetensors.torch.load(data)  # Tensors alone: nothing is unpickled.
+            notes = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")]).get("__metadata__", {})
         else:
             found = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
             found = found.get("model", found)  # torchvision's training script saves the optimiser beside it.
@@ -135,4 +144,7 @@ def _read(where: str) -> tuple[dict[str, torch.Tensor], str]:
     except Exception as error:  # Damaged files, pickles of other things and networks fail in many ways.
         mend = f"download {weights.DEFAULT.url} elsewhere, and give that" if weights else "give a whole state_dict()"
         raise JudgeError(f"weights cannot be read ({type(error).__name__})", where=where, mend=mend) from error
-    return found, fingerprint(data)
+    wrong = [f"{key} '{notes[key][:20]}'" for key in _SIZES if not re.fullmatch(r"[1-9]\d{1,3}", notes.get(key, "800"))]
+    if wrong:
+        raise JudgeError(f"{wrong[0]} in its metadata is no size", where=where, mend="save 10 to 9999 pixels")
+    return found, {key: int(notes[key]) for key in _SIZES if key in notes}, fingerprint(data)
