@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -25,7 +24,7 @@ from judge.errors import JudgeError
 from judge.masking import DETECTORS
 from judge.masking.detectors import Failures, detect_images
 from judge.masking.detectors.ground_truth import GroundTruth
-from judge.masking.measured import SHARES, DetectorRow, count, describe_masks, pool
+from judge.masking.measured import SHARES, DetectorRow, count, pool
 from judge.masking.people import Hiding
 from judge.measure import Result
 from judge.metrics import METRICS, find_metric, spell_out
@@ -223,8 +222,6 @@ def _run_each(
         one = make_config(settings, RunConfig, where=f"{config.command} ({name})")
         own = None if config.checkpoints else store
         results[name] = run(one, store=own, progress=_named(progress, name), examples=False)
-        if masks := results[name].run.get("masks"):
-            logging.getLogger(__name__).info("NOTE: %s: %s", name, describe_masks(masks))
     return results
 
 

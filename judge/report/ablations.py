@@ -75,7 +75,7 @@ def agreement_lines(agreements: Sequence[Agreement], first: str) -> list[str]:
         if found.pearson is None:
             lines.append(f"{title}no correlation: it takes {FEWEST}, and amplifications that differ")
             continue
-        bounds = f" {write(found.interval, SIGNED)}" if found.interval else ""
+        bounds = f" {write(found.interval, SIGNED)}" if found.interval else f" (no interval: it takes {FEWEST + 1})"
         lines.append(title + f"Pearson {found.pearson:+.3f}{bounds}, Spearman {found.spearman:+.3f}")
     return lines
 

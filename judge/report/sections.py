@@ -35,7 +35,7 @@ LIMITS = (
 MOST_DIFFERENCES = 12
 # Notes below the table, beside those that are never left out.
 MOST_NOTES = 3
-_ENDS = ".", "!", "?", '"'
+_ENDS = ".", "!", "?", '"', ".)"
 _PREAMBLE = r"% Needs \usepackage{booktabs}. Names in other scripts than Latin need lualatex or xelatex."
 
 
