@@ -32,7 +32,7 @@ from judge.training.loop import NetworkJudge, Trainer
 from judge.types import Sample
 
 TRAINED = [replace(SAMPLES[i % 5], image=str(i), answers=(i % 2,)) for i in range(7)]
-ASKED = Materials(images=Pictures(), prompt=PROMPT, tuning="zero-shot")  # type: ignore[arg-type]
+ASKED = Materials(answering="restricted", images=Pictures(), prompt=PROMPT, tuning="zero-shot")  # type: ignore[arg-type]
 # A layout each, and shared embeddings: of the other families the layouts are those of one of these, or of git.
 LARGE = {"blip", "blip2_t5", "florence2", "llava", "qwen2_5_vl"}
 RECIPE = Recipe(epochs=1, learning_rate=0.003, batch_size=4, micro_batch=1, keep="best", sharing="data")
