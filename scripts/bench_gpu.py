@@ -114,7 +114,7 @@ def lic_protocol(shapes: Shapes) -> Figures:
     }
 
 
-def _nothing(member: Member, found: Predictions) -> float:
+def _sum(member: Member, found: Predictions) -> float:
     return float(found.probabilities.sum())
 
 
@@ -125,7 +125,7 @@ def members(shapes: Shapes) -> Figures:
     reader = judges.save_reader(shapes.folder / "bert", drawn, **(sizes if shapes.small else {}))
     backbone, found = "resnet18" if shapes.small else "resnet101", Figures()
     for name in ("sat", "grit", "bert-ft"):
-        seen = drawn.materials(backbone if name == "sat" else "swin_tiny_patch4_window7_224", shapes.of(224, 224))
+        seen = drawn.materials(backbone if name == "sat" else "swin_tiny_patch4_window7_224", 224)
         materials = Materials(reader=reader) if name == "bert-ft" else seen
         images = [str(sample.image_id) for sample in drawn.samples]
         split = Split(tuple(images[16:]), tuple(images[:8]), dict.fromkeys(drawn.target.classes, 1.0))
@@ -136,8 +136,8 @@ def members(shapes: Shapes) -> Figures:
         recipe = {"epochs": shapes.of(10, 1)}
         for workers in (1, 4, 8)[: shapes.of(3, 1)]:
             setup = TrainingSetup(recipe, workers=workers, materials=materials, features=shapes.folder / "features")
-            train_members(several[:1], setup, then=_nothing)  # Features are computed once.
-            took = seconds(lambda several=several, setup=setup: train_members(several, setup, then=_nothing))  # type: ignore[misc]
+            train_members(several[:1], setup, then=_sum)  # Features are computed once.
+            took = seconds(lambda several=several, setup=setup: train_members(several, setup, then=_sum))  # type: ignore[misc]
             found[f"{name}, {workers} workers, judges a minute"] = 60 * len(several) / took
     return found
 

@@ -6,7 +6,7 @@ The processes of a launch share the images; the captions are those of one proces
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from functools import partial
 from importlib.metadata import version
 from itertools import islice
@@ -97,9 +97,10 @@ def caption_images(
         writer, about = _make_writer(model, how, device, endpoint)
         # The main process looks at the images' sizes.
         batches = in_main_process(lambda: writer.batches(images))
-    # What captions depend on, except images. Times of files depend on the machine: the main process's key counts.
+    # What captions depend on, except images: of the number of images at a time, ``about`` has what counts.
+    # Times of files depend on the machine: the main process's key counts.
     packages = [version(name) for name in ("caption-judge", "torch", "transformers")]
-    key = gather(repr((packages, model, about, astuple(how))))[0]
+    key = gather(repr((packages, model, about, astuple(replace(how, caption_batch="auto")))))[0]
 
     def file_of(batch: Sequence[str]) -> Path | None:
         return store / f"{digest_of(repr((key, batch)))}.safetensors" if store else None
@@ -131,7 +132,7 @@ def caption_images(
 
 
 def _make_writer(model: str, how: Writing, device: str | None, endpoint: str | None) -> tuple[Writer, tuple[Any, ...]]:
-    """What writes the captions, and what else they depend on."""
+    """Make the writer; also return what decides its captions, apart from its model's name, settings and images."""
     if endpoint:
         return EndpointWriter(endpoint, model, how), (endpoint,)
     from judge.captioning.checkpoints import load_writer
@@ -139,10 +140,10 @@ def _make_writer(model: str, how: Writing, device: str | None, endpoint: str | N
     accelerator = make_accelerator() if launched() else None
     make_deterministic()
     with raise_together():
-        if device == "auto" and accelerator:
-            mend = "leave out accelerate launch, or --device"
-            raise JudgeError("each process would take all GPUs", where="--device auto", mend=mend)
         if device == "auto":
+            if accelerator:
+                mend = "leave out accelerate launch, or --device"
+                raise JudgeError("each process would take all GPUs", where="--device auto", mend=mend)
             writer = load_writer(model, how, "auto")
         else:
             own = accelerator.device if accelerator and device is None else choose_device(device)
@@ -185,7 +186,7 @@ def _caption(
 
     with quiet():
         jobs = (partial(read, image) for batch in batches for image in batch)
-        with closing(in_order(jobs, writer.readers, ahead=writer.at_a_time)) as ready:
+        with closing(in_order(jobs, writer.readers, ahead=max(writer.at_a_time, writer.readers))) as ready:
             for batch in batches:
                 found = dict(zip(batch, islice(ready, len(batch)), strict=True))
                 sound = {image: read for image, read in found.items() if not isinstance(read, JudgeError)}

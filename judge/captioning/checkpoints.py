@@ -67,16 +67,20 @@ class CheckpointWriter:
         self.at_a_time = (8 if on_cpu else 64) if writing.caption_batch == "auto" else writing.caption_batch
         # Faults of its files appear when it writes; two tokens take no time.
         with computing("it cannot caption", self.where), quiet():
-            alone = self.tokens([prepared], most=2)
-        self.most = self.at_a_time if self._joins(prepared, alone) else 1
+            self.tokens([prepared], most=2)
+        self.most = self.at_a_time if self._joins(prepared) else 1
 
-    def _joins(self, prepared: Prepared, alone: Tensor) -> bool:
-        """Whether tensors of two images are one after the other (not so MiniCPM-V's): both have the tokens of one."""
+    def _joins(self, prepared: Prepared) -> bool:
+        """Whether tensors of two images can be concatenated: two copies of an image then have the same tokens.
+
+        Those of MiniCPM-V cannot.
+        """
         try:
-            with computing("", self.where), quiet():
-                return torch.equal(self.tokens([prepared] * 2, most=2), alone.expand(2, -1))
-        except JudgeError:
+            with quiet():
+                one, other = self.tokens([prepared] * 2, most=2)
+        except Exception:  # Models raise anything at tensors of another shape.
             return False
+        return torch.equal(one, other)
 
     def prepare(self, image: Image.Image) -> Prepared:
         """See :func:`~judge.judges.hf_prompts.generation_inputs`."""
@@ -126,20 +130,21 @@ class CheckpointWriter:
                 part = rows[start : start + size]
                 tokens = self.tokens([prepared[row] for row in part])
                 texts = self.captioner.tokenizer.batch_decode(tokens, skip_special_tokens=True)
-                for row, text, of in zip(part, texts, tokens.tolist(), strict=True):
-                    captions[row] = Caption(" ".join(text.split()), self._is_cut(of))
+                cut = ~torch.isin(tokens[:, -1], self._ends())
+                for row, text, is_cut in zip(part, texts, cut.tolist(), strict=True):
+                    captions[row] = Caption(" ".join(text.split()), is_cut)
 
         for rows in by_shape.values():
             mend = "choose --dtype bf16, or a larger device"
             run_fitting(partial(write, rows=rows), self.most, where=self.where, mend=mend)
         return captions
 
-    def _is_cut(self, tokens: Sequence[int]) -> bool:
-        """Whether there are as many tokens as there may be, and the last one ends nothing."""
-        tokenizer, config = self.captioner.tokenizer, self.captioner.model.generation_config
-        own = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
-        ends = {*own, tokenizer.eos_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id}
-        return len(tokens) >= self.writing.max_tokens and tokens[-1] not in ends
+    def _ends(self) -> Tensor:
+        """The tokens that end captions, or pad those of a batch that have ended before others."""
+        tokenizer, own = self.captioner.tokenizer, self.captioner.model.generation_config.eos_token_id
+        known = {tokenizer.eos_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id}
+        known |= {*own} if isinstance(own, list) else {own}
+        return torch.tensor(sorted(known - {None}))
 
     @torch.no_grad()
     def tokens(self, prepared: Sequence[Prepared], *, most: int | None = None) -> Tensor:

@@ -30,17 +30,20 @@ class EndpointWriter:
     pauses (the openai package's rule).
 
     Args:
-        url: of the server's API ("http://127.0.0.1:8000/v1").
+        url: base URL of the server's API ("http://127.0.0.1:8000/v1").
         model: its name of the model.
-        writing: settings; ``prompt`` None asks to describe the image in one sentence.
+        writing: settings; ``prompt`` None asks to describe the image in one sentence, and ``caption_batch`` is the
+            number of requests at a time, "auto" for 16.
     """
+
+    # Captions are stored in batches of as many, so that a run can go on with more or fewer requests at a time.
+    at_a_time = 16
 
     def __init__(self, url: str, model: str, writing: Writing) -> None:
         from openai import OpenAI
 
         self.url, self.model, self.writing = url, model, writing
-        self.at_a_time = 16 if writing.caption_batch == "auto" else writing.caption_batch
-        self.readers = self.at_a_time
+        self.readers = 16 if writing.caption_batch == "auto" else writing.caption_batch
         key = os.environ.get(KEY) or "none"
         self.client = OpenAI(base_url=url, api_key=key, max_retries=_RETRIES, timeout=_SECONDS)
 

@@ -1,4 +1,4 @@
-"""How captions are written, and what writes them: a checkpoint or a server."""
+"""Settings of captioning, and the protocol that checkpoints and servers follow."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ Dtype = Literal["auto", "float32", "bf16"]
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """How captions are written; everything that decides them except images and checkpoint.
+    """Settings of captioning: everything that decides captions, apart from the images and the checkpoint.
 
     Attributes:
         prompt: the question to the captioner, or (BLIP, GIT, VisionEncoderDecoder) how its captions begin; not part of
@@ -41,11 +41,11 @@ class Caption(NamedTuple):
 
 
 class Writer(Protocol):
-    """What writes captions: :class:`~.checkpoints.CheckpointWriter` or :class:`~.endpoint.EndpointWriter`.
+    """Writes captions: a :class:`~.checkpoints.CheckpointWriter` or an :class:`~.endpoint.EndpointWriter`.
 
     Attributes:
         at_a_time: images of a batch.
-        readers: threads that prepare images, at most a batch ahead.
+        readers: threads that prepare images.
     """
 
     at_a_time: int
@@ -55,7 +55,7 @@ class Writer(Protocol):
         """The ids of all images, in batches that are always captioned together."""
 
     def prepare(self, image: Image) -> Any:
-        """What ``write`` needs of an image; called from several threads.
+        """Prepare an image for ``write``; called from several threads.
 
         Raises:
             JudgeError: the image cannot be captioned.

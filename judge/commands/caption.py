@@ -102,6 +102,9 @@ def caption(config: CaptionConfig, *, progress: Progress | None = None) -> tuple
     require("vision", "torch", "transformers", "PIL", "cv2")
     if config.endpoint:
         require("endpoint", "openai")
+        for name, given in (("beams", config.beams > 1), ("dtype", config.dtype != "auto")):
+            if given:
+                raise JudgeError("a server decides that itself", where=f"--{name}", mend="leave it out with --endpoint")
     from judge.captioning import caption_images, captions_json
     from judge.captioning.writing import Writing
     from judge.judges.hf_models import check_captioner

@@ -58,8 +58,10 @@ def weights_file(member: Member, setup: TrainingSetup) -> Path | None:
 
 def are_stored(members: Sequence[Member], setup: TrainingSetup) -> bool:
     """Whether files of the answers and weights of members that are trained together are there, sound or not."""
+    if setup.store is None:
+        return False
     files = [*_files(members, setup), *(weights_file(member, setup) for member in members)]
-    return setup.store is not None and all(path is None or path.exists() for path in files)
+    return all(path is None or path.exists() for path in files)
 
 
 def load_answers(members: Sequence[Member], setup: TrainingSetup) -> list[Predictions | None]:

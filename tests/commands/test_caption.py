@@ -204,6 +204,17 @@ def test_a_prompt_and_a_caption_fit_into_the_captioners_positions(checkpoint: Ca
     assert "--prompt: is 85 tokens long, and the captioner has" in line
 
 
+def test_a_caption_is_cut_where_no_token_ends_it(checkpoint: Callable[[str], Path]) -> None:
+    """At ``max_tokens``; not where the first token that the captioner writes ends captions."""
+    with quiet():
+        writer = CheckpointWriter(load_captioner(str(checkpoint("git"))), Writing(max_tokens=3))
+        seen = writer.prepare(picture(1))
+        assert writer.write([seen])[0].cut
+        (first, *_) = writer.tokens([seen])[0].tolist()
+        writer.captioner.model.generation_config.eos_token_id = first
+        assert not writer.write([seen])[0].cut
+
+
 # The command.
 
 
