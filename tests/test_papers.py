@@ -117,7 +117,6 @@ def test_settings_of_other_runs_are_valid(coco: Path, tmp_path: Path) -> None:
 
 def test_weights_of_the_papers_detectors_may_be_pickles(tmp_path: Path) -> None:
     """``--trust-weights`` of Table 6's command names the folder of its weights; without it they are refused."""
-    pytest.importorskip("ultralytics")
     (step,) = TABLES["imagecaptioner2_table6"].steps(TABLES["imagecaptioner2_table6"].shown)
     weights, folder = tmp_path / step.settings["weights"]["yolo"], tmp_path / step.settings["trust_weights"]
     folder.mkdir(parents=True)

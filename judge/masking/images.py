@@ -139,7 +139,7 @@ def decode(data: bytes, *, where: str, max_pixels: int = MAX_PIXELS) -> tuple[Pi
             image = Image.open(io.BytesIO(data), formats=_FORMATS)
         with image:
             return _decode(image, data, where, max_pixels)
-    except UnidentifiedImageError:
+    except (UnidentifiedImageError, ModuleNotFoundError):  # Ultralytics, once imported, asks Pillow for HEIF's reader.
         raise JudgeError("is not an image", where=where, mend=_NOT_AN_IMAGE) from None
     except JudgeError:
         raise

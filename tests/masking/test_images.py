@@ -146,7 +146,12 @@ def test_a_truncated_jpeg_is_refused_wherever_it_ends(*, progressive: bool, mode
             refuse(data[:end] + bytes(len(data) - end), "is truncated. Download it again.")
 
 
-def test_other_files_that_are_no_images_are_refused() -> None:
+def only_with_heif(*arguments: object, **options: object) -> None:
+    """What ``import ultralytics`` makes of ``Image.open``, for a file that Pillow does not know."""
+    raise ModuleNotFoundError("No module named 'pi_heif'")
+
+
+def test_other_files_that_are_no_images_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("png", "gif", "bmp", "tiff, deflated", "webp"):
         data = FORMATS[name][0]
         for end in (1, 10, len(data) // 2):
@@ -155,6 +160,9 @@ def test_other_files_that_are_no_images_are_refused() -> None:
         refuse(data, "")
     for kind in ("PPM", "ICO", "TGA"):
         refuse(saved(FULL, kind), "is not an image")
+    with monkeypatch.context() as patch:
+        patch.setattr(Image, "open", only_with_heif)
+        refuse(b"hello", "is not an image")
     refuse(saved(Image.fromarray(GREY.astype(np.float32)), "TIFF"), "floating-point")
 
 
