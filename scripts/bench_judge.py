@@ -1,7 +1,7 @@
 """What judges cost; of those that use images: what the feature cache saves, decoders' speed, how well a GPU is used.
 
     python scripts/bench_judge.py
-    python scripts/bench_judge.py cost
+    python scripts/bench_judge.py cost --judge grit --judge "hf, BLIP-base"
     python scripts/bench_judge.py cache --backbone resnet101
     python scripts/bench_judge.py gpu --batch 128
 
@@ -183,6 +183,8 @@ def time_costs(drawn: Drawn, given: Settings) -> None:
     print("| judge | epochs | batch | steps | s a step | s a caption or image, once | minutes |")
     print("| --- | --: | --: | --: | --: | --: | --: |")
     for name, blueprint, given_to in ways:
+        if given.judges and name not in given.judges:
+            continue
         recipe, materials, once = blueprint.recipe, given_to, 0.0
         assert recipe
         if blueprint.backbone or blueprint.reader:
@@ -216,6 +218,7 @@ class Settings:
     epochs: int
     measured: int
     batch: int
+    judges: Sequence[str]
 
 
 def time_cache(drawn: Drawn, given: Settings) -> None:
@@ -384,11 +387,12 @@ def main(
     measured: Annotated[int, typer.Option(help="epochs measured without a cache, and of a decoder")] = 2,
     backbone: Annotated[str, typer.Option(help="of SAT, by timm's name")] = "resnet50",
     batch: Annotated[int, typer.Option(help="gpu: samples a step")] = 64,
+    judges: Annotated[list[str] | None, typer.Option("--judge", help="cost: rows of these names alone")] = None,
 ) -> None:
     """Draw, then measure each part."""
     print(machine(), flush=True)
     with TemporaryDirectory() as place:
-        given = Settings(Path(place), backbone, size, epochs, measured, batch)
+        given = Settings(Path(place), backbone, size, epochs, measured, batch, judges or ())
         drawn = draw(scenes, size, given.folder / "world")
         for part in parts or [*Part]:
             if part in {Part.COST, Part.CACHE}:
