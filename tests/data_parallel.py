@@ -14,15 +14,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import pytest
+import torch
 from accelerate import Accelerator
 from captioners import FAMILIES, PROMPT, SAMPLES, Pictures
 from helpers import GENDER, save_captioner
 from torch import nn
-from training.test_loop import KilledError, Normed, Plain
+from training.test_loop import Forgetful, KilledError, Normed, Plain, Words
 
 from judge.errors import JudgeError
 from judge.judges import Blueprint, Materials, Network, Recipe, Sharing, find_judge
@@ -84,6 +85,44 @@ def check_replicated(root: Path) -> None:
         path, before = root / f"idle-{make_accelerator().process_index}.safetensors", answers(two)
         save_network(two, path)
         assert np.array_equal(answers(two.restore(SAMPLES, path, seed=0)), before)
+
+
+def check_halving(samples: Sequence[Sample]) -> None:
+    """Where one process lacks memory, in a step and in a prediction, both halve, and end with the same weights."""
+    rank = make_accelerator().process_index
+
+    def fit(size: int | Literal["auto"] | None, network: Any = Words, **lacks: Any) -> NetworkJudge:
+        recipe = Recipe(epochs=3, learning_rate=0.05, batch_size=8, micro_batch=size, keep="best", clip=0.5)
+        trainer = Trainer(make_accelerator(), sharing="data")
+        judge = NetworkJudge(Blueprint("bag", "this test", network=network, recipe=recipe), GENDER, recipe, trainer)
+        for name, of in lacks.items():
+            setattr(Forgetful, name, of)
+        judge.fit(samples, seed=0, validation=samples[:9])
+        found = judge.predict(samples).probabilities
+        assert [np.array_equal(found, other) for other in gather(found)] == [True, True]
+        weights = {name: weight.tolist() for name, weight in judge.module.state_dict().items()}
+        assert gather(weights) == [weights, weights]
+        return judge
+
+    def same(one: NetworkJudge, other: NetworkJudge) -> bool:
+        weights = other.module.state_dict()
+        equal = all(torch.equal(weight, weights[name]) for name, weight in one.module.state_dict().items())
+        return equal and one.history.training == other.history.training
+
+    # Where nothing is lacking, DDP has the same gradients.
+    assert same(fit(None), fit("auto"))
+    # From the first step on: the same as halves all along, dropout included.
+    for lacking in (0, 1):
+        for way in ("forward", "backward"):
+            found = fit("auto", Forgetful, lacks={0: way} if rank == lacking else {})
+            assert found.micro_batch == 2
+            assert same(found, fit(2))
+    # In the second epoch, twice, once in each process; a prediction in one alone.
+    lacks = {0: {5: "forward"}, 1: {6: "backward"}}[rank]
+    found = fit("auto", Forgetful, lacks=lacks, most=3 if rank else 1000)
+    assert found.micro_batch == 1
+    with pytest.raises(JudgeError, match="memory does not hold a single sample"):
+        fit("auto", Forgetful, lacks=dict.fromkeys(range(4, 99), "forward") if rank else {})
 
 
 def check_families(root: Path) -> None:
@@ -168,6 +207,7 @@ def main() -> None:
             samples, seed=0, validation=samples
         )
     check_replicated(Path(sys.argv[1]))
+    check_halving(samples)
     # As scripts/configs/fsdp.yaml asks for it.
     os.environ |= {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"}
     shards = True

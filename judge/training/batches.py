@@ -110,20 +110,30 @@ def load_batches(
 
 
 @contextmanager
-def report_killed_workers() -> Iterator[None]:
-    """Report a killed DataLoader worker in one line; torch raises its error wherever the process is at that moment.
+def report_lack_of_memory(where: str, mend: str, *, alone: bool) -> Iterator[None]:
+    """Report in one line that memory ran out, in this process or in a DataLoader worker that was killed.
+
+    Torch raises the error of a killed worker wherever the process is at that moment.
+
+    Args:
+        where: what this process does.
+        mend: what to do if memory ran out in this process.
+        alone: False if others wait for this process in the middle of a step: torch's error then ends it, so that the
+            launcher ends the others.
 
     Raises:
-        JudgeError: instead of that error.
+        JudgeError: instead of torch's error.
     """
     try:
         yield
     except RuntimeError as error:
-        if not str(error).startswith("DataLoader worker"):
-            raise
-        what = "a process that prepares batches was ended: memory, or shared memory, has run out"
-        mend = "take fewer, or 0; a container may need a larger --shm-size"
-        raise JudgeError(what, where="--dataloader-workers", mend=mend) from error
+        if str(error).startswith("DataLoader worker"):
+            what = "a process that prepares batches was ended: memory, or shared memory, has run out"
+            mend = "take fewer, or 0; a container may need a larger --shm-size"
+            raise JudgeError(what, where="--dataloader-workers", mend=mend) from error
+        if alone and should_reduce_batch_size(error):
+            raise JudgeError("memory has run out", where=where, mend=mend) from error
+        raise
 
 
 def cut_up(order: Sequence[int], size: int) -> list[Sequence[int]]:
@@ -138,7 +148,7 @@ def run_fitting(work: Callable[[int], T], most: int, *, where: str, mend: str) -
     """Run ``work`` on as many samples at a time as memory holds: ``most``, or a half, a quarter ...
 
     Args:
-        work: takes the number of samples; run again from its beginning with fewer.
+        work: takes the number of samples; called again with fewer.
         most: the number to begin with.
         where: what is done, for messages.
         mend: what to do if memory does not hold a single sample.
@@ -157,6 +167,34 @@ def run_fitting(work: Callable[[int], T], most: int, *, where: str, mend: str) -
         clear_device_cache(garbage_collection=True)
         size //= 2
     raise JudgeError("memory does not hold a single sample a forward pass", where=where, mend=mend)
+
+
+@contextmanager
+def repeatable(module: nn.Module, device: torch.device, agree: Callable[[bool], bool]) -> Iterator[None]:
+    """Undo the gradients of a step that memory does not hold; the next random numbers are then those before it.
+
+    Args:
+        module: the network; it has no gradients yet.
+        device: where it is.
+        agree: told whether this process lacks memory, it returns whether any process does.
+
+    Raises:
+        RuntimeError: torch's, of too little memory.
+    """
+    sources: list[Any] = [torch.random] if device.type == "cpu" else [torch.random, torch.get_device_module(device)]
+    states = [source.get_rng_state() for source in sources]
+    lack: RuntimeError | None = None
+    try:
+        yield
+    except RuntimeError as error:
+        if not should_reduce_batch_size(error):
+            raise
+        lack = error
+    if agree(lack is not None):
+        module.zero_grad(set_to_none=True)
+        for source, state in zip(sources, states, strict=True):
+            source.set_rng_state(state)
+        raise lack or torch.OutOfMemoryError("another process is out of memory.")
 
 
 def sums_of(device: torch.device) -> torch.dtype:

@@ -56,6 +56,10 @@ class Checkpoint:
         scaler: of the losses in fp16, whose scale is resumed too; None in other precisions.
         agree: makes all processes take the writing process's decision whether a write is due; with sharded weights
             they must all take part in it.
+
+    Attributes:
+        micro_batch: samples of a forward pass at the end of the last epoch, if they are as many as memory holds;
+            None otherwise. A resumed training begins with as many.
     """
 
     def __init__(
@@ -72,6 +76,7 @@ class Checkpoint:
         self.written = time.monotonic()
         self.history = History()
         self.best: Tensors = {}
+        self.micro_batch: int | None = None
 
     def keep_best(self, module: torch.nn.Module, loss: float) -> None:
         """Remember the weights if their validation ``loss`` is less than all before."""
@@ -101,7 +106,8 @@ class Checkpoint:
             tensors |= {f"optimiser/{name}/{slot}": tensor for slot, tensor in slots.items()}
         tensors |= {f"best/{name}": tensor for name, tensor in self.best.items()}
         scaler = None if self.scaler is None else self.scaler.state_dict()
-        _write(self.write_to, tensors, {"seed": seed, "history": asdict(self.history), "scaler": scaler})
+        notes = {"seed": seed, "history": asdict(self.history), "scaler": scaler, "micro_batch": self.micro_batch}
+        _write(self.write_to, tensors, notes)
         self.written = time.monotonic()
 
     def load(self, module: torch.nn.Module, optimiser: torch.optim.Optimizer, *, seed: int) -> int:
@@ -131,7 +137,7 @@ class Checkpoint:
         state_dict.set_optimizer_state_dict(module, optimiser, state, options=whole)
         if self.scaler is not None and found[1]["scaler"]:
             self.scaler.load_state_dict(found[1]["scaler"])
-        self.history = History(**found[1]["history"])
+        self.history, self.micro_batch = History(**found[1]["history"]), found[1].get("micro_batch")
         return len(self.history.training)
 
 

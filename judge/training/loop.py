@@ -9,6 +9,7 @@ not matter what is trained before it, beside it, or where.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Literal, Self, cast
@@ -16,7 +17,7 @@ from typing import Literal, Self, cast
 import numpy as np
 import torch
 from accelerate import Accelerator
-from accelerate.utils import DistributedDataParallelKwargs
+from accelerate.utils import DistributedDataParallelKwargs, broadcast
 from torch import Tensor, nn
 
 from judge.errors import JudgeError
@@ -28,14 +29,15 @@ from judge.training.batches import (
     load_batches,
     make_optimiser,
     make_schedule,
-    report_killed_workers,
+    repeatable,
+    report_lack_of_memory,
     run_fitting,
     sums_of,
     to_probabilities,
     weighted_loss,
 )
 from judge.training.checkpoint import Checkpoint, History, load_weights, read_history
-from judge.training.launch import gather, is_sharded, shard, uses_fsdp
+from judge.training.launch import average_gradients, gather, is_sharded, shard, uses_fsdp
 from judge.training.member import derive_seed
 from judge.types import Predictions, Sample, Target
 
@@ -81,7 +83,9 @@ class Trainer:
             normalises: whether a sample's loss depends on the samples beside it: batches are then not cut.
 
         Raises:
-            JudgeError: "auto" with several processes for one judge; batches would be cut that must not be.
+            JudgeError: "auto" for a sharded judge: if one process runs out of memory in a step, the others wait for its
+                shards and cannot repeat the step; with a smaller number the training resumes from the checkpoint of
+                the last epoch. Batches would be cut that must not be.
         """
         size = recipe.micro_batch
         if normalises:
@@ -92,8 +96,8 @@ class Trainer:
                 what, mend = "batch normalisation is of whole batches", "leave it out, or take a smaller --batch-size"
                 raise JudgeError(what, where=f"--micro-batch {size}", mend=mend)
             return None
-        if size == "auto" and self.parallel:
-            what = "processes that train one judge cannot try what fits into memory"
+        if size == "auto" and self.sharded:
+            what = "processes that share a judge's weights cannot try what fits into memory"
             raise JudgeError(what, where="--micro-batch auto", mend="give --micro-batch a number")
         if size == "usual":
             return "auto" if self.accelerator.device.type != "cpu" and not self.parallel else _USUAL
@@ -121,6 +125,7 @@ class NetworkJudge:
         network: made by :meth:`fit` or :meth:`restore`.
         history: losses of its training.
         micro_batch: samples of a forward pass; None for whole batches.
+        halves: whether fewer are taken once memory does not hold as many.
     """
 
     network: Network
@@ -135,6 +140,7 @@ class NetworkJudge:
         self.where = f"training judge '{blueprint.name}'"
         self.history = History()
         self.micro_batch: int | None = None
+        self.halves = False
 
     @property
     def module(self) -> nn.Module:
@@ -168,24 +174,16 @@ class NetworkJudge:
         layers = [layer for layer in self.module.train().modules() if layer.training]
         normalises = any(isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in layers)
         size = trainer.choose_micro_batch(self.recipe, normalises=normalises)
-
-        def attempt(size: int) -> None:
-            if size < share:  # Memory did not hold more.
-                del self.network
-                trainer.accelerator.free_memory()  # It holds the optimiser of the attempt before.
-                self.network = self.make(samples, seed)
-            self._train(samples, validation, seed, size)
-
-        with report_killed_workers():
-            if size == "auto":
-                run_fitting(attempt, share, where=self.where, mend=_SMALLER)
-            else:
-                self._train(samples, validation, seed, size)
+        self.halves = size == "auto"
+        self.micro_batch = -(-share // trainer.world) if size == "auto" else size
+        mend = _SMALLER if self.halves else f"take a smaller --micro-batch or --batch-size, or {_SMALLER}"
+        with report_lack_of_memory(self.where, mend, alone=not trainer.parallel):
+            self._train(samples, validation, seed)
         return self
 
-    def _train(self, samples: Sequence[Sample], validation: Sequence[Sample], seed: int, size: int | None) -> None:
-        """Train the network, ``size`` samples a forward pass."""
-        self.micro_batch, module, recipe, trainer = size, self.module, self.recipe, self.trainer
+    def _train(self, samples: Sequence[Sample], validation: Sequence[Sample], seed: int) -> None:
+        """Train the network that :meth:`fit` made."""
+        module, recipe, trainer = self.module, self.recipe, self.trainer
         accelerator = trainer.accelerator
         model, optimiser = self._place()
         wrapped = accelerator.prepare_optimizer(optimiser)
@@ -204,6 +202,8 @@ class NetworkJudge:
             agree=(lambda due: bool(gather(due)[0])) if trainer.sharded else bool,
         )
         first = state.load(module, optimiser, seed=seed)
+        if self.halves:
+            self.micro_batch = state.micro_batch or self.micro_batch
         total = recipe.epochs * batches_a_pass
         schedule = make_schedule(optimiser, recipe, total=total, done=first * batches_a_pass)
         trainer.on_step(first * batches_a_pass)
@@ -232,6 +232,8 @@ class NetworkJudge:
                 logits = self._logits(validation)
                 held_out = weighted_loss(logits, Truth.of(validation, self.target), whole=self.whole)
                 state.keep_best(module, float(held_out) / sum(sample.weight for sample in validation))
+            if self.halves:
+                state.micro_batch = self.micro_batch
             state.save(module, optimiser, seed=seed)
             if trainer.on_epoch:
                 trainer.on_epoch(epoch + 1, state.history)
@@ -252,6 +254,10 @@ class NetworkJudge:
         optimiser = make_optimiser(module, self.recipe)
         if trainer.sharded or not trainer.parallel:
             return module, optimiser
+        if self.halves:
+            # DDP sums gradients during the backward pass, which one process may not finish.
+            broadcast(list(module.state_dict().values()))
+            return module, optimiser
         # Captioners may have weights that no answer passes through.
         handler = DistributedDataParallelKwargs(find_unused_parameters=True, gradient_as_bucket_view=True)
         accelerator.ddp_handler = handler
@@ -263,29 +269,53 @@ class NetworkJudge:
         """One pass over the batches; returns the mean loss.
 
         The gradient of a batch is that of its weighted mean loss, however many processes and micro-batches it is cut
-        into: each micro-batch adds its weighted sum over the weight of the whole batch.
+        into: each micro-batch adds its weighted sum over the weight of the whole batch. A batch that memory does not
+        hold is repeated in halves, as are those after it.
         """
         trainer, accelerator = self.trainer, self.trainer.accelerator
-        cut = [trainer.cut(batch, self.micro_batch) for batch in chosen]
-        loaded = self._load(samples, list(chain.from_iterable(cut)))
         # On the device, and read once an epoch: reading waits for the device.
         total = torch.zeros((), dtype=sums_of(accelerator.device), device=accelerator.device)
-        for places, micro_batches in zip(chosen, cut, strict=True):
-            scale = trainer.world / sum(samples[place].weight for place in places)
-            for number in range(len(micro_batches)):
-                batch, truth = next(loaded)
-                # Shards are summed at every pass: until the last one, each process would hold a whole gradient.
-                sums = trainer.sharded or number + 1 == len(micro_batches)
-                with nullcontext() if sums else accelerator.no_sync(model):
-                    with accelerator.autocast():
-                        logits = model(batch)
-                    loss = weighted_loss(logits.float(), truth, whole=self.whole) * scale
-                    accelerator.backward(loss)
-                total += loss.detach().to(total.dtype) * len(places)
+        loaded: Iterator[tuple[Batch, Truth]] | None = None
+        agree = partial(average_gradients, accelerator, self.module) if trainer.parallel else bool
+
+        def add(size: int | None, done: int) -> Tensor:
+            """Add the gradients of the batch after those ``done``; returns the total with its loss."""
+            nonlocal loaded
+            if loaded is None or size != self.micro_batch:
+                self.micro_batch = size
+                cut = [trainer.cut(batch, size) for batch in chosen[done:]]
+                loaded = self._load(samples, list(chain.from_iterable(cut)))
+            with repeatable(self.module, accelerator.device, agree) if self.halves else nullcontext():
+                return self._add_gradients(model, [samples[place] for place in chosen[done]], loaded, total)
+
+        for done in range(len(chosen)):
+            if self.halves and self.micro_batch:
+                total = run_fitting(partial(add, done=done), self.micro_batch, where=self.where, mend=_SMALLER)
+            else:
+                total = add(self.micro_batch, done)
             step()
         if trainer.parallel:
             total = accelerator.reduce(total, reduction="mean")
         return float(total) / len(samples)
+
+    def _add_gradients(
+        self, model: nn.Module, batch: Sequence[Sample], loaded: Iterator[tuple[Batch, Truth]], total: Tensor
+    ) -> Tensor:
+        """Add the gradients of a batch; returns ``total`` with its loss."""
+        trainer, accelerator = self.trainer, self.trainer.accelerator
+        scale = trainer.world / sum(sample.weight for sample in batch)
+        passes = len(trainer.cut(range(len(batch)), self.micro_batch))
+        for number in range(passes):
+            inputs, truth = next(loaded)
+            # Shards are summed at every pass: until the last one, each process would hold a whole gradient.
+            sums = trainer.sharded or number + 1 == passes
+            with nullcontext() if sums else accelerator.no_sync(model):
+                with accelerator.autocast():
+                    logits = model(inputs)
+                loss = weighted_loss(logits.float(), truth, whole=self.whole) * scale
+                accelerator.backward(loss)
+            total = total + loss.detach().to(total.dtype) * len(batch)
+        return total
 
     def _load(self, samples: Sequence[Sample], cut: Sequence[MicroBatch]) -> Iterator[tuple[Batch, Truth]]:
         device, workers = self.trainer.accelerator.device, self.trainer.workers
@@ -302,7 +332,7 @@ class NetworkJudge:
         size = self.trainer.choose_micro_batch(self.recipe)
         if self.micro_batch is None and size != "auto":
             self.micro_batch = size
-        with report_killed_workers():
+        with report_lack_of_memory("predicting", _SMALLER, alone=not self.trainer.parallel):
             found = to_probabilities(self._logits(samples), self.target, whole=self.whole)
         best = self.history.best
         return Predictions(found, self.target, {} if best is None else {"epoch": best})

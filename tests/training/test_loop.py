@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NoReturn, cast
 from unittest.mock import Mock, patch
 
 import numpy as np
@@ -288,6 +288,151 @@ print(abs(halved.predict(samples).probabilities - whole.predict(samples).probabi
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["4", "True"]
+
+
+class Forgetful(Words):
+    """Runs out of memory in chosen passes of its training, or in predictions of more than ``most`` captions.
+
+    Attributes:
+        lacks: number of a pass of training -> "forward", after dropout was drawn, or "backward".
+        most: captions of a prediction's pass.
+        heavy: in training a caption of this word does not fit beside more than three others.
+        passes, predicted: captions of each pass so far, of training and of predictions.
+    """
+
+    lacks: ClassVar[dict[int, str]] = {}
+    most, heavy = 1000, ""
+
+    def __init__(self, target: Target, samples: Sequence[Sample], materials: Materials = NOTHING) -> None:
+        super().__init__(target, samples)
+        self.passes: list[int] = []
+        self.predicted: list[int] = []
+
+    def forward(self, batch: Batch) -> Tensor:
+        size, logits = len(batch["starts"]), super().forward(batch)
+        lacks = self.lacks.get(len(self.passes), "") if self.training else ""
+        (self.passes if self.training else self.predicted).append(size)
+        is_heavy = self.index.get(self.heavy) in batch["words"].tolist()
+        if (self.training and is_heavy and size > 4) or (not self.training and size > self.most):
+            lacks = "forward"
+        if lacks == "backward":
+            logits.register_hook(out_of_memory)
+        elif lacks:
+            out_of_memory()
+        return logits
+
+
+def out_of_memory(*_: object) -> NoReturn:
+    raise torch.OutOfMemoryError("CUDA out of memory.")
+
+
+def train_plainly(samples: Sequence[Sample], sizes: Sequence[int], *, batch_size: int) -> tuple[nn.Module, list[float]]:
+    """The weights of three epochs with micro-batches of these ``sizes``, step by step, and the epochs' losses."""
+    torch.manual_seed(derive_seed(0, 0, 0))
+    network, losses, left = Words(GENDER, samples), [], iter(sizes)
+    optimiser = torch.optim.Adam(network.parameters(), lr=0.02, fused=True)
+    for epoch in range(3):
+        torch.manual_seed(derive_seed(0, epoch, 0))
+        order = np.random.default_rng(derive_seed(0, epoch, 0)).permutation(len(samples))
+        total = 0.0
+        for start in range(0, len(order), batch_size):
+            batch, size = [samples[place] for place in order[start : start + batch_size]], next(left)
+            for part in (batch[at : at + size] for at in range(0, len(batch), size)):
+                logits, truth = network(network.collate(part)), torch.tensor([sample.answers[0] for sample in part])
+                each = nn.functional.cross_entropy(logits, truth, reduction="none")
+                loss = (torch.tensor([sample.weight for sample in part]) * each).sum()
+                loss = loss * (1 / sum(sample.weight for sample in batch))
+                loss.backward()
+                total += loss.item() * len(batch)
+            optimiser.step()
+            optimiser.zero_grad()
+        losses.append(total / len(samples))
+    return network, losses
+
+
+@pytest.mark.parametrize(
+    ("lacks", "size"), [({}, 16), ({5: "forward"}, 8), ({5: "backward"}, 8), ({5: "forward", 7: "backward"}, 4)]
+)
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_step_without_memory_is_repeated_in_halves(
+    lacks: dict[int, str], size: int, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bit for bit a plain loop whose micro-batches are halves from that step on, with dropout and weights.
+
+    An epoch has four steps. Pass 5 is step 5; after it, pass 7 is the second half of step 5.
+    """
+    samples = [replace(sample, weight=1.0 + number % 3) for number, sample in enumerate(make_samples(50, clue=0.5))]
+    expected, losses = train_plainly(samples, [16] * 5 + [size] * 7, batch_size=16)
+    monkeypatch.setattr(Forgetful, "lacks", lacks)
+    judge, steps = make_judge(Forgetful, micro_batch="auto", epochs=3), list[int]()
+    judge.trainer.workers, judge.trainer.on_step = workers, steps.append
+    judge.fit(samples, seed=0)
+    for name, weight in judge.module.state_dict().items():
+        assert torch.equal(weight, expected.state_dict()[name]), name
+    assert judge.history.training == losses
+    assert steps == [0] + [1] * 12
+    assert judge.micro_batch == size
+
+
+def test_predictions_without_memory_are_repeated_in_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = make_samples(50, clue=0.5)
+    monkeypatch.setattr(Forgetful, "most", 5)
+    judge = make_judge(Forgetful, epochs=1, micro_batch="auto", keep="best")
+    judge.fit(samples, seed=0, validation=samples)
+    whole = make_judge(Words, epochs=1, keep="best").fit(samples, seed=0, validation=samples)
+    assert judge.micro_batch == 16
+    assert judge.history.validation == pytest.approx(whole.history.validation, abs=1e-6)
+    assert judge.predict(samples).probabilities == pytest.approx(whole.predict(samples).probabilities, abs=1e-6)
+    assert cast(Any, judge.network).predicted[-13:] == [4] * 12 + [2]
+
+
+@pytest.mark.parametrize("size", ["auto", 4])
+def test_a_lack_of_memory_that_halves_do_not_mend_is_one_line(size: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Forgetful, "lacks", dict.fromkeys(range(3, 100), "forward"))
+    line = fault_of(make_judge(Forgetful, micro_batch=size).fit, make_samples(50), seed=0)
+    mend = "ake a smaller judge, --tuning lora or frozen, or --precision bf16."
+    if size == "auto":
+        assert line == f"training judge 'test': memory does not hold a single sample a forward pass. T{mend}"
+    else:
+        assert line == (
+            f"training judge 'test': memory has run out. Take a smaller --micro-batch or --batch-size, or t{mend}"
+        )
+    # Nor do they where the optimiser's moments do not fit: its step is not repeated.
+    monkeypatch.setattr(Forgetful, "lacks", {})
+    monkeypatch.setattr(torch.optim.Adam, "step", Mock(side_effect=torch.OutOfMemoryError("CUDA out of memory.")))
+    assert "memory has run out" in fault_of(make_judge(Forgetful, micro_batch=size).fit, make_samples(50), seed=0)
+
+
+def test_a_training_in_halves_is_resumed_bit_for_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One caption halves micro-batches of the first epoch; the second begins with halves, killed before it or not."""
+    monkeypatch.setattr(Forgetful, "heavy", "heavy")
+    samples = make_samples(50, clue=0.5)
+    samples[0] = replace(samples[0], words=("heavy",))
+
+    def fit(**how: Any) -> NetworkJudge:
+        return make_judge(Forgetful, micro_batch="auto", epochs=3, **how).fit(samples, seed=1)
+
+    def kill(done: int, history: History) -> None:
+        raise KilledError
+
+    whole, path = fit(), tmp_path / "training.safetensors"
+    with pytest.raises(KilledError):
+        fit(checkpoint=path, on_epoch=kill)
+    resumed = fit(checkpoint=path)
+    assert resumed.micro_batch == whole.micro_batch == 4
+    sizes = cast(Any, whole.network).passes
+    assert sizes[0] == 16
+    assert cast(Any, resumed.network).passes == sizes[-26:] == 2 * ([4] * 12 + [2])
+    assert resumed.history == whole.history
+    for name, weight in resumed.module.state_dict().items():
+        assert torch.equal(weight, whole.module.state_dict()[name]), name
+
+
+def test_shards_do_not_try_what_fits() -> None:
+    made = Trainer(make_accelerator())
+    made.sharded = True
+    line = fault_of(made.choose_micro_batch, Recipe(1, 1e-3, micro_batch="auto"))
+    assert line.startswith("--micro-batch auto: processes that share a judge's weights cannot try what fits")
 
 
 class Mortal(Words):
