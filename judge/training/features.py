@@ -269,11 +269,11 @@ def precompute(
             made[make] = _compute(partial(open_cache, judge), progress)
         if make is not None:
             features[name] = made[make]
-    return Precomputed(keys, features, _precompute_pixels(judges, materials, keys, folder, progress))
+    return Precomputed(keys, features, _precompute_pixels(members, materials, keys, folder, progress))
 
 
 def _precompute_pixels(
-    judges: Mapping[str, Blueprint],
+    members: Sequence[Member],
     materials: Materials,
     keys: Mapping[str, str],
     folder: Path,
@@ -281,9 +281,15 @@ def _precompute_pixels(
 ) -> dict[str, PixelStore]:
     """Judge -> what its image processor makes of images, for judges whose images can be prepared one by one."""
     found = dict[str, PixelStore]()
+    trains = materials.tuning != "zero-shot"
+    judges = {member.judge.name: member.judge for member in members}
     for name, judge in judges.items():
         if judge.processor is None or "image" in judge.blanked:
             continue
+        own = [member for member in members if member.judge.name == name]
+        again = trains and any(member.split.train for member in own)
+        if not again and sum(len(member.samples) for member in own) <= len(keys):
+            continue  # To read an image once is faster than to cache it.
         with raise_together():
             processor = judge.processor(materials)
         if processor is not None:

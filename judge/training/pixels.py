@@ -13,7 +13,6 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from PIL import Image
 from torch import Tensor
 
@@ -115,9 +114,8 @@ class PixelCache(DiskCache[PixelStore]):
     def _write(self, made: Sequence[tuple[str, Prepared]]) -> None:
         keys = [self.keys[name] for name, _ in made]
         rows = [{name: None if isinstance(value, Tensor) else value for name, value in one.items()} for _, one in made]
-        # Safetensors writes no tensors that share memory.
         tensors = {
-            f"{row} {name}": value.clone(memory_format=torch.contiguous_format)
+            f"{row} {name}": value.numpy()
             for row, (_, one) in enumerate(made)
             for name, value in one.items()
             if isinstance(value, Tensor)
