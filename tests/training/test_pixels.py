@@ -139,6 +139,22 @@ def test_a_family_that_packs_images_reads_them_each_time(folder: Path, tmp_path:
     assert not (tmp_path / "kept").exists()
 
 
+@pytest.mark.parametrize(("extra", "cached"), [([[1, 2]], True), ([torch.ones(1)], False)])
+def test_what_a_file_cannot_give_back_is_not_cached(extra: list[Any], cached: bool, checkpoint: Checkpoints) -> None:
+    """A list of numbers can be; not a list of tensors."""
+    captioner = load_captioner(str(checkpoint("llava")), empty=True)
+    own = captioner.images
+
+    class Adds(type(own)):  # type: ignore[misc]
+        def __call__(self, images: Any, **settings: Any) -> Any:
+            made = own(images, **settings)
+            made["extra"] = extra * len(made["pixel_values"])
+            return made
+
+    captioner.processor.image_processor = adds = Adds(**own.to_dict())
+    assert (open_processor(replace(captioner, images=adds)) is not None) == cached
+
+
 @pytest.mark.parametrize(("family", "tuning"), [("llava", "full"), ("qwen2_vl", "lora"), ("mllama", "frozen")])
 def test_trained_judges_are_the_same(
     family: str, tuning: Tuning, checkpoint: Checkpoints, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
