@@ -182,56 +182,6 @@ def blip(shapes: Shapes) -> Figures:
     return found | ({"by the trainer, GPU busy, %": statistics.mean(busy)} if busy else {})
 
 
-def _save_vlm(shapes: Shapes, kind: str, text: dict[str, int], seeing: dict[str, int]) -> Path:
-    """A LLaVA or Qwen2.5-VL with random weights in bf16, made on the device and saved with its processor."""
-    import transformers
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
-    tf: Any = transformers
-    folder = shapes.folder / kind
-    words = ["<pad>", "<s>", "</s>", "<unk>", "<image>", "<|image_pad|>", "<|video_pad|>", "female", "male", "gender"]
-    ids = {word: number for number, word in enumerate([*words, *(f"w{number}" for number in range(990))])}
-    raw = Tokenizer(models.WordLevel(ids, unk_token="<unk>"))  # noqa: S106 - not a password
-    raw.pre_tokenizer = pre_tokenizers.Whitespace()
-    token = "<image>" if kind == "llava" else "<|image_pad|>"
-    marks = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
-    special = {"image_token": token, **({} if kind == "llava" else {"video_token": "<|video_pad|>"})}
-    tokenizer = tf.PreTrainedTokenizerFast(tokenizer_object=raw, extra_special_tokens=special, **marks)
-    ends = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-    if kind == "llava":
-        size = seeing["image_size"]
-        images = tf.CLIPImageProcessor(size={"height": size, "width": size}, crop_size={"height": size, "width": size})
-        config = tf.LlavaConfig(
-            vision_config=tf.CLIPVisionConfig(**seeing).to_dict(),
-            text_config=tf.LlamaConfig(**text, **ends).to_dict(),
-            image_token_index=ids[token],
-        )
-        more = {"patch_size": seeing["patch_size"], "vision_feature_select_strategy": "default"}
-        processor = tf.LlavaProcessor(images, tokenizer, num_additional_image_tokens=1, **more)
-        make = tf.LlavaForConditionalGeneration
-    else:
-        rope = {"type": "mrope", "mrope_section": [16, 24, 24] if text["hidden_size"] > 64 else [2, 3, 3]}
-        config = tf.Qwen2_5_VLConfig(
-            text_config=tf.Qwen2_5_VLTextConfig(**text, **ends, rope_scaling=rope).to_dict(),
-            vision_config={**seeing, "out_hidden_size": text["hidden_size"]},
-            image_token_id=ids[token],
-            video_token_id=ids["<|video_pad|>"],
-        )
-        videos = tf.Qwen2VLVideoProcessor()
-        processor = tf.Qwen2_5_VLProcessor(tf.Qwen2VLImageProcessor(), tokenizer, videos)
-        make = tf.Qwen2_5_VLForConditionalGeneration
-    with quiet(), make_accelerator().device:
-        before = torch.get_default_dtype()
-        torch.set_default_dtype(torch.bfloat16)
-        try:
-            model = make(config)
-        finally:
-            torch.set_default_dtype(before)
-        model.save_pretrained(folder)
-        processor.save_pretrained(folder)
-    return folder
-
-
 def lora(shapes: Shapes) -> Figures:
     """A LLaVA of 7B shape with LoRA: memory, and seconds of a step of 64 captions in micro-batches of 8."""
     drawn = judges.draw(shapes.of(64, 40), 64, shapes.folder / "lora_world")
@@ -241,7 +191,7 @@ def lora(shapes: Shapes) -> Figures:
     if shapes.small:
         tiny = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
         text, seeing = tiny, {**tiny, "image_size": 32, "patch_size": 16}
-    folder = _save_vlm(shapes, "llava", {**text, "vocab_size": shapes.of(32064, 1000)}, seeing)
+    folder = judges.save_vlm(shapes.folder, "llava", {**text, "vocab_size": shapes.of(32064, 1000)}, seeing)
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
     batch = shapes.of(64, 8)
@@ -264,7 +214,7 @@ def captioning(shapes: Shapes) -> Figures:
         text = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
         text |= {"num_key_value_heads": 1, "vocab_size": 1000}
         seeing = {"hidden_size": 32, "intermediate_size": 64, "depth": 2, "num_heads": 2}
-    folder = _save_vlm(shapes, "qwen2_5_vl", text, seeing)
+    folder = judges.save_vlm(shapes.folder, "qwen2_5_vl", text, seeing)
     with quiet():
         device = make_accelerator().device
         on_gpu = device.type != "cpu"

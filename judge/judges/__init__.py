@@ -17,6 +17,7 @@ from judge.judges.prompts import Prompt
 from judge.types import FloatArray, IntArray, Predictions, Sample, Side, Target, Words
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
     from torch import Tensor
 
     from judge.masking.instances import Pixels
@@ -100,6 +101,24 @@ class FrozenReader(Protocol):
         """[B, D]."""
 
 
+class ImageProcessor(Protocol):
+    """An image processor of transformers, called for one image."""
+
+    @property
+    def key(self) -> str:
+        """What its tensors depend on, beside the image: settings, library versions."""
+
+    def prepare(self, image: Image, name: str = "") -> Mapping[str, Any]:
+        """Tensors, and lists of numbers, of an RGB image; ``name`` is for messages."""
+
+
+class CachedPixels(Protocol):
+    """What an image processor made of images."""
+
+    def find(self, image: str) -> Mapping[str, Any] | None:
+        """As :meth:`ImageProcessor.prepare` returned it; None for an image that is not cached."""
+
+
 @dataclass(frozen=True, slots=True)
 class Materials:
     """What networks are made from, besides their samples.
@@ -117,6 +136,7 @@ class Materials:
         attention: transformers' name of the attention implementation; None for the model's own choice.
         reader: name or folder of the text encoder of "vl-lic", "bert-ft" and "bert-pre"; None for bert-base-uncased.
         features: of the images by the blueprint's backbone, or of the captions by its reader; set by the trainer.
+        pixels: of the images, by the blueprint's processor; None to read the images; set by the trainer.
         empty: whether weights may stay on ``meta``, since another process sends its own; set by the trainer.
     """
 
@@ -132,6 +152,7 @@ class Materials:
     attention: str | None = None
     reader: str | None = None
     features: Features | None = None
+    pixels: CachedPixels | None = None
     empty: bool = False
 
     @property
@@ -257,6 +278,7 @@ class Blueprint:
         regions: whether that takes boxes.
         reader: makes the frozen network that computes vectors of captions, for a judge without a backbone. Judges with
             equal makers share the vectors.
+        processor: makes the image processor of a captioner; None where what it makes of an image depends on others.
         fingerprint: of the pretrained weights that training starts from.
         tuned: recipes for other ways of tuning.
         blanked: modalities that are removed, to find where bias enters ("sat-image-only").
@@ -276,6 +298,7 @@ class Blueprint:
     backbone: Callable[[Materials], Backbone] | None = None
     regions: bool = False
     reader: Callable[[Materials], FrozenReader] | None = None
+    processor: Callable[[Materials], ImageProcessor | None] | None = None
     fingerprint: Callable[[Materials], object] | None = None
     tuned: Mapping[Tuning, Recipe] = field(default_factory=dict)
     blanked: frozenset[Modality] = frozenset()

@@ -15,16 +15,16 @@ from functools import cache, lru_cache
 from importlib.metadata import version
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from judge.errors import JudgeError
-from judge.judges import HUGGING_FACE, PROMPTED, Batch, Blueprint, Materials, Recipe, hf_models, hf_prompts
+from judge.judges import HUGGING_FACE, PROMPTED, Batch, Blueprint, Materials, Recipe, hf_models, hf_pixels, hf_prompts
 from judge.judges.hf_models import Captioner, place
-from judge.judges.hf_prompts import Row, Tokens
+from judge.judges.hf_prompts import Prompts, Row, Tokens
 from judge.judges.prompts import make_prompt
 from judge.types import Sample, Target, Words
 from judge.utils.files import fingerprint_of
@@ -58,6 +58,8 @@ class AnswerJudge(nn.Module):
             what = f"a '{captioner.architecture}' model cannot judge yet: in transformers, images of a batch mix"
             raise JudgeError(what, where=place(captioner.reference), mend="choose another captioner")
         prompt = materials.prompt or make_prompt("gender")
+        self.pixels = materials.pixels
+        self.processor = None if self.pixels is None else hf_pixels.CaptionerProcessor(captioner)
         self.question, self._blank = hf_prompts.plain(prompt.question), hf_prompts.blank()
         what = "its processor takes images and text in an unknown way"
         with hf_models.loading(what, place(captioner.reference), "choose another captioner"):
@@ -123,14 +125,7 @@ class AnswerJudge(nn.Module):
                 captioner's processor cannot take it.
         """
         texts = [self._text(sample.words) for sample in samples]
-        images = images or [self._image(sample) for sample in samples]
-        try:
-            prompts = hf_prompts.lay_out(self.captioner, images, texts)
-        except Exception:
-            for sample, image, text in zip(samples, images, texts, strict=True):  # Find the image that fails.
-                with hf_prompts.processing(f"image '{sample.image_id}'"):
-                    hf_prompts.lay_out(self.captioner, [image], [text])
-            raise
+        prompts = self._lay_out(samples, images, texts)
         lengths = torch.tensor([len(next(iter(row.values()))) for row in prompts.rows])
         passes = [self._pad(prompts.rows, prefix) for prefix in self.prefixes]
         passes = [{**text, **self._places({**prompts.shared, **text})} for text in passes]
@@ -166,6 +161,27 @@ class AnswerJudge(nn.Module):
             each = [step[:, token] for step, token in zip(steps, tokens, strict=False)]
             answers.append(torch.stack(each).sum(dim=0))
         return torch.stack(answers, dim=1)
+
+    def _lay_out(self, samples: Sequence[Sample], images: Sequence[Image], texts: Sequence[str]) -> Prompts:
+        if self.processor is not None and not images:
+            with quiet():
+                made = [self._prepare(sample) for sample in samples]
+            return self.processor.lay_out(made, texts)
+        images = images or [self._image(sample) for sample in samples]
+        try:
+            return hf_prompts.lay_out(self.captioner, images, texts)
+        except Exception:
+            for sample, image, text in zip(samples, images, texts, strict=True):  # Find the image that fails.
+                with hf_prompts.processing(f"image '{sample.image_id}'"):
+                    hf_prompts.lay_out(self.captioner, [image], [text])
+            raise
+
+    def _prepare(self, sample: Sample) -> Mapping[str, Any]:
+        """The tensors of a sample's image, from the cache if they are there."""
+        assert self.processor is not None
+        assert self.pixels is not None
+        found = self.pixels.find(sample.image) if sample.image is not None else None
+        return found or self.processor.prepare(self._image(sample), sample.image_id)
 
     def _image(self, sample: Sample) -> Image:
         from PIL import Image
@@ -227,6 +243,13 @@ def _load(reference: str, files: object, materials: Materials) -> Captioner:
     return hf_models.load_captioner(reference, dtype=dtype, attention=materials.attention, empty=empty)
 
 
+@lru_cache(maxsize=1)
+def _open_processor(reference: str, files: object) -> hf_pixels.CaptionerProcessor | None:
+    """The image processor of a checkpoint with ``files`` in its folder, if its tensors can be cached."""
+    captioner = hf_models.load_captioner(reference, empty=True)
+    return None if captioner.family.mixes else hf_pixels.open_processor(captioner)
+
+
 def make_blueprint(reference: str) -> Blueprint:
     """The judge of a captioner, a folder or a name on the hub, which is loaded when a network is made."""
 
@@ -241,6 +264,7 @@ def make_blueprint(reference: str) -> Blueprint:
         f"{HUGGING_FACE}{reference}",
         "abdelrahman2024imagecaptioner2, with a captioner of transformers",
         network=network,
+        processor=lambda _: _open_processor(reference, fingerprint_of(reference)),
         fingerprint=lambda _: (version("transformers"), fingerprint_of(reference)),
         # A higher rate destroys what the network has learnt; LoRA needs ten times as much.
         recipe=_RECIPE,

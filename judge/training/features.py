@@ -1,51 +1,39 @@
-"""Features of frozen networks, computed once and cached on disk in half precision.
+"""Features of frozen networks, computed once and cached on disk in half precision: see :mod:`.disk_cache`."""
 
-Each network has a folder; each file in it (safetensors) holds the features of some images or captions and, in its
-notes, their keys. A key hashes the input (an image's content and mask, a caption's words), the folder's name hashes the
-network (architecture, weights, size): epochs, seeds, folds, sides and later runs compute nothing again.
-"""
-
-import hashlib
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from threading import Lock
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from accelerate.utils import send_to_device
-from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from judge.errors import JudgeError
 from judge.judges import Backbone, Blueprint, FrozenReader, Materials
 from judge.masking.masked_images import MaskedImages
 from judge.training.batches import run_fitting
+from judge.training.disk_cache import DiskCache, Place, open_cached
 from judge.training.launch import make_accelerator, make_deterministic, raise_together
 from judge.training.member import Member, Precomputed, digest_of, one_by_one
+from judge.training.pixels import PixelCache, PixelStore
 from judge.types import Progress, Sample, Words
 from judge.utils.files import writing
 from judge.utils.launch import launched
 from judge.utils.parallel import choose_device, in_order, threads, usable_cores
-from judge.utils.tensors import read_notes, read_sound, write_tensors
+from judge.utils.tensors import write_tensors
 
 _FORMAT = 2  # Increased whenever other features are made of an image.
 _NAME = "features"  # Of the tensor in each file.
+T = TypeVar("T")
 Maker = Callable[[Materials], Backbone] | Callable[[Materials], FrozenReader]
-
-
-@cache
-def _keys_in(path: Path, written: int, network: str) -> list[str]:
-    """The keys of the rows of a file, ``written`` at a time in ns; none if it is damaged, or another network's."""
-    notes = read_sound(path, read_notes) or {}
-    return notes.get("keys", []) if notes.get("network") == network else []
 
 
 @dataclass
@@ -61,7 +49,7 @@ class FeatureStore:
     """
 
     shape: tuple[int, ...]
-    places: Mapping[str, tuple[Path, int]]
+    places: Mapping[str, Place]
     key: str
     regions: int = 0
     captions: bool = False
@@ -90,33 +78,24 @@ class FeatureStore:
 
 def _open_slices(path: Path) -> Any:
     """The tensor of a file, mapped."""
-    try:
-        opened: Any = safe_open(path, framework="np")
-        return opened.get_slice(_NAME)
-    except (OSError, SafetensorError) as error:
-        mend = "give the same command again: what is missing is computed again"
-        raise JudgeError("features are gone, or damaged", where=str(path), mend=mend) from error
+    return open_cached(path).get_slice(_NAME)
 
 
-class FeatureCache(ABC):
+class FeatureCache(DiskCache[FeatureStore]):
     """The features of one frozen network, in a folder that runs, networks and processes share.
 
     ``keys``: image id, or name of a caption -> key of its features; ``folder``: of the cache, made if need be.
     """
 
     SHARD: ClassVar[int]  # Rows of a file.
-    BATCH: ClassVar[int]
     KIND: ClassVar[str]
     OPTION: ClassVar[str]  # Names the network, in messages.
     MEND: ClassVar[str]
     regions = 0
 
     def __init__(self, network: Backbone | FrozenReader, keys: Mapping[str, str], folder: Path) -> None:
-        self.network, self.keys, self.key = network, keys, network.key
-        self.folder = folder / hashlib.blake2b(f"{_FORMAT} {network.key}".encode(), digest_size=12).hexdigest()
-        self._where = f"--features {folder}"
-        with writing(self._where):
-            self.folder.mkdir(parents=True, exist_ok=True)
+        super().__init__(network.key, keys, folder, version=_FORMAT)
+        self.network = network
 
     @abstractmethod
     def _load(self, names: Sequence[str]) -> Iterator[Any]:
@@ -125,14 +104,6 @@ class FeatureCache(ABC):
     @abstractmethod
     def _forward(self, loaded: Sequence[Any], device: torch.device) -> Tensor:
         """[B, P, D]."""
-
-    def missing(self) -> list[str]:
-        """Names of those whose features are not cached; the first name of several with one key."""
-        known = self._known()
-        first: dict[str, str] = {}
-        for name, key in self.keys.items():
-            first.setdefault(key, name)
-        return [name for key, name in first.items() if key not in known]
 
     def compute(self, names: Sequence[str], *, device: torch.device, progress: Progress | None = None) -> None:
         """Compute the features of ``names`` and write them.
@@ -203,25 +174,6 @@ class FeatureCache(ABC):
             path = self.folder / f"{digest_of(repr(keys))}.safetensors"
             write_tensors(path, {_NAME: features.astype(np.float16)}, {"network": self.network.key, "keys": [*keys]})
 
-    def _known(self) -> dict[str, tuple[Path, int]]:
-        """Key -> file and row, of all cached features; the user is warned of damaged files, which are not used.
-
-        Raises:
-            JudgeError: a file cannot be read now, though it may be whole.
-        """
-        wanted, found = set(self.keys.values()), dict[str, tuple[Path, int]]()
-        files = sorted(self.folder.glob("*.safetensors"))
-
-        def read_keys(path: Path) -> list[str]:
-            with suppress(FileNotFoundError):  # Another process may empty the cache.
-                return _keys_in(path, path.stat().st_mtime_ns, self.network.key)
-            return []
-
-        with ThreadPoolExecutor(usable_cores()) as pool:  # Checksums take time.
-            for path, keys in zip(files, pool.map(read_keys, files), strict=True):
-                found |= {key: (path, row) for row, key in enumerate(keys) if key in wanted}
-        return found
-
 
 class ImageCache(FeatureCache):
     """The features of images; ``keys``: image id -> ``images.key``."""
@@ -281,7 +233,7 @@ def name_words(words: Words) -> str:
 def precompute(
     members: Sequence[Member], materials: Materials, folder: Path, progress: Progress | None = None
 ) -> Precomputed:
-    """Features for all judges of ``members``; in a launch each process computes its share of them.
+    """Features and pixels for all judges of ``members``; in a launch each process computes its share of them.
 
     ``members``: with the samples whose images and captions are needed; ``materials``: with the images; ``folder``: the
     feature cache.
@@ -317,7 +269,33 @@ def precompute(
             made[make] = _compute(partial(open_cache, judge), progress)
         if make is not None:
             features[name] = made[make]
-    return Precomputed(keys, features)
+    return Precomputed(keys, features, _precompute_pixels(members, materials, keys, folder, progress))
+
+
+def _precompute_pixels(
+    members: Sequence[Member],
+    materials: Materials,
+    keys: Mapping[str, str],
+    folder: Path,
+    progress: Progress | None,
+) -> dict[str, PixelStore]:
+    """Judge -> what its image processor makes of images, for judges whose images can be prepared one by one."""
+    found = dict[str, PixelStore]()
+    trains = materials.tuning != "zero-shot"
+    judges = {member.judge.name: member.judge for member in members}
+    for name, judge in judges.items():
+        if judge.processor is None or "image" in judge.blanked:
+            continue
+        own = [member for member in members if member.judge.name == name]
+        again = trains and any(member.split.train for member in own)
+        if not again and sum(len(member.samples) for member in own) <= len(keys):
+            continue  # To read an image once is faster than to cache it.
+        with raise_together():
+            processor = judge.processor(materials)
+        if processor is not None:
+            assert materials.images is not None
+            found[name] = _compute(partial(PixelCache, processor, materials.images, keys, folder), progress)
+    return found
 
 
 def _captions(members: Sequence[Member]) -> dict[Maker, dict[Words, None]]:
@@ -333,7 +311,7 @@ def _captions(members: Sequence[Member]) -> dict[Maker, dict[Words, None]]:
     return found
 
 
-def _compute(make: Callable[[], FeatureCache], progress: Progress | None) -> FeatureStore:
+def _compute(make: Callable[[], DiskCache[T]], progress: Progress | None) -> T:
     """Compute what a cache lacks; each process of a launch whole batches, the same as those of a single process."""
     accelerator = make_accelerator() if launched() else None
     make_deterministic()

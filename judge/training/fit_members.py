@@ -17,7 +17,7 @@ from judge.errors import JudgeError
 from judge.judges import NOTHING, Explanation, Judge
 from judge.metrics.scores import VALIDATION_LOSS, Judged
 from judge.training.judge_file import Saved, describe_member, save_network
-from judge.training.member import Member, TrainingSetup, assign, digest_of
+from judge.training.member import Member, Precomputed, TrainingSetup, assign, digest_of
 from judge.types import Predictions
 from judge.utils.launch import is_main_process
 from judge.utils.parallel import threads, usable_cores
@@ -215,8 +215,10 @@ def build_judge(member: Member, setup: TrainingSetup, *, checkpoint: Path | None
 
     sharing = setup.sharing or recipe.sharing
     trainer = Trainer(accelerator, sharing, checkpoint, workers=loaders, on_epoch=report, on_step=setup.count)
-    features = setup.precomputed.features.get(blueprint.name) if setup.precomputed else None
-    return NetworkJudge(blueprint, member.target, recipe, trainer, replace(setup.materials, features=features))
+    found = setup.precomputed or Precomputed()
+    features, pixels = found.features.get(blueprint.name), found.pixels.get(blueprint.name)
+    materials = replace(setup.materials, features=features, pixels=pixels)
+    return NetworkJudge(blueprint, member.target, recipe, trainer, materials)
 
 
 def log_epoch(member: Member, setup: TrainingSetup, epoch: int, loss: float, validation: float | None = None) -> None:

@@ -37,7 +37,7 @@ from judge.judges.prompts import Prompt
 from judge.masking.masked_images import MaskedImages
 from judge.metrics.scores import Judged
 from judge.training.checkpoint import save_weights
-from judge.training.member import Member
+from judge.training.member import Member, Precomputed
 from judge.types import Predictions, Progress, Sample, Target
 from judge.utils.launch import computes_on
 from judge.utils.parallel import threads
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from judge.training.loop import NetworkJudge
 
 FORMAT = 3  # Older formats have other metadata.
-_ABSENT = {"images", "features", "empty"}  # Materials that no file holds.
+_ABSENT = {"images", "features", "pixels", "empty"}  # Materials that no file holds.
 _AGAIN = "train the judge again, into another --checkpoints"
 
 
@@ -315,15 +315,17 @@ def answer(
             materials = replace(saved.materials, images=images)
             from judge.training.features import FeatureStore, precompute
 
-            trained = saved.features
+            trained, made = saved.features, Precomputed()
             if saved.blueprint.backbone and not saved.blueprint.reader and not saved.sees:
                 # It sees nothing, and needs no more than the shape.
                 found: FeatureStore | None = FeatureStore(tuple(trained["shape"]), {}, "", trained["regions"])
             else:
                 member = Member(saved.blueprint, saved.target, samples, Split((), (), {}), 0)
-                found = precompute([member], materials, features, progress).features.get(saved.blueprint.name)
+                made = precompute([member], materials, features, progress)
+                found = made.features.get(saved.blueprint.name)
                 notes = check_features(saved, describe_features(found)) if found and trained else []
-            judge = restore(saved, replace(materials, features=found))
+            given = replace(materials, features=found, pixels=made.pixels.get(saved.blueprint.name))
+            judge = restore(saved, given)
         answers = []
         for number, part in enumerate(parts):
             if progress:

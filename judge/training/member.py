@@ -147,10 +147,12 @@ class Precomputed:
     Attributes:
         keys: image id -> hash of its content and mask.
         features: judge -> the ``FeatureStore`` of images or captions that it is trained on.
+        pixels: judge -> the ``PixelStore`` of images that its captioner reads.
     """
 
     keys: Mapping[str, str] = field(default_factory=dict)
     features: Mapping[str, Any] = field(default_factory=dict)
+    pixels: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,8 +192,9 @@ def _for_worker(member: Member, setup: TrainingSetup) -> TrainingSetup:
     """The part of a setup that a worker needs: features of its judge; masks, if its judge reads images itself."""
     judge, features = member.judge, dict[str, Any]()
     if setup.precomputed:
-        features = {name: found for name, found in setup.precomputed.features.items() if name == judge.name}
-        setup = replace(setup, precomputed=replace(setup.precomputed, features=features))
+        own = {part: getattr(setup.precomputed, part) for part in ("features", "pixels")}
+        own = {part: {name: of for name, of in found.items() if name == judge.name} for part, found in own.items()}
+        setup, features = replace(setup, precomputed=replace(setup.precomputed, **own)), own["features"]
     if "image" in judge.modalities and not (judge.backbone or features):
         return setup
     return replace(setup, materials=replace(setup.materials, images=None))
