@@ -69,6 +69,8 @@ PEAKS = {"H100 PCIe": 756e12, "H100 NVL": 835e12, "H100": 989e12, "H200": 989e12
 """Dense products in bf16, FLOP/s, by NVIDIA's data sheets; the first name that the device's name contains."""
 CAPTIONS = 1856
 """Training captions of a judge, in LIC's hold-out of 3,597 images in two classes."""
+EPOCHS = 40
+"""Epochs of SAT."""
 COUNTED = 8
 """Samples of the batch whose work is counted."""
 
@@ -223,7 +225,6 @@ class Settings:
     scenes: int
     backbone: str
     size: int
-    epochs: int
     measured: int
     batch: int
     judges: Sequence[str]
@@ -233,23 +234,23 @@ def time_cache(drawn: Drawn, given: Settings) -> None:
     """All epochs with cached features, and with features computed for every batch."""
     blueprint, materials = find_judge("sat"), drawn.materials(given.backbone, given.size)
     assert blueprint.backbone
-    measured, folder = min(given.measured, given.epochs), given.folder / "features"
+    measured, folder = min(given.measured, EPOCHS), given.folder / "features"
     first = str(drawn.samples[0].image)
 
     def trained(features: Features, epochs: int, among: Drawn = drawn) -> tuple[NetworkJudge, list[float]]:
         return train(blueprint, among, replace(materials, features=features), use(), epochs=epochs)
 
     def with_cache() -> float:
-        total = seconds(lambda: trained(cached("sat", drawn, materials, folder), given.epochs))
+        total = seconds(lambda: trained(cached("sat", drawn, materials, folder), EPOCHS))
         print(f"with the cache: all epochs {total:.2f} s", flush=True)
         return total
 
-    print(f"\ncache: sat on {given.backbone} at {given.size}, {len(drawn.samples)} images, {given.epochs} epochs")
+    print(f"\ncache: sat on {given.backbone} at {given.size}, {len(drawn.samples)} images, {EPOCHS} epochs")
     plain = Uncached(blueprint.backbone(materials), drawn.images, first, folder)
     trained(plain, 1, replace(drawn, samples=drawn.samples[:4]))  # Imports are nobody's time.
     cold = with_cache()
     slow, epochs = trained(plain, measured)
-    without = given.epochs * statistics.mean(epochs)
+    without = EPOCHS * statistics.mean(epochs)
     print(f"without: {statistics.mean(epochs):.2f} s an epoch, all {without:.2f} s (extrapolated from {measured})")
     warm = with_cache()
     print(f"ratio without / with the cache, cold: {without / cold:.2f}")
@@ -495,7 +496,6 @@ def main(
     parts: Annotated[list[Part] | None, typer.Argument(help="what is measured; by default all")] = None,
     scenes: Annotated[int, typer.Option(help="images drawn, one caption each")] = 256,
     size: Annotated[int, typer.Option(help="pixels along a side")] = 224,
-    epochs: Annotated[int, typer.Option(help="cache: of the training")] = 40,
     measured: Annotated[int, typer.Option(help="epochs measured without a cache, and of a decoder")] = 2,
     backbone: Annotated[str, typer.Option(help="of SAT, by timm's name")] = "resnet50",
     batch: Annotated[int, typer.Option(help="gpu: samples a step")] = 64,
@@ -504,7 +504,7 @@ def main(
     """Draw, then measure each part."""
     print(machine(), flush=True)
     with TemporaryDirectory() as place:
-        given = Settings(Path(place), scenes, backbone, size, epochs, measured, batch, judges or ())
+        given = Settings(Path(place), scenes, backbone, size, measured, batch, judges or ())
         drawn = draw(scenes, size, given.folder / "world")
         for part in parts or [*Part]:
             if part is Part.PIXELS:

@@ -113,7 +113,7 @@ class ImageProcessor(Protocol):
 
 
 class CachedPixels(Protocol):
-    """What an image processor made of images."""
+    """Tensors that an image processor made of images."""
 
     def find(self, image: str) -> Mapping[str, Any] | None:
         """As :meth:`ImageProcessor.prepare` returned it; None for an image that is not cached."""

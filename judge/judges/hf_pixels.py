@@ -1,4 +1,4 @@
-"""What a captioner's image processor makes of an image, alone: tensors to be cached, and joined to a batch again.
+"""Tensors that a captioner's image processor makes of one image, to be cached, and joined to a batch again.
 
 A processor of text and images is a function of its text and of what its image processor returns. It is called as
 always, with an image processor that returns tensors which are there already. Families pad, cut and count images in

@@ -36,7 +36,7 @@ def _keys_in(path: Path, written: int, network: str) -> list[str]:
 
 
 class DiskCache(ABC, Generic[T]):
-    """What one network or processor makes of images or captions, in a folder.
+    """Results of one network or processor for images or captions, in a folder.
 
     Args:
         network: a key of what computes.

@@ -30,12 +30,12 @@ LIMIT = 32 << 30
 _FORMAT = "pixels 1"  # Changed whenever files are.
 _FILE = 128 << 20  # Bytes of a file, about.
 Prepared = Mapping[str, Any]
-"""What a processor makes of an image: tensors and lists of numbers, by name."""
+"""Tensors and lists of numbers that a processor makes of an image, by name."""
 
 
 @dataclass
 class PixelStore:
-    """What a captioner's image processor makes of images, read from files; ``places``: of those that are cached."""
+    """Tensors that a captioner's image processor made of images, read from files; ``places``: of cached images."""
 
     places: Mapping[str, Place]
 
