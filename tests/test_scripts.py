@@ -104,14 +104,16 @@ def test_a_launch_that_starts_one_process_for_two_is_refused(
     assert not list(tmp_path.glob("out*"))
 
 
-SMALL: dict[str, Any] = {"scenes": 40, "size": 64, "epochs": 3, "measured": 1, "backbone": "resnet18", "batch": 8}
+SMALL: dict[str, Any] = {"scenes": 40, "size": 64, "measured": 1, "backbone": "resnet18", "batch": 8}
 
 
 @pytest.fixture(scope="module")
 def bench(one_thread: None) -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT / "scripts")
-        yield import_module("bench_judge")
+        module = import_module("bench_judge")
+        patch.setattr(module, "EPOCHS", 2)
+        yield module
 
 
 @pytest.mark.slow
