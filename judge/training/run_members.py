@@ -2,7 +2,7 @@
 
 Each judge is trained on one thread, so that any number of processes and workers gives the same numbers (up to rounding
 if several train as one program). Large judges (``Recipe.sharing`` "data") are the exception: all processes and threads
-train one of them together.
+train one of them together, unless each GPU has a judge of its own to train.
 """
 
 import os
@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 
 from judge.evidence import Slot
 from judge.training.fit_members import are_stored, fit_jointly, fit_member, load_answers, store_answers
-from judge.training.launch import gather, make_accelerator, raise_together
+from judge.training.launch import gather, make_accelerator, raise_together, uses_fsdp
 from judge.training.member import Member, TrainingSetup, name_members
 from judge.types import Predictions, Progress
 from judge.utils.launch import computes_on, launched, promised
@@ -42,11 +42,12 @@ Finished = tuple[dict[str, list[R]], int]
 def prepare_members(
     members: Sequence[Member], setup: TrainingSetup, progress: Progress | None = None
 ) -> tuple[list[Member], TrainingSetup]:
-    """The members with their keys, and a setup with the features that they need.
+    """The members with their keys, and a setup with the features that they need and with the sharing that suits them.
 
     Raises:
         JudgeError: as :func:`~judge.training.features.precompute`.
     """
+    setup = _choose_sharing(members, setup)
     judges = {member.judge.name: member.judge for member in members}.values()
     if not setup.precomputed and any("image" in judge.modalities or judge.reader for judge in judges):
         from judge.training.features import precompute
@@ -54,6 +55,17 @@ def prepare_members(
         found = precompute(members, setup.materials, setup.features, progress)
         setup = replace(setup, precomputed=found)
     return [replace(member, key=key) for member, key in zip(members, name_members(members, setup), strict=True)], setup
+
+
+def _choose_sharing(members: Sequence[Member], setup: TrainingSetup) -> TrainingSetup:
+    """Let each process of a launch train whole judges if they are on GPUs, not sharded, and enough for all.
+
+    Processes that train one judge wait for each other at every step.
+    """
+    large = sum(setup.sharing_of(member.judge) == "data" for member in members)
+    if setup.sharing or uses_fsdp() or computes_on() == "cpu" or not 1 < promised() <= large:
+        return setup
+    return replace(setup, sharing="members")
 
 
 def train_members(

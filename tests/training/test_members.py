@@ -22,7 +22,7 @@ from judge.evidence import Aligner, Evidence, MaskedCaption, Resample, ResampleK
 from judge.judges import Assignment, Keep, find_judge
 from judge.text.alignment import AlignmentName
 from judge.training.member import Member, Precomputed, TrainingSetup, name_members
-from judge.training.run_members import train_members
+from judge.training.run_members import prepare_members, train_members
 from judge.types import Predictions, Side, Target
 from judge.utils.files import LOG, append, read_json_lines
 from judge.utils.tensors import write_tensors
@@ -268,3 +268,29 @@ def test_who_cannot_hear_ends_no_training(caplog: pytest.LogCaptureFixture) -> N
 def test_a_fault_in_a_worker_is_told_in_one_line() -> None:
     setup = TrainingSetup({"epochs": 3, "learning_rate": 1e38}, workers=2)
     assert "loss is" in fault_of(numbers, make_members("lstm"), setup)
+
+
+@pytest.mark.parametrize(
+    ("judges", "device", "asked", "fsdp", "expected"),
+    [
+        (2, "cuda", None, "false", "members"),
+        (1, "cuda", None, "false", "data"),  # One GPU of two would idle.
+        (2, "cpu", None, "false", "data"),  # Each judge takes all threads.
+        (2, "cuda", "data", "false", "data"),
+        (2, "cuda", None, "true", "data"),
+    ],
+)
+def test_each_gpu_trains_whole_judges_if_there_are_enough(
+    judges: int, device: str, asked: Any, fsdp: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The judges' names say so too: trained in another way, numbers differ by rounding."""
+    monkeypatch.setattr("judge.training.run_members.computes_on", lambda: device)
+    monkeypatch.setattr("judge.training.run_members.promised", lambda: 2)
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", fsdp)
+    small = find_judge("lstm")
+    assert small.recipe
+    large = replace(small, recipe=replace(small.recipe, sharing="data"))
+    members = [Member(large, GENDER, make_samples(4), Split((), (), {}), seed) for seed in range(judges)]
+    named, chosen = prepare_members(members, TrainingSetup(sharing=asked))
+    assert chosen.sharing_of(large) == expected
+    assert [member.key for member in named] == name_members(members, TrainingSetup(sharing=expected))
