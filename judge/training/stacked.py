@@ -5,10 +5,12 @@ start, order, batches, weights, loss and dropout, as :class:`~judge.training.loo
 change a result by rounding alone. No step waits for the host: an epoch's order is on the device before it begins.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -21,7 +23,7 @@ from judge.training.checkpoint import Checkpoint, History
 from judge.training.fit_members import answer, answers_file, build_judge, checkpoint_beside, log_epoch, store_answers
 from judge.training.loop import NetworkJudge, diverged
 from judge.training.member import Member, TrainingSetup, derive_seed, digest_of
-from judge.types import Predictions, Sample, Target
+from judge.types import IntArray, Predictions, Sample, Target
 from judge.utils.parallel import threads
 
 # Names the random stream of dropout, beside seed and epoch.
@@ -69,27 +71,29 @@ class StackedNetwork(nn.Module):
             for source, row in zip(sources, self.get_parameter(name).cpu(), strict=True):
                 source.copy_(row[: len(source)])
 
-    def forward(self, tokens: Tensor, lengths: Tensor, keys: Tensor) -> Tensor:
+    def forward(self, tokens: Tensor, lengths: Tensor, keys: Tensor, packed: Packed) -> Tensor:
         """Logits [K, B, A].
 
         Args:
             tokens: word ids, [K, B, T], padded on the right.
-            lengths: [K, B], at least 1.
+            lengths: [K, B], at least 1; each network's captions from the longest to the shortest.
             keys: two numbers each for dropout, [places of dropout, K, 2] int32.
+            packed: the words of the captions, side by side.
         """
-        encoder, dropout, time = self.parts.encoder, _Dropout(keys), torch.arange(tokens.shape[2], device=tokens.device)
-        rows = time * self.stride + torch.arange(tokens.shape[1], device=tokens.device)[:, None]
+        encoder, dropout = self.parts.encoder, _Dropout(keys)
+        going, time, caption, starts = packed
+        rows, ends = time * self.stride + caption, lengths[:, caption]
         table = self.get_parameter("embedding")
-        offsets = torch.arange(len(table), device=tokens.device)[:, None, None] * table.shape[1]
-        states = dropout(nn.functional.embedding(tokens + offsets, table.flatten(0, 1)), rows, self.parts.dropout)
-        there = time < lengths[..., None]
-        backwards = torch.where(there, lengths[..., None] - 1 - time, time)
+        offsets = torch.arange(len(table), device=tokens.device)[:, None] * table.shape[1]
+        words = nn.functional.embedding(tokens[:, caption, time] + offsets, table.flatten(0, 1))
+        states, there = dropout(words, rows, self.parts.dropout), time < ends
+        backwards = starts[torch.where(there, ends - 1 - time, time)] + caption
         for layer in range(encoder.num_layers):
             ways = [states, _reorder(states, backwards)][: 1 + encoder.bidirectional]
-            found = self._layer(layer, torch.stack(ways, dim=1), there)
-            final = torch.cat([way[:, :, -1] for way in found], dim=2)
+            found, last = self._layer(layer, torch.stack(ways, dim=1), there, going)
+            final = torch.cat(list(last), dim=2)
             if layer + 1 < encoder.num_layers:
-                states = torch.cat([found[0], *(_reorder(way, backwards) for way in found[1:])], dim=3)
+                states = torch.cat([found[0], *(_reorder(way, backwards) for way in found[1:])], dim=2)
                 states = dropout(states, rows, encoder.dropout)
         rows = torch.arange(final.shape[1], device=tokens.device)
         states = dropout(final, rows, self.parts.dropout)
@@ -102,33 +106,67 @@ class StackedNetwork(nn.Module):
                 states = dropout(states, rows, part.p) if isinstance(part, nn.Dropout) else part(states)
         return states
 
-    def _layer(self, layer: int, inputs: Tensor, there: Tensor) -> Sequence[Tensor]:
-        """[K, ways, B, T, I] -> states of each direction, [K, B, T, H]; after a caption's end its last state stays."""
-        members, ways, batch, steps, _ = inputs.shape
+    def _layer(
+        self, layer: int, inputs: Tensor, there: Tensor, going: list[int]
+    ) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+        """[K, ways, P, I] -> states of each direction, [K, P, H], and those at the captions' ends, [K, B, H]."""
+        members, ways = inputs.shape[:2]
         weight, recurrent, *biases = (
             self.get_parameter(f"{name}_l{layer}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         )
-        flat = inputs.flatten(0, 1).flatten(1, 2)
-        gates = torch.baddbmm(sum(biases)[:, None], flat, weight.transpose(1, 2)).float()  # type: ignore[index]
-        going = there.repeat_interleave(ways, dim=0)[..., None].unbind(2)
-        hidden = cell = gates.new_zeros(members * ways, batch, recurrent.shape[2])
+        gates = torch.baddbmm(sum(biases)[:, None], inputs.flatten(0, 1), weight.transpose(1, 2)).float()  # type: ignore[index]
+        ons = torch.split(there.repeat_interleave(ways, dim=0)[..., None], going, dim=1)
+        hidden = cell = gates.new_zeros(len(gates), going[0], recurrent.shape[2])
         found = []
         # Taken apart at once: the gradient of a slice would be as large as the whole, at each step.
-        for gate, on in zip(gates.view(len(flat), batch, steps, -1).unbind(2), going, strict=True):
-            summed = gate + torch.bmm(hidden, recurrent.transpose(1, 2))
+        for gate, on in zip(torch.split(gates, going, dim=1), ons, strict=True):
+            last, ended = hidden[:, : gate.shape[1]], hidden[:, gate.shape[1] :]
+            summed = gate + torch.bmm(last, recurrent.transpose(1, 2))
             if isinstance(self.parts.encoder, nn.LSTM):
                 enter, forget, new, leave = summed.chunk(4, dim=2)
+                cell = cell[:, : gate.shape[1]]
                 cell = torch.where(on, forget.sigmoid() * cell + enter.sigmoid() * new.tanh(), cell)
-                hidden = torch.where(on, leave.sigmoid() * cell.tanh(), hidden)
+                last = torch.where(on, leave.sigmoid() * cell.tanh(), last)
             else:
-                hidden = torch.where(on, summed.tanh(), hidden)
-            found.append(hidden)
-        return torch.stack(found, dim=2).view(members, ways, batch, steps, -1).unbind(1)
+                last = torch.where(on, summed.tanh(), last)
+            found.append(last)
+            hidden = torch.cat([last, ended], dim=1)
+        each, ends = (of.view(members, ways, *of.shape[1:]).unbind(1) for of in (torch.cat(found, dim=1), hidden))
+        return each, ends
 
 
 def _reorder(states: Tensor, order: Tensor) -> Tensor:
-    """[K, B, T, D], its times in another order, [K, B, T]."""
-    return states.gather(2, order[..., None].expand_as(states))
+    """[K, P, D], its times in another order, [K, P]."""
+    return states.gather(1, order[..., None].expand_as(states))
+
+
+class Packed(NamedTuple):
+    """Places of words, as in a packed sequence: the captions of each time stand side by side, P in all.
+
+    Attributes:
+        going: how many captions stand at each time: those that have not ended in some network. [T]
+        time: of each place. [P]
+        caption: of each place. [P]
+        starts: first place of each time. [T]
+    """
+
+    going: list[int]
+    time: Tensor
+    caption: Tensor
+    starts: Tensor
+
+    @classmethod
+    def of_batches(cls, lengths: IntArray, device: torch.device) -> Iterator[Packed]:
+        """The layouts of batches, copied to the device at once; ``lengths``: [batches, B], descending."""
+        goings, parts = [], []
+        for own in lengths:
+            going = (own > np.arange(own[0])[:, None]).sum(axis=1)
+            time, starts = np.repeat(np.arange(len(going)), going), np.cumsum(going) - going
+            goings.append(going.tolist())
+            parts += [time, np.arange(len(time)) - starts[time], starts]
+        placed = torch.split(torch.from_numpy(np.concatenate(parts)).to(device), [len(part) for part in parts])
+        for place, going in enumerate(goings):
+            yield cls(going, *placed[3 * place : 3 * place + 3])
 
 
 class _Dropout:
@@ -188,8 +226,10 @@ class _Captions:
         self.on_device = torch.from_numpy(self.lengths).to(device)
         self.members = torch.arange(len(found), device=device)[:, None]
 
-    def batches(self, pieces: Sequence[Sequence[Sequence[int]]]) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Tokens [K, B, T], lengths [K, B] and places of samples [K, B] of each batch.
+    def batches(self, pieces: Sequence[Sequence[Sequence[int]]]) -> Iterator[tuple[Tensor, Tensor, Tensor, Packed]]:
+        """Tokens [K, B, T], lengths [K, B], places of samples [K, B] and layout of each batch.
+
+        Captions of a judge are sorted by length, so that few long ones cost little.
 
         Args:
             pieces: each judge's places of samples, batch by batch, equally many; smaller ones are filled up.
@@ -199,9 +239,13 @@ class _Captions:
         for judge, own in enumerate(pieces):
             for step, piece in enumerate(own):
                 places[judge, step, : len(piece)] = piece
-        longest = self.lengths[np.arange(len(places))[:, None, None], places].max(axis=(0, 2)).tolist()
-        for rows, steps in zip(torch.from_numpy(places).to(self.device).unbind(1), longest, strict=True):
-            yield self.tokens[self.members, rows][:, :, :steps], self.on_device[self.members, rows], rows
+        judges = np.arange(len(places))[:, None, None]
+        order = np.argsort(-self.lengths[judges, places], axis=2, kind="stable")
+        places = np.take_along_axis(places, order, axis=2)
+        longest = self.lengths[judges, places].max(axis=0)  # [batches, B], descending
+        layouts = Packed.of_batches(longest, self.device)
+        for rows, packed in zip(torch.from_numpy(places).to(self.device).unbind(1), layouts, strict=True):
+            yield self.tokens[self.members, rows], self.on_device[self.members, rows], rows, packed
 
 
 class Ensemble:
@@ -273,10 +317,10 @@ class Ensemble:
         # As in the trainer: a batch's mean loss counts as often as the batch has samples.
         shares = torch.tensor([[len(batch) / sum(map(len, own)) for batch in own] for own in batches])
         shares = shares.t().to(self.device, total.dtype)
-        for step, (tokens, lengths, rows) in enumerate(captions.batches(batches)):
+        for step, (tokens, lengths, rows, packed) in enumerate(captions.batches(batches)):
             optimiser.zero_grad()
             with self.accelerator.autocast():
-                logits = self.stacked(tokens, lengths, keys[step])
+                logits = self.stacked(tokens, lengths, keys[step], packed)
             answers, weights = captions.answers[captions.members, rows], captions.weights[captions.members, rows]
             losses = sample_losses(logits.float().flatten(0, 1), answers.flatten(0, 1)).view_as(weights)
             means = (losses * weights).sum(dim=1) / weights.sum(dim=1)

@@ -24,7 +24,7 @@ from judge.training.launch import make_accelerator
 from judge.training.loop import NetworkJudge, Trainer
 from judge.training.member import TrainingSetup, name_members
 from judge.training.run_members import train_members
-from judge.training.stacked import Ensemble, draw_kept
+from judge.training.stacked import Ensemble, Packed, draw_kept
 from judge.types import Sample, Target
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -72,6 +72,13 @@ def test_without_dropout_each_is_what_the_trainer_makes_of_it(name: str, target:
         # Where a gradient is all rounding, Adam makes a step of it: a hundredth of the learning rate each, at most.
         for weight, expected in zip(weights_of(beside).values(), weights_of(judge).values(), strict=True):
             assert (weight - expected).abs().max() < 1e-4
+
+
+def test_a_long_caption_adds_its_own_words_alone() -> None:
+    first, second = Packed.of_batches(np.array([[60, 10, 10], [2, 1, 1]]), torch.device("cpu"))
+    assert len(first.time) == 60 + 10 + 10
+    assert (first.going[:10], first.going[10:]) == ([3] * 10, [1] * 50)
+    assert [each.tolist() for each in second[1:]] == [[0, 0, 0, 1], [0, 1, 2, 0], [0, 3]]
 
 
 def stack(name: str, places: Sequence[int], *, checkpoint: Path | None = None) -> tuple[list[NetworkJudge], Ensemble]:

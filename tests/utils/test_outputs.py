@@ -106,9 +106,10 @@ def test_a_command_killed_while_it_replaces_loses_nothing(tmp_path: Path, killed
     """The earlier run is moved away, the later is not in its place: the earlier comes back; Ctrl-C does so at once."""
     make(tmp_path / "out")
     code = f"""if True:
-        import os, pathlib
+        import os, pathlib, signal
         from judge.utils.outputs import OutputFolder
         folder = OutputFolder(pathlib.Path("out"), what="run", command="judge evaluate", overwrite=True)
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell's background jobs ignore it.
         rename = pathlib.Path.rename
         def killed(path, to):
             rename(path, to)
