@@ -63,7 +63,7 @@ def _choose_sharing(members: Sequence[Member], setup: TrainingSetup) -> Training
     Processes that train one judge wait for each other at every step.
     """
     large = sum(setup.sharing_of(member.judge) == "data" for member in members)
-    if setup.sharing or uses_fsdp() or computes_on() == "cpu" or not 1 < promised() <= large:
+    if setup.sharing or not 1 < promised() <= large or uses_fsdp() or computes_on() == "cpu":
         return setup
     return replace(setup, sharing="members")
 
