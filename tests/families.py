@@ -6,6 +6,7 @@ not tried. Families of ``captioners.py`` are made there, and compared with answe
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 import sys
@@ -24,6 +25,7 @@ from captioners import IDS, SAMPLES, ask, load
 from PIL import Image
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers.models.auto.feature_extraction_auto import FEATURE_EXTRACTOR_MAPPING_NAMES
 from transformers.models.auto.image_processing_auto import IMAGE_PROCESSOR_MAPPING_NAMES
 from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES as MODELS
 from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
@@ -55,6 +57,43 @@ _PROCESSORS: dict[str, Any] = {
     "patch_size": 16, "num_query_tokens": 2, "image_seq_length": 4, "image_seq_len": 4, "num_image_tokens": 4,
     "vision_feature_select_strategy": "default", "num_additional_image_tokens": 1,
 }  # fmt: skip
+# Where the defaults of a family contradict a tiny model: attributes of its processor and of its configuration.
+SPECIAL: dict[str, dict[str, Any]] = {
+    "aria": {"projector_patch_to_query_dict": {3721: 256}, "vision_config.image_size": 976},
+    "aya_vision": {"processor.img_size": 32, "processor.patch_size": 32},
+    "cohere2_vision": {"processor.image_processor.patch_size": 1},
+    "gemma3n": {
+        "text_config.num_kv_shared_layers": 0, "text_config.vocab_size_per_layer_input": 400,
+        "text_config.hidden_size_per_layer_input": 8,
+    },
+    "gemma4": {"text_config.vocab_size_per_layer_input": 400, "text_config.hidden_size_per_layer_input": 8},
+    "granite4_vision": {"deepstack_layer_map": [[-1, 0]], "downsample_rate": "1/2"},
+    "instructblip": {"text_config.word_embed_proj_dim": 32, "num_query_tokens": 2},
+    "kimi_k25": {
+        "projection_hidden_size": 32, "text_config.qk_rope_head_dim": 16, "text_config.qk_nope_head_dim": 16,
+        "text_config.v_head_dim": 16,
+    },
+    "llama4": {
+        "vision_config.projector_input_dim": 32, "vision_config.projector_output_dim": 32,
+        "vision_config.vision_output_dim": 32, "vision_config.intermediate_size": 128,
+    },
+    "llava_onevision": {"processor.vision_feature_select_strategy": "full"},
+    "mistral3": {"processor.spatial_merge_size": 2},
+    "molmo2": {
+        "adapter_config.vision_feature_layer": [1, 0], "vision_config.num_position_embeddings": 4,
+        "processor.image_processor.overlap_margins": [0, 0],
+    },
+    "vipllava": {"vision_feature_layers": [-1, -2]},
+}  # fmt: skip
+LIKE = {"fast_vlm": "llava", "qwen3_vl_moe": "qwen3_vl", "glm_ocr": "glm46v", "glm4v_moe": "glm4v"}
+"""Families with the processor of another."""
+# Parts that the defaults of a family leave out, or that are too large at once.
+PARTS: dict[str, dict[str, Any]] = {
+    "gemma4": {
+        "vision_config": {"model_type": "gemma4_vision"},
+        "text_config": {"num_hidden_layers": 2, "layer_types": ["full_attention"] * 2, "global_head_dim": 16},
+    },
+}
 _MOST = 40_000_000  # Weights.
 # Those of captioners.py, by transformers' names.
 BY_HAND = {"blip", "blip-2", "florence2", "git", "llava", "mllama", "paligemma", "pix2struct", "qwen2_vl", "qwen2_5_vl"}
@@ -71,6 +110,8 @@ class Outcome(NamedTuple):
 
 def _shrink(config: Any, words: int, image_token: int | None) -> Any:
     """A configuration of a tiny model with this vocabulary."""
+    folder = Path(inspect.getfile(type(config))).parent
+    has_sections = any("mrope_section" in path.read_text() for path in folder.glob("modeling_*.py"))
     for name, value in list(vars(config).items()):
         new: Any = None
         if isinstance(value, tf.PreTrainedConfig):
@@ -78,10 +119,12 @@ def _shrink(config: Any, words: int, image_token: int | None) -> Any:
         elif name == "layer_types" and value:
             new = [value[0], "full_attention" if "full_attention" in value else value[-1]]
         elif name in {"rope_parameters", "rope_scaling"} and isinstance(value, dict):
-            new = value | (_MROPE if value.keys() & _MROPE.keys() or value.get("type") == "mrope" else {})
+            new = value | (
+                _MROPE if has_sections or value.keys() & _MROPE.keys() or value.get("type") == "mrope" else {}
+            )
         elif name == "vocab_size":
             new = words
-        elif name in {"image_token_id", "image_token_index"}:
+        elif name in {"image_token_id", "image_token_index", "image_patch_id"}:
             new = image_token
         elif name in SMALL and not isinstance(value, bool) and isinstance(value, int | list | tuple | None):
             new = SMALL[name]
@@ -92,11 +135,17 @@ def _shrink(config: Any, words: int, image_token: int | None) -> Any:
     return config
 
 
-def _tokenizer(source: str) -> Any:
-    """One token a word, and one for each special token that a processor's ``source`` names."""
-    named = {*re.findall(r'tokenizer, "(\w+_token)"', source), *re.findall(r"tokenizer\.(\w+_token)\b", source)}
-    named = {name for name in named | {"image_token"} if not re.match("add|bos|eos|pad|unk|cls|sep|mask", name)}
+def _tokenizer(source: str, *, letters: bool = False) -> Any:
+    """One token a word (or a letter), and one for each special token that a processor's ``source`` names."""
+    named = {
+        "image_token",
+        *re.findall(r'tokenizer, "(\w+_token)"', source),
+        *re.findall(r"tokenizer\.(\w+_token)\b", source),
+    }
+    named = {name for name in named if not re.match("add|bos|eos|pad|unk|cls|sep|mask", name)}
     quoted = {*re.findall(r"[\"'](<[^\"'\s{}]*>|\[[A-Z_]+\])[\"']", source), "<IMG_CONTEXT>", "<img>", "</img>"}
+    if "image_token.content" in source:  # The processor makes a token of its own.
+        named -= {"image_token"}
     extra = {name: "<image>" if name == "image_token" else f"<{name}>" for name in sorted(named)}
     others = sorted({"<gender>", "<|image|>", "<|patch|>", "[IMG]"} | quoted - {*extra.values()})
     extra |= {f"other_{number}_token": token for number, token in enumerate(others)}
@@ -105,6 +154,10 @@ def _tokenizer(source: str) -> Any:
         ids.setdefault(token, len(ids))
     raw = Tokenizer(models.WordLevel(ids, unk_token="<unk>"))
     raw.normalizer, raw.pre_tokenizer = normalizers.Lowercase(), pre_tokenizers.Whitespace()
+    if letters:
+        alphabet = sorted(pre_tokenizers.ByteLevel.alphabet() - ids.keys())
+        raw = Tokenizer(models.BPE(ids | {letter: len(ids) + n for n, letter in enumerate(alphabet)}, []))
+        raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     marks = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
     return tf.PreTrainedTokenizerFast(tokenizer_object=raw, extra_special_tokens=extra, **marks)
 
@@ -138,16 +191,28 @@ def _small_images(images: Any) -> Any:
     return images
 
 
-def _processor(kind: str) -> Any:
+def _set(thing: Any, values: dict[str, Any], start: str) -> None:
+    """Set the attributes whose names begin with ``start``."""
+    for name, value in values.items():
+        *path, last = name.removeprefix(start).split(".")
+        if name.startswith("processor.") == bool(start):
+            setattr(functools.reduce(getattr, path, thing), last, value)
+
+
+def _processor(kind: str, *, letters: bool = False) -> Any:
+    special, kind = SPECIAL.get(kind, {}), LIKE.get(kind, kind)
     made: Any = getattr(tf, str(PROCESSOR_MAPPING_NAMES[kind]))
-    tokenizer = _tokenizer(inspect.getsource(sys.modules[made.__module__]))
+    tokenizer = _tokenizer(inspect.getsource(sys.modules[made.__module__]), letters=letters)
     given = dict(_PROCESSORS) | ({"image_seq_length": 1} if kind == "internvl" else {})
     given["image_processor"] = _small_images(getattr(tf, _first(IMAGE_PROCESSOR_MAPPING_NAMES[kind]))())
     if kind in VIDEO_PROCESSOR_MAPPING_NAMES:
         given["video_processor"] = _small_images(getattr(tf, _first(VIDEO_PROCESSOR_MAPPING_NAMES[kind]))())
+    if kind in FEATURE_EXTRACTOR_MAPPING_NAMES:
+        given["feature_extractor"] = getattr(tf, FEATURE_EXTRACTOR_MAPPING_NAMES[kind])()
     given |= {"tokenizer": tokenizer, "qformer_tokenizer": tokenizer}
     processor = made(**{name: given[name] for name in inspect.signature(made).parameters if name in given})
-    if getattr(processor, "image_token", None):
+    _set(processor, special, "processor.")
+    if isinstance(getattr(processor, "image_token", None), str):
         processor.chat_template = captioners.CHAT.replace("PICTURE", processor.image_token)
     return processor
 
@@ -155,11 +220,22 @@ def _processor(kind: str) -> Any:
 def save(kind: str, folder: Path) -> None:
     """Save a tiny model of the family ``kind`` with random weights, and its processor."""
     processor = _processor(kind)
+    with TemporaryDirectory() as place, suppress(Exception):
+        processor.save_pretrained(place)
+        CONFIG_MAPPING[kind]().save_pretrained(place)
+        tokenizer = tf.AutoTokenizer.from_pretrained(place)
+        if tokenizer.tokenize("male") == tokenizer.tokenize("female"):  # Its class reads byte pairs alone.
+            processor = _processor(kind, letters=True)
     token = getattr(processor, "image_token_id", None)
     with suppress(Exception):  # Most of the tokens of a prompt are those that an image's features replace.
-        prompt = processor(images=[[Image.new("RGB", (56, 40))]], text=[f"a {processor.image_token}"])
-        (token, _), *_ = Counter(np.ravel(prompt["input_ids"]).tolist()).most_common()
-    config = _shrink(CONFIG_MAPPING[kind](), len(processor.tokenizer), token)
+        prompt = processor(
+            images=[[Image.new("RGB", (56, 40))]], text=[f"a {processor.image_token}"], return_tensors="pt"
+        )
+        counts = Counter(np.ravel(prompt["input_ids"]).tolist())
+        del counts[processor.tokenizer.unk_token_id]
+        ((token, _),) = counts.most_common(1)
+    config = _shrink(CONFIG_MAPPING[kind](**PARTS.get(kind, {})), len(processor.tokenizer), token)
+    _set(config, SPECIAL.get(kind, {}), "")
     maker = getattr(tf, MODELS[kind])
     with torch.device("meta"):
         size = sum(weight.numel() for weight in maker(config).parameters())

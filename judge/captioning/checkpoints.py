@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache, partial
 from itertools import chain
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
@@ -65,22 +66,27 @@ class CheckpointWriter:
         on_cpu = captioner.model.device.type == "cpu"
         self.readers = 1 if on_cpu else 4  # On CPUs captioning needs the cores itself.
         self.at_a_time = (8 if on_cpu else 64) if writing.caption_batch == "auto" else writing.caption_batch
-        # Faults of its files appear when it writes; two tokens take no time.
+        # Faults of its files appear when it writes.
         with computing("it cannot caption", self.where), quiet():
-            self.tokens([prepared], most=2)
-        self.most = self.at_a_time if self._joins(prepared) else 1
+            alone = self._first_logits([prepared])
+        self.most = self.at_a_time if self._joins(prepared, alone) else 1
 
-    def _joins(self, prepared: Prepared) -> bool:
-        """Whether tensors of two images can be concatenated: two copies of an image then have the same tokens.
+    def _joins(self, prepared: Prepared, alone: Tensor) -> bool:
+        """Whether images can be captioned together: ``prepared`` and noise then have the logits that each has alone.
 
-        Those of MiniCPM-V cannot.
+        Tensors of MiniCPM-V cannot be concatenated; those of Molmo2 count patches from the first of a batch.
         """
+        pixels = np.random.default_rng(0).integers(256, size=(*blank().size, 3), dtype=np.uint8)
         try:
             with quiet():
-                one, other = self.tokens([prepared] * 2, most=2)
+                noise = self.prepare(Image.fromarray(pixels))
+                apart = torch.cat([alone, self._first_logits([noise])])
+                together = self._first_logits([prepared, noise])
         except Exception:  # Models raise anything at tensors of another shape.
             return False
-        return torch.equal(one, other)
+        # Logits in bf16 differ by about a hundredth; images that change each other, by as much as two images.
+        spread = float((apart[0] - apart[1]).abs().max())
+        return torch.allclose(together, apart, rtol=0.02, atol=0.1 * spread + 1e-4)
 
     def prepare(self, image: Image.Image) -> Prepared:
         """See :func:`~judge.judges.hf_prompts.generation_inputs`."""
@@ -146,33 +152,33 @@ class CheckpointWriter:
         known |= {*own} if isinstance(own, list) else {own}
         return torch.tensor(sorted(known - {None}))
 
-    @torch.no_grad()
-    def tokens(self, prepared: Sequence[Prepared], *, most: int | None = None) -> Tensor:
+    def tokens(self, prepared: Sequence[Prepared]) -> Tensor:
         """Tokens of captions of images whose tensors have one shape, [N, T] int64, without the prompt.
 
-        At most ``most`` of them, or ``max_tokens``; with the special tokens that begin, end or pad them.
+        At most ``max_tokens``; with the special tokens that begin, end or pad them.
         """
+        begun, room = prepared[0][1], self.writing.max_tokens
+        if self.captioner.limit is not None:  # It has no positions for more.
+            room = max(1, min(room, self.captioner.limit - len(begun)))
+        written: Tensor = self._generate(prepared, max_new_tokens=room, num_beams=self.writing.beams).sequences.cpu()
+        if begun and written[:, : len(begun)].tolist() == [list(prompt) for _, prompt in prepared]:
+            written = written[:, len(begun) :]
+        return written
+
+    def _first_logits(self, prepared: Sequence[Prepared]) -> Tensor:
+        """Logits of the first token of captions, [N, V] float32."""
+        logits: Tensor = self._generate(prepared, max_new_tokens=1, output_logits=True).logits[0]
+        return logits.float().cpu()
+
+    @torch.no_grad()
+    def _generate(self, prepared: Sequence[Prepared], **settings: Any) -> Any:
+        """The output of the model's ``generate``, without sampling."""
         joined = {name: torch.cat([inputs[name] for inputs, _ in prepared]) for name in prepared[0][0]}
         model = self.captioner.model
         given = {
             name: value.to(model.device, model.dtype if value.is_floating_point() else None)
             for name, value in joined.items()
         }
-        begun, room = prepared[0][1], self.writing.max_tokens
-        if self.captioner.limit is not None:  # It has no positions for more.
-            room = max(1, min(room, self.captioner.limit - len(begun)))
-        written: Tensor = model.generate(
-            **given,
-            max_new_tokens=min(room, most or room),
-            num_beams=self.writing.beams,
-            # A checkpoint's own settings may sample (Qwen2-VL), or return more.
-            do_sample=False,
-            temperature=None,
-            top_p=None,
-            top_k=None,
-            num_return_sequences=1,
-            return_dict_in_generate=False,
-        ).cpu()
-        if begun and written[:, : len(begun)].tolist() == [list(prompt) for _, prompt in prepared]:
-            written = written[:, len(begun) :]
-        return written
+        # A checkpoint's own settings may sample (Qwen2-VL), or return more.
+        usual = {"num_beams": 1, "do_sample": False, "temperature": None, "top_p": None, "top_k": None}
+        return model.generate(**given, **{**usual, **settings}, num_return_sequences=1, return_dict_in_generate=True)

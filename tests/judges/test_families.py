@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 import transformers as tf
-from families import BY_HAND, MODELS, PAGE, outcome
+from families import BY_HAND, MODELS, PAGE, outcome, save
+
+from judge.captioning.checkpoints import CheckpointWriter
+from judge.captioning.writing import Writing
+from judge.judges.hf_models import load_captioner
 
 TEXT = PAGE.read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| ([\w.-]+) \| (yes|no|-) \| (yes|no|-) \| (.*?) \|$", TEXT, re.MULTILINE)
@@ -29,3 +33,11 @@ def test_the_page_lists_every_family() -> None:
     assert len(WORKING) > 20
     if f"transformers {tf.__version__} loads" in TEXT:
         assert {kind for kind, *_ in ROWS} == MODELS.keys() - BY_HAND
+
+
+@pytest.mark.parametrize(("kind", "joins"), [("qwen3_vl", True), ("molmo2", False)])
+def test_images_that_change_each_other_are_captioned_one_by_one(kind: str, joins: bool, tmp_path: Path) -> None:
+    """Molmo2's tensors count patches from the batch's first: concatenated ones point to other images."""
+    save(kind, tmp_path)
+    writer = CheckpointWriter(load_captioner(str(tmp_path)), Writing(caption_batch=4))
+    assert writer.most == (4 if joins else 1)
