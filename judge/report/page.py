@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from judge.errors import JudgeError
+from judge.errors import JudgeError, some
 from judge.judges import find_judge
 from judge.measure import Result
 from judge.measure.examples import CARD
@@ -24,7 +24,7 @@ from judge.report.notes import summary_lines
 from judge.report.plots import save, style
 from judge.report.sections import SECTIONS
 from judge.report.table import how_many
-from judge.report.warnings import verdict_notes, verdicts
+from judge.report.verdicts import difference_verdicts, verdict_notes, verdicts
 from judge.statistics.summary import name_row
 from judge.text.alignment import UNKNOWN, is_special
 
@@ -45,6 +45,8 @@ _HIDDEN = (
 _SHADING = (
     "Shading: what a word adds to the log-odds of the true class (orange, underlined), or takes away (blue, dotted)."
 )
+_MOST_WORDS = 3
+"""Words that a sentence on an example names."""
 _WHO = {"human": "a person wrote", "generated": "the captioner wrote"}
 
 
@@ -81,15 +83,18 @@ def make_page(
     versions = result.run.get("versions") or {"caption-judge": result.run["version"]}
     loader = PackageLoader("judge.report")
     templates = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    templates.filters["whole_intervals"] = lambda cell: re.sub(r", (?=[^\[]*\])", ",\xa0", cell)
     return templates.get_template("report.html").render(
         title="Bias amplification report",
         version=result.run["version"],
         lead=_lead(result),
         verdicts=verdicts(result),
+        differences=list(difference_verdicts(result)),
         verdict_notes=verdict_notes(result),
         protocol=summary_lines(result)[0],
         sections=list(_sections(result, figures)),
         examples=shown,
+        first_examples=_first_cards(shown["cards"]) if shown else [],
         settings=settings,
         versions=", ".join(f"{name} {number}" for name, number in versions.items()),
         citations=citations(result),
@@ -128,9 +133,12 @@ def _sections(result: Result, folder: Path | None) -> Iterator[dict[str, Any]]:
                     name += "-"
                 taken.add(name.lower())
                 drawing.write(folder / name)
+        tables = [[one for one in section.tables(result, verbose) if one.rows] for verbose in (False, True)]
+        brief = [one.shown() for one in tables[0]]
         content = {
             "figures": figures,
-            "tables": [table for table in section.tables(result, True) if table.rows],
+            "tables": tables[0],
+            "whole": [one for one in tables[1] if one.shown() not in brief],
             "warnings": list(section.warnings(result)),
             "lines": list(section.lines(result)),
             "folded": list(section.folded(result)),
@@ -207,6 +215,33 @@ def example_cards(result: Result, pictures: Mapping[str, bytes], *, names: bool)
     }
 
 
+def _first_cards(cards: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Of each captioner, by its first row, the image that adds most, that which takes most away, and one at random."""
+    first: dict[tuple[str, str], Mapping[str, Any]] = {}
+    rows: dict[str, str] = {}
+    for card in cards:
+        if rows.setdefault(card["captioner"], card["title"]) == card["title"]:
+            first.setdefault((card["captioner"], card["chosen"]), card)
+    return list(first.values())
+
+
+def _reading(captions: Sequence[Mapping[str, Any]]) -> str:
+    """A sentence on what the judge guessed from the captioner's words, and from which; "" where no judge answered."""
+    sides = {side: [of for of in captions if of["side"] == side and of["probability"] is not None] for side in _WHO}
+    if not sides["generated"]:
+        return ""
+    found = sides["generated"][0]
+    line = f"From the captioner's words the judge gives {found['answer']} a probability of {found['probability']:.2f}"
+    if people := [of["probability"] for of in sides["human"]]:
+        line += f", from people's words {fmean(people):.2f}"
+    valued = [word for word in found["read"] if word.value and not word.hidden]
+    valued = sorted(valued, key=lambda word: -abs(word.value))[:_MOST_WORDS]
+    signs = {"for": 1, "against": -1}
+    parts = {what: [f"“{of.text}”" for of in valued if of.value * sign > 0] for what, sign in signs.items()}
+    said = [f"{some(words)} speak{'s' * (len(words) == 1)} {what} it" for what, words in parts.items() if words]
+    return f"{line}: {' and '.join(said)}." if said else f"{line}."
+
+
 def _card(rows: Sequence[Mapping[Any, Any]], largest: float) -> dict[str, Any]:
     """The captions of an image; human ones first."""
     first = rows[0]
@@ -214,6 +249,7 @@ def _card(rows: Sequence[Mapping[Any, Any]], largest: float) -> dict[str, Any]:
     sides = [[row["probability"] for row in rows if row["side"] == side] for side in _WHO]
     known = [[probability for probability in side if not math.isnan(probability)] for side in sides]
     # Two significant digits, without an exponent: 0.0045.
+    captions = [_caption(row, largest) for row in rows]
     amount = f"{abs(value):.{max(0, 1 - math.floor(math.log10(abs(value)))) if value else 1}f}"
     return {
         "captioner": str(first["captioner"]),
@@ -225,7 +261,8 @@ def _card(rows: Sequence[Mapping[Any, Any]], largest: float) -> dict[str, Any]:
         "class_": str(first["class"]),
         "tasks": [name for name in str(first["tasks"]).split("|") if name],
         "image_id": str(first["image_id"]),
-        "captions": [_caption(row, largest) for row in rows],
+        "captions": captions,
+        "reading": _reading(captions),
     }
 
 

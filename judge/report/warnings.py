@@ -1,6 +1,5 @@
-"""What can be concluded from a result: a verdict on each captioner, and warnings against wrong conclusions."""
+"""Warnings against wrong conclusions from a result."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -10,9 +9,9 @@ from judge.evidence.typical import TOO_FEW
 from judge.masking.measured import describe_masks
 from judge.measure import Result
 from judge.report.notes import alike, class_notes, metrics_of, pair_notes
-from judge.report.table import SIGNED, digits_of, write
-from judge.report.tables import Line, lines_of
-from judge.statistics.comparisons import ABOVE, BELOW, CANNOT_TELL, LIKE_TYPICAL, NO_VERDICT, PRIOR_ONLY
+from judge.report.table import SIGNED, write
+from judge.report.tables import lines_of
+from judge.statistics.comparisons import ABOVE, BELOW, CANNOT_TELL, PRIOR_ONLY
 from judge.statistics.inference import SIGNIFICANT
 from judge.statistics.summary import ROW, Summary
 from judge.statistics.validity import quote_tokens
@@ -29,58 +28,6 @@ _REPEATED, _LEAST = 0.1, 10
 _AFFECTED = 0.005
 # With fewer refits a warning says that intervals are rough.
 _FEW = 5
-
-
-def verdicts(result: Result) -> dict[str, str]:
-    """Captioner -> a sentence that begins with what it does, and claims no more than the tests; in table order."""
-    found: dict[str, list[Line]] = {}
-    people = set(result.typical.values())
-    for line in lines_of(result):
-        if line.summary.captioner not in people:
-            found.setdefault(line.summary.captioner, []).append(line)
-    judges = Counter(name for name, _ in {(row.metric.name, row.judge) for row in result.summaries})
-    return {captioner: f"{'; '.join(_parts(lines, judges))}." for captioner, lines in found.items()}
-
-
-def _parts(lines: Iterable[Line], judges: Mapping[str, int]) -> Iterator[str]:
-    """A part for each verdict, with the values behind it, then what has none; ``judges``: metric -> how many."""
-    groups: dict[tuple[str, str], list[str]] = {}
-    untested = []
-    for row, conclusion in lines:
-        title = row.title if judges[row.metric.name] > 1 else row.metric.title
-        value = "" if row.amplification is None else f" {write(row.amplification, SIGNED, digits_of(row.interval))}"
-        if conclusion.verdict is None:
-            untested.append(title + value)
-        else:
-            why = f", because {conclusion.reason}" if conclusion.verdict == NO_VERDICT else ""
-            groups.setdefault((conclusion.verdict, why), []).append(title + (value or " -"))
-    for verdict, why in sorted(groups, key=lambda group: [CANNOT_TELL, NO_VERDICT].count(group[0])):
-        yield f"{verdict} ({', '.join(groups[verdict, why])}){why}"
-    if untested:
-        yield f"not tested ({', '.join(untested)})"
-
-
-def verdict_notes(result: Result) -> list[str]:
-    """Notes that the sentences need."""
-    lines = lines_of(result)
-    found = {(row.captioner, of.verdict) for row, of in lines}
-    # Of other rows there is no verdict because families of judges disagree.
-    unsure = [row for row, of in lines if of.verdict == CANNOT_TELL and of.p_holm and of.p_holm >= SIGNIFICANT]
-    beside = [row for row in unsure if row.p_value is not None and row.p_value < SIGNIFICANT]
-    notes = {
-        '"Like a typical person": above human captions, but not shown to be above the most typical.': any(
-            verdict == LIKE_TYPICAL for _, verdict in found
-        ),
-        "Metrics that disagree answer different questions: read each by itself.": any(
-            verdict == "mitigates" and (name, "amplifies") in found for name, verdict in found
-        ),
-        "Judges that were trained once allow no test, and so no verdict: use --refits 10.": any(
-            row.basis == "these judges" for row in result.summaries
-        ),
-        '"Cannot tell" says that these data show no difference, not that there is none.': unsure,
-        "Verdicts are corrected for the number of captioners: an interval may lie beside 0 all the same.": beside,
-    }
-    return [note for note, holds in notes.items() if holds]
 
 
 def warnings(result: Result) -> list[str]:

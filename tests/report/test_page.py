@@ -17,6 +17,7 @@ from helpers import done_well, refusal
 
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
+from judge.metrics import METRICS
 from judge.report.table import SIGNED, digits_of, write
 from judge.text.cleaning import clean
 from judge.types import Interval
@@ -151,15 +152,55 @@ def test_the_first_screen_says_who_amplifies(browser: Browser, run: Path) -> Non
             )
 
 
+def test_the_verdict_compares_captioners(browser: Browser, run: Path) -> None:
+    """In sentences that agree with the table of differences."""
+    differences = json.loads((run / "metrics.json").read_text())["differences"]
+    found = {row["metric"]: row for row in differences if row["verdict"] not in {None, "cannot tell", "no verdict"}}
+    with page_of(browser, run / "report.html") as page:
+        said = page.locator(".differences li").all_inner_texts()
+    if not found:
+        assert said == ["No two captioners were shown to differ."] * any(row["verdict"] for row in differences)
+    for row in found.values():
+        upper, lower = (row["first"], row["second"])[:: 1 if row["value"] > 0 else -1]
+        does = METRICS[row["metric"]].verdicts[0].removesuffix(" more")
+        (line,) = [line for line in said if line.startswith(f"{upper} {does} more than {lower} (")]
+        assert f" {abs(row['value']):+.3f}" in line or f" {abs(row['value']):+.2f}" in line
+
+
+def test_three_examples_of_each_captioner_come_before_the_tables(browser: Browser, run: Path) -> None:
+    """One of each kind, by the captioner's first row, with a sentence whose numbers are those of the examples."""
+    every = pd.read_parquet(run / "examples.parquet")
+    with page_of(browser, run / "report.html") as page:
+        places = page.evaluate("[...document.querySelectorAll('main > section')].map((one) => one.id)")
+        assert places[:3] == ["verdict", "amplification", "first-examples"]
+        shown = page.locator("#first-examples .card").all()
+        kinds = [(one.get_attribute("data-captioner"), one.get_attribute("data-chosen")) for one in shown]
+        assert kinds == [(name, kind) for name in ("none", NAME) for kind in ("adds", "takes away", "random")]
+        for one, (captioner, kind) in zip(shown, kinds, strict=True):
+            rows = every[(every["captioner"] == captioner) & (every["chosen"] == kind) & (every["metric"] == "lic")]
+            first = rows[rows["rank"] == 0]
+            means = first.groupby("side")["probability"].mean()
+            class_ = first["class"].iloc[0]
+            said = one.locator(".reading").inner_text()
+            assert (
+                f"gives {class_} a probability of {means['generated']:.2f}, from people's words {means['human']:.2f}"
+                in said
+            )
+            words = re.findall("“(.+?)”", said)
+            read = " ".join(first.loc[first["side"] == "generated", "read"]).split()
+            assert 0 < len(words) <= 3
+            assert {*words} <= {*read}
+
+
 def cards(page: Page) -> Any:
-    return page.locator(".card:visible")
+    return page.locator("#examples .card:visible")
 
 
 def test_examples_are_sorted_and_filtered(browser: Browser, run: Path) -> None:
     every = pd.read_parquet(run / "examples.parquet")
     count = len(every.drop_duplicates(["captioner", "metric", "judge", "chosen", "rank"]))
     with page_of(browser, run / "report.html") as page:
-        assert page.locator(".card").count() == count
+        assert page.locator("#examples .card").count() == count
         assert cards(page).count() == min(24, count)
         page.get_by_label("metric (judge)", exact=True).select_option("LIC (words+embedding)")
         page.get_by_label("captioner", exact=True).select_option(NAME)
@@ -185,7 +226,7 @@ def test_examples_are_sorted_and_filtered(browser: Browser, run: Path) -> None:
 
 def test_without_scripts_all_is_there_and_prints(browser: Browser, run: Path) -> None:
     with page_of(browser, run / "report.html", java_script_enabled=False) as page:
-        assert cards(page).count() == page.locator(".card").count()
+        assert cards(page).count() == page.locator("#examples .card").count()
         assert not page.locator(".controls").is_visible()
         assert page.locator("#table table").first.is_visible()
         page.emulate_media(media="print")

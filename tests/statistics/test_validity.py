@@ -15,7 +15,7 @@ from helpers import known
 from judge import Corpus, evaluate
 from judge.measure.table import COLUMNS
 from judge.metrics import METRICS
-from judge.report.warnings import verdicts
+from judge.report.verdicts import verdicts
 from judge.statistics.comparisons import Pair, conclude, differences
 from judge.statistics.inference import Exchanged, from_halves
 from judge.statistics.summary import Guessing, Summary, summarise

@@ -3,7 +3,7 @@
 (() => {
   const form = document.querySelector(".controls");
   if (!form) return;
-  const place = document.querySelector(".cards");
+  const place = document.querySelector("#examples .cards");
   const more = document.querySelector(".more");
   const status = form.querySelector("output");
   const cards = [...place.children];

@@ -1,0 +1,96 @@
+"""What can be concluded from a result: a sentence on each captioner, and on each pair of captioners that differ."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
+
+from judge.measure import Result
+from judge.report.table import SIGNED, digits_of, write
+from judge.report.tables import Line, lines_of
+from judge.statistics.comparisons import CANNOT_TELL, LIKE_TYPICAL, NO_VERDICT, PRIOR_ONLY
+from judge.statistics.inference import SIGNIFICANT
+
+_MOST = 6
+"""Pairs of captioners that have a sentence; the table of differences has all."""
+_NO_DIFFERENCE = {CANNOT_TELL, NO_VERDICT, PRIOR_ONLY}
+
+
+def verdicts(result: Result) -> dict[str, str]:
+    """Captioner -> a sentence that begins with what it does, and claims no more than the tests; in table order."""
+    found: dict[str, list[Line]] = {}
+    people = set(result.typical.values())
+    for line in lines_of(result):
+        if line.summary.captioner not in people:
+            found.setdefault(line.summary.captioner, []).append(line)
+    alone = _with_one_judge(result)
+    return {captioner: f"{'; '.join(_parts(lines, alone))}." for captioner, lines in found.items()}
+
+
+def _with_one_judge(result: Result) -> set[str]:
+    """Metrics that need no name of a judge beside them."""
+    counts = Counter(name for name, _ in {(row.metric.name, row.judge) for row in result.summaries})
+    return {name for name, count in counts.items() if count == 1}
+
+
+def _parts(lines: Iterable[Line], alone: Collection[str]) -> Iterator[str]:
+    """A part for each verdict, with the values behind it, then what has none; ``alone``: metrics with one judge."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    untested = []
+    for row, conclusion in lines:
+        title = row.metric.title if row.metric.name in alone else row.title
+        value = "" if row.amplification is None else f" {write(row.amplification, SIGNED, digits_of(row.interval))}"
+        if conclusion.verdict is None:
+            untested.append(title + value)
+        else:
+            why = f", because {conclusion.reason}" if conclusion.verdict == NO_VERDICT else ""
+            groups.setdefault((conclusion.verdict, why), []).append(title + (value or " -"))
+    for verdict, why in sorted(groups, key=lambda group: [CANNOT_TELL, NO_VERDICT].count(group[0])):
+        yield f"{verdict} ({', '.join(groups[verdict, why])}){why}"
+    if untested:
+        yield f"not tested ({', '.join(untested)})"
+
+
+def verdict_notes(result: Result) -> list[str]:
+    """Notes that the sentences need."""
+    lines = lines_of(result)
+    found = {(row.captioner, of.verdict) for row, of in lines}
+    # Of other rows there is no verdict because families of judges disagree.
+    unsure = [row for row, of in lines if of.verdict == CANNOT_TELL and of.p_holm and of.p_holm >= SIGNIFICANT]
+    beside = [row for row in unsure if row.p_value is not None and row.p_value < SIGNIFICANT]
+    notes = {
+        '"Like a typical person": above human captions, but not shown to be above the most typical.': any(
+            verdict == LIKE_TYPICAL for _, verdict in found
+        ),
+        "Metrics that disagree answer different questions: read each by itself.": any(
+            verdict == "mitigates" and (name, "amplifies") in found for name, verdict in found
+        ),
+        "Judges that were trained once allow no test, and so no verdict: use --refits 10.": any(
+            row.basis == "these judges" for row in result.summaries
+        ),
+        '"Cannot tell" says that these data show no difference, not that there is none.': unsure,
+        "Verdicts are corrected for the number of captioners: an interval may lie beside 0 all the same.": beside,
+    }
+    return [note for note, holds in notes.items() if holds]
+
+
+def difference_verdicts(result: Result) -> Iterator[str]:
+    """A sentence for each of a few pairs of captioners that differ, those with the largest differences first.
+
+    If no pair differs, a sentence that says so; nothing where no pair was tested.
+    """
+    tested = [row for row in result.differences() if row.verdict is not None]
+    pairs: dict[tuple[str, str, str], list[str]] = {}
+    alone = _with_one_judge(result)
+    for row in sorted(tested, key=lambda row: -abs(row.value)):
+        if row.verdict not in _NO_DIFFERENCE:
+            upper, lower = (row.first, row.second) if row.value > 0 else (row.second, row.first)
+            title = row.metric.title if row.metric.name in alone else row.title
+            value = write(abs(row.value), SIGNED, digits_of(row.interval))
+            does = row.metric.verdicts[0].removesuffix(" more")
+            pairs.setdefault((upper, does, lower), []).append(f"{title} {value}")
+    for (upper, does, lower), values in islice(pairs.items(), _MOST):
+        yield f"{upper} {does} more than {lower} ({', '.join(values)})."
+    if len(pairs) > _MOST:
+        yield f"{len(pairs) - _MOST} more pairs of captioners differ: see the table of differences."
+    if tested and not pairs:
+        yield "No two captioners were shown to differ."
