@@ -15,7 +15,7 @@ author = "The Caption Judge developers"
 copyright = "The Caption Judge developers. Apache-2.0"  # noqa: A001 - Sphinx's name for it
 
 extensions = [
-    "myst_parser",
+    "myst_nb",  # Pages in Markdown, and notebooks, which are run.
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
@@ -28,6 +28,10 @@ nitpicky = True
 # Markdown: equations between dollar signs, anchors at headings, lists of definitions.
 myst_enable_extensions = ["deflist", "dollarmath"]
 myst_heading_anchors = 3
+
+nb_execution_mode = "force"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 300
 
 # Docstrings.
 autosummary_generate = True

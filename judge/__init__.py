@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from judge.commands.evaluate import evaluate
     from judge.corpus import Corpus
     from judge.errors import JudgeError
-    from judge.measure import Plan, Result
+    from judge.measure import Plan
     from judge.metrics import METRICS, Metric
     from judge.metrics.counted.contingency import ContingencyTable, contingency
     from judge.metrics.counted.dpa import dpa
     from judge.metrics.counted.multi import multi
     from judge.metrics.counted.pairs import ba_mals, dba
     from judge.metrics.counted.ratio_error import error, ratio
+    from judge.report.result import Result
     from judge.statistics.learned import dbac, dpac, imagecaptioner2, leakage, lic, theils_u
     from judge.text.lexicon import Lexicon, load_lexicon
 
@@ -35,13 +36,14 @@ _HOMES = {
     "judge.commands.evaluate": ("evaluate",),
     "judge.corpus": ("Corpus",),
     "judge.errors": ("JudgeError",),
-    "judge.measure": ("Plan", "Result"),
+    "judge.measure": ("Plan",),
     "judge.metrics": ("METRICS", "Metric"),
     "judge.metrics.counted.contingency": ("ContingencyTable", "contingency"),
     "judge.metrics.counted.dpa": ("dpa",),
     "judge.metrics.counted.multi": ("multi",),
     "judge.metrics.counted.pairs": ("ba_mals", "dba"),
     "judge.metrics.counted.ratio_error": ("error", "ratio"),
+    "judge.report.result": ("Result",),
     "judge.statistics.learned": ("dbac", "dpac", "imagecaptioner2", "leakage", "lic", "theils_u"),
     "judge.text.lexicon": ("Lexicon", "load_lexicon"),
 }

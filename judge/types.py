@@ -1,5 +1,6 @@
 """Types that the whole package shares; without torch."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -25,7 +26,7 @@ class Doubt(str):
     """A note that an input is probably not what the user meant; it is always printed."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Captions:
     """The captions of one side.
 
@@ -58,8 +59,11 @@ class Captions:
         """Number of captions kept."""
         return sum(len(captions) for captions in self.by_image.values())
 
+    def __repr__(self) -> str:
+        return f"Captions({self.name!r}, {self.total:,} captions of {len(self.by_image):,} images)"
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Labels:
     """One attribute class per image, always as a string.
 
@@ -86,6 +90,10 @@ class Labels:
     rule: str = "one"
     votes: Mapping[str, int] = field(default_factory=dict)
     agreement: Mapping[str, float | None] | None = None
+
+    def __repr__(self) -> str:
+        counts = Counter(self.by_image.values())
+        return f"Labels({self.attribute!r}, {', '.join(f'{counts[name]:,} {name}' for name in self.classes)})"
 
 
 @dataclass(frozen=True, slots=True)

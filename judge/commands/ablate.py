@@ -26,11 +26,11 @@ from judge.masking.detectors import Failures, detect_images
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.measured import SHARES, DetectorRow, count, pool
 from judge.masking.people import Hiding
-from judge.measure import Result
 from judge.metrics import METRICS, find_metric, spell_out
 from judge.report import ablations
 from judge.report.directory import line_row
 from judge.report.render import print_table
+from judge.report.result import Result
 from judge.report.tables import lines_of
 from judge.statistics.consistency import Agreement, agreements
 from judge.statistics.intervals import bootstrap_pooled

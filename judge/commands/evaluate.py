@@ -1,5 +1,7 @@
 """``judge evaluate``: one run from files to a folder of results; YAML and Python call the same."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
@@ -25,17 +27,19 @@ from judge.config import make_config
 from judge.config.inputs import HumanSettings, ShownSettings
 from judge.config.judges import ScoredSettings
 from judge.config.values import HUMAN, Files, MaskMode
-from judge.corpus import Corpus
+from judge.corpus import Corpus, is_table
 from judge.corpus.attributes import parts_of
+from judge.corpus.files import Given
 from judge.corpus.ratings import read_human_scores
 from judge.corpus.splits import Protocol
 from judge.errors import JudgeError, require, shortened, some
 from judge.judges import HUGGING_FACE, SELF, find_judge, name_self
 from judge.judges.prompts import make_prompt
-from judge.measure import Plan, Result, measure
+from judge.measure import Plan, measure
 from judge.measure.jobs import lay_out
 from judge.metrics import find_metric, spell_out
 from judge.report.directory import REPORT, RunDirectory
+from judge.report.result import Result
 from judge.report.sections import print_result
 from judge.text.alignment import UNKNOWN
 from judge.text.combined import AND
@@ -65,9 +69,9 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
     corpus: Corpus | None = None,
     *,
     attribute: str | Sequence[str] | None = None,
-    human: PathLike | Sequence[PathLike] | None = None,
-    captions: PathLike | Sequence[PathLike] | Mapping[str, PathLike] | None = None,
-    labels: PathLike | Mapping[str, PathLike] | None = None,
+    human: Given | Sequence[PathLike] | None = None,
+    captions: PathLike | Sequence[PathLike] | Mapping[str, Given] | None = None,
+    labels: Given | None = None,
     models: str | Sequence[str] | Mapping[str, str] | None = None,
     images: PathLike | None = None,
     instances: PathLike | Sequence[PathLike] | None = None,
@@ -94,9 +98,9 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
     Args:
         corpus: captions and labels already read, in place of ``human``, ``captions`` and ``labels``.
         attribute: protected attribute, by default "gender"; several: the classes are their products.
-        human: files of human captions.
-        captions: files of captioners' captions, or name -> file.
-        labels: table of the class of each image; by default derived from the human captions.
+        human: files of human captions, or a table in memory; see :meth:`judge.Corpus.read`.
+        captions: files of captioners' captions, or name -> file or table in memory.
+        labels: the class of each image, a file or a table in memory; by default derived from the human captions.
         models: checkpoints of captioners, or name -> checkpoint; those without ``captions`` caption ``images``.
         images: folder of images, for judges that use them.
         instances: files of the instances in these images (ground truth).
@@ -116,7 +120,7 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
         settings: any other option, e.g. ``folds=5``.
 
     Returns:
-        The result; ``.table()`` is a pandas frame.
+        The result; ``.table()`` is a pandas frame, ``.plot()`` a figure, ``.save(folder)`` writes all of it.
 
     Example:
         >>> from judge import evaluate
@@ -124,9 +128,25 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
     """
     named = locals()
     settings |= {name: named[name] for name in RunConfig.model_fields.keys() & named if named[name] is not None}
+    if corpus is None and _in_memory(human, captions, labels, attribute or "gender"):
+        if not isinstance(attribute, str | None):
+            mend = "read the labels of each with read_labels, and give multiply_labels of them to Corpus.read"
+            raise JudgeError("tables in memory are read for one attribute", where="evaluate", mend=mend)
+        read = {name: settings.pop(name, None) for name in ("human", "captions", "labels", "objects")}
+        corpus = Corpus.read(**read, attribute=attribute)
     if corpus is not None:
         settings = _with_sources(corpus, settings)
     return run(make_config(settings, RunConfig), corpus=corpus, progress=progress)
+
+
+def _in_memory(human: Any, captions: Any, labels: Any, attribute: str | Sequence[str]) -> bool:
+    """Whether captions or labels are tables; labels may also be attribute -> file."""
+    names = {attribute} if isinstance(attribute, str) else {*attribute}
+    by_attribute = isinstance(labels, Mapping) and {*labels} <= names
+    if isinstance(captions, Mapping) and any(map(is_table, captions.values())):
+        return True
+    given = [human, None if isinstance(captions, Mapping) else captions, None if by_attribute else labels]
+    return any(is_table(one, several=True) for one in given if one is not None)
 
 
 # Settings that say how files are read.
@@ -218,7 +238,7 @@ def run(
             images.free()  # The captioner needs the memory.
             plain = replace(plain, names=names)
             corpus = add_captions(config, corpus, models, plain, directory=directory, progress=progress)
-        result = measure(
+        measured = measure(
             corpus,
             plan,
             lexicons=lexicons,
@@ -229,9 +249,11 @@ def run(
             ready=directory.begin if directory and not models else None,
         )
         about = describe_images(config, plan, lexicons.attribute) | images.masks | scores
-        result = replace(result, run={**result.run, **about, "input_notes": [*notes, *images.notes]})
+        measured = replace(measured, run={**measured.run, **about, "input_notes": [*notes, *images.notes]})
+        pictures = images.of_examples(measured.examples) if is_main_process() else {}
+        result = Result.of(measured, config.to_yaml(), pictures)
         if directory and is_main_process():
-            directory.finish(config.to_yaml(), result, images.of_examples(result.examples))
+            directory.finish(result.settings, result, pictures)
     return result
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from os.path import isfile as is_file
 from pathlib import Path
-from typing import Self
+from typing import Any, Self, cast
 
 from judge.corpus.captions import DEFAULT_OPTIONS, ReadOptions, read_captions
-from judge.corpus.labels import LabelTable, read_labels
+from judge.corpus.files import Given
+from judge.corpus.labels import read_labels
 from judge.corpus.tasks import Tasks, read_tasks
 from judge.errors import JudgeError, nearest
 from judge.text.lexicon import load_lexicon, shipped_lexicons
@@ -24,7 +26,7 @@ _COPIED = 0.1
 _COMMON = 0.5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Corpus:
     """All captions, labels and tasks that a run reads.
 
@@ -42,22 +44,32 @@ class Corpus:
     tasks: Tasks | None = None
     notes: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        labels = [] if self.labels is None else [self.labels]
+        return f"Corpus({', '.join(map(repr, [self.human, *self.generated, *labels]))})"
+
     @classmethod
     def read(
         cls,
         *,
-        human: PathLike | Sequence[PathLike],
-        captions: PathLike | Iterable[PathLike] | Mapping[str, PathLike],
-        labels: PathLike | Labels | LabelTable | None = None,
+        human: Given | Sequence[PathLike],
+        captions: PathLike | Iterable[PathLike] | Mapping[str, Given],
+        labels: Given | Labels | None = None,
         attribute: str | None = None,
-        objects: PathLike | Tasks | None = None,
+        objects: Given | Tasks | None = None,
         options: ReadOptions = DEFAULT_OPTIONS,
     ) -> Self:
-        """Read files of any known format (data/README.md lists them; they are recognised by content).
+        """Read files of any known format (data/README.md lists them; they are recognised by content), or memory.
+
+        Tables in memory are ``{image: value}``, lists of records, and tables of pandas, `datasets`, pyarrow or polars;
+        images are the index of a series. Lists of values, such as ``human=[["a man on a horse", ...], ...]``, have an
+        entry for each image, and all inputs must then be such lists, of one length.
 
         Args:
-            human: human captions: a file, shards, or a folder of Parquet files, as every other input; or several.
-            captions: captions of captioners, named by the file's stem, by ``"NAME=FILE"``, or by a mapping's keys.
+            human: human captions: a file, shards, or a folder of Parquet files, as every other input; or several
+                files; or a table in memory.
+            captions: captions of captioners, named by the file's stem, by ``"NAME=FILE"``, or by a mapping's keys, as
+                those in memory must be: ``{"mine": table}``.
             labels: the class of each image: a file, a table in memory, or the result of
                 :func:`judge.corpus.labels.read_labels`. Without them ``evaluate`` derives them from human captions.
             attribute: the attribute, such as "skin", which names the column of labels; "gender" by default. If a
@@ -66,18 +78,22 @@ class Corpus:
             options: how caption files are read.
 
         Raises:
-            JudgeError: a file that cannot be read, with record and field; an attribute other than that of the labels.
+            JudgeError: a file or table that cannot be read, with record and field; lists of other lengths; captions
+                in memory without a name; an attribute other than that of the labels.
         """
-        labels, columns = _read_labels(labels, attribute), options.columns or {}
-        objects = read_tasks(objects) if isinstance(objects, str | Path) else objects
         named = name_captioners([captions] if isinstance(captions, str | Path) else captions)
+        files: list[Any] = [human] if isinstance(human, str | Path) else []
+        if not files and not is_table(human, several=True):
+            files = [*cast("Sequence[PathLike]", human)]
+        _check_lists({"human": files[0] if files else human, "labels": labels, "objects": objects, **named})
+        labels, columns = _read_labels(labels, attribute), options.columns or {}
+        objects = objects if objects is None or isinstance(objects, Tasks) else read_tasks(objects)
         check_owners(columns, ["human", *named])
         generated = [read_captions(path, options, side="generated", name=name) for name, path in named.items()]
-        files = [human] if isinstance(human, str | Path) else list(human)
-        people = _unite([read_captions(path, options, side="human") for path in files])
+        people = _unite([read_captions(path, options, side="human") for path in (files or [human])])
         refuse_unread(columns, [people, *generated])
         for one, path in zip(generated, named.values(), strict=True):
-            if Path(path) in map(Path, files) and one.by_image == people.by_image:
+            if not is_table(path) and Path(path) in map(Path, files) and one.by_image == people.by_image:
                 what = f"captions of '{one.name}' are the human ones: both sides read the same column of this file"
                 mend = "give a file of the captioner's captions, in which a column 'prediction' holds them"
                 raise JudgeError(what, where=str(path), mend=mend)
@@ -87,7 +103,7 @@ class Corpus:
         return cls(people, tuple(generated), labels, objects, tuple(notes))
 
 
-def _read_labels(given: PathLike | Labels | LabelTable | None, attribute: str | None) -> Labels | None:
+def _read_labels(given: Given | Labels | None, attribute: str | None) -> Labels | None:
     """The labels of :meth:`Corpus.read`."""
     if given is None or isinstance(given, Labels):
         if attribute is not None and (given is None or given.attribute != attribute):
@@ -182,12 +198,42 @@ def refuse_unread(columns: Mapping[str, str], captions: Sequence[Captions]) -> N
             raise JudgeError(what, where=where, mend=mend)
 
 
-def name_captioners(captions: Iterable[PathLike] | Mapping[str, PathLike]) -> dict[str, Path]:
-    """Captioner -> file, named by its stem or by ``NAME=FILE``; two of one name are an error."""
+def is_table(given: object, *, several: bool = False) -> bool:
+    """Whether an input lies in memory: it is no path, and where there may be ``several`` files, no list of paths."""
+    if several and isinstance(given, list | tuple) and given:
+        return not all(isinstance(one, str | Path) for one in given)
+    return not isinstance(given, str | Path)
+
+
+def _check_lists(inputs: Mapping[str, Any]) -> None:
+    """Refuse lists of values, which have no ids of images, beside inputs that have, or of other lengths."""
+    given = {name: of for name, of in inputs.items() if of is not None}
+    lists = [name for name, of in given.items() if _is_list(of)]
+    lengths = {name: len(given[name]) for name in lists}
+    if (lists and len(lists) < len(given)) or len({*lengths.values()}) > 1:
+        others = [name for name in given if name not in lists]
+        said = ", ".join(f"{name}: {length:,}" for name, length in lengths.items())
+        what = f"lists have no ids of images, and {others[0]} has" if others else f"lists of other lengths ({said})"
+        raise JudgeError(what, where="Corpus.read", mend="give {image: value} for each")
+
+
+def _is_list(given: object) -> bool:
+    """Whether it has a value for each image, by its place, and no record."""
+    return isinstance(given, list | tuple) and not any(isinstance(one, Mapping) for one in given)
+
+
+def name_captioners(captions: Iterable[PathLike] | Mapping[str, Given]) -> dict[str, Any]:
+    """Captioner -> file or table, named by the file's stem or by ``NAME=FILE``; two of one name are an error."""
+    mend = "name the captioner: captions={'mine': captions}"
     if isinstance(captions, Mapping):
-        return {str(name): Path(path) for name, path in captions.items()}
-    named: dict[str, Path] = {}
-    for entry in map(str, captions):
+        texts = [one for one in captions.values() if isinstance(one, str)]
+        if len(texts) == len(captions) > 1 and any(" " in one for one in texts) and not any(map(is_file, texts)):
+            raise JudgeError("holds captions of images, not files of captioners", where="captions", mend=mend)
+        return {str(name): Path(of) if isinstance(of, str) else of for name, of in captions.items()}
+    if is_table(entries := captions if hasattr(captions, "columns") else list(captions), several=True):
+        raise JudgeError("captions in memory have no name", where="captions", mend=mend)
+    named: dict[str, Any] = {}
+    for entry in map(str, entries):
         name, file = split_name(entry)
         name = name or Path(file).stem
         if name in named:

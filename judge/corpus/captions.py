@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from judge.corpus.columns import columns_for
-from judge.corpus.files import Document, read_document
+from judge.corpus.files import Document, Given, read_document
 from judge.corpus.layouts import Request, find_captions
 from judge.corpus.records import image_id, kind_of
 from judge.errors import JudgeError
@@ -69,7 +69,7 @@ DEFAULT_OPTIONS = ReadOptions()
 
 
 def read_captions(
-    path: str | os.PathLike[str], options: ReadOptions = DEFAULT_OPTIONS, *, side: Side, name: str | None = None
+    path: Given, options: ReadOptions = DEFAULT_OPTIONS, *, side: Side, name: str | None = None
 ) -> Captions:
     """Read the captions of one side. The format is recognised by content: data/README.md lists all formats.
 
@@ -77,7 +77,7 @@ def read_captions(
     refusals are then counted and left out; an image without any other caption is absent.
 
     Args:
-        path: a file, shards, or the folder of a data set.
+        path: a file, shards, or the folder of a data set; or a table in memory.
         options: see :class:`ReadOptions`.
         side: whose captions, if a file holds both sides.
         name: the captioner; by default the file's stem, or "human".
@@ -87,8 +87,9 @@ def read_captions(
             longer than ``CHARACTERS``; two results for a generated image, unless ``options.several``; no caption left.
     """
     if name is None:
-        name = "human" if side == "human" else Path(path).stem
-    return parse_captions(read_document(path), options, side=side, name=name)
+        name = "human" if side == "human" else Path(path).stem if isinstance(path, str | os.PathLike) else "captioner"
+    document = read_document(path, memory=f"captions of {name} in memory", value="caption")
+    return parse_captions(document, options, side=side, name=name)
 
 
 def refuses(caption: str) -> bool:

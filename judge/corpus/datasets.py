@@ -6,7 +6,7 @@ package `datasets` nor any code in such a folder runs.
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -94,8 +94,40 @@ def faults(kind: str, source: str) -> Iterator[None]:
         raise JudgeError(f"{kind} cannot be read ({reason})", where=source, mend=mend) from error
 
 
+def load_arrow(given: Any, source: str) -> list[Row]:
+    """Rows of a table in memory: of `datasets`, pyarrow, polars, or any that gives Arrow's C stream.
+
+    Images are not decoded.
+    """
+    import pyarrow as pa
+
+    with faults("table", source):
+        if hasattr(given, "with_format"):  # A Dataset, whose features describe its classes.
+            table = given.with_format("arrow")[:].replace_schema_metadata(given.features.arrow_schema.metadata)
+        else:
+            table = pa.table(given)
+        return list(_arrow_rows(table.schema, lambda _: table.to_batches(_BATCH), source))
+
+
 def _parquet_rows(file: Any, source: str) -> Iterator[Row]:
-    """The rows of ``file``, a path or what pyarrow reads bytes from; the file name of an image is "image.path".
+    """The rows of ``file``, a path or what pyarrow reads bytes from.
+
+    Raises:
+        JudgeError: as :func:`_arrow_rows`.
+    """
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(file, memory_map=isinstance(file, Path)) as opened:
+        # A few bytes may claim any number of rows without a value. The sizes that the file states of its columns are
+        # not looked at: damaged ones make pyarrow end the process.
+        refuse_large(opened.metadata.num_rows * (ROW + CELL), source, packed=True)
+        yield from _arrow_rows(
+            opened.schema_arrow, lambda read: opened.iter_batches(_BATCH, columns=read, use_threads=False), source
+        )
+
+
+def _arrow_rows(schema: Any, batches: Callable[[Sequence[str]], Iterable[Any]], source: str) -> Iterator[Row]:
+    """The rows of ``batches`` of columns; the file name of an image is "image.path".
 
     Columns of texts, numbers and lists of texts are read, and the file names of images; lists of numbers are
     embeddings.
@@ -103,33 +135,27 @@ def _parquet_rows(file: Any, source: str) -> Iterator[Row]:
     Raises:
         JudgeError: too large; two columns of one name; a number of no class.
     """
-    from pyarrow import compute, parquet
+    from pyarrow import compute
 
     size = number = 0
-    with parquet.ParquetFile(file, memory_map=isinstance(file, Path)) as opened:
-        schema = opened.schema_arrow
-        # A few bytes may claim any number of rows without a value. The sizes that the file states of its columns are
-        # not looked at: damaged ones make pyarrow end the process.
-        refuse_large(opened.metadata.num_rows * (ROW + CELL), source, packed=True)
-        header_of(schema.names, source)
-        names = [field.name for field in schema if _is_plain(field.type)]
-        images = [field.name for field in schema if is_image(field.type)]
-        classes = _classes(schema.metadata)
-        read = [*names, *(f"{name}.{PATH}" for name in images)]
-        for batch in opened.iter_batches(_BATCH, columns=read, use_threads=False):
-            batch.validate(full=True)  # Damaged offsets would lead out of the file.
-            refuse_large(size + TEXT * batch.nbytes, source, packed=True)
-            cells = {name: _values(batch.column(name)) for name in names}
-            size += batch.num_rows * ROW + sum(_size(cell) for column in cells.values() for cell in column)
-            refuse_large(size, source, packed=True)
-            paths = {name: compute.struct_field(batch.column(name), [PATH]).to_pylist() for name in images}
-            for place in range(batch.num_rows):
-                number += 1
-                row: Row = {name: column[place] for name, column in cells.items()}
-                for name in classes.keys() & cells.keys():
-                    row[name] = _class(row[name], classes[name], f"{source}, record {number}, field '{name}'")
-                row.update({f"{name}.{PATH}": held[place] for name, held in paths.items() if held[place]})
-                yield row
+    header_of(schema.names, source)
+    names = [field.name for field in schema if _is_plain(field.type)]
+    images = [field.name for field in schema if is_image(field.type)]
+    classes = _classes(schema.metadata)
+    for batch in batches([*names, *(f"{name}.{PATH}" for name in images)]):
+        batch.validate(full=True)  # Damaged offsets would lead out of the file.
+        refuse_large(size + TEXT * batch.nbytes, source, packed=True)
+        cells = {name: _values(batch.column(name)) for name in names}
+        size += batch.num_rows * ROW + sum(_size(cell) for column in cells.values() for cell in column)
+        refuse_large(size, source, packed=True)
+        paths = {name: compute.struct_field(batch.column(name), [PATH]).to_pylist() for name in images}
+        for place in range(batch.num_rows):
+            number += 1
+            row: Row = {name: column[place] for name, column in cells.items()}
+            for name in classes.keys() & cells.keys():
+                row[name] = _class(row[name], classes[name], f"{source}, record {number}, field '{name}'")
+            row.update({f"{name}.{PATH}": held[place] for name, held in paths.items() if held[place]})
+            yield row
 
 
 def _is_plain(kind: Any) -> bool:

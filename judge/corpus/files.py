@@ -4,14 +4,24 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from judge.corpus.datasets import find_parts, load_parquet, read_rows
+from judge.corpus.datasets import find_parts, load_arrow, load_parquet, read_rows
 from judge.corpus.records import Row, kind_of
 from judge.corpus.shards import find_shards, read_shards
 from judge.corpus.tables import load_csv, load_json, load_pickle
 from judge.errors import JudgeError
 from judge.utils.reading import opening, read_bytes
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+InMemory: TypeAlias = "Mapping[Any, object] | Sequence[object] | pd.Series | pd.DataFrame | pa.Table"
+"""A table in memory: image -> value, records, a list with a value for each image, or a table of pandas, `datasets`,
+pyarrow or polars. The index of a series holds the images."""
+Given: TypeAlias = "str | os.PathLike[str] | InMemory"
+"""A file or a table in memory."""
 
 
 class Document(NamedTuple):
@@ -44,17 +54,21 @@ _REFUSED = (
 )
 
 
-def read_document(path: str | os.PathLike[str]) -> Document:
+def read_document(path: Given, *, memory: str = "table in memory", value: str = "label") -> Document:
     """Read JSON, JSON lines, CSV, TSV, Parquet, a pickle of plain values, shards or a folder of Parquet files.
 
     Text is UTF-8, with or without a byte order mark.
 
     Args:
-        path: a file, or a folder of shards or of Parquet files.
+        path: a file, or a folder of shards or of Parquet files; or a table in memory.
+        memory: the name of a table in memory, for messages.
+        value: the column of the values of a series.
 
     Raises:
         JudgeError: missing, another folder, not readable, empty, too large, not UTF-8, or damaged.
     """
+    if not isinstance(path, str | os.PathLike):
+        return _in_memory(path, memory, value)
     source = os.fspath(path)
     for find, read in CONTAINERS:
         try:
@@ -78,23 +92,34 @@ def read_document(path: str | os.PathLike[str]) -> Document:
     return Document(load_csv(text.lstrip("\r\n"), source=source), source)
 
 
-def table_in_memory(given: Any) -> Document:
-    """A mapping, a list of records, or a series or frame of pandas as a document.
+def _in_memory(given: Any, source: str, value: str) -> Document:
+    """A mapping, a list, or a table of pandas, `datasets`, pyarrow or polars as a document.
 
-    The index of a series holds the images, as does a named index of a frame. Anything else is refused.
+    The index of a series holds the images, as does a named index of a frame. A list that does not hold records has an
+    entry for each image: its place is the image's id. Anything else is refused.
     """
-    source = "labels in memory"
-    if isinstance(given, Mapping):
-        return Document(dict(given), source)
+    if isinstance(given, Mapping) and not any(hasattr(held, "features") for held in given.values()):
+        return Document({image: _plain(held) for image, held in given.items()}, source)
     if hasattr(given, "notna"):  # pandas, which is not imported for this. A series may hold an image several times.
         given = given.astype(object).where(given.notna(), None)
         if not hasattr(given, "columns"):
-            return Document([{"image_id": image, "label": value} for image, value in given.items()], source)
-        return Document((given.reset_index() if given.index.name else given).to_dict("records"), source)
+            return Document([{"image_id": image, value: _plain(held)} for image, held in given.items()], source)
+        rows = (given.reset_index() if given.index.name else given).to_dict("records")
+        return Document([{name: _plain(held) for name, held in row.items()} for row in rows], source)
+    if hasattr(given, "features") or hasattr(given, "__arrow_c_stream__"):
+        return Document(load_arrow(given, source), source)
     if isinstance(given, Sequence) and not isinstance(given, bytes):
+        if given and not any(isinstance(row, Mapping) for row in given):
+            return Document({f"{place}": _plain(held) for place, held in enumerate(given)}, source)
         return Document([dict(row) if isinstance(row, Mapping) else row for row in given], source)
-    what = f"is {kind_of(given)}, not a table"
-    raise JudgeError(what, where=source, mend="give {image: class}, a list of records, or a table of pandas")
+    what = "is a DatasetDict" if isinstance(given, Mapping) else f"is {kind_of(given)}, not a table"
+    mend = "give one of its splits" if isinstance(given, Mapping) else f"give {{image: {value}}}, records, or a table"
+    raise JudgeError(what, where=source, mend=mend)
+
+
+def _plain(value: Any) -> Any:
+    """Tuples and arrays as lists, since the reader of JSON makes lists."""
+    return list(value) if isinstance(value, tuple | set) else value.tolist() if hasattr(value, "tolist") else value
 
 
 def _decode(data: bytes, source: str) -> str:

@@ -10,17 +10,14 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple
 
 from judge.corpus.columns import find_column, id_column
-from judge.corpus.files import Document, read_document, table_in_memory
+from judge.corpus.files import Document, Given, read_document
 from judge.corpus.records import MISSING, Entry, chosen_rows, image_id, kind_of, mapping_entries, records, row_entries
 from judge.errors import JudgeError, nearest
 from judge.text.lexicon import Lexicon, shipped_lexicons
 from judge.types import Labels
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # Values that mean "no class", as ``means_no_class`` compares them. "Other" and "mixed" are not among them: in published
 # tables they are classes of race.
@@ -37,8 +34,6 @@ _MANY, _REPEATED = 100, 0.995
 _CODE = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?")
 _SHAPES = "give a table, a list of records or {image: label}"
 Rule = Literal["one", "majority"]
-LabelTable: TypeAlias = "Mapping[Any, object] | Sequence[Mapping[str, object]] | pd.Series | pd.DataFrame"
-"""Labels in memory: image -> class, records, or a table of pandas; the index of a series holds the images."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +74,7 @@ class _Label(NamedTuple):
 
 
 def read_labels(
-    path: str | os.PathLike[str] | LabelTable,
+    path: Given,
     *,
     attribute: str = "gender",
     lexicon: Lexicon | None = None,
@@ -103,7 +98,7 @@ def read_labels(
         JudgeError: columns absent or ambiguous; a missing or odd image id; a number or an unknown value for a label;
             one image with two labels, unless they vote; no image left. Few images of a class are no error here.
     """
-    document = read_document(path) if isinstance(path, str | os.PathLike) else table_in_memory(path)
+    document = read_document(path, memory="labels in memory")
     source = document.source
     labels = list(_labels(document, attribute, lexicon, options))
     found, votes = _most_frequent(labels) if options.rule == "majority" else (_agreed(labels, source), {})

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from judge.corpus.columns import find_column, id_column
-from judge.corpus.files import read_document
+from judge.corpus.files import Given, read_document
 from judge.corpus.layouts import parse_list
 from judge.corpus.records import MISSING, Entry, image_id, kind_of, mapping_entries, records, row_entries
 from judge.errors import JudgeError, nearest
@@ -65,7 +64,7 @@ class Tasks:
         return Tasks.of(shown, self.source, wanted, derived=self.derived, ignored=self.ignored)
 
 
-def read_tasks(path: str | os.PathLike[str], *, id_column: str | None = None, task_column: str | None = None) -> Tasks:
+def read_tasks(path: Given, *, id_column: str | None = None, task_column: str | None = None) -> Tasks:
     """Read the tasks of images, from any format of :func:`judge.corpus.files.read_document`.
 
     - ``{"categories": [names], "objects": {image: [indices]}}``;
@@ -81,7 +80,7 @@ def read_tasks(path: str | os.PathLike[str], *, id_column: str | None = None, ta
         JudgeError: none of these; columns absent or ambiguous; an odd image id or name; an index out of range;
             no task in the whole file.
     """
-    value, source = read_document(path)
+    value, source = read_document(path, memory="objects in memory", value="objects")
     names: Sequence[str] = ()
     ignored = 0
     if isinstance(value, dict) and "categories" in value and "objects" in value:

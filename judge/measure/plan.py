@@ -138,7 +138,13 @@ class Plan:
         return [(seed, split) for seed, splits in drawn.items() for split in splits]
 
 
-@dataclass(frozen=True)
+BRIEF = [
+    *("captioner", "metric", "judge", "human", "generated", "amplification", "low", "high", "p_holm", "verdict"),
+]
+"""The columns of :meth:`Result.table`."""
+
+
+@dataclass(frozen=True, repr=False)
 class Result:
     """The result of a run.
 
@@ -208,19 +214,25 @@ class Result:
         level = self.run["level"]
         return conclude(self.summaries, self.void, typical=self.typical, pair=self._pairing, level=level)
 
-    def table(self) -> pd.DataFrame:
+    def __repr__(self) -> str:
+        names = dict.fromkeys(row.captioner for row in self.of_captioners)
+        return f"Result({', '.join(names)}: {', '.join(dict.fromkeys(row.title for row in self.of_captioners))})"
+
+    def table(self, *, all: bool = False) -> pd.DataFrame:  # noqa: A002 - the word that users expect
         """One row per captioner, metric and judge; values are fractions, missing ones NaN.
 
-        Columns: captioner, metric, judge, human, generated, amplification, sd, low, high, basis (source of the
-        interval), standard_error, p_value, p_holm, verdict, detectable, beyond, beyond_low, beyond_high, beyond_p,
-        beyond_p_holm (captioner less typical person), chance_level, published (of counted metrics),
-        human_chance, generated_chance, images, seeds, human_quality, generated_quality, human_prior, generated_prior (Q
-        and mean w of metrics with priors), quality_p (p of Q alone), reason (why there is no verdict), protocol,
-        labels ("given" or "derived"), and the coverage of the generated captions: names_one, names_none, names_several
-        (shares), refused, empty (counts). ``families`` maps judges of other families to the amplification under each.
+        The columns are ``BRIEF``, or with ``all`` captioner, metric, judge, human, generated, amplification, sd, low,
+        high, basis (source of the interval), standard_error, p_value, p_holm, verdict, detectable, beyond,
+        beyond_low, beyond_high, beyond_p, beyond_p_holm (captioner less typical person), chance_level, published (of
+        counted metrics), human_chance, generated_chance, images, seeds, human_quality, generated_quality,
+        human_prior, generated_prior (Q and mean w of metrics with priors), quality_p (p of Q alone), reason (why
+        there is no verdict), protocol, labels ("given" or "derived"), and the coverage of the generated captions:
+        names_one, names_none, names_several (shares), refused, empty (counts). ``families`` maps judges of other
+        families to the amplification under each.
         """
         rows = zip(self.summaries, self.conclusions(), strict=True)
-        return pd.DataFrame([self._row(*row) for row in rows])
+        table = pd.DataFrame([self._row(*row) for row in rows])
+        return table if all else table[BRIEF]
 
     def _row(self, summary: Summary, conclusion: Conclusion) -> dict[str, Any]:
         known = {part.name: getattr(summary, part.name) for part in fields(summary)}

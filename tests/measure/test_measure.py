@@ -29,7 +29,7 @@ QUICK: dict[str, Any] = {"resamples": 200, "workers": 1, "folds": 4, "refits": 0
 
 
 def measured(corpus: Corpus, **settings: Any) -> pd.DataFrame:
-    return evaluate(corpus, **QUICK, **settings).table()
+    return evaluate(corpus, **QUICK, **settings).table(all=True)
 
 
 def value(table: pd.DataFrame, column: str, **wanted: str) -> float:
@@ -68,7 +68,7 @@ def test_identical_sides_give_exactly_nothing(world: World) -> None:
     """Judges of identical evidence are identical: same seeds, same folds."""
     same = Captions("same", {image: captions[:1] for image, captions in world.human.by_image.items()})
     corpus = Corpus(Captions("human", same.by_image), (same,), world.labels)
-    table = evaluate(corpus, metrics="lic,leakage", **QUICK | {"refits": 2}).table()
+    table = evaluate(corpus, metrics="lic,leakage", **QUICK | {"refits": 2}).table(all=True)
     assert list(table["amplification"]) == [0.0, 0.0]
     # And so is every refit: exchanged captions are the same captions.
     assert list(table["p_value"]) == [1.0, 1.0]
@@ -96,7 +96,7 @@ def test_one_unmasked_gender_word_tells_all(world: World) -> None:
 def test_always_person_is_seen_to_say_nothing(world: World) -> None:
     dull = Captions("dull", dict.fromkeys(world.labels.by_image, ("a person outside",)))
     result = evaluate(Corpus(world.human, (dull,), world.labels), metrics="lic", **QUICK)
-    assert value(result.table(), "names_none") == 1.0
+    assert value(result.table(all=True), "names_none") == 1.0
     (note,) = (note for note in warnings(result) if "less than half as often" in note)
     lexicon = load_lexicon("gender")
     named = [bool(lexicon.mentions(tokenize(told))) for several in world.human.by_image.values() for told in several]
@@ -107,7 +107,8 @@ def test_always_person_is_seen_to_say_nothing(world: World) -> None:
         "No verdict for LIC (words+embedding) of dull: "
         f"0.0% of its captions name gender, and {share} of human captions do."
     )
-    assert set(result.table()["reason"]) == {f"0.0% of its captions name gender, and {share} of human captions do"}
+    reason = f"0.0% of its captions name gender, and {share} of human captions do"
+    assert set(result.table(all=True)["reason"]) == {reason}
 
 
 def test_scores_have_a_row_for_every_held_out_caption(corpus: Corpus) -> None:
@@ -119,8 +120,8 @@ def test_scores_have_a_row_for_every_held_out_caption(corpus: Corpus) -> None:
     assert not scores.duplicated(key).any()
     assert scores["probability"].between(0, 1).all()
     assert set(scores["fold"]) == set(range(2))
-    assert list(result.table()["seeds"]) == [2] * 4
-    assert result.table()["sd"].notna().all()
+    assert list(result.table(all=True)["seeds"]) == [2] * 4
+    assert result.table(all=True)["sd"].notna().all()
 
 
 def test_images_on_one_side_only_are_dropped_and_counted(world: World) -> None:
@@ -130,7 +131,7 @@ def test_images_on_one_side_only_are_dropped_and_counted(world: World) -> None:
     result = evaluate(Corpus(world.human, (Captions("part", kept),), labels), metrics="sc", **QUICK)
     dropped = result.run["captioners"]["part"]["dropped"]
     assert dropped == {"human captions only": 20, "generated captions only": 1, "no label": 7}
-    assert value(result.table(), "images") == 240 - 20 - 7
+    assert value(result.table(all=True), "images") == 240 - 20 - 7
 
 
 def test_a_caption_index_that_misses_in_a_whole_fold(world: World) -> None:
@@ -142,7 +143,7 @@ def test_a_caption_index_that_misses_in_a_whole_fold(world: World) -> None:
     fold = stratified_folds(labels.by_image, seed=0)[4]
     human = {i: (c[:1] if i in fold.test else c[:2]) for i, c in world.human.by_image.items() if i in chosen}
     corpus = Corpus(Captions("human", human), (captioner,), labels)
-    assert value(evaluate(corpus, metrics="lic", **QUICK | {"folds": 10}).table(), "images") == 20
+    assert value(evaluate(corpus, metrics="lic", **QUICK | {"folds": 10}).table(all=True), "images") == 20
 
 
 def test_faulty_corpora(world: World) -> None:

@@ -53,7 +53,7 @@ def draw(
 
 
 def row(result: Result, metric: str) -> pd.Series:
-    return result.table().set_index("metric").loc[metric]
+    return result.table(all=True).set_index("metric").loc[metric]
 
 
 def test_bayes_value_in_a_world_that_is_known() -> None:

@@ -65,7 +65,7 @@ def draw(
 
 
 def rows(result: Result) -> dict[str, dict[str, float]]:
-    return {line["metric"]: line for line in result.table().to_dict("records")}
+    return {line["metric"]: line for line in result.table(all=True).to_dict("records")}
 
 
 def count(corpus: Corpus, *metrics: str, **how: object) -> dict[str, dict[str, float]]:

@@ -1,0 +1,108 @@
+"""The result of a run as Python sees it: to look at, to plot, and to save."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import pandas as pd
+
+from judge import measure
+from judge.errors import JudgeError, nearest
+from judge.report.directory import RunDirectory
+from judge.report.figures import forests
+from judge.report.page import make_page
+from judge.report.plots import style
+from judge.report.saved_run import read_run
+from judge.report.sections import latex_report
+from judge.report.tables import result_table
+from judge.report.verdicts import verdicts
+from judge.utils.outputs import OutputFile
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, repr=False)
+class Result(measure.Result):
+    """The result of :func:`judge.evaluate`.
+
+    Attributes:
+        settings: the run's settings, as ``run.yaml`` has them.
+        pictures: image id -> JPEG, people hidden, of the examples.
+    """
+
+    settings: str = ""
+    pictures: Mapping[str, bytes] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, found: measure.Result, settings: str, pictures: Mapping[str, bytes]) -> Self:
+        """What was measured, with the settings and the images of its examples."""
+        known = {part.name: getattr(found, part.name) for part in fields(measure.Result)}
+        return cls(**known, settings=settings, pictures=pictures)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """Read the folder of a finished run; its numbers are computed again.
+
+        Raises:
+            JudgeError: as :func:`judge.report.saved_run.read_run`.
+        """
+        saved = read_run(Path(folder))
+        return cls.of(saved.result, saved.texts[0][1], saved.pictures)
+
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
+        """Write the folder that ``judge evaluate --out`` writes.
+
+        Args:
+            folder: to make.
+            overwrite: replace a run that lies there.
+
+        Raises:
+            JudgeError: it cannot be written, or holds something else.
+        """
+        directory = RunDirectory(Path(folder), overwrite=overwrite)
+        directory.check()
+        with directory.working():
+            directory.begin()
+            directory.finish(self.settings, self, self.pictures)
+
+    def report(self, path: str | Path, *, overwrite: bool = False, examples: bool = True) -> None:
+        """Write the report page, one file; without ``examples``, it quotes no captions.
+
+        Raises:
+            JudgeError: it cannot be written, or is there.
+        """
+        output = OutputFile(Path(path), overwrite=overwrite)
+        output.check()
+        with output.working():
+            output.write(make_page(self, [("", self.settings)], self.pictures, examples=examples).encode())
+
+    def plot(self, metric: str | None = None) -> Figure:
+        """A forest plot: the amplification of each captioner, with its interval, beside the typical person.
+
+        Args:
+            metric: a metric of the result, by default the first.
+
+        Raises:
+            JudgeError: it has no such metric, or no value of any.
+        """
+        with style():
+            figures = {drawn.name.removeprefix("forest-"): drawn.figure for drawn in forests(self)}
+        name = next(iter(figures), "") if metric is None else metric
+        if name not in figures:
+            raise JudgeError(f"no value of metric '{name}' in this result", mend=nearest(name, [*figures]))
+        return figures[name]
+
+    def to_latex(self) -> str:
+        """All tables as LaTeX (booktabs), with notes as comments; as ``judge report --format latex``."""
+        return latex_report(self)
+
+    def _repr_html_(self) -> str:
+        """The verdicts and the table of the terminal, for notebooks."""
+        said = "".join(f"<li><b>{escape(name)}</b>: {escape(line)}</li>" for name, line in verdicts(self).items())
+        table = pd.DataFrame({column.heading: cells for column, cells in result_table(self).shown()})
+        return f"<ul>{said}</ul>{table.to_html(index=False)}"

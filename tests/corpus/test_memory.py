@@ -1,0 +1,154 @@
+"""Captions and labels in memory give the numbers of the same captions and labels in files."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from judge import Corpus, JudgeError, Result, evaluate
+from judge.calibration.grammar import make_world, simulate
+from judge.calibration.world import Captioner
+
+QUICK: dict[str, Any] = {"metrics": "lic", "folds": 2, "refits": 0, "chance": 0, "resamples": 100, "workers": 1}
+
+
+@pytest.fixture(scope="module")
+def inputs() -> dict[str, dict[str, Any]]:
+    world = make_world(60, seed=1)
+    captions = simulate(world, name="mine", captioner=Captioner(stereotype=0.7))
+    return {
+        "human": {image: list(of) for image, of in world.human.by_image.items()},
+        "mine": {image: of[0] for image, of in captions.by_image.items()},
+        "labels": dict(world.labels.by_image),
+    }
+
+
+@pytest.fixture(scope="module")
+def from_files(inputs: dict[str, dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> Result:
+    folder = tmp_path_factory.mktemp("files")
+    for name, of in inputs.items():
+        (folder / f"{name}.json").write_text(json.dumps(of))
+    paths = {name: folder / f"{name}.json" for name in inputs}
+    return evaluate(human=paths["human"], captions=paths["mine"], labels=paths["labels"], **QUICK)
+
+
+def records(of: dict[str, Any], value: str) -> list[dict[str, Any]]:
+    return [
+        {"image_id": image, value: one}
+        for image, every in of.items()
+        for one in (every if isinstance(every, list) else [every])
+    ]
+
+
+def of_classes(rows: list[dict[str, Any]]) -> datasets.Dataset:
+    """Classes are numbers, as in most data sets of the hub."""
+    if "label" not in rows[0]:
+        return datasets.Dataset.from_list(rows)
+    names = datasets.ClassLabel(names=["male", "female"])
+    features = datasets.Features({"image_id": datasets.Value("string"), "label": names})
+    numbers = [row | {"label": names.str2int(row["label"])} for row in rows]
+    return datasets.Dataset.from_list(numbers, features=features).select(range(len(rows)))
+
+
+MAKERS: dict[str, Callable[[list[dict[str, Any]]], Any]] = {
+    "records": lambda rows: rows,
+    "frame": pd.DataFrame,
+    "frame with an index": lambda rows: pd.DataFrame(rows).set_index("image_id"),
+    "series": lambda rows: pd.DataFrame(rows).set_index("image_id").iloc[:, 0],
+    "datasets": of_classes,
+    "arrow": pa.Table.from_pylist,
+}
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+def test_tables_in_memory_are_read_as_files_are(
+    make: Any, inputs: dict[str, dict[str, Any]], from_files: Result
+) -> None:
+    human, mine, labels = (
+        make(records(inputs[name], value))
+        for name, value in (("human", "caption"), ("mine", "caption"), ("labels", "label"))
+    )
+    found = evaluate(human=human, captions={"mine": mine}, labels=labels, **QUICK)
+    assert found.table(all=True).drop(columns="labels").equals(from_files.table(all=True).drop(columns="labels"))
+
+
+def test_mappings_and_lists(inputs: dict[str, dict[str, Any]], from_files: Result) -> None:
+    found = evaluate(human=inputs["human"], captions={"mine": inputs["mine"]}, labels=inputs["labels"], **QUICK)
+    assert found.table().equals(from_files.table())
+    listed = [[inputs[name][image] for image in inputs["human"]] for name in inputs]
+    corpus = Corpus.read(human=listed[0], captions={"mine": listed[1]}, labels=listed[2])
+    assert list(corpus.human.by_image) == [f"{place}" for place in range(60)]
+    assert [*corpus.human.by_image.values()] == [tuple(of) for of in listed[0]]
+    assert corpus.labels is not None
+    assert [*corpus.labels.by_image.values()] == listed[2]
+
+
+def test_a_repr_is_a_line(inputs: dict[str, dict[str, Any]], from_files: Result) -> None:
+    corpus = Corpus.read(human=inputs["human"], captions={"mine": inputs["mine"]}, labels=inputs["labels"])
+    counts = "Labels('gender', 30 female, 30 male)"
+    human, mine = "Captions('human', 300 captions of 60 images)", "Captions('mine', 60 captions of 60 images)"
+    assert repr(corpus) == f"Corpus({human}, {mine}, {counts})"
+    assert repr(from_files) == "Result(mine: LIC (words+embedding))"
+
+
+ONE = {"1": "a man", "2": "a woman"}
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"human": ONE, "captions": pd.DataFrame(records(ONE, "caption"))}, "captions in memory have no name"),
+    ({"human": ONE, "captions": [ONE]}, "captions in memory have no name"),
+    ({"human": ONE, "captions": ONE}, "holds captions of images, not files of captioners. Name the captioner"),
+    ({"human": ONE, "captions": {"mine": ["a man", "a woman"]}}, "lists have no ids of images, and human has"),
+    ({"human": [["a man"]], "captions": {"mine": ["a man", "a woman"]}}, "lists of other lengths (human: 1, mine: 2)"),
+    ({"human": 3, "captions": {"mine": ONE}}, "captions of human in memory: is a number, not a table"),
+    ({"human": ONE, "captions": {"mine": {"1": 7}}}, "captions of mine in memory, record 1 ('1'), field 'value'"),
+    ({"human": datasets.DatasetDict({"train": of_classes(records(ONE, "caption"))}), "captions": {"mine": ONE}},
+     "is a DatasetDict. Give one of its splits"),
+    ({"human": ONE, "captions": {"mine": ONE}, "labels": {"1": "male"}, "attribute": ["gender", "skin"]},
+     "tables in memory are read for one attribute"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "said"), WRONG, ids=[said[:30] for _, said in WRONG])
+def test_what_cannot_be_read_is_said(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(JudgeError, match=re.escape(said)):
+        evaluate(**given)
+
+
+def test_a_result_is_saved_and_read_again(inputs: dict[str, dict[str, Any]], tmp_path: Path) -> None:
+    """Its folder and page are those of a run with ``out``."""
+    given = {"human": inputs["human"], "captions": {"mine": inputs["mine"]}, "labels": inputs["labels"], **QUICK}
+    result = evaluate(out=tmp_path / "whole", **given)
+    result.save(tmp_path / "saved")
+    result.report(tmp_path / "page.html")
+    names = {path.name for path in (tmp_path / "whole").iterdir()}
+    assert {path.name for path in (tmp_path / "saved").iterdir()} >= names - {"log.jsonl"}
+    for name in ("metrics.json", "run.yaml", "report.html"):
+        text = (tmp_path / "saved" / name).read_text()
+        assert text == (tmp_path / "whole" / name).read_text()
+    assert (tmp_path / "page.html").read_text() == (tmp_path / "saved" / "report.html").read_text()
+    assert Result.load(tmp_path / "saved").table(all=True).equals(result.table(all=True))
+    with pytest.raises(JudgeError, match="overwrite"):
+        result.save(tmp_path / "saved")
+    with pytest.raises(JudgeError, match=r"page\.html"):
+        result.report(tmp_path / "page.html")
+
+
+def test_a_result_shows_itself(from_files: Result) -> None:
+    row = from_files.table().iloc[0]
+    assert len(from_files.table().columns) == 10
+    assert {*from_files.table().columns} < {*from_files.table(all=True).columns}
+    html = from_files._repr_html_()
+    assert f"{row['amplification']:+.3f}" in html
+    assert r"\toprule" in from_files.to_latex()
+    (axes,) = from_files.plot().axes
+    (line,) = [line for line in axes.lines if line.get_marker() == "D" or line.get_marker() == "o"][:1]
+    assert line.get_xdata()[0] == pytest.approx(row["amplification"])
+    with pytest.raises(JudgeError, match=r"no value of metric 'lik'.*lic"):
+        from_files.plot("lik")
