@@ -86,10 +86,11 @@ def difference_verdicts(result: Result) -> Iterator[str]:
             upper, lower = (row.first, row.second) if row.value > 0 else (row.second, row.first)
             title = row.metric.title if row.metric.name in alone else row.title
             value = write(abs(row.value), SIGNED, digits_of(row.interval))
-            does = row.metric.verdicts[0].removesuffix(" more")
+            above, _ = row.metric.verdicts
+            does = "is higher" if above == "higher" else f"{above.removesuffix(' more')} more"
             pairs.setdefault((upper, does, lower), []).append(f"{title} {value}")
     for (upper, does, lower), values in islice(pairs.items(), _MOST):
-        yield f"{upper} {does} more than {lower} ({', '.join(values)})."
+        yield f"{upper} {does} than {lower} ({', '.join(values)})."
     if len(pairs) > _MOST:
         yield f"{len(pairs) - _MOST} more pairs of captioners differ: see the table of differences."
     if tested and not pairs:
