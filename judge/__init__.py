@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from judge.report.result import Result
     from judge.statistics.learned import dbac, dpac, imagecaptioner2, leakage, lic, theils_u
     from judge.text.lexicon import Lexicon, load_lexicon
+    from judge.training.scorer import Judge
 
 _HOMES = {
     "judge.commands.evaluate": ("evaluate",),
@@ -46,10 +47,11 @@ _HOMES = {
     "judge.report.result": ("Result",),
     "judge.statistics.learned": ("dbac", "dpac", "imagecaptioner2", "leakage", "lic", "theils_u"),
     "judge.text.lexicon": ("Lexicon", "load_lexicon"),
+    "judge.training.scorer": ("Judge",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
-    "METRICS", "ContingencyTable", "Corpus", "JudgeError", "Lexicon", "Metric", "Plan", "Result", "ba_mals",
+    "METRICS", "ContingencyTable", "Corpus", "Judge", "JudgeError", "Lexicon", "Metric", "Plan", "Result", "ba_mals",
     "contingency", "dba", "dbac", "dpa", "dpac", "error", "evaluate", "imagecaptioner2", "leakage", "lic",
     "load_lexicon", "multi", "ratio", "theils_u",
 ]  # fmt: skip

@@ -18,6 +18,7 @@ from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
 from judge.commands.app import app
 from judge.commands.evaluate import RunConfig
+from judge.commands.train import TrainConfig, train_judges
 from judge.config import make_config
 from judge.judges import find_judge
 from judge.metrics import find_metric, spell_out
@@ -178,6 +179,11 @@ def user(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     about = [{"image_id": 7, "coco_id": 42, "flickr_id": None}, {"image_id": 8, "coco_id": None, "flickr_id": 1}]
     (folder / "image_data.json").write_text(json.dumps(about))
+    given = {"human": str(folder / "captions_human.json"), "captions": [str(folder / "nic_plus.json")]}
+    given |= {"metrics": ["lic"], "folds": 2, "refits": 0, "chance": 0, "checkpoints": folder / "judges", "workers": 1}
+    (job, *_), *_ = train_judges(make_config(given, TrainConfig))
+    weights = folder / "judges" / f"{job.member.key}.weights.safetensors"
+    done_well("export", "--judge-weights", weights, "--out", folder / "my-judge")
     return folder
 
 

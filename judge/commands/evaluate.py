@@ -32,7 +32,7 @@ from judge.corpus.attributes import parts_of
 from judge.corpus.files import Given
 from judge.corpus.ratings import read_human_scores
 from judge.corpus.splits import Protocol
-from judge.errors import JudgeError, require, shortened, some
+from judge.errors import JudgeError, nearest, require, shortened, some
 from judge.judges import HUGGING_FACE, SELF, find_judge, name_self
 from judge.judges.prompts import make_prompt
 from judge.measure import Plan, measure
@@ -45,8 +45,9 @@ from judge.text.alignment import UNKNOWN
 from judge.text.combined import AND
 from judge.text.lexicon import Lexicon
 from judge.training.launch import in_main_process
+from judge.training.scorer import find_saved
 from judge.types import Captions, Doubt, Progress
-from judge.utils.files import LOG, append
+from judge.utils.files import LOG, append, from_home
 from judge.utils.launch import is_main_process
 from judge.utils.options import option
 
@@ -211,6 +212,7 @@ def run(
     lexicons = choose_lexicons(config)
     corpus = complete_labels(corpus, {}, config) if corpus else read_corpus(config)
     scores, notes = _read_human_scores(config, corpus)
+    rewards = _read_rewards(config, corpus)
     notes = [*corpus.notes, *notes, *map(Doubt, unread(config))]
     plan, setup = replace(make_plan(config), examples=examples), make_setup(config)
     if config.checkpoints:
@@ -249,7 +251,9 @@ def run(
             ready=directory.begin if directory and not models else None,
         )
         about = describe_images(config, plan, lexicons.attribute) | images.masks | scores
-        measured = replace(measured, run={**measured.run, **about, "input_notes": [*notes, *images.notes]})
+        about |= {"input_notes": [*notes, *images.notes]}
+        about["captioners"] = {name: of | rewards.get(name, {}) for name, of in measured.run["captioners"].items()}
+        measured = replace(measured, run={**measured.run, **about})
         pictures = images.of_examples(measured.examples) if is_main_process() else {}
         result = Result.of(measured, config.to_yaml(), pictures)
         if directory and is_main_process():
@@ -266,6 +270,18 @@ def _read_human_scores(config: RunConfig, corpus: Corpus) -> tuple[dict[str, Any
     others, file = [name for name in scores if name not in names], shortened(str(config.human_scores), 150)
     notes = [f"{file} has scores of captioners that are not in this run: {some(others)}"] if others else []
     return {"human_scores": {name: scores[name] for name in names}}, notes
+
+
+def _read_rewards(config: RunConfig, corpus: Corpus) -> dict[str, dict[str, str]]:
+    """Captioner -> {"rewarded_by": the kind of judge that rewarded it}."""
+    names, found = [*(captions.name for captions in corpus.generated), *config.models], {}
+    for captioner, judge in config.rewarded_by.items():
+        where = f"--rewarded-by {captioner}={judge}"
+        if captioner not in names:
+            raise JudgeError(f"no captioner is called '{captioner}'", where=where, mend=nearest(captioner, names))
+        kind = find_saved(judge).judge if from_home(judge).exists() else find_judge(judge).name
+        found[captioner] = {"rewarded_by": kind.partition(":")[0]}
+    return found
 
 
 def describe_images(config: RunConfig, plan: Plan, lexicon: Lexicon | None) -> dict[str, Any]:

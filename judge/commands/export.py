@@ -4,13 +4,14 @@ import json
 from pathlib import Path
 
 from judge.commands.console import say
-from judge.commands.predict import WEIGHTS, open_saved
+from judge.commands.predict import open_saved
 from judge.config import OutputSettings
 from judge.config.judges import SavedJudgeSettings
 from judge.errors import JudgeError
 from judge.judges import HUGGING_FACE
 from judge.report.cards import judge_card
 from judge.training.judge_file import merge
+from judge.training.scorer import WEIGHTS
 from judge.utils.options import option
 from judge.utils.outputs import OutputFolder
 

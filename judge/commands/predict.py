@@ -13,19 +13,17 @@ from judge.config.judges import SavedJudgeSettings
 from judge.config.values import FEATURES, IMAGES
 from judge.corpus import refuse_unread
 from judge.corpus.captions import ReadOptions, read_captions
-from judge.errors import JudgeError, require
+from judge.errors import JudgeError
 from judge.masking import DetectorName
 from judge.masking.masked_images import MaskedImages
 from judge.metrics.scores import guessed
-from judge.training.judge_file import Saved, answer, read_saved, sample_captions
+from judge.training.judge_file import Saved, answer, sample_captions
+from judge.training.scorer import check_reads, find_saved
 from judge.types import Captions, Predictions, Progress, Sample
 from judge.utils.cells import rows_csv
-from judge.utils.files import from_home
 from judge.utils.options import option
 from judge.utils.outputs import OutputFile
-from judge.utils.reading import named_alike
 
-WEIGHTS = "judge.safetensors"
 NEW = "new captions: COCO, Karpathy, CSV, JSONL, Parquet, ... (recognised by content)"
 
 
@@ -50,24 +48,8 @@ class PredictConfig(OutputSettings, SavedJudgeSettings, NewCaptionSettings):
 
 
 def open_saved(config: SavedJudgeSettings) -> Saved:
-    """A trained judge: a file, or a folder of ``judge export``."""
-    path, where = from_home(config.judge_weights), f"--judge-weights {config.judge_weights}"
-    if path.is_dir():
-        given, path = path, path / WEIGHTS
-        if not path.is_file():
-            mend = "name a NAME.weights.safetensors in it; judges.json says which is whose"
-            if not any(given.glob("*.weights.safetensors")):
-                mend = "give the folder that judge export made, or a NAME.weights.safetensors of judge train"
-            raise JudgeError(f"holds no {WEIGHTS}, as judge export writes it", where=where, mend=mend)
-    elif not path.is_file():
-        raise JudgeError("no such file or folder", where=where, mend=named_alike(path))
-    saved = read_saved(path)
-    if saved.recipe:
-        require("vision", "torch", "accelerate")
-    # The base of a merged judge is the checkpoint that lies beside it.
-    merged = path.name == WEIGHTS and (path.parent / "config.json").is_file()
-    base = config.base or (str(path.parent) if merged else None)
-    saved = saved.moved(base) if base else saved
+    """The trained judge that settings name."""
+    saved = find_saved(config.judge_weights, base=config.base)
     if config.backbone_weights is None:
         return saved
     return replace(saved, materials=replace(saved.materials, backbone_weights=config.backbone_weights))
@@ -90,12 +72,7 @@ class Prepared:
 def prepare(config: PredictConfig, progress: Progress | None = None) -> Prepared:
     """Open the judge that settings name, and prepare captions and images for it."""
     saved = open_saved(config)
-    if saved.preparation is None:
-        what, mend = "does not say what hid the attribute from its judge", "train the judge again, with judge train"
-        if saved.data.get("captioner"):
-            what = "its judge reads annotations (metric u), not captions"
-            mend = "give the file of a judge that reads captions"
-        raise JudgeError(what, where=f"--judge-weights {config.judge_weights}", mend=mend)
+    preparation = check_reads(saved)
     reading = ReadOptions(config.split, columns=config.columns, several=True, where=config.where, alone=True)
     captions = read_captions(config.captions, reading, side="generated")
     refuse_unread(config.columns, [captions])
@@ -106,7 +83,7 @@ def prepare(config: PredictConfig, progress: Progress | None = None) -> Prepared
         notes.append(f"{left_out} captions are empty or refuse to describe; they are left out")
     if captions.cleaned:
         notes.append("captions were cleaned: " + ", ".join(f"{what} in {n:,}" for what, n in captions.cleaned.items()))
-    if saved.preparation.options.text == "sentences":
+    if preparation.options.text == "sentences":
         notes.append("the judge learnt from sentences: each sentence of a caption has a row, with an index of its own")
     trained = saved.masking.get("detector")
     if saved.sees and trained and "detector" in config.model_fields_set and config.detector != trained:

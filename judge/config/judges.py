@@ -197,6 +197,10 @@ class ScoredSettings(OutputSettings, BatchSettings, RunSettings):
     level: float = option(0.95, "confidence level of intervals", panel="Statistics", gt=0.5, lt=1)
     quality: bool = option(False, "score captions by class: BLEU, CIDEr, ROUGE-L, METEOR (with Java)", panel="Metrics")
     human_scores: Path | None = option(None, "table (captioner, score) to compare metrics with", panel="Metrics")
+    rewarded_by: dict[str, str] = option(
+        {}, "judge that rewarded a captioner in training: its name or file; rows of such judges have no verdict",
+        repeated="CAPTIONER=JUDGE", panel="Judges",
+    )  # fmt: skip
     families: bool | None = option(
         None, "show each value under other judges of text too: of words, of embeddings, or of both",
         "on under crossfit", panel="Judges",

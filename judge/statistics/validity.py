@@ -21,6 +21,8 @@ _SILENT, _RATIO = 0.02, 10
 _COMPARED, _KAPPA = 30, 0.1
 # Share of captions with words that tell the class to judges although masking is over.
 _AFFECTED = 0.02
+# Judges that read the same words with the same kind of model.
+_LINEAR = {"words+embedding", "embedding", "linear", "best"}
 _WHOSE = {"human": "human captions", "generated": "its captions"}
 
 
@@ -57,6 +59,14 @@ def _names_nothing(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
     human, generated = (1 - coverage[side]["none"] for side in ("human", "generated"))
     if generated < _SILENT and human >= _RATIO * generated:
         yield f"{generated:.1%} of its captions name {run['attribute']}, and {human:.1%} of human captions do"
+
+
+def _rewarded(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
+    """A captioner that was trained to please a judge is measured by another: it may only have learnt to deceive it."""
+    judge = run["captioners"][row.captioner].get("rewarded_by")
+    names = {judge, row.judge.partition(":")[0]}
+    if judge and (len(names) == 1 or names <= _LINEAR):
+        yield f"such a judge ({judge}) rewarded this captioner in its training: take another kind, as --judge lstm"
 
 
 def _vanishes(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
@@ -113,4 +123,13 @@ def quote_tokens(tokens: Mapping[str, int]) -> str:
 
 # In order: the first reason found is shown.
 _CHECKS: tuple[Callable[[Summary, Mapping[str, Any]], Iterator[str]], ...]
-_CHECKS = (_other_language, _left_by_masking, _unlike_captions, _names_nothing, _unmasked, _at_chance, _vanishes)
+_CHECKS = (
+    _rewarded,
+    _other_language,
+    _left_by_masking,
+    _unlike_captions,
+    _names_nothing,
+    _unmasked,
+    _at_chance,
+    _vanishes,
+)

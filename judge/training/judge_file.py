@@ -38,7 +38,7 @@ from judge.masking.masked_images import MaskedImages
 from judge.metrics.scores import Judged
 from judge.training.checkpoint import save_weights
 from judge.training.member import Member, Precomputed
-from judge.types import Predictions, Progress, Sample, Target
+from judge.types import Predictions, Progress, Sample, Side, Target, Words
 from judge.utils.launch import computes_on
 from judge.utils.parallel import threads
 from judge.utils.tensors import DamagedTensorsError, read_notes, read_tensors
@@ -245,16 +245,20 @@ def sample_captions(captions: Mapping[str, Sequence[str]], saved: Saved) -> list
 
     For a judge of sentences every sentence of an image has an index.
     """
-    prepared, side = saved.preparation, saved.data.get("side", "generated")
+    prepared = saved.preparation
     assert prepared is not None
     read = {image: [*chain.from_iterable(map(prepared.texts, captions[image]))] for image in sorted(captions)}
     found: list[list[Sample]] = [[] for _ in range(max(map(len, read.values()), default=0))]
     for image, texts in read.items():
         for index, text in enumerate(texts):
-            words = prepared.words(text)
-            sample = Sample(image, side, index, words, (0,), image=image if saved.sees else None)
-            found[index].append(saved.blueprint.perceive(sample))
+            found[index].append(perceive(saved, image, index, prepared.words(text)))
     return found
+
+
+def perceive(saved: Saved, image: str, index: int, words: Words) -> Sample:
+    """A text of a caption as the judge perceives it, with an unknown answer."""
+    side: Side = saved.data.get("side", "generated")
+    return saved.blueprint.perceive(Sample(image, side, index, words, (0,), image=image if saved.sees else None))
 
 
 def save_network(judge: NetworkJudge, path: Path | None, about: Mapping[str, Any] | None = None, **notes: str) -> None:
@@ -306,26 +310,9 @@ def answer(
     Raises:
         JudgeError: weights that do not fit; the network that it started from is not available, or has another shape.
     """
-    samples, notes = list(chain.from_iterable(parts)), list[str]()
+    samples = list(chain.from_iterable(parts))
     with threads(None if saved.data.get("sharing") == "data" else 1):
-        judge: Judge
-        if saved.recipe is None:
-            judge = open_self_trained(saved)
-        else:
-            materials = replace(saved.materials, images=images)
-            from judge.training.features import FeatureStore, precompute
-
-            trained, made = saved.features, Precomputed()
-            if saved.blueprint.backbone and not saved.blueprint.reader and not saved.sees:
-                # It sees nothing, and needs no more than the shape.
-                found: FeatureStore | None = FeatureStore(tuple(trained["shape"]), {}, "", trained["regions"])
-            else:
-                member = Member(saved.blueprint, saved.target, samples, Split((), (), {}), 0)
-                made = precompute([member], materials, features, progress)
-                found = made.features.get(saved.blueprint.name)
-                notes = check_features(saved, describe_features(found)) if found and trained else []
-            given = replace(materials, features=found, pixels=made.pixels.get(saved.blueprint.name))
-            judge = restore(saved, given)
+        judge, notes = open_judge(saved, samples, features=features, images=images, progress=progress)
         answers = []
         for number, part in enumerate(parts):
             if progress:
@@ -333,6 +320,37 @@ def answer(
             answers.append(judge.predict(part))
     joined = np.concatenate([part.probabilities for part in answers])
     return replace(answers[0], probabilities=joined), notes
+
+
+def open_judge(
+    saved: Saved,
+    samples: Sequence[Sample],
+    *,
+    features: Path,
+    images: MaskedImages | None = None,
+    accelerator: Any = None,
+    progress: Progress | None = None,
+) -> tuple[Judge, list[str]]:
+    """A trained judge, ready for ``samples``, and notes for the user; raises as :func:`answer`.
+
+    ``accelerator``: where it computes; None for a new one of Accelerate.
+    """
+    if saved.recipe is None:
+        return open_self_trained(saved), []
+    from judge.training.features import FeatureStore, precompute
+
+    materials = replace(saved.materials, images=images)
+    trained, made, notes = saved.features, Precomputed(), list[str]()
+    if saved.blueprint.backbone and not saved.blueprint.reader and not saved.sees:
+        # It sees nothing, and needs no more than the shape.
+        found: FeatureStore | None = FeatureStore(tuple(trained["shape"]), {}, "", trained["regions"])
+    else:
+        member = Member(saved.blueprint, saved.target, samples, Split((), (), {}), 0)
+        made = precompute([member], materials, features, progress)
+        found = made.features.get(saved.blueprint.name)
+        notes = check_features(saved, describe_features(found)) if found and trained else []
+    given = replace(materials, features=found, pixels=made.pixels.get(saved.blueprint.name))
+    return restore(saved, given, accelerator), notes
 
 
 def open_self_trained(saved: Saved) -> SelfTrained:
@@ -352,8 +370,8 @@ def open_self_trained(saved: Saved) -> SelfTrained:
         raise JudgeError(what, where=where, mend=mend) from error
 
 
-def restore(saved: Saved, materials: Materials | None = None) -> NetworkJudge:
-    """A trained network; ``materials``: with images and features, None for none.
+def restore(saved: Saved, materials: Materials | None = None, accelerator: Any = None) -> NetworkJudge:
+    """A trained network; ``materials``: with images and features, None for none; ``accelerator``: None for a new one.
 
     Raises:
         JudgeError: weights that do not fit; the network that it started from is not available.
@@ -367,7 +385,7 @@ def restore(saved: Saved, materials: Materials | None = None) -> NetworkJudge:
         raise JudgeError(what, where=f"--judge-weights {saved.path}", mend=mend)
     # Accelerate supports fp16 on GPUs alone: elsewhere answers are computed in float32.
     unsupported = saved.precision == "fp16" and computes_on() == "cpu"
-    trainer = Trainer(make_accelerator(mixed_precision="no" if unsupported else saved.precision))
+    trainer = Trainer(accelerator or make_accelerator(mixed_precision="no" if unsupported else saved.precision))
     made = NetworkJudge(judge, saved.target, saved.recipe, trainer, materials or saved.materials)
     return made.restore(saved.as_samples(), saved.path, seed=0)
 

@@ -12,12 +12,15 @@ import pandas as pd
 import pytest
 import yaml
 from helpers import done_well, few, read_json, read_rows, refusal, save_captioner, settings_of
+from PIL import Image
 from safetensors.torch import load_file
 from tiny_bert import save_bert
 
+from judge import Judge, JudgeError
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
 from judge.commands.attribute import SHOWN
+from judge.commands.predict import PredictConfig, prepare
 from judge.commands.train import TrainConfig, train_judges
 from judge.config import make_config
 from judge.corpus.captions import ReadOptions, read_captions
@@ -274,3 +277,77 @@ def test_words_of_several_judges(trained: Trained, tmp_path: Path) -> None:
     assert set(again["method"]) == {"occlusion"}
     explained = again.drop_duplicates("image_id").set_index("image_id")["explained"].to_dict()
     assert explained == dict(line.split(",") for line in lines[1:11])
+
+
+@pytest.mark.parametrize("judge", READ + SEEN)
+def test_in_python_it_says_the_same(judge: str, trained: Trained, tmp_path: Path) -> None:
+    """Of captions in memory, and of masked images in memory; sentences are averaged."""
+    job = next(job for job in trained.jobs if job.judge.partition(":")[0] == judge)
+    path, out = trained.captions(job, tmp_path), tmp_path / "answers.csv"
+    predicted(trained, trained.weights(job), path, out)
+    written = json.loads(path.read_text())
+    images = sorted(written)
+    scorer = Judge.load(trained.weights(job))
+    assert scorer.classes == job.member.target.classes
+    expected = pd.read_csv(out, dtype={"image_id": str}).groupby("image_id").mean(numeric_only=True).loc[images]
+    texts = [written[image] for image in images]
+    if not scorer.saved.sees:
+        found = scorer.probabilities(texts)
+    else:
+        given = {
+            "judge_weights": str(trained.weights(job)),
+            "captions": path,
+            "features": trained.root / "features",
+            "out": out,
+        }
+        given |= {"images": trained.files.folder / "images", "instances": trained.files.folder / "instances.json"}
+        shown = prepare(make_config(given, PredictConfig)).images
+        assert shown is not None
+        pictures = [Image.fromarray(shown.read(image)) for image in images]
+        with pytest.raises(JudgeError, match="people hidden"):
+            scorer.probabilities(texts, pictures)
+        with pytest.raises(JudgeError, match=f"{len(texts)} captions and 0 images"):
+            scorer.probabilities(texts)
+        if judge == "grit":
+            with pytest.raises(JudgeError, match="boxes of a detector"):
+                scorer.probabilities(texts, pictures, masked=True)
+            return
+        found = scorer.probabilities(texts, pictures, masked=True)
+    np.testing.assert_allclose(found, expected.filter(like="p(").to_numpy(), atol=2e-6)
+    if job.member.target.kind == "attribute" and not scorer.saved.sees:
+        labels = [scorer.classes[place % len(scorer.classes)] for place in range(len(texts))]
+        columns = [scorer.classes.index(label) for label in labels]
+        assert scorer.score(texts, labels).tolist() == found[np.arange(len(texts)), columns].tolist()
+
+
+def test_a_scorer_refuses_in_one_line(trained: Trained, tmp_path: Path) -> None:
+    scorer = Judge.load(trained.weights(trained.job("linear", metric="lic")))
+    for given, said in (
+        ((["a dog"], ["cat"]), "unknown class cat. Classes are female, male"),
+        ((["a dog"], ["male", "male"]), "1 captions and 2 labels"),
+        (("a dog", ["male"] * 5), "captions are not a list of texts"),
+    ):
+        with pytest.raises(JudgeError, match=said):
+            scorer.score(*given)
+    assert scorer.probabilities([]).shape == (0, 2)
+    np.testing.assert_allclose(scorer.probabilities(["", "a man"]).sum(axis=1), 1)
+    with pytest.raises(JudgeError, match="no such file or folder"):
+        Judge.load(tmp_path / "absent")
+    with pytest.raises(JudgeError, match="is no folder here, and the hub does not give it"):
+        Judge.load("nobody/no-judge")
+
+
+def test_a_training_is_left_alone(trained: Trained) -> None:
+    """Its random numbers, and the state of its Accelerator."""
+    import torch
+    from accelerate import Accelerator
+
+    accelerator = Accelerator(cpu=True)
+    scorer = Judge.load(trained.weights(trained.job("lstm")), device="cpu")
+    torch.manual_seed(3)
+    expected = torch.rand(2).tolist()
+    torch.manual_seed(3)
+    scorer.probabilities(["a man"])
+    assert torch.rand(2).tolist() == expected
+    assert accelerator.state.mixed_precision == "no"
+    assert accelerator.process_index == 0

@@ -1,0 +1,141 @@
+"""A trained judge as a reward: three steps of trl's GRPO, and a callback that measures a captioner after each epoch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    PreTrainedTokenizerFast,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
+
+from judge import Corpus, Judge, JudgeError, evaluate
+from judge.calibration.grammar import make_world, simulate
+from judge.calibration.world import Captioner
+from judge.commands.train import TrainConfig, train_judges
+from judge.config import make_config
+
+WORDS = [
+    "a",
+    "man",
+    "woman",
+    "dog",
+    "riding",
+    "kitchen",
+    "cooking",
+    "ball",
+    "playing",
+    "street",
+    "walking",
+    "with",
+    "on",
+    "the",
+]
+
+
+@pytest.fixture(scope="module")
+def scorer(tmp_path_factory: pytest.TempPathFactory) -> Judge:
+    """A judge of a captioner that stereotypes."""
+    from judge.calibration.grammar import write_world
+
+    folder = tmp_path_factory.mktemp("reward")
+    files = write_world(make_world(80, seed=2), {"much": Captioner(stereotype=0.9)}, folder / "world")
+    given = {"human": str(files.human), "captions": [str(files.captions["much"])], "labels": str(files.labels)}
+    given |= {"metrics": ["lic"], "folds": 2, "refits": 0, "chance": 0, "checkpoints": folder / "kept", "workers": 1}
+    jobs, *_ = train_judges(make_config(given, TrainConfig))
+    (job, *_) = [job for job in jobs if job.member.side == "generated"]
+    return Judge.load(folder / "kept" / f"{job.member.key}.weights.safetensors")
+
+
+def tiny_writer() -> tuple[GPT2LMHeadModel, PreTrainedTokenizerFast]:
+    """A language model with random weights, and a tokenizer of a few words."""
+    ids = {word: number for number, word in enumerate(["<pad>", "</s>", *WORDS])}
+    raw = Tokenizer(models.WordLevel(ids, unk_token="<pad>"))
+    raw.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=raw, pad_token="<pad>", eos_token="</s>")
+    torch.manual_seed(0)
+    config = GPT2Config(
+        vocab_size=len(ids), n_positions=64, n_embd=16, n_layer=1, n_head=2, bos_token_id=1, eos_token_id=1
+    )
+    return GPT2LMHeadModel(config), tokenizer
+
+
+@pytest.mark.filterwarnings("ignore")  # Of trl and transformers.
+def test_grpo_is_rewarded_by_a_judge(scorer: Judge, tmp_path: Path) -> None:
+    """Its rewards are the judge's numbers, of every completion of three steps."""
+    from trl import GRPOConfig, GRPOTrainer
+
+    seen: list[tuple[list[str], list[str], list[float]]] = []
+
+    def hides_gender(completions: list[str], label: list[str], **_: Any) -> list[float]:
+        rewards = [1 - float(of) for of in scorer.score(completions, label)]
+        seen.append((completions, label, rewards))
+        return rewards
+
+    model, tokenizer = tiny_writer()
+    rows = [{"prompt": "a", "label": ("male", "female")[n % 2]} for n in range(8)]
+    settings = GRPOConfig(
+        output_dir=str(tmp_path), max_steps=3, per_device_train_batch_size=4, num_generations=2,
+        max_completion_length=6, logging_steps=1, report_to=[], use_cpu=True, save_strategy="no", seed=0, bf16=False,
+    )  # fmt: skip
+    trainer = GRPOTrainer(
+        model=model, reward_funcs=hides_gender, args=settings, train_dataset=datasets.Dataset.from_list(rows),
+        processing_class=tokenizer,
+    )  # fmt: skip
+    trainer.train()
+    assert len(seen) == 3
+    for (completions, labels, rewards), logged in zip(seen, trainer.state.log_history, strict=False):
+        assert len(completions) == 4
+        expected = scorer.probabilities(completions)[np.arange(4), [scorer.classes.index(label) for label in labels]]
+        np.testing.assert_allclose(rewards, 1 - expected)
+        assert logged["reward"] == pytest.approx(np.mean(rewards), abs=1e-6)
+
+
+@pytest.mark.parametrize("judge", ["file", "linear", "lstm"])
+def test_a_captioner_has_no_verdict_by_the_kind_of_judge_that_rewarded_it(judge: str, scorer: Judge) -> None:
+    world = make_world(200, seed=4)
+    captions = {name: simulate(world, name=name, captioner=Captioner(stereotype=0.9)).by_image for name in ("a", "b")}
+    by = str(scorer.saved.path) if judge == "file" else judge
+    how: dict[str, Any] = {"metrics": "lic", "folds": 4, "refits": 6, "workers": 1, "rewarded_by": {"a": by}}
+    result = evaluate(human=world.human.by_image, captions=captions, labels=world.labels.by_image, **how)
+    verdicts = result.table(all=True).set_index("captioner")
+    assert (verdicts.loc["a", "verdict"] == "no verdict") == (judge != "lstm")
+    assert verdicts.loc["b", "verdict"] != "no verdict"
+    if judge != "lstm":
+        assert "rewarded this captioner" in str(verdicts.loc["a", "reason"])
+    with pytest.raises(JudgeError, match="no captioner is called 'c'"):
+        evaluate(human=world.human.by_image, captions=captions, **how | {"rewarded_by": {"c": by}})
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_callback_measures_each_epoch(tmp_path: Path) -> None:
+    """As docs/guides/trained-judges.md shows it; its numbers are those of ``evaluate``."""
+    world = make_world(60, seed=4)
+    logged: list[float] = []
+
+    class Amplification(TrainerCallback):
+        def on_epoch_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+            wrote = simulate(world, name="mine", captioner=Captioner(stereotype=0.9 * (state.epoch > 1)))
+            corpus = Corpus.read(human=world.human.by_image, captions={"mine": wrote.by_image}, labels=world.labels)
+            row = evaluate(corpus, metrics="lic", folds=2, refits=0, workers=1).table().iloc[0]
+            logged.append(float(row["amplification"]))
+            trainer.log({"lic": row["amplification"]})
+
+    model, tokenizer = tiny_writer()
+    ids = tokenizer(["a man riding", "a dog on the street"], padding=True)["input_ids"]
+    rows = datasets.Dataset.from_list([{"input_ids": row, "labels": row} for row in ids])
+    settings = TrainingArguments(str(tmp_path), num_train_epochs=2, report_to=[], use_cpu=True, save_strategy="no")
+    trainer = Trainer(model=model, args=settings, train_dataset=rows, callbacks=[Amplification()])
+    trainer.train()
+    assert [row["lic"] for row in trainer.state.log_history if "lic" in row] == logged
+    assert logged[1] > logged[0] + 0.1
