@@ -14,14 +14,14 @@ import numpy as np
 from judge.commands.caption import CaptionConfig, caption, dtype_of
 from judge.commands.console import report_failures, say, show_progress
 from judge.commands.evaluate import RunConfig, run
-from judge.commands.images import choose_hiding, image_names, open_detector, read_truth
+from judge.commands.images import choose_hiding, image_names, only, open_detector, read_truth
 from judge.commands.setup import with_precision
 from judge.commands.unread import log_unread
 from judge.config import make_config, shared_settings, values
 from judge.config.inputs import DetectorSettings, HidingSettings
 from judge.config.judges import ScoredSettings
 from judge.errors import JudgeError
-from judge.masking import DETECTORS
+from judge.masking import DETECTORS, HUGGING_FACE
 from judge.masking.detectors import Failures, detect_images
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.measured import SHARES, DetectorRow, count, pool
@@ -31,9 +31,12 @@ from judge.metrics import METRICS, find_metric, spell_out
 from judge.report import ablations
 from judge.report.directory import line_row
 from judge.report.render import print_table
+from judge.report.table import as_json
 from judge.report.tables import lines_of
+from judge.statistics.comparisons import Difference, difference
 from judge.statistics.consistency import Agreement, agreements
 from judge.statistics.intervals import bootstrap_pooled
+from judge.statistics.summary import Summary
 from judge.training.launch import in_main_process
 from judge.types import Progress
 from judge.utils.files import fingerprint_of
@@ -57,7 +60,7 @@ class AblateMasksConfig(ScoredSettings, DetectorSettings):
         get_args(values.MaskMode), f"{values.MASK}, comma-separated: one run each", essential=True
     )
     hides: Annotated[tuple[values.Hide, ...], values.list_or_text(values.lower_names)] = option(
-        get_args(values.Hide), "what is hidden, comma-separated: one run each", essential=True
+        ("person", "object", "both"), f"{values.HIDE}; comma-separated: one run each", essential=True
     )
     out: Path = option(..., values.RESULTS, "runs/masks", essential=True)
 
@@ -75,7 +78,9 @@ class AblateDetectorsConfig(ScoredSettings, HidingSettings):
     metrics: values.Names = option(
         ("imagecaptioner2",), "metrics of images, comma-separated", essential=True, min_length=1, validate_default=True
     )
-    detectors: values.Names = option(DETECTORS, "detectors to compare, comma-separated", essential=True, min_length=1)
+    detectors: values.Names = option(
+        DETECTORS, "detectors to compare, comma-separated, hf:NAME too", essential=True, min_length=1
+    )
     device: str | None = option(None, *values.DEVICE)
     out: Path = option(..., values.RESULTS, "runs/detectors", essential=True)
 
@@ -107,7 +112,7 @@ def ablate_masks(
         for name, changes in variants.items():
             changes |= {"captions": _write_captions(config, name, changes, out.store, progress)}
         results = _run_each(config, variants, out.store, progress)
-        plain = {row.key: row.generated for row in results["none"].summaries} if "none" in results else {}
+        plain = {row.key: row for row in results["none"].summaries} if "none" in results else {}
         rows = []
         for name, result in results.items():
             for line in lines_of(result):
@@ -116,19 +121,32 @@ def ablate_masks(
                 chance = None if metric.prior or metric.counted else metric.chance(images)
                 if summary.chance:
                     chance = summary.chance[1]
-                shifts = (
+                original = plain.get(summary.key)
+                above, over = (
                     None if summary.generated is None or other is None else summary.generated - other
-                    for other in (chance, plain.get(summary.key))
+                    for other in (chance, original and original.generated)
                 )
-                rows.append(ablations.MaskRow(variants[name]["mask"], variants[name]["hide"], line, *shifts))
+                shift = original and _shift(summary, original, result, results["none"])
+                rows.append(ablations.MaskRow(variants[name]["mask"], variants[name]["hide"], line, above, over, shift))
         entries = [
             {"mask": row.mask, "hide": None if row.mask == "none" else row.hide}
             | line_row(row.line, config.attribute_name)
             | {"over_chance": row.over_chance, "over_original": row.over_original}
+            | {"shift": row.shift and as_json({"value": row.shift.value, "ci": row.shift.interval})}
             for row in rows
         ]
         _write(out, config, "masks.json", {"results": entries, "notes": ablations.variant_notes(results)})
     return rows, results
+
+
+def _shift(row: Summary, original: Summary, result: Result, plain: Result) -> Difference | None:
+    """The amplification of ``row`` less that of ``original``, both by the same captioner, metric and judge."""
+    if None in (row.amplification, original.amplification):
+        return None
+    marks = (of.run["captioners"][row.captioner]["marks"][row.metric.name] for of in (result, plain))
+    # Captions of masked images may name classes of other images.
+    images, others = ({name: mark for name, mark in of.items() if name != "hidden images"} for of in marks)
+    return difference(row, original, same_images=images == others, level=result.run["level"])
 
 
 def _variants(config: AblateMasksConfig) -> dict[str, dict[str, Any]]:
@@ -138,7 +156,9 @@ def _variants(config: AblateMasksConfig) -> dict[str, dict[str, Any]]:
         variants["none"] = {"mask": "none", "hide": "person", "category": None}
     for mask in config.masks:
         for hides in config.hides if mask != "none" else ():
-            category = None if hides == "person" else config.category
+            if (mask, hides) == ("partial", "background"):
+                continue
+            category = config.category if hides in {"object", "both"} else None
             variants[f"{mask} {hides}"] = {"mask": mask, "hide": hides, "category": category}
     return variants
 
@@ -162,7 +182,10 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
     if config.human:
         log_unread(config)
     hiding, _, truth = choose_hiding(config, config.mask)
-    truth = (truth or read_truth(config, hiding.labels)).only(hiding.labels)
+    if hiding.background:
+        mend = "hide what detectors find"
+        raise JudgeError("the background is no instance to compare detectors by", where="--hide background", mend=mend)
+    truth = only(truth or read_truth(config, hiding.labels or None), hiding.labels)
     failures: Failures = []
     rows = _compare(config, hiding, truth, failures, progress)
     if not rows:
@@ -266,6 +289,7 @@ def _write_captions(
 def _key(config: AblateMasksConfig, settings: Mapping[str, Any]) -> str:
     """A checksum of what captions depend on: settings, the checkpoint, and the size and time of all files."""
     given = [config.images, *values.listed(config.instances), *settings.get("weights", {}).values()]
+    given.append(config.detector.removeprefix(HUGGING_FACE))
     below = [path for place in given if place for path in (place, *Path(place).rglob("*")) if Path(path).is_file()]
     stamps = sorted((str(path), Path(path).stat().st_size, Path(path).stat().st_mtime_ns) for path in below)
     versions = [version(name) for name in ("caption-judge", "torch", "transformers")]
@@ -321,6 +345,7 @@ def masks(config: AblateMasksConfig) -> None:
         found = ablate_masks(config, progress=progress)
     if is_main_process():
         print_table(ablations.mask_table(*found))
+        say(*ablations.sensitivity_lines(found[0]))
         say("", f"The results are in {config.out}")
 
 

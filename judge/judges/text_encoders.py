@@ -27,11 +27,11 @@ from judge.errors import JudgeError, require
 from judge.judges import Backbone, Batch, Blueprint, Features, Materials, Modality, Recipe
 from judge.judges.backbones import RESNET50, make_backbone
 from judge.judges.encoders import OutputLayer, build_vocabulary, make_lstm
-from judge.judges.hf_models import check_weights, limit_of, loading
+from judge.judges.hf_models import limit_of
 from judge.judges.hf_prompts import spell_words
 from judge.types import Sample, Target, Words
 from judge.utils.files import fingerprint_of
-from judge.utils.hub import knows_words, locate, quiet, read_config
+from judge.utils.hub import check_weights, knows_words, loading, locate, quiet, read_config
 
 READER = "bert-base-uncased"
 _INSTEAD = "name the folder of one with --reader, or use --judge lstm or vl-lic-lstm"

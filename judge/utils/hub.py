@@ -2,7 +2,7 @@
 
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from textwrap import shorten
 from typing import Any
@@ -11,6 +11,9 @@ from judge.errors import JudgeError
 from judge.utils.files import from_home
 from judge.utils.reading import LAYERS, POSITIONS
 
+AGAIN = "fetch or save the checkpoint again"
+NO_WEIGHTS = "there are no weights in safetensors"
+CONVERT = "convert them with transformers' save_pretrained; pickles are never loaded"
 # Parts of a field's name -> what it may not exceed.
 _LIMITED = {("layer", "depth", "num_image_with_embedding"): LAYERS, ("position", "length", "ctx"): POSITIONS}
 
@@ -67,6 +70,49 @@ def explaining(what: str, where: str, mend: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise JudgeError(f"{what} ({first_line(error)})", where=where, mend=mend) from error
+
+
+def needs_code(where: str) -> JudgeError:
+    """The error of a checkpoint that transformers loads only with its own code."""
+    what = "needs code of its own, which would run with your rights; it is refused"
+    mend = "choose a checkpoint that transformers loads by itself (trust_remote_code is never on)"
+    return JudgeError(what, where=where, mend=mend)
+
+
+@contextmanager
+def loading(what: str, where: str, mend: str) -> Iterator[None]:
+    """Turn errors of transformers, the hub's client and the file system into JudgeErrors.
+
+    As :func:`explaining`, but weights that are no safetensors and code of a checkpoint's own have messages of their
+    own, and panics in Rust are turned too. ``where`` is what users typed to name the checkpoint.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, JudgeError) or not is_of_library(error):
+            raise
+        if "trust_remote_code" in str(error):
+            raise needs_code(where) from error
+        if "safetensors" in str(error) and isinstance(error, OSError):
+            raise JudgeError(NO_WEIGHTS, where=where, mend=CONVERT) from error
+        if isinstance(error, ImportError):
+            missing = f"needs a package that is not installed ({first_line(error)})"
+            raise JudgeError(missing, where=where, mend="install it") from error
+        if not isinstance(error, Exception):  # A panic in Rust, thus in the tokenizer.
+            what, mend = "its tokenizer is damaged", AGAIN
+        raise JudgeError(f"{what} ({first_line(error)})", where=where, mend=mend) from error
+
+
+def check_weights(notes: Mapping[str, Any], where: str) -> None:
+    """Refuse a model with weights that were initialised at random: those that are missing, or have another shape.
+
+    ``notes`` is the loading information of ``from_pretrained``.
+    """
+    # The pooler and the loss are not used, and often not saved.
+    missing = sorted(key for key in notes["missing_keys"] if not {"pooler", "criterion"} & {*key.split(".")})
+    if missing or notes["mismatched_keys"]:
+        what = f"weights are missing or of another shape ({', '.join(missing[:2]) or 'sizes differ'})"
+        raise JudgeError(what, where=where, mend=AGAIN)
 
 
 def knows_words(tokenizer: Any) -> bool:
