@@ -14,14 +14,14 @@ import numpy as np
 from judge.commands.caption import CaptionConfig, caption, dtype_of
 from judge.commands.console import report_failures, say, show_progress
 from judge.commands.evaluate import RunConfig, run
-from judge.commands.images import choose_hiding, image_names, only, open_detector, read_truth
+from judge.commands.images import choose_hiding, image_names, open_detector, read_truth
 from judge.commands.setup import with_precision
 from judge.commands.unread import log_unread
 from judge.config import make_config, shared_settings, values
 from judge.config.inputs import DetectorSettings, HidingSettings
 from judge.config.judges import ScoredSettings
 from judge.errors import JudgeError
-from judge.masking import DETECTORS, HUGGING_FACE
+from judge.masking import DETECTORS
 from judge.masking.detectors import Failures, detect_images
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.measured import SHARES, DetectorRow, count, pool
@@ -29,9 +29,8 @@ from judge.masking.people import Hiding
 from judge.measure import Result
 from judge.metrics import METRICS, find_metric, spell_out
 from judge.report import ablations
-from judge.report.directory import line_row
+from judge.report.directory import difference_row, line_row
 from judge.report.render import print_table
-from judge.report.table import as_json
 from judge.report.tables import lines_of
 from judge.statistics.comparisons import Difference, difference
 from judge.statistics.consistency import Agreement, agreements
@@ -60,7 +59,7 @@ class AblateMasksConfig(ScoredSettings, DetectorSettings):
         get_args(values.MaskMode), f"{values.MASK}, comma-separated: one run each", essential=True
     )
     hides: Annotated[tuple[values.Hide, ...], values.list_or_text(values.lower_names)] = option(
-        ("person", "object", "both"), f"{values.HIDE}; comma-separated: one run each", essential=True
+        ("person", "object", "both"), "what is hidden, comma-separated: one run each", essential=True
     )
     out: Path = option(..., values.RESULTS, "runs/masks", essential=True)
 
@@ -78,9 +77,7 @@ class AblateDetectorsConfig(ScoredSettings, HidingSettings):
     metrics: values.Names = option(
         ("imagecaptioner2",), "metrics of images, comma-separated", essential=True, min_length=1, validate_default=True
     )
-    detectors: values.Names = option(
-        DETECTORS, "detectors to compare, comma-separated, hf:NAME too", essential=True, min_length=1
-    )
+    detectors: values.Names = option(DETECTORS, "detectors, comma-separated, or hf:NAME", essential=True, min_length=1)
     device: str | None = option(None, *values.DEVICE)
     out: Path = option(..., values.RESULTS, "runs/detectors", essential=True)
 
@@ -124,29 +121,27 @@ def ablate_masks(
                 original = plain.get(summary.key)
                 above, over = (
                     None if summary.generated is None or other is None else summary.generated - other
-                    for other in (chance, original and original.generated)
+                    for other in (chance, original.generated if original else None)
                 )
-                shift = original and _shift(summary, original, result, results["none"])
+                shift = _shift(summary, original, result, results.get("none", result))
                 rows.append(ablations.MaskRow(variants[name]["mask"], variants[name]["hide"], line, above, over, shift))
         entries = [
             {"mask": row.mask, "hide": None if row.mask == "none" else row.hide}
             | line_row(row.line, config.attribute_name)
             | {"over_chance": row.over_chance, "over_original": row.over_original}
-            | {"shift": row.shift and as_json({"value": row.shift.value, "ci": row.shift.interval})}
+            | {"shift": row.shift and difference_row(row.shift)}
             for row in rows
         ]
         _write(out, config, "masks.json", {"results": entries, "notes": ablations.variant_notes(results)})
     return rows, results
 
 
-def _shift(row: Summary, original: Summary, result: Result, plain: Result) -> Difference | None:
-    """The amplification of ``row`` less that of ``original``, both by the same captioner, metric and judge."""
-    if None in (row.amplification, original.amplification):
+def _shift(row: Summary, original: Summary | None, *results: Result) -> Difference | None:
+    """The amplification of ``row`` less that of ``original``, of two results; None where one has no value."""
+    if original is None or None in (row.amplification, original.amplification):
         return None
-    marks = (of.run["captioners"][row.captioner]["marks"][row.metric.name] for of in (result, plain))
-    # Captions of masked images may name classes of other images.
-    images, others = ({name: mark for name, mark in of.items() if name != "hidden images"} for of in marks)
-    return difference(row, original, same_images=images == others, level=result.run["level"])
+    images = {of.run["captioners"][row.captioner]["marks"][row.metric.name]["images"] for of in results}
+    return difference(row, original, same_images=len(images) == 1, level=results[0].run["level"])
 
 
 def _variants(config: AblateMasksConfig) -> dict[str, dict[str, Any]]:
@@ -156,8 +151,6 @@ def _variants(config: AblateMasksConfig) -> dict[str, dict[str, Any]]:
         variants["none"] = {"mask": "none", "hide": "person", "category": None}
     for mask in config.masks:
         for hides in config.hides if mask != "none" else ():
-            if (mask, hides) == ("partial", "background"):
-                continue
             category = config.category if hides in {"object", "both"} else None
             variants[f"{mask} {hides}"] = {"mask": mask, "hide": hides, "category": category}
     return variants
@@ -183,9 +176,8 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
         log_unread(config)
     hiding, _, truth = choose_hiding(config, config.mask)
     if hiding.background:
-        mend = "hide what detectors find"
-        raise JudgeError("the background is no instance to compare detectors by", where="--hide background", mend=mend)
-    truth = only(truth or read_truth(config, hiding.labels or None), hiding.labels)
+        raise JudgeError("no detector finds the background", where="--hide background", mend="hide instances")
+    truth = (truth or read_truth(config, hiding.labels or None)).only(hiding.labels)
     failures: Failures = []
     rows = _compare(config, hiding, truth, failures, progress)
     if not rows:
@@ -289,7 +281,7 @@ def _write_captions(
 def _key(config: AblateMasksConfig, settings: Mapping[str, Any]) -> str:
     """A checksum of what captions depend on: settings, the checkpoint, and the size and time of all files."""
     given = [config.images, *values.listed(config.instances), *settings.get("weights", {}).values()]
-    given.append(config.detector.removeprefix(HUGGING_FACE))
+    given.append(config.detector.removeprefix("hf:"))
     below = [path for place in given if place for path in (place, *Path(place).rglob("*")) if Path(path).is_file()]
     stamps = sorted((str(path), Path(path).stat().st_size, Path(path).stat().st_mtime_ns) for path in below)
     versions = [version(name) for name in ("caption-judge", "torch", "transformers")]

@@ -1,7 +1,6 @@
 """From settings to images as judges and captioners see them: what is hidden, and which detector finds it."""
 
 import logging
-import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -28,8 +27,6 @@ from judge.masking.masked_images import MaskedImages, find_hidden, hides_people,
 from judge.masking.measured import hide_nobody
 from judge.masking.people import Hiding, Mode
 from judge.types import Labels, Progress
-
-_ONE_CATEGORY = {"object", "both"}  # Values of --hide that hide one category of objects.
 
 
 class Correlated(NamedTuple):
@@ -93,7 +90,7 @@ def open_masking(config: inputs.MaskedSettings, mode: Mode, *, truth: GroundTrut
     beside = None
     if detector.name != "gt" and config.instances:
         truth = truth or read_truth(config)
-        beside = only(truth, hiding.labels) if {*hiding.labels} <= {*truth.categories} else None
+        beside = truth.only(hiding.labels) if {*hiding.labels} <= {*truth.categories} else None
     return Masking(hiding, detector, beside, correlated)
 
 
@@ -102,14 +99,10 @@ def choose_hiding(
 ) -> tuple[Hiding, Correlated | None, GroundTruth | None]:
     """What ``config`` hides; how the object was chosen where BA chose it; and the instances if they have been read."""
     chosen, category = None, config.category
-    if config.hide not in _ONE_CATEGORY and category is not None:
-        mend = "add --hide object, or --hide both"
-        hidden = "only people are" if config.hide == PERSON else f"{config.hide} is"
-        raise JudgeError(f"{hidden} hidden, no {category}", where=f"--category {category}", mend=mend)
-    if config.hide == "background" and mode == "partial":
-        mend = "use segment or box"
-        raise JudgeError("mode partial hides parts of instances, no background", where="--hide background", mend=mend)
-    if config.hide in _ONE_CATEGORY and category is None:
+    if config.hide not in {"object", "both"} and category is not None:
+        mend, hidden = "add --hide object, or --hide both", "people are" if config.hide == PERSON else config.hide
+        raise JudgeError(f"only {hidden} hidden, no {category}", where=f"--category {category}", mend=mend)
+    if config.hide in {"object", "both"} and category is None:
         labels = labels_of(config)
         if not config.instances or labels is None:
             mend = "give --instances and --labels, or name the object with --category"
@@ -119,8 +112,8 @@ def choose_hiding(
         category = chosen.category
     wanted = {"person": (PERSON,), "object": (category,), "both": (PERSON, category)}.get(config.hide, ())
     same = {name: getattr(config, name) for name in ("threshold", "foreground", "share", "dilation", "fill")}
-    names = tuple(label for label in wanted if label)
-    return Hiding(names, mode=mode, background=config.hide == "background", **same), chosen, truth
+    named, outside = tuple(label for label in wanted if label), config.hide == "background"
+    return Hiding(named, mode=mode, background=outside, **same), chosen, truth
 
 
 def read_truth(config: inputs.DetectionSettings, labels: Collection[str] | None = None) -> GroundTruth:
@@ -134,18 +127,13 @@ def read_truth(config: inputs.DetectionSettings, labels: Collection[str] | None 
     return truth
 
 
-def only(truth: GroundTruth, labels: tuple[str, ...]) -> GroundTruth:
-    """``truth`` restricted to the categories ``labels``; all of it for ()."""
-    return truth.only(labels) if labels else truth
-
-
 def open_detector(
     name: str, config: inputs.DetectionSettings, labels: tuple[str, ...], *, truth: GroundTruth | None = None
 ) -> Detector:
     """The detector called ``name``: ``truth`` for "gt", where it has been read already; a network with its cache."""
     require("images", "cv2", "PIL", "pycocotools")
     if name == "gt":
-        return only(truth or read_truth(config, labels or None), labels)
+        return (truth or read_truth(config, labels or None)).only(labels)
     detector, names, doubts = load_detector(name, config, labels)
     return Cached(detector, config.cache, names, doubts)
 
@@ -158,9 +146,6 @@ def load_detector(
     device = getattr(config, "device", None)  # Commands that train judges have no such option.
     detector = make_detector(name, weights=weights, trust=config.trust_weights, device=device)
     source = f"detector '{name}'"
-    if config.class_names is None and all(re.fullmatch(r"LABEL_\d+", label) for label in detector.categories):
-        what, mend = f"its classes are called {detector.categories[0]} and so on", "give their names with --class-names"
-        raise JudgeError(what, where=source, mend=mend)
     own = {category: category for category in detector.categories}
     if (names := read_names(config.class_names)) is not None:
         places = [str(place) for place in range(len(detector.categories))]
@@ -171,7 +156,7 @@ def load_detector(
     people = people_among(own.values(), config.person_categories)
     if config.finders == (name,):
         check_categories(config.person_categories, own.values(), source)
-    check_categories(labels, {PERSON for _ in people} | {*own.values()}, f"--weights: {source}")
+    check_categories(labels or (PERSON,), {PERSON for _ in people} | {*own.values()}, f"--weights: {source}")
     visible = sorted(other for other in {*own.values()} - people if names_people(other))
     renamed = {category: PERSON if other in people else other for category, other in own.items()}
     return detector, renamed, [stays_visible(other, source) for other in visible]

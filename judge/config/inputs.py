@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from judge.config import Settings, values
-from judge.masking import MAX_PIXELS
+from judge.masking import MAX_PIXELS, DetectorName
 from judge.utils.options import MOST, option
 
 
@@ -175,7 +175,7 @@ class DetectionSettings(NetworkSettings):
 class DetectorSettings(DetectionSettings):
     """Images, and what finds people in them."""
 
-    detector: values.Detector = option("gt", values.DETECTOR, essential=True)
+    detector: DetectorName | str = option("gt", "what finds people and things; hf:NAME: Hugging Face", essential=True)
 
     @property
     def finders(self) -> tuple[str, ...]:
@@ -209,7 +209,7 @@ class ObjectSettings(Settings):
 class HidingSettings(ObjectSettings, MaskSettings, LabelSettings, DetectionSettings):
     """Images, and what is hidden in them."""
 
-    hide: values.Hide = option("person", values.HIDE)
+    hide: values.Hide = option("person", "what is hidden; object: that most correlated with the attribute, by BA")
 
 
 class MaskedSettings(HidingSettings, DetectorSettings):

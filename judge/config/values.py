@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from judge.errors import nearest
-from judge.masking import DETECTORS, HUGGING_FACE, DetectorName
+from judge.masking import DETECTORS
 from judge.utils.files import resolved, split_name
 
 NETWORKS = DETECTORS[1:]
@@ -78,12 +78,6 @@ def _for_networks(weights: dict[str, str]) -> dict[str, str]:
     return weights
 
 
-def _detector(name: str) -> str:
-    if name not in DETECTORS and not name.startswith(HUGGING_FACE):
-        raise ValueError(f"unknown detector '{name}'; {nearest(name, [*DETECTORS, 'hf:NAME'])}")
-    return name
-
-
 def _attributes(parts: list[str]) -> str | tuple[str, ...]:
     """A single attribute stays a text."""
     from judge.corpus.attributes import attribute_names
@@ -118,7 +112,6 @@ CaptionFiles = Annotated[dict[str, Path], list_or_text(_captions)]
 # Judges are called ``hf:NAME``, so the prefix is allowed here too.
 Checkpoint = Annotated[str, AfterValidator(lambda reference: reference.strip().removeprefix("hf:"))]
 Checkpoints = Annotated[dict[str, Checkpoint], list_or_text(_checkpoints), AfterValidator(file_names)]
-Detector = Annotated[DetectorName | str, AfterValidator(_detector)]
 Weights = Annotated[dict[str, str], list_or_text(_weights), AfterValidator(_for_networks)]
 # YAML reads a bare ``no`` as False.
 NoIsAWord = BeforeValidator(lambda value: "no" if value is False else value)
@@ -132,17 +125,12 @@ Seed = Annotated[int, Field(ge=0, le=2**31)]
 Mode = Literal["partial", "segment", "box"]
 MaskMode = Literal["none", "partial", "segment", "box"]
 Hide = Literal["person", "object", "both", "objects", "background"]
-HIDE = (
-    "what is hidden; object: the one most correlated with the attribute, by BA; objects: all that are no people; "
-    "background: all that is no instance"
-)
 # Help of options that several classes declare, each with a default or type of its own.
 HUMAN = "human captions: COCO, Karpathy, CSV, JSONL, Parquet, shards, ... (recognised by content)"
 CAPTIONS = "captions of a captioner, which is named after the file unless NAME= is given"
 LABELS = "attribute class of each image"
 INSTANCES = "COCO instances or results of these images, or a folder of PNG masks or YOLO labels"
 IMAGES = "folder of image files (or WebDataset shards, or a data set with images)"
-DETECTOR = "what finds people and objects: ground truth or a network; hf:NAME, a Hugging Face model or its folder"
 MASK = "how much of each instance is hidden"
 JUDGE_FILE = "NAME.weights.safetensors of judge train, or a folder of judge export"
 SEVERAL = "allow several captions per image from a captioner"

@@ -18,21 +18,8 @@ from torch import nn
 from judge.errors import JudgeError, require
 from judge.judges import Tuning
 from judge.judges.encoders import OutputLayer
-from judge.utils.hub import (
-    AGAIN,
-    CONVERT,
-    NO_WEIGHTS,
-    check_weights,
-    explaining,
-    first_line,
-    is_of_library,
-    knows_words,
-    loading,
-    locate,
-    needs_code,
-    quiet,
-    read_config,
-)
+from judge.utils import hub
+from judge.utils.hub import explaining, first_line, is_of_library, knows_words, loading, locate, quiet
 
 Layout = Literal["causal", "decoder", "encoder"]
 """Where a prompt goes. ``causal``: among the tokens that the answer continues, after the image or around it (BLIP,
@@ -178,11 +165,20 @@ def load_captioner(
     """
     where = where or place(reference)
     name = _find(reference, where)
+    import transformers
+
+    options = {"attn_implementation": attention} if attention else {}
     with quiet():
-        # Checked on ``meta`` first: missing weights would be initialised, of whatever size the configuration claims.
-        for on_meta in (True,) if empty else (True, False):
-            weights_at = torch.device("meta") if on_meta else device_map
-            model = _load_model(name, where, dtype, attention, weights_at)
+        try:
+            loader, at = transformers.AutoModelForImageTextToText, torch.device("meta") if empty else device_map
+            model = hub.load_model(loader, name, where, dtype=dtype, device_map=at, **options)
+        except JudgeError as error:
+            cause, pattern = error.__cause__, f"attention|{re.escape(attention or '')}"
+            named = re.search(pattern, str(cause), re.IGNORECASE)
+            if attention is None or not isinstance(cause, ImportError | ValueError) or not named:
+                raise
+            what = f"'{attention}' cannot be used ({first_line(cause)})"
+            raise JudgeError(what, where="--attn-implementation", mend="leave it out, or choose eager") from cause
         tokenizer, images, processor = load_processors(name, where)
     tokenizer.padding_side = "right"
     if tokenizer.pad_token_id is None:
@@ -197,7 +193,7 @@ def check_captioner(reference: str, *, where: str) -> None:
     """Refuse what :func:`load_captioner` refuses before it reads weights, with its errors, and a folder without any."""
     name = _find(reference, where)
     if Path(name).is_dir() and not any(Path(name).glob("*.safetensors")):
-        raise JudgeError(NO_WEIGHTS, where=where, mend=CONVERT)
+        raise JudgeError(hub.NO_WEIGHTS, where=where, mend=hub.CONVERT)
 
 
 def _find(reference: str, where: str) -> str:
@@ -206,10 +202,9 @@ def _find(reference: str, where: str) -> str:
     from transformers import CONFIG_MAPPING
     from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
-    mend = "check the name, or give the folder of a checkpoint; a name needs the network, or the hub's cache"
     name = locate(reference, where)
     with quiet():
-        config = read_config(name, where, mend=mend)
+        config = hub.read_config(name, where)
     kind = config["model_type"]
     if kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
         return name
@@ -217,7 +212,7 @@ def _find(reference: str, where: str) -> str:
         what = f"'{kind}' does not caption images"
         raise JudgeError(what, where=where, mend="choose a captioner: BLIP, GIT, ViT-GPT2, LLaVA, PaliGemma, Qwen2-VL")
     if config.get("auto_map"):
-        raise needs_code(where)
+        raise hub.needs_code(where)
     raise JudgeError(f"transformers knows no '{kind}'", where=where, mend="update transformers, or choose another one")
 
 
@@ -232,33 +227,6 @@ def computing(what: str, where: str) -> Iterator[None]:
             raise
         reason = f"one of its files is damaged, or a setting does not suit it ({first_line(error)})"
         raise JudgeError(f"{what}: {reason}", where=where, mend="get it again, or leave the setting out") from error
-
-
-def _load_model(
-    name: str, where: str, dtype: torch.dtype | str, attention: str | None, device_map: torch.device | str | None
-) -> Any:
-    import transformers
-
-    loader: Any = transformers.AutoModelForImageTextToText
-    with loading("the weights cannot be read", where, mend=AGAIN):
-        try:
-            model, notes = loader.from_pretrained(
-                name,
-                dtype=dtype,
-                device_map=device_map,
-                trust_remote_code=False,
-                use_safetensors=True,
-                output_loading_info=True,
-                **({"attn_implementation": attention} if attention else {}),
-            )
-        except (ImportError, ValueError) as error:
-            pattern = f"attention|{re.escape(attention or '')}"
-            if attention is None or not re.search(pattern, str(error), re.IGNORECASE):
-                raise
-            what = f"'{attention}' cannot be used ({first_line(error)})"
-            raise JudgeError(what, where="--attn-implementation", mend="leave it out, or choose eager") from error
-    check_weights(notes, where)
-    return model.eval()
 
 
 def limit_of(config: Any, tokenizer: Any) -> int | None:

@@ -66,14 +66,11 @@ class MaskedImages:
         """
         name = self._name(image_id)
         content = self.checksums.get(name) or checksum_of(read_bytes(self.folder, name))
-        if not self.hiding:
-            return content
-        chosen, outside = self.hiding.chosen(self.hidden[name]), self.hiding.background or None
-        if not chosen and not outside:
+        if not (how := self.hiding) or not ((chosen := how.chosen(self.hidden[name])) or how.background):
             return content
         things = [(instance.counts, instance.box, instance.crowd) for instance in chosen]
-        share = self.hiding.share if self.hiding.mode == "partial" else None
-        decisive = content, self.hiding.mode, share, self.hiding.dilation, self.hiding.fill, outside, things
+        share = how.share if how.mode == "partial" else None
+        decisive = content, how.mode, share, how.dilation, how.fill, how.background or None, things
         return hashlib.blake2b(repr(decisive).encode(), digest_size=16).hexdigest()
 
     def boxes(self, image_id: str) -> tuple[Box, ...]:

@@ -71,7 +71,7 @@ class Hiding:
         share: the share of ``partial``, in (0, 1).
         dilation: pixels by which the region grows on all sides (a disc); 0 for none.
         fill: see :func:`hide`.
-        background: hide instead all pixels of no instance, whatever ``labels``: what ``mode`` would hide is visible.
+        background: hide all other pixels instead: those of no instance, of any category.
     """
 
     labels: tuple[str, ...] = (PERSON,)
@@ -84,15 +84,12 @@ class Hiding:
     background: bool = False
 
     def chosen(self, instances: Sequence[Instance]) -> tuple[Instance, ...]:
-        """Those of the instances of one image that are hidden; ``foreground`` outside (0, 1) is refused.
-
-        Of ``background`` those that stay visible.
-        """
-        kept = [one for one in instances if one.score >= self.threshold and self._concerns(one.label)]
+        """Those of one image that are hidden (of ``background``: that are not); bad ``foreground`` is refused."""
+        labels = self.labels or [one.label for one in instances if self.background or one.label != PERSON]
+        kept = [one for one in instances if one.label in labels and one.score >= self.threshold]
         if self.foreground == "largest":
             # A crowd is nobody's foreground, as long as somebody stands alone.
-            labels = dict.fromkeys(self.labels or (one.label for one in kept))
-            alike = ([one for one in kept if one.label == label] for label in labels)
+            alike = ([one for one in kept if one.label == label] for label in dict.fromkeys(labels))
             return tuple(max(some, key=lambda one: (not one.crowd, one.area)) for some in alike if some)
         if self.foreground == "all" or not kept:
             return tuple(kept)
@@ -126,9 +123,6 @@ class Hiding:
         away = cv2.distanceTransform((~region).view(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
         # Squared distances are whole numbers; OpenCV 4 finds 7.0000005 where 7 is meant.
         return np.asarray(away < math.sqrt(self.dilation**2 + 0.5))
-
-    def _concerns(self, label: str) -> bool:
-        return self.background or (label in self.labels if self.labels else label != PERSON)
 
     def apply(self, image: LoadedImage, instances: Sequence[Instance]) -> tuple[Pixels, BoolMask]:
         """The masked image, and the region hidden in it."""

@@ -14,8 +14,6 @@ from judge.statistics.comparisons import Difference
 from judge.statistics.consistency import FEWEST, Agreement
 from judge.statistics.summary import name_row
 
-# What is hidden to see how far a value depends on other things than people.
-_FEATURES = {"object", "objects", "background"}
 _UNCORRECTED = " Verdicts are not corrected for the number of variants."
 
 
@@ -114,11 +112,10 @@ def sensitivity_lines(rows: Sequence[MaskRow]) -> list[str]:
     """
     moves: dict[str, list[str]] = {}
     for row in rows:
-        if row.mask != "none" and row.hide in _FEATURES and row.shift:
-            summary, hidden = row.line.summary, hidden_things(row.hide, "the object")
-            interval = write_interval(row.shift.interval, summary.basis)
-            moved = f"{row.shift.value:+.3f}{f' {interval}' if interval else ''} ({hidden}, {row.mask})"
-            moves.setdefault(f"{summary.captioner}, {summary.title}", []).append(moved)
+        if row.shift and row.hide in {"object", "objects", "background"}:
+            interval = write_interval(row.shift.interval, row.line.summary.basis) or "(no interval)"
+            moved = f"{row.shift.value:+.3f} {interval} ({hidden_things(row.hide, 'the object')}, {row.mask})"
+            moves.setdefault(f"{row.line.summary.captioner}, {row.line.summary.title}", []).append(moved)
     return [f"{title}: hiding what is no person moves the value by {'; '.join(of)}" for title, of in moves.items()]
 
 

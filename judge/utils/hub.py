@@ -2,7 +2,7 @@
 
 import logging
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from textwrap import shorten
 from typing import Any
@@ -11,7 +11,8 @@ from judge.errors import JudgeError
 from judge.utils.files import from_home
 from judge.utils.reading import LAYERS, POSITIONS
 
-AGAIN = "fetch or save the checkpoint again"
+_UNKNOWN = "check the name, or give the folder of a checkpoint; a name needs the network, or the hub's cache"
+_AGAIN = "fetch or save the checkpoint again"
 NO_WEIGHTS = "there are no weights in safetensors"
 CONVERT = "convert them with transformers' save_pretrained; pickles are never loaded"
 # Parts of a field's name -> what it may not exceed.
@@ -99,20 +100,25 @@ def loading(what: str, where: str, mend: str) -> Iterator[None]:
             missing = f"needs a package that is not installed ({first_line(error)})"
             raise JudgeError(missing, where=where, mend="install it") from error
         if not isinstance(error, Exception):  # A panic in Rust, thus in the tokenizer.
-            what, mend = "its tokenizer is damaged", AGAIN
+            what, mend = "its tokenizer is damaged", _AGAIN
         raise JudgeError(f"{what} ({first_line(error)})", where=where, mend=mend) from error
 
 
-def check_weights(notes: Mapping[str, Any], where: str) -> None:
-    """Refuse a model with weights that were initialised at random: those that are missing, or have another shape.
+def load_model(loader: Any, name: str, where: str, **options: Any) -> Any:
+    """A model of the auto class ``loader``, of safetensors alone; a JudgeError where weights are missing or at fault."""
+    import torch
 
-    ``notes`` is the loading information of ``from_pretrained``.
-    """
-    # The pooler and the loss are not used, and often not saved.
-    missing = sorted(key for key in notes["missing_keys"] if not {"pooler", "criterion"} & {*key.split(".")})
-    if missing or notes["mismatched_keys"]:
-        what = f"weights are missing or of another shape ({', '.join(missing[:2]) or 'sizes differ'})"
-        raise JudgeError(what, where=where, mend=AGAIN)
+    options |= {"trust_remote_code": False, "use_safetensors": True, "output_loading_info": True}
+    # On ``meta`` first: missing weights would be initialised, of whatever size the configuration claims.
+    for device in dict.fromkeys((torch.device("meta"), options.pop("device_map", None))):
+        with loading("the weights cannot be read", where, _AGAIN):
+            model, notes = loader.from_pretrained(name, device_map=device, **options)
+        # The pooler and the loss are not used, and often not saved.
+        missing = sorted(key for key in notes["missing_keys"] if not {"pooler", "criterion"} & {*key.split(".")})
+        if missing or notes["mismatched_keys"]:
+            what = f"weights are missing or of another shape ({', '.join(missing[:2]) or 'sizes differ'})"
+            raise JudgeError(what, where=where, mend=_AGAIN)
+    return model.eval()
 
 
 def knows_words(tokenizer: Any) -> bool:
@@ -141,7 +147,7 @@ def locate(reference: str, where: str) -> str:
     return reference
 
 
-def read_config(name: str, where: str, *, mend: str) -> dict[str, Any]:
+def read_config(name: str, where: str, *, mend: str = _UNKNOWN) -> dict[str, Any]:
     """The configuration of a checkpoint, by its name from :func:`locate`, read before any of its weights.
 
     ``mend``: what to do where it cannot be found.
