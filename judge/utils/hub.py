@@ -105,7 +105,7 @@ def loading(what: str, where: str, mend: str) -> Iterator[None]:
 
 
 def load_model(loader: Any, name: str, where: str, **options: Any) -> Any:
-    """A model of the auto class ``loader``, of safetensors alone; a JudgeError where weights are missing or at fault."""
+    """A model of the auto class ``loader``, of safetensors alone; a JudgeError where weights are missing or bad."""
     import torch
 
     options |= {"trust_remote_code": False, "use_safetensors": True, "output_loading_info": True}

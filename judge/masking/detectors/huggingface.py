@@ -82,7 +82,7 @@ class HuggingFace:
             yield label, score, box_mask((left, top, right - left, bottom - top), size)
 
     def _masks(self, outputs: Any, size: tuple[int, int]) -> _Found:
-        """Masks, which may overlap: in one map of all queries, as EoMT's processor draws it, bad ones hide good ones."""
+        """Masks, which may overlap: in one map of all queries, as EoMT's processor draws it, a bad one hides others."""
         post: Any = self.processor.post_process_instance_segmentation
         options: dict[str, Any] = {"threshold": MIN_SCORE, "target_sizes": [size]}
         if overlap := "return_binary_maps" in inspect.signature(post).parameters:
