@@ -183,7 +183,7 @@ def tiny_huggingface(folder: Path, family: str, *, seed: int = 0) -> Path:
             model, processor = kind(config), hf.DetrImageProcessor(size=sides)
         for name, tensor in model.named_parameters():
             if "class" in name and name.endswith("weight") and tensor.ndim == 2:
-                torch.nn.init.normal_(tensor, std=0.4 if family == "yolos" else 1)
+                torch.nn.init.normal_(tensor, std=0.4 if family in {"yolos", "detr-seg"} else 1)
             elif "class" in name and name.endswith("bias"):
                 torch.nn.init.zeros_(tensor)
     path = folder / family

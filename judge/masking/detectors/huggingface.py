@@ -16,8 +16,7 @@ from judge.utils.parallel import choose_device
 
 _Found = Iterator[tuple[int, float, BoolMask]]  # Class, score and mask of an instance.
 _QUERIES = "class_queries_logits", "masks_queries_logits"
-# They take a prompt, or videos; DETR's processor gives the pixels of the background to instances.
-_OTHERS = {"OneFormerForUniversalSegmentation", "VideomtForUniversalSegmentation", "DetrForSegmentation"}
+_OTHERS = {"OneFormerForUniversalSegmentation", "VideomtForUniversalSegmentation"}  # They take a prompt, or videos.
 # Pixels of a mask while it is drawn: processors draw the masks of all queries at once, as floats (400 MB here).
 _DRAWN = 2**20
 
@@ -53,7 +52,7 @@ class HuggingFace:
         self.key = fingerprint("hf", *marks, transformers.__version__, torch.__version__)
 
     def detect(self, image: LoadedImage) -> tuple[Instance, ...]:
-        """See :meth:`~judge.masking.detectors.Detector.detect`; at most as many instances as the model has queries."""
+        """See :meth:`~judge.masking.detectors.Detector.detect`; its image processor sets how many at most."""
         import cv2
         import torch
 
@@ -63,30 +62,32 @@ class HuggingFace:
         with torch.inference_mode(), quiet():
             inputs = self.processor(images=image.pixels, input_data_format="channels_last", return_tensors="pt")
             outputs = self.model(**inputs.to(self.device))
-            if "masks_queries_logits" in outputs and "pixel_mask" in inputs:
-                # Processors pad images on the right and at the bottom, and then stretch masks as if they did not.
-                masks, shown = outputs.masks_queries_logits, inputs["pixel_mask"][0].float()
-                down, across = float(shown.amax(1).mean()), float(shown.amax(0).mean())
-                rows, columns = round(masks.shape[2] * down), round(masks.shape[3] * across)
-                outputs.masks_queries_logits = masks[..., :rows, :columns]
             draw = self._masks if {"masks_queries_logits", "pred_masks"} & {*outputs} else self._boxes
             for label, score, mask in draw(outputs, drawn):
                 whole = cv2.resize(mask.view(np.uint8), (width, height), interpolation=cv2.INTER_NEAREST)
                 found.append(from_mask(whole.view(np.bool_), self.labels.get(label, str(label)), score=score))
         return tuple(instance for instance in found if instance.area)
 
-    def _boxes(self, outputs: Any, size: tuple[int, int]) -> _Found:
-        [found] = self.processor.post_process_object_detection(outputs, threshold=MIN_SCORE, target_sizes=[size])
+    def _boxes(self, outputs: Any, size: tuple[int, int], least: float = MIN_SCORE) -> _Found:
+        [found] = self.processor.post_process_object_detection(outputs, threshold=least, target_sizes=[size])
         columns = (found[name].tolist() for name in ("labels", "scores", "boxes"))
         for label, score, (left, top, right, bottom) in zip(*columns, strict=True):
             yield label, score, box_mask((left, top, right - left, bottom - top), size)
 
     def _masks(self, outputs: Any, size: tuple[int, int]) -> _Found:
         """Masks, which may overlap: in one map of all queries, as EoMT's processor draws it, a bad one hides others."""
+        import torch
+
         post: Any = self.processor.post_process_instance_segmentation
         options: dict[str, Any] = {"threshold": MIN_SCORE, "target_sizes": [size]}
         if overlap := "return_binary_maps" in inspect.signature(post).parameters:
             parts, options["return_binary_maps"] = [outputs], True
+        elif "pred_masks" in outputs:  # DETR's processor gives the background to instances, unlike its authors' code.
+            for (label, score, _), query in zip(self._boxes(outputs, size, -1.0), outputs.pred_masks[0], strict=True):
+                if score > MIN_SCORE:
+                    whole = torch.nn.functional.interpolate(query[None, None], size, mode="bilinear")
+                    yield label, score, (whole[0, 0] > 0).cpu().numpy()
+            return
         else:
             each = zip(*(outputs[name].split(1, 1) for name in _QUERIES), strict=True)
             parts = [SimpleNamespace(**dict(zip(_QUERIES, query, strict=True))) for query in each]
