@@ -100,9 +100,8 @@ def choose_hiding(
     """What ``config`` hides; how the object was chosen where BA chose it; and the instances if they have been read."""
     chosen, category = None, config.category
     if config.hide not in {"object", "both"} and category is not None:
-        mend, plural = "add --hide object, or --hide both", {PERSON: "people are", "objects": "objects are"}
-        hidden = plural.get(config.hide, "the background is")
-        raise JudgeError(f"only {hidden} hidden, no {category}", where=f"--category {category}", mend=mend)
+        mend = "add --hide object, or --hide both"
+        raise JudgeError(f"--hide {config.hide} hides no {category}", where=f"--category {category}", mend=mend)
     if config.hide in {"object", "both"} and category is None:
         labels = labels_of(config)
         if not config.instances or labels is None:

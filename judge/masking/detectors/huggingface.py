@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -55,13 +54,15 @@ class HuggingFace:
         """See :meth:`~judge.masking.detectors.Detector.detect`; its image processor sets how many at most."""
         import cv2
         import torch
+        from transformers import BatchFeature
 
         (height, width), found = image.size, []
         shrink = min(1.0, (_DRAWN / (height * width)) ** 0.5)
         drawn = max(1, round(height * shrink)), max(1, round(width * shrink))
         with torch.inference_mode(), quiet():
             inputs = self.processor(images=image.pixels, input_data_format="channels_last", return_tensors="pt")
-            outputs = self.model(**inputs.to(self.device))
+            given = self.model(**inputs.to(self.device)).items()  # Some processors draw on the CPU alone.
+            outputs = BatchFeature({name: value.cpu() for name, value in given if isinstance(value, torch.Tensor)})
             draw = self._masks if {"masks_queries_logits", "pred_masks"} & {*outputs} else self._boxes
             for label, score, mask in draw(outputs, drawn):
                 whole = cv2.resize(mask.view(np.uint8), (width, height), interpolation=cv2.INTER_NEAREST)
@@ -86,16 +87,16 @@ class HuggingFace:
             for (label, score, _), query in zip(self._boxes(outputs, size, -1.0), outputs.pred_masks[0], strict=True):
                 if score > MIN_SCORE:
                     whole = torch.nn.functional.interpolate(query[None, None], size, mode="bilinear")
-                    yield label, score, (whole[0, 0] > 0).cpu().numpy()
+                    yield label, score, (whole[0, 0] > 0).numpy()
             return
         else:
             each = zip(*(outputs[name].split(1, 1) for name in _QUERIES), strict=True)
-            parts = [SimpleNamespace(**dict(zip(_QUERIES, query, strict=True))) for query in each]
+            parts = [type(outputs)(dict(zip(_QUERIES, query, strict=True))) for query in each]
         for part in parts:
             [found] = post(part, **options)
             for place, of in enumerate(found["segments_info"]):
                 mask = found["segmentation"][place] if overlap else found["segmentation"] == of["id"]
-                yield of["label_id"], of["score"], mask.bool().cpu().numpy()
+                yield of["label_id"], of["score"], mask.bool().numpy()
 
 
 def _choose_loader(config: Mapping[str, Any], where: str) -> Any:
