@@ -114,7 +114,7 @@ def load_model(loader: Any, name: str, where: str, **options: Any) -> Any:
         with loading("the weights cannot be read", where, _AGAIN):
             model, notes = loader.from_pretrained(name, device_map=device, **options)
         # The pooler and the loss are not used, and often not saved.
-        missing = sorted(key for key in notes["missing_keys"] if not {"pooler", "criterion"} & {*key.split(".")})
+        missing = sorted(key for key in notes["missing_keys"] if "pooler" not in key and "criterion." not in key)
         if missing or notes["mismatched_keys"]:
             what = f"weights are missing or of another shape ({', '.join(missing[:2]) or 'sizes differ'})"
             raise JudgeError(what, where=where, mend=_AGAIN)
