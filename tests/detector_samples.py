@@ -107,3 +107,86 @@ class Bomb:
 
     def __reduce__(self) -> tuple[object, ...]:
         return Path.touch, (self.marker,)
+
+
+def tiny_huggingface(folder: Path, family: str, *, seed: int = 0) -> Path:
+    """An untrained model of transformers and its image processor, 96 pixels, with scores that are not all near 0."""
+    import transformers
+
+    hf: Any = transformers
+    labels = {"id2label": dict(enumerate(CLASSES)), "label2id": {name: n for n, name in enumerate(CLASSES)}}
+    resnet = {"embedding_size": 8, "hidden_sizes": [8, 16, 24, 32], "depths": [1, 1, 1, 1], "layer_type": "basic"}
+    stages = [f"stage{number}" for number in range(1, 5)]
+    sides, square = {"shortest_edge": 96, "longest_edge": 128}, {"height": 112, "width": 112}
+    layers = {"encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16}
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "num_queries": 12}
+    model: Any
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if family == "mask2former":
+            swin = hf.SwinConfig(
+                image_size=64, patch_size=4, embed_dim=8, depths=[1] * 4, num_heads=[1, 1, 2, 2], window_size=4,
+                out_features=stages,
+            )  # fmt: skip
+            config = hf.Mask2FormerConfig(
+                backbone_config=swin, feature_size=32, mask_feature_size=32, hidden_dim=32, encoder_layers=1,
+                encoder_feedforward_dim=16, dim_feedforward=16, decoder_layers=2, num_attention_heads=2,
+                num_queries=12, **labels,
+            )  # fmt: skip
+            model = hf.Mask2FormerForUniversalSegmentation(config)
+            processor = hf.Mask2FormerImageProcessor(size=sides, size_divisor=32)
+        elif family == "maskformer":
+            config = hf.MaskFormerConfig(
+                backbone_config=hf.ResNetConfig(**resnet, out_features=stages), fpn_feature_size=32,
+                mask_feature_size=32, decoder_config={"model_type": "detr", "d_model": 16, **layers, **heads}, **labels,
+            )  # fmt: skip
+            model = hf.MaskFormerForInstanceSegmentation(config)
+            processor = hf.MaskFormerImageProcessor(size=sides, size_divisor=32)
+        elif family == "eomt":
+            config = hf.EomtConfig(
+                hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, image_size=96,
+                patch_size=8, num_blocks=1, num_queries=12, num_upscale_blocks=1, num_register_tokens=1, **labels,
+            )  # fmt: skip
+            model = hf.EomtForUniversalSegmentation(config)
+            processor = hf.EomtImageProcessor(size={"shortest_edge": 96, "longest_edge": 96}, do_pad=True)
+        elif family.startswith("rf-detr"):
+            dinov2 = hf.RfDetrDinov2Config(
+                hidden_size=32, num_hidden_layers=4, num_attention_heads=2, image_size=112, num_windows=2,
+                out_indices=[2, 4],
+            )  # fmt: skip
+            config = hf.RfDetrConfig(
+                backbone_config=dinov2, d_model=32, decoder_layers=1, decoder_ffn_dim=32, num_queries=12,
+                decoder_self_attention_heads=2, decoder_cross_attention_heads=2, group_detr=1, **labels,
+            )  # fmt: skip
+            kind = hf.RfDetrForInstanceSegmentation if family == "rf-detr-seg" else hf.RfDetrForObjectDetection
+            model, processor = kind(config), hf.RfDetrImageProcessor(size=square)
+        elif family == "rt-detr":
+            backbone = hf.RTDetrResNetConfig(**resnet, out_features=stages[1:])
+            config = hf.RTDetrConfig(
+                backbone_config=backbone, encoder_hidden_dim=16, encoder_in_channels=[16, 24, 32], d_model=16,
+                decoder_in_channels=[16] * 3, num_denoising=0, **layers, **heads, **labels,
+            )  # fmt: skip
+            model = hf.RTDetrForObjectDetection(config)
+            processor = hf.RTDetrImageProcessor(size={"height": 96, "width": 96})
+        elif family == "yolos":
+            config = hf.YolosConfig(
+                hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16, image_size=[96, 96],
+                num_detection_tokens=12, **labels,
+            )  # fmt: skip
+            model, processor = hf.YolosForObjectDetection(config), hf.YolosImageProcessor(size=sides)
+        else:
+            config = hf.DetrConfig(
+                backbone_config=hf.ResNetConfig(**resnet, out_features=stages), use_timm_backbone=False, d_model=32,
+                **layers, **(heads | {"encoder_attention_heads": 8, "decoder_attention_heads": 8}), **labels,
+            )  # fmt: skip
+            kind = hf.DetrForSegmentation if family == "detr-seg" else hf.DetrForObjectDetection
+            model, processor = kind(config), hf.DetrImageProcessor(size=sides)
+        for name, tensor in model.named_parameters():
+            if "class" in name and name.endswith("weight") and tensor.ndim == 2:
+                torch.nn.init.normal_(tensor, std=0.4 if family in {"yolos", "detr-seg"} else 1)
+            elif "class" in name and name.endswith("bias"):
+                torch.nn.init.zeros_(tensor)
+    path = folder / family
+    model.save_pretrained(path)
+    processor.save_pretrained(path)
+    return path

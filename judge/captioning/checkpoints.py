@@ -14,11 +14,11 @@ from torch import Tensor
 
 from judge.captioning.writing import Caption, Writing, in_batches
 from judge.errors import JudgeError
-from judge.judges.hf_models import Captioner, computing, load_captioner, loading
+from judge.judges.hf_models import Captioner, computing, load_captioner
 from judge.judges.hf_prompts import blank, generation_inputs, processing, usual_prompt
 from judge.masking.masked_images import MaskedImages
 from judge.training.batches import run_fitting
-from judge.utils.hub import quiet
+from judge.utils.hub import loading, quiet
 
 Prepared = tuple[dict[str, Tensor], list[int]]
 """Inputs of the model for one image, and the tokens of the prompt."""

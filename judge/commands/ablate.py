@@ -28,12 +28,14 @@ from judge.masking.measured import SHARES, DetectorRow, count, pool
 from judge.masking.people import Hiding
 from judge.metrics import METRICS, find_metric, spell_out
 from judge.report import ablations
-from judge.report.directory import line_row
+from judge.report.directory import difference_row, line_row
 from judge.report.render import print_table
 from judge.report.result import Result
 from judge.report.tables import lines_of
+from judge.statistics.comparisons import Difference, difference
 from judge.statistics.consistency import Agreement, agreements
 from judge.statistics.intervals import bootstrap_pooled
+from judge.statistics.summary import Summary
 from judge.training.launch import in_main_process
 from judge.types import Progress
 from judge.utils.files import fingerprint_of
@@ -57,7 +59,7 @@ class AblateMasksConfig(ScoredSettings, DetectorSettings):
         get_args(values.MaskMode), f"{values.MASK}, comma-separated: one run each", essential=True
     )
     hides: Annotated[tuple[values.Hide, ...], values.list_or_text(values.lower_names)] = option(
-        get_args(values.Hide), "what is hidden, comma-separated: one run each", essential=True
+        ("person", "object", "both"), "what is hidden, comma-separated: one run each", essential=True
     )
     out: Path = option(..., values.RESULTS, "runs/masks", essential=True)
 
@@ -75,7 +77,7 @@ class AblateDetectorsConfig(ScoredSettings, HidingSettings):
     metrics: values.Names = option(
         ("imagecaptioner2",), "metrics of images, comma-separated", essential=True, min_length=1, validate_default=True
     )
-    detectors: values.Names = option(DETECTORS, "detectors to compare, comma-separated", essential=True, min_length=1)
+    detectors: values.Names = option(DETECTORS, "detectors, comma-separated, or hf:NAME", essential=True, min_length=1)
     device: str | None = option(None, *values.DEVICE)
     out: Path = option(..., values.RESULTS, "runs/detectors", essential=True)
 
@@ -107,7 +109,7 @@ def ablate_masks(
         for name, changes in variants.items():
             changes |= {"captions": _write_captions(config, name, changes, out.store, progress)}
         results = _run_each(config, variants, out.store, progress)
-        plain = {row.key: row.generated for row in results["none"].summaries} if "none" in results else {}
+        plain = {row.key: row for row in results["none"].summaries} if "none" in results else {}
         rows = []
         for name, result in results.items():
             for line in lines_of(result):
@@ -116,19 +118,30 @@ def ablate_masks(
                 chance = None if metric.prior or metric.counted else metric.chance(images)
                 if summary.chance:
                     chance = summary.chance[1]
-                shifts = (
+                original = plain.get(summary.key)
+                above, over = (
                     None if summary.generated is None or other is None else summary.generated - other
-                    for other in (chance, plain.get(summary.key))
+                    for other in (chance, original.generated if original else None)
                 )
-                rows.append(ablations.MaskRow(variants[name]["mask"], variants[name]["hide"], line, *shifts))
+                shift = _shift(summary, original, result, results.get("none", result))
+                rows.append(ablations.MaskRow(variants[name]["mask"], variants[name]["hide"], line, above, over, shift))
         entries = [
             {"mask": row.mask, "hide": None if row.mask == "none" else row.hide}
             | line_row(row.line, config.attribute_name)
             | {"over_chance": row.over_chance, "over_original": row.over_original}
+            | {"shift": row.shift and difference_row(row.shift)}
             for row in rows
         ]
         _write(out, config, "masks.json", {"results": entries, "notes": ablations.variant_notes(results)})
     return rows, results
+
+
+def _shift(row: Summary, original: Summary | None, *results: Result) -> Difference | None:
+    """The amplification of ``row`` less that of ``original``, of two results; None where one has no value."""
+    if original is None or None in (row.amplification, original.amplification):
+        return None
+    images = {of.run["captioners"][row.captioner]["marks"][row.metric.name]["images"] for of in results}
+    return difference(row, original, same_images=len(images) == 1, level=results[0].run["level"])
 
 
 def _variants(config: AblateMasksConfig) -> dict[str, dict[str, Any]]:
@@ -138,7 +151,7 @@ def _variants(config: AblateMasksConfig) -> dict[str, dict[str, Any]]:
         variants["none"] = {"mask": "none", "hide": "person", "category": None}
     for mask in config.masks:
         for hides in config.hides if mask != "none" else ():
-            category = None if hides == "person" else config.category
+            category = config.category if hides in {"object", "both"} else None
             variants[f"{mask} {hides}"] = {"mask": mask, "hide": hides, "category": category}
     return variants
 
@@ -162,7 +175,9 @@ def ablate_detectors(config: AblateDetectorsConfig, *, progress: Progress | None
     if config.human:
         log_unread(config)
     hiding, _, truth = choose_hiding(config, config.mask)
-    truth = (truth or read_truth(config, hiding.labels)).only(hiding.labels)
+    if hiding.background:
+        raise JudgeError("no detector finds the background", where="--hide background", mend="hide instances")
+    truth = (truth or read_truth(config, hiding.labels or None)).only(hiding.labels)
     failures: Failures = []
     rows = _compare(config, hiding, truth, failures, progress)
     if not rows:
@@ -266,6 +281,7 @@ def _write_captions(
 def _key(config: AblateMasksConfig, settings: Mapping[str, Any]) -> str:
     """A checksum of what captions depend on: settings, the checkpoint, and the size and time of all files."""
     given = [config.images, *values.listed(config.instances), *settings.get("weights", {}).values()]
+    given.append(config.detector.removeprefix("hf:"))
     below = [path for place in given if place for path in (place, *Path(place).rglob("*")) if Path(path).is_file()]
     stamps = sorted((str(path), Path(path).stat().st_size, Path(path).stat().st_mtime_ns) for path in below)
     versions = [version(name) for name in ("caption-judge", "torch", "transformers")]
@@ -321,6 +337,7 @@ def masks(config: AblateMasksConfig) -> None:
         found = ablate_masks(config, progress=progress)
     if is_main_process():
         print_table(ablations.mask_table(*found))
+        say(*ablations.sensitivity_lines(found[0]))
         say("", f"The results are in {config.out}")
 
 

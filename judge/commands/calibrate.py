@@ -90,7 +90,7 @@ class CalibrateConfig(OutputSettings, NetworkSettings, JudgedSettings):
     scene_nulls: int = option(6, "draws of scenes in which nothing is amplified", ge=2)
     mask: MaskMode = option("segment", MASK, panel="Images")
     detectors: Names = option(
-        ("gt",), "what finds people in scenes, comma-separated: gt, yolo, maskrcnn", essential=True, min_length=1
+        ("gt",), "what finds people in scenes, comma-separated: gt, yolo, maskrcnn, hf:X", essential=True, min_length=1
     )
     backbone: str | None = option(None, "timm name of the image backbone", "resnet18")
     backbone_weights: str = option("random", "backbone weights: pretrained (from timm), random, or a file")

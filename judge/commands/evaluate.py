@@ -105,7 +105,7 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
         models: checkpoints of captioners, or name -> checkpoint; those without ``captions`` caption ``images``.
         images: folder of images, for judges that use them.
         instances: files of the instances in these images (ground truth).
-        detector: what finds people: "gt", "yolo" or "maskrcnn".
+        detector: what finds people: "gt", "yolo", "maskrcnn", or "hf:NAME" (a Hugging Face model).
         weights: weights of the detector.
         mask: how much of each person is hidden.
         metrics: names of metrics, by default LIC and Leakage.

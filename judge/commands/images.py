@@ -99,10 +99,10 @@ def choose_hiding(
 ) -> tuple[Hiding, Correlated | None, GroundTruth | None]:
     """What ``config`` hides; how the object was chosen where BA chose it; and the instances if they have been read."""
     chosen, category = None, config.category
-    if config.hide == PERSON and category is not None:
+    if config.hide not in {"object", "both"} and category is not None:
         mend = "add --hide object, or --hide both"
-        raise JudgeError(f"only people are hidden, no {category}", where=f"--category {category}", mend=mend)
-    if config.hide != PERSON and category is None:
+        raise JudgeError(f"--hide {config.hide} hides no {category}", where=f"--category {category}", mend=mend)
+    if config.hide in {"object", "both"} and category is None:
         labels = labels_of(config)
         if not config.instances or labels is None:
             mend = "give --instances and --labels, or name the object with --category"
@@ -110,9 +110,10 @@ def choose_hiding(
         truth = truth or read_truth(config)
         chosen = correlated_category(truth, labels)
         category = chosen.category
-    wanted = {"person": (PERSON,), "object": (category,), "both": (PERSON, category)}[config.hide]
+    wanted = {"person": (PERSON,), "object": (category,), "both": (PERSON, category)}.get(config.hide, ())
     same = {name: getattr(config, name) for name in ("threshold", "foreground", "share", "dilation", "fill")}
-    return Hiding(tuple(label for label in wanted if label), mode=mode, **same), chosen, truth
+    named, outside = tuple(label for label in wanted if label), config.hide == "background"
+    return Hiding(named, mode=mode, background=outside, **same), chosen, truth
 
 
 def read_truth(config: inputs.DetectionSettings, labels: Collection[str] | None = None) -> GroundTruth:
@@ -132,7 +133,7 @@ def open_detector(
     """The detector called ``name``: ``truth`` for "gt", where it has been read already; a network with its cache."""
     require("images", "cv2", "PIL", "pycocotools")
     if name == "gt":
-        return (truth or read_truth(config, labels)).only(labels)
+        return (truth or read_truth(config, labels or None)).only(labels)
     detector, names, doubts = load_detector(name, config, labels)
     return Cached(detector, config.cache, names, doubts)
 
@@ -155,7 +156,7 @@ def load_detector(
     people = people_among(own.values(), config.person_categories)
     if config.finders == (name,):
         check_categories(config.person_categories, own.values(), source)
-    check_categories(labels, {PERSON for _ in people} | {*own.values()}, f"--weights: {source}")
+    check_categories(labels or (PERSON,), {PERSON for _ in people} | {*own.values()}, f"--weights: {source}")
     visible = sorted(other for other in {*own.values()} - people if names_people(other))
     renamed = {category: PERSON if other in people else other for category, other in own.items()}
     return detector, renamed, [stays_visible(other, source) for other in visible]

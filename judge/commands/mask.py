@@ -89,10 +89,11 @@ def mask(config: MaskConfig, *, progress: Progress | None = None) -> tuple[Maske
     if correlated:
         share = f"{correlated.share:.0%} of {correlated.images} images with it are {correlated.class_}"
         lines.append(f"Hidden object: {correlated.category} ({share})")
+    things = " or ".join(hiding.labels) or config.hide
     with_any, instances = sum(row.share > 0 for row in statistics), sum(row.instances for row in statistics)
     lines.append(
         f"{len(masked.rows)} images masked; {with_any} ({with_any / len(masked.rows):.1%}) hold "
-        f"{' or '.join(hiding.labels)}; {instances} instances, {masks['pixels']:.1%} of the pixels hidden"
+        f"{things}; {instances} instances, {masks['pixels']:.1%} of the pixels hidden"
     )
     notes = [*([describe_masks(masks)] if masks["recall"] is not None else []), *doubts]
     if left_out:

@@ -34,7 +34,7 @@ class NewCaptionSettings(ReadingSettings, DetectorSettings):
 
     images: Path | None = option(None, f"{IMAGES}, for judges that use images", essential=True)
     features: Path = option(FEATURES, "feature cache folder", panel="Judges")
-    detector: DetectorName = option("gt", "what finds people and objects", "as in training", essential=True)
+    detector: DetectorName | str = option("gt", "what finds people and objects", "as in training", essential=True)
 
 
 class PredictConfig(OutputSettings, SavedJudgeSettings, NewCaptionSettings):

@@ -175,7 +175,7 @@ class DetectionSettings(NetworkSettings):
 class DetectorSettings(DetectionSettings):
     """Images, and what finds people in them."""
 
-    detector: DetectorName = option("gt", "what finds people and objects: ground truth or a network", essential=True)
+    detector: DetectorName | str = option("gt", "what finds people and things; hf:NAME: Hugging Face", essential=True)
 
     @property
     def finders(self) -> tuple[str, ...]:
@@ -209,7 +209,7 @@ class ObjectSettings(Settings):
 class HidingSettings(ObjectSettings, MaskSettings, LabelSettings, DetectionSettings):
     """Images, and what is hidden in them."""
 
-    hide: values.Hide = option("person", "what is hidden; object: the one most correlated with the attribute, by BA")
+    hide: values.Hide = option("person", "what is hidden; object: that most correlated with the attribute, by BA")
 
 
 class MaskedSettings(HidingSettings, DetectorSettings):

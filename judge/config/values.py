@@ -124,7 +124,7 @@ Shares = Annotated[
 Seed = Annotated[int, Field(ge=0, le=2**31)]
 Mode = Literal["partial", "segment", "box"]
 MaskMode = Literal["none", "partial", "segment", "box"]
-Hide = Literal["person", "object", "both"]
+Hide = Literal["person", "object", "both", "objects", "background"]
 # Help of options that several classes declare, each with a default or type of its own.
 HUMAN = "human captions: COCO, Karpathy, CSV, JSONL, Parquet, shards, ... (recognised by content)"
 CAPTIONS = "captions of a captioner, which is named after the file unless NAME= is given"

@@ -5,7 +5,7 @@ Only code of transformers itself runs: ``trust_remote_code`` is always False, an
 
 import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -18,7 +18,8 @@ from torch import nn
 from judge.errors import JudgeError, require
 from judge.judges import Tuning
 from judge.judges.encoders import OutputLayer
-from judge.utils.hub import explaining, first_line, is_of_library, knows_words, locate, quiet, read_config
+from judge.utils import hub
+from judge.utils.hub import explaining, first_line, is_of_library, knows_words, loading, locate, quiet
 
 Layout = Literal["causal", "decoder", "encoder"]
 """Where a prompt goes. ``causal``: among the tokens that the answer continues, after the image or around it (BLIP,
@@ -60,11 +61,8 @@ FAMILIES = {
     "vision-encoder-decoder": Family("decoder", vision="encoder"),
 }
 PIXELS = "pixel_values"
-_AGAIN = "fetch or save the checkpoint again"
 # Errors of devices and out-of-memory errors, which are not the fault of a file.
 _OF_DEVICES = re.compile("memory|alloc|cuda|cudnn|cublas|nccl|gloo|kernel image", re.IGNORECASE)
-_NO_WEIGHTS = "there are no weights in safetensors"
-_CONVERT = "convert them with transformers' save_pretrained; pickles are never loaded"
 
 
 @dataclass(frozen=True)
@@ -167,11 +165,20 @@ def load_captioner(
     """
     where = where or place(reference)
     name = _find(reference, where)
+    import transformers
+
+    options = {"attn_implementation": attention} if attention else {}
     with quiet():
-        # Checked on ``meta`` first: missing weights would be initialised, of whatever size the configuration claims.
-        for on_meta in (True,) if empty else (True, False):
-            weights_at = torch.device("meta") if on_meta else device_map
-            model = _load_model(name, where, dtype, attention, weights_at)
+        try:
+            loader, at = transformers.AutoModelForImageTextToText, torch.device("meta") if empty else device_map
+            model = hub.load_model(loader, name, where, dtype=dtype, device_map=at, **options)
+        except JudgeError as error:
+            cause, pattern = error.__cause__, f"attention|{re.escape(attention or '')}"
+            named = re.search(pattern, str(cause), re.IGNORECASE)
+            if attention is None or not isinstance(cause, ImportError | ValueError) or not named:
+                raise
+            what = f"'{attention}' cannot be used ({first_line(cause)})"
+            raise JudgeError(what, where="--attn-implementation", mend="leave it out, or choose eager") from cause
         tokenizer, images, processor = load_processors(name, where)
     tokenizer.padding_side = "right"
     if tokenizer.pad_token_id is None:
@@ -186,7 +193,7 @@ def check_captioner(reference: str, *, where: str) -> None:
     """Refuse what :func:`load_captioner` refuses before it reads weights, with its errors, and a folder without any."""
     name = _find(reference, where)
     if Path(name).is_dir() and not any(Path(name).glob("*.safetensors")):
-        raise JudgeError(_NO_WEIGHTS, where=where, mend=_CONVERT)
+        raise JudgeError(hub.NO_WEIGHTS, where=where, mend=hub.CONVERT)
 
 
 def _find(reference: str, where: str) -> str:
@@ -195,10 +202,9 @@ def _find(reference: str, where: str) -> str:
     from transformers import CONFIG_MAPPING
     from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
-    mend = "check the name, or give the folder of a checkpoint; a name needs the network, or the hub's cache"
     name = locate(reference, where)
     with quiet():
-        config = read_config(name, where, mend=mend)
+        config = hub.read_config(name, where)
     kind = config["model_type"]
     if kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
         return name
@@ -206,38 +212,8 @@ def _find(reference: str, where: str) -> str:
         what = f"'{kind}' does not caption images"
         raise JudgeError(what, where=where, mend="choose a captioner: BLIP, GIT, ViT-GPT2, LLaVA, PaliGemma, Qwen2-VL")
     if config.get("auto_map"):
-        raise _needs_code(where)
+        raise hub.needs_code(where)
     raise JudgeError(f"transformers knows no '{kind}'", where=where, mend="update transformers, or choose another one")
-
-
-def _needs_code(where: str) -> JudgeError:
-    what = "needs code of its own, which would run with your rights; it is refused"
-    mend = "choose a checkpoint that transformers loads by itself (trust_remote_code is never on)"
-    return JudgeError(what, where=where, mend=mend)
-
-
-@contextmanager
-def loading(what: str, where: str, mend: str) -> Iterator[None]:
-    """Turn errors of transformers, the hub's client and the file system into JudgeErrors.
-
-    As :func:`~judge.utils.hub.explaining`, but weights that are no safetensors and code of a checkpoint's own have
-    messages of their own, and panics in Rust are turned too. ``where`` is what users typed to name the checkpoint.
-    """
-    try:
-        yield
-    except BaseException as error:
-        if isinstance(error, JudgeError) or not is_of_library(error):
-            raise
-        if "trust_remote_code" in str(error):
-            raise _needs_code(where) from error
-        if "safetensors" in str(error) and isinstance(error, OSError):
-            raise JudgeError(_NO_WEIGHTS, where=where, mend=_CONVERT) from error
-        if isinstance(error, ImportError):
-            missing = f"needs a package that is not installed ({first_line(error)})"
-            raise JudgeError(missing, where=where, mend="install it") from error
-        if not isinstance(error, Exception):  # A panic in Rust, thus in the tokenizer.
-            what, mend = "its tokenizer is damaged", _AGAIN
-        raise JudgeError(f"{what} ({first_line(error)})", where=where, mend=mend) from error
 
 
 @contextmanager
@@ -251,45 +227,6 @@ def computing(what: str, where: str) -> Iterator[None]:
             raise
         reason = f"one of its files is damaged, or a setting does not suit it ({first_line(error)})"
         raise JudgeError(f"{what}: {reason}", where=where, mend="get it again, or leave the setting out") from error
-
-
-def _load_model(
-    name: str, where: str, dtype: torch.dtype | str, attention: str | None, device_map: torch.device | str | None
-) -> Any:
-    import transformers
-
-    loader: Any = transformers.AutoModelForImageTextToText
-    with loading("the weights cannot be read", where, mend=_AGAIN):
-        try:
-            model, notes = loader.from_pretrained(
-                name,
-                dtype=dtype,
-                device_map=device_map,
-                trust_remote_code=False,
-                use_safetensors=True,
-                output_loading_info=True,
-                **({"attn_implementation": attention} if attention else {}),
-            )
-        except (ImportError, ValueError) as error:
-            pattern = f"attention|{re.escape(attention or '')}"
-            if attention is None or not re.search(pattern, str(error), re.IGNORECASE):
-                raise
-            what = f"'{attention}' cannot be used ({first_line(error)})"
-            raise JudgeError(what, where="--attn-implementation", mend="leave it out, or choose eager") from error
-    check_weights(notes, where)
-    return model.eval()
-
-
-def check_weights(notes: Mapping[str, Any], where: str) -> None:
-    """Refuse a model with weights that were initialised at random: those that are missing, or have another shape.
-
-    ``notes`` is the loading information of ``from_pretrained``.
-    """
-    # The pooler is not used, and often not saved.
-    missing = sorted(key for key in notes["missing_keys"] if "pooler" not in key)
-    if missing or notes["mismatched_keys"]:
-        what = f"weights are missing or of another shape ({', '.join(missing[:2]) or 'sizes differ'})"
-        raise JudgeError(what, where=where, mend=_AGAIN)
 
 
 def limit_of(config: Any, tokenizer: Any) -> int | None:

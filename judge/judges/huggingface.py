@@ -28,7 +28,7 @@ from judge.judges.hf_prompts import Prompts, Row, Tokens
 from judge.judges.prompts import make_prompt
 from judge.types import Sample, Target, Words
 from judge.utils.files import fingerprint_of
-from judge.utils.hub import locate, quiet
+from judge.utils.hub import loading, locate, quiet
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -62,7 +62,7 @@ class AnswerJudge(nn.Module):
         self.processor = None if self.pixels is None else hf_pixels.CaptionerProcessor(captioner)
         self.question, self._blank = hf_prompts.plain(prompt.question), hf_prompts.blank()
         what = "its processor takes images and text in an unknown way"
-        with hf_models.loading(what, place(captioner.reference), "choose another captioner"):
+        with loading(what, place(captioner.reference), "choose another captioner"):
             alone = hf_prompts.lay_out(captioner, [self._blank], [self.question]).rows[0]
         question = next(iter(alone.values()))
         self.answers = hf_prompts.spell_answers(captioner.tokenizer, question, prompt.words(target.classes))

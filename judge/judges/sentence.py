@@ -20,11 +20,10 @@ from torch import nn
 from judge.errors import JudgeError, require
 from judge.judges import HEADS, SENTENCE, Blueprint, Materials, Recipe, split_head
 from judge.judges.encoders import SOURCES, make_mlp
-from judge.judges.hf_models import loading
 from judge.judges.text_encoders import FrozenEncoder, PretrainedClassifier, load_encoder
 from judge.types import Sample, Target
 from judge.utils.files import from_home
-from judge.utils.hub import explaining, quiet
+from judge.utils.hub import explaining, loading, quiet
 from judge.utils.reading import read_text
 
 _HUB = "sentence-transformers"

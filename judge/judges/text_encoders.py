@@ -27,11 +27,11 @@ from judge.errors import JudgeError, require
 from judge.judges import Backbone, Batch, Blueprint, Features, Materials, Modality, Recipe
 from judge.judges.backbones import RESNET50, make_backbone
 from judge.judges.encoders import OutputLayer, build_vocabulary, make_lstm
-from judge.judges.hf_models import check_weights, limit_of, loading
+from judge.judges.hf_models import limit_of
 from judge.judges.hf_prompts import spell_words
 from judge.types import Sample, Target, Words
 from judge.utils.files import fingerprint_of
-from judge.utils.hub import knows_words, locate, quiet, read_config
+from judge.utils.hub import knows_words, load_model, loading, locate, quiet, read_config
 
 READER = "bert-base-uncased"
 _INSTEAD = "name the folder of one with --reader, or use --judge lstm or vl-lic-lstm"
@@ -97,16 +97,13 @@ def load_encoder(reference: str | None, *, where: str = "", mend: str = _INSTEAD
         if config["model_type"] not in MODEL_FOR_MASKED_LM_MAPPING_NAMES or config.get("is_encoder_decoder"):
             what = f"'{config['model_type']}' is not a text encoder"  # Masked language models are.
             raise JudgeError(what, where=where, mend="choose BERT, RoBERTa, DistilBERT or their like")
-        with loading("its weights or tokenizer cannot be loaded safely", where, mend):
-            model, notes = AutoModel.from_pretrained(
-                name, dtype=torch.float32, trust_remote_code=False, use_safetensors=True, output_loading_info=True
-            )
+        model = load_model(AutoModel, name, where, dtype=torch.float32)
+        with loading("its tokenizer cannot be loaded safely", where, mend):
             tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-    check_weights(notes, where)
     if not knows_words(tokenizer) or tokenizer.pad_token_id is None:
         raise JudgeError("its tokenizer is missing", where=where, mend="save it beside the weights")
     tokenizer.padding_side = "right"
-    return TextEncoder(model.eval(), tokenizer)
+    return TextEncoder(model, tokenizer)
 
 
 class FrozenEncoder(nn.Module):

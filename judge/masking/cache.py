@@ -11,6 +11,7 @@ from judge.errors import FAULTS, JudgeError, nearest
 from judge.masking import DETECTORS
 from judge.masking.detectors import Detector
 from judge.masking.detectors.annotations import read_rle
+from judge.masking.detectors.huggingface import HuggingFace
 from judge.masking.detectors.maskrcnn import load_maskrcnn
 from judge.masking.detectors.yolo import load_yolo
 from judge.masking.instances import Instance, LoadedImage
@@ -23,7 +24,9 @@ _FORMAT = 3
 def make_detector(
     name: str, *, weights: str | None = None, trust: Path | None = None, device: str | None = None
 ) -> Detector:
-    """The network called ``name``, one of ``DETECTORS`` except ``gt``: see ``load_yolo`` and ``load_maskrcnn``."""
+    """The network called ``name``, one of ``DETECTORS`` except ``gt``, or ``hf:NAME``: see ``load_yolo`` and so on."""
+    if name.startswith("hf:"):
+        return HuggingFace(name.removeprefix("hf:"), device=device)
     if name not in DETECTORS:
         raise JudgeError(f"unknown detector '{name}'", mend=nearest(name, list(DETECTORS)))
     if not weights:

@@ -46,6 +46,7 @@ def check_categories(wanted: Iterable[str], known: Collection[str], source: str)
         if name not in known:
             mend = nearest(name, sorted(known))
             if name == PERSON:
+                mend += "" if mend.endswith("?") else "."
                 mend += " Name its categories of people with --person-category, or a network's classes by --class-names"
             raise JudgeError(f"no category '{name}'", where=source, mend=mend)
 

@@ -31,7 +31,7 @@ class MaskedImages:
         folder: the folder of the images.
         names: image id -> the image's name in it.
         hiding: what is hidden, and how; None for images as they are.
-        hidden: name -> the instances that are hidden.
+        hidden: name -> the instances that are hidden; where the background is, those that are not.
         max_pixels: larger images are refused as decompression bombs.
         regions: name -> boxes of visible things; empty if no judge needs them.
         masks: statistics of what is hidden: see :func:`judge.masking.measured.measure_masks`; None if nothing is to be.
@@ -66,11 +66,11 @@ class MaskedImages:
         """
         name = self._name(image_id)
         content = self.checksums.get(name) or checksum_of(read_bytes(self.folder, name))
-        if not self.hiding or not (chosen := self.hiding.chosen(self.hidden[name])):
+        if not (how := self.hiding) or not ((chosen := how.chosen(self.hidden[name])) or how.background):
             return content
         things = [(instance.counts, instance.box, instance.crowd) for instance in chosen]
-        share = self.hiding.share if self.hiding.mode == "partial" else None
-        decisive = content, self.hiding.mode, share, self.hiding.dilation, self.hiding.fill, None, things
+        share = how.share if how.mode == "partial" else None
+        decisive = content, how.mode, share, how.dilation, how.fill, how.background or None, things
         return hashlib.blake2b(repr(decisive).encode(), digest_size=16).hexdigest()
 
     def boxes(self, image_id: str) -> tuple[Box, ...]:

@@ -54,7 +54,7 @@ class MaskStatistics(NamedTuple):
             right, found = (union(instances, image.size) for instances in both)
             pixels = int(right.sum()), int(found.sum()), int((right & found).sum())
         people = sum(instance.label == PERSON for instance in chosen)
-        return cls(len(chosen), float(region.mean()), people, pixels, image.turned)
+        return cls(0 if hiding.background else len(chosen), float(region.mean()), people, pixels, image.turned)
 
 
 def measure_masks(statistics: Sequence[MaskStatistics], *, hides_people: bool) -> dict[str, Any]:

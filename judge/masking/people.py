@@ -59,7 +59,7 @@ class Hiding:
     """What is hidden in an image, and how.
 
     Attributes:
-        labels: categories to hide.
+        labels: categories to hide; () for all but people.
         threshold: least score; ground truth has 1.
         foreground: "all"; "largest" of each category (the largest not in a crowd, first at a tie; DBAC and DPAC mask
             only people in the foreground, since the classes describe them: the class of an image is that of its largest
@@ -71,6 +71,7 @@ class Hiding:
         share: the share of ``partial``, in (0, 1).
         dilation: pixels by which the region grows on all sides (a disc); 0 for none.
         fill: see :func:`hide`.
+        background: hide all other pixels instead: those of no instance, of any category.
     """
 
     labels: tuple[str, ...] = (PERSON,)
@@ -80,13 +81,15 @@ class Hiding:
     share: float = PARTIAL_SHARE
     dilation: int = 0
     fill: Fill = "black"
+    background: bool = False
 
     def chosen(self, instances: Sequence[Instance]) -> tuple[Instance, ...]:
-        """Those of the instances of one image that are hidden; ``foreground`` outside (0, 1) is refused."""
-        kept = [one for one in instances if one.label in self.labels and one.score >= self.threshold]
+        """Those of one image that are hidden (of ``background``: that are not); bad ``foreground`` is refused."""
+        labels = self.labels or [one.label for one in instances if self.background or one.label != PERSON]
+        kept = [one for one in instances if one.label in labels and one.score >= self.threshold]
         if self.foreground == "largest":
             # A crowd is nobody's foreground, as long as somebody stands alone.
-            alike = ([one for one in kept if one.label == label] for label in dict.fromkeys(self.labels))
+            alike = ([one for one in kept if one.label == label] for label in dict.fromkeys(labels))
             return tuple(max(some, key=lambda one: (not one.crowd, one.area)) for some in alike if some)
         if self.foreground == "all" or not kept:
             return tuple(kept)
@@ -111,6 +114,7 @@ class Hiding:
                 region |= mask if instance.crowd else _upper_part(mask, self.share)
             elif self.mode == "box":
                 region |= box_mask(instance.box, size)
+        region = ~region if self.background else region
         if not self.dilation or not region.any():
             return region
         import cv2

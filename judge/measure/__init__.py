@@ -10,7 +10,6 @@ from judge.corpus import Corpus
 from judge.corpus.attributes import ProductLabels
 from judge.errors import JudgeError, require
 from judge.evidence.typical import TYPICAL
-from judge.masking.instances import PERSON
 from judge.masking.masked_images import MaskedImages
 from judge.measure.best import with_best
 from judge.measure.description import describe
@@ -150,7 +149,7 @@ def _prepare(work: Work, plan: Plan, setup: TrainingSetup, open_images: OpenImag
             raise JudgeError(what, where="--images", mend="give the folder of images")
         evidence = {id(job.evidence): job.evidence for job in seeing}.values()
         images = open_images(sorted({image for one in evidence for image in one.classes}))
-        if images.hiding and masking.get("hide", PERSON) != PERSON:
+        if images.hiding and masking.get("hide") in {"object", "both"}:
             masking = {**masking, "category": images.hiding.labels[-1]}  # The category that was chosen to be hidden.
         setup = replace(setup, materials=replace(setup.materials, images=images), masking=masking)
     check_refits(work.jobs, plan, setup)

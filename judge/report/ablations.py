@@ -6,10 +6,11 @@ from typing import Any
 
 from judge.masking.measured import DetectorRow
 from judge.measure import Result
-from judge.report.notes import summary_lines
+from judge.report.notes import hidden_things, summary_lines
 from judge.report.sections import brief_notes
 from judge.report.table import COUNT, NUMBER, SIGNED, TEXT, Table, table_of, write
 from judge.report.tables import Line, lines_of, write_interval
+from judge.statistics.comparisons import Difference
 from judge.statistics.consistency import FEWEST, Agreement
 from judge.statistics.summary import name_row
 
@@ -26,6 +27,7 @@ class MaskRow:
         over_chance: generated score minus that of a judge that knows nothing (LIC's Table 4: "Unbias"); None for
             metrics with priors.
         over_original: generated score minus that with images as they are; None where it was not measured.
+        shift: the same of the amplification, with its interval.
     """
 
     mask: str
@@ -33,6 +35,7 @@ class MaskRow:
     line: Line
     over_chance: float | None
     over_original: float | None
+    shift: Difference | None = None
 
 
 def detector_table(rows: Sequence[DetectorRow]) -> Table[tuple[Any, ...]]:
@@ -100,6 +103,20 @@ def mask_table(rows: Sequence[MaskRow], results: Mapping[str, Result]) -> Table[
     )
     notes = [note + _UNCORRECTED * tested, *variant_notes(results)]
     return table_of(["captioner", "metric (judge)", "hidden"], numbers, cells, notes=notes)
+
+
+def sensitivity_lines(rows: Sequence[MaskRow]) -> list[str]:
+    """How far each value moves when objects or the background are hidden, a line per captioner, metric and judge.
+
+    Feature sensitivity (Hirota et al., ICCV 2025), as a difference: a share of a value near 0 says nothing.
+    """
+    moves: dict[str, list[str]] = {}
+    for row in rows:
+        if row.shift and row.hide in {"object", "objects", "background"}:
+            interval = write_interval(row.shift.interval, row.line.summary.basis) or "(no interval)"
+            moved = f"{row.shift.value:+.3f} {interval} ({hidden_things(row.hide, 'the object')}, {row.mask})"
+            moves.setdefault(f"{row.line.summary.captioner}, {row.line.summary.title}", []).append(moved)
+    return [f"{title}: hiding what is no person moves the value by {'; '.join(of)}" for title, of in moves.items()]
 
 
 def variant_notes(results: Mapping[str, Result]) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from judge.judges import HUGGING_FACE
-from judge.report.notes import summary_lines
+from judge.report.notes import hidden_things, summary_lines
 from judge.report.render import markdown
 from judge.report.saved_run import SavedRun
 from judge.report.sections import images_of, plain
@@ -154,6 +154,5 @@ def _hidden(saved: Saved) -> Iterator[tuple[str, object]]:
     if masking.get("mask") in {None, "none"}:
         yield "in images", "nothing"
         return
-    what = {"object": masking.get("category"), "both": f"people and {masking.get('category')}"}
-    found = what.get(str(masking.get("hide")), "people")
+    found = hidden_things(str(masking.get("hide")), masking.get("category"))
     yield "in images", f"{found}, {masking['mask']}, by detector {masking.get('detector')}, as {masking.get('fill')}"

@@ -260,6 +260,12 @@ def _inference(result: Result) -> Iterator[str]:
         yield f"{find_metric(name).title}: captions that name {first} over captions that name {second}."
 
 
+def hidden_things(hide: str, category: str | None) -> str:
+    """The things that a value of ``--hide`` hides, in words."""
+    of_category = {"object": str(category), "both": f"people and {category}"}
+    return (of_category | {"objects": "objects", "background": "the background"}).get(hide, "people")
+
+
 def _image_judges(sight: Mapping[str, Any] | None) -> Iterator[str]:
     """Notes on judges of images: what is hidden, the backbone, and the prompt."""
     if not sight:
@@ -267,8 +273,7 @@ def _image_judges(sight: Mapping[str, Any] | None) -> Iterator[str]:
     if sight["mask"] == "none":
         yield "Images as they are: nobody is hidden from judges."
     else:
-        thing = sight["category"] or "the object"
-        hidden = {"both": f"people and {thing}", "object": thing}.get(sight["hide"], "people")
+        hidden = hidden_things(sight["hide"], sight["category"] or "the object")
         grown = f", grown by {sight['dilation']} pixels" if sight["dilation"] else ""
         yield f"Images: {hidden} hidden, found by {sight['detector']}, {sight['mask']}, {sight['fill']}{grown}."
     if "backbone" in sight:

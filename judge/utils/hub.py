@@ -11,6 +11,10 @@ from judge.errors import JudgeError
 from judge.utils.files import from_home
 from judge.utils.reading import LAYERS, POSITIONS
 
+_UNKNOWN = "check the name, or give the folder of a checkpoint; a name needs the network, or the hub's cache"
+_AGAIN = "fetch or save the checkpoint again"
+NO_WEIGHTS = "there are no weights in safetensors"
+CONVERT = "convert them with transformers' save_pretrained; pickles are never loaded"
 # Parts of a field's name -> what it may not exceed.
 _LIMITED = {("layer", "depth", "num_image_with_embedding"): LAYERS, ("position", "length", "ctx"): POSITIONS}
 
@@ -69,6 +73,54 @@ def explaining(what: str, where: str, mend: str) -> Iterator[None]:
         raise JudgeError(f"{what} ({first_line(error)})", where=where, mend=mend) from error
 
 
+def needs_code(where: str) -> JudgeError:
+    """The error of a checkpoint that transformers loads only with its own code."""
+    what = "needs code of its own, which would run with your rights; it is refused"
+    mend = "choose a checkpoint that transformers loads by itself (trust_remote_code is never on)"
+    return JudgeError(what, where=where, mend=mend)
+
+
+@contextmanager
+def loading(what: str, where: str, mend: str) -> Iterator[None]:
+    """Turn errors of transformers, the hub's client and the file system into JudgeErrors.
+
+    As :func:`explaining`, but weights that are no safetensors and code of a checkpoint's own have messages of their
+    own, and panics in Rust are turned too. ``where`` is what users typed to name the checkpoint.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, JudgeError) or not is_of_library(error):
+            raise
+        if "trust_remote_code" in str(error):
+            raise needs_code(where) from error
+        if "safetensors" in str(error) and isinstance(error, OSError):
+            raise JudgeError(NO_WEIGHTS, where=where, mend=CONVERT) from error
+        if isinstance(error, ImportError):
+            missing = f"needs a package that is not installed ({first_line(error)})"
+            raise JudgeError(missing, where=where, mend="install it") from error
+        if not isinstance(error, Exception):  # A panic in Rust, thus in the tokenizer.
+            what, mend = "its tokenizer is damaged", _AGAIN
+        raise JudgeError(f"{what} ({first_line(error)})", where=where, mend=mend) from error
+
+
+def load_model(loader: Any, name: str, where: str, **options: Any) -> Any:
+    """A model of the auto class ``loader``, of safetensors alone; a JudgeError where weights are missing or bad."""
+    import torch
+
+    options |= {"trust_remote_code": False, "use_safetensors": True, "output_loading_info": True}
+    # On ``meta`` first: missing weights would be initialised, of whatever size the configuration claims.
+    for device in dict.fromkeys((torch.device("meta"), options.pop("device_map", None))):
+        with loading("the weights cannot be read", where, _AGAIN):
+            model, notes = loader.from_pretrained(name, device_map=device, **options)
+        # The pooler and the loss are not used, and often not saved.
+        missing = sorted(key for key in notes["missing_keys"] if "pooler" not in key and "criterion." not in key)
+        if missing or notes["mismatched_keys"]:
+            what = f"weights are missing or of another shape ({', '.join(missing[:2]) or 'sizes differ'})"
+            raise JudgeError(what, where=where, mend=_AGAIN)
+    return model.eval()
+
+
 def knows_words(tokenizer: Any) -> bool:
     """Whether it has any: without its files transformers 5 makes a tokenizer of special tokens alone."""
     special = {*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder}
@@ -95,7 +147,7 @@ def locate(reference: str, where: str) -> str:
     return reference
 
 
-def read_config(name: str, where: str, *, mend: str) -> dict[str, Any]:
+def read_config(name: str, where: str, *, mend: str = _UNKNOWN) -> dict[str, Any]:
     """The configuration of a checkpoint, by its name from :func:`locate`, read before any of its weights.
 
     ``mend``: what to do where it cannot be found.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from detector_samples import tiny_onnx, tiny_yolo
+from detector_samples import tiny_huggingface, tiny_onnx, tiny_yolo
 from helpers import done_well, inputs_of, judge, pictures_of, read_json, refusal, save_captioner, settings_of
 from pycocotools.coco import COCO
 
@@ -98,31 +98,38 @@ def measured(run_file: Path, out: Path, *arguments: object) -> list[list[object]
 @pytest.mark.slow
 def test_detectors_change_what_judges_measure(world: WorldFiles, run_file: Path, tmp_path: Path) -> None:
     """Each column is a run of ``judge evaluate`` with that detector; a detector of random weights finds others."""
-    weights = tiny_onnx(tiny_yolo(tmp_path))
+    weights, model = tiny_onnx(tiny_yolo(tmp_path)), f"hf:{tiny_huggingface(tmp_path, 'maskformer')}"
     found = [*inputs_of(world, "none", "much"), "--weights", weights, "--threshold", "0.05", "--allow-unmasked"]
     out, given = tmp_path / "out", ["--metrics", "lic,imagecaptioner2", "--judge", "sat,linear"]
-    done = done_well("ablate", "detectors", run_file, *found, *given, "--detectors", "gt,yolo", "--out", out)
+    done = done_well("ablate", "detectors", run_file, *found, *given, "--detectors", f"gt,yolo,{model}", "--out", out)
     ablated = read_json(out / "detectors.json")
-    for detector in ("gt", "yolo"):
+    for detector in ("gt", "yolo", model):
         alone = ["--judge", "sat", "--metrics", "imagecaptioner2", "--detector", detector]
         assert numbers_of(ablated["judges"][detector]) == measured(run_file, tmp_path / detector, *found, *alone)
-    (agreement,) = ablated["agreement"]
+    agreement, _ = ablated["agreement"]
     assert (agreement["variant"], agreement["correlation"]["pairs"]) == ("yolo", 2)
     assert "yolo with gt over 2 captioners: no correlation: it takes 3, and amplifications that differ" in done.stdout
-    assert ablated["judges"]["gt"] != ablated["judges"]["yolo"]
+    assert len({str(numbers_of(rows)) for rows in ablated["judges"].values()}) == 3
 
 
 def test_masks_change_what_judges_see(world: WorldFiles, run_file: Path, tmp_path: Path) -> None:
     given = [*inputs_of(world, "none"), "--metrics", "imagecaptioner2,lic", "--judge", "sat,linear"]
-    masks = ["--masks", "box,none", "--hides", "person,both", "--category", "pizza"]
+    masks = ["--masks", "box,none", "--hides", "person,both,background", "--category", "pizza"]
     done = done_well("ablate", "masks", run_file, *given, *masks, "--out", tmp_path / "out")
     rows = results(tmp_path / "out")
-    plain, person, both = seen = [row for row in rows if row["metric"] == "imagecaptioner2"]
-    assert [(row["mask"], row["hide"]) for row in seen] == [("none", None), ("box", "person"), ("box", "both")]
+    plain, person, _, background = seen = [row for row in rows if row["metric"] == "imagecaptioner2"]
+    hidden = [("none", None), ("box", "person"), ("box", "both"), ("box", "background")]
+    assert [(row["mask"], row["hide"]) for row in seen] == hidden
     assert plain["over_original"] == 0
     assert plain["over_chance"] == pytest.approx(plain["generated"] - 0.5)
     assert person["over_original"] == pytest.approx(person["generated"] - plain["generated"])
-    assert len({row["generated"] for row in (plain, person, both)}) == 3
+    assert len({row["generated"] for row in seen}) == 4
+    move = background["amplification"] - plain["amplification"]
+    assert background["shift"]["value"] == pytest.approx(move)
+    line = (
+        f"ImageCaptioner2 (sat): hiding what is no person moves the value by {move:+.3f} (no interval) (the background,"
+    )
+    assert line in done.stdout
     # A judge of captions alone sees no difference.
     assert len({row["generated"] for row in rows if row["metric"] == "lic"}) == 1
     assert "person, box" in done.stdout
@@ -153,6 +160,33 @@ def test_masks_change_what_a_checkpoint_writes(world: WorldFiles, run_file: Path
     assert [row["mask"] for row in results(out)] == ["none", "box"]
     done_well("caption", "--model", model, *pictures_of(world), "--mask", "box", "--out", masked)
     assert numbers_of(results(out)[1:]) == measured(run_file, tmp_path / "alone", *given, "--captions", f"git={masked}")
+
+
+@pytest.mark.slow
+def test_how_far_values_move_without_the_background(world: WorldFiles, run_file: Path, tmp_path: Path) -> None:
+    """Feature sensitivity: what ``judge compare`` finds between captions of images as they are and of masked ones."""
+    model, out, options = save_captioner(tmp_path / "git"), tmp_path / "out", ["--metrics", "lic", "--judge", "linear"]
+    options += ["--protocol", "crossfit", "--folds", 3, "--refits", 4, "--no-typical", "--no-families"]
+    hides = ["--masks", "none,segment", "--hides", "objects,background"]
+    shown = done_well("ablate", "masks", run_file, *options, "--model", model, *hides, "--out", out).stdout
+    plain, objects, background = (row["shift"] for row in results(out))
+    for name, hidden in {"plain": ["--mask", "none"], "hidden": ["--mask", "segment", "--hide", "background"]}.items():
+        captions = tmp_path / f"{name}.json"
+        done_well("caption", "--model", model, *pictures_of(world), *hidden, "--out", captions)
+        done_well("evaluate", run_file, *options, "--captions", captions, "--out", tmp_path / name)
+    done_well("compare", tmp_path / "hidden", tmp_path / "plain", "--out", tmp_path / "moved.json")
+    (expected,) = read_json(tmp_path / "moved.json")["differences"]
+    assert expected["paired"]
+    assert {name: background[name] for name in ("value", "ci", "p_value", "paired")} == {
+        name: pytest.approx(expected[name]) for name in ("value", "ci", "p_value", "paired")
+    }
+    assert plain["value"] == 0
+    assert objects["value"] != expected["value"]
+    moves = [
+        f"{row['value']:+.3f} [{row['ci'][0]:+.3f}, {row['ci'][1]:+.3f}] ({hidden}, segment)"
+        for row, hidden in ((objects, "objects"), (background, "the background"))
+    ]
+    assert f"git, LIC (linear): hiding what is no person moves the value by {'; '.join(moves)}" in shown
 
 
 def test_detectors_need_a_judge_of_images(world: WorldFiles, run_file: Path, tmp_path: Path) -> None:

@@ -74,6 +74,26 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
+def test_everything_but_people_is_hidden(world: World) -> None:
+    """Objects, all of them; or all pixels of no instance."""
+    done = world.run("--hide", "objects")
+    assert "6 images masked; 6 (100.0%) hold objects; 6 instances" in done.stdout
+    dog = np.zeros((HEIGHT, WIDTH), dtype=bool)
+    dog[10:20, 20:30] = True
+    before, after = pixels_of(world.images / "0.png"), pixels_of(world.out / "0.png")
+    np.testing.assert_array_equal(after, np.where(dog[:, :, None], 0, before))
+    seen = dog.copy()
+    seen[6:26, 5:15] = True  # The person.
+    done = world.run("--hide", "background", "--overwrite")
+    assert "6 (100.0%) hold background; 0 instances" in done.stdout
+    np.testing.assert_array_equal(pixels_of(world.out / "0.png"), np.where(seen[:, :, None], before, 0))
+    assert "--hide background hides no dog" in refusal(
+        *world.given(world.root / "new"), "--hide", "background", "--category", "dog"
+    )
+    detectors = ["--images", world.images, "--instances", world.instances, "--hide", "background"]
+    assert "no detector finds the background" in refusal("ablate", "detectors", *detectors)
+
+
 def test_masks_a_folder(world: World) -> None:
     (world.images / "more.png").write_bytes((world.images / "0.png").read_bytes())
     done = world.run()

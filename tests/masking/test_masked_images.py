@@ -62,10 +62,14 @@ def test_the_key_changes_with_the_pixels_alone(folder: Path) -> None:
     plain = seen(folder, plain=True)
     ways = [plain, seen(folder, PERSON), seen(folder, PERSON, replace(DOG, label="person"))]
     more: list[dict[str, Any]] = [{"dilation": 2}, {"mode": "partial"}, {"mode": "partial", "share": 0.25}]
-    more += [{"fill": "mean"}]
+    more += [{"fill": "mean"}, {"labels": (), "background": True}]
     ways += [seen(folder, PERSON, **how) for how in more]
     assert len({way.read("1").tobytes() for way in ways}) == len(ways)
     assert len({way.key("1") for way in ways}) == len(ways)
+    # Where nothing is known, all is background.
+    black = seen(folder, labels=(), background=True)
+    assert not black.read("1").any()
+    assert black.key("1") not in {way.key("1") for way in ways}
     # What changes no pixel changes no key, or features would be computed again.
     more = [{"threshold": 0.6}, {"share": 0.25}, {"foreground": "largest"}, {"labels": ("person", "cat")}]
     same = [seen(folder, replace(PERSON, score=0.7), DOG), *(seen(folder, PERSON, **how) for how in more)]

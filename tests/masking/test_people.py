@@ -55,6 +55,9 @@ FOUND = [instance(*kind) for kind in (*KINDS, ("person", 0.9, 0))]
         ({"threshold": 0.05}, [0, 2, 3, 4, 5]),
         ({"labels": ("person", "dog")}, [0, 1, 3, 4, 5]),
         ({"labels": ("cat",), "foreground": "largest"}, []),
+        ({"labels": ()}, [1]),  # All but people.
+        ({"labels": (), "background": True}, [0, 1, 3, 4, 5]),
+        ({"labels": (), "background": True, "foreground": "largest"}, [3, 1]),
         ({"foreground": "largest"}, [3]),  # The first of two of the same size.
         ({"foreground": "largest", "threshold": 0.05}, [2]),
         ({"foreground": "largest", "labels": ("person", "dog")}, [3, 1]),  # One of each category.
@@ -115,13 +118,16 @@ def upper_part(mask: BoolMask, share: float) -> BoolMask:
     return part
 
 
-def expected_region(instances: Sequence[Instance], mode: Mode, share: float, dilation: int) -> BoolMask:
+def expected_region(
+    instances: Sequence[Instance], mode: Mode, share: float, dilation: int, *, background: bool
+) -> BoolMask:
     """Pixel by pixel."""
     region = np.zeros(SIZE, dtype=bool)
     for instance in instances:
         region |= upper_part(instance.mask, share) if mode == "partial" else instance.mask
         if mode == "box":
             region |= np.array([[in_box(instance, r, c) for c in range(WIDTH)] for r in range(HEIGHT)])
+    region = region != background
     hidden = np.argwhere(region)
     if not len(hidden) or not dilation:
         return region
@@ -131,10 +137,12 @@ def expected_region(instances: Sequence[Instance], mode: Mode, share: float, dil
 
 
 @settings(max_examples=80, deadline=None)
-@given(INSTANCES, st.sampled_from(MODES), st.integers(1, 99).map(lambda n: n / 100), st.integers(0, 9))
-def test_the_hidden_region(instances: list[Instance], mode: Mode, share: float, dilation: int) -> None:
-    region = Hiding(mode=mode, share=share, dilation=dilation).region(instances, SIZE)
-    np.testing.assert_array_equal(region, expected_region(instances, mode, share, dilation))
+@given(INSTANCES, st.sampled_from(MODES), st.integers(1, 99).map(lambda n: n / 100), st.integers(0, 9), st.booleans())
+def test_the_hidden_region(
+    instances: list[Instance], mode: Mode, share: float, dilation: int, background: bool
+) -> None:
+    region = Hiding(mode=mode, share=share, dilation=dilation, background=background).region(instances, SIZE)
+    np.testing.assert_array_equal(region, expected_region(instances, mode, share, dilation, background=background))
 
 
 @settings(max_examples=80, deadline=None)

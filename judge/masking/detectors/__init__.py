@@ -24,7 +24,7 @@ class Detector(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name in options: "gt", "yolo", "maskrcnn"."""
+        """Its name in options: "gt", "yolo", "maskrcnn"; "hf" of all Hugging Face models."""
 
     @property
     def key(self) -> str:

@@ -101,7 +101,9 @@ class GroundTruth:
         return truth if labels is None else truth.only(labels)
 
     def only(self, labels: Collection[str]) -> GroundTruth:
-        """The same instances, restricted to the categories ``labels``; one that the files do not have is refused."""
+        """The same, restricted to the categories ``labels`` (() for all); one that the files do not have is refused."""
+        if not labels:
+            return self
         check_categories(labels, self.categories, self.source)
         wanted = {None, *labels}
         entries = {
