@@ -24,7 +24,7 @@ from judge.report.table import Table, how_many
 from judge.report.warnings import text_notes
 from judge.statistics.consistency import correlate
 from judge.statistics.naming import human_score, krippendorff_alpha, measure_naming
-from judge.text.lexicon import Lexicon, mask, shipped_lexicons
+from judge.text.lexicon import Lexicon, mask, named_lexicons
 from judge.text.survey import SideWords
 from judge.text.tokens import first_sentence
 from judge.types import Captions, Progress
@@ -119,7 +119,7 @@ def _choose_lexicon(config: AnonymousConfig) -> Lexicon:
         raise JudgeError("one attribute is rated at a time", where=f"--attribute {config.attribute}", mend=mend)
     found = choose_lexicon(config)
     if found is None:
-        meant = nearest(config.attribute, shipped_lexicons())
+        meant = nearest(config.attribute, named_lexicons())
         mend = f"{meant} Else give" if meant.endswith("?") and config.lexicon is None else "give"
         where = "--lexicon" if config.lexicon else f"--attribute {config.attribute}"
         raise JudgeError(f"no words of '{config.attribute}'", where=where, mend=f"{mend} --lexicon FILE.yaml")

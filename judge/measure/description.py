@@ -39,7 +39,7 @@ def describe(
     source = truth.tasks.source if truth.tasks else "what human captions name"
     return {
         "version": version("caption-judge"),
-        "versions": _versions(work.jobs),
+        "versions": _versions(work),
         "protocol": plan.protocol,
         "folds": plan.folds if plan.protocol == "crossfit" else None,
         "seeds": list(plan.seed_numbers),
@@ -67,13 +67,16 @@ def describe(
     }
 
 
-def _versions(jobs: Sequence[Job]) -> dict[str, str]:
-    """Versions of Python and of the libraries that compute the numbers."""
-    networks = [job.member.judge for job in jobs if job.member.judge.network]
+def _versions(work: Work) -> dict[str, str]:
+    """Versions of Python, and of the libraries and plugins that compute the numbers."""
+    judges = [job.member.judge for job in work.jobs]
+    networks = [judge for judge in judges if judge.network]
     names = ["numpy", "scipy", "pandas", "scikit-learn"]
     names += ["torch", "accelerate"] if networks else []
     names += ["timm"] if any(judge.backbone for judge in networks) else []
     names += ["transformers"] if any(judge.fingerprint or judge.reader for judge in networks) else []
+    origins = {*(metric.origin for metric in work.metrics), *(judge.origin for judge in judges)} - {""}
+    names += sorted(owner.split()[0] for owner in origins)
     return {"Python": platform.python_version()} | {name: version(name) for name in names}
 
 
@@ -161,6 +164,7 @@ def _settings_of_metric(metric: Metric, plan: Plan, work: Work) -> dict[str, Any
     truth = work.truth
     found = {"attribute": truth.labels.attribute, "lexicon": _spell(truth.words.attribute), **asdict(plan.text)}
     found["typical"] = any(captioner.name == TYPICAL for captioner in work.corpus.generated)
+    found |= {"plugin": metric.origin} if metric.origin else {}
     if metric.reads_tasks:
         found["tasks"] = _spell(truth.words.tasks)
     if metric.counted:

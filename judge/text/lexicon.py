@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 from judge.errors import JudgeError, nearest
 from judge.text.tokens import tokenize
 from judge.types import Words
+from judge.utils.plugins import load_plugin, origin, plugins
 from judge.utils.reading import parse_yaml, read_small_text, validated
 
 _SUFFIXES = {".yaml", ".yml"}
@@ -120,13 +121,17 @@ def mask(words: Sequence[str], lexicon: Lexicon | None, *, spared: Collection[st
     return tuple(word for word in hidden if word is not None)
 
 
-def shipped_lexicons() -> list[str]:
-    """Names of the lexicons that come with the package."""
-    return sorted(entry.name[:-5] for entry in (resources.files("judge.text") / "lexicons").iterdir())
+def named_lexicons() -> list[str]:
+    """Names of the lexicons that come with this package, or with others."""
+    return sorted({*_shipped(), *plugins("lexicons")})
+
+
+def _shipped() -> list[str]:
+    return [entry.name[:-5] for entry in (resources.files("judge.text") / "lexicons").iterdir()]
 
 
 def load_lexicon(name_or_path: str) -> Lexicon:
-    """A lexicon shipped with the package by name ("gender"), or a YAML file of the user's.
+    """A lexicon of this package, or of another, by its name ("gender"); or a YAML file of the user's.
 
     A lexicon with ``extends: gender`` also has the words and spellings of that lexicon (a shipped name or a file), and
     its name and token unless it has its own.
@@ -148,20 +153,23 @@ def _load(name_or_path: str, within: tuple[str, ...] = ()) -> Lexicon:
     if name_or_path in within:
         what = f"lexicons extend each other ({' by '.join([name_or_path, *reversed(within)])})"
         raise JudgeError(what, where=within[-1], mend="take 'extends' out of one of them")
-    path, shipped = Path(name_or_path), shipped_lexicons()
+    path, shipped, owner = Path(name_or_path), _shipped(), origin("lexicons", name_or_path)
     if path.suffix in _SUFFIXES:
         text, where = read_small_text(path), str(path)
+    elif plugin := load_plugin("lexicons", name_or_path, Path, shipped):
+        text, where = read_small_text(plugin), f"lexicon '{name_or_path}' of {owner}"
     elif name_or_path in shipped:
         file = resources.files("judge.text") / "lexicons" / f"{name_or_path}.yaml"
         text, where = file.read_text(encoding="utf-8"), f"lexicon '{name_or_path}'"
     else:
-        meant = nearest(name_or_path, shipped)
+        meant = nearest(name_or_path, named_lexicons())
         mend = f"{meant} Else give a .yaml path" if meant.endswith("?") else f"{meant}; or give a .yaml path"
         extending = f"{within[-1]}, 'extends'" if within else ""
         raise JudgeError(f"no lexicon '{name_or_path}'", where=extending, mend=mend)
     found = validated(_LexiconFile, parse_yaml(text, where=where, mend=_CLASSES), where=where, mend=_CLASSES)
     base = _load(found.extends, (*within, name_or_path)) if found.extends else Lexicon("", "", {})
     source = text.splitlines()[0].removeprefix("# source:").strip() if text.startswith("# source:") else where
+    source += f" ({owner})" if owner and owner not in source else ""
     return _extend(found, base, source, where)
 
 
