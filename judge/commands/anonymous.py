@@ -68,7 +68,7 @@ def measure_anonymous(config: AnonymousConfig, *, progress: Progress | None = No
     captioners, left_out = _read(config)
     if progress:
         progress("counting", 0, len(captioners))
-    words, classes = TextOptions(config.contractions, config.text), tuple(lexicon.classes)
+    words, classes = TextOptions(config.contractions, config.text, lexicon.language), tuple(lexicon.classes)
     without_words = tuple(lexicon.without_words_for(classes))
     rows = []
     for captions in captioners:
@@ -155,7 +155,7 @@ def _notes(config: AnonymousConfig, lexicon: Lexicon, captioners: Sequence[Capti
         yield "No --images: captions of all images in the files count, and images without a caption are not known."
     if len({frozenset(captions.by_image) for captions in captioners}) > 1:
         yield "Captioners have captions of different images: the rating sheet has those in common."
-    options = TextOptions(config.contractions, config.text)
+    options = TextOptions(config.contractions, config.text, lexicon.language)
     for captions in captioners:
         raw = [options.words(text) for texts in captions.by_image.values() for text in texts]
         words = SideWords(raw, [mask(caption, lexicon) for caption in raw], [""] * len(raw))

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from importlib import resources
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +18,7 @@ from judge.utils.reading import parse_yaml, read_small_text, validated
 
 _SUFFIXES = {".yaml", ".yml"}
 _CLASSES = "write 'classes: {class: [words]}', and quote words that YAML reads otherwise, like 'no'"
+_HIDDEN = "hidden_only"
 NO_CLASS = "none"
 """The key of a row of counterparts for the word that names no class."""
 
@@ -59,7 +60,8 @@ class Lexicon:
         named = [(word, name) for name, words in self.classes.items() for word in words]
         for entry, name in [*named, *((word, None) for word in self.hidden_only)]:
             # As the captions' own tokeniser cuts them, whichever way contractions go: "dark-skinned", "ma'am".
-            for words in {tokenize(entry), tokenize(entry, contractions="split")} - {()}:
+            cut = partial(tokenize, entry, language=self.language)
+            for words in {cut(), cut(contractions="split")} - {()}:
                 table.setdefault(words[0], []).append((words, name))
         for entries in table.values():
             entries.sort(key=lambda entry: -len(entry[0]))
@@ -184,7 +186,7 @@ _Word = Annotated[str, AfterValidator(_word)]
 
 
 class _LexiconFile(BaseModel):
-    """A lexicon's YAML file; the fields are those of :class:`Lexicon`."""
+    """A lexicon's YAML file; the fields are those of :class:`Lexicon`. Its words stand with its ``prefixes`` too."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -194,6 +196,7 @@ class _LexiconFile(BaseModel):
     extends: str = ""
     classes: dict[str, frozenset[_Word]] = {}
     hidden_only: frozenset[_Word] = frozenset()
+    prefixes: tuple[_Word, ...] = ()
     spellings: dict[str, frozenset[_Word]] = {}
     counterparts: tuple[dict[str, _Word], ...] = ()
 
@@ -204,12 +207,16 @@ def _extend(file: _LexiconFile, base: Lexicon, source: str, where: str) -> Lexic
     token = file.token or base.token or f"<{name}>"
     if not re.fullmatch(r"<[^<>\s]+>", token) or token in {"<unk>", "<pad>"}:
         raise JudgeError(f"token '{token}' could be a word", where=where, mend=f"write it like '<{name}>'")
-    classes, spellings = _joined(base.classes, file.classes), _joined(base.spellings, file.spellings)
+    own = {
+        name: frozenset(f"{prefix}{word}" for prefix in ("", *file.prefixes) for word in words)
+        for name, words in {**file.classes, _HIDDEN: file.hidden_only}.items()
+    }
+    hidden_only = own.pop(_HIDDEN) | base.hidden_only
+    classes, spellings = _joined(base.classes, own), _joined(base.spellings, file.spellings)
     if not classes:
         raise JudgeError("no 'classes'", where=where, mend=_CLASSES)
-    hidden_only = file.hidden_only | base.hidden_only
     first: dict[str, str] = {}
-    for key, words in {**classes, "hidden_only": hidden_only}.items():
+    for key, words in {**classes, _HIDDEN: hidden_only}.items():
         for word in sorted(words):
             if first.setdefault(word, key) != key:
                 what = f"'{word}' is in '{first[word]}' and in '{key}'"
