@@ -1,6 +1,5 @@
 """``judge plugins``: what other installed packages add."""
 
-from judge.commands.console import say
 from judge.report.render import print_table
 from judge.report.table import table_of
 from judge.utils.plugins import KINDS, plugins
@@ -13,7 +12,4 @@ def command() -> None:
     """
     entries = [(kind, entry) for kind in KINDS for found in plugins(kind).values() for entry in found]
     rows = [(kind[:-1], of.name, of.dist and of.dist.name, of.dist and of.dist.version) for kind, of in entries]
-    if not rows:
-        say("no installed package has any")
-    else:
-        print_table(table_of(["kind", "name", "package", "version"], [], rows))
+    print_table(table_of(["kind", "name", "package", "version"], [], rows))

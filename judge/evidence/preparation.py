@@ -13,10 +13,7 @@ from judge.types import Words
 
 @dataclass(frozen=True, slots=True)
 class TextOptions:
-    """How captions become words: ``contractions`` whole or split, ``text`` sentences, whole or first-sentence.
-
-    ``language``: of the captions, which is that of the lexicons.
-    """
+    """How captions, in the ``language`` of the lexicons, become words; ``contractions`` and ``text`` as in commands."""
 
     contractions: Contractions = "whole"
     text: Literal["sentences", "whole", "first-sentence"] = "sentences"

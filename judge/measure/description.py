@@ -76,8 +76,8 @@ def _versions(work: Work) -> dict[str, str]:
     names += ["torch", "accelerate"] if networks else []
     names += ["timm"] if any(judge.backbone for judge in networks) else []
     names += ["transformers"] if any(judge.fingerprint or judge.reader for judge in networks) else []
-    origins = {*(metric.origin for metric in work.metrics), *(judge.origin for judge in judges)} - {""}
     names += ["icu4py"] if lexicon and lexicon.language in SEGMENTED else []
+    origins = {*(judge.origin for judge in judges), *(metric.origin for metric in work.metrics)} - {""}
     names += sorted(owner.split()[0] for owner in origins)
     return {"Python": platform.python_version()} | {name: version(name) for name in names}
 

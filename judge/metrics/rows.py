@@ -268,7 +268,7 @@ def spell_out(names: Iterable[str]) -> tuple[str, ...]:
         key, variants = _parts(name)
         for row in FAMILIES.get(key, (key,)):
             full = ":".join([row, *variants])
-            rows.append(find_metric(full).name if _row(row) else full)
+            rows.append(find_metric(full).name if row in {*METRICS, *plugins("metrics")} else full)
     return tuple(dict.fromkeys(rows))
 
 
@@ -286,7 +286,8 @@ def find_metric(name: str) -> Metric:
     key, variants = _parts(name)
     if key in FAMILIES:
         raise JudgeError(f"'{key}' is several metrics", where="--metrics", mend=f"use {' or '.join(FAMILIES[key])}")
-    own = row = _row(key)
+    plugin = load_plugin("metrics", key, Metric, [*METRICS, *FAMILIES, *ALIASES])
+    own = row = replace(plugin, name=key, origin=origin("metrics", key)) if plugin else METRICS.get(key)
     if row is None or own is None:
         known = [*METRICS, *plugins("metrics"), *FAMILIES, *ALIASES]
         raise JudgeError(f"unknown metric '{name}'", where="--metrics", mend=nearest(key, known))
@@ -315,13 +316,6 @@ def with_protocol(
         changes = [parts, {"none": UNBALANCED, "classes": BALANCED, None: ""}[balance]]
         found.append(row.name if row.counted else ":".join([row.name, *filter(None, changes)]))
     return spell_out(found)
-
-
-def _row(key: str) -> Metric | None:
-    """The row called ``key``, of METRICS or of another package."""
-    if plugin := load_plugin("metrics", key, Metric, [*METRICS, *FAMILIES, *ALIASES]):
-        return replace(plugin, name=key, origin=origin("metrics", key))
-    return METRICS.get(key)
 
 
 def _parts(name: str) -> tuple[str, list[str]]:

@@ -18,7 +18,6 @@ from judge.utils.reading import parse_yaml, read_small_text, validated
 
 _SUFFIXES = {".yaml", ".yml"}
 _CLASSES = "write 'classes: {class: [words]}', and quote words that YAML reads otherwise, like 'no'"
-_HIDDEN = "hidden_only"
 NO_CLASS = "none"
 """The key of a row of counterparts for the word that names no class."""
 
@@ -207,16 +206,14 @@ def _extend(file: _LexiconFile, base: Lexicon, source: str, where: str) -> Lexic
     token = file.token or base.token or f"<{name}>"
     if not re.fullmatch(r"<[^<>\s]+>", token) or token in {"<unk>", "<pad>"}:
         raise JudgeError(f"token '{token}' could be a word", where=where, mend=f"write it like '<{name}>'")
-    own = {
-        name: frozenset(f"{prefix}{word}" for prefix in ("", *file.prefixes) for word in words)
-        for name, words in {**file.classes, _HIDDEN: file.hidden_only}.items()
-    }
-    hidden_only = own.pop(_HIDDEN) | base.hidden_only
+    lists, prefixes = {**file.classes, "": file.hidden_only}, ("", *file.prefixes)
+    own = {name: frozenset(prefix + word for prefix in prefixes for word in words) for name, words in lists.items()}
+    hidden_only = own.pop("") | base.hidden_only
     classes, spellings = _joined(base.classes, own), _joined(base.spellings, file.spellings)
     if not classes:
         raise JudgeError("no 'classes'", where=where, mend=_CLASSES)
     first: dict[str, str] = {}
-    for key, words in {**classes, _HIDDEN: hidden_only}.items():
+    for key, words in {**classes, "hidden_only": hidden_only}.items():
         for word in sorted(words):
             if first.setdefault(word, key) != key:
                 what = f"'{word}' is in '{first[word]}' and in '{key}'"

@@ -3,16 +3,12 @@
 Names come from the metadata of installed packages; an object is imported when something of its name is asked for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Literal, TypeVar, get_args
+from importlib.metadata import EntryPoint, entry_points
+from typing import Literal, TypeVar, get_args
 
 from judge.errors import JudgeError
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
 
 Kind = Literal["metrics", "judges", "detectors", "readers", "lexicons"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -22,8 +18,6 @@ T = TypeVar("T")
 @cache
 def plugins(kind: Kind) -> Mapping[str, tuple[EntryPoint, ...]]:
     """Name in lower case -> its entry points, sorted; there are several if packages share the name."""
-    from importlib.metadata import entry_points
-
     found: dict[str, tuple[EntryPoint, ...]] = {}
     for entry in sorted(entry_points(group=f"judge.{kind}"), key=lambda entry: (entry.name, entry.value)):
         found[entry.name.lower()] = (*found.get(entry.name.lower(), ()), entry)
