@@ -9,17 +9,15 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import read_json
+from helpers import fault_of, read_json
 from sklearn.naive_bayes import BernoulliNB
 
 from judge.corpus.layouts import Request, find_captions
-from judge.errors import JudgeError
 from judge.judges import find_judge
 from judge.masking.cache import make_detector
 from judge.metrics import find_metric
@@ -164,19 +162,13 @@ def declare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     plugins.plugins.cache_clear()
 
 
-def message(use: Callable[..., object], *given: Any) -> str:
-    with pytest.raises(JudgeError) as caught:
-        use(*given)
-    return str(caught.value)
-
-
 def test_a_name_that_is_taken_is_refused(declare: Callable[..., None]) -> None:
     declare("taken_a", "metrics", "LIC = taken_a:x")
     declare("taken_b", "judges", "mine = taken_b:x")
     declare("taken_c", "judges", "mine = taken_c:x")
     declare("taken_d", "lexicons", "gender = taken_d:x")
     end = "one of the same name. Update the package, or uninstall it."
-    assert [message(find_metric, "lic"), message(find_judge, "mine"), message(load_lexicon, "gender")] == [
+    assert [fault_of(find_metric, "lic"), fault_of(find_judge, "mine"), fault_of(load_lexicon, "gender")] == [
         f"metric 'lic' of taken_a 2.0: caption-judge has {end}",
         f"judge 'mine' of taken_b 2.0 and taken_c 2.0: they have {end}",
         f"lexicon 'gender' of taken_d 2.0: caption-judge has {end}",
@@ -192,10 +184,10 @@ def test_a_plugin_that_cannot_be_used_is_named(declare: Callable[..., None]) -> 
     end = "Update the package, or uninstall it."
     missing = "ModuleNotFoundError: No module named 'not_installed_anywhere'"
     assert [
-        message(find_metric, "gap"),
-        message(find_judge, "counts"),
-        message(make_detector, "red"),
-        message(find_captions, [{"image_id": 1, "caption": "a"}], request),
+        fault_of(find_metric, "gap"),
+        fault_of(find_judge, "counts"),
+        fault_of(make_detector, "red"),
+        fault_of(find_captions, [{"image_id": 1, "caption": "a"}], request),
     ] == [
         f"metric 'gap' of broken_a 2.0: cannot be imported ({missing}). {end}",
         f"judge 'counts' of broken_b 2.0: broken_b:COUNTS is a int, not a Blueprint. {end}",
@@ -203,4 +195,4 @@ def test_a_plugin_that_cannot_be_used_is_named(declare: Callable[..., None]) -> 
         f"reader 'odd' of broken_d 2.0: returns a number, neither a Table nor None. {end}",
     ]
     # A misspelt name is answered by the names of plugins too.
-    assert message(find_judge, "count").endswith("Did you mean 'counts'?")
+    assert fault_of(find_judge, "count").endswith("Did you mean 'counts'?")

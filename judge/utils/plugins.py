@@ -26,8 +26,7 @@ def plugins(kind: Kind) -> Mapping[str, tuple[EntryPoint, ...]]:
 
 def origin(kind: Kind, name: str) -> str:
     """Package and version of a plugin ("judge-hair 1.0"); "" for what is no plugin."""
-    packages = [entry.dist for entry in plugins(kind).get(name, ()) if entry.dist]
-    return " and ".join(f"{package.name} {package.version}" for package in packages)
+    return " and ".join(f"{of.dist.name} {of.dist.version}" for of in plugins(kind).get(name, ()) if of.dist)
 
 
 def unusable(kind: Kind, name: str, what: str) -> JudgeError:
