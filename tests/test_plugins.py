@@ -46,11 +46,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(site: Path, tmp_path: Path) -> Run:
-    def judge(*words: object, python: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-        env = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{site}", "COLUMNS": "200"}
+    def judge(
+        *words: object, python: tuple[str, ...] = (), at: Path = site, code: int = 0
+    ) -> subprocess.CompletedProcess[str]:
+        env = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{at}", "COLUMNS": "200"}
         command = [sys.executable, *python, "-m", "judge", *map(str, words)]
         done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == code, done.stderr
         return done
 
     return judge
@@ -63,7 +65,7 @@ def caption(number: int, hair: str, generated: bool) -> str:
     return f"A {hair} person {PLACES[guess if generated else place]}."
 
 
-def test_every_kind_of_plugin_is_used_and_recorded(run: Run, tmp_path: Path) -> None:
+def test_every_kind_of_plugin_is_used_and_recorded(run: Run, site: Path, tmp_path: Path) -> None:
     hair = {str(number): ("blonde", "brunette")[number // 2 % 2] for number in range(144)}
     said = {
         side: {image: caption(int(image), of, side == "mine") for image, of in hair.items()}
@@ -74,8 +76,8 @@ def test_every_kind_of_plugin_is_used_and_recorded(run: Run, tmp_path: Path) -> 
         (tmp_path / f"{side}.json").write_text(json.dumps(lines), encoding="utf-8")
     few = ["--folds", 3, "--no-typical", "--no-families", "--refits", 0, "--chance", 0, "--resamples", 100]
     asked = ["--attribute", "hair", "--metrics", "gap,gap:largest,lic", "--judge", "counts", "--workers", 1, *few]
-    files = ["--human", "human.json", "--captions", "mine.json", "--out", "out", "--checkpoints", "judges"]
-    run("evaluate", *files, *asked)
+    files = ["--human", "human.json", "--captions", "mine.json", "--checkpoints", "judges"]
+    run("evaluate", *files, *asked, "--out", "out")
     document = read_json(tmp_path / "out" / "metrics.json")
     rows = {row["metric"]: row for row in document["results"]}
     classes = {image: {"blonde": "blond", "brunette": "dark"}[of] for image, of in hair.items()}
@@ -98,6 +100,22 @@ def test_every_kind_of_plugin_is_used_and_recorded(run: Run, tmp_path: Path) -> 
     assert len(weights) == 6
     assert {(of["judge"], of["plugin"]) for of in weights} == {("counts", OWNER)}
     assert all(of["preparation"]["lexicon"]["source"].endswith(f"({OWNER})") for of in weights)
+
+    # Another version of the package: judges are trained again, and the runs are not compared.
+    newer = Path(shutil.copytree(site, tmp_path / "newer"))
+    (newer / "judge_template-1.0.dist-info").rename(newer / "judge_template-1.1.dist-info")
+    metadata = newer / "judge_template-1.1.dist-info" / "METADATA"
+    metadata.write_text(metadata.read_text(encoding="utf-8").replace("Version: 1.0", "Version: 1.1"), encoding="utf-8")
+    run("evaluate", *files, *asked, "--out", "again")
+    assert len([*(tmp_path / "judges").rglob("*.weights.safetensors")]) == 6
+    run("evaluate", *files, *asked, "--out", "other", at=newer)
+    assert len([*(tmp_path / "judges").rglob("*.weights.safetensors")]) == 12
+    why = 'plugin is "judge-template 1.0" in one and "judge-template 1.1" in the other (Gap)'
+    assert f"the runs cannot be compared: {why}" in run("compare", "out", "other", code=2).stderr
+    run("compare", "out", "again")
+    # Where the package is not installed.
+    why = "(unknown metric 'gap'). Give a folder of a finished judge evaluate, made by this version and plugins."
+    assert why in run("report", "out", "--overwrite", at=ROOT, code=2).stderr
 
 
 def bayes(scores: pd.DataFrame, said: dict[str, str], classes: dict[str, str]) -> float:
