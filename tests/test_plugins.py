@@ -208,8 +208,8 @@ def test_a_plugin_that_cannot_be_used_is_named(declare: Callable[..., None]) -> 
         fault_of(find_captions, [{"image_id": 1, "caption": "a"}], request),
     ] == [
         f"metric 'gap' of broken_a 2.0: cannot be imported ({missing}). {end}",
-        f"judge 'counts' of broken_b 2.0: broken_b:COUNTS is a int, not a Blueprint. {end}",
-        f"detector 'red' of broken_c 2.0: makes a int, which is no detector. {end}",
+        f"judge 'counts' of broken_b 2.0: broken_b:COUNTS is of type int, not Blueprint. {end}",
+        f"detector 'red' of broken_c 2.0: makes an object of type int, no detector. {end}",
         f"reader 'odd' of broken_d 2.0: returns a number, neither a Table nor None. {end}",
     ]
     # A misspelt name is answered by the names of plugins too.

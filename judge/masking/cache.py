@@ -28,7 +28,7 @@ def make_detector(
     """The network called ``name``: one of ``DETECTORS`` except ``gt``, see ``load_yolo``; or of another package."""
     if plugin := load_plugin("detectors", name, FunctionType, DETECTORS):
         if not isinstance(made := plugin(weights=weights, device=device), Detector):
-            raise unusable("detectors", name, f"makes a {type(made).__name__}, which is no detector")
+            raise unusable("detectors", name, f"makes an object of type {type(made).__name__}, no detector")
         return made
     if name not in DETECTORS:
         raise JudgeError(f"unknown detector '{name}'", mend=nearest(name, [*DETECTORS, *plugins("detectors")]))

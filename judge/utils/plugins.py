@@ -50,5 +50,5 @@ def load_plugin(kind: Kind, name: str, shape: type[T], shipped: Collection[str] 
     except Exception as error:
         raise unusable(kind, name, f"cannot be imported ({type(error).__name__}: {error})") from error
     if not isinstance(found, shape):
-        raise unusable(kind, name, f"{entries[0].value} is a {type(found).__name__}, not a {shape.__name__}")
+        raise unusable(kind, name, f"{entries[0].value} is of type {type(found).__name__}, not {shape.__name__}")
     return found
