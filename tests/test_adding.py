@@ -20,6 +20,7 @@ from judge.text.tokens import tokenize
 from judge.types import Captions, Labels
 
 PACKAGE = Path(__file__).parents[1] / "judge"
+TEMPLATE = Path(__file__).with_name("plugin_template") / "judge_template"
 QUICK = ["--folds", "2", "--epochs", "1", "--refits", "0", "--chance", "0", "--resamples", "100", "--workers", "1"]
 
 TEXT = '''"""A text judge: the mean of word vectors."""
@@ -48,39 +49,6 @@ BLUEPRINTS = {"bag": Blueprint("bag", "this test", network=Bag, recipe=Recipe(ep
 '''
 
 
-METRIC = '''
-"""Gap: how far the classes lie apart in the share of their captions that name an object."""
-
-from __future__ import annotations
-
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
-
-import numpy as np
-
-from judge.metrics.counted.contingency import ContingencyTable, divide
-from judge.metrics.counted.spec import Compared, CountedMetric
-from judge.types import Direction, FloatArray
-
-
-@dataclass(frozen=True, kw_only=True)
-class Gap(CountedMetric):
-    direction: Direction | None = "A->T"
-    of: Literal["mean", "largest"] = "mean"
-    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {"largest": {"of": "largest"}}
-    verdicts: ClassVar[tuple[str, str]] = ("wider", "narrower")
-
-    def freeze(self, truth: ContingencyTable, predicted: ContingencyTable) -> Gap:
-        return self
-
-    def compare(self, truth: ContingencyTable, predicted: ContingencyTable) -> Compared:
-        gaps = [np.ptp(divide(table.together, table.attribute[..., :, None]), axis=-2) for table in (truth, predicted)]
-        human, generated = (of.mean(axis=-1) if self.of == "mean" else of.max(axis=-1) for of in gaps)
-        return Compared(generated - human, gaps[1] - gaps[0], human, generated)
-'''
-
-
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """A copy of the package, to be changed."""
@@ -96,7 +64,7 @@ def insert(file: Path, place: str, line: str) -> None:
 def test_a_judge_and_a_metric_are_a_file_and_a_line_each(copy: Path, tmp_path: Path) -> None:
     (copy / "judges" / "bag.py").write_text(TEXT, encoding="utf-8")
     insert(copy / "judges" / "__init__.py", "FILES: dict[str, str] = {\n", '    "bag": "bag",\n')
-    (copy / "metrics" / "counted" / "gap.py").write_text(METRIC, encoding="utf-8")
+    shutil.copy(TEMPLATE / "gap.py", copy / "metrics" / "counted" / "gap.py")
     rows, dpa = copy / "metrics" / "rows.py", "from judge.metrics.counted.dpa import Dpa\n"
     insert(rows, dpa, "from judge.metrics.counted.gap import Gap\n")
     row = '        _counted("gap", "Gap", Gap(), "zhao2017men", "by annotated class"),\n'

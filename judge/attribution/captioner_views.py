@@ -206,7 +206,7 @@ class ExplainedCaptioner:
 
 def first_word(caption: str, lexicon: Lexicon) -> tuple[int, str, str] | None:
     """The first entry of the lexicon in a caption that names a class: its position, the entry, and its class."""
-    words = tokenize(caption)
+    words = tokenize(caption, language=lexicon.language)
     text, places, at = caption.lower(), [], 0
     for word in words:
         # A word with another spelling in the caption (form of the apostrophe) begins where the last one ended.

@@ -24,7 +24,7 @@ from judge.report.table import Table, how_many
 from judge.report.warnings import text_notes
 from judge.statistics.consistency import correlate
 from judge.statistics.naming import human_score, krippendorff_alpha, measure_naming
-from judge.text.lexicon import Lexicon, mask, shipped_lexicons
+from judge.text.lexicon import Lexicon, mask, named_lexicons
 from judge.text.survey import SideWords
 from judge.text.tokens import first_sentence
 from judge.types import Captions, Progress
@@ -68,7 +68,7 @@ def measure_anonymous(config: AnonymousConfig, *, progress: Progress | None = No
     captioners, left_out = _read(config)
     if progress:
         progress("counting", 0, len(captioners))
-    words, classes = TextOptions(config.contractions, config.text), tuple(lexicon.classes)
+    words, classes = TextOptions(config.contractions, config.text, lexicon.language), tuple(lexicon.classes)
     without_words = tuple(lexicon.without_words_for(classes))
     rows = []
     for captions in captioners:
@@ -119,7 +119,7 @@ def _choose_lexicon(config: AnonymousConfig) -> Lexicon:
         raise JudgeError("one attribute is rated at a time", where=f"--attribute {config.attribute}", mend=mend)
     found = choose_lexicon(config)
     if found is None:
-        meant = nearest(config.attribute, shipped_lexicons())
+        meant = nearest(config.attribute, named_lexicons())
         mend = f"{meant} Else give" if meant.endswith("?") and config.lexicon is None else "give"
         where = "--lexicon" if config.lexicon else f"--attribute {config.attribute}"
         raise JudgeError(f"no words of '{config.attribute}'", where=where, mend=f"{mend} --lexicon FILE.yaml")
@@ -155,7 +155,7 @@ def _notes(config: AnonymousConfig, lexicon: Lexicon, captioners: Sequence[Capti
         yield "No --images: captions of all images in the files count, and images without a caption are not known."
     if len({frozenset(captions.by_image) for captions in captioners}) > 1:
         yield "Captioners have captions of different images: the rating sheet has those in common."
-    options = TextOptions(config.contractions, config.text)
+    options = TextOptions(config.contractions, config.text, lexicon.language)
     for captions in captioners:
         raw = [options.words(text) for texts in captions.by_image.values() for text in texts]
         words = SideWords(raw, [mask(caption, lexicon) for caption in raw], [""] * len(raw))

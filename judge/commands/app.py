@@ -49,6 +49,7 @@ add_command(app, "calibrate", "calibrate", "Measure metrics on your own captions
 add_command(app, "mask", "mask", "Hide people or objects in a folder of images.")
 add_command(app, "align", "align", "Align human captions with each captioner's vocabulary.")
 add_command(app, "anonymous", "anonymous", "Count captions that name an attribute which cannot be seen.")
+add_command(app, "plugins", "plugins", "List metrics, judges, detectors, readers and lexicons of other packages.")
 add_command(ablates, "detectors", "ablate:detectors", "Compare detectors with ground truth.")
 add_command(ablates, "masks", "ablate:masks", "Vary what is hidden in the images, and measure each time.")
 add_command(recipes, "list", "data:data_list", "List the recipes: data sets, who may get them, and their attributes.")

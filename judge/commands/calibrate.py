@@ -45,6 +45,7 @@ from judge.report.calibration import calibration_json, calibration_tables, draw_
 from judge.report.render import open_console, print_table, print_text
 from judge.text.combined import load_tasks
 from judge.text.lexicon import Lexicons
+from judge.text.tokens import SEGMENTED
 from judge.training.launch import in_main_process
 from judge.types import Progress
 from judge.utils.files import fingerprint_of
@@ -171,6 +172,8 @@ def _groups(config: CalibrateConfig) -> tuple[list[Group], list[Group]]:
 def _caption_jobs(config: CalibrateConfig, groups: Sequence[Group], store: Path) -> Iterator[Job]:
     """Trials on the captions that are given."""
     words = Lexicons(choose_lexicon(config), load_tasks(config.tasks))
+    if words.attribute and words.attribute.language in SEGMENTED:
+        raise JudgeError("doses change words between spaces", where="--lexicon", mend="give captions with spaces")
     given = {name: value for name, value in shared_settings(config, RunConfig).items() if value is not None}
     corpus = read_corpus(make_config(given, RunConfig, where=config.command))
     builder = EvidenceBuilder(corpus, words, least=config.label_least)

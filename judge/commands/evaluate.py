@@ -50,6 +50,7 @@ from judge.types import Captions, Doubt, Progress
 from judge.utils.files import LOG, append, from_home
 from judge.utils.launch import is_main_process
 from judge.utils.options import option
+from judge.utils.plugins import origin
 
 
 class RunConfig(ScoredSettings, ShownSettings):
@@ -308,7 +309,8 @@ def describe_images(config: RunConfig, plan: Plan, lexicon: Lexicon | None) -> d
             with suppress(JudgeError):  # Where answers come from a store, the checkpoint may be gone.
                 words[HUGGING_FACE + reference] = read_for(reference, [*([lexicon.token] if lexicon else []), UNKNOWN])
     prompted = {"template": prompt.template, "answers": dict(prompt.answers)}
-    return {"sight": settings | prompted | ({"read_for": words} if words else {})}
+    plugin = {"plugin": owner} if (owner := origin("detectors", settings.get("detector", ""))) else {}
+    return {"sight": settings | prompted | plugin | ({"read_for": words} if words else {})}
 
 
 def _uses_images(plan: Plan) -> bool:

@@ -10,11 +10,10 @@ from judge.commands.images import RunImages
 from judge.config import OutputSettings, make_config
 from judge.config.inputs import MASKING, DetectorSettings, ReadingSettings, ShownSettings
 from judge.config.judges import SavedJudgeSettings
-from judge.config.values import FEATURES, IMAGES
+from judge.config.values import FEATURES, IMAGES, Detector
 from judge.corpus import refuse_unread
 from judge.corpus.captions import ReadOptions, read_captions
 from judge.errors import JudgeError
-from judge.masking import DetectorName
 from judge.masking.masked_images import MaskedImages
 from judge.metrics.scores import guessed
 from judge.training.judge_file import Saved, answer, sample_captions
@@ -34,7 +33,7 @@ class NewCaptionSettings(ReadingSettings, DetectorSettings):
 
     images: Path | None = option(None, f"{IMAGES}, for judges that use images", essential=True)
     features: Path = option(FEATURES, "feature cache folder", panel="Judges")
-    detector: DetectorName | str = option("gt", "what finds people and objects", "as in training", essential=True)
+    detector: Detector = option("gt", "what finds people and things", "as in training", essential=True)
 
 
 class PredictConfig(OutputSettings, SavedJudgeSettings, NewCaptionSettings):

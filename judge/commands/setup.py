@@ -23,7 +23,7 @@ from judge.judges.prompts import make_prompt
 from judge.measure import Plan
 from judge.metrics import find_metric, spell_out
 from judge.text.combined import load_tasks, multiply_lexicons
-from judge.text.lexicon import Lexicon, Lexicons, load_lexicon, shipped_lexicons
+from judge.text.lexicon import Lexicon, Lexicons, load_lexicon, named_lexicons
 from judge.training.member import TrainingSetup
 from judge.types import Labels
 from judge.utils.files import check_writable, writing
@@ -43,7 +43,7 @@ def choose_lexicon(config: WordSettings) -> Lexicon | None:
 
 
 def _lexicon_of(config: WordSettings, attribute: str) -> Lexicon | None:
-    named = _of(config.lexicon, attribute) or (attribute if attribute in shipped_lexicons() else "none")
+    named = _of(config.lexicon, attribute) or (attribute if attribute in named_lexicons() else "none")
     return None if named == "none" else load_lexicon(named)
 
 
@@ -139,7 +139,7 @@ def complete_labels(corpus: Corpus, given: Mapping[str, Labels], config: RunSett
     for name in config.attributes:
         if name not in known and _lexicon_of(config, name) is None:
             what = f"no labels of {name}, and no lexicon to derive them from"
-            meant = nearest(name, shipped_lexicons())
+            meant = nearest(name, named_lexicons())
             meant = f"{meant} Else give" if meant.endswith("?") else "give"
             mend = f"{meant} --labels {name}=FILE or --lexicon {name}=FILE"
             raise JudgeError(what, where="--attribute", mend=mend)

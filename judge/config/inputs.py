@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from judge.config import Settings, values
-from judge.masking import MAX_PIXELS, DetectorName
+from judge.masking import MAX_PIXELS
 from judge.utils.options import MOST, option
 
 
@@ -175,7 +175,7 @@ class DetectionSettings(NetworkSettings):
 class DetectorSettings(DetectionSettings):
     """Images, and what finds people in them."""
 
-    detector: DetectorName | str = option("gt", "what finds people and things; hf:NAME: Hugging Face", essential=True)
+    detector: values.Detector = option("gt", "what finds people and things; hf:NAME: Hugging Face", essential=True)
 
     @property
     def finders(self) -> tuple[str, ...]:

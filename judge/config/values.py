@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from judge.errors import nearest
-from judge.masking import DETECTORS
+from judge.masking import DETECTORS, DetectorName
 from judge.utils.files import resolved, split_name
+from judge.utils.plugins import plugins
 
 NETWORKS = DETECTORS[1:]
 
@@ -73,9 +74,15 @@ def _weights(entries: list[str]) -> dict[str, str]:
 
 
 def _for_networks(weights: dict[str, str]) -> dict[str, str]:
-    for name in weights.keys() - {"", *NETWORKS}:
+    for name in weights.keys() - {"", *NETWORKS, *plugins("detectors")}:
         raise ValueError(f"no detector '{name}' takes weights; {nearest(name, list(NETWORKS))}")
     return weights
+
+
+def _detector(name: str) -> str:
+    if not name.startswith("hf:") and name not in (known := [*DETECTORS, *plugins("detectors")]):
+        raise ValueError(f"unknown detector '{name}'; {nearest(name, known)}")
+    return name
 
 
 def _attributes(parts: list[str]) -> str | tuple[str, ...]:
@@ -112,6 +119,7 @@ CaptionFiles = Annotated[dict[str, Path], list_or_text(_captions)]
 # Judges are called ``hf:NAME``, so the prefix is allowed here too.
 Checkpoint = Annotated[str, AfterValidator(lambda reference: reference.strip().removeprefix("hf:"))]
 Checkpoints = Annotated[dict[str, Checkpoint], list_or_text(_checkpoints), AfterValidator(file_names)]
+Detector = Annotated[DetectorName | str, AfterValidator(_detector)]
 Weights = Annotated[dict[str, str], list_or_text(_weights), AfterValidator(_for_networks)]
 # YAML reads a bare ``no`` as False.
 NoIsAWord = BeforeValidator(lambda value: "no" if value is False else value)

@@ -14,7 +14,7 @@ from judge.corpus.files import Given
 from judge.corpus.labels import read_labels
 from judge.corpus.tasks import Tasks, read_tasks
 from judge.errors import JudgeError, nearest
-from judge.text.lexicon import load_lexicon, shipped_lexicons
+from judge.text.lexicon import load_lexicon, named_lexicons
 from judge.types import Captions, Doubt, Labels
 from judge.utils.files import split_name
 
@@ -113,7 +113,7 @@ def _read_labels(given: Given | Labels | None, attribute: str | None) -> Labels 
         return given
     name = attribute or "gender"
     try:
-        return read_labels(given, attribute=name, lexicon=load_lexicon(name) if name in shipped_lexicons() else None)
+        return read_labels(given, attribute=name, lexicon=load_lexicon(name) if name in named_lexicons() else None)
     except JudgeError as error:
         if "--" not in error.mend:
             raise

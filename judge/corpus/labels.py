@@ -16,7 +16,7 @@ from judge.corpus.columns import find_column, id_column
 from judge.corpus.files import Document, Given, read_document
 from judge.corpus.records import MISSING, Entry, chosen_rows, image_id, kind_of, mapping_entries, records, row_entries
 from judge.errors import JudgeError, nearest
-from judge.text.lexicon import Lexicon, shipped_lexicons
+from judge.text.lexicon import Lexicon, named_lexicons
 from judge.types import Labels
 
 # Values that mean "no class", as ``means_no_class`` compares them. "Other" and "mixed" are not among them: in published
@@ -186,7 +186,7 @@ def _entries(document: Document, attribute: str, options: LabelOptions) -> tuple
     image = id_column(rows, options.id_column, source=source, option="--id-column")
     name, what = attribute.lower(), f"{attribute} labels"
     option = "--label-column" if options.alone else f"--label-column {name}"
-    if attribute not in shipped_lexicons() and (meant := get_close_matches(name, shipped_lexicons(), n=1)):
+    if attribute not in named_lexicons() and (meant := get_close_matches(name, named_lexicons(), n=1)):
         option = f"--attribute {meant[0]}, if that is meant, else with {option}"
     tiers = label_columns(attribute, alone=options.alone)
     column = find_column(rows, tiers, options.label_column, what=what, source=source, option=option)

@@ -9,6 +9,7 @@ import ast
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import FunctionType
 from typing import Any, NamedTuple
 
 from judge.corpus.columns import CAPTIONS, LISTS, ROW_NUMBERS, chosen_column, columns_of, detect, find_column, id_column
@@ -20,12 +21,14 @@ from judge.corpus.records import (
     annotation_of,
     canonical_id,
     chosen_rows,
+    kind_of,
     mapping_entries,
     place_of,
     records,
 )
 from judge.errors import JudgeError, nearest
 from judge.types import Side
+from judge.utils.plugins import load_plugin, origin, plugins, unusable
 from judge.utils.reading import LISTED
 
 _SHAPES = (
@@ -121,6 +124,14 @@ def find_captions(document: object, request: Request) -> Found:
 
 
 def _as_table(document: object, request: Request) -> Table:
+    for name in plugins("readers"):
+        read = load_plugin("readers", name, FunctionType)
+        table = read and read(document, request)
+        if isinstance(table, Table):
+            note = f"{request.source} was read by the reader {name} of {origin('readers', name)}"
+            return table._replace(notes=(*table.notes, note))
+        if table is not None:
+            raise unusable("readers", name, f"returns {kind_of(table)}, neither a Table nor None")
     return next(table for read in LAYOUTS if (table := read(document, request)) is not None)
 
 

@@ -89,6 +89,8 @@ class EvidenceBuilder:
         aligning: Aligning = DEFAULT_ALIGNING,
         least: int = 1,
     ) -> None:
+        languages = [lexicon.language for lexicon in (words.attribute, words.tasks) if lexicon]
+        options = replace(options, language=next((name for name in languages if name != "en"), options.language))
         self.corpus, self.options, self.aligning, self._lexicons = corpus, options, aligning, words
         self._vectors = VectorCache(aligning.vectors, self._vocabulary)
         # Every text is split, masked and searched once, for labels, all captioners and all metrics.

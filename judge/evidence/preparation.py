@@ -13,15 +13,16 @@ from judge.types import Words
 
 @dataclass(frozen=True, slots=True)
 class TextOptions:
-    """How captions become words: ``contractions`` whole or split, ``text`` sentences, whole or first-sentence."""
+    """How captions, in the ``language`` of the lexicons, become words; ``contractions`` and ``text`` as in commands."""
 
     contractions: Contractions = "whole"
     text: Literal["sentences", "whole", "first-sentence"] = "sentences"
+    language: str = "en"
 
     def words(self, caption: str) -> Words:
         """The tokens of a caption, or of one of its :func:`texts_of`, before any masking."""
         text = first_sentence(caption) if self.text == "first-sentence" else caption
-        return tokenize(text, contractions=self.contractions)
+        return tokenize(text, contractions=self.contractions, language=self.language)
 
 
 DEFAULT_TEXT = TextOptions()
@@ -81,6 +82,7 @@ class Preparation:
             "attribute": self.attribute,
             "contractions": self.options.contractions,
             "text": self.options.text,
+            "language": self.options.language,
             "lexicon": self.lexicon and _lexicon_json(self.lexicon),
             "spared": sorted(self.spared),
             "vocabulary": None if self.vocabulary is None else sorted(self.vocabulary),
@@ -93,7 +95,7 @@ class Preparation:
         lexicon, vocabulary = entry["lexicon"], entry["vocabulary"]
         return cls(
             str(entry["attribute"]),
-            TextOptions(entry["contractions"], entry["text"]),
+            TextOptions(entry["contractions"], entry["text"], entry.get("language", "en")),
             None if lexicon is None else _read_lexicon(lexicon),
             frozenset(entry["spared"]),
             None if vocabulary is None else frozenset(vocabulary),
@@ -111,6 +113,7 @@ def _lexicon_json(lexicon: Lexicon) -> dict[str, Any]:
         "classes": {name: sorted(words) for name, words in lexicon.classes.items()},
         "hidden_only": sorted(lexicon.hidden_only),
         "parts": parts and [part and _lexicon_json(part) for part in parts],
+        **({} if lexicon.language == "en" else {"language": lexicon.language}),
     }
 
 
@@ -118,6 +121,6 @@ def _read_lexicon(entry: Mapping[str, Any]) -> Lexicon:
     classes = {str(name): frozenset(words) for name, words in entry["classes"].items()}
     about = str(entry["name"]), str(entry["token"]), classes, frozenset(entry["hidden_only"])
     if entry["parts"] is None:
-        return Lexicon(*about, source=entry["source"])
+        return Lexicon(*about, source=entry["source"], language=entry.get("language", "en"))
     parts = tuple(None if part is None else _read_lexicon(part) for part in entry["parts"])
     return ProductLexicon(*about, source=entry["source"], parts=parts)

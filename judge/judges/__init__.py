@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 from judge.errors import JudgeError, nearest, require
 from judge.judges.prompts import Prompt
 from judge.types import FloatArray, IntArray, Predictions, Sample, Side, Target, Words
+from judge.utils.plugins import load_plugin, origin, plugins
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -283,6 +284,7 @@ class Blueprint:
         tuned: recipes for other ways of tuning.
         blanked: modalities that are removed, to find where bias enters ("sat-image-only").
         reads: settings of a run that its network reads through :class:`Materials`, besides those of a backbone.
+        origin: package and version, of a judge of another package; set by :func:`find_judge`.
     """
 
     name: str
@@ -303,6 +305,7 @@ class Blueprint:
     tuned: Mapping[Tuning, Recipe] = field(default_factory=dict)
     blanked: frozenset[Modality] = frozenset()
     reads: frozenset[str] = frozenset()
+    origin: str = ""
 
     @property
     def options(self) -> frozenset[str]:
@@ -361,6 +364,8 @@ def find_judge(name: str) -> Blueprint:
     """
     name = name.strip()
     key = name.lower()
+    if plugin := load_plugin("judges", key, Blueprint, [*EMBEDDED, *FILES, SELF]):
+        return replace(plugin, name=key, origin=origin("judges", key))
     for suffix, blanked in BLANKED.items():
         if key.endswith(suffix):
             whole = find_judge(name[: -len(suffix)])
@@ -381,7 +386,7 @@ def find_judge(name: str) -> Blueprint:
         return made
     base, head = split_head(key)
     if base not in FILES or (head and base not in HEADED):
-        known = [*EMBEDDED, *FILES]
+        known = [*EMBEDDED, *FILES, *plugins("judges")]
         if head:
             known = [f"{encoder}+mlp{layers}" for encoder in sorted(HEADED) for layers in HEADS]
         raise JudgeError(f"unknown judge '{name}'", where="--judge", mend=nearest(key, known))

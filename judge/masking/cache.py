@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import FunctionType
 
 from judge.errors import FAULTS, JudgeError, nearest
 from judge.masking import DETECTORS
@@ -16,6 +17,7 @@ from judge.masking.detectors.maskrcnn import load_maskrcnn
 from judge.masking.detectors.yolo import load_yolo
 from judge.masking.instances import Instance, LoadedImage
 from judge.utils.files import read_json_cache, warn_damaged, write_whole, writing
+from judge.utils.plugins import load_plugin, plugins, unusable
 
 # Increase it when the detections of a network, or the pixels of an image, change with the same versions of libraries.
 _FORMAT = 3
@@ -24,11 +26,15 @@ _FORMAT = 3
 def make_detector(
     name: str, *, weights: str | None = None, trust: Path | None = None, device: str | None = None
 ) -> Detector:
-    """The network called ``name``, one of ``DETECTORS`` except ``gt``, or ``hf:NAME``: see ``load_yolo`` and so on."""
+    """The network called ``name``: one of ``DETECTORS`` except ``gt``, ``hf:NAME``, or one of another package."""
     if name.startswith("hf:"):
         return HuggingFace(name.removeprefix("hf:"), device=device)
+    if plugin := load_plugin("detectors", name, FunctionType, DETECTORS):
+        if not isinstance(made := plugin(weights=weights, device=device), Detector):
+            raise unusable("detectors", name, f"makes an object of type {type(made).__name__}, no detector")
+        return made
     if name not in DETECTORS:
-        raise JudgeError(f"unknown detector '{name}'", mend=nearest(name, list(DETECTORS)))
+        raise JudgeError(f"unknown detector '{name}'", mend=nearest(name, [*DETECTORS, *plugins("detectors")]))
     if not weights:
         mend = "give a file, such as an ONNX export of Ultralytics"
         raise JudgeError(f"detector '{name}' needs weights", where="--weights", mend=mend)

@@ -25,6 +25,7 @@ from judge.statistics.counted import compared_classes
 from judge.statistics.summary import Settings
 from judge.text.combined import ProductLexicon
 from judge.text.lexicon import Lexicon
+from judge.text.tokens import SEGMENTED
 from judge.training.member import TrainingSetup
 from judge.types import Labels
 
@@ -39,7 +40,7 @@ def describe(
     source = truth.tasks.source if truth.tasks else "what human captions name"
     return {
         "version": version("caption-judge"),
-        "versions": _versions(work.jobs),
+        "versions": _versions(work),
         "protocol": plan.protocol,
         "folds": plan.folds if plan.protocol == "crossfit" else None,
         "seeds": list(plan.seed_numbers),
@@ -67,13 +68,17 @@ def describe(
     }
 
 
-def _versions(jobs: Sequence[Job]) -> dict[str, str]:
-    """Versions of Python and of the libraries that compute the numbers."""
-    networks = [job.member.judge for job in jobs if job.member.judge.network]
+def _versions(work: Work) -> dict[str, str]:
+    """Versions of Python, and of the libraries and plugins that compute the numbers."""
+    judges, lexicon = [job.member.judge for job in work.jobs], work.truth.words.attribute
+    networks = [judge for judge in judges if judge.network]
     names = ["numpy", "scipy", "pandas", "scikit-learn"]
     names += ["torch", "accelerate"] if networks else []
     names += ["timm"] if any(judge.backbone for judge in networks) else []
     names += ["transformers"] if any(judge.fingerprint or judge.reader for judge in networks) else []
+    names += ["icu4py"] if lexicon and lexicon.language in SEGMENTED else []
+    origins = {*(judge.origin for judge in judges), *(metric.origin for metric in work.metrics)} - {""}
+    names += sorted(owner.split()[0] for owner in origins)
     return {"Python": platform.python_version()} | {name: version(name) for name in names}
 
 
@@ -160,7 +165,9 @@ def _settings_of_metric(metric: Metric, plan: Plan, work: Work) -> dict[str, Any
     """Name -> value of the settings of a metric, without those of its judges."""
     truth = work.truth
     found = {"attribute": truth.labels.attribute, "lexicon": _spell(truth.words.attribute), **asdict(plan.text)}
+    del found["language"]  # It is the lexicons'.
     found["typical"] = any(captioner.name == TYPICAL for captioner in work.corpus.generated)
+    found |= {"plugin": metric.origin} if metric.origin else {}
     if metric.reads_tasks:
         found["tasks"] = _spell(truth.words.tasks)
     if metric.counted:

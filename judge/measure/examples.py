@@ -133,4 +133,5 @@ def _shows(image: str, work: Work, captions: Sequence[str]) -> str:
     if tasks is not None and image in tasks.by_image:
         return "|".join(name for place in tasks.by_image[image] if (name := tasks.names[place]) not in PEOPLE)
     lexicon = work.truth.words.tasks or load_lexicon(_TASKS)
-    return "|".join(sorted(frozenset().union(*(lexicon.mentions(tokenize(of)) for of in captions)) - PEOPLE))
+    words = [tokenize(caption, language=lexicon.language) for caption in captions]
+    return "|".join(sorted(frozenset().union(*map(lexicon.mentions, words)) - PEOPLE))

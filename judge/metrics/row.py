@@ -44,6 +44,7 @@ class Metric:
         people_are_tasks: whether what a caption calls people ("a surfer", "a child") is a task too: masked, guessed and
             counted among the tasks that it names.
         counted: how a counted metric is computed; None for metrics with a judge.
+        origin: package and version, of a metric of another package; set by ``find_metric``.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Metric:
     from_annotation: bool = False
     people_are_tasks: bool = False
     counted: CountedMetric | None = None
+    origin: str = ""
 
     @property
     def evidence(self) -> tuple[object, ...]:

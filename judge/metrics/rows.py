@@ -12,6 +12,7 @@ from judge.metrics.counted.ratio_error import Error, Ratio
 from judge.metrics.counted.spec import CountedMetric
 from judge.metrics.row import Metric
 from judge.metrics.scores import SCORES
+from judge.utils.plugins import load_plugin, origin, plugins
 
 
 def _counted(name: str, title: str, counted: CountedMetric, reference: str, variant: str) -> Metric:
@@ -267,7 +268,7 @@ def spell_out(names: Iterable[str]) -> tuple[str, ...]:
         key, variants = _parts(name)
         for row in FAMILIES.get(key, (key,)):
             full = ":".join([row, *variants])
-            rows.append(find_metric(full).name if row in METRICS else full)
+            rows.append(find_metric(full).name if row in {*METRICS, *plugins("metrics")} else full)
     return tuple(dict.fromkeys(rows))
 
 
@@ -285,10 +286,11 @@ def find_metric(name: str) -> Metric:
     key, variants = _parts(name)
     if key in FAMILIES:
         raise JudgeError(f"'{key}' is several metrics", where="--metrics", mend=f"use {' or '.join(FAMILIES[key])}")
-    if key not in METRICS:
-        known = [*METRICS, *FAMILIES, *ALIASES]
+    plugin = load_plugin("metrics", key, Metric, [*METRICS, *FAMILIES, *ALIASES])
+    own = row = replace(plugin, name=key, origin=origin("metrics", key)) if plugin else METRICS.get(key)
+    if row is None or own is None:
+        known = [*METRICS, *plugins("metrics"), *FAMILIES, *ALIASES]
         raise JudgeError(f"unknown metric '{name}'", where="--metrics", mend=nearest(key, known))
-    own = row = METRICS[key]
     for variant in variants:
         row = _variant(row, variant)
     return row if row.counted else _renamed(row, own)
@@ -337,7 +339,7 @@ def _variant(row: Metric, name: str) -> Metric:
         if row.aggregate == "best" and not row.holdout[1]:
             raise JudgeError(f"{row.title} chooses among seeds on other images", where=where, mend="write 70/10/20")
         return row
-    if name == BALANCED and not METRICS[row.name].balanced:
+    if name == BALANCED and not find_metric(row.name).balanced:
         what = f"{row.title} counts how frequent classes are, so they cannot be balanced"
         raise JudgeError(what, where=where, mend="balance the other metrics alone (--metrics NAME:balanced)")
     if name in {BALANCED, UNBALANCED}:

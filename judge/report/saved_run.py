@@ -29,7 +29,7 @@ from judge.utils.cells import read_guarded
 from judge.utils.files import LOG, resolved
 from judge.utils.reading import CELL, parse_yaml, read_text, refuse_large, regular
 
-MEND, AGAIN = "give the folder of a finished judge evaluate, made by this version", "run judge evaluate again"
+MEND, AGAIN = "give a folder of a finished judge evaluate, made by this version and plugins", "run judge evaluate again"
 # More resamples would take a day; how a JPEG begins; bytes of an image of the examples, of which a small one has a
 # tenth.
 MOST_RESAMPLES, _JPEG, _LARGEST = 1_000_000, b"\xff\xd8\xff", 1 << 20

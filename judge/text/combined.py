@@ -109,6 +109,7 @@ def unite_lexicons(lexicons: Sequence[Lexicon]) -> TaskUnion:
         classes=classes,
         hidden_only=frozenset().union(*(lexicon.hidden_only for lexicon in lexicons)) - owner.keys(),
         source="; ".join(f"{lexicon.name}: {lexicon.source}" for lexicon in lexicons),
+        language=next((lexicon.language for lexicon in lexicons if lexicon.language != "en"), "en"),
         parts=tuple(lexicons),
     )
 

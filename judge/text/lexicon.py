@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from importlib import resources
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 from judge.errors import JudgeError, nearest
 from judge.text.tokens import tokenize
 from judge.types import Words
+from judge.utils.plugins import load_plugin, origin, plugins
 from judge.utils.reading import parse_yaml, read_small_text, validated
 
 _SUFFIXES = {".yaml", ".yml"}
@@ -58,7 +59,8 @@ class Lexicon:
         named = [(word, name) for name, words in self.classes.items() for word in words]
         for entry, name in [*named, *((word, None) for word in self.hidden_only)]:
             # As the captions' own tokeniser cuts them, whichever way contractions go: "dark-skinned", "ma'am".
-            for words in {tokenize(entry), tokenize(entry, contractions="split")} - {()}:
+            cut = partial(tokenize, entry, language=self.language)
+            for words in {cut(), cut(contractions="split")} - {()}:
                 table.setdefault(words[0], []).append((words, name))
         for entries in table.values():
             entries.sort(key=lambda entry: -len(entry[0]))
@@ -120,13 +122,17 @@ def mask(words: Sequence[str], lexicon: Lexicon | None, *, spared: Collection[st
     return tuple(word for word in hidden if word is not None)
 
 
-def shipped_lexicons() -> list[str]:
-    """Names of the lexicons that come with the package."""
-    return sorted(entry.name[:-5] for entry in (resources.files("judge.text") / "lexicons").iterdir())
+def named_lexicons() -> list[str]:
+    """Names of the lexicons that come with this package, or with others."""
+    return sorted({*_shipped(), *plugins("lexicons")})
+
+
+def _shipped() -> list[str]:
+    return [entry.name[:-5] for entry in (resources.files("judge.text") / "lexicons").iterdir()]
 
 
 def load_lexicon(name_or_path: str) -> Lexicon:
-    """A lexicon shipped with the package by name ("gender"), or a YAML file of the user's.
+    """A lexicon of this package, or of another, by its name ("gender"); or a YAML file of the user's.
 
     A lexicon with ``extends: gender`` also has the words and spellings of that lexicon (a shipped name or a file), and
     its name and token unless it has its own.
@@ -148,20 +154,23 @@ def _load(name_or_path: str, within: tuple[str, ...] = ()) -> Lexicon:
     if name_or_path in within:
         what = f"lexicons extend each other ({' by '.join([name_or_path, *reversed(within)])})"
         raise JudgeError(what, where=within[-1], mend="take 'extends' out of one of them")
-    path, shipped = Path(name_or_path), shipped_lexicons()
+    path, shipped, owner = Path(name_or_path), _shipped(), origin("lexicons", name_or_path)
     if path.suffix in _SUFFIXES:
         text, where = read_small_text(path), str(path)
+    elif plugin := load_plugin("lexicons", name_or_path, Path, shipped):
+        text, where = read_small_text(plugin), f"lexicon '{name_or_path}' of {owner}"
     elif name_or_path in shipped:
         file = resources.files("judge.text") / "lexicons" / f"{name_or_path}.yaml"
         text, where = file.read_text(encoding="utf-8"), f"lexicon '{name_or_path}'"
     else:
-        meant = nearest(name_or_path, shipped)
+        meant = nearest(name_or_path, named_lexicons())
         mend = f"{meant} Else give a .yaml path" if meant.endswith("?") else f"{meant}; or give a .yaml path"
         extending = f"{within[-1]}, 'extends'" if within else ""
         raise JudgeError(f"no lexicon '{name_or_path}'", where=extending, mend=mend)
     found = validated(_LexiconFile, parse_yaml(text, where=where, mend=_CLASSES), where=where, mend=_CLASSES)
     base = _load(found.extends, (*within, name_or_path)) if found.extends else Lexicon("", "", {})
     source = text.splitlines()[0].removeprefix("# source:").strip() if text.startswith("# source:") else where
+    source += f" ({owner})" if owner and owner not in source else ""
     return _extend(found, base, source, where)
 
 
@@ -176,7 +185,7 @@ _Word = Annotated[str, AfterValidator(_word)]
 
 
 class _LexiconFile(BaseModel):
-    """A lexicon's YAML file; the fields are those of :class:`Lexicon`."""
+    """A lexicon's YAML file; the fields are those of :class:`Lexicon`. Its words stand with its ``prefixes`` too."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -186,6 +195,7 @@ class _LexiconFile(BaseModel):
     extends: str = ""
     classes: dict[str, frozenset[_Word]] = {}
     hidden_only: frozenset[_Word] = frozenset()
+    prefixes: tuple[_Word, ...] = ()
     spellings: dict[str, frozenset[_Word]] = {}
     counterparts: tuple[dict[str, _Word], ...] = ()
 
@@ -196,10 +206,12 @@ def _extend(file: _LexiconFile, base: Lexicon, source: str, where: str) -> Lexic
     token = file.token or base.token or f"<{name}>"
     if not re.fullmatch(r"<[^<>\s]+>", token) or token in {"<unk>", "<pad>"}:
         raise JudgeError(f"token '{token}' could be a word", where=where, mend=f"write it like '<{name}>'")
-    classes, spellings = _joined(base.classes, file.classes), _joined(base.spellings, file.spellings)
+    lists, prefixes = {**file.classes, "": file.hidden_only}, ("", *file.prefixes)
+    own = {name: frozenset(prefix + word for prefix in prefixes for word in words) for name, words in lists.items()}
+    hidden_only = own.pop("") | base.hidden_only
+    classes, spellings = _joined(base.classes, own), _joined(base.spellings, file.spellings)
     if not classes:
         raise JudgeError("no 'classes'", where=where, mend=_CLASSES)
-    hidden_only = file.hidden_only | base.hidden_only
     first: dict[str, str] = {}
     for key, words in {**classes, "hidden_only": hidden_only}.items():
         for word in sorted(words):

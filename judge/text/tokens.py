@@ -10,6 +10,7 @@ from typing import Literal
 
 import regex
 
+from judge.errors import require
 from judge.utils.reading import read_yaml
 
 Contractions = Literal["whole", "split"]
@@ -23,6 +24,9 @@ _WHOLE = regex.compile(rf"{_LETTER}+(?:'{_LETTER}+)*|{_OTHER}")
 _SPLIT = regex.compile(rf"'?{_LETTER}+|{_OTHER}")
 # The same of lower-case ASCII, which nearly all captions are: the standard library's engine is twice as fast.
 _ASCII = {"whole": re.compile(r"[a-z0-9_]+(?:'[a-z0-9_]+)*|[!-~]"), "split": re.compile(r"'?[a-z0-9_]+|[!-~]")}
+SEGMENTED = frozenset({"ja", "zh", "th", "lo", "km", "my"})
+"""Languages without spaces between words, of which ICU has a dictionary."""
+_VOWEL_SIGNS = regex.compile(r"[\u0640\u064b-\u0652\u0670]")  # Of Arabic; most writers leave them out.
 _APOSTROPHES = str.maketrans({"\u2019": "'", "\u02bc": "'", "\uff07": "'"})
 _CLOSING = r"[\"'\u201d\u2019)\]*_\u00bb\u300d\u300f\uff09]"
 # Where a line of a caption is cut into sentences.
@@ -36,17 +40,24 @@ _ABBREVIATED = regex.compile(
 WordKind = Literal["content", "function", "number", "mark"]
 
 
-def tokenize(caption: str, *, contractions: Contractions = "whole") -> tuple[str, ...]:
+def tokenize(caption: str, *, contractions: Contractions = "whole", language: str = "en") -> tuple[str, ...]:
     """Lower-case words and punctuation marks of ``caption``.
 
     Unicode NFC; hyphens split ("t-shirt" is three tokens). ``whole`` keeps "woman's" and "don't" as one
-    word, so that a possessive does not count as a mention; ``split`` gives "woman", "'s".
+    word, so that a possessive does not count as a mention; ``split`` gives "woman", "'s". Words of a ``language``
+    without spaces are those of ICU's dictionary (JudgeError if it is not installed); Arabic loses its vowel signs.
     """
     if caption.isascii():
         found = _ASCII[contractions].findall(caption.lower())
     else:
         text = unicodedata.normalize("NFC", caption).lower().translate(_APOSTROPHES)
+        text = _VOWEL_SIGNS.sub("", text) if language == "ar" else text
         found = (_WHOLE if contractions == "whole" else _SPLIT).findall(text)
+        if language in SEGMENTED:
+            require("languages", "icu4py")
+            from icu4py.breakers import WordBreaker
+
+            found = [part for word in found for part in WordBreaker(word, language)]
     # One object for each word, however often it occurs.
     return tuple(map(intern, found))
 

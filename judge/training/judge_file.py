@@ -142,6 +142,7 @@ class Saved:
         return {
             "format": FORMAT,
             "version": version("caption-judge"),
+            "plugin": self.blueprint.origin,
             **own,
             "target": [self.target.kind, self.target.classes],
             "recipe": self.recipe and asdict(self.recipe),

@@ -226,6 +226,7 @@ class TrainingSetup:
         found |= {name: value for name, value in given.items() if name in judge.options}
         if "precision" in judge.options:
             found["precision"] = _precision(self)
+        found |= {"plugin": judge.origin} if judge.origin else {}
         return {name: value for name, value in found.items() if name not in _SAME_NUMBERS}
 
     def sharing_of(self, judge: Blueprint) -> Sharing:
@@ -279,6 +280,7 @@ def _setting(member: Member, setup: TrainingSetup) -> tuple[object, ...]:
     judge = member.judge
     recipe = setup.recipe_of(judge)
     packages = [_version(name) for name in ("caption-judge", "scikit-learn" if recipe is None else "torch")]
+    packages += [judge.origin] if judge.origin else []
     features = setup.precomputed and setup.precomputed.features.get(judge.name)
     given = features.key if features else None, setup.materials.settings if recipe else None
     start = judge.fingerprint(setup.materials) if judge.fingerprint else None

@@ -61,6 +61,7 @@ def test_files_and_what_they_say(files: WorldFiles, tmp_path: Path) -> None:
         "attribute 'gender': T->A exchanges words for people, and none is known for another's.",
     ),
     (["--lexicon", "LEXICON.yaml"], "Give a lexicon with 'counterparts', or leave T->A out."),
+    (["--lexicon", "gender-ja"], "--lexicon: doses change words between spaces. Give captions with spaces."),
     (["--metrics", "sc"], "--metrics: SC has one side, so no amplification. Calibrate the others: --metrics lic."),
     (["--metrics", "imagecaptioner2", "--judge", "sat,self"], "--judge self: simulated captioners have no checkpoint"),
 ])  # fmt: skip

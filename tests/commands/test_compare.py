@@ -176,4 +176,4 @@ def test_what_does_not_compare(files: WorldFiles, runs: dict[str, Path], tmp_pat
     assert "no run can be read there" in refusal("compare", runs["much"], files.folder)
     older = {"run": {"captioners": {"a": {"marks": "f0"}}}, "results": []}
     (fewer / "metrics.json").write_text(json.dumps(older), encoding="utf-8")
-    assert "made by this version" in refusal("compare", runs["much"], fewer)
+    assert "made by this version and plugins" in refusal("compare", runs["much"], fewer)

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from judge.errors import JudgeError
 from judge.masking import MAX_PIXELS
@@ -19,6 +19,7 @@ Failures = list[tuple[str, JudgeError]]
 """Images that were left out, by name, and why."""
 
 
+@runtime_checkable
 class Detector(Protocol):
     """Finds things in images."""
 
