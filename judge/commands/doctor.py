@@ -28,8 +28,8 @@ def command() -> None:
     here = {canonicalize_name(one.name).removesuffix("-headless"): one.version for one in distributions()}
     complete, found = {""}, metadata("caption-judge")
     for extra in (name for name in found.get_all("Provides-Extra") or () if name not in {"all", "dev", "docs"}):
-        needs = map(Requirement, found.get_all("Requires-Dist") or ())
-        needs = [need for need in needs if need.marker and need.marker.evaluate({"extra": extra})]
+        every = map(Requirement, found.get_all("Requires-Dist") or ())
+        needs = [need for need in every if need.marker and need.marker.evaluate({"extra": extra})]
         lacks = [
             f"{need}".partition(";")[0]
             for need in needs
@@ -45,8 +45,8 @@ def command() -> None:
     if find_spec("torch"):
         import torch
 
-        names = map(torch.cuda.get_device_name, range(torch.cuda.device_count()))
-        gpus = ", ".join(names) or ("mps" if torch.backends.mps.is_available() else "none")
+        devices = map(torch.cuda.get_device_name, range(torch.cuda.device_count()))
+        gpus = ", ".join(devices) or ("mps" if torch.backends.mps.is_available() else "none")
     say(f"GPU: {gpus}", f"Java, for METEOR: {shutil.which('java') or 'none'}")
     for cache in (*(RunSettings.model_fields[name].default for name in ("features", "cache")), Path(HF_HUB_CACHE)):
         sizes = [os.lstat(Path(base, name)).st_size for base, _, files in os.walk(cache) for name in files]
