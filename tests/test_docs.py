@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import typer
 import yaml
-from helpers import done_well
+from helpers import done_well, judge
 
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
@@ -189,6 +189,8 @@ def user(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_yaml_is_valid(tmp_path: Path) -> None:
     for page, text in all_blocks("yaml"):
+        if "jobs:" in text:
+            continue
         if "classes:" not in text:
             assert make_config(yaml.safe_load(text), RunConfig, where=page)
             continue
@@ -204,6 +206,20 @@ def test_the_run_file_runs(user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (user / "run.yaml").write_text(text, encoding="utf-8")
     done_well("evaluate", "run.yaml", "--overwrite", "--workers", "1", "--folds", "2")
     assert (user / "runs" / "coco" / "metrics.json").exists()
+
+
+def test_the_workflow_runs(user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its gate passes or fails, by the captions that the user has; both are exit codes of a run that is done."""
+    monkeypatch.chdir(user)
+    (text,) = [text for _, text in all_blocks("yaml") if "jobs:" in text]
+    assert len(text.splitlines()) <= 10
+    steps = [step for job in yaml.safe_load(text)["jobs"].values() for step in job["steps"]]
+    install, measure = [shlex.split(step["run"]) for step in steps if "run" in step]
+    assert install == ["pip", "install", "caption-judge"]
+    for limit, code in ((measure[-1], (0, 3)), ("lic.value > -1", (3,)), ("lic.value < -1", (0, 3))):
+        done = judge(*measure[1:-1], limit, "--workers", 1, "--folds", 2, "--refits", 2, "--chance", 0, "--overwrite")
+        assert done.exit_code in code
+        assert ("judge: --fail-if" in done.stderr) == (done.exit_code == 3)
 
 
 PYTHON = all_blocks("python")

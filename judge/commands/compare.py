@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -24,6 +24,7 @@ def command(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="folders of finished runs, two or more")],
     level: Annotated[float, typer.Option(min=0.5, max=0.999, help="confidence level of the intervals")] = 0.95,
     out: Annotated[Path | None, typer.Option(help="JSON file for the differences")] = None,
+    kind: Annotated[Literal["table", "json"], typer.Option("--format", help="what to print")] = "table",
 ) -> None:
     """Compare captioners of different runs: differences in amplification, with intervals and tests.
 
@@ -46,19 +47,24 @@ def command(
 
     found = differences(result.of_captioners, pair, level=level, reasons=result.void)
     of_runs = variant_notes({run.name: run.result for run in read})
+    document = {
+        "runs": [run.name for run in read],
+        "differences": list(map(difference_row, found)),
+        "results": [line_row(line, str(result.run["attribute"])) for line in lines_of(result)],
+        "notes": [*notes, *of_runs],
+    }
+    text = json.dumps(document, indent=2) + "\n"
+    lines = [*(f"NOTE: {note}" for note in [*pair_notes(found), *notes]), *of_runs]
     if output:
-        document = {
-            "runs": [run.name for run in read],
-            "differences": list(map(difference_row, found)),
-            "results": [line_row(line, str(result.run["attribute"])) for line in lines_of(result)],
-            "notes": [*notes, *of_runs],
-        }
         with output.working():
-            output.write((json.dumps(document, indent=2) + "\n").encode())
-    console = open_console()
-    print_table(difference_table(found), console)
-    console.print()
-    for line in [*(f"NOTE: {note}" for note in [*pair_notes(found), *notes]), *of_runs]:
-        print_text(line, console)
+            output.write(text.encode())
+    if kind == "json":
+        typer.echo(text, nl=False)
+        say(*lines, err=True)
+    else:
+        print_table(difference_table(found), console := open_console())
+        console.print()
+        for line in lines:
+            print_text(line, console)
     if out:
-        say("", f"The differences are in {out}")
+        say("", f"The differences are in {out}", err=kind == "json")

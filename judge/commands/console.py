@@ -163,10 +163,10 @@ class _Printer(logging.Handler):
         super().close()
 
 
-def say(*lines: str, notes: Sequence[str] = ()) -> None:
-    """Print lines on standard output, and then notes, a line each."""
+def say(*lines: str, notes: Sequence[str] = (), err: bool = False) -> None:
+    """Print lines, and then notes, a line each, on standard output, or on standard error where ``err``."""
     for line in (*lines, *(f"NOTE: {note}" for note in notes)):
-        typer.echo(printable(line))
+        typer.echo(printable(line), err=err)
 
 
 def report_failures(failures: Sequence[tuple[str, JudgeError]], images: int, what: str) -> None:

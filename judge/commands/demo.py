@@ -34,26 +34,30 @@ QUICK: dict[str, Any] = {
     "backbone": "resnet18",
     "backbone_weights": "random",
     "image_size": PIXELS,
-    "folds": 5,
     "epochs": 12,
     "learning_rate": 1e-3,
     "batch_size": 32,
 }
 
 
-def demo_settings(files: WorldFiles, out: Path) -> dict[str, Any]:
-    """The settings of the demo's run, as of ``judge evaluate``."""
-    return {
+def demo_settings(files: WorldFiles, out: Path, *, small: bool = False) -> dict[str, Any]:
+    """The settings of the demo's run, as of ``judge evaluate``; ``small``: of captions alone."""
+    settings = {
         "human": files.human,
         "captions": {name: files.captions[name] for name in CAPTIONERS},
         "labels": files.labels,
+        "folds": 5,
+        "out": out / "results",
+    }
+    if small:
+        return settings | {"metrics": ("lic",), "judge": ("linear",)}
+    return settings | {
         "images": files.folder / "images",
         "instances": files.folder / "instances.json",
         "features": out / "features",
         "metrics": ("lic", "imagecaptioner2"),
         "judge": ("linear", "sat"),
         **QUICK,
-        "out": out / "results",
     }
 
 
@@ -82,6 +86,7 @@ def command(
     out: Annotated[Path, typer.Option(help="folder for the world and the results")] = Path("runs/demo"),
     seed: Annotated[int, typer.Option(min=0, max=2**31, help="seed of the world")] = 0,
     images: Annotated[int, typer.Option(min=200, help="images in the world")] = 1200,
+    small: Annotated[bool, typer.Option("--small", help="judge captions alone: needs no extra, half a minute")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="print all notes too")] = False,
 ) -> None:
     """Measure a small drawn world whose true amplification is known. Needs no download."""
@@ -89,12 +94,14 @@ def command(
     # An earlier demo is replaced; anything else is refused.
     again = (world_folder / "truth.json").is_file() and (world_folder / "world.yaml").is_file()
     RunDirectory(results if again else out, overwrite=again).check()
-    require("images", "cv2", "PIL", "pycocotools")
-    files = world_files(world_folder, CAPTIONERS)
-    config = make_config(demo_settings(files, out) | {"seed": seed, "overwrite": again}, RunConfig, where="judge demo")
+    if not small:
+        require("images", "cv2", "PIL", "pycocotools")
+    files, pixels = world_files(world_folder, CAPTIONERS), None if small else PIXELS
+    settings = demo_settings(files, out, small=small) | {"seed": seed, "overwrite": again}
+    config = make_config(settings, RunConfig, where="judge demo")
     with show_progress() as progress:
         world = make_world(images, seed=seed)
-        write_world(world, CAPTIONERS, files.folder, pictures=PIXELS, overwrite=again, progress=progress)
+        write_world(world, CAPTIONERS, files.folder, pictures=pixels, overwrite=again, progress=progress)
         result = run(config, progress=progress)
     known = {
         "optimal, caption": _optima(config.metrics, uses_images=False),

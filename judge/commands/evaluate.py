@@ -7,7 +7,9 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+import typer
 
 from judge.commands.caption import add_captions, models_to_caption
 from judge.commands.console import say, show_progress
@@ -23,7 +25,7 @@ from judge.commands.setup import (
     with_precision,
 )
 from judge.commands.unread import unread
-from judge.config import make_config
+from judge.config import make_config, values
 from judge.config.inputs import HumanSettings, ShownSettings
 from judge.config.judges import ScoredSettings
 from judge.config.values import HUMAN, Files, MaskMode
@@ -38,7 +40,8 @@ from judge.judges.prompts import make_prompt
 from judge.measure import Plan, measure
 from judge.measure.jobs import lay_out
 from judge.metrics import find_metric, spell_out
-from judge.report.directory import REPORT, RunDirectory
+from judge.report.directory import REPORT, RunDirectory, metrics_json
+from judge.report.gate import GATE, read_condition
 from judge.report.result import Result
 from judge.report.sections import print_result
 from judge.text.alignment import UNKNOWN
@@ -62,6 +65,11 @@ class RunConfig(ScoredSettings, ShownSettings):
     human: Files = option(..., HUMAN, repeated="PATH", essential=True)
     breakdown: bool = option(False, "compute what tasks, images and words contribute to each metric", panel="Metrics")
     verbose: bool = option(False, "print all columns, tables, notes and warnings", exclude=True)
+    format: Literal["table", "json"] = option("table", "what to print; json: metrics.json alone", exclude=True)
+    fail_if: Annotated[tuple[str, ...], values.list_or_text(tuple)] = option(
+        (), "exit with code 3 if a captioner meets this, e.g. 'lic > 0.05' (the lower end of the interval, of < the "
+        "upper end); or of lic.value, lic.p (Holm), lic.beyond (a typical person)", repeated="CONDITION",
+    )  # fmt: skip
 
 
 PathLike = str | Path
@@ -130,6 +138,8 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
     """
     named = locals()
     settings |= {name: named[name] for name in RunConfig.model_fields.keys() & named if named[name] is not None}
+    if settings.keys() & {"fail_if", "format"}:
+        raise JudgeError("'fail_if' and 'format' are of the command alone", mend="use the result that is returned")
     if corpus is None and _in_memory(human, captions, labels, attribute or "gender"):
         if not isinstance(attribute, str | None):
             mend = "read the labels of each with read_labels, and give multiply_labels of them to Corpus.read"
@@ -317,18 +327,25 @@ def _uses_images(plan: Plan) -> bool:
     return any(find_metric(name).uses_images for name in spell_out(plan.metrics))
 
 
-def command(config: RunConfig) -> None:
+def command(config: RunConfig) -> int:
     """Measure how much captioners amplify the bias of human captions.
 
     Prints a table and leaves in --out: report.html (a page to look at), run.yaml (settings), metrics.json, log.jsonl,
     scores.parquet (judges' answers), families.parquet (those of other families of judges), counts.parquet (counts of
     captions), replicates.parquet (values on parts of the data, for intervals and tests) and examples.parquet.
     """
+    as_json, conditions = config.format == "json", [read_condition(text, config.metrics) for text in config.fail_if]
     if is_main_process():
-        say(notes=precision_notes(config))
+        say(notes=precision_notes(config), err=as_json)
     with show_progress() as progress:
         result = run(config, progress=progress)
+    met = [line for condition in conditions for line in condition(result)]
     if is_main_process():
-        print_result(result, folder=config.out, verbose=config.verbose)
+        if as_json:
+            typer.echo(metrics_json(result), nl=False)
+        else:
+            print_result(result, folder=config.out, verbose=config.verbose)
         assert config.out, "the command has a default"
-        say("", f"The results are in {config.out}; look at {config.out / REPORT}")
+        say("", f"The results are in {config.out}; look at {config.out / REPORT}", err=as_json)
+        say(*(f"judge: {line}" for line in met), err=True)
+    return GATE if met else 0

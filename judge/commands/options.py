@@ -54,7 +54,7 @@ def add_command(app: typer.Typer, name: str, place: str, summary: str) -> None:
     app.command(name, cls=Command, help=summary)(lambda: None)
 
 
-def _with_settings(body: Callable[[Any], None]) -> Callable[..., None]:
+def _with_settings(body: Callable[[Any], int | None]) -> Callable[..., None]:
     from judge.config import PANELS, shown
 
     kind: type[Settings] = get_type_hints(body)["config"]
@@ -62,7 +62,9 @@ def _with_settings(body: Callable[[Any], None]) -> Callable[..., None]:
     def command(file: Path | None, **given: Any) -> None:
         given.pop("help_all", None)
         with one_line_errors(shared=kind.launched):
-            body(resolve(file, given, kind))
+            code = body(resolve(file, given, kind))
+        if code:  # In every process of a launch, after all of them have done their work.
+            raise typer.Exit(code)
 
     argument = typer.Argument(metavar="SETTINGS.yaml", help="settings; options override them")
     # The last of a panel is --overwrite.

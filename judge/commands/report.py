@@ -9,7 +9,7 @@ import typer
 from judge.commands.console import say
 from judge.errors import JudgeError
 from judge.report.cards import captioner_card
-from judge.report.directory import REPORT
+from judge.report.directory import REPORT, metrics_json
 from judge.report.page import make_page
 from judge.report.saved_run import SavedRun
 from judge.report.sections import latex_report, markdown_report
@@ -17,22 +17,21 @@ from judge.report.several_runs import join_runs, read_runs
 from judge.utils.files import resolved
 from judge.utils.outputs import OutputFile
 
-Format = Literal["html", "md", "latex", "card"]
+Format = Literal["html", "md", "latex", "card", "json"]
 _TEXTS: dict[Format, Callable[[SavedRun], str]] = {
     "md": lambda saved: markdown_report(saved.result),
     "latex": lambda saved: latex_report(saved.result),
     "card": captioner_card,
+    "json": lambda saved: metrics_json(saved.result),
 }
 
 
 def command(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="folders of finished runs, one or more")],
-    kind: Annotated[
-        Format, typer.Option("--format", help="a page, tables to paste, or a section of the captioner's model card")
-    ] = "html",
+    kind: Annotated[Format, typer.Option("--format", help="a page, tables, a model card's section, JSON")] = "html",
     out: Annotated[
         Path | None,
-        typer.Option(help="file to write \\[default: RUN/report.html of one run; md, latex, card: standard output]"),
+        typer.Option(help="file to write \\[default: RUN/report.html of one run; other formats: standard output]"),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", metavar="", help="replace an earlier file")] = False,
     no_examples: Annotated[bool, typer.Option("--no-examples", metavar="", help="no captions and images")] = False,
@@ -41,7 +40,7 @@ def command(
         bool, typer.Option("--show-ids", metavar="", help="ids of images, which may be names of files")
     ] = False,
 ) -> None:
-    """Report finished runs: a page, Markdown or LaTeX tables, or a model card section with model-index metadata.
+    """Report finished runs: a page, Markdown or LaTeX tables, JSON, or a model card section with model-index metadata.
 
     Values, intervals and tests are computed again from judges' answers and counts; a run whose metrics.json says
     something else is refused.

@@ -52,7 +52,7 @@ def result_table(
         Column("Q", lambda row: row.summary.qualities, THREE, optional=True),
         Column("prior", lambda row: row.summary.priors, THREE, optional=True),
         Column("amplification", lambda row: row.summary.amplification, SIGNED),
-        *(Column(heading, partial(_known, cells)) for heading, cells in (extra or {}).items()),
+        *(Column(heading, partial(_known, cells), optional=True) for heading, cells in (extra or {}).items()),
         Column(
             "other judges", lambda row: row.summary.families or None, partial(_others, named=verbose), optional=True
         ),

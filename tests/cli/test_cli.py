@@ -5,24 +5,25 @@ from __future__ import annotations
 import logging
 import re
 from importlib import import_module
+from importlib.metadata import Distribution, distributions, version
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from helpers import done_well, judge, refusal
+from helpers import done_well, judge, read_json, refusal
 from test_layers import loaded_after
 from typer.testing import CliRunner
 
 from judge import commands
-from judge.commands import console
+from judge.commands import console, doctor
 from judge.commands.app import app
 from judge.commands.evaluate import RunConfig, evaluate
 from judge.commands.options import resolve
 from judge.commands.train import TrainConfig
 from judge.config import PANELS, Settings, flag_of, make_config, shown
-from judge.judges import FILES
+from judge.judges import EMBEDDED, FILES
 from judge.metrics import METRICS, spell_out
 from judge.utils.files import warn_damaged
 
@@ -102,6 +103,54 @@ def test_help_is_quick_and_light() -> None:
     for arguments, heavy in (([], slow | {"pandas", "pyarrow", "scipy", "numpy", "pydantic"}), (["evaluate"], slow)):
         code = f"import sys\nsys.argv = {['judge', *arguments, '--help']}\nfrom judge.__main__ import main\n"
         assert not heavy & loaded_after(code + "try: main()\nexcept SystemExit: pass")
+
+
+def test_the_version() -> None:
+    assert done_well("--version").stdout == f"caption-judge {version('caption-judge')}\n"
+
+
+def test_the_doctor_says_what_can_run_and_what_adds_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As installed here, all of it; without timm and the headed OpenCV, but with the headless one."""
+    found = dict(line.split(": ", 1) for line in done_well("doctor").stdout.splitlines()[1:])
+    for extra, name in (("networks", "torch"), ("vision", "timm"), ("images", "opencv-python"), ("quality", "nltk")):
+        assert f"{name} {version(name)}" in found[f"[{extra}]"].split(", ")
+    assert found["judges"].split(", ") == [*EMBEDDED, *FILES, "hf:NAME", "sentence:NAME"]
+    assert {"gt", "maskrcnn", "yolo"} <= {*found["detectors"].split(", ")}
+    assert {"GPU", "Java, for METEOR", "cache runs/features", "cache runs/detections"} <= found.keys()
+    gone, opencv = {"timm", "opencv-python", "onnx"}, Distribution.from_name("opencv-python")
+    others = [one for one in distributions() if one.name not in gone]
+    headless = type("Headless", (), {"name": "opencv-python-headless", "version": opencv.version})
+    monkeypatch.setattr(doctor, "distributions", lambda: [*others, headless])
+    found = dict(line.split(": ", 1) for line in done_well("doctor").stdout.splitlines()[1:])
+    assert found["[images]"].startswith(f"opencv-python {opencv.version}, ")
+    assert re.fullmatch(r"lacks timm>=[\d.]+: pip install 'caption-judge\[vision\]'", found["[vision]"])
+    assert re.fullmatch(r"lacks onnx>=[\d.]+: pip install 'caption-judge\[ultralytics\]'", found["[ultralytics]"])
+    assert "sat (needs [vision])" in found["judges"]
+    assert "lstm," in found["judges"]
+    assert "yolo (needs [ultralytics])" in found["detectors"]
+
+
+def test_the_doctor_is_quick() -> None:
+    """It imports torch, for the GPU, and no other heavy package."""
+    slow = {"transformers", "accelerate", "sklearn", "matplotlib", "cv2", "timm", "ultralytics", "onnxruntime"}
+    code = "from judge.commands.app import app\ntry: app(['doctor'])\nexcept SystemExit: pass"
+    assert not slow & loaded_after(code)
+
+
+@pytest.mark.slow
+def test_the_small_demo_needs_no_extra(tmp_path: Path) -> None:
+    """It measures what the page on the demo says of LIC."""
+    code = f"from judge.commands.app import app\ntry: app(['demo', '--small', '--out', {str(tmp_path / 'demo')!r}])\n"
+    loaded = loaded_after(code + "except SystemExit as end: assert not end.code")
+    assert not loaded & {"torch", "cv2", "PIL.Image", "pycocotools", "transformers"}
+    found = read_json(tmp_path / "demo" / "results" / "metrics.json")["results"]
+    page = (Path(__file__).parents[2] / "docs" / "demo.md").read_text(encoding="utf-8")
+    cells = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if "LIC (linear)" in line
+    ]
+    shown = [[f"{row['human']:.3f}", f"{row['generated']:.3f}", f"{row['amplification']:+.3f}"] for row in found]
+    assert shown == [row[2:5] for row in cells if row[0].startswith(tuple(row["captioner"] for row in found))]
+    assert not (tmp_path / "demo" / "world" / "images").exists()
 
 
 def test_processes_that_srun_starts_alone_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

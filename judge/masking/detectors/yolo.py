@@ -40,7 +40,7 @@ def import_ultralytics() -> Any:
 
     It writes its settings into a temporary folder; what it replaces in other packages is restored.
     """
-    require("detectors", "torch", "torchvision", "cv2", "PIL", "ultralytics", "onnx", "onnxruntime")
+    require("ultralytics", "torch", "torchvision", "cv2", "PIL", "ultralytics", "onnx", "onnxruntime")
     if "ultralytics" not in sys.modules:
         import cv2
         import torch
