@@ -16,7 +16,7 @@ from judge.report.gate import read_condition
 from judge.report.saved_run import read_run
 
 MEASURED = ("lic", "leakage", "ba", "ba-objects", "dba")
-# As a condition names a number -> the column of ``Result.table()``.
+# As a condition names a number -> the column of ``Result.table(all=True)``.
 COLUMNS = {">": "low", "<": "high", ".value": "amplification", ".p": "p_holm", ".beyond": "beyond"}
 
 
@@ -31,7 +31,7 @@ def gated(text: str, result: Result) -> list[str]:
 
 def met(result: Result, *names: str, column: str, sign: str, limit: float) -> set[tuple[str, str]]:
     """(captioner, metric) of the rows that meet a condition, of the table that users read."""
-    table = result.table()
+    table = result.table(all=True)
     table = table[(table["captioner"] != "typical person") & table["metric"].isin(names)]
     table = table[(gt if sign == ">" else lt)(table[column], limit) | table[column].isna() | table["reason"].notna()]
     return {*zip(table["captioner"], table["metric"], strict=True)}
