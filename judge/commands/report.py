@@ -8,7 +8,7 @@ import typer
 
 from judge.commands.console import say
 from judge.errors import JudgeError
-from judge.report.cards import captioner_card
+from judge.report.cards import captioner_card, eval_results
 from judge.report.directory import REPORT, metrics_json
 from judge.report.page import make_page
 from judge.report.saved_run import SavedRun
@@ -17,18 +17,21 @@ from judge.report.several_runs import join_runs, read_runs
 from judge.utils.files import resolved
 from judge.utils.outputs import OutputFile
 
-Format = Literal["html", "md", "latex", "card", "json"]
+Format = Literal["html", "md", "latex", "card", "eval-results", "json"]
 _TEXTS: dict[Format, Callable[[SavedRun], str]] = {
     "md": lambda saved: markdown_report(saved.result),
     "latex": lambda saved: latex_report(saved.result),
     "card": captioner_card,
+    "eval-results": eval_results,
     "json": lambda saved: metrics_json(saved.result),
 }
 
 
 def command(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="folders of finished runs, one or more")],
-    kind: Annotated[Format, typer.Option("--format", help="a page, tables, a model card's section, JSON")] = "html",
+    kind: Annotated[
+        Format, typer.Option("--format", help="a page, tables, a model card's section or .eval_results, JSON")
+    ] = "html",
     out: Annotated[
         Path | None,
         typer.Option(help="file to write \\[default: RUN/report.html of one run; other formats: standard output]"),

@@ -7,6 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from judge.judges import HUGGING_FACE
 from judge.report.notes import hidden_things, summary_lines
 from judge.report.render import markdown
@@ -44,11 +46,9 @@ def captioner_card(saved: SavedRun) -> str:
     from huggingface_hub.repocard_data import eval_results_to_model_index
 
     result, run = saved.result, saved.result.run
-    lines = [line for line in lines_of(result) if _value(line.summary) is not None]
     index: list[dict[str, Any]] = []
-    for name in (of for of in run["captioners"] if of not in result.typical.values()):
-        if found := [_evaluation(line, saved) for line in lines if line.summary.captioner == name]:
-            index += eval_results_to_model_index(name, found)
+    for name, found in _evaluations(saved):
+        index += eval_results_to_model_index(name, found)
     source = str(run["labels"]["source"])
     if not source.startswith("derived: "):  # Folders of one's own mean nothing to others.
         source = "; ".join(Path(path).name for path in source.split("; "))
@@ -65,6 +65,26 @@ def captioner_card(saved: SavedRun) -> str:
         "notes": list(map(plain, notes)),
     }
     return _render("captioner_card.md", {"model-index": index} if index else {}, values)
+
+
+def eval_results(saved: SavedRun) -> str:
+    """A file of ``.eval_results/`` (https://huggingface.co/docs/hub/eval-results), with the values of a card."""
+    entries = [
+        {"dataset": {"id": of.dataset_type, "task_id": of.metric_type}, "value": of.metric_value}
+        | {"notes": f"{name}: {of.metric_name}, by Caption Judge {saved.result.run['version']}"}
+        for name, found in _evaluations(saved)
+        for of in found
+    ]
+    remark = "# dataset, id: write the name of the benchmark on the hub. Keep the entries of your captioner alone."
+    return f"{remark}\n{yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=1000)}"
+
+
+def _evaluations(saved: SavedRun) -> Iterator[tuple[str, list[Any]]]:
+    """Captioners, without typical people, and ``EvalResult`` of each row that has a value."""
+    lines = [line for line in lines_of(saved.result) if _value(line.summary) is not None]
+    for name in (of for of in saved.result.run["captioners"] if of not in saved.result.typical.values()):
+        if found := [_evaluation(line, saved) for line in lines if line.summary.captioner == name]:
+            yield name, found
 
 
 def _value(row: Summary) -> float | None:

@@ -6,6 +6,7 @@ It leaves the random state, Accelerate's state and torch's settings of the proce
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -24,7 +25,7 @@ from judge.text.cleaning import clean
 from judge.training.judge_file import Saved, open_judge, perceive, read_saved
 from judge.types import FloatArray, Sample
 from judge.utils.files import from_home
-from judge.utils.hub import explaining
+from judge.utils.hub import explaining, fetch
 from judge.utils.parallel import choose_device
 from judge.utils.reading import named_alike
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 WEIGHTS = "judge.safetensors"
+_HUB = re.compile(r"(hf://)?[\w.-]*\w[\w.-]*/[\w.-]*\w(@\w+)?(?<!\.safetensors)")
 
 
 @dataclass(frozen=True)
@@ -190,17 +192,14 @@ def _in_folder(images: Sequence[Any], folder: Path) -> MaskedImages:
 
 
 def find_saved(given: str, *, base: str | None = None) -> Saved:
-    """A trained judge: a file, a folder of ``judge export``, or the name of one on the hub (user/name).
+    """A trained judge: a file, a folder of ``judge export``, or the name of one on the hub (USER/NAME, hf://USER/NAME@REVISION).
 
     Raises:
         JudgeError: there is none; its file is damaged; a package is missing.
     """
     path, where = from_home(given), f"--judge-weights {given}"
-    if not path.exists() and given.count("/") == 1 and not given.startswith((".", "~", "/")) and not path.suffix:
-        from huggingface_hub import snapshot_download
-
-        with explaining("is no folder here, and the hub does not give it", where, named_alike(path)):
-            path = Path(snapshot_download(given))
+    if not path.exists() and _HUB.fullmatch(given):
+        path = fetch(given.removeprefix("hf://"), where)
     if path.is_dir():
         folder, path = path, path / WEIGHTS
         if not path.is_file():

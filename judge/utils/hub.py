@@ -4,6 +4,7 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
@@ -15,6 +16,7 @@ _UNKNOWN = "check the name, or give the folder of a checkpoint; a name needs the
 _AGAIN = "fetch or save the checkpoint again"
 NO_WEIGHTS = "there are no weights in safetensors"
 CONVERT = "convert them with transformers' save_pretrained; pickles are never loaded"
+_FETCHED = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]
 # Parts of a field's name -> what it may not exceed.
 _LIMITED = {("layer", "depth", "num_image_with_embedding"): LAYERS, ("position", "length", "ctx"): POSITIONS}
 
@@ -145,6 +147,16 @@ def locate(reference: str, where: str) -> str:
     if not reference.strip() or path.is_absolute() or path.is_symlink() or reference.startswith((".", "~")):
         raise JudgeError("no such folder", where=where, mend="check the path")
     return reference
+
+
+def fetch(reference: str, where: str) -> Path:
+    """The folder of ``NAME`` or ``NAME@REVISION`` in the hub's cache; no code and no pickles are fetched."""
+    from huggingface_hub import snapshot_download
+
+    name, _, revision = reference.partition("@")
+    mend = "check the path, the name and the connection, or give the folder that hf download makes"
+    with explaining("is no folder here, and cannot be fetched from the hub", where, mend), quiet_hub():
+        return Path(snapshot_download(name, revision=revision or None, allow_patterns=_FETCHED))
 
 
 def read_config(name: str, where: str, *, mend: str = _UNKNOWN) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,7 @@ from PIL import Image
 from safetensors.torch import load_file
 from tiny_bert import save_bert
 
-from judge import Judge, JudgeError
+from judge import Judge, JudgeError, evaluate
 from judge.calibration.grammar import WorldFiles, make_world, write_world
 from judge.calibration.world import Captioner
 from judge.commands.attribute import SHOWN
@@ -333,7 +334,7 @@ def test_a_scorer_refuses_in_one_line(trained: Trained, tmp_path: Path) -> None:
     np.testing.assert_allclose(scorer.probabilities(["", "a man"]).sum(axis=1), 1)
     with pytest.raises(JudgeError, match="no such file or folder"):
         Judge.load(tmp_path / "absent")
-    with pytest.raises(JudgeError, match="is no folder here, and the hub does not give it"):
+    with pytest.raises(JudgeError, match="is no folder here, and cannot be fetched"):
         Judge.load("nobody/no-judge")
 
 
@@ -351,3 +352,44 @@ def test_a_training_is_left_alone(trained: Trained) -> None:
     assert torch.rand(2).tolist() == expected
     assert accelerator.state.mixed_precision == "no"
     assert accelerator.process_index == 0
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_a_judge_of_the_hub(merged: bool, trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Out of the hub's cache, without a connection; a merged judge starts from the checkpoint in the same folder."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    weights = trained.weights(trained.job("hf" if merged else "lstm"))
+    commit, repository = "0" * 40, tmp_path / "hub" / "models--me--judge"
+    folder = repository / "snapshots" / commit
+    done_well("export", "--judge-weights", weights, "--out", folder, *(["--merge"] if merged else []))
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(commit)
+    pictures = [Image.new("RGB", (64, 64), color) for color in ("red", "blue")]
+    given: dict[str, Any] = {"images": pictures, "masked": True} if merged else {}
+    texts = ["A woman rides her horse.", "The men are skiing"]
+    names = weights, "me/judge", "hf://me/judge@main"
+    local, *shared = (Judge.load(name, device="cpu").probabilities(texts, **given) for name in names)
+    for found in shared:
+        np.testing.assert_allclose(found, local, atol=1e-6)
+    if not merged:
+        (tmp_path / "new.json").write_text(json.dumps({"1": texts[0], "2": texts[1]}))
+        given_captions = ["--captions", tmp_path / "new.json", "--out", tmp_path / "answers.csv"]
+        done_well("predict", "--judge-weights", "me/judge", *given_captions)
+        np.testing.assert_allclose(probabilities(read_rows(tmp_path / "answers.csv")), local, atol=1e-6)
+
+
+def test_eval_results_of_the_hub(trained: Trained, tmp_path: Path) -> None:
+    """The hub's own reader reads them; values are those of metrics.json."""
+    from huggingface_hub import parse_eval_result_entries
+
+    files = trained.files
+    quick: dict[str, Any] = {"judge": ["linear"], "folds": 2, "refits": 0, "chance": 0, "families": False, "workers": 1}
+    evaluate(human=files.human, captions=files.captions, labels=files.labels, out=tmp_path / "run", **quick)
+    done_well("report", tmp_path / "run", "--format", "eval-results", "--out", tmp_path / "bias.yaml")
+    entries = parse_eval_result_entries(yaml.safe_load((tmp_path / "bias.yaml").read_text()))
+    rows = [row for row in read_json(tmp_path / "run/metrics.json")["results"] if row["captioner"] in files.captions]
+    assert len(entries) == len(rows) == 2
+    for entry, row in zip(entries, rows, strict=True):
+        assert (entry.dataset_id, entry.task_id, entry.value) == (files.human.stem, row["metric"], row["amplification"])
+        assert str(entry.notes).startswith(f"{row['captioner']}: ")
