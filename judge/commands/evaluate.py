@@ -64,6 +64,10 @@ class RunConfig(ScoredSettings, ShownSettings):
 
     human: Files = option(..., HUMAN, repeated="PATH", essential=True)
     breakdown: bool = option(False, "compute what tasks, images and words contribute to each metric", panel="Metrics")
+    rewarded_by: dict[str, str] = option(
+        {}, "judge that rewarded a captioner in training: its name or file; rows of such judges have no verdict",
+        repeated="CAPTIONER=JUDGE", panel="Judges",
+    )  # fmt: skip
     verbose: bool = option(False, "print all columns, tables, notes and warnings", exclude=True)
     format: Literal["table", "json"] = option("table", "what to print; json: metrics.json alone", exclude=True)
     fail_if: Annotated[tuple[str, ...], values.list_or_text(tuple)] = option(

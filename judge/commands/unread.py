@@ -19,6 +19,7 @@ _OF_ALL = {"judge", "protocol", *_PROTOCOL, "seeds", "seed", "folds", "workers"}
 _OF_JUDGES = {**JudgeSettings.__annotations__, **TrainingSettings.__annotations__}
 OF_SOME = tuple(name for name in _OF_JUDGES if name not in _OF_ALL)
 """Settings that some judges read, and others do not."""
+_READ_TASKS = "u, dbac, dpac, ba-objects, dba, multi and dpa"
 _HIDING = tuple(name for name in ShownSettings.model_fields if name not in {"images", *LabelSettings.model_fields})
 
 
@@ -42,7 +43,7 @@ def unread(config: JudgedSettings) -> Iterator[str]:
     lines = [(", ".join(judges or config.metrics), *line) for line in by_readers.items()]
     aligned = {config.alignment or row.alignment for row in judged}
     is_run = isinstance(config, RunSettings)  # A calibration brings its own images; its doses are changes of tasks.
-    labels = config.labels
+    scores, labels = getattr(config, "quality", False), config.labels
     labelled = [labels.get(name) if isinstance(labels, dict) else labels for name in config.attributes]
     # (settings, what reads them, whether it is a part of this run)
     parts: list[tuple[tuple[str, ...], str, bool]] = [
@@ -50,7 +51,8 @@ def unread(config: JudgedSettings) -> Iterator[str]:
         (("folds",), "judges of protocol crossfit", bool(judged) and config.protocol == "crossfit"),
         (("features",), "judges of images", any(row.uses_images for row in rows)),
         (("vectors", "delta"), "contextual alignment", "contextual" in aligned),
-        (("tasks", "objects"), "u, dbac, dpac, ba-objects, dba, multi and dpa", reads_tasks(config) or not is_run),
+        (("tasks",), _READ_TASKS, reads_tasks(config) or not is_run),
+        (("objects",), f"{_READ_TASKS}, and by --quality", reads_tasks(config) or not is_run or scores),
         (("label_least",), "labels that are derived from human captions", not all(labelled)),
         (("vocabulary", "least"), "ba", any(row.counted.labels == "words" for row in rows if row.counted)),
         # Images that no judge sees are shown in the report.

@@ -131,7 +131,8 @@ class JudgedSettings(TrainingSettings, MaskSettings, JudgeSettings, MetricOption
     metrics: values.Names = option(
         ("lic", "leakage"),
         "comma-separated: lic, leakage, sc, u, dbac, dpac; of images: imagecaptioner2, imagecaptioner2-ratio, vl-lic; "
-        "counted: ba, ba-objects, dba, multi, dpa, ratio, error. Variants, e.g. dbac-ta, are in the documentation",
+        "counted: ba, ba-objects, dba, multi, dpa, ratio, error; paper: lic, u, dbac, ba, dba, ratio, error. "
+        "Variants, e.g. dbac-ta, are in the documentation",
         essential=True, min_length=1, validate_default=True,
     )  # fmt: skip
     tasks: Annotated[tuple[str, ...], values.list_or_text(values.names)] = option(
@@ -195,12 +196,10 @@ class ScoredSettings(OutputSettings, BatchSettings, RunSettings):
 
     resamples: int = option(2000, values.RESAMPLES, panel="Statistics", ge=100)
     level: float = option(0.95, "confidence level of intervals", panel="Statistics", gt=0.5, lt=1)
-    quality: bool = option(False, "score captions by class: BLEU, CIDEr, ROUGE-L, METEOR (with Java)", panel="Metrics")
+    quality: bool = option(
+        False, "score captions by class: BLEU, CIDEr, ROUGE-L, METEOR (Java), CHAIR (--objects)", panel="Metrics"
+    )
     human_scores: Path | None = option(None, "table (captioner, score) to compare metrics with", panel="Metrics")
-    rewarded_by: dict[str, str] = option(
-        {}, "judge that rewarded a captioner in training: its name or file; rows of such judges have no verdict",
-        repeated="CAPTIONER=JUDGE", panel="Judges",
-    )  # fmt: skip
     families: bool | None = option(
         None, "show each value under other judges of text too: of words, of embeddings, or of both",
         "on under crossfit", panel="Judges",

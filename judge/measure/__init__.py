@@ -180,9 +180,10 @@ def _qualities(corpus: Corpus, work: Work, plan: Plan, progress: Progress) -> di
     """Captioner -> its caption quality: against all human captions, those of the typical person too."""
     found = dict[str, Quality]()
     how: dict[str, Any] = {"resamples": plan.resamples, "level": plan.level, "seed": plan.first_seed}
+    how |= {"labels": work.truth.labels, "objects": corpus.tasks}
     for number, captioner in enumerate(corpus.generated):
         progress("quality of captions", number, len(corpus.generated))
-        found[captioner.name] = measure_quality(corpus.human, captioner, labels=work.truth.labels, **how)
+        found[captioner.name] = measure_quality(corpus.human, captioner, **how)
     return found
 
 

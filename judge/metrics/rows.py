@@ -251,6 +251,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "dba": ("dba-o", "dba-g"),
     "multi": ("multi-at", "multi-ta"),
     "dpa": ("dpa-at", "dpa-ta"),
+    "paper": ("lic", "u-at", "u-ta", "dbac-at", "dbac-ta", "ba", "dba-o", "dba-g", "ratio", "error"),
 }
 ALIASES = {"dba-at": "dba-o", "dba-ta": "dba-g"}
 # The variant of metrics with priors in which people are tasks too; those without balance, and with it.

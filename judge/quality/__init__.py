@@ -1,4 +1,4 @@
-"""Caption quality: BLEU, METEOR, ROUGE-L and CIDEr, over all images and by attribute class.
+"""Caption quality: BLEU, METEOR, ROUGE-L, CIDEr and CHAIR, over all images and by attribute class.
 
 The scores are those of the COCO caption evaluation (pycocoevalcap), against the human captions of each image. METEOR
 and the Penn Treebank tokeniser need Java; without it this project's tokeniser is used and METEOR is skipped. Every
@@ -15,16 +15,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from judge.corpus.tasks import Tasks
 from judge.errors import JudgeError, require
 from judge.quality import library
-from judge.quality.library import BLEU, JavaFault, Part, References, Tokenizer, plain_words
+from judge.quality.library import BLEU, CHAIR, JavaFault, Part, References, Tokenizer, plain_words
 from judge.statistics.intervals import bootstrap_pooled
+from judge.text.lexicon import load_lexicon
+from judge.text.tokens import tokenize
 from judge.types import Captions, FloatArray, IntArray, Interval, Labels, Side
 
 if TYPE_CHECKING:
     import pandas as pd
 
-SCORES = (*BLEU, "METEOR", "ROUGE-L", "CIDEr")
+SCORES = (*BLEU, "METEOR", "ROUGE-L", "CIDEr", *CHAIR)
 _Intervals = Callable[[Part, str], list[Interval | None]]
 _NO_SPICE = "not offered: it downloads models when it first runs"
 
@@ -93,11 +96,12 @@ class Quality:
         return pd.DataFrame(rows, columns=["captioner", "score", "group", "images", "value", "low", "high"])
 
 
-def measure_quality(
+def measure_quality(  # noqa: PLR0913 - what is scored, against what, and how
     human: Captions,
     generated: Captions,
     *,
     labels: Labels | None = None,
+    objects: Tasks | None = None,
     java: bool = True,
     resamples: int = 2000,
     level: float = 0.95,
@@ -110,6 +114,7 @@ def measure_quality(
 
     All human captions of an image are references; of generated captions an image's first counts. Images without a
     generated caption are not scored: read the scores beside ``generated.silent``. ``labels`` give scores by class.
+    CHAIR needs annotated ``objects``, of names in the lexicon of COCO's; those in an image's human captions count too.
     Without ``java`` the tokeniser is the same on every machine, and there is no METEOR. Intervals are from a
     bootstrap over images; 0 resamples give none.
 
@@ -125,6 +130,10 @@ def measure_quality(
         raise JudgeError("no image has captions in both", where=where, mend="check that they name images alike")
     groups = _groups(images, labels)
     parts, skipped = _score(refs, hyps, why)
+    if objects is None or objects.derived:
+        skipped |= dict.fromkeys(CHAIR, "needs --objects")
+    else:
+        parts.append(_chair(human, generated, images, objects))
     draw = partial(_intervals, resamples=resamples, level=level, seed=seed)
     sides: dict[Side, list[str]] = {"human": [ref for of in refs for ref in of], "generated": hyps}
     return Quality(
@@ -173,6 +182,22 @@ def _score(refs: References, hyps: Sequence[str], why: str) -> tuple[list[Part],
         except JavaFault as fault:
             why = str(fault)
     return parts, {**({"METEOR": why} if why else {}), "SPICE": _NO_SPICE}
+
+
+def _chair(human: Captions, generated: Captions, images: Sequence[str], objects: Tasks) -> Part:
+    """CHAIR of the captions that are scored."""
+    lexicon, known = load_lexicon("coco-objects"), {*objects.names}
+
+    def named(caption: str) -> list[str]:
+        return [name for _, _, name in lexicon.find(tokenize(caption)) if name in known]
+
+    shown = [
+        {*objects.shown(image), *(name for caption in human.by_image[image] for name in named(caption))}
+        if image in objects.by_image
+        else None
+        for image in images
+    ]
+    return library.chair([named(generated.by_image[image][0]) for image in images], shown)
 
 
 def _groups(images: Sequence[str], labels: Labels | None) -> dict[str, IntArray]:

@@ -7,7 +7,7 @@ without Java, print an error again when they are deleted.
 import math
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -23,6 +23,7 @@ Tokenizer = Literal["ptb", "judge"]
 References = Sequence[Sequence[str]]
 """Captions of each image, each as words joined by single spaces; at least one an image, none empty."""
 
+CHAIR = "CHAIR-i", "CHAIR-s"
 BLEU = ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4")
 # The library's own guards against empty sums, in BLEU.
 _SMALL, _TINY = 1e-9, 1e-15
@@ -88,6 +89,25 @@ def _pool_bleu(sums: FloatArray) -> FloatArray:
     ratio = (length + _TINY) / (reference + _SMALL)
     penalty = np.exp(np.minimum(0, 1 - 1 / ratio))
     return np.asarray(np.where(reference > 0, precision * penalty, np.nan))
+
+
+def chair(named: Sequence[Sequence[str]], shown: Sequence[Collection[str] | None]) -> Part:
+    """CHAIR-i and CHAIR-s (Rohrbach et al., EMNLP 2018, section 2.1): lower is better; 0 where nothing is named.
+
+    Shares of the objects that captions name, and of the captions, with objects that their images do not show. Images
+    of which that is unknown (None) do not count.
+    """
+    rows = []
+    for names, of in zip(named, shown, strict=True):
+        wrong = sum(name not in of for name in names) if of is not None else 0
+        rows.append((wrong, len(names), wrong > 0, 1) if of is not None else (0, 0, 0, 0))
+    return Part(CHAIR, np.array(rows, dtype=np.float64).reshape(-1, 4), _pool_chair)
+
+
+def _pool_chair(sums: FloatArray) -> FloatArray:
+    """Sums of wrong and of all objects, of wrong and of all captions, [4, ...] -> [2, ...]."""
+    shares = np.stack([sums[0] / np.maximum(sums[1], 1), sums[2] / np.maximum(sums[3], 1)])
+    return np.where(sums[3] > 0, shares, np.nan)
 
 
 def meteor(refs: References, hyps: Sequence[str]) -> Part:

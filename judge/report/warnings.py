@@ -8,6 +8,7 @@ from judge.evidence.joined import INDEX_COVERAGE
 from judge.evidence.typical import TOO_FEW
 from judge.masking.measured import describe_masks
 from judge.measure import Result
+from judge.quality.library import CHAIR
 from judge.report.notes import alike, class_notes, metrics_of, pair_notes
 from judge.report.table import SIGNED, write
 from judge.report.tables import lines_of
@@ -328,4 +329,5 @@ def _by_construction(result: Result) -> Iterator[str]:
             "exchanged with the annotation: the published value alone, without chance level or test."
         )
     reasons = {score: why for of in result.quality.values() for score, why in of.skipped.items()}
-    yield from (f"{score} skipped: {why}." for score, why in reasons.items() if score != "SPICE")  # Never offered.
+    asked = reasons.keys() - {"SPICE", *CHAIR}  # SPICE is never offered; CHAIR without objects is not asked for.
+    yield from (f"{score} skipped: {why}." for score, why in reasons.items() if score in asked)

@@ -15,9 +15,10 @@ import pytest
 from helpers import first_images, known
 
 from judge.corpus import Corpus
+from judge.corpus.tasks import Tasks
 from judge.errors import JudgeError
 from judge.quality import SCORES, Quality, measure_quality
-from judge.quality.library import meteor_of, penn_treebank, plain_words
+from judge.quality.library import CHAIR, meteor_of, penn_treebank, plain_words
 from judge.types import Captions, Labels
 
 REFERENCES = {
@@ -121,7 +122,7 @@ def test_what_is_counted_and_left_out() -> None:
     assert (found.images, found.further, found.unscored) == (("1", "2", "3"), 1, 3)
     plain = quick(*sides("1", "2", "3"))
     assert [found.value(score) for score in found.by_image] == [plain.value(score) for score in plain.by_image]
-    assert list(found.by_image) == [score for score in SCORES if score != "METEOR"]
+    assert list(found.by_image) == [score for score in SCORES if score not in {"METEOR", *CHAIR}]
 
 
 def test_faults() -> None:
@@ -193,7 +194,7 @@ def test_intervals_and_gaps(measured: dict[str, Quality]) -> None:
     error = quality.by_image["ROUGE-L"].std(ddof=1) / math.sqrt(400)
     expected = whole.value - 1.96 * error, whole.value + 1.96 * error
     assert (known(whole.interval).low, known(whole.interval).high) == pytest.approx(expected, abs=0.3 * error)
-    assert [gap.score for gap in quality.gaps] == [score for score in SCORES if score != "METEOR"]
+    assert [gap.score for gap in quality.gaps] == [score for score in SCORES if score not in {"METEOR", *CHAIR}]
     for gap in quality.gaps:
         classes = gap.group.removeprefix("gap: ").split(" - ")
         best, worst = (rows[gap.score, name] for name in classes)
@@ -252,7 +253,7 @@ def test_with_java(capfd: pytest.CaptureFixture[str]) -> None:
     before = files()
     human = Captions("human", {str(n): refs for n, (refs, _) in enumerate(METEOR_TEXTS)})
     found = measure_quality(human, Captions("cap", {str(n): (text,) for n, (_, text) in enumerate(METEOR_TEXTS)}))
-    assert (found.tokenizer, list(found.skipped)) == ("ptb", ["SPICE"])
+    assert (found.tokenizer, list(found.skipped)) == ("ptb", ["SPICE", *CHAIR])
     assert tuple(found.by_image) == SCORES
     assert found.by_image["METEOR"] == pytest.approx(METEOR_SCORES)
     assert found.value("METEOR") == pytest.approx(METEOR_OF_ALL)
@@ -272,3 +273,38 @@ def test_penn_treebank_words() -> None:
         "\u65e5\u672c": "\u65e5\u672c",
     }
     assert penn_treebank([*words]) == [*words.values()]
+
+
+def test_chair_by_hand() -> None:
+    """Rohrbach et al. 2018. Image 1 shows no cat: 1 of 2 objects. Image 2 shows the car that is named twice.
+
+    Image 3 shows what its annotation lacks and its human caption names. Image 4 names nothing that is annotated. What
+    image 5 shows is not known.
+    CHAIR-i is 1 of 5 objects, CHAIR-s 1 of 4 captions; of men, images 1 and 3, 1 of 3 and 1 of 2; of women, none.
+    """
+    told = {"1": "a man with a dog", "2": "a car", "3": "a man on a bench", "4": "a street", "5": "a man"}
+    said = {
+        "1": "a dog and a cat",
+        "2": "a car beside a car",
+        "3": "a bench",
+        "4": "a zebra in the street",
+        "5": "a cat",
+    }
+    human, generated = (
+        Captions(name, {image: (text,) for image, text in of.items()}) for name, of in (("human", told), ("cap", said))
+    )
+    labels = Labels(
+        "gender", ("female", "male"), {"1": "male", "2": "female", "3": "male", "4": "female", "5": "male"}, "a test"
+    )
+    objects = Tasks.of({"1": ["dog"], "2": ["car"], "3": [], "4": []}, "a test", names=["cat", "bench"])
+    found = measure_quality(human, generated, labels=labels, objects=objects, java=False, resamples=0)
+    assert [found.value(name) for name in ("CHAIR-i", "CHAIR-s")] == [1 / 5, 1 / 4]
+    assert [found.value(name, "male") for name in ("CHAIR-i", "CHAIR-s")] == [pytest.approx(1 / 3), 1 / 2]
+    assert [found.value(name, "female") for name in ("CHAIR-i", "CHAIR-s")] == [0, 0]
+    gaps = {row.score: (row.group, row.value) for row in found.gaps}
+    assert gaps["CHAIR-s"] == ("gap: male - female", 1 / 2)
+    derived = replace(objects, derived=True)
+    for given in (None, derived):
+        without = measure_quality(human, generated, labels=labels, objects=given, java=False, resamples=0)
+        assert without.skipped["CHAIR-i"] == "needs --objects"
+        assert math.isnan(without.value("CHAIR-i"))
