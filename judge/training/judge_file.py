@@ -41,6 +41,7 @@ from judge.training.member import Member, Precomputed
 from judge.types import Predictions, Progress, Sample, Side, Target, Words
 from judge.utils.launch import computes_on
 from judge.utils.parallel import threads
+from judge.utils.plugins import origin
 from judge.utils.tensors import DamagedTensorsError, read_notes, read_tensors
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ class Saved:
         return {
             "format": FORMAT,
             "version": version("caption-judge"),
-            "plugin": self.blueprint.origin,
+            "plugin": origin("judges", self.judge.removesuffix(self._suffix).lower()),
             **own,
             "target": [self.target.kind, self.target.classes],
             "recipe": self.recipe and asdict(self.recipe),

@@ -234,4 +234,4 @@ def test_checkpoints_that_cannot_be_used(figures: Path, tmp_path: Path) -> None:
     assert "or a network's classes by --class-names" in message
     (tmp_path / "names.txt").write_text("person\ndog\nkite\n")
     done_well(*given, "--cache", tmp_path / "cache", "--class-names", tmp_path / "names.txt", "--allow-unmasked")
-    assert "unknown detector 'yollo'. Did you mean 'yolo'?" in refusal(*given, "--detector", "yollo", "--overwrite")
+    assert "unknown detector 'yollo'; did you mean 'yolo'?" in refusal(*given, "--detector", "yollo", "--overwrite")

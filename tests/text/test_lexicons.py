@@ -145,7 +145,7 @@ def test_the_union_by_hand() -> None:
     assert both.hidden_only == {"w", "v"}
     assert [*both.find(["x", "y", "z", "w", "x"])] == [(0, 2, "a"), (2, 3, "b"), (3, 4, None), (4, 5, "a")]
     assert mask(["x", "y", "q", "z"], both) == ("<one-or-two>", "q", "<one-or-two>")
-    assert load_tasks(["activities"]) is ACTIVITIES
+    assert load_tasks(["activities"]) == ACTIVITIES
 
 
 def test_what_cannot_be_united() -> None:
