@@ -38,7 +38,10 @@ def command() -> None:
         complete |= set() if lacks else {extra}
         add = f"lacks {', '.join(lacks)}: pip install 'caption-judge[{extra}]'"
         say(f"[{extra}]: {add if lacks else ', '.join(f'{n.name} {here[n.name]}' for n in needs if not n.extras)}")
-    for what, names in (("judges", [*EMBEDDED, *FILES, *(f"{of}NAME" for of in PREFIXES)]), ("detectors", DETECTORS)):
+    for what, names in (
+        ("judges", [*EMBEDDED, *FILES, *(f"{of}NAME" for of in PREFIXES)]),
+        ("detectors", (*DETECTORS, "hf:NAME")),
+    ):
         needed = {name: _EXTRAS.get(name, "vision") for name in names}
         say(f"{what}: {', '.join(n if of in complete else f'{n} (needs [{of}])' for n, of in needed.items())}")
     gpus = "not known without torch"

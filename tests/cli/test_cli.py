@@ -115,7 +115,7 @@ def test_the_doctor_says_what_can_run_and_what_adds_the_rest(monkeypatch: pytest
     for extra, name in (("networks", "torch"), ("vision", "timm"), ("images", "opencv-python"), ("quality", "nltk")):
         assert f"{name} {version(name)}" in found[f"[{extra}]"].split(", ")
     assert found["judges"].split(", ") == [*EMBEDDED, *FILES, "hf:NAME", "sentence:NAME"]
-    assert {"gt", "maskrcnn", "yolo"} <= {*found["detectors"].split(", ")}
+    assert {"gt", "yolo", "maskrcnn", "hf:NAME"} <= {*found["detectors"].split(", ")}
     assert {"GPU", "Java, for METEOR", "cache runs/features", "cache runs/detections"} <= found.keys()
     gone, opencv = {"timm", "opencv-python", "onnx"}, Distribution.from_name("opencv-python")
     others = [one for one in distributions() if one.name not in gone]
