@@ -21,7 +21,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "from_code",
 ]
-exclude_patterns = ["_build", "_templates"]
+exclude_patterns = ["_build", "_templates", "jupyter_execute"]
 templates_path = ["_templates"]
 nitpicky = True
 

@@ -200,7 +200,7 @@ def refuse_unread(columns: Mapping[str, str], captions: Sequence[Captions]) -> N
 
 def is_table(given: object, *, several: bool = False) -> bool:
     """Whether an input lies in memory: it is no path, and where there may be ``several`` files, no list of paths."""
-    if several and isinstance(given, list | tuple) and given:
+    if several and isinstance(given, list | tuple):
         return not all(isinstance(one, str | Path) for one in given)
     return not isinstance(given, str | Path)
 

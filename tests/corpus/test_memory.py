@@ -91,6 +91,11 @@ def test_mappings_and_lists(inputs: dict[str, dict[str, Any]], from_files: Resul
     assert [*corpus.labels.by_image.values()] == listed[2]
 
 
+def test_a_corpus_may_have_no_captioner(inputs: dict[str, dict[str, Any]]) -> None:
+    for none in ([], (), {}):
+        assert Corpus.read(human=inputs["human"], captions=none).generated == ()
+
+
 def test_a_repr_is_a_line(inputs: dict[str, dict[str, Any]], from_files: Result) -> None:
     corpus = Corpus.read(human=inputs["human"], captions={"mine": inputs["mine"]}, labels=inputs["labels"])
     counts = "Labels('gender', 30 female, 30 male)"
