@@ -18,7 +18,7 @@ from typer.testing import Result
 from judge.calibration.grammar import make_world, write_world
 from judge.calibration.world import Captioner
 
-NO_OUT = "data", "report", "compare", "TRAIN"
+NO_OUT = "data", "report", "compare", "TRAIN", "doctor", "plugins"
 HUMAN = "evaluate --human human.json"
 QUICK = "--metrics error --resamples 100"
 LEARNT = "--refits 0 --chance 0 --folds 2 --workers 1"
