@@ -159,22 +159,23 @@ class Judge:
 
     @contextmanager
     def _judge(self, samples: Sequence[Sample], images: Sequence[Any] | None) -> Iterator[Answering]:
-        """The judge, opened once, or for these images if it sees any."""
+        """The judge: opened once, or for these samples if frozen networks read them or it sees images."""
         if self._opened:
             yield self._opened
             return
         with ExitStack() as stack:
-            accelerator, shown, features = None, None, Path()
+            accelerator, shown = None, None
+            features = Path(stack.enter_context(TemporaryDirectory()))
             if self.saved.recipe:
                 import torch
 
                 stack.enter_context(torch.random.fork_rng())
                 accelerator = _Here(torch.device(self.device) if self.device else choose_device(None))
             if self.saved.sees and images is not None:
-                features = Path(stack.enter_context(TemporaryDirectory()))
                 shown = _in_folder(images, features)
             judge, _ = open_judge(self.saved, samples, features=features, images=shown, accelerator=accelerator)
-            if shown is None:
+            given = getattr(judge, "materials", None)
+            if given is None or (given.images is None and given.features is None):
                 self._opened = judge
             yield judge
 

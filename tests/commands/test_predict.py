@@ -315,6 +315,12 @@ def test_in_python_it_says_the_same(judge: str, trained: Trained, tmp_path: Path
             return
         found = scorer.probabilities(texts, pictures, masked=True)
     np.testing.assert_allclose(found, expected.filter(like="p(").to_numpy(), atol=2e-6)
+    if not scorer.saved.sees:  # It answers again, about other captions.
+        other = ["a dog is sleeping", "two people ride horses"]
+        np.testing.assert_allclose(
+            scorer.probabilities(other), Judge.load(trained.weights(job)).probabilities(other), atol=2e-6
+        )
+        assert not list(Path.cwd().glob("*.safetensors"))
     if job.member.target.kind == "attribute" and not scorer.saved.sees:
         labels = [scorer.classes[place % len(scorer.classes)] for place in range(len(texts))]
         columns = [scorer.classes.index(label) for label in labels]
