@@ -72,7 +72,7 @@ class CheckpointWriter:
         self.most = self.at_a_time if self._joins(prepared, alone) else 1
 
     def _joins(self, prepared: Prepared, alone: Tensor) -> bool:
-        """Whether images can be captioned together: ``prepared`` and noise then have the logits that each has alone.
+        """Return whether images can share a batch: ``prepared`` and noise have the logits there that each has alone.
 
         Tensors of MiniCPM-V cannot be concatenated; those of Molmo2 count patches from the first of a batch.
         """

@@ -57,7 +57,7 @@ add_command(app, "caption", "caption", "Caption a folder of images with any chec
 add_command(app, "calibrate", "calibrate", "Measure metrics on your own captions, changed by known doses.")
 add_command(app, "mask", "mask", "Hide people or objects in a folder of images.")
 add_command(app, "align", "align", "Align human captions with each captioner's vocabulary.")
-add_command(app, "doctor", "doctor", "Show what is installed and what can run: judges, detectors, GPU, Java, caches.")
+add_command(app, "doctor", "doctor", "Show installed packages, judges and detectors that can run, GPU, Java, caches.")
 add_command(app, "anonymous", "anonymous", "Count captions that name an attribute which cannot be seen.")
 add_command(app, "plugins", "plugins", "List metrics, judges, detectors, readers and lexicons of other packages.")
 add_command(ablates, "detectors", "ablate:detectors", "Compare detectors with ground truth.")

@@ -1,4 +1,4 @@
-"""``judge doctor``: what is installed, and what can run here."""
+"""``judge doctor``: the packages that are installed, and the judges and detectors that can run."""
 
 import os
 import platform
@@ -22,7 +22,7 @@ _EXTRAS |= {name: "networks" for name, module in FILES.items() if module == "enc
 
 
 def command() -> None:
-    """Show what is installed and what can run: optional parts, judges, detectors, GPU, Java, caches."""
+    """Show installed packages, judges and detectors that can run, the GPU, Java, and the sizes of caches."""
     say(f"caption-judge {version('caption-judge')}, Python {platform.python_version()}")
     # OpenCV is two packages, of which either serves.
     here = {canonicalize_name(one.name).removesuffix("-headless"): one.version for one in distributions()}

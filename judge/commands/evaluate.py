@@ -156,7 +156,7 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
 
 
 def _in_memory(human: Any, captions: Any, labels: Any, attribute: str | Sequence[str]) -> bool:
-    """Whether captions or labels are tables; labels may also be attribute -> file."""
+    """Return whether captions or labels are tables; labels may also be attribute -> file."""
     names = {attribute} if isinstance(attribute, str) else {*attribute}
     by_attribute = isinstance(labels, Mapping) and {*labels} <= names
     if isinstance(captions, Mapping) and any(map(is_table, captions.values())):

@@ -199,7 +199,7 @@ def refuse_unread(columns: Mapping[str, str], captions: Sequence[Captions]) -> N
 
 
 def is_table(given: object, *, several: bool = False) -> bool:
-    """Whether an input lies in memory: it is no path, and where there may be ``several`` files, no list of paths."""
+    """Return whether an input lies in memory: it is no path and, with ``several`` files allowed, no list of paths."""
     if several and isinstance(given, list | tuple):
         return not all(isinstance(one, str | Path) for one in given)
     return not isinstance(given, str | Path)
@@ -218,7 +218,7 @@ def _check_lists(inputs: Mapping[str, Any]) -> None:
 
 
 def _is_list(given: object) -> bool:
-    """Whether it has a value for each image, by its place, and no record."""
+    """Return whether it has a value for each image, by its place, and no record."""
     return isinstance(given, list | tuple) and not any(isinstance(one, Mapping) for one in given)
 
 
@@ -230,7 +230,7 @@ def name_captioners(captions: Iterable[PathLike] | Mapping[str, Given]) -> dict[
         if len(texts) == len(captions) > 1 and any(" " in one for one in texts) and not any(map(is_file, texts)):
             raise JudgeError("holds captions of images, not files of captioners", where="captions", mend=mend)
         return {str(name): Path(of) if isinstance(of, str) else of for name, of in captions.items()}
-    if is_table(entries := captions if hasattr(captions, "columns") else list(captions), several=True):
+    if hasattr(captions, "shape") or is_table(entries := list(captions), several=True):  # A table of some library.
         raise JudgeError("captions in memory have no name", where="captions", mend=mend)
     named: dict[str, Any] = {}
     for entry in map(str, entries):

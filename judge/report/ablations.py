@@ -114,9 +114,10 @@ def sensitivity_lines(rows: Sequence[MaskRow]) -> list[str]:
     for row in rows:
         if row.shift and row.hide in {"object", "objects", "background"}:
             interval = write_interval(row.shift.interval, row.line.summary.basis) or "(no interval)"
-            moved = f"{row.shift.value:+.3f} {interval} ({hidden_things(row.hide, 'the object')}, {row.mask})"
+            hidden = f"{hidden_things(row.hide, 'the object')} {'are' if row.hide == 'objects' else 'is'} hidden"
+            moved = f"by {row.shift.value:+.3f} {interval} when {hidden} ({row.mask})"
             moves.setdefault(f"{row.line.summary.captioner}, {row.line.summary.title}", []).append(moved)
-    return [f"{title}: hiding what is no person moves the value by {'; '.join(of)}" for title, of in moves.items()]
+    return [f"{title}: the value moves {', '.join(of)}" for title, of in moves.items()]
 
 
 def variant_notes(results: Mapping[str, Result]) -> list[str]:

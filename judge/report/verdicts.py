@@ -74,14 +74,14 @@ def verdict_notes(result: Result) -> list[str]:
 
 
 def difference_verdicts(result: Result) -> Iterator[str]:
-    """A sentence for each of a few pairs of captioners that differ, those with the largest differences first.
+    """A sentence for each of a few pairs of captioners that differ, in the order of the table of differences.
 
     If no pair differs, a sentence that says so; nothing where no pair was tested.
     """
     tested = [row for row in result.differences() if row.verdict is not None]
     pairs: dict[tuple[str, str, str], list[str]] = {}
     alone = _with_one_judge(result)
-    for row in sorted(tested, key=lambda row: -abs(row.value)):
+    for row in tested:
         if row.verdict not in _NO_DIFFERENCE:
             upper, lower = (row.first, row.second) if row.value > 0 else (row.second, row.first)
             title = row.metric.title if row.metric.name in alone else row.title

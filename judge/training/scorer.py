@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 WEIGHTS = "judge.safetensors"
-_HUB = re.compile(r"(hf://)?[\w.-]*\w[\w.-]*/[\w.-]*\w(@\w+)?(?<!\.safetensors)")
+_HUB = re.compile(r"(hf://)?\w[\w.-]*/[\w.-]+(@\w+)?")
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,17 @@ class _Here:
     """The part of an Accelerator that predictions need: this process and one device."""
 
     device: torch.device
+    precision: str
     num_processes: int = 1
     process_index: int = 0
 
-    def autocast(self) -> AbstractContextManager[None]:
-        """Answers are computed in the types of the weights."""
-        return nullcontext()
+    def autocast(self) -> AbstractContextManager[Any]:
+        """The precision of training, as :func:`~judge.training.judge_file.restore` has it: no fp16 on CPUs."""
+        import torch
+
+        kinds = {"bf16": torch.bfloat16} | ({} if self.device.type == "cpu" else {"fp16": torch.float16})
+        kind = kinds.get(self.precision)
+        return torch.autocast(self.device.type, kind) if kind else nullcontext()
 
 
 class Judge:
@@ -170,7 +175,8 @@ class Judge:
                 import torch
 
                 stack.enter_context(torch.random.fork_rng())
-                accelerator = _Here(torch.device(self.device) if self.device else choose_device(None))
+                device = torch.device(self.device) if self.device else choose_device(None)
+                accelerator = _Here(device, self.saved.precision)
             if self.saved.sees and images is not None:
                 shown = _in_folder(images, features)
             judge, _ = open_judge(self.saved, samples, features=features, images=shown, accelerator=accelerator)
@@ -199,7 +205,7 @@ def find_saved(given: str, *, base: str | None = None) -> Saved:
         JudgeError: there is none; its file is damaged; a package is missing.
     """
     path, where = from_home(given), f"--judge-weights {given}"
-    if not path.exists() and _HUB.fullmatch(given):
+    if not path.exists() and path.suffix != ".safetensors" and _HUB.fullmatch(given):
         path = fetch(given.removeprefix("hf://"), where)
     if path.is_dir():
         folder, path = path, path / WEIGHTS

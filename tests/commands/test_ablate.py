@@ -126,9 +126,7 @@ def test_masks_change_what_judges_see(world: WorldFiles, run_file: Path, tmp_pat
     assert len({row["generated"] for row in seen}) == 4
     move = background["amplification"] - plain["amplification"]
     assert background["shift"]["value"] == pytest.approx(move)
-    line = (
-        f"ImageCaptioner2 (sat): hiding what is no person moves the value by {move:+.3f} (no interval) (the background,"
-    )
+    line = f"ImageCaptioner2 (sat): the value moves by {move:+.3f} (no interval) when the background is hidden (box)"
     assert line in done.stdout
     # A judge of captions alone sees no difference.
     assert len({row["generated"] for row in rows if row["metric"] == "lic"}) == 1
@@ -183,10 +181,10 @@ def test_how_far_values_move_without_the_background(world: WorldFiles, run_file:
     assert plain["value"] == 0
     assert objects["value"] != expected["value"]
     moves = [
-        f"{row['value']:+.3f} [{row['ci'][0]:+.3f}, {row['ci'][1]:+.3f}] ({hidden}, segment)"
-        for row, hidden in ((objects, "objects"), (background, "the background"))
+        f"by {row['value']:+.3f} [{row['ci'][0]:+.3f}, {row['ci'][1]:+.3f}] when {hidden} hidden (segment)"
+        for row, hidden in ((objects, "objects are"), (background, "the background is"))
     ]
-    assert f"git, LIC (linear): hiding what is no person moves the value by {'; '.join(moves)}" in shown
+    assert f"git, LIC (linear): the value moves {', '.join(moves)}" in shown
 
 
 def test_detectors_need_a_judge_of_images(world: WorldFiles, run_file: Path, tmp_path: Path) -> None:

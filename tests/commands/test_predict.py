@@ -327,6 +327,21 @@ def test_in_python_it_says_the_same(judge: str, trained: Trained, tmp_path: Path
         assert scorer.score(texts, labels).tolist() == found[np.arange(len(texts)), columns].tolist()
 
 
+def test_a_scorer_answers_in_the_precision_of_training(trained: Trained, tmp_path: Path) -> None:
+    """As judge predict does; float32 would give other digits."""
+    jobs = trained.train(metrics=["lic"], judge=["lstm"], precision="bf16", checkpoints=tmp_path / "bf16")
+    weights = tmp_path / "bf16" / f"{jobs[0].member.key}.weights.safetensors"
+    (tmp_path / "new.json").write_text(json.dumps({"1": "a woman rides a horse", "2": "the men are skiing"}))
+    given = ["--captions", tmp_path / "new.json", "--out", tmp_path / "answers.csv"]
+    done_well("predict", "--judge-weights", weights, *given)
+    expected = probabilities(read_rows(tmp_path / "answers.csv"))
+    scorer = Judge.load(weights, device="cpu")
+    texts = [*json.loads((tmp_path / "new.json").read_text()).values()]
+    np.testing.assert_allclose(scorer.probabilities(texts), expected, atol=1e-6)
+    exact = Judge(replace(scorer.saved, precision="no"), "cpu").probabilities(texts)
+    assert np.abs(exact - expected).max() > 1e-5
+
+
 def test_a_scorer_refuses_in_one_line(trained: Trained, tmp_path: Path) -> None:
     scorer = Judge.load(trained.weights(trained.job("linear", metric="lic")))
     for given, said in (
@@ -350,13 +365,14 @@ def test_a_training_is_left_alone(trained: Trained) -> None:
     from accelerate import Accelerator
 
     accelerator = Accelerator(cpu=True)
+    precision = accelerator.state.mixed_precision
     scorer = Judge.load(trained.weights(trained.job("lstm")), device="cpu")
     torch.manual_seed(3)
     expected = torch.rand(2).tolist()
     torch.manual_seed(3)
     scorer.probabilities(["a man"])
     assert torch.rand(2).tolist() == expected
-    assert accelerator.state.mixed_precision == "no"
+    assert accelerator.state.mixed_precision == precision
     assert accelerator.process_index == 0
 
 

@@ -108,6 +108,8 @@ ONE = {"1": "a man", "2": "a woman"}
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"human": ONE, "captions": pd.DataFrame(records(ONE, "caption"))}, "captions in memory have no name"),
     ({"human": ONE, "captions": [ONE]}, "captions in memory have no name"),
+    ({"human": ONE, "captions": pd.Series(ONE)}, "captions in memory have no name"),
+    ({"human": ONE, "captions": of_classes(records(ONE, "caption"))}, "captions in memory have no name"),
     ({"human": ONE, "captions": ONE}, "holds captions of images, not files of captioners. Name the captioner"),
     ({"human": ONE, "captions": {"mine": ["a man", "a woman"]}}, "lists have no ids of images, and human has"),
     ({"human": [["a man"]], "captions": {"mine": ["a man", "a woman"]}}, "lists of other lengths (human: 1, mine: 2)"),
