@@ -254,7 +254,7 @@ def test_with_java(capfd: pytest.CaptureFixture[str]) -> None:
     human = Captions("human", {str(n): refs for n, (refs, _) in enumerate(METEOR_TEXTS)})
     found = measure_quality(human, Captions("cap", {str(n): (text,) for n, (_, text) in enumerate(METEOR_TEXTS)}))
     assert (found.tokenizer, list(found.skipped)) == ("ptb", ["SPICE", *CHAIR])
-    assert tuple(found.by_image) == SCORES
+    assert tuple(found.by_image) == tuple(score for score in SCORES if score not in CHAIR)
     assert found.by_image["METEOR"] == pytest.approx(METEOR_SCORES)
     assert found.value("METEOR") == pytest.approx(METEOR_OF_ALL)
     assert capfd.readouterr() == ("", "")
