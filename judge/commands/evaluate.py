@@ -32,6 +32,7 @@ from judge.config.values import HUMAN, Files, MaskMode
 from judge.corpus import Corpus, is_table
 from judge.corpus.attributes import parts_of
 from judge.corpus.files import Given
+from judge.corpus.image_scores import read_image_scores
 from judge.corpus.ratings import read_human_scores
 from judge.corpus.splits import Protocol
 from judge.errors import JudgeError, nearest, require, shortened, some
@@ -40,6 +41,7 @@ from judge.judges.prompts import make_prompt
 from judge.measure import Plan, measure
 from judge.measure.jobs import lay_out
 from judge.metrics import find_metric, spell_out
+from judge.quality import ImageScores
 from judge.report.directory import REPORT, RunDirectory, metrics_json
 from judge.report.gate import GATE, read_condition
 from judge.report.result import Result
@@ -230,6 +232,7 @@ def run(
     rewards = _read_rewards(config, corpus)
     notes = [*corpus.notes, *notes, *map(Doubt, unread(config))]
     plan, setup = replace(make_plan(config), examples=examples), make_setup(config)
+    plan = replace(plan, image_scores=_read_image_scores(config, corpus))
     if config.checkpoints:
         open_checkpoints(config.checkpoints)
     if directory:
@@ -287,13 +290,33 @@ def _read_human_scores(config: RunConfig, corpus: Corpus) -> tuple[dict[str, Any
     return {"human_scores": {name: scores[name] for name in names}}, notes
 
 
+def _check_captioner(name: str, config: RunConfig, corpus: Corpus, where: str) -> None:
+    names = [*(captions.name for captions in corpus.generated), *config.models]
+    if name not in names:
+        raise JudgeError(f"no captioner is called '{name}'", where=where, mend=nearest(name, names))
+
+
+def _read_image_scores(config: RunConfig, corpus: Corpus) -> Mapping[str, ImageScores]:
+    """Captioner -> its scores image by image; refuses those of no image that the captioner describes."""
+    if config.baseline:
+        _check_captioner(config.baseline, config, corpus, f"--baseline {config.baseline}")
+    described, found = {captions.name: captions.by_image for captions in corpus.generated}, {}
+    for captioner, path in config.quality_scores.items():
+        where = f"--quality-scores {captioner}={path}"
+        _check_captioner(captioner, config, corpus, where)
+        found[captioner] = read_image_scores(path)
+        images = {image for of in found[captioner].values() for image in of}
+        if captioner in described and images.isdisjoint(described[captioner]):
+            what = f"scores none of the images that {captioner} describes"
+            raise JudgeError(what, where=where, mend="check that they name images alike")
+    return found
+
+
 def _read_rewards(config: RunConfig, corpus: Corpus) -> dict[str, dict[str, str]]:
     """Captioner -> {"rewarded_by": the kind of judge that rewarded it}."""
-    names, found = [*(captions.name for captions in corpus.generated), *config.models], {}
+    found = {}
     for captioner, judge in config.rewarded_by.items():
-        where = f"--rewarded-by {captioner}={judge}"
-        if captioner not in names:
-            raise JudgeError(f"no captioner is called '{captioner}'", where=where, mend=nearest(captioner, names))
+        _check_captioner(captioner, config, corpus, f"--rewarded-by {captioner}={judge}")
         kind = find_saved(judge).judge if from_home(judge).exists() else find_judge(judge).name
         found[captioner] = {"rewarded_by": kind.partition(":")[0]}
     return found

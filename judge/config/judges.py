@@ -199,6 +199,15 @@ class ScoredSettings(OutputSettings, BatchSettings, RunSettings):
     quality: bool = option(
         False, "score captions by class: BLEU, CIDEr, ROUGE-L, METEOR (Java), CHAIR (--objects)", panel="Metrics"
     )
+    quality_scores: dict[str, Path] = option(
+        {}, "scores of a captioner image by image that another tool computed (CLIPScore, SPICE), for --quality",
+        repeated="CAPTIONER=FILE", panel="Metrics",
+    )  # fmt: skip
+    baseline: str = option(
+        "",
+        "captioner that the others are compared with, in place of all pairs: for a mitigation, what it mitigates",
+        panel="Metrics",
+    )
     human_scores: Path | None = option(None, "table (captioner, score) to compare metrics with", panel="Metrics")
     families: bool | None = option(
         None, "show each value under other judges of text too: of words, of embeddings, or of both",

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import pandas as pd
 
@@ -19,7 +18,7 @@ from judge.measure.plan import Plan, Result
 from judge.measure.refits import check_refits, refit
 from judge.measure.table import Answers, answer_loss, answer_rows, in_order, score_table, with_parts
 from judge.measure.words import caption_words, word_contributions
-from judge.quality import Quality, measure_quality
+from judge.quality import Quality, measure_qualities
 from judge.statistics.breakdown import break_down, image_contributions
 from judge.statistics.counted import summarise_counts
 from judge.statistics.summary import Settings, summarise, with_families
@@ -178,13 +177,18 @@ def _train(
 
 def _qualities(corpus: Corpus, work: Work, plan: Plan, progress: Progress) -> dict[str, Quality]:
     """Captioner -> its caption quality: against all human captions, those of the typical person too."""
-    found = dict[str, Quality]()
-    how: dict[str, Any] = {"resamples": plan.resamples, "level": plan.level, "seed": plan.first_seed}
-    how |= {"labels": work.truth.labels, "objects": corpus.tasks}
-    for number, captioner in enumerate(corpus.generated):
-        progress("quality of captions", number, len(corpus.generated))
-        found[captioner.name] = measure_quality(corpus.human, captioner, **how)
-    return found
+    return measure_qualities(
+        corpus.human,
+        corpus.generated,
+        baseline=plan.baseline,
+        labels=work.truth.labels,
+        objects=corpus.tasks,
+        given=plan.image_scores,
+        resamples=plan.resamples,
+        level=plan.level,
+        seed=plan.first_seed,
+        progress=lambda number: progress("quality of captions", number, len(corpus.generated)),
+    )
 
 
 def _ignore(what: str, done: int, total: int) -> None:

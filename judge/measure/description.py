@@ -58,6 +58,7 @@ def describe(
         },
         "ratios": compared_classes(work.counts, metrics),
         "level": plan.level,
+        **({"baseline": plan.baseline} if plan.baseline else {}),
         "refits_asked": plan.refits,
         "refits": {
             kind: max(plan.resamples_of(job.judge, kind).get("exchanged", 0) for job in of)

@@ -13,7 +13,7 @@ from judge.evidence.counts import Vocabulary
 from judge.judges import DEFAULT_JUDGE, SELF, find_judge, other_families
 from judge.measure.comparing import Pairing
 from judge.metrics import Metric
-from judge.quality import Quality
+from judge.quality import ImageScores, Quality
 from judge.statistics.breakdown import Breakdown
 from judge.statistics.comparisons import Conclusion, Difference, Key, conclude, differences
 from judge.statistics.curve import Curve, learning_curves
@@ -45,6 +45,8 @@ class Plan:
         models: captioner -> the checkpoint that wrote its captions, if known, for the judge "self".
         vocabulary: which words of captions BA counts.
         quality: whether to measure caption quality too.
+        image_scores: captioner -> its scores image by image that other tools computed, for its quality.
+        baseline: captioner that the others are compared with; "" to compare all pairs.
         resamples, level: of intervals and tests.
         embedding: of judges of other families whose name has none; None for the default, "none" for words alone.
         families: whether judges of other families are trained too, on text; None: under ``crossfit``.
@@ -68,6 +70,8 @@ class Plan:
     aligning: Aligning = field(default_factory=Aligning)
     vocabulary: Vocabulary = field(default_factory=Vocabulary)
     quality: bool = False
+    image_scores: Mapping[str, ImageScores] = field(default_factory=dict)
+    baseline: str = ""
     resamples: int = 2000
     level: float = 0.95
     embedding: str | None = None
@@ -173,12 +177,17 @@ class Result:
     families: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     def differences(self) -> list[Difference]:
-        """The differences of comparable captioners (:mod:`~judge.measure.comparing`), by metric and judge."""
+        """The differences of comparable captioners (:mod:`~judge.measure.comparing`), by metric and judge.
+
+        Of all pairs, or of each captioner from the run's baseline.
+        """
         return self._differences
 
     @cached_property
     def _differences(self) -> list[Difference]:
-        return differences(self.of_captioners, self._pairing, level=self.run["level"], reasons=self.void)
+        baseline = self.run.get("baseline", "")
+        how = {"level": self.run["level"], "reasons": self.void, "baseline": baseline}
+        return differences(self.of_captioners, self._pairing, **how)
 
     @property
     def _pairing(self) -> Pairing:

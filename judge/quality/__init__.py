@@ -10,14 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from judge.corpus.tasks import Tasks
 from judge.errors import JudgeError, require
 from judge.quality import library
+from judge.quality.exchange import exchange_p, values_of
 from judge.quality.library import BLEU, CHAIR, JavaFault, Part, References, Tokenizer, plain_words
 from judge.statistics.intervals import bootstrap_pooled
 from judge.text.lexicon import load_lexicon
@@ -28,7 +29,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SCORES = (*BLEU, "METEOR", "ROUGE-L", "CIDEr", *CHAIR)
-_Intervals = Callable[[Part, str], list[Interval | None]]
+GAP = "gap"
+COLUMNS = ["captioner", "baseline", "score", "group", "images", "value", "low", "high", "p_value"]
+ImageScores = Mapping[str, Mapping[str, float]]
+"""Score -> image id -> value, of scores that other tools compute (CLIPScore, SPICE)."""
 _NO_SPICE = "not offered: it downloads models when it first runs"
 
 
@@ -37,12 +41,15 @@ class QualityScore:
     """One score of a group of images, or the largest difference of it between two classes.
 
     Attributes:
-        score: one of ``SCORES``.
-        group: "all", an attribute class, or "gap: best - worst".
+        score: one of ``SCORES``, or of those given.
+        group: "all", an attribute class, "gap: highest - lowest" class; "gap" of a difference between captioners.
         images: number of images.
-        value: in [0, 1], CIDEr in [0, 10]; NaN without images, and CIDEr of a single image. A gap is at least 0.
+        value: in [0, 1], CIDEr in [0, 10], or as given; NaN without images, and CIDEr of a single image. A gap is at
+            least 0. Of a difference: the captioner's less the baseline's.
         interval: over images; None for one image, a class so small that a resample may miss it, or no resamples. That
             of a gap keeps the two classes: it may reach below 0.
+        p_value: of a gap, where classes are exchanged among images; of a difference, where the two captions of an image
+            are exchanged; else None.
     """
 
     score: str
@@ -50,6 +57,31 @@ class QualityScore:
     images: int
     value: float
     interval: Interval | None
+    p_value: float | None = None
+
+
+class _Draws(NamedTuple):
+    """Resamples of images; every key has its own generator."""
+
+    resamples: int
+    level: float
+    seed: int
+
+    def _generator(self, part: Part, key: str) -> np.random.Generator:
+        return np.random.default_rng([self.seed, *map(ord, f"{part.names[0]}/{key}")])
+
+    def intervals(self, part: Part, key: str) -> list[Interval | None]:
+        """Bootstrap intervals of the scores of ``part``."""
+        if not self.resamples or not len(part.table):
+            return [None] * len(part.names)
+        how: dict[str, Any] = {"generator": self._generator(part, key), "level": self.level}
+        return bootstrap_pooled(part.table, part.pool, resamples=self.resamples, **how)
+
+    def p_values(self, parts: Sequence[Part], groups: Sequence[IntArray], key: str) -> list[float | None]:
+        """p-values of :func:`exchange_p`."""
+        if not self.resamples:
+            return [None] * len(parts[0].names)
+        return exchange_p(parts, groups, generator=self._generator(parts[0], f"{key} p"), resamples=self.resamples)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +94,9 @@ class Quality:
         by_image: score -> value of each image by itself, [N].
         groups: every score of all images and of every class.
         gaps: one per score; none with fewer than two classes that have images.
+        baseline: the captioner that ``differences`` are from; "" for none.
+        differences: of every score, from the baseline: of all images, of every class, and of the gaps; of the images
+            that both captioners have.
         skipped: score -> why it is missing.
         vocabulary: side -> distinct words of the captions scored, punctuation left out.
         mean_length: side -> words of a caption, on average, punctuation left out.
@@ -80,20 +115,26 @@ class Quality:
     mean_length: Mapping[Side, float]
     further: int
     unscored: int
+    baseline: str = ""
+    differences: tuple[QualityScore, ...] = ()
 
     def value(self, score: str, group: str = "all") -> float:
         """A score of all images, or of one class; NaN where it was skipped."""
         return next((row.value for row in self.groups if (row.score, row.group) == (score, group)), math.nan)
 
     def table(self) -> pd.DataFrame:
-        """A row per score and group, then a row per gap: captioner, score, group, images, value, low and high."""
+        """A row per score and group, per gap, and per difference from the baseline.
+
+        The columns are captioner, baseline (of differences), score, group, images, value, low, high, p_value.
+        """
         import pandas as pd
 
         rows = [
-            (self.captioner, row.score, row.group, row.images, row.value, *_bounds(row.interval))
-            for row in (*self.groups, *self.gaps)
+            (self.captioner, baseline, row.score, row.group, row.images, row.value, *_bounds(row.interval), row.p_value)
+            for baseline, of in ((None, self.groups), (None, self.gaps), (self.baseline, self.differences))
+            for row in of
         ]
-        return pd.DataFrame(rows, columns=["captioner", "score", "group", "images", "value", "low", "high"])
+        return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def measure_quality(  # noqa: PLR0913 - what is scored, against what, and how
@@ -102,6 +143,7 @@ def measure_quality(  # noqa: PLR0913 - what is scored, against what, and how
     *,
     labels: Labels | None = None,
     objects: Tasks | None = None,
+    given: ImageScores = MappingProxyType({}),
     java: bool = True,
     resamples: int = 2000,
     level: float = 0.95,
@@ -110,45 +152,103 @@ def measure_quality(  # noqa: PLR0913 - what is scored, against what, and how
     """Score a captioner against human captions, over the images that have both.
 
     BLEU and METEOR of a group are the corpus scores of its images; ROUGE-L and CIDEr are means over images, CIDEr
-    with the document frequencies of all images scored, whatever the group.
+    with the document frequencies of all images scored, whatever the group. So are scores that are ``given``.
 
     All human captions of an image are references; of generated captions an image's first counts. Images without a
     generated caption are not scored: read the scores beside ``generated.silent``. ``labels`` give scores by class.
     CHAIR needs annotated ``objects``, of names in the lexicon of COCO's; those in an image's human captions count too.
     Without ``java`` the tokeniser is the same on every machine, and there is no METEOR. Intervals are from a
-    bootstrap over images; 0 resamples give none.
+    bootstrap over images, p-values of gaps from permutations of classes; 0 resamples give none.
 
     Raises:
         JudgeError: pycocoevalcap is not installed; no image has captions of both sides, or a label.
     """
     require("quality", "pycocoevalcap")
-    both = [image for image in human.by_image if image in generated.by_image]
-    tokenizer, lines, why = _words(human, generated, both, java=java)
-    images, refs, hyps = _pair(human, both, lines)
-    if not images:
-        where = f"{human.source or human.name}, {generated.source or generated.name}"
-        raise JudgeError("no image has captions in both", where=where, mend="check that they name images alike")
-    groups = _groups(images, labels)
-    parts, skipped = _score(refs, hyps, why)
-    if objects is None or objects.derived:
-        skipped |= dict.fromkeys(CHAIR, "needs --objects")
-    else:
-        parts.append(_chair(human, generated, images, objects))
-    draw = partial(_intervals, resamples=resamples, level=level, seed=seed)
-    sides: dict[Side, list[str]] = {"human": [ref for of in refs for ref in of], "generated": hyps}
-    return Quality(
-        captioner=generated.name,
-        tokenizer=tokenizer,
-        images=tuple(images),
-        by_image={name: row for part in parts for name, row in zip(part.names, part.pool(part.table.T), strict=True)},
-        groups=tuple(row for part in parts for row in _score_groups(part, groups, draw)),
-        gaps=tuple(gap for part in parts for gap in _gaps(part, groups, draw)),
-        skipped=skipped,
-        vocabulary={side: len({word for line in of for word in line.split()}) for side, of in sides.items()},
-        mean_length={side: float(np.mean([len(line.split()) for line in of])) for side, of in sides.items()},
-        further=sum(len(generated.by_image[image]) - 1 for image in images),
-        unscored=len(human.by_image.keys() | generated.by_image.keys()) - len(images),
-    )
+    found = _Scored.of(human, generated, objects, given, java=java)
+    return found.quality(labels, _Draws(resamples, level, seed))
+
+
+def measure_qualities(  # noqa: PLR0913
+    human: Captions,
+    captioners: Sequence[Captions],
+    *,
+    baseline: str = "",
+    labels: Labels | None = None,
+    objects: Tasks | None = None,
+    given: Mapping[str, ImageScores] = MappingProxyType({}),
+    resamples: int = 2000,
+    level: float = 0.95,
+    seed: int = 0,
+    progress: Callable[[int], object] = lambda _: None,
+) -> dict[str, Quality]:
+    """Captioner -> its quality, as :func:`measure_quality`, and the differences of the others from ``baseline``.
+
+    ``given``: captioner -> its scores from elsewhere. ``progress`` is called with the number of captioners done.
+    """
+    require("quality", "pycocoevalcap")
+    draws, scored = _Draws(resamples, level, seed), dict[str, _Scored]()
+    for number, captioner in enumerate(captioners):
+        progress(number)
+        scored[captioner.name] = _Scored.of(human, captioner, objects, given.get(captioner.name, {}))
+    found = {name: of.quality(labels, draws) for name, of in scored.items()}
+    for name in scored if baseline else ():
+        if name != baseline:
+            rows = tuple(_differences(scored[name], scored[baseline], labels, draws))
+            found[name] = replace(found[name], baseline=baseline, differences=rows)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Scored:
+    """The words and the scores of a captioner; ``images`` are those that are scored."""
+
+    generated: Captions
+    tokenizer: Tokenizer
+    images: list[str]
+    refs: list[list[str]]
+    hyps: list[str]
+    parts: list[Part]
+    skipped: dict[str, str]
+    unscored: int
+
+    @classmethod
+    def of(
+        cls, human: Captions, generated: Captions, objects: Tasks | None, given: ImageScores, *, java: bool = True
+    ) -> _Scored:
+        both = [image for image in human.by_image if image in generated.by_image]
+        tokenizer, lines, why = _words(human, generated, both, java=java)
+        images, refs, hyps = _pair(human, both, lines)
+        if not images:
+            where = f"{human.source or human.name}, {generated.source or generated.name}"
+            raise JudgeError("no image has captions in both", where=where, mend="check that they name images alike")
+        parts, skipped = _score(refs, hyps, why)
+        if objects is None or objects.derived:
+            skipped |= dict.fromkeys(CHAIR, "needs --objects")
+        else:
+            parts.append(_chair(human, generated, images, objects))
+        for name, values in given.items():
+            if all(name not in part.names for part in parts):  # Those that are computed here are corpus scores.
+                parts.append(library.means(name, [values.get(image, math.nan) for image in images]))
+                skipped.pop(name, None)
+        unscored = len(human.by_image.keys() | generated.by_image.keys()) - len(images)
+        return cls(generated, tokenizer, images, refs, hyps, parts, skipped, unscored)
+
+    def quality(self, labels: Labels | None, draws: _Draws) -> Quality:
+        groups, parts = _groups(self.images, labels), self.parts
+        sides: dict[Side, list[str]] = {"human": [ref for of in self.refs for ref in of], "generated": self.hyps}
+        return Quality(
+            captioner=self.generated.name,
+            tokenizer=self.tokenizer,
+            images=tuple(self.images),
+            by_image={name: of for part in parts for name, of in zip(part.names, part.pool(part.table.T), strict=True)},
+            groups=tuple(row for part in parts for row in _score_groups([part], groups, draws)),
+            gaps=tuple(gap for part in parts for gap in _gaps([part], groups, draws)),
+            skipped=self.skipped,
+            vocabulary={side: len({word for line in of for word in line.split()}) for side, of in sides.items()},
+            mean_length={side: float(np.mean([len(line.split()) for line in of])) for side, of in sides.items()},
+            further=sum(len(self.generated.by_image[image]) - 1 for image in self.images),
+            unscored=self.unscored,
+        )
 
 
 def _words(
@@ -212,43 +312,78 @@ def _groups(images: Sequence[str], labels: Labels | None) -> dict[str, IntArray]
     return every | found | every
 
 
-def _intervals(part: Part, key: str, *, resamples: int, level: float, seed: int) -> list[Interval | None]:
-    """Bootstrap intervals of the scores of ``part``; every key has its own generator."""
-    if not resamples or not len(part.table):
-        return [None] * len(part.names)
-    generator = np.random.default_rng([seed, *map(ord, f"{part.names[0]}/{key}")])
-    return bootstrap_pooled(part.table, part.pool, generator=generator, resamples=resamples, level=level)
-
-
-def _score_groups(part: Part, groups: Mapping[str, IntArray], intervals: _Intervals) -> Iterator[QualityScore]:
-    """The part's scores of every group."""
+def _score_groups(parts: Sequence[Part], groups: Mapping[str, IntArray], draws: _Draws) -> Iterator[QualityScore]:
+    """The scores of every group, of the part of one captioner; of two captioners' parts, the differences."""
+    both = Part(parts[0].names, np.hstack([part.table for part in parts]), lambda sums: _less(parts, sums))
     for group, rows in groups.items():
-        own = replace(part, table=part.table[rows])
-        values = part.pool(own.table.sum(axis=0)).tolist()
-        drawn = intervals(own, "None" if group == "all" else group)
-        for name, value, interval in zip(part.names, values, drawn, strict=True):
-            yield QualityScore(name, group, len(rows), value, interval)
+        own, key = replace(both, table=both.table[rows]), "None" if group == "all" else group
+        p_values = draws.p_values(parts, [rows], key) if len(parts) > 1 else [None] * len(both.names)
+        for of in zip(both.names, values_of(both, rows).tolist(), draws.intervals(own, key), p_values, strict=True):
+            yield QualityScore(of[0], group, len(rows), *of[1:])
 
 
-def _gaps(part: Part, groups: Mapping[str, IntArray], intervals: _Intervals) -> Iterator[QualityScore]:
-    """The largest gap of each of the part's scores; scores with the same two classes share their resamples."""
+def _less(parts: Sequence[Part], sums: FloatArray) -> FloatArray:
+    """The scores of one captioner; of two, whose sums stand side by side, those of the first less the second's."""
+    split = np.split(sums, len(parts))
+    return np.asarray(np.subtract.reduce([part.pool(of) for part, of in zip(parts, split, strict=True)]))
+
+
+def _gaps(parts: Sequence[Part], groups: Mapping[str, IntArray], draws: _Draws) -> Iterator[QualityScore]:
+    """The largest gap of each score between two classes, of the part of one captioner; the difference, of two."""
     classes = {name: rows for name, rows in groups.items() if name != "all" and len(rows)}
-    values = {name: part.pool(part.table[rows].sum(axis=0)) for name, rows in classes.items()}
-    if len(classes) < 2 or not np.isfinite(list(values.values())).all():
+    values = [{name: values_of(part, rows) for name, rows in classes.items()} for part in parts]
+    if len(classes) < 2 or not all(np.isfinite(list(of.values())).all() for of in values):
         return
-    width = part.table.shape[1]
-    known: dict[tuple[str, str], list[Interval | None]] = {}
-    for number, name in enumerate(part.names):
-        worst, *_, best = sorted(classes, key=lambda group: float(values[group][number]))
-        if (best, worst) not in known:
-            # Both groups' sums stand side by side.
-            pads = ((classes[best], (0, width)), (classes[worst], (width, 0)))
-            table = np.vstack([np.pad(part.table[rows], ((0, 0), pad)) for rows, pad in pads])
-            gap = Part(part.names, table, lambda sums: part.pool(sums[:width]) - part.pool(sums[width:]))
-            known[best, worst] = intervals(gap, "gap")
-        value = float(values[best][number]) - float(values[worst][number])
-        images = len(classes[best]) + len(classes[worst])
-        yield QualityScore(name, f"gap: {best} - {worst}", images, value, known[best, worst][number])
+    p_values = draws.p_values(parts, list(classes.values()), GAP)
+    for number, (name, p_value) in enumerate(zip(parts[0].names, p_values, strict=True)):
+        ends = [_ordered(of, number) for of in values]
+        kept = list(dict.fromkeys(group for order in ends for group in (order[0], order[-1])))
+        places = [(kept.index(order[0]), kept.index(order[-1])) for order in ends]
+        gap = _gap(parts, [classes[group] for group in kept], places, number)
+        group = GAP if len(parts) > 1 else f"{GAP}: {kept[0]} - {kept[1]}"
+        value = float(gap.pool(gap.table.sum(axis=0))[0])
+        yield QualityScore(name, group, len(gap.table), value, draws.intervals(gap, GAP)[0], p_value)
+
+
+def _ordered(values: Mapping[str, FloatArray], score: int) -> list[str]:
+    """Classes from the highest value of a score to the lowest."""
+    return sorted(values, key=lambda group: -float(values[group][score]))
+
+
+def _gap(parts: Sequence[Part], groups: Sequence[IntArray], ends: Sequence[tuple[int, int]], score: int) -> Part:
+    """A score of the first of two groups less that of the second (``ends``, of each part), all sums side by side."""
+    width = parts[0].table.shape[1]
+    blocks = [
+        np.vstack(
+            [
+                np.pad(part.table[rows], ((0, 0), (k * width, (len(groups) - k - 1) * width)))
+                for k, rows in enumerate(groups)
+            ]
+        )
+        for part in parts
+    ]
+
+    def pool(sums: FloatArray) -> FloatArray:
+        found = []
+        for part, of, (high, low) in zip(parts, np.split(sums, len(parts)), ends, strict=True):
+            values = [part.pool(of[k * width : (k + 1) * width])[score] for k in (high, low)]
+            found.append(values[0] - values[1])
+        return np.asarray(np.subtract.reduce(found))[None]
+
+    return Part(parts[0].names[:1], np.hstack(blocks), pool)
+
+
+def _differences(mine: _Scored, its: _Scored, labels: Labels | None, draws: _Draws) -> Iterator[QualityScore]:
+    """The scores and gaps of one captioner less those of another, of the images of both."""
+    places = [{image: row for row, image in enumerate(of.images)} for of in (mine, its)]
+    images = [image for image in places[0] if image in places[1]]
+    others, groups = {part.names: part for part in its.parts}, _groups(images, labels) if images else {}
+    for part in mine.parts:
+        if images and part.names in others:
+            rows = [[of[image] for image in images] for of in places]
+            both = [replace(of, table=of.table[at]) for of, at in zip((part, others[part.names]), rows, strict=True)]
+            yield from _score_groups(both, groups, draws)
+            yield from _gaps(both, groups, draws)
 
 
 def _bounds(interval: Interval | None) -> tuple[float, float]:

@@ -178,7 +178,7 @@ def rouge(refs: References, hyps: Sequence[str]) -> Part:
     from pycocoevalcap.rouge.rouge import Rouge
 
     scorer = Rouge()
-    return _means("ROUGE-L", [scorer.calc_score([hyp], of) for hyp, of in zip(hyps, refs, strict=True)])
+    return means("ROUGE-L", [scorer.calc_score([hyp], of) for hyp, of in zip(hyps, refs, strict=True)])
 
 
 def cider(refs: References, hyps: Sequence[str]) -> Part:
@@ -188,11 +188,13 @@ def cider(refs: References, hyps: Sequence[str]) -> Part:
     scorer = CiderScorer(n=4, sigma=6.0)
     for hyp, of in zip(hyps, refs, strict=True):
         scorer += (hyp, of)
-    return _means("CIDEr", scorer.compute_score()[1] if len(hyps) > 1 else [math.nan])
+    return means("CIDEr", scorer.compute_score()[1] if len(hyps) > 1 else [math.nan])
 
 
-def _means(name: str, values: Sequence[float]) -> Part:
-    return Part((name,), np.column_stack([values, np.ones(len(values))]).astype(np.float64), _pool_means)
+def means(name: str, values: Sequence[float]) -> Part:
+    """A score whose groups have the means of their images' ``values``, [N]; NaN of an image does not count."""
+    table = np.column_stack([np.nan_to_num(values), np.isfinite(values)]).astype(np.float64)
+    return Part((name,), table, _pool_means)
 
 
 def _pool_means(sums: FloatArray) -> FloatArray:

@@ -19,7 +19,7 @@ from judge.errors import FAULTS, JudgeError
 from judge.measure import Result
 from judge.measure.table import COLUMNS, make_table, settings_of, with_parts
 from judge.metrics import find_metric
-from judge.quality import Quality, QualityScore
+from judge.quality import GAP, Quality, QualityScore
 from judge.report.directory import METRICS, SCORING, SETTINGS, metrics_json
 from judge.report.page import example_cards
 from judge.report.sections import tables_of
@@ -158,14 +158,16 @@ def _read_quality(document: Mapping[str, Any]) -> dict[str, Quality]:
     """Caption quality, but for the values of single images, which no file holds."""
     level, found = document["run"]["level"], {}
     for name, how in document["scoring"].items():
-        groups, gaps = list[QualityScore](), list[QualityScore]()
+        groups, gaps, differences = list[QualityScore](), list[QualityScore](), list[QualityScore]()
         for row in (row for row in document["quality"] if row["captioner"] == name):
             value = math.nan if row["value"] is None else float(row["value"])
             interval = None if row["low"] is None else Interval(row["low"], row["high"], level)
-            score = QualityScore(row["score"], row["group"], row["images"], value, interval)
-            (gaps if score.group.startswith("gap: ") else groups).append(score)
+            score = QualityScore(row["score"], row["group"], row["images"], value, interval, row["p_value"])
+            kind = gaps if score.group.startswith(f"{GAP}: ") else groups
+            (differences if row["baseline"] else kind).append(score)
         scoring = {field: how[field] for field in SCORING}
-        found[name] = Quality(name, images=(), by_image={}, groups=tuple(groups), gaps=tuple(gaps), **scoring)
+        own = Quality(name, images=(), by_image={}, groups=tuple(groups), gaps=tuple(gaps), **scoring)
+        found[name] = replace(own, differences=tuple(differences))
     return found
 
 

@@ -166,7 +166,9 @@ def _renamed(result: Result, names: Mapping[str, str], kept: Collection[str]) ->
         ),
         run=facts,
         quality={
-            names[name]: replace(of, captioner=names[name]) for name, of in result.quality.items() if name in kept
+            names[name]: replace(of, captioner=names[name], baseline=names.get(of.baseline, ""))
+            for name, of in result.quality.items()
+            if name in kept
         },
         breakdown=breakdown and Breakdown(**{name: named(getattr(breakdown, name)) for name in _BROKEN}),
         **{name: named(getattr(result, name)) for name in _TABLES},
@@ -209,7 +211,7 @@ def _merge_facts(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         for name in of["captioners"] if of.get("masks") else ():
             found["captioners"][name] = {**of["captioners"][name], "masks": of["masks"]}
     scores = [of.get("human_scores", {}) for of in facts]
-    found = {name: value for name, value in found.items() if name not in {"masks", "human_scores"}}
+    found = {name: value for name, value in found.items() if name not in {"masks", "human_scores", "baseline"}}
     if all(scores):
         found["human_scores"] = {key: value for of in scores for key, value in of.items()}
     return found

@@ -1,11 +1,11 @@
 """The main tables of a result: amplification, differences between captioners, caption quality."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from judge.measure import Result
-from judge.quality import SCORES, Quality
+from judge.quality import GAP, Quality, QualityScore
 from judge.report.notes import difference_notes
 from judge.report.table import COUNT, NUMBER, SIGNED, THREE, Column, Table, digits_of, names, table_of, write, write_p
 from judge.statistics.comparisons import Conclusion, Difference
@@ -13,8 +13,8 @@ from judge.statistics.summary import Summary
 from judge.types import Interval
 
 DIFFERENCES = "Differences between captioners"
-# Scores that papers print; the shorter BLEUs are in quality.csv.
-_SHOWN = tuple(score for score in SCORES if score not in {"BLEU-1", "BLEU-2", "BLEU-3"})
+# Papers print BLEU-4; the shorter ones are in quality.csv.
+_HIDDEN = {"BLEU-1", "BLEU-2", "BLEU-3"}
 
 
 class Line(NamedTuple):
@@ -132,21 +132,58 @@ def difference_table(found: Sequence[Difference], *, verbose: bool = True) -> Ta
     return Table(tuple(columns), tuple(found), DIFFERENCES, notes, lambda row: digits_of(row.interval))
 
 
-def quality_table(found: Mapping[str, Quality], *, verbose: bool = False) -> Table[tuple[Any, ...]]:
-    """A row per captioner and class, and two of the largest gap between two classes. Fractions."""
-    scores = [score for score in _SHOWN if not all(score in quality.skipped for quality in found.values())]
-    numbers = [("images", COUNT), *((score, NUMBER) for score in scores)]
+def quality_tables(found: Mapping[str, Quality], *, verbose: bool = False) -> list[Table[tuple[Any, ...]]]:
+    """The scores, and their differences from the baseline, if a run has both."""
+    tables = [_quality_table(found, verbose=verbose)] if found else []
+    return tables + ([_quality_differences(found)] if any(of.differences for of in found.values()) else [])
+
+
+def _quality_table(found: Mapping[str, Quality], *, verbose: bool) -> Table[tuple[Any, ...]]:
+    """A row per captioner and class, and three of the largest gap between two classes. Fractions."""
+    scores = _scores_of(found)
+    numbers: list[tuple[str, str | Callable[[Any], str]]] = [("images", COUNT), *((score, str) for score in scores)]
     numbers += [("vocabulary", COUNT), ("length", ".1f")] if verbose else []
     rows: list[tuple[Any, ...]] = []
     for name, quality in found.items():
         for group in dict.fromkeys(row.group for row in quality.groups):
             mine = {row.score: row for row in quality.groups if row.group == group}
-            values = [mine[score].value if score in mine else None for score in scores]
             whole = (quality.vocabulary, quality.mean_length) if group == "all" else ({}, {})
             words = [of.get("generated") for of in whole]
+            values = [write(mine[score].value, NUMBER) if score in mine else None for score in scores]
             rows.append((name, group, next(iter(mine.values())).images, *values, *words))
         gaps = {gap.score: gap for gap in quality.gaps}
-        for label, part in (("largest gap", "value"), ("its interval", "interval")) if gaps else ():
-            values = [getattr(gaps.get(score), part, None) for score in scores]
-            rows.append((name, label, None, *values, None, None))
+        rows += [(name, label, None, *cells, None, None) for label, *cells in _gap_rows(gaps, scores, NUMBER)]
     return table_of(["captioner", "images of"], numbers, rows, "Caption quality")
+
+
+def _quality_differences(found: Mapping[str, Quality]) -> Table[tuple[Any, ...]]:
+    """Rows per captioner and class, and of the largest gap: the difference from the baseline, its interval, its p."""
+    scores, rows = _scores_of(found), list[tuple[Any, ...]]()
+    for name, quality in found.items():
+        for group in dict.fromkeys(row.group for row in quality.differences):
+            mine = {row.score: row for row in quality.differences if row.group == group}
+            rows += [(name, *cells) for cells in _gap_rows(mine, scores, SIGNED, group)]
+    baseline = next((quality.baseline for quality in found.values() if quality.baseline), "")
+    return table_of(
+        ["captioner", "images of"],
+        [(score, str) for score in scores],
+        rows,
+        f"Caption quality, less that of {baseline}",
+    )
+
+
+def _gap_rows(
+    found: Mapping[str, QualityScore], scores: Sequence[str], how: str, group: str = GAP
+) -> Iterator[tuple[str | None, ...]]:
+    """The values of ``scores``, their intervals and their p; no row where there is nothing."""
+    title = "largest gap" if group == GAP else group
+    for label, part in ((title, "value"), ("its interval", "interval"), ("its p", "p_value")) if found else ():
+        values = [getattr(found.get(score), part, None) for score in scores]
+        yield label, *(of if of is None else write_p(of) if part == "p_value" else write(of, how) for of in values)
+
+
+def _scores_of(found: Mapping[str, Quality]) -> list[str]:
+    """The scores to show: those of the COCO evaluation, then those given."""
+    return [
+        name for name in dict.fromkeys(row.score for of in found.values() for row in of.groups) if name not in _HIDDEN
+    ]

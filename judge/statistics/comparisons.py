@@ -221,12 +221,17 @@ def _guesses_alike(row: Summary, rises: bool) -> bool:
 
 
 def differences(
-    summaries: Sequence[Summary], pair: PairRows, *, level: float = 0.95, reasons: Mapping[Key, str] | None = None
+    summaries: Sequence[Summary],
+    pair: PairRows,
+    *,
+    level: float = 0.95,
+    reasons: Mapping[Key, str] | None = None,
+    baseline: str = "",
 ) -> list[Difference]:
     """All pairs of captioners, metric by metric and judge by judge; names of captioners differ.
 
     ``pair`` gives two rows on the images that they share; None where they do not compare. ``reasons``: see
-    :func:`conclude`.
+    :func:`conclude`. With a ``baseline``, each other captioner less that one, in place of all pairs.
     """
     void = reasons or {}
     concluded = zip(summaries, conclude(summaries, void), strict=True)
@@ -235,7 +240,7 @@ def differences(
     for row in summaries:
         if _has_value(row):
             groups.setdefault((row.metric, row.judge), []).append(row)
-    pairs = (pair(*rows) for of in groups.values() for rows in combinations(of, 2))
+    pairs = (pair(*rows) for of in groups.values() for rows in _pairs(of, baseline))
     return corrected(
         [
             replace(
@@ -247,6 +252,14 @@ def differences(
             for first, second, paired, left_out in filter(None, pairs)
         ]
     )
+
+
+def _pairs(rows: Sequence[Summary], baseline: str) -> Iterator[tuple[Summary, Summary]]:
+    """All pairs of rows; with a baseline, those of it, where it is the second."""
+    if not baseline:
+        return iter(combinations(rows, 2))
+    base = [row for row in rows if row.captioner == baseline]
+    return ((row, of) for of in base for row in rows if row is not of)
 
 
 def corrected(found: Sequence[Difference]) -> list[Difference]:

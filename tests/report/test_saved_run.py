@@ -65,10 +65,11 @@ def made(small: Corpus, tmp_path_factory: pytest.TempPathFactory) -> dict[str, t
     assert labels is not None
     skin = {image: ("dark", "light")[place % 2] for place, image in enumerate(labels.by_image)}
     both = multiply_labels([labels, Labels("skin", ("dark", "light"), skin, "made up")])
+    first = small.generated[0].name
     alone = replace(small, generated=small.generated[:1])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", str(folder))  # No Java, which takes seconds to start.
-        splits = run("splits", metrics="lic,dbac,dba,ratio", breakdown=True, quality=True)
+        splits = run("splits", metrics="lic,dbac,dba,ratio", breakdown=True, quality=True, baseline=first)
     return {
         "refits": run("refits", metrics="lic,sc,ba", refits=2, chance=1),
         "splits": splits,
