@@ -1,6 +1,6 @@
 """The main tables of a result: amplification, differences between captioners, caption quality."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
