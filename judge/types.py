@@ -79,6 +79,8 @@ class Labels:
             images, and those in ``ignored``, are all images of the file. Where human captions are chosen by their
             own labels also "own captions" and "other captions" (left out).
         agreement: of given labels with what human captions name, as ``judge.corpus.labels.compare_labels`` finds it.
+        scenes: image id -> the scene that it shows with one of several people (counterfactual pairs and sets): images
+            of a scene are in one fold, and labels are exchanged within it; empty where all images are scenes apart.
     """
 
     attribute: str
@@ -90,6 +92,7 @@ class Labels:
     rule: str = "one"
     votes: Mapping[str, int] = field(default_factory=dict)
     agreement: Mapping[str, float | None] | None = None
+    scenes: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         counts = Counter(self.by_image.values())
@@ -121,6 +124,7 @@ class Sample:
         answers: indices into the target's classes; exactly one for ``attribute``.
         weight: importance in training (balances classes where all data is kept).
         image: id of the image of the caption, if the judge sees one; None when blanked.
+        scene: that the image shows, where several images show one with different people; else None.
     """
 
     image_id: str
@@ -130,6 +134,7 @@ class Sample:
     answers: tuple[int, ...]
     weight: float = 1.0
     image: str | None = None
+    scene: str | None = None
 
     @property
     def text(self) -> str:

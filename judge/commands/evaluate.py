@@ -28,7 +28,7 @@ from judge.commands.unread import unread
 from judge.config import make_config, values
 from judge.config.inputs import HumanSettings, ShownSettings
 from judge.config.judges import ScoredSettings
-from judge.config.values import HUMAN, Files, MaskMode
+from judge.config.values import MaskMode
 from judge.corpus import Corpus, is_table
 from judge.corpus.attributes import parts_of
 from judge.corpus.files import Given
@@ -64,7 +64,6 @@ class RunConfig(ScoredSettings, ShownSettings):
     command = "judge evaluate"
     panel = "Output"
 
-    human: Files = option(..., HUMAN, repeated="PATH", essential=True)
     breakdown: bool = option(False, "compute what tasks, images and words contribute to each metric", panel="Metrics")
     rewarded_by: dict[str, str] = option(
         {}, "judge that rewarded a captioner in training: its name or file; rows of such judges have no verdict",
@@ -194,7 +193,9 @@ def _with_sources(corpus: Corpus, settings: Mapping[str, Any]) -> dict[str, Any]
             mend = "read the labels of each with read_labels, and give multiply_labels of them to Corpus.read"
         raise JudgeError(what, mend=mend)
     captions = {side.name: side.source or "in memory" for side in corpus.generated}
-    found: dict[str, Any] = {"human": corpus.human.source or "in memory", "captions": captions}
+    found: dict[str, Any] = {"captions": captions}
+    if not corpus.alone:
+        found["human"] = corpus.human.source or "in memory"
     if labels:
         rule = "majority" if any(part.rule == "majority" for part in labels.values()) else "one"
         sources = {name: part.source or "in memory" for name, part in labels.items()}
@@ -245,12 +246,14 @@ def run(
             # First all checks that could fail after hours of captioning.
             require("vision", "torch", "transformers", "PIL", "cv2", "pycocotools")
             human, plain = corpus.human.by_image, images.plain
-            names = {image: plain.names[image] for image in human if image in plain.names}
+            described = corpus.labels.by_image if corpus.alone and corpus.labels else human
+            names = {image: plain.names[image] for image in described if image in plain.names}
             if not names:
-                what = f"no file of any of the {len(human)} images with human captions"
+                whose = "labels" if corpus.alone else "human captions"
+                what = f"no file of any of the {len(described)} images with {whose}"
                 mend = "check that ids mean the same in all files"
                 raise JudgeError(what, where=f"--images {plain.folder}", mend=mend)
-            captions = {image: human[image][:1] for image in names}
+            captions = {image: human.get(image, (name,))[:1] for image, name in names.items()}
             placeholders = [Captions(name, captions, source=name) for name in models]
             lay_out(replace(corpus, generated=(*corpus.generated, *placeholders)), plan, lexicons)
             if _uses_images(plan):

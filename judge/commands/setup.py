@@ -89,6 +89,7 @@ def _label_options(config: LabelSettings, attribute: str, **others: Any) -> Labe
         where=config.where,
         drop=_of(config.label_drop, attribute) or (),
         label_column=_of(config.label_column, attribute),
+        scene_column=config.scene_column,
         spellings=spellings,  # type: ignore[arg-type]  # nested where attributes are several
         **others,
     )
@@ -105,7 +106,7 @@ def read_corpus(config: RunSettings) -> Corpus:
     labels = given.get(config.attribute) if isinstance(config.attribute, str) else None
     if config.own_captions:
         options, labels = _keep_own(config, options, labels)
-    human = listed(config.human)
+    human = listed(config.human) if config.human else None
     corpus = Corpus.read(human=human, captions=config.captions, labels=labels, objects=objects, options=options)
     source, columns = corpus.human.source, corpus.human.columns
     notes = tuple(

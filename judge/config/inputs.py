@@ -78,6 +78,9 @@ class LabelSettings(WordSettings, WhereSettings):
     labels: values.LabelFiles = option(None, values.LABELS, repeated="[NAME=]FILE", essential=True)
     id_column: str | None = option(None, "image column of the label table")
     label_column: str | dict[str, str] | None = option(None, "class column of the labels", repeated="[NAME=]COLUMN")
+    scene_column: str | None = option(
+        None, "label column that names the scene of each image, which several images show with different people"
+    )
     label_values: dict[str, tuple[str, ...]] | dict[str, dict[str, tuple[str, ...]]] = option(
         {}, "how the label table spells a class, e.g. female=1; with several attributes skin=darker=1",
         flag="--label-value", repeated="CLASS=TEXT",

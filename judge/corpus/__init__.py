@@ -31,7 +31,7 @@ class Corpus:
     """All captions, labels and tasks that a run reads.
 
     Attributes:
-        human: the human captions.
+        human: the human captions; without any image where there are none.
         generated: the captions of each captioner; names are distinct.
         labels: the class of each image; None to derive it from the human captions.
         tasks: what else each image shows; None to derive it from the human captions.
@@ -44,15 +44,25 @@ class Corpus:
     tasks: Tasks | None = None
     notes: tuple[str, ...] = ()
 
+    @property
+    def alone(self) -> bool:
+        """Whether there are no human captions to compare with."""
+        return not self.human.by_image
+
+    def of_people(self, captioner: Captions) -> Captions:
+        """The human captions; where there are none, the captioner's own, of which metrics of one side read nothing."""
+        return captioner if self.alone else self.human
+
     def __repr__(self) -> str:
         labels = [] if self.labels is None else [self.labels]
-        return f"Corpus({', '.join(map(repr, [self.human, *self.generated, *labels]))})"
+        human = [] if self.alone else [self.human]
+        return f"Corpus({', '.join(map(repr, [*human, *self.generated, *labels]))})"
 
     @classmethod
     def read(
         cls,
         *,
-        human: Given | Sequence[PathLike],
+        human: Given | Sequence[PathLike] | None = None,
         captions: PathLike | Iterable[PathLike] | Mapping[str, Given],
         labels: Given | Labels | None = None,
         attribute: str | None = None,
@@ -67,7 +77,7 @@ class Corpus:
 
         Args:
             human: human captions: a file, shards, or a folder of Parquet files, as every other input; or several
-                files; or a table in memory.
+                files; or a table in memory. Metrics of one side (``sc``) need none, but labels.
             captions: captions of captioners, named by the file's stem, by ``"NAME=FILE"``, or by a mapping's keys, as
                 those in memory must be: ``{"mine": table}``.
             labels: the class of each image: a file, a table in memory, or the result of
@@ -83,14 +93,15 @@ class Corpus:
         """
         named = name_captioners([captions] if isinstance(captions, str | Path) else captions)
         files: list[Any] = [human] if isinstance(human, str | Path) else []
-        if not files and not is_table(human, several=True):
+        if not files and human is not None and not is_table(human, several=True):
             files = [*cast("Sequence[PathLike]", human)]
         _check_lists({"human": files[0] if files else human, "labels": labels, "objects": objects, **named})
         labels, columns = _read_labels(labels, attribute), options.columns or {}
         objects = objects if objects is None or isinstance(objects, Tasks) else read_tasks(objects)
         check_owners(columns, ["human", *named])
         generated = [read_captions(path, options, side="generated", name=name) for name, path in named.items()]
-        people = _unite([read_captions(path, options, side="human") for path in (files or [human])])
+        given = files or ([] if human is None else [human])
+        people = _unite([read_captions(path, options, side="human") for path in given] or [Captions("human", {})])
         refuse_unread(columns, [people, *generated])
         for one, path in zip(generated, named.values(), strict=True):
             if not is_table(path) and Path(path) in map(Path, files) and one.by_image == people.by_image:
@@ -98,7 +109,7 @@ class Corpus:
                 mend = "give a file of the captioner's captions, in which a column 'prediction' holds them"
                 raise JudgeError(what, where=str(path), mend=mend)
         notes: list[str] = [Doubt(note) for one in (people, *generated) for note in one.notes]
-        for one in generated:
+        for one in generated if people.by_image else ():
             notes += _doubts(people, one, labels, several=options.several)
         return cls(people, tuple(generated), labels, objects, tuple(notes))
 

@@ -93,6 +93,7 @@ def multiply_labels(parts: Sequence[Labels]) -> ProductLabels:
         derived=any(part.derived for part in parts),
         ignored=ignored,
         parts=tuple(parts),
+        scenes=parts[0].scenes,
     )
     if not found.by_image:
         what = f"no image has a class of each attribute; known: {found.coverage}"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Literal, NamedTuple
 
-from judge.corpus.columns import find_column, id_column
+from judge.corpus.columns import chosen_column, find_column, id_column
 from judge.corpus.files import Document, Given, read_document
 from judge.corpus.records import MISSING, Entry, chosen_rows, image_id, kind_of, mapping_entries, records, row_entries
 from judge.errors import JudgeError, nearest
@@ -49,6 +49,7 @@ class LabelOptions:
         alone: whether the file has labels of this attribute only; else a column "label" could be of any.
         id_column: the column of image ids, if it is not recognised by name.
         label_column: the column of labels, likewise.
+        scene_column: the column of the scenes of counterfactual images (``Labels.scenes``); None for none.
         spellings: class -> further spellings in this table (``{"male": ["0"]}``); they win over "Both" and the like.
     """
 
@@ -58,6 +59,7 @@ class LabelOptions:
     alone: bool = True
     id_column: str | None = None
     label_column: str | None = None
+    scene_column: str | None = None
     spellings: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
@@ -110,7 +112,28 @@ def read_labels(
         raise JudgeError(what, where=source, mend="check the column, or name the classes: --label-value CLASS=VALUE")
     _refuse_absent(options, {label.value.lower() for label in labels}, source)
     classes = tuple(sorted(lexicon.classes if lexicon else {label.name for label in labels if label.name is not None}))
-    return Labels(attribute, classes, by_image, source, ignored=dict(ignored), rule=options.rule, votes=votes)
+    scenes = _scenes(document, options, by_image) if options.scene_column else {}
+    made = Labels(attribute, classes, by_image, source, ignored=dict(ignored), rule=options.rule, votes=votes)
+    return replace(made, scenes=scenes)
+
+
+def _scenes(document: Document, options: LabelOptions, images: Collection[str]) -> dict[str, str]:
+    """Image id -> scene, of labelled ``images``."""
+    value, source = document
+    column, found = options.scene_column or "", dict[str, str]()
+    if isinstance(value, dict):
+        raise JudgeError(f"has no column '{column}'", where=source, mend="give a table, with a row for each image")
+    rows = records(value, source=source, shapes=_SHAPES)
+    image = id_column(rows, options.id_column, source=source, option="--id-column")
+    chosen = chosen_rows(rows, options.where, source=source, needed=False)
+    for entry in row_entries(chosen, image, chosen_column(rows, column, source=source)):
+        where = f"{source}, {entry.at}, field '{column}'"
+        name, scene = image_id(entry.image, f"{source}, {entry.at}"), _text(entry.value, where)
+        if name in images and found.setdefault(name, scene) != scene:
+            raise JudgeError(f"image '{name}' has two scenes", where=where, mend="keep one of them")
+        if name in images and not scene:
+            raise JudgeError(f"image '{name}' has no scene", where=where, mend="name it, or leave out the record")
+    return found
 
 
 def choose_own(

@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
@@ -56,17 +57,27 @@ def holdout_split(
     return Split(tuple(sorted(train)), tuple(sorted(tested)), weights, tuple(sorted(validated)))
 
 
-def stratified_folds(classes: Mapping[str, str], *, seed: int, folds: int = 10, validation: float = 0.0) -> list[Split]:
+def stratified_folds(
+    classes: Mapping[str, str],
+    *,
+    seed: int,
+    folds: int = 10,
+    validation: float = 0.0,
+    scenes: Mapping[str, str] = MappingProxyType({}),
+) -> list[Split]:
     """``folds`` splits in which every image is scored exactly once, by a judge that never saw it.
 
     Classes are balanced by weight, not by leaving images out: an image of class k weighs n / (K n_k) in training, where
     n and n_k count that fold's training images. A share ``validation`` of these, by class, chooses an epoch instead.
+    Images of one of the ``scenes`` are in one fold.
     """
-    from sklearn.model_selection import StratifiedKFold, train_test_split
+    from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, train_test_split
 
     ids = sorted(classes)
     names = [classes[image] for image in ids]
-    cut = StratifiedKFold(folds, shuffle=True, random_state=seed).split(ids, names)
+    kind = StratifiedGroupKFold if scenes else StratifiedKFold
+    groups = [scenes.get(image, image) for image in ids] if scenes else None
+    cut = kind(folds, shuffle=True, random_state=seed).split(ids, names, groups)
     splits = []
     for fold, (learnt, scored) in enumerate(cut):
         train, chosen = learnt, learnt[:0]
@@ -91,6 +102,7 @@ def make_splits(
     folds: int = 10,
     holdout: tuple[float, float] = (0.1, 0.0),
     balanced: bool = True,
+    scenes: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Split]:
     """The splits of one seed: one hold-out under ``paper``, ``folds`` of them under ``crossfit``.
 
@@ -103,9 +115,10 @@ def make_splits(
             ``crossfit`` the same share of the images that are not scored chooses.
         balanced: whether classes count equally: by size (``paper``) or weight. Else all images are used and weigh the
             same (DBAC's 80/20).
+        scenes: image id -> scene, whose images are in one fold of ``crossfit``; empty for none.
     """
     test, validation = holdout
     if protocol == "paper":
         return [holdout_split(classes, seed=seed, test=test, validation=validation, balanced=balanced)]
-    splits = stratified_folds(classes, seed=seed, folds=folds, validation=validation / (1 - test))
+    splits = stratified_folds(classes, seed=seed, folds=folds, validation=validation / (1 - test), scenes=scenes)
     return splits if balanced else [replace(split, weights=dict.fromkeys(split.weights, 1.0)) for split in splits]

@@ -101,6 +101,9 @@ class EvidenceBuilder:
         self.named = cache(self._named)
         if corpus.labels:
             labels = self._compare(corpus.labels, words.attribute)
+        elif corpus.alone:
+            mend = "give --labels, or human captions (--human) to derive them from"
+            raise JudgeError("no labels, and no human captions", mend=mend)
         elif lexicon := words.attribute:
             mentions = self._human_mentions(corpus.human.by_image, "attribute")
             labels = derive_labels(mentions, attribute=lexicon.name, classes=sorted(lexicon.classes), least=least)
@@ -174,20 +177,20 @@ class EvidenceBuilder:
         Raises:
             JudgeError: as ``build``.
         """
-        labels = self.truth.labels
+        labels, people = self.truth.labels, self.corpus.of_people(captioner)
         classes, dropped, found = self._images(captioner, tasks=tasks, without=without)
-        where = f"{captioner.source or captioner.name} with {self.corpus.human.source or self.corpus.human.name}"
+        where = f"{captioner.source or captioner.name} with {people.source or people.name}"
         if not classes:
-            ids = [next(iter(side.by_image), "-") for side in (self.corpus.human, captioner, labels)]
+            ids = [next(iter(side.by_image), "-") for side in (people, captioner, labels)]
             what = f"no image in common (human '{ids[0]}', generated '{ids[1]}', labels '{ids[2]}')"
             raise JudgeError(what, where=where, mend="check that image ids mean the same in all files")
         if judged:
-            _check_classes(classes, labels, where, partial(overlap, self.corpus.human, captioner, labels))
+            _check_classes(classes, labels, where, partial(overlap, people, captioner, labels))
         key = captioner.name, tuple(classes)
         if key not in self._joined:
-            written: dict[Side, Captions] = {"human": self.corpus.human, "generated": captioner}
-            if key[1] not in self._of_people:
-                self._of_people[key[1]] = self._look_at(self.corpus.human, classes)
+            written: dict[Side, Captions] = {"human": people, "generated": captioner}
+            if key[1] not in self._of_people or self.corpus.alone:
+                self._of_people[key[1]] = self._look_at(people, classes)
             human, generated = self._of_people[key[1]], self._look_at(captioner, classes)
             rows: dict[Side, Sequence[Row]] = {"human": human.rows, "generated": generated.rows}
             coverage: dict[Side, Coverage] | None = None
@@ -195,7 +198,7 @@ class EvidenceBuilder:
                 coverage = {"human": human.coverage, "generated": generated.coverage}
             lexicon = self.truth.words.attribute
             survey: dict[Side, Survey] = {
-                "human": human.words.survey(generated.words, lexicon, self.corpus.human),
+                "human": human.words.survey(generated.words, lexicon, people),
                 "generated": generated.words.survey(human.words, lexicon, captioner),
             }
             self._joined[key] = Joined(classes, rows, {}, coverage, survey, dict.fromkeys(SIDES, 1), rows)
@@ -225,9 +228,10 @@ class EvidenceBuilder:
     ) -> tuple[dict[str, str], dict[str, int], Tasks | None]:
         """For :meth:`join`: image id -> class; reason -> images left out; and the tasks."""
         labels, found = self.truth.labels, None
-        images, dropped = common_images(self.corpus.human, captioner, labels.by_image)
+        people = self.corpus.of_people(captioner)
+        images, dropped = common_images(people, captioner, labels.by_image)
         if isinstance(labels, ProductLabels) and labels.left_out:
-            small = len(labels.small & self.corpus.human.by_image.keys() & captioner.by_image.keys())
+            small = len(labels.small & people.by_image.keys() & captioner.by_image.keys())
             dropped |= {"no label": dropped["no label"] - small, "in classes left out": small}
         if tasks:
             found, gone = self.find_tasks(images, without=without)
@@ -280,7 +284,13 @@ class EvidenceBuilder:
             counts = Counter(index for _, index, _ in captions)
             indices = {index for index, count in counts.items() if count >= INDEX_COVERAGE * len(joined.classes)}
             dropped[f"{side} captions beyond the common number"] = sum(counts[n] for n in counts.keys() - indices)
-            key = side == "human" or captioner.name, tuple(joined.classes), hidden, spared, metric.prior
+            key = (
+                (side == "human" and not self.corpus.alone) or captioner.name,
+                tuple(joined.classes),
+                hidden,
+                spared,
+                metric.prior,
+            )
             if key not in self._masked:
                 self._masked[key] = tuple(
                     # A sentence names what its caption names: "He smiles." is of the man in the sentence before it.
@@ -296,7 +306,8 @@ class EvidenceBuilder:
         aligner = Aligner(how, vectors, self.aligning.delta)
         prepared = Preparation(self.truth.labels.attribute, self.options, self._lexicon(hidden), spared)
         about = metric.uses_images, joined.coverage, joined.survey, dropped, prepared, joined.sentences
-        return Sides(captioner.name, target, joined.classes, answers, rows, aligner, *about)
+        scenes = self.truth.labels.scenes
+        return Sides(captioner.name, target, joined.classes, answers, rows, aligner, *about, scenes=scenes)
 
     def _answers_of(self, tasks: bool, image: str, words: Words) -> frozenset[str]:
         """The tasks, or the classes, that a caption names: judges guess them from the annotation of its image."""

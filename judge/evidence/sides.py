@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -78,6 +79,7 @@ class Sides:
         dropped: reason -> images, captions or tasks left out.
         prepared: how captions became the words of ``rows``.
         sentences: side -> how many sentences of a caption are captions of their own in ``rows``; 1 for whole captions.
+        scenes: image id -> scene, where several images show one with different people; else empty.
     """
 
     captioner: str
@@ -92,6 +94,7 @@ class Sides:
     dropped: Mapping[str, int] = field(default_factory=dict)
     prepared: Preparation | None = None
     sentences: Mapping[Side, int] = field(default_factory=dict)
+    scenes: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def guesses_names(self) -> bool:
@@ -123,7 +126,8 @@ class Sides:
             found[side] = digest.hexdigest()
         vectors = self.aligner.vectors
         space = vectors and (sorted(vectors.rows), hashlib.blake2b(vectors.matrix.tobytes()).hexdigest())
-        rest = self.answers, self.classes, self.aligner.how, self.aligner.delta, space
+        scenes = (self.scenes,) if self.scenes else ()
+        rest = self.answers, self.classes, self.aligner.how, self.aligner.delta, space, *scenes
         return found | {"rest": hashlib.blake2b(repr(rest).encode(), digest_size=16).hexdigest()}
 
 
@@ -133,12 +137,12 @@ class Resample:
 
     - ``exchanged``: the captions of each image are distributed among the sides at random, as many to each as before.
       Without amplification, and if sides differ in nothing else, the run's own data are one such draw.
-    - ``half``: half of the images of each class, drawn without replacement. An even number and the next one are the two
-      halves of one draw.
+    - ``half``: half of the images of each class (or of the scenes, where several images show one), drawn without
+      replacement. An even number and the next one are the two halves of one draw.
     - ``quarter``: a quarter of the images of each class. Numbers 4d to 4d + 3 are the quarters of draw d: the first two
       divide half 2d, the others half 2d + 1.
     - ``shuffled``: labels (or all that is annotated, where judges guess from that) are shuffled among images, so that
-      captions carry no information about them.
+      captions carry no information about them; within scenes, where several images show one.
 
     Attributes:
         number: number of the draw, from 0; the same for all captioners, which stay comparable.
@@ -152,12 +156,11 @@ class Resample:
         """The resampled sides."""
         if self.kind == "exchanged":
             return replace(sides, rows=self._exchange(sides))
-        classes = self.classes(sides.classes)
+        classes = self.classes(sides.classes, sides.scenes)
         if self.kind in _PARTS:
             rows = {side: tuple(row for row in of if row.image in classes) for side, of in sides.rows.items()}
             return replace(sides, classes=classes, answers={i: sides.answers[i] for i in classes}, rows=rows)
-        order = self._order(sides.classes, self.number)
-        others = dict(zip(sides.classes, order, strict=True))
+        others = self._others(sides.classes, sides.scenes)
         answers = {image: sides.answers[other] for image, other in others.items()}
         if not sides.guesses_names:
             return replace(sides, classes=classes, answers=answers)
@@ -167,24 +170,34 @@ class Resample:
         }
         return replace(sides, classes=classes, answers=answers, rows=rows)
 
-    def classes(self, classes: Mapping[str, str]) -> Mapping[str, str]:
+    def classes(
+        self, classes: Mapping[str, str], scenes: Mapping[str, str] = MappingProxyType({})
+    ) -> Mapping[str, str]:
         """Image id -> class of the resampled images."""
         if self.kind == "exchanged":
             return classes
         if self.kind == "shuffled":
-            order = self._order(classes, self.number)
-            return {image: classes[other] for image, other in zip(classes, order, strict=True)}
+            return {image: classes[other] for image, other in self._others(classes, scenes).items()}
         draw, part = divmod(self.number, _PARTS[self.kind])
-        order = self._order(classes, draw)
+        units = dict.fromkeys((scenes.get(image, image) for image in classes), "") if scenes else classes
+        order = self._order(units, draw)
         chosen: set[str] = set()
-        for place, name in enumerate(sorted(set(classes.values()))):
-            group = [image for image in order if classes[image] == name]
+        for place, name in enumerate(sorted(set(units.values()))):
+            group = [unit for unit in order if units[unit] == name]
             for second in [part] if self.kind == "half" else divmod(part, 2):
                 # The larger half of an odd number goes to each half in turn.
                 cut = (len(group) + (draw + place) % 2) // 2
                 group = group[cut:] if second else group[:cut]
             chosen |= set(group)
-        return {image: name for image, name in classes.items() if image in chosen}
+        return {image: name for image, name in classes.items() if scenes.get(image, image) in chosen}
+
+    def _others(self, classes: Mapping[str, str], scenes: Mapping[str, str]) -> dict[str, str]:
+        """Image id -> the image whose label it gets: of its scene, if there are scenes."""
+        order, places = self._order(classes, self.number), {image: place for place, image in enumerate(classes)}
+        if not scenes:
+            return dict(zip(classes, order, strict=True))
+        own = sorted(classes, key=lambda image: (scenes.get(image, image), places[image]))
+        return dict(zip(own, sorted(order, key=lambda image: scenes.get(image, image)), strict=True))
 
     def _order(self, images: Iterable[str], draw: int) -> list[str]:
         """The images in random order; the order of two images does not depend on the others."""
@@ -240,7 +253,8 @@ class Evidence:
     @cached_property
     def classes(self) -> Mapping[str, str]:
         """Image id -> class of the judged images."""
-        return self.resample.classes(self.sides.classes) if self.resample else self.sides.classes
+        sides = self.sides
+        return self.resample.classes(sides.classes, sides.scenes) if self.resample else sides.classes
 
     @cached_property
     def drawn(self) -> Sides:
@@ -292,7 +306,8 @@ class Evidence:
             for row, words in zip(rows, aligned, strict=True):
                 image = row.image if drawn.uses_images else None
                 samples, captions = found[side, row.index]
-                samples.append(Sample(row.image, side, row.index, words, drawn.answer(row), image=image))
+                scene = drawn.scenes.get(row.image)
+                samples.append(Sample(row.image, side, row.index, words, drawn.answer(row), image=image, scene=scene))
                 captions.append(row)
         return found
 

@@ -290,6 +290,7 @@ class _Captions:
     def __init__(self, target: Target, samples: Sequence[Sample], reading: Reading) -> None:
         samples, self.reading = list(samples), reading
         self.images = [sample.image_id for sample in samples]
+        self.scenes = {sample.image_id: sample.scene for sample in samples if sample.scene}
         self.terms, self.features = _terms_of(tuple(sample.words for sample in samples), reading)
         self.exclusive = target.kind == "attribute"
         self.answers = shown(samples, len(target.classes)).astype(np.int64)
@@ -361,13 +362,17 @@ def _choose_one(
 def _held_out(
     each: Sequence[_Captions], groups: Sequence[Sequence[Assignment]], classes: Sequence[IntArray], split: Hashable
 ) -> list[list[str]]:
-    """Thirds of the training images of a split, stratified by class where possible; the same on both sides."""
-    from sklearn.model_selection import KFold, StratifiedKFold
+    """Thirds of the training images of a split, stratified by class where possible; the same on both sides.
 
-    truth: dict[str, int] = {}
+    Images of a scene are together.
+    """
+    from sklearn.model_selection import KFold, StratifiedGroupKFold, StratifiedKFold
+
+    truth, scenes = dict[str, int](), dict[str, str]()
     for captions, group, known in zip(each, groups, classes, strict=True):
         for assignment in group:
             if assignment.split == split:
+                scenes |= captions.scenes
                 images = [captions.images[row] for row in assignment.train.tolist()]
                 truth |= dict(zip(images, known[assignment.train].tolist(), strict=True))
                 seed = assignment.seed
@@ -375,8 +380,10 @@ def _held_out(
     answers = np.unique([truth[image] for image in images], return_inverse=True)[1]
     # A class may have fewer images than there are folds; sets of tasks are mostly rare.
     rare = not each[0].exclusive or np.bincount(answers).min() < INNER_FOLDS
-    folds = (KFold if rare else StratifiedKFold)(INNER_FOLDS, shuffle=True, random_state=seed % 2**32)
-    return [[images[row] for row in held] for _, held in folds.split(answers, answers)]
+    kind = StratifiedGroupKFold if scenes else KFold if rare else StratifiedKFold
+    folds = kind(INNER_FOLDS, shuffle=True, random_state=seed % 2**32)
+    apart = [scenes.get(image, image) for image in images] if scenes else None
+    return [[images[row] for row in held] for _, held in folds.split(answers, answers, apart)]
 
 
 def make_blueprint(name: str) -> Blueprint:

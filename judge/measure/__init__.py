@@ -57,6 +57,8 @@ def measure(
     """
     if plan.quality:
         require("quality", "pycocoevalcap")
+        if corpus.alone:
+            raise JudgeError("quality is measured against human captions", where="--quality", mend="give --human")
     progress = progress or _ignore
     work = lay_out(corpus, plan, lexicons)
     setup = _prepare(work, plan, setup or TrainingSetup(), open_images)

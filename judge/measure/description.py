@@ -27,7 +27,7 @@ from judge.text.combined import ProductLexicon
 from judge.text.lexicon import Lexicon
 from judge.text.tokens import SEGMENTED
 from judge.training.member import TrainingSetup
-from judge.types import Labels
+from judge.types import SIDES, Labels
 
 
 def describe(
@@ -63,7 +63,7 @@ def describe(
         "refits": {
             kind: max(plan.resamples_of(job.judge, kind).get("exchanged", 0) for job in of)
             for kind in ("attribute", "tasks")
-            if (of := [job for job in work.jobs if job.evidence.target.kind == kind and compares(job.metrics)])
+            if (of := [job for job in work.jobs if job.evidence.target.kind == kind])
         },
         "captioners": _captioners(work, notes, plan, setup),
     }
@@ -87,6 +87,7 @@ def describe_labels(labels: Labels) -> dict[str, Any]:
     """The entry "labels"; for several attributes also each of them, and images by class."""
     found = {"source": labels.source, "derived": labels.derived, "ignored": dict(labels.ignored), "rule": labels.rule}
     found |= {"votes": dict(labels.votes)} if labels.votes else {}
+    found |= {"scenes": len({*labels.scenes.values()})} if labels.scenes else {}
     return found | {"agreement": labels.agreement} | (labels.describe() if isinstance(labels, ProductLabels) else {})
 
 
@@ -129,10 +130,11 @@ def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan, se
                 continue
             settings = _settings_of_metric(metric, plan, work) | _settings_of_judge(job, plan, setup)
             entry["reads"][metric.name][job.judge] = settings
-            entry["marks"][metric.name] = _marks_of_judged(sides, keys)
-            entry["alignment"][metric.name] = {"how": sides.aligner.how, **asdict(job.evidence.aligned[1])}
+            entry["marks"][metric.name] = _marks_of_judged(sides, keys, compared=compares([metric]))
+            if not work.corpus.alone:
+                entry["alignment"][metric.name] = {"how": sides.aligner.how, **asdict(job.evidence.aligned[1])}
         whose = "" if alone else f"; {', '.join(metric.title for metric in job.metrics)}"
-        for name, value in chosen.items():
+        for name, value in chosen.items() if job.member.side == "generated" or not work.corpus.alone else ():
             counts = entry["chosen"].setdefault(f"{name} ({job.judge}{whose})", {}).setdefault(job.member.side, {})
             counts[f"{value:g}"] = counts.get(f"{value:g}", 0) + 1
     missing: dict[str, dict[str, str]] = {}
@@ -144,7 +146,8 @@ def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan, se
 
 
 def _entry(name: str, of: Joined | Sides, work: Work, plan: Plan) -> dict[str, Any]:
-    counts = Counter(of.classes.values())
+    counts, sides = Counter(of.classes.values()), {"generated"} if work.corpus.alone else {*SIDES}
+    covered = {side: asdict(part) for side, part in (of.coverage or {}).items() if side in sides}
     return {
         "images": dict(sorted(counts.items())),
         "without_images": sorted({*work.truth.labels.classes} - {*counts}),
@@ -153,8 +156,8 @@ def _entry(name: str, of: Joined | Sides, work: Work, plan: Plan) -> dict[str, A
         "reads": {},
         "dropped": {},
         "alignment": {},
-        "coverage": None if of.coverage is None else {side: asdict(part) for side, part in of.coverage.items()},
-        "text": {side: asdict(part) for side, part in of.survey.items()},
+        "coverage": covered or None,
+        "text": {side: asdict(part) for side, part in of.survey.items() if side in sides},
         "sentences": dict(of.sentences),
         "checkpoint": plan.models.get(name),
         "chosen": {},
@@ -187,7 +190,7 @@ def _settings_of_judge(job: Job, plan: Plan, setup: TrainingSetup) -> dict[str, 
     """Name -> value of the settings of a job's judges."""
     judge = job.member.judge
     found = setup.settings_of(judge)
-    if setup.is_trained(judge) and compares(job.metrics):
+    if setup.is_trained(judge):
         found["refits"] = plan.resamples_of(job.judge, job.evidence.target.kind).get("exchanged", 0)
     if job.evidence.sides.uses_images:
         found |= setup.masking if setup.masking.get("mask") != "none" else {"mask": "none"}
@@ -209,9 +212,9 @@ def _spell(lexicon: Lexicon | None) -> str | None:
     return f"{lexicon.name} ({_checksum({**words, 'source': ''})})"
 
 
-def _marks_of_judged(sides: Sides, keys: Mapping[str, str]) -> dict[str, str]:
+def _marks_of_judged(sides: Sides, keys: Mapping[str, str], *, compared: bool) -> dict[str, str]:
     """Checksums of the data that compared captioners must share; ``keys``: image id -> key of its hidden image."""
-    found = _marks(sides.classes) | {"human captions": sides.digests["human"]}
+    found = _marks(sides.classes) | ({"human captions": sides.digests["human"]} if compared else {})
     if sides.target.kind == "tasks":
         found["annotation"] = _checksum(sides.answers)
     if sides.uses_images:

@@ -88,7 +88,13 @@ def lay_out(corpus: Corpus, plan: Plan, lexicons: Lexicons) -> Work:
             what = f"{metric.title}: crossfit scores every image by a judge of the other folds, so none are held out"
             mend = f"use --protocol paper, or --folds {folds} for about the same number of images at a time"
             raise JudgeError(what, where="--holdout", mend=mend)
-    reason = _without_typical(plan, metrics)
+    if corpus.alone and (compared := [of for of in metrics if of.counted or of.amplification != "one_side"]):
+        mend = "give --human, or the metric of generated captions alone: --metrics sc"
+        raise JudgeError(f"{compared[0].title} compares with human captions, and there are none", mend=mend)
+    if corpus.labels and corpus.labels.scenes and plan.protocol != "crossfit":
+        what = "a hold-out divides scenes: a judge would be asked of a scene that it learnt with another person"
+        raise JudgeError(what, where="--scene-column", mend="use --protocol crossfit")
+    reason = "there are no human captions" if corpus.alone else _without_typical(plan, metrics)
     if not reason:
         try:
             return _lay_out(corpus, plan, lexicons, metrics)
@@ -201,7 +207,7 @@ def _check_size(evidence: Evidence, metrics: Sequence[Metric], judge: str, plan:
     if plan.protocol == "crossfit" and size < plan.folds:
         what = f"{plan.folds} folds, and only {size} images of class '{rarest}'"
         raise JudgeError(what, where=evidence.captioner, mend=f"use --folds {size} or fewer")
-    refits = compares(metrics) and "half" in plan.resamples_of(judge, evidence.target.kind)
+    refits = "half" in plan.resamples_of(judge, evidence.target.kind)
     if halves and refits and size < 2 * plan.least:
         raise JudgeError(f"{size} images of class '{rarest}', and refits on halves of the images need {2 * plan.least}")
 
@@ -240,7 +246,7 @@ def jobs_of(
     found = find_judge(with_head(name_self(judge, evidence.captioner, plan.models), metrics[0].head))
     # Judges that are trained jointly choose their settings on both sides, whichever is scored.
     two_sided = compares(metrics) or found.joint is not None
-    for seed, split in plan.splits(evidence.classes, metrics[0]):
+    for seed, split in plan.splits(evidence.classes, metrics[0], evidence.sides.scenes):
         tested = set(split.test)
         for (side, index), slot in evidence.slots.items():
             # No image of a small fold may have a caption with a high index.

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
@@ -121,8 +122,10 @@ class Plan:
         """The seeds of the run."""
         return range(self.first_seed, self.first_seed + (self.seeds or SEEDS[self.protocol]))
 
-    def splits(self, classes: Mapping[str, str], metric: Metric) -> list[tuple[int, Split]]:
-        """(seed, split) for all seeds, over images and their classes.
+    def splits(
+        self, classes: Mapping[str, str], metric: Metric, scenes: Mapping[str, str] = MappingProxyType({})
+    ) -> list[tuple[int, Split]]:
+        """(seed, split) for all seeds, over images and their classes; images of one of the ``scenes`` are together.
 
         If the best of several seeds counts, all share the split of the first, and images are held out to choose by.
         """
@@ -136,6 +139,7 @@ class Plan:
                 folds=self.folds,
                 holdout=(test, 0.0 if best and len(self.seed_numbers) == 1 else validation),
                 balanced=metric.balanced,
+                scenes=scenes,
             )
             for seed in self.seed_numbers
         }

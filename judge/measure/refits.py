@@ -57,7 +57,9 @@ def refit(
         each = [plan.resamples_of(judge, job.evidence.target.kind) for judge in judges]
         for kind in each[0]:
             count = min(of.get(kind, 0) for of in each)
-            wanted = kind == "shuffled" or (compared and not (kind == "quarter" and small))
+            if kind == "shuffled" and not compared:  # They are the test of a single side.
+                count = max(count, *(of.get("exchanged", 0) for of in each), 0)
+            wanted = compared if kind == "exchanged" else not (kind == "quarter" and small)
             for number in range(count if wanted else 0):
                 evidence = Evidence(job.evidence.sides, Resample(kind, number, plan.first_seed))
                 refits.append(tuple(jobs_of(evidence, job.metrics, job.judge, plan, settings, kept=False)))
@@ -88,10 +90,9 @@ def check_refits(jobs: Sequence[Job], plan: Plan, setup: TrainingSetup) -> None:
     Raises:
         JudgeError: a class has too few images for halves; refits were asked for, and no judge is trained.
     """
-    compared = [job for job in jobs if compares(job.metrics)]
-    trained = [job for job in compared if setup.is_trained(job.member.judge)]
-    if plan.refits and compared and not trained:
-        what = f"judge '{compared[0].judge}' is asked as it is: there is no training whose noise refits could tell"
+    trained = [job for job in jobs if setup.is_trained(job.member.judge)]
+    if plan.refits and jobs and not trained:
+        what = f"judge '{jobs[0].judge}' is asked as it is: there is no training whose noise refits could tell"
         mend = "leave it out: the interval over images is all that there is to know"
         raise JudgeError(what, where=f"--refits {plan.refits}", mend=mend)
     needed = 2 * plan.least

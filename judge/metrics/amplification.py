@@ -29,8 +29,8 @@ def normalised(human: FloatArray, generated: FloatArray) -> FloatArray:
 
 
 def one_side(human: FloatArray, generated: FloatArray) -> FloatArray:
-    """NaN: the metric scores the generated side alone (sentence classification)."""
-    return np.full_like(np.asarray(generated, dtype=np.float64), np.nan)
+    """Score of the generated side less the chance level, which takes the place of a human side."""
+    return generated - human
 
 
 def log_mean(first: FloatArray, second: FloatArray) -> FloatArray:

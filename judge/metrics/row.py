@@ -142,4 +142,6 @@ class Metric:
     @property
     def verdicts(self) -> tuple[str, str]:
         """Verdicts on a significant value above the neutral one, and below it."""
+        if self.amplification == "one_side":
+            return "above chance", "below chance"
         return self.counted.verdicts if self.counted else ("amplifies", "mitigates")

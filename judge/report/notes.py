@@ -224,12 +224,16 @@ def _inference(result: Result) -> Iterator[str]:
     """Notes on how intervals and p are computed."""
     rows, run = result.summaries, result.run
     bases = {row.basis for row in rows if row.seeds}
+    compared = {row.metric.amplification != "one_side" for row in rows}
     if "refits" in bases:
         times = " or ".join(str(number) for number in sorted(set(run["refits"].values()), reverse=True) if number)
+        on = "captions exchanged between the sides of an image" if True in compared else "shuffled labels"
         yield (
-            f"Refits: judges trained again {times} times on captions exchanged between the sides of an image, and as "
-            "often on both halves of the images. Both give the standard error."
+            f"Refits: judges trained again {times} times on {on}, and as often on both halves of the images. Both give "
+            "the standard error."
         )
+    if False in compared:
+        yield "SC has one side: its amplification is the score less the chance level, 1 / classes."
     if "splits" in bases:
         yield "Splits: values of single folds or hold-outs, corrected for shared training images (resampled t-test)."
     if "images" in bases:
@@ -252,8 +256,9 @@ def _inference(result: Result) -> Iterator[str]:
             f"value without amplification where p (not corrected) is below {1 - level:.2g}. A small p is the tail of "
             "the t distribution, not a count of samples."
         )
+        against = "human captions" if True in compared else "chance"
         yield (
-            f"Detectable: the smallest amplification that a test against human captions finds with {POWER:.0%} power, "
+            f"Detectable: the smallest amplification that a test against {against} finds with {POWER:.0%} power, "
             f"where Holm corrects the most; about {4 * images:,} images would halve it."
         )
     for name, (first, second) in run["ratios"].items():

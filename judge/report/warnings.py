@@ -251,7 +251,8 @@ def _coverage(run: Mapping[str, Any]) -> Iterator[str]:
     The amplification of the former is that of the few captions that name it; texts of the latter may hold more than a
     caption each.
     """
-    covered = {name: entry["coverage"] for name, entry in run["captioners"].items() if entry["coverage"]}
+    entries = run["captioners"].items()
+    covered = {name: of for name, entry in entries if (of := entry["coverage"]) and "human" in of}
     quiet = {}
     for name, shares in covered.items():
         human, generated = (1 - shares[side]["none"] for side in ("human", "generated"))

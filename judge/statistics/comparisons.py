@@ -87,7 +87,8 @@ class Conclusion:
             - "like a typical person" above human captions, but not above the typical person;
             - "above human captions" where there is no typical person to compare with.
 
-            Metrics have words of their own for "amplifies" and "mitigates" (``Metric.verdicts``). Of Ratio and Multi
+            Metrics have words of their own for "amplifies" and "mitigates" (``Metric.verdicts``); those of one side are
+            "above chance" or "below chance", whatever a typical person is. Of Ratio and Multi
             neither direction is the better one: both must go beyond the typical person.
         detectable: the smallest amplification that such data show above human captions with 80% power, at the level of
             the least p of as many captioners; None without a test.
@@ -205,7 +206,8 @@ def _verdict(row: Summary, p_holm: float | None, beyond: Difference | None) -> s
         return CANNOT_TELL
     if row.metric.prior and not _guesses_alike(row, rises):
         return PRIOR_ONLY
-    if rises or below not in _NO_FAULT:
+    compared = row.metric.amplification != "one_side"
+    if compared and (rises or below not in _NO_FAULT):
         if beyond is None or beyond.p_holm is None:
             return ABOVE if rises else BELOW
         if beyond.p_holm >= SIGNIFICANT or (beyond.value > 0) != rises:

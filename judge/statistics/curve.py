@@ -82,7 +82,11 @@ def learning_curves(summaries: Sequence[Summary], replicates: pd.DataFrame) -> l
         replicates: the rows of ``replicates.parquet``.
     """
     known = dict(iter(replicates.groupby(ROW, observed=True))) if len(replicates) else {}
-    curves = (_curve(row, known[row.key]) for row in summaries if row.basis == "refits" and row.key in known)
+    curves = (
+        _curve(row, known[row.key])
+        for row in summaries
+        if row.basis == "refits" and row.key in known and row.human is not None
+    )
     return [curve for curve in curves if curve]
 
 

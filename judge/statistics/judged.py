@@ -126,8 +126,11 @@ class Statistic:
         return np.nan_to_num(divide(frequency(above)[self._above], frequency(below)[self._below]))
 
     def __call__(self, human: FloatArray, generated: FloatArray) -> Measured:
-        """Both sides and the metric, of sums [width, ...] each."""
+        """Both sides and the metric, of sums [width, ...] each; of one side, with chance in the place of the other."""
         sides = self.side(human), self.side(generated)
+        if self.metric.amplification == "one_side":
+            chance = self.metric.chance(dict.fromkeys(self.belows, 1))
+            sides = sides[0]._replace(value=np.full_like(sides[1].value, chance)), sides[1]
         return Measured(*sides, self.amplify(sides[0].value, sides[1].value))
 
     def pieces(self, human: FloatArray, generated: FloatArray) -> tuple[FloatArray, FloatArray]:

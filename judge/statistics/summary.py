@@ -283,7 +283,7 @@ class JudgedRow:
             human=_known(found.human.value) if self.compared else None,
             generated=_known(found.generated.value),
             amplification=_known(found.value),
-            sd=self._seed_sd() if self.compared else None,
+            sd=self._seed_sd(),
             images=self.asked,
             seeds=self.seeds,
             qualities=(float(found.human.quality), float(found.generated.quality)) if prior else None,
@@ -317,7 +317,9 @@ class JudgedRow:
         """With interval and p from judges trained again."""
         if refits.empty:
             return None
-        half, exchanged = (refits[refits["kind"] == kind].sort_values("number") for kind in ("half", "exchanged"))
+        # What exchanged captions are to two sides, shuffled labels are to one.
+        kinds = "half", "exchanged" if self.compared else "shuffled"
+        half, exchanged = (refits[refits["kind"] == kind].sort_values("number") for kind in kinds)
         drawn = self._with_quality(exchanged)
         return self._tested(
             replace(line, basis="refits"),
@@ -355,8 +357,9 @@ class JudgedRow:
                     return of.value
                 return self.statistic.amplify(of.human.quality, of.generated.quality)
 
-            exchange = Exchange(self.table, statistic, generator=generator)
-            return from_halves(value, parts, exchange.chance(self.settings.resamples), **self._how)
+            exchange = Exchange(self.table, statistic, generator=generator) if self.compared else None
+            chance = exchange.chance(self.settings.resamples) if exchange else None
+            return from_halves(value, parts, chance, **self._how)
 
         return self._tested(replace(line, basis="images"), _frame(halves), infer)
 

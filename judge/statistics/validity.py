@@ -54,7 +54,8 @@ def _at_chance(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
 
 def _names_nothing(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
     """A captioner that hardly ever names the attribute neither amplifies nor mitigates what it says of it."""
-    if not (coverage := run["captioners"][row.captioner].get("coverage")):
+    coverage = run["captioners"][row.captioner].get("coverage")
+    if not coverage or "human" not in coverage:
         return
     human, generated = (1 - coverage[side]["none"] for side in ("human", "generated"))
     if generated < _SILENT and human >= _RATIO * generated:
