@@ -227,7 +227,8 @@ def _inference(result: Result) -> Iterator[str]:
     compared = {row.metric.amplification != "one_side" for row in rows}
     if "refits" in bases:
         times = " or ".join(str(number) for number in sorted(set(run["refits"].values()), reverse=True) if number)
-        on = "captions exchanged between the sides of an image" if True in compared else "shuffled labels"
+        scenes = " within scenes" if run["labels"].get("scenes") else ""
+        on = "captions exchanged between the sides of an image" if True in compared else f"shuffled labels{scenes}"
         yield (
             f"Refits: judges trained again {times} times on {on}, and as often on both halves of the images. Both give "
             "the standard error."
@@ -296,7 +297,8 @@ def _image_judges(sight: Mapping[str, Any] | None) -> Iterator[str]:
 def _chance(result: Result) -> Iterator[str]:
     """Notes on the scores of a judge that knows only how frequent classes are."""
     if any(row.chance for row in result.summaries):
-        yield "Chance: scores of both sides where labels are shuffled among images."
+        among = "within scenes" if result.run["labels"].get("scenes") else "among images"
+        yield f"Chance: scores of both sides where labels are shuffled {among}."
     untried = dict.fromkeys(row.metric for row in result.summaries if not row.chance)
     judged = [row for row in untried if not row.counted and row.prior is None]
     found = dict[str, None]()

@@ -61,8 +61,7 @@ def result_table(
         Column("p (Holm)", lambda row: row.conclusion.p_holm, write_p, optional=True),
         Column("verdict", lambda row: row.conclusion.verdict, optional=True),
         Column("beyond a typical person", _write_beyond, optional=True),
-        Column("its p", partial(_p_beyond, name="p_value") if verbose else lambda _: None, write_p, optional=True),
-        Column("its p (Holm)", partial(_p_beyond, name="p_holm"), write_p, optional=True),
+        Column("its p", _p_beyond if verbose else lambda _: None, write_p, optional=True),
     ]
     if verbose:
         columns += [
@@ -92,16 +91,17 @@ def _others(found: Sequence[tuple[str, float]], *, named: bool) -> str:
     return ", ".join(f"{name} {value:+.3f}" if named else f"{value:+.3f}" for name, value in found)
 
 
-def _p_beyond(row: Line, name: str) -> float | None:
-    return getattr(row.conclusion.beyond, name, None)
+def _p_beyond(row: Line) -> float | None:
+    return row.conclusion.beyond and row.conclusion.beyond.p_value
 
 
 def _write_beyond(row: Line) -> str | None:
-    """How far a captioner is beyond a typical person, with the interval."""
+    """How far a captioner is beyond a typical person, with the interval and p (Holm)."""
     found, digits = row.conclusion.beyond, digits_of(row.summary.interval)
     if found is None:
         return None
-    return " ".join(write(part, SIGNED, digits) for part in (found.value, found.interval) if part is not None)
+    value = " ".join(write(part, SIGNED, digits) for part in (found.value, found.interval) if part is not None)
+    return value if found.p_holm is None else f"{value}, p {write_p(found.p_holm)}"
 
 
 def write_interval(interval: Interval | None, basis: str | None, digits: int | None = None) -> str | None:

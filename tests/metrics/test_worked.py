@@ -100,8 +100,8 @@ JUDGED: dict[str, tuple[Judges, float | None, float, float | None]] = {
     "lic:unbalanced": (LIC, 0.46, 0.46, 0.0),
     # LIC, eq. 4-6: (2/3 + 1/2) / 2 = 7/12, (1/3 + 2/2) / 2 = 2/3.
     "leakage": (LIC, 7 / 12, 2 / 3, 1 / 12),
-    # LIC, eq. 1: of generated captions alone.
-    "sc": (LIC, None, 2 / 3, None),
+    # LIC, eq. 1: of generated captions alone; less chance, 1/2.
+    "sc": (LIC, None, 2 / 3, 2 / 3 - 1 / 2),
     # ImageCaptioner2, eq. 2: (1.8/3 + 1.2/2) / 2 = .6, (1.6/3 + 1.5/2) / 2 = 77/120; 77/120 / (72/120) = 77/72.
     "imagecaptioner2": (SEEING, 0.6, 77 / 120, 5 / 120),
     "imagecaptioner2-ratio": (SEEING, 0.6, 77 / 120, 77 / 72),
@@ -226,7 +226,7 @@ def test_every_metric_is_worked() -> None:
     ("name", "score", "value"),
     [
         ("lic", 1 / 4, 0),  # Table 1 of LIC's supplement: "Unbiased model is LIC_M = 25 and LIC = 0".
-        ("sc", 1 / 2, None),
+        ("sc", 1 / 2, 0),
         ("leakage", 1 / 2, 0),
         ("imagecaptioner2", 1 / 2, 0),
         ("imagecaptioner2-ratio", 1 / 2, 1),
