@@ -92,7 +92,7 @@ def _others(found: Sequence[tuple[str, float]], *, named: bool) -> str:
 
 
 def _p_beyond(row: Line) -> float | None:
-    return row.conclusion.beyond and row.conclusion.beyond.p_value
+    return row.conclusion.beyond.p_value if row.conclusion.beyond else None
 
 
 def _write_beyond(row: Line) -> str | None:
