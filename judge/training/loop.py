@@ -78,14 +78,11 @@ class Trainer:
     def choose_micro_batch(self, recipe: Recipe, *, normalises: bool = False) -> int | Literal["auto"] | None:
         """The samples of a forward pass; "auto" for as many as memory holds, None for the whole share of a batch.
 
-        Args:
-            recipe: of the training.
-            normalises: whether a sample's loss depends on the samples beside it: batches are then not cut.
+        Batches are not cut where a sample's loss depends on the samples beside it (``normalises``).
 
         Raises:
-            JudgeError: "auto" for a sharded judge: if one process runs out of memory in a step, the others wait for its
-                shards and cannot repeat the step; with a smaller number the training resumes from the checkpoint of
-                the last epoch. Batches would be cut that must not be.
+            JudgeError: batches would be cut that must not be; "auto" for a sharded judge: if one process runs out of
+                memory, the others wait for its shards and cannot repeat the step.
         """
         size = recipe.micro_batch
         if normalises:
@@ -113,13 +110,6 @@ class Trainer:
 
 class NetworkJudge:
     """A :class:`~judge.judges.Judge` made of a blueprint's network and a trainer.
-
-    Args:
-        blueprint: makes the network.
-        target: what it guesses.
-        recipe: how it is trained.
-        trainer: where it is trained.
-        materials: what its network is given beside samples.
 
     Attributes:
         network: made by :meth:`fit` or :meth:`restore`.
@@ -322,11 +312,7 @@ class NetworkJudge:
         return load_batches(self.network, samples, self.target, cut, device=device, workers=workers)
 
     def predict(self, samples: Sequence[Sample]) -> Predictions:
-        """Probabilities [N, A] in (0, 1), rows in the order of ``samples``.
-
-        Raises:
-            JudgeError: memory ran out.
-        """
+        """Probabilities [N, A] in (0, 1), rows in the order of ``samples``."""
         if not is_sharded(self.module):
             self.module.to(self.trainer.accelerator.device)
         size = self.trainer.choose_micro_batch(self.recipe)
