@@ -399,12 +399,9 @@ def find_judge(name: str) -> Blueprint:
 
 
 def with_embedding(name: str, reference: str) -> str:
-    """The full name of a judge in a run whose embedding is ``reference``; "none" leaves the words.
+    """The full name of a judge in a run whose embedding is ``reference``; "none" leaves the words, if it reads any.
 
     Names with a reference, and judges that read no static embedding, are returned unchanged.
-
-    Raises:
-        JudgeError: the judge cannot do without an embedding, and there is none.
     """
     key = name.strip().lower()
     if key not in EMBEDDED or not reference:
@@ -452,9 +449,6 @@ def name_self(judge: str, captioner: str, models: Mapping[str, str]) -> str:
     """Resolve "self" ("self-image-only") to the checkpoint that wrote a captioner's captions; ``models`` names it.
 
     Other names of judges are returned unchanged.
-
-    Raises:
-        JudgeError: the captioner's checkpoint is unknown.
     """
     if judge != SELF and judge.removeprefix(SELF) not in BLANKED:
         return judge

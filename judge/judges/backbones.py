@@ -32,13 +32,9 @@ _ITS_OWN = "give weights of the network that --backbone names"
 
 
 class TimmBackbone(nn.Module):
-    """The last feature map of a timm network: [B, 3, S, S] -> [B, P, D].
+    """The last feature map of a timm network made with ``features_only=True``: [B, 3, S, S] -> [B, P, D].
 
-    Args:
-        network: a timm model made with ``features_only=True``.
-        key: what its features depend on.
-        size: S.
-        mean, std: of the colours in its training, in [0, 1].
+    ``size`` is S; ``mean`` and ``std`` are those of the colours in its training, in [0, 1].
     """
 
     regions = 0

@@ -72,11 +72,7 @@ class CaptionerProcessor:
         self.key = hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
 
     def prepare(self, image: Image.Image, name: str = "") -> dict[str, Any]:
-        """Tensors, and lists of numbers, of an RGB image, by the names that the image processor gives them.
-
-        Raises:
-            JudgeError: the processor cannot take it; ``name`` is for the message.
-        """
+        """Tensors, and lists of numbers, of an RGB image, by the names that the image processor gives them."""
         with processing(f"image '{name}'"):
             given, settings = recursively_apply(
                 lambda _: image, self._call, test_type=lambda value: isinstance(value, Image.Image)

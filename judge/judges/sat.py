@@ -40,12 +40,9 @@ class ClozeJudge(nn.Module):
     returns logits [B, A]. Padding has no influence. They have two layers over the vocabulary, as captioners do: an
     embedding and an output layer, which is not tied to it.
 
-    Args:
-        vocabulary: word -> its row in both layers; padding, ``<unk>``, the question and the answers included.
-        question: the template's words, which follow every caption.
-        answers: the word of each class, [A].
-        features: of images.
-        answering: "restricted" returns the logits of the answers, "vocabulary" their log-probabilities among all words.
+    ``vocabulary`` has each word's row in both layers: padding, ``<unk>``, the question, which follows every caption,
+    and the answers, [A], included. With ``answering`` "restricted" they return the logits of the answers, with
+    "vocabulary" their log-probabilities among all words.
     """
 
     def __init__(

@@ -75,12 +75,9 @@ class TextEncoder:
 
 
 def load_encoder(reference: str | None, *, where: str = "", mend: str = _INSTEAD) -> TextEncoder:
-    """Load the text encoder in a folder, or of a name on the hub.
+    """Load the text encoder in a folder, or of a name on the hub; None for BERT.
 
-    Args:
-        reference: the folder, or the name; None for BERT.
-        where: how the user named it, for messages; "" for --reader.
-        mend: what to do if it is not available.
+    ``where``: how the user named it, for messages; "" for --reader.
 
     Raises:
         JudgeError: no such folder or name; not a text encoder; no or broken safetensors; no tokenizer; transformers is
@@ -109,9 +106,7 @@ def load_encoder(reference: str | None, *, where: str = "", mend: str = _INSTEAD
 class FrozenEncoder(nn.Module):
     """A text encoder that is not trained: captions in, vectors out.
 
-    Args:
-        encoder: of the text.
-        pooling: modules of sentence-transformers that turn token vectors into one; None for the first token ([CLS]).
+    ``pooling``: modules of sentence-transformers that turn token vectors into one; None for the first token ([CLS]).
     """
 
     def __init__(self, encoder: TextEncoder, pooling: nn.Module | None = None) -> None:
@@ -138,12 +133,9 @@ class FrozenEncoder(nn.Module):
 class PretrainedClassifier(nn.Module):
     """A fine-tuned encoder's vector of the caption ([CLS]), pre-computed features, or both -> classes.
 
-    ``forward`` takes ``text`` (the encoder's tensors, [B, T]) and ``features`` [B, P, D], and returns logits [B, A].
-
-    Args:
-        make_output: makes the classifier, [B, D] -> [B, A], from D, the encoder's width plus that of the features.
-        features: averaged over positions, as by ResNet's own classifier; None for the caption alone.
-        encoder: fine-tuned with the rest; None where all features are pre-computed.
+    ``forward`` takes ``text`` (the encoder's tensors, [B, T]) and ``features`` [B, P, D], which are averaged over
+    positions, as by ResNet's own classifier, and returns logits [B, A]. ``make_output`` makes the classifier,
+    [B, D] -> [B, A], from D, the encoder's width plus that of the features.
     """
 
     def __init__(
