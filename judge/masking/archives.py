@@ -73,14 +73,7 @@ class _Entry(NamedTuple):
 
 
 class Archive(NamedTuple):
-    """Images by name.
-
-    Attributes:
-        path: the path as given by the user.
-        names: the names of the images, in order.
-        images: key of a name -> the image.
-        key_of: name -> key.
-    """
+    """Images by name, in the order of ``names``; ``images``: key of a name, from ``key_of``, -> the image."""
 
     path: Path
     names: Sequence[str]
@@ -104,9 +97,8 @@ class Archive(NamedTuple):
             if _state(entry.file) == entry.state:
                 return entry.load()
         _find.cache_clear()
-        raise JudgeError(
-            "has changed since its images were listed", where=str(entry.file), mend="give the command again"
-        )
+        what = "has changed since its images were listed"
+        raise JudgeError(what, where=str(entry.file), mend="give the command again")
 
 
 def _list_shards(path: Path, shards: Sequence[Path]) -> Archive:

@@ -37,9 +37,6 @@ def list_images(folder: Path) -> list[str]:
 
     Links to folders are not followed. Hidden files and folders are left out, and the contact sheet of masked images.
     WebDataset shards and data sets with images work like folders: see :mod:`judge.masking.archives`.
-
-    Raises:
-        JudgeError: no such folder; no image in it; a folder below that cannot be read.
     """
     if archive := find_archive(folder):
         return list(archive.names)
@@ -179,10 +176,8 @@ def encode(pixels: Pixels) -> bytes:
 
     done, data = cv2.imencode(".png", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR))
     if not done:
-        height, width = pixels.shape[:2]
-        raise JudgeError(
-            f"an image of {width} x {height} does not fit into PNG", mend="leave it out, or make it smaller"
-        )
+        what = f"an image of {pixels.shape[1]} x {pixels.shape[0]} does not fit into PNG"
+        raise JudgeError(what, mend="leave it out, or make it smaller")
     return bytes(data)
 
 
@@ -200,10 +195,7 @@ def locate(folder: Path, names: Sequence[str]) -> dict[str, str]:
     """Name in a file -> the image's name in ``folder``, for images that lie in another place below it.
 
     An image is found by the last part of its name, or its number: "000000000139.jpg" in "val2017/000000000139.jpg".
-    Names that are found nowhere are left out.
-
-    Raises:
-        JudgeError: two images in the folder match.
+    Names that are found nowhere are left out; two images that match are refused.
     """
 
     def last_part(name: str) -> str:

@@ -25,13 +25,10 @@ _GREY = 128
 
 
 def hide(pixels: Pixels, region: BoolMask, *, fill: Fill = "black") -> Pixels:
-    """A copy of ``pixels`` without what is in ``region``.
+    """A copy of ``pixels``, [H, W, 3] uint8, without what is in ``region``, [H, W].
 
-    Args:
-        pixels: [H, W, 3] uint8.
-        region: [H, W].
-        fill: "black", zeros, as in the papers; "mean", the mean colour of the visible pixels, or a middle grey where
-            nothing is visible.
+    ``fill``: "black", zeros, as in the papers; "mean", the mean colour of the visible pixels, or a middle grey where
+    nothing is visible.
     """
     import cv2
 

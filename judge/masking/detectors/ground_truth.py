@@ -72,21 +72,18 @@ class GroundTruth:
         names: Mapping[str, str] | None = None,
         images: Path | None = None,
     ) -> GroundTruth:
-        """Read files of instances.
+        """Read a file of a format of ``read_masks``, or several, whose annotations are united.
 
         Errors of single images and annotations are raised when the image is read, so that only that image fails; those
         that belong to no image are ``strays``.
 
         Args:
-            paths: a file of a format of ``read_masks``, or several, whose annotations are united.
+            paths: the file or files.
             labels: the categories to read; None for all; () for the list of images alone.
             people: the categories that are people beside "person"; by default, where there is no "person", all that
                 name people.
             names: class id -> name, for files without names.
             images: the folder of images: those that lie elsewhere in it are found there.
-
-        Raises:
-            JudgeError: not readable, not of a known format, a category that the files do not have.
         """
         given = [Path(paths)] if isinstance(paths, str | Path) else list(paths)
         truth = cls(" and ".join(map(str, given)))
