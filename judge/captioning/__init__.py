@@ -78,13 +78,6 @@ def caption_images(
         store: folder for a file of each finished batch, for the next run of the same checkpoint, settings and images,
             on any number of processes; the caller removes it. None to store nothing.
         progress: called with the number of images captioned, of this process's share.
-
-    Returns:
-        The same in every process.
-
-    Raises:
-        JudgeError: in every process; errors that concern all images: no such captioner or device, too little memory,
-            a server that does not answer, a store that cannot be read or written.
     """
     with raise_together():
         if store:

@@ -55,18 +55,10 @@ class Writer(Protocol):
         """The ids of all images, in batches that are always captioned together."""
 
     def prepare(self, image: Image) -> Any:
-        """Prepare an image for ``write``; called from several threads.
-
-        Raises:
-            JudgeError: the image cannot be captioned.
-        """
+        """Prepare an image for ``write``, in several threads; a JudgeError if the image cannot be captioned."""
 
     def write(self, prepared: Sequence[Any]) -> list[Caption]:
-        """The captions of a batch.
-
-        Raises:
-            JudgeError: no image can be captioned.
-        """
+        """The captions of a batch; a JudgeError if no image can be captioned."""
 
 
 def in_batches(ids: Sequence[str], size: int) -> list[list[str]]:
