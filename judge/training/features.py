@@ -25,7 +25,6 @@ from judge.training.launch import make_accelerator, make_deterministic, raise_to
 from judge.training.member import Member, Precomputed, digest_of, one_by_one
 from judge.training.pixels import PixelCache, PixelStore
 from judge.types import Progress, Sample, Words
-from judge.utils.files import writing
 from judge.utils.launch import launched
 from judge.utils.parallel import choose_device, in_order, threads, usable_cores
 from judge.utils.tensors import write_tensors
@@ -154,9 +153,8 @@ class FeatureCache(DiskCache[FeatureStore]):
         # Half precision ends at 65,504; features of a random network may exceed that, and NaN may be among them.
         if not np.abs(features).max() <= np.finfo(np.float16).max:
             raise JudgeError("its features do not fit into half precision", where=self.OPTION, mend="take another")
-        with writing(self._where):
-            path = self.folder / f"{digest_of(repr(keys))}.safetensors"
-            write_tensors(path, {_NAME: features.astype(np.float16)}, {"network": self.network.key, "keys": [*keys]})
+        path = self.folder / f"{digest_of(repr(keys))}.safetensors"
+        write_tensors(path, {_NAME: features.astype(np.float16)}, {"network": self.network.key, "keys": [*keys]})
 
 
 class ImageCache(FeatureCache):
