@@ -169,11 +169,9 @@ class ImageExplanation:
     """The attribution map of one image.
 
     Attributes:
-        image_id: of the image.
         caption: the caption that the judge read, or the captioner wrote.
         answer: the explained answer: a class (usually the predicted one), or a word of the caption.
         value: its log-odds, or the word's log-probability (natural).
-        method: of the map.
         mass: the map, at the image's size, [H, W], at least 0.
     """
 
@@ -190,8 +188,8 @@ def attribute(
 ) -> FloatArray:
     """The positive part of an answer's attributions on an image, [H, W] float64, at least 0.
 
-    ``method``: "grad-cam", of the last grid of visual features, enlarged bilinearly; or "gradient-shap", of pixels,
-    with so many ``samples``: points. The image's id as ``seed`` gives each image its own random stream.
+    ``method``: "grad-cam", of the last grid of visual features, enlarged bilinearly; or "gradient-shap", of pixels, at
+    random points as many as ``samples``. The image's id as ``seed`` gives each image its own random stream.
 
     Raises:
         JudgeError: the network's family has no such map; the message says why.

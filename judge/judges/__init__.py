@@ -206,13 +206,11 @@ class Assignment:
     """Training and test samples of one of several judges that are trained jointly.
 
     Attributes:
-        side: whose captions.
         samples: of one side and caption index; shared by all assignments that split them.
         train: places of the training samples in ``samples``.
         weights: of the training samples, [N].
         predict: places of the samples to predict.
         seed: of the split; the same for all assignments with this split.
-        split: its name.
         settings: chosen before, e.g. {"C": 0.1}; empty if training chooses them.
     """
 

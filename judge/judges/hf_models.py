@@ -71,7 +71,6 @@ class Captioner:
 
     Attributes:
         reference: its folder, or its name on the hub.
-        model: transformers' model.
         tokenizer: pads on the right, as absolute positions (BLIP, GIT, GPT-2, BART) require.
         images: the image processor.
         processor: of text and images together; None if the family has none (VisionEncoderDecoder).

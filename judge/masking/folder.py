@@ -151,8 +151,6 @@ class MaskFolder:
     Attributes:
         images: the folder; or shards, or a data set.
         out: where masked images are written, at the same places, as PNG; must exist.
-        detector: finds the instances.
-        hiding: what is hidden, and how.
         max_pixels: larger images are refused as decompression bombs.
         reserved: names in ``out`` that no masked image may have.
         finished: images that a killed command has masked, which are not masked again; None for none.

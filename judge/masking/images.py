@@ -59,12 +59,7 @@ def list_images(folder: Path) -> list[str]:
 
 
 def path_inside(folder: Path, name: str) -> Path:
-    """The path of ``name`` in ``folder``.
-
-    Raises:
-        JudgeError: an absolute name, one that climbs out by "..", one that names nothing, or a link that leads out of
-            the folder.
-    """
+    """The path of ``name`` in ``folder``; names and links that lead out of it are refused."""
     mend = "use names relative to the folder of images"
     parts = PurePosixPath(name.replace("\\", "/"))
     if not parts.parts or "\0" in name or not is_encodable(name):

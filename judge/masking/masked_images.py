@@ -28,8 +28,7 @@ class MaskedImages:
     """Images with people hidden, as judges and captioners see them.
 
     Attributes:
-        folder: the folder of the images.
-        names: image id -> the image's name in it.
+        names: image id -> the image's name in ``folder``.
         hiding: what is hidden, and how; None for images as they are.
         hidden: name -> the instances that are hidden; where the background is, those that are not.
         max_pixels: larger images are refused as decompression bombs.

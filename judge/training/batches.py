@@ -28,11 +28,9 @@ _LEAST_LOG = math.log(np.finfo(np.float64).tiny)
 
 
 class Truth(NamedTuple):
-    """True answers of samples, and their weights.
+    """True answers of samples, and their weights, [B] float64 (float32 on a device).
 
-    Attributes:
-        answers: the class of an attribute, [B] int64; for tasks [B, A] float32, 1 where an image shows one.
-        weights: [B], float64; float32 on a device.
+    Answers are the class of an attribute, [B] int64; for tasks [B, A] float32, 1 where an image shows one.
     """
 
     answers: Tensor
@@ -126,11 +124,7 @@ def cut_up(order: Sequence[int], size: int) -> list[Sequence[int]]:
 
 
 def run_fitting(work: Callable[[int], T], most: int, *, where: str, mend: str) -> T:
-    """Run ``work`` on as many samples at a time as memory holds: ``most``, or a half, a quarter and so on.
-
-    Raises:
-        JudgeError: memory does not hold a single sample.
-    """
+    """Run ``work`` on as many samples at a time as memory holds: ``most``, or a half, a quarter and so on."""
     size = most
     while size:
         try:

@@ -59,9 +59,6 @@ class Saved:
     """The content of a judge's file, apart from its weights.
 
     Attributes:
-        path: of the file.
-        judge: its name.
-        target: what it guesses.
         recipe: how it was trained; its micro-batch is that which memory held. None of judges that train themselves.
         materials: what it was given, except images and features.
         precision: Accelerate's, of training and of its answers.
@@ -71,7 +68,6 @@ class Saved:
         masking: how images were masked, as settings of ``judge evaluate``; empty for judges that see none.
         data: what it learnt from: captioner, side, index, seed, fold, images by class, sharing, held-out accuracy
             (a mean over classes).
-        history: losses, epoch by epoch.
     """
 
     path: Path

@@ -112,12 +112,9 @@ def gather(item: T) -> list[T]:
 
 @contextmanager
 def raise_together() -> Iterator[Callable[[], bool]]:
-    """Raise an error of one process in all of them, at the end of the block, where they wait for each other.
+    """Raise the first error, by rank, in all processes, at the end of the block, where they wait for each other.
 
     Yields a function that says whether another process has failed: long work calls it to stop early.
-
-    Raises:
-        JudgeError: of the first process that failed, by rank.
     """
     if not launched():
         yield lambda: False

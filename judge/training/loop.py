@@ -51,7 +51,6 @@ class Trainer:
     """Where networks are trained, and by which processes.
 
     Attributes:
-        accelerator: from :func:`~judge.training.launch.make_accelerator`.
         sharing: "members": this process trains alone, other processes train other members;
             "data": all processes train one judge, each on its share of every batch.
         checkpoint: file that makes an interrupted training resumable from the end of an epoch; None for none.
@@ -112,8 +111,6 @@ class NetworkJudge:
     """A :class:`~judge.judges.Judge` made of a blueprint's network and a trainer.
 
     Attributes:
-        network: made by :meth:`fit` or :meth:`restore`.
-        history: losses of its training.
         micro_batch: samples of a forward pass; None for whole batches.
         halves: whether fewer are taken once memory does not hold as many.
     """
