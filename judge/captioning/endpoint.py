@@ -76,7 +76,6 @@ class EndpointWriter:
         return list(prepared)
 
     def _fault(self, error: Exception) -> EndpointError:
-        """Why no request is answered."""
         import openai
 
         reasons: dict[type[Exception], tuple[str, str]] = {

@@ -70,5 +70,4 @@ def make_prompt(attribute: str, template: str | None = None, answers: Mapping[st
 
 @cache
 def _templates() -> dict[str, str]:
-    """Attribute -> template."""
     return dict(read_yaml(Path(judge.text.__file__).with_name("prompts.yaml"), mend="install the package again"))

@@ -138,7 +138,6 @@ def _image_columns(part: Part, path: Path) -> list[str]:
 
 
 def _list_dataset(path: Path, parts: Sequence[Part], columns: Sequence[str]) -> Archive:
-    """The images in a data set's column."""
     chosen = list(columns) if len(columns) == 1 else detect(columns, _COLUMNS)
     if len(chosen) != 1:
         several = " and ".join(f"'{name[:40]}'" for name in columns[:5])
@@ -189,7 +188,6 @@ def _load_cell(path: Path, state: _State, column: str, place: tuple[int, int], w
 
 @lru_cache(maxsize=4)  # `datasets` writes a hundred images to a group.
 def _group(path: Path, _state: _State, column: str, group: int) -> Any:
-    """The images of a group of rows."""
     from pyarrow import parquet
 
     with parquet.ParquetFile(regular(path), memory_map=True) as table:

@@ -72,7 +72,6 @@ class FeatureStore:
 
 
 def _open_slices(path: Path) -> Any:
-    """The tensor of a file, mapped."""
     return open_cached(path).get_slice(_NAME)
 
 

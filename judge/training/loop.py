@@ -169,7 +169,6 @@ class NetworkJudge:
         return self
 
     def _train(self, samples: Sequence[Sample], validation: Sequence[Sample], seed: int) -> None:
-        """Train the network that :meth:`fit` made."""
         module, recipe, trainer = self.module, self.recipe, self.trainer
         accelerator = trainer.accelerator
         model, optimiser = self._place()

@@ -174,7 +174,6 @@ def _shown(
 
 
 def _in_workers(batches: Sequence[Batch], setup: TrainingSetup, then: Then[R]) -> Iterator[Finished[R]]:
-    """Train batches in worker processes of joblib."""
     from joblib import delayed
 
     workers = min(setup.workers or _default_workers(batches), max(1, len(batches)))

@@ -11,7 +11,7 @@ from judge.masking import MAX_PIXELS
 from judge.masking.images import read_image
 from judge.masking.instances import Instance, LoadedImage
 from judge.types import Progress
-from judge.utils.reading import memory_limit, read_bytes
+from judge.utils.reading import memory_limit, opening, read_bytes
 
 MIN_SCORE = 0.05
 """Detections with a lower score are dropped, whatever the detector."""
@@ -85,12 +85,8 @@ def detect_images(
 
 def read_weights(path: Path) -> bytes:
     """The bytes of a weights file; one that is missing, a folder or not readable is refused."""
-    try:
+    with opening(path, folder="name the file in it"):
         return read_bytes(path, memory_limit())
-    except OSError as error:
-        absent = isinstance(error, FileNotFoundError)
-        what = "no such file of weights" if absent else f"cannot be read ({error.strerror})"
-        raise JudgeError(what, where=str(path), mend="check the path") from error
 
 
 def fingerprint(*parts: object) -> str:
