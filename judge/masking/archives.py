@@ -33,17 +33,12 @@ def usable_id(value: object) -> str | None:
 
 
 def find_archive(path: Path) -> Archive | None:
-    """The archive at ``path``; None for a folder of images, or if there is nothing.
+    """The archive at ``path``, remembered until that changes; None for a folder of images, or if there is nothing.
 
     - Shards: a tar archive, or a folder that holds ``*.tar`` and no image beside them. An image is called by its
       key and suffix.
     - A data set: a folder of Parquet files with a column of images. An image is called by its image id; if several
       rows have the id, it is that of the first.
-
-    Results are remembered until the file or folder changes.
-
-    Raises:
-        JudgeError: shards or data set cannot be read; no image in them; two of one name.
     """
     try:
         return _find(path, path.stat().st_mtime_ns)

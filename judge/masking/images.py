@@ -18,6 +18,7 @@ from judge.masking import MAX_PIXELS
 from judge.masking.archives import SUFFIXES, find_archive, usable_id
 from judge.masking.instances import BoolMask, LoadedImage, Pixels
 from judge.utils.files import is_encodable, resolved
+from judge.utils.hub import explaining
 from judge.utils.reading import PICTURE, named_alike, open_regular
 
 if TYPE_CHECKING:
@@ -126,17 +127,14 @@ def decode(data: bytes, *, where: str, max_pixels: int = MAX_PIXELS) -> tuple[Pi
 
     if not data:
         raise JudgeError("is empty (0 bytes)", where=where, mend="download it again")
-    try:
-        with _limit(lifted=True):
-            image = Image.open(io.BytesIO(data), formats=_FORMATS)
+    with explaining("is damaged", where, "download it again"):  # Pillow's readers raise many kinds of errors.
+        try:
+            with _limit(lifted=True):
+                image = Image.open(io.BytesIO(data), formats=_FORMATS)
+        except (UnidentifiedImageError, ModuleNotFoundError):  # Ultralytics makes Pillow look for a reader of HEIF.
+            raise JudgeError("is not an image", where=where, mend=_NOT_AN_IMAGE) from None
         with image:
             return _decode(image, data, where, max_pixels)
-    except (UnidentifiedImageError, ModuleNotFoundError):  # Ultralytics, once imported, asks Pillow for HEIF's reader.
-        raise JudgeError("is not an image", where=where, mend=_NOT_AN_IMAGE) from None
-    except JudgeError:
-        raise
-    except Exception as error:  # Pillow's readers raise many kinds of errors on damaged files.
-        raise JudgeError(f"is damaged ({str(error)[:100]})", where=where, mend="download it again") from error
 
 
 def _decode(image: Image, data: bytes, where: str, max_pixels: int) -> tuple[Pixels, bool]:

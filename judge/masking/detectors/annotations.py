@@ -106,12 +106,7 @@ def read_annotation(annotation: Mapping[str, Any], label: str, size: tuple[int, 
     """One annotation as an instance; ``size``: height and width of the image.
 
     It has ``segmentation`` (polygons, run lengths, or the path of a mask file) or, without, ``bbox``, whose area is the
-    mask; or ``shares``, YOLO's numbers. ``iscrowd`` and ``score`` count.
-
-    Raises:
-        JudgeError: a polygon of fewer than 3 points; coordinates that are not finite, lie outside the image (2 pixels
-            are tolerated) or are shares of it; run lengths or a mask file of another size; a box of negative extent;
-            neither; a crowd that is not 0 or 1; a score outside 0 to 1.
+    mask; or ``shares``, YOLO's numbers. ``iscrowd`` and ``score`` count. An annotation that is not sound is refused.
     """
     from pycocotools import mask as coco
 
