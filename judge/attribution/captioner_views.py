@@ -36,10 +36,7 @@ _INSTEAD = "choose --methods gradient-shap"
 
 
 class CheckpointViews:
-    """The vision tower's grid and the image processor's placement, which judges and captioners share.
-
-    Gradients of the captioner's weights are switched off. ``where`` is how the user named it, for messages.
-    """
+    """The vision tower's grid and the image processor's placement, which judges and captioners share."""
 
     def __init__(self, captioner: Captioner, device: torch.device, where: str) -> None:
         self.captioner, self.device, self.where = captioner, device, where

@@ -26,8 +26,7 @@ from judge.types import Progress, Sample, Target
 class BackboneViews:
     """Judges with a frozen backbone (``sat``, ``grit``, ``vl-lic``); the feature cache is not used.
 
-    The grid is the backbone's last feature map. Regions (GRIT's) are averages of it and therefore count there too. The
-    ``network`` takes ``features`` [N, P, D]; ``backbone`` is from :mod:`judge.judges.backbones`, or GRIT's.
+    The grid is the backbone's last feature map. Regions (GRIT's) are averages of it and therefore count there too.
     """
 
     def __init__(self, network: Any, backbone: Any, target: Target, device: torch.device) -> None:

@@ -4,8 +4,6 @@
 (Hirota et al., CVPR 2022, figure 1). ``exact``, for linear judges: their log-odds are a sum over words and word pairs.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

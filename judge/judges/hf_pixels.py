@@ -5,8 +5,6 @@ always, with an image processor that returns tensors which are there already. Fa
 different ways: whether a batch is the same to the bit is tried for each checkpoint, on images of several sizes.
 """
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import json
@@ -48,8 +46,6 @@ class _Instead:
 
 class CaptionerProcessor:
     """A captioner's image processor, called for one image as the captioner's processor calls it for a batch.
-
-    ``key`` says what its tensors depend on, beside the image: settings, and versions of libraries.
 
     Raises:
         ValueError: the processor does not call it exactly once, or it does not return tensors by name.

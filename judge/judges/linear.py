@@ -316,10 +316,7 @@ class _Captions:
 
 
 def _choose_c(each: Sequence[_Captions], groups: Sequence[Sequence[Assignment]]) -> dict[Hashable, Mapping[str, float]]:
-    """C of each block of features for each split, by the held-out log loss of all captions: the last block's first.
-
-    ``each`` are the captions of one index of each side, and ``groups`` their assignments, at most one per split.
-    """
+    """C of each block of features for each split, by the held-out log loss of all captions: the last block's first."""
     splits = list(dict.fromkeys(assignment.split for group in groups for assignment in group))
     classes = [captions.answers.argmax(axis=1) * captions.exclusive for captions in each]
     held_out = {split: _held_out(each, groups, classes, split) for split in splits}

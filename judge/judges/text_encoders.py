@@ -133,9 +133,8 @@ class FrozenEncoder(nn.Module):
 class PretrainedClassifier(nn.Module):
     """A fine-tuned encoder's vector of the caption ([CLS]), pre-computed features, or both -> classes.
 
-    ``forward`` takes ``text`` (the encoder's tensors, [B, T]) and ``features`` [B, P, D], which are averaged over
-    positions, as by ResNet's own classifier, and returns logits [B, A]. ``make_output`` makes the classifier,
-    [B, D] -> [B, A], from D, the encoder's width plus that of the features.
+    Features, [B, P, D], are averaged over positions, as by ResNet's own classifier. ``make_output`` makes the
+    classifier, [B, D] -> [B, A], from D, the encoder's width plus that of the features.
     """
 
     def __init__(
@@ -178,11 +177,7 @@ def make_classifier(inputs: int, classes: int, *, width: int = 256) -> nn.Sequen
 
 
 class ImageTextClassifier(nn.Module):
-    """LIC's LSTM on the caption beside features of the image, averaged over positions -> classes.
-
-    ``forward`` takes what :func:`~judge.judges.encoders.number_words` makes and ``features`` [B, P, D], and returns
-    logits [B, A]. Both vectors, of the caption and of the image, have width 256.
-    """
+    """LIC's LSTM on the caption beside features of the image, [B, P, D], averaged over positions -> classes."""
 
     def __init__(self, vocabulary: Mapping[str, int], classes: int, features: Features) -> None:
         super().__init__()

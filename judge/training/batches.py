@@ -1,11 +1,9 @@
 """Batches of samples on a device (torch's DataLoader collates ahead), their losses, probabilities and the optimiser."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
@@ -37,7 +35,7 @@ class Truth(NamedTuple):
     weights: Tensor
 
     @classmethod
-    def of(cls, samples: Sequence[Sample], target: Target) -> Truth:
+    def of(cls, samples: Sequence[Sample], target: Target) -> Self:
         """Of ``samples``, on the CPU."""
         if target.kind == "attribute":
             answers = torch.tensor([sample.answers[0] for sample in samples])

@@ -36,7 +36,7 @@ def _keys_in(path: Path, written: int, network: str) -> list[str]:
 
 
 class DiskCache(ABC, Generic[T]):
-    """Results of one network or processor, which the key ``network`` names, in a folder, which is made if need be.
+    """Results of one network or processor, of the key ``network``, in a folder that is made if need be.
 
     ``keys``: image id, or name of a caption -> key of its result. ``version`` changes whenever the results, or files,
     of a network are others.

@@ -246,10 +246,9 @@ def perceive(saved: Saved, image: str, index: int, words: Words) -> Sample:
 
 
 def save_network(judge: NetworkJudge, path: Path | None, about: Mapping[str, Any] | None = None, **notes: str) -> None:
-    """Write the file of a trained network: what training changed, and what is needed to use it.
+    """Write the file of a trained network; all processes that trained it call this, most of them without ``path``.
 
-    All processes that trained it call this, those that write nothing with ``path`` None. ``about`` is from
-    :func:`describe_member`; without it, the judge cannot predict on new captions. ``notes`` are added to the file.
+    Without ``about``, from :func:`describe_member`, the judge cannot predict on new captions.
     """
     accelerator = judge.trainer.accelerator
     vocabulary: Mapping[str, Any] = getattr(judge.network, "vocabulary", None) or {}
@@ -306,10 +305,7 @@ def open_judge(
     accelerator: Any = None,
     progress: Progress | None = None,
 ) -> tuple[Judge, list[str]]:
-    """A trained judge, ready for ``samples``, and notes for the user; raises as :func:`answer`.
-
-    ``accelerator``: where it computes; None for a new one of Accelerate.
-    """
+    """A trained judge, ready for ``samples``, and notes for the user; ``accelerator``: None for a new one."""
     if saved.recipe is None:
         return open_self_trained(saved), []
     from judge.training.features import FeatureStore, precompute

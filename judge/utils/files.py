@@ -137,8 +137,7 @@ def warn_damaged(path: Path, what: str = "damaged") -> None:
 def read_json_cache(path: Path) -> list[Any] | None:
     """The list in a JSON cache file; None if there is none, or if it is damaged, of which the user is warned.
 
-    Raises:
-        JudgeError: it cannot be read at the moment. It may be whole, so it is not computed again.
+    One that cannot be read at the moment may be whole: it is refused, and not computed again.
     """
     found = None
     try:

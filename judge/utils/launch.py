@@ -48,10 +48,7 @@ def computes_on() -> str:
 
 
 def check_launch(*, shared: bool) -> None:
-    """Refuse processes that do not share their work: each would do all of it, and write the same files.
-
-    Such are those of a command whose work is not ``shared``, and those that ``srun`` started without a launcher.
-    """
+    """Refuse processes that do not share their work: each would do all of it, and write the same files."""
     tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "1")
     if not shared and promised() > 1:
         what = "this command runs in one process"

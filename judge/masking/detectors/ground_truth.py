@@ -1,12 +1,10 @@
 """``gt``: instances that people drew, or another tool found, from COCO files or other formats."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from judge.corpus.files import Document
 from judge.corpus.records import annotation_of, kind_of, records
@@ -71,7 +69,7 @@ class GroundTruth:
         people: Collection[str] = (),
         names: Mapping[str, str] | None = None,
         images: Path | None = None,
-    ) -> GroundTruth:
+    ) -> Self:
         """Read a file of a format of ``read_masks``, or several, whose annotations are united.
 
         Errors of single images and annotations are raised when the image is read, so that only that image fails; those
@@ -97,7 +95,7 @@ class GroundTruth:
             truth._entries = {named[name]: entry._replace(name=named[name]) for name, entry in truth._entries.items()}
         return truth if labels is None else truth.only(labels)
 
-    def only(self, labels: Collection[str]) -> GroundTruth:
+    def only(self, labels: Collection[str]) -> Self:
         """The same, restricted to the categories ``labels`` (() for all); one that the files do not have is refused."""
         if not labels:
             return self
