@@ -121,9 +121,8 @@ def union(instances: Iterable[Instance], size: tuple[int, int]) -> BoolMask:
 def visible_boxes(instances: Sequence[Instance], hidden: BoolMask, *, threshold: float = 0.0) -> tuple[Box, ...]:
     """The boxes of the visible parts of ``instances``, at most ``MAX_BOXES``, the most certain first, then the largest.
 
-    A thing counts if at least half of its mask is visible, and its box is that of the visible part: the outline of a
-    tie on a hidden person would reveal who is hidden. ``hidden``: the hidden pixels, [H, W]; ``threshold``: the least
-    score.
+    A thing counts if its score is at least ``threshold`` and half of its mask is not ``hidden``, [H, W]. Its box is
+    that of the visible part: the outline of a tie on a hidden person would reveal who is hidden.
     """
     height, width = hidden.shape
     known = [instance for instance in instances if instance.score >= threshold and instance.area]

@@ -85,7 +85,7 @@ class Saved:
 
     @cached_property
     def blueprint(self) -> Blueprint:
-        """The judge's."""
+        """The blueprint of its judge."""
         return find_judge(self.judge)
 
     @property

@@ -269,8 +269,8 @@ class Ensemble:
     ) -> None:
         """Train, and give each judge its network and history; losses that are not finite are refused.
 
-        ``checkpoint`` makes an interrupted training resumable from an epoch's end, and is written every ``seconds`` at
-        most. ``on_epoch`` is called with the number of epochs done and each judge's mean loss.
+        ``checkpoint`` makes an interrupted training resumable from an epoch's end; ``seconds`` lie between two writes
+        of it at least. ``on_epoch`` is called with the number of epochs done and each judge's mean loss.
         """
         captions = _Captions([judge.network for judge in self.judges], self.samples, self.target, self.device)
         optimiser, seed = make_optimiser(self.stacked, self.recipe), derive_seed(*self.seeds)

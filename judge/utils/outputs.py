@@ -40,7 +40,7 @@ class Lock:
         self._lock = FileLock(self.path, thread_local=False)
 
     def acquire(self, seconds: float = _WAIT) -> None:
-        """Take the lock; wait at most ``seconds`` for another process that holds it, which is then refused."""
+        """Take the lock; a JudgeError if another process still holds it after ``seconds``."""
         try:
             self._lock.acquire(timeout=seconds)
         except Timeout:
