@@ -36,10 +36,7 @@ _INSTEAD = "choose --methods gradient-shap"
 
 
 class CheckpointViews:
-    """The vision tower's grid and the image processor's placement, which judges and captioners share.
-
-    Gradients of the captioner's weights are switched off. ``where`` is how the user named it, for messages.
-    """
+    """The vision tower's grid and the image processor's placement, which judges and captioners share."""
 
     def __init__(self, captioner: Captioner, device: torch.device, where: str) -> None:
         self.captioner, self.device, self.where = captioner, device, where
@@ -140,11 +137,7 @@ class CheckpointViews:
 
 
 class AttributeWord(NamedTuple):
-    """A word of the attribute in a caption that a captioner wrote.
-
-    ``word`` is the lexicon's entry; ``before`` are the tokens that the captioner wrote before it, and ``token`` is its
-    first token.
-    """
+    """An entry of the lexicon in a caption, its first ``token``, and the tokens ``before`` it."""
 
     caption: str
     word: str
@@ -230,15 +223,8 @@ def explain_captions(
 ) -> Iterator[ImageExplanation]:
     """Maps of the first word of the attribute in the caption of each image; images without such a word have no map.
 
-    They explain the log-probability of the word's first token, given the image and the tokens before it.
-
-    Args:
-        model: folder of a checkpoint, or its name on the hub.
-        images: to explain, with nothing hidden.
-        lexicon: the attribute's words.
-        methods: how maps are made, a map by each.
-        device: to compute on.
-        progress: called with the number of images explained.
+    They explain the log-probability of the word's first token, given the image and the tokens before it; nothing is
+    hidden in ``images``.
 
     Raises:
         JudgeError: no such captioner; an unusable image; a family that a method cannot explain.

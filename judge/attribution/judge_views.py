@@ -26,8 +26,7 @@ from judge.types import Progress, Sample, Target
 class BackboneViews:
     """Judges with a frozen backbone (``sat``, ``grit``, ``vl-lic``); the feature cache is not used.
 
-    The grid is the backbone's last feature map. Regions (GRIT's) are averages of it and therefore count there too. The
-    ``network`` takes ``features`` [N, P, D]; ``backbone`` is from :mod:`judge.judges.backbones`, or GRIT's.
+    The grid is the backbone's last feature map. Regions (GRIT's) are averages of it and therefore count there too.
     """
 
     def __init__(self, network: Any, backbone: Any, target: Target, device: torch.device) -> None:
@@ -84,11 +83,7 @@ class AnswerViews:
 
 
 def open_views(saved: Saved, device: torch.device) -> tuple[BackboneViews | AnswerViews, list[str]]:
-    """A trained judge as a function of images, on a device, and notes for the user, a line each.
-
-    Raises:
-        JudgeError: it uses no images; as :func:`~judge.training.judge_file.answer`.
-    """
+    """A trained judge as a function of images, on a device, and notes for the user, a line each."""
     where = f"--judge-weights {saved.path}"
     if not saved.sees:
         raise JudgeError(f"judge '{saved.judge}' uses no images", where=where, mend="give one that does, like sat")
@@ -119,22 +114,13 @@ def explain_predictions(
     answers: Sequence[int] | None = None,
     progress: Progress | None = None,
 ) -> tuple[Iterator[ImageExplanation], list[str]]:
-    """Attribution maps of a trained judge's predictions, sample by sample.
+    """Attribution maps of a trained judge's predictions, computed while they are iterated over; and notes for the user.
 
-    Args:
-        saved: the judge.
-        samples: captions as the judge reads them, each with its image.
-        images: the images, masked as for the judge.
-        methods: how maps are made, a map by each.
-        device: to compute on.
-        answers: the class to explain for each sample; None for the predicted one.
-        progress: called with the number of samples explained.
-
-    Returns:
-        The explanations, computed while they are iterated over, and notes for the user, a line each.
+    ``samples``: captions as the judge reads them, each with its image; ``images``: masked as for the judge;
+    ``answers``: the class to explain for each sample, None for the predicted one.
 
     Raises:
-        JudgeError: as :func:`open_views`; an unusable image; a family that a method cannot explain.
+        JudgeError: it uses no images; an unusable image; a family that a method cannot explain.
     """
     views, notes = open_views(saved, device)
 

@@ -28,13 +28,7 @@ _ENDS = 0.1  # Share of a ramp's lines that are ignored at either end: resizing 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a network's input lies in the image: undoes resizing, cropping and padding.
-
-    Attributes:
-        image: its height and width.
-        shown: height and width of the network's input.
-        rows, columns: the places of its pixels in the image.
-    """
+    """The places of an input's pixels in the image, to undo resizing, cropping and padding; sizes: height and width."""
 
     image: tuple[int, int]
     shown: tuple[int, int]
@@ -175,11 +169,9 @@ class ImageExplanation:
     """The attribution map of one image.
 
     Attributes:
-        image_id: of the image.
         caption: the caption that the judge read, or the captioner wrote.
         answer: the explained answer: a class (usually the predicted one), or a word of the caption.
         value: its log-odds, or the word's log-probability (natural).
-        method: of the map.
         mass: the map, at the image's size, [H, W], at least 0.
     """
 
@@ -196,13 +188,8 @@ def attribute(
 ) -> FloatArray:
     """The positive part of an answer's attributions on an image, [H, W] float64, at least 0.
 
-    Args:
-        method: "grad-cam", of the last grid of visual features, enlarged bilinearly; or "gradient-shap", of pixels.
-        view: the image as the network's input.
-        pixels: the image, [H, W, 3] uint8.
-        answer: place of the answer among the view's scores.
-        samples: points of GradientShap.
-        seed: of GradientShap's points and baselines; an image's id gives each image its own random stream.
+    ``method``: "grad-cam", of the last grid of visual features, enlarged bilinearly; or "gradient-shap", of pixels, at
+    random points as many as ``samples``. The image's id as ``seed`` gives each image its own random stream.
 
     Raises:
         JudgeError: the network's family has no such map; the message says why.

@@ -23,14 +23,10 @@ def share_outside(mass: FloatArray, people: BoolMask) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class AttributionScore:
-    """Means over images.
+    """Means over ``images`` with a map; those ``without`` one, whose map is zero everywhere, are excluded.
 
-    Attributes:
-        images: number of images with a map.
-        without: number of images whose map is zero everywhere; they are excluded.
-        score: mean share of positive mass outside people, in [0, 1]; None without images.
-        interval: of the score, over images; None for fewer than two images.
-        area: mean share of the image outside people, in [0, 1]: the score of uniform maps.
+    ``score``: mean share of positive mass outside people, in [0, 1]; ``interval``: of the score, over images, None for
+    fewer than two; ``area``: mean share of the image outside people, in [0, 1]: the score of uniform maps.
     """
 
     images: int

@@ -4,8 +4,6 @@
 (Hirota et al., CVPR 2022, figure 1). ``exact``, for linear judges: their log-odds are a sum over words and word pairs.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,15 +31,9 @@ _EXACT = 1e-9  # Sums of thousands of float64 are accurate to this.
 
 @dataclass(frozen=True)
 class ExplainedAnswers:
-    """A trained judge's predictions for N captions.
+    """A trained judge's predictions for N captions, [N, A].
 
-    Attributes:
-        saved: the judge.
-        samples: the captions, [N].
-        answers: its predictions, [N, A].
-        explained: the class (or task) to explain, by its place in the target, [N].
-        features: feature cache folder.
-        images: for a judge that uses them.
+    ``explained``: the class (or task) to explain, by its place in the target, [N]; ``features``: feature cache folder.
     """
 
     saved: Saved
@@ -99,19 +91,10 @@ def explain_answers(
 ) -> tuple[ExplainedAnswers, list[str]]:
     """Predict, and choose the class to explain: the labelled one (LIC's p_i(a_i)), or the most probable one.
 
-    Args:
-        saved: the judge.
-        parts: captions that are predicted together, as :func:`~judge.training.judge_file.answer` takes them.
-        features: feature cache folder.
-        images: for a judge that uses them.
-        labels: of the images; images without a label are left out.
-        progress: called with the progress.
-
-    Returns:
-        The answers, and notes for the user, a line each.
+    Arguments and result are as of :func:`~judge.training.judge_file.answer`; images without a label are left out.
 
     Raises:
-        JudgeError: labels of other classes than the judge's, or of none of the images; as ``answer``.
+        JudgeError: labels of other classes than the judge's, or of none of the images.
     """
     classes = saved.target.classes
     if labels:

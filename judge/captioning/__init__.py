@@ -3,6 +3,8 @@
 The processes of a launch share the images; the captions are those of one process.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -11,12 +13,12 @@ from functools import partial
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
 from judge.captioning.endpoint import EndpointError, EndpointWriter
-from judge.captioning.writing import Caption, Writer, Writing
+from judge.captioning.writing import Caption, Writing
 from judge.errors import JudgeError
 from judge.judges.hf_prompts import processing
 from judge.masking.detectors import Failures
@@ -36,6 +38,11 @@ from judge.utils.hub import quiet
 from judge.utils.launch import launched
 from judge.utils.parallel import choose_device, in_order
 from judge.utils.tensors import read_notes, read_sound, write_tensors
+
+if TYPE_CHECKING:
+    from judge.captioning.checkpoints import CheckpointWriter
+
+    Writer = CheckpointWriter | EndpointWriter
 
 
 @dataclass
@@ -78,13 +85,6 @@ def caption_images(
         store: folder for a file of each finished batch, for the next run of the same checkpoint, settings and images,
             on any number of processes; the caller removes it. None to store nothing.
         progress: called with the number of images captioned, of this process's share.
-
-    Returns:
-        The same in every process.
-
-    Raises:
-        JudgeError: in every process; errors that concern all images: no such captioner or device, too little memory,
-            a server that does not answer, a store that cannot be read or written.
     """
     with raise_together():
         if store:

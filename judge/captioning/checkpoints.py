@@ -32,13 +32,7 @@ def _shape(prepared: Prepared) -> object:
 
 
 def load_writer(model: str, writing: Writing, device: torch.device | Literal["auto"]) -> CheckpointWriter:
-    """A checkpoint that captions on ``device``; "auto" for all GPUs together, for models larger than one.
-
-    Weights are loaded in the type of ``writing``, straight to the device.
-
-    Raises:
-        JudgeError: see :func:`~judge.judges.hf_models.load_captioner` and :class:`CheckpointWriter`.
-    """
+    """A checkpoint, loaded straight to ``device``; "auto" for all GPUs together, for models larger than one."""
     on_cpu = not torch.cuda.is_available() if device == "auto" else device.type == "cpu"
     own: torch.dtype | Literal["auto"] = torch.float32 if on_cpu else "auto"
     dtype = own if writing.dtype == "auto" else _DTYPES[writing.dtype]
@@ -47,11 +41,7 @@ def load_writer(model: str, writing: Writing, device: torch.device | Literal["au
 
 
 class CheckpointWriter:
-    """A captioner with a prompt and settings, on the device that it was loaded to.
-
-    Raises:
-        JudgeError: it takes images in no known way; memory does not hold it.
-    """
+    """A captioner with a prompt and settings, on the device that it was loaded to."""
 
     def __init__(self, captioner: Captioner, writing: Writing) -> None:
         self.captioner, self.writing = captioner, writing
@@ -121,9 +111,6 @@ class CheckpointWriter:
 
         Images whose tensors differ in shape are captioned apart: nothing is ever padded, as models with absolute
         positions would give other captions.
-
-        Raises:
-            JudgeError: too little memory.
         """
         by_shape: dict[object, list[int]] = {}
         for row, one in enumerate(prepared):

@@ -27,13 +27,7 @@ class EndpointWriter:
     """Asks a server for each caption, several at a time; at temperature 0.
 
     A request without an answer, or with an error of the server's own, is sent again up to six times, after growing
-    pauses (the openai package's rule).
-
-    Args:
-        url: base URL of the server's API ("http://127.0.0.1:8000/v1").
-        model: its name of the model.
-        writing: settings; ``prompt`` None asks to describe the image in one sentence, and ``caption_batch`` is the
-            number of requests at a time, "auto" for 16.
+    pauses (the openai package's rule). ``url`` is the base URL of the server's API ("http://127.0.0.1:8000/v1").
     """
 
     # Captions are stored in batches of as many, so that a run can go on with more or fewer requests at a time.
@@ -52,12 +46,7 @@ class EndpointWriter:
         return in_batches(list(images.names), self.at_a_time)
 
     def prepare(self, image: Image) -> Caption:
-        """The caption of an RGB image, which is sent as PNG.
-
-        Raises:
-            EndpointError: no image can be captioned.
-            JudgeError: the server refuses this image.
-        """
+        """The caption of an RGB image, which is sent as PNG; an EndpointError if no image can be captioned."""
         import numpy as np
         import openai
 
@@ -77,9 +66,8 @@ class EndpointWriter:
         except openai.OpenAIError as error:
             raise self._fault(error) from error
         if not answer.choices:
-            raise EndpointError(
-                "answers without a caption", where=self.url, mend="check that it serves chat completions"
-            )
+            mend = "check that it serves chat completions"
+            raise EndpointError("answers without a caption", where=self.url, mend=mend)
         (choice, *_) = answer.choices
         return Caption(" ".join((choice.message.content or "").split()), choice.finish_reason == "length")
 
@@ -88,7 +76,6 @@ class EndpointWriter:
         return list(prepared)
 
     def _fault(self, error: Exception) -> EndpointError:
-        """Why no request is answered."""
         import openai
 
         reasons: dict[type[Exception], tuple[str, str]] = {

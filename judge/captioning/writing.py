@@ -1,12 +1,8 @@
-"""Settings of captioning, and the protocol that checkpoints and servers follow."""
+"""Settings of captioning, and captions as checkpoints and servers write them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
-
-from PIL.Image import Image
-
-from judge.masking.masked_images import MaskedImages
+from typing import Literal, NamedTuple
 
 Dtype = Literal["auto", "float32", "bf16"]
 
@@ -38,35 +34,6 @@ class Caption(NamedTuple):
 
     text: str
     cut: bool = False
-
-
-class Writer(Protocol):
-    """Writes captions: a :class:`~.checkpoints.CheckpointWriter` or an :class:`~.endpoint.EndpointWriter`.
-
-    Attributes:
-        at_a_time: images of a batch.
-        readers: threads that prepare images.
-    """
-
-    at_a_time: int
-    readers: int
-
-    def batches(self, images: MaskedImages) -> list[list[str]]:
-        """The ids of all images, in batches that are always captioned together."""
-
-    def prepare(self, image: Image) -> Any:
-        """Prepare an image for ``write``; called from several threads.
-
-        Raises:
-            JudgeError: the image cannot be captioned.
-        """
-
-    def write(self, prepared: Sequence[Any]) -> list[Caption]:
-        """The captions of a batch.
-
-        Raises:
-            JudgeError: no image can be captioned.
-        """
 
 
 def in_batches(ids: Sequence[str], size: int) -> list[list[str]]:

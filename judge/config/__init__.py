@@ -125,11 +125,7 @@ def flag_of(kind: type[Settings], name: str) -> str:
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file.
-
-    Raises:
-        JudgeError: unreadable, not YAML, not a mapping.
-    """
+    """The mapping in a YAML file."""
     text, where, mend = read_small_text(path), str(path), "write lines like 'human: captions.json'"
     # `--captions a.json b.json` takes the second for settings.
     if where.endswith((".json", ".jsonl", ".csv", ".tsv", ".parquet")):

@@ -206,13 +206,11 @@ class Assignment:
     """Training and test samples of one of several judges that are trained jointly.
 
     Attributes:
-        side: whose captions.
         samples: of one side and caption index; shared by all assignments that split them.
         train: places of the training samples in ``samples``.
         weights: of the training samples, [N].
         predict: places of the samples to predict.
         seed: of the split; the same for all assignments with this split.
-        split: its name.
         settings: chosen before, e.g. {"C": 0.1}; empty if training chooses them.
     """
 
@@ -399,12 +397,9 @@ def find_judge(name: str) -> Blueprint:
 
 
 def with_embedding(name: str, reference: str) -> str:
-    """The full name of a judge in a run whose embedding is ``reference``; "none" leaves the words.
+    """The full name of a judge in a run whose embedding is ``reference``; "none" leaves the words, if it reads any.
 
     Names with a reference, and judges that read no static embedding, are returned unchanged.
-
-    Raises:
-        JudgeError: the judge cannot do without an embedding, and there is none.
     """
     key = name.strip().lower()
     if key not in EMBEDDED or not reference:
@@ -452,9 +447,6 @@ def name_self(judge: str, captioner: str, models: Mapping[str, str]) -> str:
     """Resolve "self" ("self-image-only") to the checkpoint that wrote a captioner's captions; ``models`` names it.
 
     Other names of judges are returned unchanged.
-
-    Raises:
-        JudgeError: the captioner's checkpoint is unknown.
     """
     if judge != SELF and judge.removeprefix(SELF) not in BLANKED:
         return judge

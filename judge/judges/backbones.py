@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from judge.errors import JudgeError, require
 from judge.judges import Materials
 from judge.utils.hub import explaining, quiet_hub
-from judge.utils.reading import memory_limit, read_bytes
+from judge.utils.reading import memory_limit, opening, read_bytes
 
 if TYPE_CHECKING:
     from judge.masking.instances import Pixels
@@ -32,13 +32,9 @@ _ITS_OWN = "give weights of the network that --backbone names"
 
 
 class TimmBackbone(nn.Module):
-    """The last feature map of a timm network: [B, 3, S, S] -> [B, P, D].
+    """The last feature map of a timm network made with ``features_only=True``: [B, 3, S, S] -> [B, P, D].
 
-    Args:
-        network: a timm model made with ``features_only=True``.
-        key: what its features depend on.
-        size: S.
-        mean, std: of the colours in its training, in [0, 1].
+    ``size`` is S; ``mean`` and ``std`` are those of the colours in its training, in [0, 1].
     """
 
     regions = 0
@@ -127,16 +123,10 @@ def _read(path: Path, where: str) -> tuple[dict[str, Tensor], str]:
     """The tensors of a safetensors file, and the checksum of its bytes."""
     from safetensors.torch import load
 
-    try:
+    with opening(path, folder="name the file in it", where=where):
         data = read_bytes(path, memory_limit())
+    with explaining("is no safetensors file, or damaged", where, "give a .safetensors file with timm's names"):
         return load(data), hashlib.blake2b(data, digest_size=16).hexdigest()
-    except JudgeError:
-        raise
-    except OSError as error:
-        raise JudgeError(f"cannot be read ({error.strerror})", where=where, mend="check the path") from error
-    except Exception as error:  # safetensors' own, from Rust.
-        mend = "give a .safetensors file with timm's names"
-        raise JudgeError("is no safetensors file, or damaged", where=where, mend=mend) from error
 
 
 def _check(network: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:

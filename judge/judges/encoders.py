@@ -74,10 +74,7 @@ def number_words(samples: Sequence[Sample], vocabulary: Mapping[str, int], quest
 
 
 def pack(embedded: Tensor, batch: Batch) -> PackedSequence:
-    """The real tokens of ``embedded`` [B, T, E], as by ``pack_padded_sequence``, without waiting for the device.
-
-    ``embedded`` is padded on the right; ``batch`` has the lengths that :func:`number_words` returns.
-    """
+    """The real tokens of ``embedded`` [B, T, E], as by ``pack_padded_sequence``, without waiting for the device."""
     order = batch["lengths"].sort(descending=True).indices
     lengths = sorted(batch["host_lengths"], reverse=True)
     packed = pack_padded_sequence(embedded.index_select(0, order), lengths, batch_first=True)
@@ -155,11 +152,7 @@ class Parts(NamedTuple):
 
 
 class EncoderClassifier(nn.Module):
-    """Embedding [V, E] -> encoder, [B, T, E] -> [B, D] -> head, [B, D] -> [B, A].
-
-    ``forward`` takes what :func:`number_words` makes, and returns logits [B, A]. ``vocabulary`` has each word's row in
-    the embedding; ``dropout`` is applied to embeddings and before the head.
-    """
+    """Embedding [V, E] -> encoder, [B, T, E] -> [B, D] -> head, [B, D] -> [B, A]; dropout before the last two."""
 
     def __init__(
         self,

@@ -34,12 +34,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from judge.judges import PROMPTED, Answering, Batch, Blueprint, Features, Recipe
+from judge.judges import PROMPTED, Batch, Blueprint, Recipe
 from judge.judges.backbones import SWIN, TimmBackbone, make_backbone
 from judge.judges.encoders import OutputLayer, positions
-from judge.judges.sat import ClozeJudge, make_cloze_judge
+from judge.judges.sat import Cloze, ClozeJudge, make_cloze_judge
 from judge.masking.instances import MAX_BOXES
-from judge.types import Words
 
 CODE = 5
 """Columns after a position's features: the box, and 1; all zeros for grid cells and for missing boxes."""
@@ -148,28 +147,17 @@ class ParallelLayer(nn.Module):
 class Grit(ClozeJudge):
     """Words, grid cells and regions -> answers; ``features`` are :class:`GridsAndRegions`', or cells alone.
 
-    ``width``, of everything, is an even multiple of ``heads``; ``grid_layers`` are the layers of cells.
+    ``width``, of everything, is an even multiple of ``heads``.
     """
 
-    def __init__(  # noqa: PLR0913 - widths
-        self,
-        vocabulary: dict[str, int],
-        question: Words,
-        answers: Words,
-        features: Features,
-        *,
-        width: int = 256,
-        heads: int = 8,
-        layers: int = 3,
-        grid_layers: int = 1,
-        dropout: float = 0.1,
-        answering: Answering = "vocabulary",
+    def __init__(
+        self, cloze: Cloze, *, width: int = 256, heads: int = 8, layers: int = 3, dropout: float = 0.1
     ) -> None:
-        super().__init__(vocabulary, question, answers, features, answering)
-        self.regions = features.regions
-        places, columns = features.shape
+        super().__init__(cloze)
+        self.regions = cloze.features.regions
+        places, columns = cloze.features.shape
         self.columns = columns - (CODE if self.regions else 0)
-        self.embedding = nn.Embedding(len(vocabulary), width, padding_idx=0)
+        self.embedding = nn.Embedding(len(cloze.vocabulary), width, padding_idx=0)
         self.project_cells = nn.Sequential(nn.LayerNorm(self.columns), nn.Linear(self.columns, width))
         self.cell_positions = nn.Parameter(0.02 * torch.randn(places - self.regions, width))
         self.project_regions = nn.Sequential(nn.LayerNorm(self.columns), nn.Linear(self.columns, width))
@@ -177,10 +165,10 @@ class Grit(ClozeJudge):
         # Can always be attended to, as an image may have no regions.
         self.no_region = nn.Parameter(0.02 * torch.randn(1, 1, width))
         self.dropout = nn.Dropout(dropout)
-        self.grid = nn.ModuleList(GridLayer(width, heads, dropout) for _ in range(grid_layers))
+        self.grid = nn.ModuleList([GridLayer(width, heads, dropout)])
         self.layers = nn.ModuleList(ParallelLayer(width, heads, dropout) for _ in range(layers))
         self.norm_cells, self.norm_words = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.output = OutputLayer(width, len(vocabulary))
+        self.output = OutputLayer(width, len(cloze.vocabulary))
 
     def forward(self, batch: Batch) -> Tensor:
         """Logits [B, A]."""

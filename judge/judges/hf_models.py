@@ -71,7 +71,6 @@ class Captioner:
 
     Attributes:
         reference: its folder, or its name on the hub.
-        model: transformers' model.
         tokenizer: pads on the right, as absolute positions (BLIP, GIT, GPT-2, BART) require.
         images: the image processor.
         processor: of text and images together; None if the family has none (VisionEncoderDecoder).
@@ -113,11 +112,7 @@ class Captioner:
 
     @property
     def vision(self) -> nn.Module:
-        """The vision backbone.
-
-        Raises:
-            JudgeError: transformers does not know which module that is.
-        """
+        """The vision backbone; a JudgeError if transformers does not know which module that is."""
         model, path = self.model, self.family.vision
         found = model.get_submodule(path) if path else model.get_encoder(modality="image")
         if not isinstance(found, nn.Module) or found is model:
@@ -150,14 +145,9 @@ def load_captioner(
 ) -> Captioner:
     """The captioner in a folder, or of a name on the hub (downloaded by transformers, if allowed).
 
-    Args:
-        reference: the folder, or the name.
-        where: what users typed to name it, for messages; None for a judge.
-        dtype: of all weights; "auto" for the checkpoint's own.
-        attention: transformers' name of the attention implementation; None for the model's own choice.
-        empty: leave the weights on ``meta``.
-        device_map: where other weights go: a device, or "auto" for all GPUs together (Accelerate's device map); None
-            for the CPU.
+    ``where``: what users typed to name it, None for a judge; ``dtype``: of all weights, "auto" for the checkpoint's
+    own. ``empty`` leaves the weights on ``meta``; else ``device_map`` says where they go: a device, "auto" for all GPUs
+    together (Accelerate's device map), or None for the CPU.
 
     Raises:
         JudgeError: no such folder or name; not a captioner of images; needs code of its own; no or broken
@@ -240,11 +230,7 @@ def limit_of(config: Any, tokenizer: Any) -> int | None:
 
 
 def load_processors(name: str, where: str) -> tuple[Any, Any, Any]:
-    """Tokenizer, image processor, and the processor of both (None if the family has no such class).
-
-    Raises:
-        JudgeError: one is missing or damaged.
-    """
+    """Tokenizer, image processor, and the processor of both (None if the family has no such class)."""
     import transformers
 
     loaders: Any = transformers
@@ -266,13 +252,8 @@ def tune(captioner: Captioner, tuning: Tuning) -> tuple[nn.Module, ...]:
     """Choose the weights that are trained, through ``requires_grad``.
 
     ``full``: all. ``frozen``: all but the vision backbone. ``lora``: only the low-rank matrices of :func:`add_lora`
-    (rank 16, alpha 32; Hu et al., ICLR 2022). ``zero-shot``: none.
-
-    Returns:
-        The modules that stay in evaluation mode (dropout, running statistics).
-
-    Raises:
-        JudgeError: see :attr:`Captioner.vision`.
+    (rank 16, alpha 32; Hu et al., ICLR 2022). ``zero-shot``: none. Returns the modules that stay in evaluation mode
+    (dropout, running statistics).
     """
     if tuning == "full":
         return ()

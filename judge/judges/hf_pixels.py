@@ -5,8 +5,6 @@ always, with an image processor that returns tensors which are there already. Fa
 different ways: whether a batch is the same to the bit is tried for each checkpoint, on images of several sizes.
 """
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import json
@@ -49,8 +47,6 @@ class _Instead:
 class CaptionerProcessor:
     """A captioner's image processor, called for one image as the captioner's processor calls it for a batch.
 
-    ``key`` says what its tensors depend on, beside the image: settings, and versions of libraries.
-
     Raises:
         ValueError: the processor does not call it exactly once, or it does not return tensors by name.
     """
@@ -72,11 +68,7 @@ class CaptionerProcessor:
         self.key = hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
 
     def prepare(self, image: Image.Image, name: str = "") -> dict[str, Any]:
-        """Tensors, and lists of numbers, of an RGB image, by the names that the image processor gives them.
-
-        Raises:
-            JudgeError: the processor cannot take it; ``name`` is for the message.
-        """
+        """Tensors, and lists of numbers, of an RGB image, by the names that the image processor gives them."""
         with processing(f"image '{name}'"):
             given, settings = recursively_apply(
                 lambda _: image, self._call, test_type=lambda value: isinstance(value, Image.Image)

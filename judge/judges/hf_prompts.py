@@ -42,12 +42,7 @@ def processing(where: str) -> AbstractContextManager[None]:
 
 
 class Prompts(NamedTuple):
-    """The prompts of a batch.
-
-    Attributes:
-        shared: inputs that do not depend on the answer: images, and the text of an encoder.
-        rows: the tokens that each sample's answer continues, unpadded.
-    """
+    """Inputs of a batch that do not depend on the answer, and the tokens that each sample's answer continues."""
 
     shared: dict[str, Tensor]
     rows: list[Row]
@@ -140,11 +135,7 @@ def _process(captioner: Captioner, images: Sequence[Image], texts: Sequence[str]
 
 
 def _with_image_token(processor: Any, text: str) -> str:
-    """The text with the image's token: as a user's turn in a chat, if the processor has a template for that.
-
-    Raises:
-        JudgeError: the answer would begin inside a thought.
-    """
+    """The text with the image's token: as a user's turn in a chat, if the processor has a template for that."""
     if not getattr(processor, "chat_template", None):
         return f"{processor.image_token}{text}"
     turn = {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": text}]}
@@ -178,11 +169,7 @@ def go_on(architecture: str, name: str, prefix: Tokens, row: Row) -> list[Any]:
 
 
 def spell_answers(tokenizer: Any, prompt: Sequence[int], words: Sequence[str]) -> tuple[Tokens, ...]:
-    """The tokens of each answer after a prompt with these token ids.
-
-    Raises:
-        JudgeError: a word has no token, or the unknown one; two words have the same tokens.
-    """
+    """The tokens of each answer after a prompt with these token ids; words that cannot be told apart are refused."""
     found: dict[Tokens, str] = {}
     for word in words:
         tokens = _spell(tokenizer, prompt[-1], word)

@@ -44,10 +44,6 @@ class AnswerJudge(nn.Module):
     right end), and returns natural log-probabilities [B, A] over the model's whole vocabulary, each at most 0. The
     trainer applies the softmax over classes (``answering == "restricted"``). One pass serves all answers that differ in
     their last token only.
-
-    Raises:
-        JudgeError: an answer that the tokenizer cannot encode; two answers of the same tokens; a processor that takes
-            text and images in an unknown way; see :func:`~judge.judges.hf_models.tune`.
     """
 
     def __init__(self, captioner: Captioner, target: Target, materials: Materials) -> None:
@@ -116,13 +112,7 @@ class AnswerJudge(nn.Module):
     def collate(self, samples: Sequence[Sample], images: Sequence[Image] = ()) -> Batch:
         """The captioner's tensors for these samples, one padded text for each forward pass.
 
-        Args:
-            samples: captions, with the ids of their images.
-            images: RGB, in place of those that the ids name; () for those.
-
-        Raises:
-            JudgeError: a sample has an image and the judge has none; an image is missing or damaged, or the
-                captioner's processor cannot take it.
+        ``images``: RGB, in place of those that the samples name; () for those.
         """
         texts = [self._text(sample.words) for sample in samples]
         prompts = self._lay_out(samples, images, texts)
@@ -232,10 +222,7 @@ def read_for(reference: str, tokens: Sequence[str]) -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def _load(reference: str, files: object, materials: Materials) -> Captioner:
-    """A checkpoint, loaded once per process for judges with the same ``files`` in its folder and ``materials``.
-
-    Only the last one is kept; ``materials`` has only settings of how it is loaded.
-    """
+    """A checkpoint, loaded once per process for judges with the same ``files`` in its folder and ``materials``."""
     mostly_frozen = materials.tuning in {"lora", "zero-shot"}
     dtype = torch.bfloat16 if materials.dtype == "bf16" and mostly_frozen else torch.float32
     # A zero-shot judge is loaded by every process: none sends it to the others.

@@ -125,7 +125,7 @@ class LinearJudge:
         """The judge with these :meth:`tensors`; its predictions are the same to the last digit.
 
         Raises:
-            ValueError, KeyError: the tensors are not those of a judge of this target and vocabulary.
+            ValueError, KeyError: the tensors are not those of such a judge.
         """
         size, answers = len(vocabulary), len(target.classes)
         exclusive = target.kind == "attribute"
@@ -230,10 +230,8 @@ def _terms_in(samples: Sequence[Sample], terms: _Vocabulary, merge: Any, reading
 class _Vocabulary:
     """Words and pairs of neighbours, the terms of captions.
 
-    Args:
-        words: those of the terms.
-        known: codes of the terms, rising, [F]: the code of a word is its place among ``words``; that of a pair is the
-            number of words plus the two places, as digits in that base.
+    ``known``: codes of the terms, rising, [F]: the code of a word is its place among ``words``; that of a pair is the
+    number of words plus the two places, as digits in that base.
     """
 
     def __init__(self, words: Words, known: IntArray) -> None:
@@ -319,10 +317,7 @@ class _Captions:
 
 
 def _choose_c(each: Sequence[_Captions], groups: Sequence[Sequence[Assignment]]) -> dict[Hashable, Mapping[str, float]]:
-    """C of each block of features for each split, by the held-out log loss of all captions: the last block's first.
-
-    ``each`` are the captions of one index of each side, and ``groups`` their assignments, at most one per split.
-    """
+    """C of each block of features for each split, by the held-out log loss of all captions: the last block's first."""
     splits = list(dict.fromkeys(assignment.split for group in groups for assignment in group))
     classes = [captions.answers.argmax(axis=1) * captions.exclusive for captions in each]
     held_out = {split: _held_out(each, groups, classes, split) for split in splits}
@@ -387,11 +382,7 @@ def _held_out(
 
 
 def make_blueprint(name: str) -> Blueprint:
-    """The judge "linear", "embedding", "words+embedding" or "best"; after a colon the embedding's reference.
-
-    Raises:
-        JudgeError: no such embedding.
-    """
+    """The judge "linear", "embedding", "words+embedding" or "best"; after a colon the embedding's reference."""
     kind, _, reference = name.partition(":")
     reading = Reading(kind != "embedding", "" if kind == "linear" else reference or WORDLLAMA, kind == "best")
     if reading.embedding:

@@ -214,12 +214,8 @@ class Logistic(Solved):
 
     An answer that all of a problem's samples have, or none, is not fitted: the opposite has the share of half a sample.
 
-    Args:
-        features: of N samples.
-        answers: [N, A] of 0 and 1.
-        weights: of each sample in each problem, [N, P].
-        exclusive: whether each sample has exactly one of the answers (softmax; of two answers one sigmoid); else each
-            answer is a question of its own.
+    ``answers``: [N, A] of 0 and 1; ``weights``: of each sample in each problem, [N, P]; ``exclusive``: each sample has
+    exactly one of the answers (softmax; of two answers one sigmoid), else each answer is a question of its own.
     """
 
     def __init__(self, features: Features, answers: IntArray, weights: FloatArray, *, exclusive: bool) -> None:
@@ -279,14 +275,10 @@ class Logistic(Solved):
 
 @dataclass
 class _Problems:
-    """Q problems on the same N samples.
+    """Q problems on the same N samples: ``weights`` [N, Q], ``answers`` 0 or 1, [N, Q * width].
 
-    Attributes:
-        features: of the samples.
-        weights: of samples in each problem, [N, Q].
-        answers: 0 or 1, [N, Q * width].
-        c: inverse penalty of each block of features, [blocks, Q]; 0 for one that is left out.
-        width: columns of a problem: 1, or A for a softmax.
+    ``c``: inverse penalty of each block of features, [blocks, Q]; 0 for one that is left out. ``width``: columns of a
+    problem: 1, or A for a softmax.
     """
 
     features: Features

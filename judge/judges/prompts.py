@@ -46,11 +46,7 @@ class Prompt:
         return self.template.partition(SLOT)[0].strip()
 
     def check(self, classes: Collection[str]) -> None:
-        """Refuse answers that do not suit ``classes``, the classes of the labels.
-
-        Raises:
-            JudgeError: an answer for another class; two classes with one answer.
-        """
+        """Refuse answers of other classes than ``classes``, those of the labels, and two classes with one answer."""
         for name in self.answers:
             if name not in classes:
                 raise JudgeError(f"no class '{name}'", where="--answer", mend=nearest(name, list(classes)))
@@ -58,11 +54,7 @@ class Prompt:
             self.words(classes)
 
     def words(self, classes: Collection[str]) -> tuple[str, ...]:
-        """The answer of each class; answers of other classes are ignored.
-
-        Raises:
-            JudgeError: two classes with one answer, whatever its case.
-        """
+        """The answer of each class; one answer of two classes, whatever its case, is refused."""
         found = [" ".join(self.answers.get(name, name.replace("_", " ")).split()) for name in classes]
         if len({word.casefold() for word in found}) < len(found):
             raise JudgeError(f"two classes have one answer: {', '.join(found)}", where="--answer", mend="name each")
@@ -78,5 +70,4 @@ def make_prompt(attribute: str, template: str | None = None, answers: Mapping[st
 
 @cache
 def _templates() -> dict[str, str]:
-    """Attribute -> template."""
     return dict(read_yaml(Path(judge.text.__file__).with_name("prompts.yaml"), mend="install the package again"))

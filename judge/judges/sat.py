@@ -21,6 +21,7 @@ Differences from Xu et al.:
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -33,28 +34,32 @@ from judge.text.tokens import tokenize
 from judge.types import Sample, Target, Words
 
 
+class Cloze(NamedTuple):
+    """A question that follows every caption, and its answers, [A]; the vocabulary includes the words of both.
+
+    With ``answering`` "restricted" judges return logits of answers, else their log-probabilities among all words.
+    """
+
+    vocabulary: dict[str, int]
+    question: Words
+    answers: Words
+    features: Features
+    answering: Answering = "vocabulary"
+
+
 class ClozeJudge(nn.Module):
     """Base of captioners that read a caption, a cloze question and image features, and answer with one word.
 
     Their ``forward`` takes what :func:`~judge.judges.encoders.number_words` makes and ``features`` [B, P, D], and
     returns logits [B, A]. Padding has no influence. They have two layers over the vocabulary, as captioners do: an
     embedding and an output layer, which is not tied to it.
-
-    Args:
-        vocabulary: word -> its row in both layers; padding, ``<unk>``, the question and the answers included.
-        question: the template's words, which follow every caption.
-        answers: the word of each class, [A].
-        features: of images.
-        answering: "restricted" returns the logits of the answers, "vocabulary" their log-probabilities among all words.
     """
 
-    def __init__(
-        self, vocabulary: dict[str, int], question: Words, answers: Words, features: Features, answering: Answering
-    ) -> None:
+    def __init__(self, cloze: Cloze) -> None:
         super().__init__()
-        self.vocabulary, self.question, self.features = vocabulary, question, features
+        self.vocabulary, self.question, answers, self.features, answering = cloze
         self.among_all = answering == "vocabulary"
-        self.rows = nn.Buffer(torch.tensor([vocabulary[word] for word in answers]), persistent=False)
+        self.rows = nn.Buffer(torch.tensor([self.vocabulary[word] for word in answers]), persistent=False)
 
     def collate(self, samples: Sequence[Sample]) -> Batch:
         """Word ids of captions and question, padded; features of the images."""
@@ -66,7 +71,7 @@ class ClozeJudge(nn.Module):
 
 
 def make_cloze_judge(
-    kind: Callable[..., Network], target: Target, samples: Sequence[Sample], materials: Materials
+    kind: Callable[[Cloze], Network], target: Target, samples: Sequence[Sample], materials: Materials
 ) -> Network:
     """A network of this ``kind``, a :class:`ClozeJudge`; for ``Blueprint.network``.
 
@@ -76,38 +81,27 @@ def make_cloze_judge(
     prompt = materials.prompt or make_prompt("gender")
     question, answers = tokenize(prompt.question), tuple(map(str.lower, prompt.words(target.classes)))
     vocabulary = build_vocabulary([*samples, Sample("", "human", 0, (*question, *answers), (0,))])
-    return kind(vocabulary, question, answers, materials.features, answering=materials.answering)
+    return kind(Cloze(vocabulary, question, answers, materials.features, materials.answering))
 
 
 class ShowAttendTell(ClozeJudge):
     """Embedding -> LSTM with attention to the image -> dropout -> words."""
 
-    def __init__(  # noqa: PLR0913 - widths
-        self,
-        vocabulary: dict[str, int],
-        question: Words,
-        answers: Words,
-        features: Features,
-        *,
-        embedding: int = 128,
-        hidden: int = 128,
-        attention: int = 64,
-        dropout: float = 0.5,
-        answering: Answering = "vocabulary",
-    ) -> None:
-        super().__init__(vocabulary, question, answers, features, answering)
+    def __init__(self, cloze: Cloze, *, embedding: int, hidden: int, attention: int) -> None:
+        super().__init__(cloze)
+        words, columns = len(cloze.vocabulary), cloze.features.shape[1]
         # Projected first, since the network attends to them at every word.
-        self.project = nn.Sequential(nn.LayerNorm(features.shape[1]), nn.Linear(features.shape[1], hidden))
-        self.embedding = nn.Embedding(len(vocabulary), embedding, padding_idx=0)
+        self.project = nn.Sequential(nn.LayerNorm(columns), nn.Linear(columns, hidden))
+        self.embedding = nn.Embedding(words, embedding, padding_idx=0)
         self.initial = nn.Linear(hidden, 2 * hidden)
         self.key, self.query = nn.Linear(hidden, attention), nn.Linear(hidden, attention)
         self.energy = nn.Linear(attention, 1)
         self.gate = nn.Linear(hidden, hidden)
         self.from_word, self.from_image = nn.Linear(embedding, 4 * hidden), nn.Linear(hidden, 4 * hidden, bias=False)
         self.from_hidden = nn.Linear(hidden, 4 * hidden, bias=False)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = nn.Dropout(0.5)
         self.hidden_output, self.image_output = nn.Linear(hidden, embedding), nn.Linear(hidden, embedding)
-        self.output = OutputLayer(embedding, len(vocabulary))
+        self.output = OutputLayer(embedding, words)
         for layer in self.modules():
             if type(layer) is nn.Linear:
                 nn.init.kaiming_normal_(layer.weight)

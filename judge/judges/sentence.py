@@ -35,12 +35,7 @@ _INSTEAD = "name the folder of one, or use --judge linear"
 
 @dataclass(frozen=True, slots=True)
 class SentenceEncoderLoader:
-    """Loads a frozen sentence encoder; equal loaders share its vectors.
-
-    Raises:
-        JudgeError: as :func:`~judge.judges.text_encoders.load_encoder`; a pooling module that is not supported;
-            sentence-transformers is not installed.
-    """
+    """Loads a frozen sentence encoder; equal loaders share its vectors."""
 
     reference: str
 
@@ -95,14 +90,7 @@ def _read_json(name: str, file: str, where: str) -> Any:
 
 
 def make_blueprint(name: str) -> Blueprint:
-    """The judge of an encoder.
-
-    Args:
-        name: a name on the hub or a folder, and "+mlp3" or "+mlp5"; without, an MLP of 3 layers.
-
-    Raises:
-        JudgeError: the name is empty.
-    """
+    """The judge of an encoder, a name on the hub or a folder, and "+mlp5" or "+mlp3", which is the default."""
     reference, head = split_head(name)
     if not reference.strip():
         mend = f"name one, or the folder of one: {', '.join(f'{SENTENCE}{name}' for name in SHORT_NAMES)}"

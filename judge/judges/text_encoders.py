@@ -75,12 +75,9 @@ class TextEncoder:
 
 
 def load_encoder(reference: str | None, *, where: str = "", mend: str = _INSTEAD) -> TextEncoder:
-    """Load the text encoder in a folder, or of a name on the hub.
+    """Load the text encoder in a folder, or of a name on the hub; None for BERT.
 
-    Args:
-        reference: the folder, or the name; None for BERT.
-        where: how the user named it, for messages; "" for --reader.
-        mend: what to do if it is not available.
+    ``where``: how the user named it, for messages; "" for --reader.
 
     Raises:
         JudgeError: no such folder or name; not a text encoder; no or broken safetensors; no tokenizer; transformers is
@@ -109,9 +106,7 @@ def load_encoder(reference: str | None, *, where: str = "", mend: str = _INSTEAD
 class FrozenEncoder(nn.Module):
     """A text encoder that is not trained: captions in, vectors out.
 
-    Args:
-        encoder: of the text.
-        pooling: modules of sentence-transformers that turn token vectors into one; None for the first token ([CLS]).
+    ``pooling``: modules of sentence-transformers that turn token vectors into one; None for the first token ([CLS]).
     """
 
     def __init__(self, encoder: TextEncoder, pooling: nn.Module | None = None) -> None:
@@ -138,12 +133,8 @@ class FrozenEncoder(nn.Module):
 class PretrainedClassifier(nn.Module):
     """A fine-tuned encoder's vector of the caption ([CLS]), pre-computed features, or both -> classes.
 
-    ``forward`` takes ``text`` (the encoder's tensors, [B, T]) and ``features`` [B, P, D], and returns logits [B, A].
-
-    Args:
-        make_output: makes the classifier, [B, D] -> [B, A], from D, the encoder's width plus that of the features.
-        features: averaged over positions, as by ResNet's own classifier; None for the caption alone.
-        encoder: fine-tuned with the rest; None where all features are pre-computed.
+    Features, [B, P, D], are averaged over positions, as by ResNet's own classifier. ``make_output`` makes the
+    classifier, [B, D] -> [B, A], from D, the encoder's width plus that of the features.
     """
 
     def __init__(
@@ -186,11 +177,7 @@ def make_classifier(inputs: int, classes: int, *, width: int = 256) -> nn.Sequen
 
 
 class ImageTextClassifier(nn.Module):
-    """LIC's LSTM on the caption beside features of the image, averaged over positions -> classes.
-
-    ``forward`` takes what :func:`~judge.judges.encoders.number_words` makes and ``features`` [B, P, D], and returns
-    logits [B, A]. Both vectors, of the caption and of the image, have width 256.
-    """
+    """LIC's LSTM on the caption beside features of the image, [B, P, D], averaged over positions -> classes."""
 
     def __init__(self, vocabulary: Mapping[str, int], classes: int, features: Features) -> None:
         super().__init__()

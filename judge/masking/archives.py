@@ -33,17 +33,12 @@ def usable_id(value: object) -> str | None:
 
 
 def find_archive(path: Path) -> Archive | None:
-    """The archive at ``path``; None for a folder of images, or if there is nothing.
+    """The archive at ``path``, remembered until that changes; None for a folder of images, or if there is nothing.
 
     - Shards: a tar archive, or a folder that holds ``*.tar`` and no image beside them. An image is called by its
       key and suffix.
     - A data set: a folder of Parquet files with a column of images. An image is called by its image id; if several
       rows have the id, it is that of the first.
-
-    Results are remembered until the file or folder changes.
-
-    Raises:
-        JudgeError: shards or data set cannot be read; no image in them; two of one name.
     """
     try:
         return _find(path, path.stat().st_mtime_ns)
@@ -73,14 +68,7 @@ class _Entry(NamedTuple):
 
 
 class Archive(NamedTuple):
-    """Images by name.
-
-    Attributes:
-        path: the path as given by the user.
-        names: the names of the images, in order.
-        images: key of a name -> the image.
-        key_of: name -> key.
-    """
+    """Images by name, in the order of ``names``; ``images``: key of a name, from ``key_of``, -> the image."""
 
     path: Path
     names: Sequence[str]
@@ -104,9 +92,8 @@ class Archive(NamedTuple):
             if _state(entry.file) == entry.state:
                 return entry.load()
         _find.cache_clear()
-        raise JudgeError(
-            "has changed since its images were listed", where=str(entry.file), mend="give the command again"
-        )
+        what = "has changed since its images were listed"
+        raise JudgeError(what, where=str(entry.file), mend="give the command again")
 
 
 def _list_shards(path: Path, shards: Sequence[Path]) -> Archive:
@@ -146,7 +133,6 @@ def _image_columns(part: Part, path: Path) -> list[str]:
 
 
 def _list_dataset(path: Path, parts: Sequence[Part], columns: Sequence[str]) -> Archive:
-    """The images in a data set's column."""
     chosen = list(columns) if len(columns) == 1 else detect(columns, _COLUMNS)
     if len(chosen) != 1:
         several = " and ".join(f"'{name[:40]}'" for name in columns[:5])
@@ -197,7 +183,6 @@ def _load_cell(path: Path, state: _State, column: str, place: tuple[int, int], w
 
 @lru_cache(maxsize=4)  # `datasets` writes a hundred images to a group.
 def _group(path: Path, _state: _State, column: str, group: int) -> Any:
-    """The images of a group of rows."""
     from pyarrow import parquet
 
     with parquet.ParquetFile(regular(path), memory_map=True) as table:

@@ -44,16 +44,8 @@ def make_detector(
 class Cached:
     """A detector whose detections are kept on disk.
 
-    Files lie at ``folder/<detector>/<2 digits>/<hash of the pixels>.json``; damaged ones are computed again.
-
-    Args:
-        detector: called for images that are not in the cache.
-        folder: shared by all runs and detectors; made if need be.
-        names: category -> its name here, where that is another.
-        doubts: what a user must know of the categories, a sentence each.
-
-    Raises:
-        JudgeError: the folder cannot be made.
+    Files lie at ``folder/<detector>/<2 digits>/<hash of the pixels>.json``; damaged ones are computed again. ``names``:
+    category -> its name here, where that is another; ``doubts``: what a user must know of the categories.
     """
 
     def __init__(

@@ -55,10 +55,7 @@ def read_names(path: Path | None) -> dict[str, str] | None:
     """Class id (as text) -> name, from a file of class names; None for no file.
 
     A text file has one name per line, and the first is class 0. YAML and JSON hold a list (from 0), ``{id: name}``,
-    Ultralytics' ``{names: ...}`` or COCO's ``{categories: [{id, name}]}``.
-
-    Raises:
-        JudgeError: a file that cannot be read, or holds no such names.
+    Ultralytics' ``{names: ...}`` or COCO's ``{categories: [{id, name}]}``; a file that holds no such names is refused.
     """
     if path is None:
         return None

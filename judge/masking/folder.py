@@ -31,7 +31,7 @@ _AHEAD = 8
 # Most bytes of a file's name on every usual file system.
 _LONGEST = 255
 # Of a contact sheet, in pixels.
-HEIGHT, _WIDEST, _GAP, _CAPTION, _LETTER = 160, 280, 6, 14, 7
+HEIGHT, _WIDTH, _WIDEST, _GAP, _CAPTION, _LETTER = 160, 1600, 280, 6, 14, 7
 _WHITE, _OUTLINE = 255, (255, 0, 255)
 
 
@@ -57,16 +57,13 @@ def before_and_after(title: str, before: Pixels, after: Pixels, region: BoolMask
     return Tile(title, np.concatenate([_shrink(outlined), gap, _shrink(after)], axis=1), bool(region.any()))
 
 
-def contact_sheet(tiles: Sequence[Tile], width: int = 1600) -> Pixels:
-    """The tiles one after the other, [H, W, 3], white between them, their titles in small letters above.
-
-    Rows end at ``width``; a single wider tile has a row to itself.
-    """
+def contact_sheet(tiles: Sequence[Tile]) -> Pixels:
+    """The tiles in rows, [H, W, 3], white between them, their titles in small letters above."""
     import cv2
 
     places, left, top, right = [], _GAP, _GAP, _GAP
     for tile in tiles:
-        if left + tile.panel.shape[1] > width and left > _GAP:
+        if left + tile.panel.shape[1] > _WIDTH and left > _GAP:
             left, top = _GAP, top + HEIGHT + _CAPTION + _GAP
         places.append((left, top))
         left += tile.panel.shape[1] + _GAP
@@ -154,8 +151,6 @@ class MaskFolder:
     Attributes:
         images: the folder; or shards, or a data set.
         out: where masked images are written, at the same places, as PNG; must exist.
-        detector: finds the instances.
-        hiding: what is hidden, and how.
         max_pixels: larger images are refused as decompression bombs.
         reserved: names in ``out`` that no masked image may have.
         finished: images that a killed command has masked, which are not masked again; None for none.

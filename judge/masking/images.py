@@ -18,6 +18,7 @@ from judge.masking import MAX_PIXELS
 from judge.masking.archives import SUFFIXES, find_archive, usable_id
 from judge.masking.instances import BoolMask, LoadedImage, Pixels
 from judge.utils.files import is_encodable, resolved
+from judge.utils.hub import explaining
 from judge.utils.reading import PICTURE, named_alike, open_regular
 
 if TYPE_CHECKING:
@@ -37,9 +38,6 @@ def list_images(folder: Path) -> list[str]:
 
     Links to folders are not followed. Hidden files and folders are left out, and the contact sheet of masked images.
     WebDataset shards and data sets with images work like folders: see :mod:`judge.masking.archives`.
-
-    Raises:
-        JudgeError: no such folder; no image in it; a folder below that cannot be read.
     """
     if archive := find_archive(folder):
         return list(archive.names)
@@ -62,12 +60,7 @@ def list_images(folder: Path) -> list[str]:
 
 
 def path_inside(folder: Path, name: str) -> Path:
-    """The path of ``name`` in ``folder``.
-
-    Raises:
-        JudgeError: an absolute name, one that climbs out by "..", one that names nothing, or a link that leads out of
-            the folder.
-    """
+    """The path of ``name`` in ``folder``; names and links that lead out of it are refused."""
     mend = "use names relative to the folder of images"
     parts = PurePosixPath(name.replace("\\", "/"))
     if not parts.parts or "\0" in name or not is_encodable(name):
@@ -134,17 +127,14 @@ def decode(data: bytes, *, where: str, max_pixels: int = MAX_PIXELS) -> tuple[Pi
 
     if not data:
         raise JudgeError("is empty (0 bytes)", where=where, mend="download it again")
-    try:
-        with _limit(lifted=True):
-            image = Image.open(io.BytesIO(data), formats=_FORMATS)
+    with explaining("is damaged", where, "download it again"):  # Pillow's readers raise many kinds of errors.
+        try:
+            with _limit(lifted=True):
+                image = Image.open(io.BytesIO(data), formats=_FORMATS)
+        except (UnidentifiedImageError, ModuleNotFoundError):  # Ultralytics makes Pillow look for a reader of HEIF.
+            raise JudgeError("is not an image", where=where, mend=_NOT_AN_IMAGE) from None
         with image:
             return _decode(image, data, where, max_pixels)
-    except (UnidentifiedImageError, ModuleNotFoundError):  # Ultralytics, once imported, asks Pillow for HEIF's reader.
-        raise JudgeError("is not an image", where=where, mend=_NOT_AN_IMAGE) from None
-    except JudgeError:
-        raise
-    except Exception as error:  # Pillow's readers raise many kinds of errors on damaged files.
-        raise JudgeError(f"is damaged ({str(error)[:100]})", where=where, mend="download it again") from error
 
 
 def _decode(image: Image, data: bytes, where: str, max_pixels: int) -> tuple[Pixels, bool]:
@@ -179,10 +169,8 @@ def encode(pixels: Pixels) -> bytes:
 
     done, data = cv2.imencode(".png", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR))
     if not done:
-        height, width = pixels.shape[:2]
-        raise JudgeError(
-            f"an image of {width} x {height} does not fit into PNG", mend="leave it out, or make it smaller"
-        )
+        what = f"an image of {pixels.shape[1]} x {pixels.shape[0]} does not fit into PNG"
+        raise JudgeError(what, mend="leave it out, or make it smaller")
     return bytes(data)
 
 
@@ -200,10 +188,7 @@ def locate(folder: Path, names: Sequence[str]) -> dict[str, str]:
     """Name in a file -> the image's name in ``folder``, for images that lie in another place below it.
 
     An image is found by the last part of its name, or its number: "000000000139.jpg" in "val2017/000000000139.jpg".
-    Names that are found nowhere are left out.
-
-    Raises:
-        JudgeError: two images in the folder match.
+    Names that are found nowhere are left out; two images that match are refused.
     """
 
     def last_part(name: str) -> str:

@@ -95,11 +95,6 @@ def from_mask(
     return Instance(label, (x, y, across, down), rle["counts"], (height, width), score, crowd)
 
 
-def from_box(box: PixelBox, size: tuple[int, int], label: str, *, score: float = 1.0, crowd: bool = False) -> Instance:
-    """An instance whose mask is its box (x, y, width, height), every pixel that the box touches, cut at the border."""
-    return from_mask(box_mask(box, size), label, box=box, score=score, crowd=crowd)
-
-
 def box_mask(box: PixelBox, size: tuple[int, int]) -> BoolMask:
     """[H, W]: every pixel that ``box`` touches; a box without width or height touches none."""
     x, y, width, height = box
@@ -123,21 +118,18 @@ def union(instances: Iterable[Instance], size: tuple[int, int]) -> BoolMask:
     return np.asarray(coco.decode(coco.merge([instance.rle for instance in found])), dtype=np.bool_)
 
 
-def visible_boxes(
-    instances: Sequence[Instance], hidden: BoolMask, *, threshold: float = 0.0, most: int = MAX_BOXES
-) -> tuple[Box, ...]:
-    """The boxes of the visible parts of ``instances``, the most certain first, then the largest.
+def visible_boxes(instances: Sequence[Instance], hidden: BoolMask, *, threshold: float = 0.0) -> tuple[Box, ...]:
+    """The boxes of the visible parts of ``instances``, at most ``MAX_BOXES``, the most certain first, then the largest.
 
-    A thing counts if at least half of its mask is visible, and its box is that of the visible part: the outline of a
-    tie on a hidden person would reveal who is hidden. ``hidden``: the hidden pixels, [H, W]; ``threshold``: the least
-    score; ``most``: boxes.
+    A thing counts if its score is at least ``threshold`` and half of its mask is not ``hidden``, [H, W]. Its box is
+    that of the visible part: the outline of a tie on a hidden person would reveal who is hidden.
     """
     height, width = hidden.shape
     known = [instance for instance in instances if instance.score >= threshold and instance.area]
     found: list[Box] = []
     for instance in sorted(known, key=lambda instance: (-instance.score, -instance.area, instance.box)):
         visible = instance.mask & ~hidden
-        if len(found) < most and visible.sum() >= _VISIBLE * instance.area:
+        if len(found) < MAX_BOXES and visible.sum() >= _VISIBLE * instance.area:
             x, y, across, down = from_mask(visible, "").box
             found.append((x / width, y / height, (x + across) / width, (y + down) / height))
     return tuple(found)

@@ -28,8 +28,7 @@ class MaskedImages:
     """Images with people hidden, as judges and captioners see them.
 
     Attributes:
-        folder: the folder of the images.
-        names: image id -> the image's name in it.
+        names: image id -> the image's name in ``folder``.
         hiding: what is hidden, and how; None for images as they are.
         hidden: name -> the instances that are hidden; where the background is, those that are not.
         max_pixels: larger images are refused as decompression bombs.
@@ -98,16 +97,9 @@ def find_hidden(  # noqa: PLR0913 - which images, what is hidden, how errors are
 ) -> MaskedImages:
     """Find, once for each image, what is to be hidden and where other things are.
 
-    Args:
-        folder: the folder of the images.
-        names: image id -> the image's name.
-        detector: finds the instances.
-        hiding: what is hidden, and how; None for nothing.
-        truth: ground truth beside the detector, to measure it by; None for none.
-        max_pixels: larger images are refused as decompression bombs.
-        regions: whether to compute the boxes of visible things, with the least score of what is hidden.
-        failures: collects the names and errors of images, which are then left out; None to raise the first.
-        progress: called with the images done.
+    Arguments are as of :class:`MaskedImages` and :func:`~judge.masking.detectors.detect_images`. ``truth``: ground
+    truth beside the detector, to measure it by. ``regions``: compute the boxes of visible things, with the least score
+    of what is hidden.
     """
     found, boxes = dict[str, tuple[Instance, ...]](), dict[str, tuple[Box, ...]]()
     checksums, statistics = dict[str, str](), list[MaskStatistics]()

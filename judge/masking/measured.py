@@ -1,11 +1,9 @@
 """Statistics of masks: what they hide, and how well a detector finds the people of the ground truth."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -41,7 +39,7 @@ class MaskStatistics(NamedTuple):
         chosen: Sequence[Instance],
         region: BoolMask,
         truth: GroundTruth | None,
-    ) -> MaskStatistics:
+    ) -> Self:
         """Statistics of hiding the pixels ``region`` of the instances ``chosen``; ``truth`` may not know the image."""
         pixels, known = None, None
         with suppress(JudgeError):  # Not listed, or its annotations cannot be read.

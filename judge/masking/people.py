@@ -12,7 +12,6 @@ from typing import Literal, cast
 
 import numpy as np
 
-from judge.errors import JudgeError
 from judge.masking.instances import PERSON, BoolMask, Instance, LoadedImage, Pixels, box_mask, union
 
 Mode = Literal["partial", "segment", "box"]
@@ -25,13 +24,10 @@ _GREY = 128
 
 
 def hide(pixels: Pixels, region: BoolMask, *, fill: Fill = "black") -> Pixels:
-    """A copy of ``pixels`` without what is in ``region``.
+    """A copy of ``pixels``, [H, W, 3] uint8, without what is in ``region``, [H, W].
 
-    Args:
-        pixels: [H, W, 3] uint8.
-        region: [H, W].
-        fill: "black", zeros, as in the papers; "mean", the mean colour of the visible pixels, or a middle grey where
-            nothing is visible.
+    ``fill``: "black", zeros, as in the papers; "mean", the mean colour of the visible pixels, or a middle grey where
+    nothing is visible.
     """
     import cv2
 
@@ -84,29 +80,19 @@ class Hiding:
     background: bool = False
 
     def chosen(self, instances: Sequence[Instance]) -> tuple[Instance, ...]:
-        """Those of one image that are hidden (of ``background``: that are not); bad ``foreground`` is refused."""
+        """Those of one image that are hidden (of ``background``: that are not)."""
         labels = self.labels or [one.label for one in instances if self.background or one.label != PERSON]
         kept = [one for one in instances if one.label in labels and one.score >= self.threshold]
         if self.foreground == "largest":
             # A crowd is nobody's foreground, as long as somebody stands alone.
             alike = ([one for one in kept if one.label == label] for label in dict.fromkeys(labels))
             return tuple(max(some, key=lambda one: (not one.crowd, one.area)) for some in alike if some)
-        if self.foreground == "all" or not kept:
+        if self.foreground == "all":
             return tuple(kept)
-        if not isinstance(self.foreground, float) or not 0 < self.foreground < 1:
-            what, mend = f"foreground is {self.foreground}", "use all, largest, or a share of the image in (0, 1)"
-            raise JudgeError(what, mend=mend)
         return tuple(one for one in kept if one.area >= self.foreground * one.size[0] * one.size[1])
 
     def region(self, chosen: Sequence[Instance], size: tuple[int, int]) -> BoolMask:
-        """The pixels to hide, [H, W], of the instances ``chosen`` in an image of a height and width.
-
-        An instance of another size is refused; so is ``share`` or ``dilation`` out of range.
-        """
-        if self.dilation < 0:
-            raise JudgeError(f"dilation is {self.dilation}", mend="use 0 pixels or more")
-        if self.mode == "partial" and not 0 < self.share < 1:
-            raise JudgeError(f"share is {self.share}", mend="use a number between 0 and 1, or mode segment")
+        """The pixels to hide, [H, W], of ``chosen`` instances in an image of this ``size``, which must be theirs."""
         region = union([] if self.mode == "partial" else chosen, size)
         for instance in chosen:
             if self.mode == "partial":

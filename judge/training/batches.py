@@ -1,11 +1,9 @@
 """Batches of samples on a device (torch's DataLoader collates ahead), their losses, probabilities and the optimiser."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
@@ -28,18 +26,16 @@ _LEAST_LOG = math.log(np.finfo(np.float64).tiny)
 
 
 class Truth(NamedTuple):
-    """True answers of samples, and their weights.
+    """True answers of samples, and their weights, [B] float64 (float32 on a device).
 
-    Attributes:
-        answers: the class of an attribute, [B] int64; for tasks [B, A] float32, 1 where an image shows one.
-        weights: [B], float64; float32 on a device.
+    Answers are the class of an attribute, [B] int64; for tasks [B, A] float32, 1 where an image shows one.
     """
 
     answers: Tensor
     weights: Tensor
 
     @classmethod
-    def of(cls, samples: Sequence[Sample], target: Target) -> Truth:
+    def of(cls, samples: Sequence[Sample], target: Target) -> Self:
         """Of ``samples``, on the CPU."""
         if target.kind == "attribute":
             answers = torch.tensor([sample.answers[0] for sample in samples])
@@ -51,12 +47,7 @@ class Truth(NamedTuple):
 
 
 class MicroBatch(NamedTuple):
-    """The samples of one forward pass.
-
-    Attributes:
-        places: where they stand among all samples.
-        counts: False for a pass that only keeps step with other processes: its samples have weight 0.
-    """
+    """Places of the samples of one forward pass; they have weight 0 if it only keeps step with other processes."""
 
     places: Sequence[int]
     counts: bool = True
@@ -86,13 +77,7 @@ def load_batches(
     device: torch.device,
     workers: int = 0,
 ) -> Iterator[tuple[Batch, Truth]]:
-    """Micro-batches of ``samples`` on a device, in order, as ``network`` collates them.
-
-    ``workers``: processes that collate ahead; 0 for this one.
-
-    Raises:
-        JudgeError: an image that cannot be used.
-    """
+    """Micro-batches of ``samples`` on a device, in order; ``workers``: processes that collate ahead, 0 for this one."""
     loader = DataLoader(
         _Collated(network, samples, target),
         sampler=micro_batches,
@@ -113,16 +98,8 @@ def load_batches(
 def report_lack_of_memory(where: str, mend: str, *, alone: bool) -> Iterator[None]:
     """Report in one line that memory ran out, in this process or in a DataLoader worker that was killed.
 
-    Torch raises the error of a killed worker wherever the process is at that moment.
-
-    Args:
-        where: what this process does.
-        mend: what to do if memory ran out in this process.
-        alone: False if others wait for this process in the middle of a step: torch's error then ends it, so that the
-            launcher ends the others.
-
-    Raises:
-        JudgeError: instead of torch's error.
+    Torch raises the error of a killed worker wherever the process is at that moment. Not ``alone``: others wait for
+    this process in the middle of a step, and torch's error ends it, so that the launcher ends the others.
     """
     try:
         yield
@@ -145,17 +122,7 @@ def cut_up(order: Sequence[int], size: int) -> list[Sequence[int]]:
 
 
 def run_fitting(work: Callable[[int], T], most: int, *, where: str, mend: str) -> T:
-    """Run ``work`` on as many samples at a time as memory holds: ``most``, or a half, a quarter ...
-
-    Args:
-        work: takes the number of samples; called again with fewer.
-        most: the number to begin with.
-        where: what is done, for messages.
-        mend: what to do if memory does not hold a single sample.
-
-    Raises:
-        JudgeError: memory does not hold a single sample.
-    """
+    """Run ``work`` on as many samples at a time as memory holds: ``most``, or a half, a quarter and so on."""
     size = most
     while size:
         try:
@@ -173,13 +140,8 @@ def run_fitting(work: Callable[[int], T], most: int, *, where: str, mend: str) -
 def repeatable(module: nn.Module, device: torch.device, agree: Callable[[bool], bool]) -> Iterator[None]:
     """Undo the gradients of a step that memory does not hold; the next random numbers are then those before it.
 
-    Args:
-        module: the network; it has no gradients yet.
-        device: where it is.
-        agree: told whether this process lacks memory, it returns whether any process does.
-
-    Raises:
-        RuntimeError: torch's, of too little memory.
+    ``module`` has no gradients yet. ``agree``, given whether this process lacks memory, returns whether any process
+    does. Torch's error is raised again.
     """
     sources: list[Any] = [torch.random] if device.type == "cpu" else [torch.random, torch.get_device_module(device)]
     states = [source.get_rng_state() for source in sources]
@@ -208,12 +170,9 @@ def weighted_loss(logits: Tensor, truth: Truth, *, whole: bool = False) -> Tenso
 
 
 def sample_losses(logits: Tensor, answers: Tensor, *, whole: bool = False) -> Tensor:
-    """Cross-entropy of each sample, or its binary cross-entropy averaged over the target's classes; [B].
+    """Cross-entropy of each sample, or its binary cross-entropy averaged over the target's classes; [B, A] -> [B].
 
-    Args:
-        logits: [B, A].
-        answers: as in :class:`Truth`, of the same samples, on the same device.
-        whole: whether the logits are log probabilities among all words; the loss is then that of the true answer.
+    ``answers`` are as in :class:`Truth`; ``whole``: the logits are log probabilities among all words.
     """
     if answers.dim() == 1:
         measure = nn.functional.nll_loss if whole else nn.functional.cross_entropy
@@ -249,14 +208,7 @@ def make_optimiser(module: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
 
 
 def make_schedule(optimiser: torch.optim.Optimizer, recipe: Recipe, *, total: int, done: int) -> LambdaLR | None:
-    """The learning rate's linear rise (``warmup``) and fall (``decay``); None if it is constant.
-
-    Args:
-        optimiser: as :func:`make_optimiser` made it.
-        recipe: of the training.
-        total: steps of the whole training.
-        done: steps that are done.
-    """
+    """The linear rise (``warmup``) and fall (``decay``) of the learning rate after ``done`` steps; None for neither."""
     if not (recipe.warmup or recipe.decay):
         return None
     rising = round(recipe.warmup * total)

@@ -22,12 +22,7 @@ Tensors = dict[str, "torch.Tensor"]
 
 @dataclass
 class History:
-    """Losses of a training, epoch by epoch.
-
-    Attributes:
-        training: mean loss over the training samples, during the epoch.
-        validation: mean loss over the validation samples, after the epoch; empty if no epoch is chosen.
-    """
+    """Mean losses over the training samples, during each epoch, and over the validation samples after it, if any."""
 
     training: list[float] = field(default_factory=list)
     validation: list[float] = field(default_factory=list)
@@ -50,16 +45,15 @@ class Checkpoint:
     training equals the uninterrupted one bit for bit (on one device).
 
     Args:
-        write_to: the file; None to write nothing (also in processes that must not write).
+        write_to: the file; None in processes that must not write.
         read_from: the file to resume from; it may be absent.
         seconds: least time between two writes.
-        scaler: of the losses in fp16, whose scale is resumed too; None in other precisions.
+        scaler: of the losses in fp16; None in other precisions.
         agree: makes all processes take the writing process's decision whether a write is due; with sharded weights
             they must all take part in it.
 
-    Attributes:
-        micro_batch: samples of a forward pass at the end of the last epoch, if they are as many as memory holds;
-            None otherwise. A resumed training begins with as many.
+    ``micro_batch`` is the number of samples of a forward pass with which a resumed training begins; None if they are
+    not as many as memory holds.
     """
 
     def __init__(
@@ -151,11 +145,7 @@ def save_weights(path: Path | None, module: torch.nn.Module, notes: Mapping[str,
 
 
 def load_weights(path: Path, module: torch.nn.Module) -> None:
-    """Load what :func:`save_weights` wrote.
-
-    Raises:
-        JudgeError: the file is absent or damaged; the weights are those of another network.
-    """
+    """Load what :func:`save_weights` wrote; an absent or damaged file and weights of another network are refused."""
     try:
         tensors = read_tensors(path, "pt")[0]
     except (FileNotFoundError, DamagedTensorsError) as error:
@@ -168,11 +158,7 @@ def load_weights(path: Path, module: torch.nn.Module) -> None:
 
 
 def read_history(path: Path) -> History | None:
-    """The history of a training, from its weights or its checkpoint; None if the file is absent or damaged.
-
-    Raises:
-        JudgeError: it cannot be read now.
-    """
+    """The history of a training, from its weights or its checkpoint; None if the file is absent or damaged."""
     try:
         return History(**read_notes(path)["history"])
     except (FileNotFoundError, DamagedTensorsError, KeyError, TypeError):

@@ -36,13 +36,10 @@ def _keys_in(path: Path, written: int, network: str) -> list[str]:
 
 
 class DiskCache(ABC, Generic[T]):
-    """Results of one network or processor for images or captions, in a folder.
+    """Results of one network or processor, of the key ``network``, in a folder that is made if need be.
 
-    Args:
-        network: a key of what computes.
-        keys: image id, or name of a caption -> key of its result.
-        folder: of the cache, made if need be.
-        version: increased whenever the results, or files, of a network are others.
+    ``keys``: image id, or name of a caption -> key of its result. ``version`` changes whenever the results, or files,
+    of a network are others.
     """
 
     BATCH: ClassVar[int]  # Of which each process of a launch computes a share.
@@ -71,11 +68,7 @@ class DiskCache(ABC, Generic[T]):
         return [name for key, name in first.items() if key not in known]
 
     def _known(self) -> dict[str, Place]:
-        """Key -> its place, of all cached results; the user is warned of damaged files, which are not used.
-
-        Raises:
-            JudgeError: a file cannot be read now, though it may be whole.
-        """
+        """Key -> its place, of all cached results; the user is warned of damaged files, which are not used."""
         wanted, found = set(self.keys.values()), dict[str, Place]()
         files = sorted(self.folder.glob("*.safetensors"))
 
@@ -91,11 +84,7 @@ class DiskCache(ABC, Generic[T]):
 
 
 def open_cached(path: Path, framework: str = "np") -> Any:
-    """A file of a cache, mapped; ``framework``: "np" for arrays of numpy, "pt" for tensors of torch.
-
-    Raises:
-        JudgeError: it is gone, or damaged since the run began.
-    """
+    """A file of a cache, mapped; ``framework``: "np" for arrays of numpy, "pt" for tensors of torch."""
     try:
         return safe_open(path, framework=framework)
     except (OSError, SafetensorError) as error:

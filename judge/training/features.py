@@ -25,7 +25,6 @@ from judge.training.launch import make_accelerator, make_deterministic, raise_to
 from judge.training.member import Member, Precomputed, digest_of, one_by_one
 from judge.training.pixels import PixelCache, PixelStore
 from judge.types import Progress, Sample, Words
-from judge.utils.files import writing
 from judge.utils.launch import launched
 from judge.utils.parallel import choose_device, in_order, threads, usable_cores
 from judge.utils.tensors import write_tensors
@@ -62,11 +61,7 @@ class FeatureStore:
         return FeatureStore, (self.shape, self.places, self.key, self.regions, self.captions)
 
     def rows(self, samples: Sequence[Sample]) -> Tensor:
-        """[B, P, D]; zeros for a sample without an image.
-
-        Raises:
-            JudgeError: a file is gone, or damaged since the run began.
-        """
+        """[B, P, D]; zeros for a sample without an image."""
         rows = np.zeros((len(samples), *self.shape), dtype=np.float16)
         for place, sample in enumerate(samples):
             key = name_words(sample.words) if self.captions else sample.image
@@ -77,15 +72,11 @@ class FeatureStore:
 
 
 def _open_slices(path: Path) -> Any:
-    """The tensor of a file, mapped."""
     return open_cached(path).get_slice(_NAME)
 
 
 class FeatureCache(DiskCache[FeatureStore]):
-    """The features of one frozen network, in a folder that runs, networks and processes share.
-
-    ``keys``: image id, or name of a caption -> key of its features; ``folder``: of the cache, made if need be.
-    """
+    """The features of one frozen network, in a folder that runs, networks and processes share."""
 
     SHARD: ClassVar[int]  # Rows of a file.
     KIND: ClassVar[str]
@@ -106,12 +97,7 @@ class FeatureCache(DiskCache[FeatureStore]):
         """[B, P, D]."""
 
     def compute(self, names: Sequence[str], *, device: torch.device, progress: Progress | None = None) -> None:
-        """Compute the features of ``names`` and write them.
-
-        Raises:
-            JudgeError: an image that cannot be used; a full disk; features that half precision cannot hold; memory ran
-                out.
-        """
+        """Compute the features of ``names`` and write them."""
         if isinstance(self.network, nn.Module):
             self.network.to(device)
         for start in range(0, len(names), self.SHARD):
@@ -127,11 +113,7 @@ class FeatureCache(DiskCache[FeatureStore]):
                 progress(f"computing features of {self.KIND}s", start + len(part), len(names))
 
     def open(self) -> FeatureStore:
-        """The features of all names, which must have been computed.
-
-        Raises:
-            JudgeError: some cannot be read again.
-        """
+        """The features of all names, which must have been computed."""
         known = self._known()
         if lost := len(set(self.keys.values()) - known.keys()):
             what, mend = f"features of {lost} {self.KIND}s cannot be read again", "check the disk, and start again"
@@ -170,9 +152,8 @@ class FeatureCache(DiskCache[FeatureStore]):
         # Half precision ends at 65,504; features of a random network may exceed that, and NaN may be among them.
         if not np.abs(features).max() <= np.finfo(np.float16).max:
             raise JudgeError("its features do not fit into half precision", where=self.OPTION, mend="take another")
-        with writing(self._where):
-            path = self.folder / f"{digest_of(repr(keys))}.safetensors"
-            write_tensors(path, {_NAME: features.astype(np.float16)}, {"network": self.network.key, "keys": [*keys]})
+        path = self.folder / f"{digest_of(repr(keys))}.safetensors"
+        write_tensors(path, {_NAME: features.astype(np.float16)}, {"network": self.network.key, "keys": [*keys]})
 
 
 class ImageCache(FeatureCache):
@@ -235,9 +216,6 @@ def precompute(
 ) -> Precomputed:
     """Features and pixels for all judges of ``members``; in a launch each process computes its share of them.
 
-    ``members``: with the samples whose images and captions are needed; ``materials``: with the images; ``folder``: the
-    feature cache.
-
     Raises:
         JudgeError: no images; one that is missing or cannot be used; weights that cannot be loaded; a folder that
             cannot be written. In every process of a launch, whichever failed.
@@ -264,10 +242,9 @@ def precompute(
     made: dict[Maker, FeatureStore] = {}
     features = dict[str, FeatureStore]()
     for name, judge in judges.items():
-        make = judge.reader or judge.backbone
-        if make is not None and make not in made:
-            made[make] = _compute(partial(open_cache, judge), progress)
-        if make is not None:
+        if make := judge.reader or judge.backbone:
+            if make not in made:
+                made[make] = _compute(partial(open_cache, judge), progress)
             features[name] = made[make]
     return Precomputed(keys, features, _precompute_pixels(members, materials, keys, folder, progress))
 

@@ -81,11 +81,7 @@ def load_answers(members: Sequence[Member], setup: TrainingSetup) -> list[Predic
 
 
 def store_answers(members: Sequence[Member], setup: TrainingSetup, found: Sequence[Predictions]) -> None:
-    """Store the answers of members that were trained together, if the run stores any.
-
-    Raises:
-        JudgeError: NaN; nothing is stored.
-    """
+    """Store the answers of members that were trained together, if the run stores any; NaN is refused."""
     for member, answers in zip(members, found, strict=True):
         if not np.isfinite(answers.probabilities).all():
             mend = "lower --learning-rate, or use --precision no"
@@ -142,10 +138,9 @@ def fit_jointly(members: Sequence[Member], setup: TrainingSetup) -> list[Predict
 
 
 def explain(members: Sequence[Member]) -> Explanation:
-    """Train judges of the same captions again, and return the contribution of each term.
+    """Train judges of one captioner, side and caption index again, and return the contribution of each term.
 
-    Members are those of one captioner, side and caption index, with what the run chose for them in ``settings``;
-    predictions are equal to those of the run, to the last digit.
+    With the ``settings`` that the run chose, predictions are equal to those of the run, to the last digit.
     """
     found = members[0].judge.explain
     assert found is not None
@@ -188,13 +183,7 @@ def _store_weights(judge: Judge, member: Member, setup: TrainingSetup, found: Pr
 
 
 def build_judge(member: Member, setup: TrainingSetup, *, checkpoint: Path | None = None) -> Judge:
-    """The untrained judge of a member.
-
-    ``checkpoint``: file that makes its training resumable; None for none.
-
-    Raises:
-        JudgeError: a launch that promised several processes and gave one.
-    """
+    """The untrained judge of a member; its training is resumed from ``checkpoint``, if there is one."""
     blueprint, recipe = member.judge, setup.recipe_of(member.judge)
     if blueprint.judge is not None:
         return blueprint.judge(member.target)

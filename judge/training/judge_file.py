@@ -56,12 +56,9 @@ _AGAIN = "train the judge again, into another --checkpoints"
 
 @dataclass(frozen=True)
 class Saved:
-    """What a file of weights says.
+    """The content of a judge's file, apart from its weights.
 
     Attributes:
-        path: of the file.
-        judge: its name.
-        target: what it guesses.
         recipe: how it was trained; its micro-batch is that which memory held. None of judges that train themselves.
         materials: what it was given, except images and features.
         precision: Accelerate's, of training and of its answers.
@@ -71,7 +68,6 @@ class Saved:
         masking: how images were masked, as settings of ``judge evaluate``; empty for judges that see none.
         data: what it learnt from: captioner, side, index, seed, fold, images by class, sharing, held-out accuracy
             (a mean over classes).
-        history: losses, epoch by epoch.
     """
 
     path: Path
@@ -89,7 +85,7 @@ class Saved:
 
     @cached_property
     def blueprint(self) -> Blueprint:
-        """The judge's; raises as :func:`~judge.judges.find_judge`."""
+        """The blueprint of its judge."""
         return find_judge(self.judge)
 
     @property
@@ -118,11 +114,7 @@ class Saved:
         return next((suffix for suffix in BLANKED if self.judge.endswith(suffix)), "")
 
     def moved(self, base: str) -> Self:
-        """The same judge where the checkpoint that it started from lies elsewhere.
-
-        Raises:
-            JudgeError: it started from none.
-        """
+        """The same judge where the checkpoint that it started from lies elsewhere; one that has none is refused."""
         if self.base is None:
             mend = "leave it out"
             raise JudgeError(f"judge '{self.judge}' started from no checkpoint", where=f"--base {base}", mend=mend)
@@ -153,10 +145,7 @@ class Saved:
 
 
 def describe_member(member: Member, masking: Mapping[str, Any], sharing: Sharing, found: Predictions) -> dict[str, Any]:
-    """What a judge learnt from and how it was hidden: the fields "preparation", "masking" and "data" of its file.
-
-    ``sharing``: how processes shared its training; ``found``: its answers about its test samples.
-    """
+    """The fields "preparation", "masking" and "data" of a judge's file; ``found`` are its answers of test samples."""
     slot, tests = member.samples, member.test()
     evidence = slot.evidence if isinstance(slot, Slot) else None
     names = [member.target.classes[sample.answers[0]] for sample in member.training() if sample.answers]
@@ -191,11 +180,7 @@ def describe_features(features: Any) -> dict[str, Any]:
 
 
 def read_saved(path: Path) -> Saved:
-    """Read what the file of a judge says.
-
-    Raises:
-        JudgeError: it cannot be read, is damaged, is no judge's, or is of another version's format.
-    """
+    """Read the file of a judge; one that is absent, damaged, no judge's, or of another version's format is refused."""
     where = f"--judge-weights {path}"
     try:
         notes = read_notes(path)
@@ -243,10 +228,7 @@ def _parse(path: Path, notes: Mapping[str, Any]) -> Saved:
 
 
 def sample_captions(captions: Mapping[str, Sequence[str]], saved: Saved) -> list[list[Sample]]:
-    """New captions (by image id) as the judge perceives them: a list for each caption index, with unknown answers.
-
-    For a judge of sentences every sentence of an image has an index.
-    """
+    """New captions (by image id) as the judge perceives them: a list for each caption (or sentence) index."""
     prepared = saved.preparation
     assert prepared is not None
     read = {image: [*chain.from_iterable(map(prepared.texts, captions[image]))] for image in sorted(captions)}
@@ -264,10 +246,9 @@ def perceive(saved: Saved, image: str, index: int, words: Words) -> Sample:
 
 
 def save_network(judge: NetworkJudge, path: Path | None, about: Mapping[str, Any] | None = None, **notes: str) -> None:
-    """Write the file of a trained network: what training changed, and what is needed to use it.
+    """Write the file of a trained network; all processes that trained it call this, most of them without ``path``.
 
-    All processes that trained it call this, those that write nothing with ``path`` None. ``about`` is from
-    :func:`describe_member`; without it, the judge cannot predict on new captions. ``notes`` are added to the file.
+    Without ``about``, from :func:`describe_member`, the judge cannot predict on new captions.
     """
     accelerator = judge.trainer.accelerator
     vocabulary: Mapping[str, Any] = getattr(judge.network, "vocabulary", None) or {}
@@ -295,19 +276,10 @@ def answer(
     images: MaskedImages | None = None,
     progress: Progress | None = None,
 ) -> tuple[Predictions, list[str]]:
-    """Answers of a trained judge; equal to those of the run that trained it, if ``parts`` are those of its folds.
+    """Answers of a trained judge about lists of captions (:func:`sample_captions`), and notes for the user.
 
-    Batches of other captions are padded and summed in another way; answers are then equal up to rounding.
-
-    Args:
-        saved: from :func:`read_saved`.
-        parts: lists of captions, from :func:`sample_captions`.
-        features: feature cache folder.
-        images: for a judge that uses them.
-        progress: called with the progress.
-
-    Returns:
-        Its answers, and notes for the user, a line each.
+    They are equal to those of the run that trained it, if ``parts`` are those of its folds. Batches of other captions
+    are padded and summed in another way; answers are then equal up to rounding. ``features``: feature cache folder.
 
     Raises:
         JudgeError: weights that do not fit; the network that it started from is not available, or has another shape.
@@ -333,10 +305,7 @@ def open_judge(
     accelerator: Any = None,
     progress: Progress | None = None,
 ) -> tuple[Judge, list[str]]:
-    """A trained judge, ready for ``samples``, and notes for the user; raises as :func:`answer`.
-
-    ``accelerator``: where it computes; None for a new one of Accelerate.
-    """
+    """A trained judge, ready for ``samples``, and notes for the user; ``accelerator``: None for a new one."""
     if saved.recipe is None:
         return open_self_trained(saved), []
     from judge.training.features import FeatureStore, precompute
@@ -356,28 +325,17 @@ def open_judge(
 
 
 def open_self_trained(saved: Saved) -> SelfTrained:
-    """A trained judge that is no network, such as ``linear``.
-
-    Raises:
-        JudgeError: the file does not hold such a judge.
-    """
-    where, mend = f"--judge-weights {saved.path}", "train the judge again"
-    if saved.blueprint.restore is None:
-        what, mend = f"judge '{saved.judge}' is a network", "use the version of caption-judge that wrote it"
-        raise JudgeError(what, where=where, mend=mend)
+    """A trained judge that is no network, such as ``linear``; a file that does not hold one is refused."""
     try:
+        assert saved.blueprint.restore is not None, "it is a network"
         return saved.blueprint.restore(saved.target, saved.vocabulary, read_tensors(saved.path)[0])
     except (FileNotFoundError, DamagedTensorsError, *FAULTS) as error:
         what = f"its weights do not fit the judge that it names ({type(error).__name__}: {error})"
-        raise JudgeError(what, where=where, mend=mend) from error
+        raise JudgeError(what, where=f"--judge-weights {saved.path}", mend="train the judge again") from error
 
 
 def restore(saved: Saved, materials: Materials | None = None, accelerator: Any = None) -> NetworkJudge:
-    """A trained network; ``materials``: with images and features, None for none; ``accelerator``: None for a new one.
-
-    Raises:
-        JudgeError: weights that do not fit; the network that it started from is not available.
-    """
+    """A trained network; ``materials``: with images and features, if any; ``accelerator``: None for a new one."""
     from judge.training.launch import make_accelerator
     from judge.training.loop import NetworkJudge, Trainer
 
@@ -393,11 +351,7 @@ def restore(saved: Saved, materials: Materials | None = None, accelerator: Any =
 
 
 def check_features(saved: Saved, now: Mapping[str, Any]) -> list[str]:
-    """A note if features are not those that a judge learnt from; ``now`` is from :func:`describe_features`.
-
-    Raises:
-        JudgeError: they have another shape.
-    """
+    """A note if features (:func:`describe_features`) are not those of training; those of another shape are refused."""
     trained = saved.features
     if now["shape"] != trained["shape"]:
         what = f"its frozen network gives features of shape {now['shape']}; the judge learnt from {trained['shape']}"
@@ -409,10 +363,7 @@ def check_features(saved: Saved, now: Mapping[str, Any]) -> list[str]:
 
 
 def merge(saved: Saved, folder: Path, beside: Path) -> None:
-    """Write a Hugging Face judge as a checkpoint of transformers, and the file of a zero-shot judge that uses it.
-
-    ``folder`` holds the checkpoint; ``beside`` is the file in the same folder. Raises as :func:`restore`.
-    """
+    """Write a Hugging Face judge as a checkpoint in ``folder``, and the file of a zero-shot judge that uses it."""
     from judge.judges.huggingface import AnswerJudge
 
     # In bf16 small changes would be rounded away as they are added.

@@ -112,12 +112,9 @@ def gather(item: T) -> list[T]:
 
 @contextmanager
 def raise_together() -> Iterator[Callable[[], bool]]:
-    """Raise an error of one process in all of them, at the end of the block, where they wait for each other.
+    """Raise the first error, by rank, in all processes, at the end of the block, where they wait for each other.
 
     Yields a function that says whether another process has failed: long work calls it to stop early.
-
-    Raises:
-        JudgeError: of the first process that failed, by rank.
     """
     if not launched():
         yield lambda: False
@@ -136,11 +133,7 @@ def raise_together() -> Iterator[Callable[[], bool]]:
 
 
 def in_main_process(work: Callable[[], T]) -> T:
-    """Return in every process what ``work`` returns; the main process runs it, the others wait.
-
-    Raises:
-        JudgeError: raised by ``work``; in all processes.
-    """
+    """Return in every process what ``work`` returns or raises; the main process runs it, the others wait."""
     if not launched():
         return work()
     from accelerate.utils import broadcast_object_list
@@ -154,12 +147,7 @@ def in_main_process(work: Callable[[], T]) -> T:
 def share_out(items: Sequence[S], work: Callable[[Sequence[S]], Iterable[T]]) -> list[T]:
     """Return what ``work`` makes of ``items``, in order, in every process; each process does consecutive items.
 
-    Args:
-        items: the same in every process.
-        work: yields a result for each item, in order. It is stopped when another process has failed.
-
-    Raises:
-        JudgeError: raised by ``work``; in all processes.
+    ``work`` is stopped when another process has failed, and its JudgeErrors are raised in all processes.
     """
     if not launched():
         return list(work(items))
@@ -220,10 +208,8 @@ def is_sharded(module: nn.Module) -> bool:
 def shard(accelerator: Accelerator, module: nn.Module) -> None:
     """Shard the weights of ``module`` in place (FSDP2); the weights of the main process become those of all.
 
-    Args:
-        accelerator: of a launch with FSDP.
-        module: on the CPU, or on ``meta`` in processes other than the main one. Weights keep their types, products are
-            computed in the accelerator's mixed precision, and outputs have the type that ``module`` gives them.
+    ``module`` is on the CPU, or on ``meta`` in other processes. Weights keep their types, products are computed in the
+    accelerator's mixed precision, and outputs have the type that ``module`` gives them.
     """
     import torch
     from accelerate.utils import FullyShardedDataParallelPlugin, fsdp2_prepare_model

@@ -51,7 +51,6 @@ class Trainer:
     """Where networks are trained, and by which processes.
 
     Attributes:
-        accelerator: from :func:`~judge.training.launch.make_accelerator`.
         sharing: "members": this process trains alone, other processes train other members;
             "data": all processes train one judge, each on its share of every batch.
         checkpoint: file that makes an interrupted training resumable from the end of an epoch; None for none.
@@ -78,14 +77,11 @@ class Trainer:
     def choose_micro_batch(self, recipe: Recipe, *, normalises: bool = False) -> int | Literal["auto"] | None:
         """The samples of a forward pass; "auto" for as many as memory holds, None for the whole share of a batch.
 
-        Args:
-            recipe: of the training.
-            normalises: whether a sample's loss depends on the samples beside it: batches are then not cut.
+        Batches are not cut where a sample's loss depends on the samples beside it (``normalises``).
 
         Raises:
-            JudgeError: "auto" for a sharded judge: if one process runs out of memory in a step, the others wait for its
-                shards and cannot repeat the step; with a smaller number the training resumes from the checkpoint of
-                the last epoch. Batches would be cut that must not be.
+            JudgeError: batches would be cut that must not be; "auto" for a sharded judge: if one process runs out of
+                memory, the others wait for its shards and cannot repeat the step.
         """
         size = recipe.micro_batch
         if normalises:
@@ -114,16 +110,7 @@ class Trainer:
 class NetworkJudge:
     """A :class:`~judge.judges.Judge` made of a blueprint's network and a trainer.
 
-    Args:
-        blueprint: makes the network.
-        target: what it guesses.
-        recipe: how it is trained.
-        trainer: where it is trained.
-        materials: what its network is given beside samples.
-
     Attributes:
-        network: made by :meth:`fit` or :meth:`restore`.
-        history: losses of its training.
         micro_batch: samples of a forward pass; None for whole batches.
         halves: whether fewer are taken once memory does not hold as many.
     """
@@ -182,7 +169,6 @@ class NetworkJudge:
         return self
 
     def _train(self, samples: Sequence[Sample], validation: Sequence[Sample], seed: int) -> None:
-        """Train the network that :meth:`fit` made."""
         module, recipe, trainer = self.module, self.recipe, self.trainer
         accelerator = trainer.accelerator
         model, optimiser = self._place()
@@ -322,11 +308,7 @@ class NetworkJudge:
         return load_batches(self.network, samples, self.target, cut, device=device, workers=workers)
 
     def predict(self, samples: Sequence[Sample]) -> Predictions:
-        """Probabilities [N, A] in (0, 1), rows in the order of ``samples``.
-
-        Raises:
-            JudgeError: memory ran out.
-        """
+        """Probabilities [N, A] in (0, 1), rows in the order of ``samples``."""
         if not is_sharded(self.module):
             self.module.to(self.trainer.accelerator.device)
         size = self.trainer.choose_micro_batch(self.recipe)

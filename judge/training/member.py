@@ -29,13 +29,10 @@ class Member:
     """One judge to train.
 
     Attributes:
-        judge: its blueprint.
-        target: what it guesses.
         samples: the evidence of one side and caption index; shared by all members that split it.
         split: which images it learns from and is scored on.
         seed: the run's seed number. The training seed also depends on the fold and, if the judge reads captions, on
             their index, but not on side or captioner: equal evidence makes equal judges.
-        index: the caption index.
         settings: chosen before, e.g. (("C", 0.1),); only for refits.
         validates: whether its loss on validation images is needed, to choose among seeds.
         kept: whether its weights may be stored: not those of refits, nor of judges of other families.
@@ -169,7 +166,6 @@ class TrainingSetup:
         loaders: processes that collate batches ahead for each judge; None for a number that suits judge and device.
         store: folder of the answers of finished members and of checkpoints; None to keep none.
         keeps_weights: whether trained judges are stored there too.
-        materials: what judges are given beside their samples.
         features: feature cache folder, shared by all runs.
         log: called after each epoch, in worker processes too, to which it is sent; None for no log.
         steps: file that grows by a byte with each optimiser step of any training of this machine; None for no count.

@@ -47,11 +47,7 @@ class PixelStore:
         return PixelStore, (self.places,)
 
     def find(self, image: str) -> Prepared | None:
-        """As :meth:`~judge.judges.ImageProcessor.prepare` returned it; None for an image that is not cached.
-
-        Raises:
-            JudgeError: a file is gone, or damaged since the run began.
-        """
+        """As :meth:`~judge.judges.ImageProcessor.prepare` returned it; None for an image that is not cached."""
         if image not in self.places:
             return None
         path, row = self.places[image]
@@ -75,11 +71,7 @@ class PixelCache(DiskCache[PixelStore]):
         self.processor, self.images = processor, images
 
     def compute(self, names: Sequence[str], *, progress: Progress | None = None, **_: object) -> None:
-        """Prepare ``names`` on the CPU and write the tensors, until the folder is full.
-
-        Raises:
-            JudgeError: an image that cannot be used; a folder that cannot be written.
-        """
+        """Prepare ``names`` on the CPU and write the tensors, until the folder is full."""
         jobs: list[Callable[[], Prepared]] = [partial(self._prepare, name) for name in names]
         held, size, room = list[tuple[str, Prepared]](), 0, self._room()
         with quiet(), threads(1), closing(in_order(jobs, usable_cores(), ahead=usable_cores())) as ready:

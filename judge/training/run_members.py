@@ -42,11 +42,7 @@ Finished = tuple[dict[str, list[R]], int]
 def prepare_members(
     members: Sequence[Member], setup: TrainingSetup, progress: Progress | None = None
 ) -> tuple[list[Member], TrainingSetup]:
-    """The members with their keys, and a setup with the features that they need and with the sharing that suits them.
-
-    Raises:
-        JudgeError: as :func:`~judge.training.features.precompute`.
-    """
+    """The members with their keys, and a setup with the features that they need and the sharing that suits them."""
     setup = _choose_sharing(members, setup)
     judges = {member.judge.name: member.judge for member in members}.values()
     if not setup.precomputed and any("image" in judge.modalities or judge.reader for judge in judges):
@@ -71,22 +67,15 @@ def _choose_sharing(members: Sequence[Member], setup: TrainingSetup) -> Training
 def train_members(
     members: Sequence[Member], setup: TrainingSetup, *, then: Then[R], progress: Progress | None = None
 ) -> list[R]:
-    """Train and score every member, in this process and its companions.
+    """Train and score every member, and return the results in their order, in every process of a launch.
 
     Args:
-        members: in any order, named by :func:`prepare_members` or not. Two with the same
-            evidence, split and seed are trained once.
+        members: named by :func:`prepare_members` or not. Two with the same evidence, split and seed are trained once.
         setup: how.
         then: makes the result of a member from its predictions on its ``test()`` samples; a function at the top of a
             module, or a partial of one, as it is sent to other processes.
         progress: called when a judge of this process is finished, and by another thread, every second, with the steps
             that networks have been trained.
-
-    Returns:
-        The results, in the order of ``members``; in every process.
-
-    Raises:
-        JudgeError: NaN loss; a launch that promised several processes and gave one.
     """
     if not members:
         return []
@@ -185,7 +174,6 @@ def _shown(
 
 
 def _in_workers(batches: Sequence[Batch], setup: TrainingSetup, then: Then[R]) -> Iterator[Finished[R]]:
-    """Train batches in worker processes of joblib."""
     from joblib import delayed
 
     workers = min(setup.workers or _default_workers(batches), max(1, len(batches)))

@@ -199,11 +199,7 @@ def _in_folder(images: Sequence[Any], folder: Path) -> MaskedImages:
 
 
 def find_saved(given: str, *, base: str | None = None) -> Saved:
-    """A trained judge: a file, a folder of ``judge export``, or the name of one on the hub (USER/NAME, hf://USER/NAME@REVISION).
-
-    Raises:
-        JudgeError: there is none; its file is damaged; a package is missing.
-    """
+    """A trained judge: a file, a folder of ``judge export``, or one on the hub (USER/NAME, hf://USER/NAME@REVISION)."""
     path, where = from_home(given), f"--judge-weights {given}"
     if not path.exists() and path.suffix != ".safetensors" and _HUB.fullmatch(given):
         path = fetch(given.removeprefix("hf://"), where)
@@ -226,11 +222,7 @@ def find_saved(given: str, *, base: str | None = None) -> Saved:
 
 
 def check_reads(saved: Saved) -> Preparation:
-    """From captions to the words that a judge reads.
-
-    Raises:
-        JudgeError: its file does not say what hid the attribute, or it reads annotations.
-    """
+    """From captions to the words that a judge reads; one that reads annotations is refused."""
     if saved.preparation is not None:
         return saved.preparation
     what, mend = "does not say what hid the attribute from its judge", "train the judge again, with judge train"

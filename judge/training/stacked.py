@@ -33,11 +33,9 @@ _FACTORS: list[int] = np.array([0x9E3779B9, 0x85EBCA6B, 0xC2B2AE35], np.uint32).
 
 
 class StackedNetwork(nn.Module):
-    """Embedding -> LSTM or RNN -> linear layers, K times.
+    """Embedding -> LSTM or RNN -> linear layers, K times, of networks of one shape except for the vocabulary.
 
-    Args:
-        networks: made separately, of one shape except for the vocabulary; each has ``parts()``.
-        stride: more than the largest batch has samples; dropout numbers elements by it.
+    ``stride`` is more than the largest batch has samples; dropout numbers elements by it.
     """
 
     def __init__(self, networks: Sequence[Any], stride: int) -> None:
@@ -72,13 +70,10 @@ class StackedNetwork(nn.Module):
                 source.copy_(row[: len(source)])
 
     def forward(self, tokens: Tensor, lengths: Tensor, keys: Tensor, packed: Packed) -> Tensor:
-        """Logits [K, B, A].
+        """Logits [K, B, A] of ``tokens`` [K, B, T], padded on the right.
 
-        Args:
-            tokens: word ids, [K, B, T], padded on the right.
-            lengths: [K, B], at least 1; each network's captions from the longest to the shortest.
-            keys: two numbers each for dropout, [places of dropout, K, 2] int32.
-            packed: the words of the captions, side by side.
+        ``lengths``: [K, B], at least 1; each network's captions from the longest to the shortest. ``keys``: two numbers
+        each for dropout, [places of dropout, K, 2] int32.
         """
         encoder, dropout = self.parts.encoder, _Dropout(keys)
         going, time, caption, starts = packed
@@ -229,10 +224,8 @@ class _Captions:
     def batches(self, pieces: Sequence[Sequence[Sequence[int]]]) -> Iterator[tuple[Tensor, Tensor, Tensor, Packed]]:
         """Tokens [K, B, T], lengths [K, B], places of samples [K, B] and layout of each batch.
 
-        Captions of a judge are sorted by length, so that few long ones cost little.
-
-        Args:
-            pieces: each judge's places of samples, batch by batch, equally many; smaller ones are filled up.
+        ``pieces``: each judge's places of samples, batch by batch, equally many; smaller ones are filled up. Captions
+        of a judge are sorted by length, so that few long ones cost little.
         """
         widest = max(len(piece) for own in pieces for piece in own)
         places = np.full((len(pieces), len(pieces[0]), widest), self.most, dtype=np.int64)
@@ -249,13 +242,7 @@ class _Captions:
 
 
 class Ensemble:
-    """Judges that are trained together.
-
-    Args:
-        judges: of one blueprint that can be stacked, target, recipe and device.
-        samples: training samples of each, in equally many batches.
-        seeds: of each, as in :meth:`~judge.training.loop.NetworkJudge.fit`.
-    """
+    """Judges that are trained together: of one blueprint, target, recipe and device, with equally many batches."""
 
     def __init__(
         self, judges: Sequence[NetworkJudge], samples: Sequence[Sequence[Sample]], seeds: Sequence[int]
@@ -280,15 +267,10 @@ class Ensemble:
         seconds: float = 60.0,
         on_epoch: Callable[[int, Sequence[float]], None] | None = None,
     ) -> None:
-        """Train, and give each judge its network and history.
+        """Train, and give each judge its network and history; losses that are not finite are refused.
 
-        Args:
-            checkpoint: file that makes an interrupted training resumable from an epoch's end; None for none.
-            seconds: at least this long between two writes of it.
-            on_epoch: called with the number of epochs done and each judge's mean loss, after each epoch.
-
-        Raises:
-            JudgeError: a loss became NaN or infinite.
+        ``checkpoint`` makes an interrupted training resumable from an epoch's end; ``seconds`` lie between two writes
+        of it at least. ``on_epoch`` is called with the number of epochs done and each judge's mean loss.
         """
         captions = _Captions([judge.network for judge in self.judges], self.samples, self.target, self.device)
         optimiser, seed = make_optimiser(self.stacked, self.recipe), derive_seed(*self.seeds)

@@ -31,11 +31,7 @@ _logger = logging.getLogger("judge")
 
 @contextmanager
 def writing(where: str | Path, mend: str = _MEND) -> Iterator[None]:
-    """Turn errors of writing into one line for the user.
-
-    Raises:
-        JudgeError: a full or read-only disk, a folder that is a file.
-    """
+    """Turn errors of writing into one line for the user."""
     try:
         yield
     except JudgeError:
@@ -79,10 +75,7 @@ def as_mendable(error: BaseException, where: str) -> JudgeError | None:
 
 
 def with_way_on(error: JudgeError, command: str, place: str) -> JudgeError:
-    """``error`` with the advice to give the same command again, which continues from what is finished.
-
-    ``command``: "judge evaluate"; ``place``: the option that names the output, with its value.
-    """
+    """``error`` with the advice to give the same command again, which continues from what is finished."""
     go_on = f"the same command ({command} ... {place}) goes on from what is finished"
     mend = error.mend.removesuffix("; then give the same command again")
     # Another folder would hold nothing to go on from.
@@ -92,11 +85,7 @@ def with_way_on(error: JudgeError, command: str, place: str) -> JudgeError:
 
 @contextmanager
 def beside(path: Path) -> Iterator[Path]:
-    """A file to write, renamed to ``path`` at the end: readers see the old file or the new one, never half of it.
-
-    Raises:
-        OSError: it cannot be written; ``path`` is as it was.
-    """
+    """A file to write, renamed to ``path`` at the end: readers see the old file or the new one, never half of it."""
     with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=path.parent, ignore_cleanup_errors=True) as folder:
         written = Path(folder) / "written"
         yield written
@@ -112,11 +101,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def check_writable(folder: Path) -> None:
-    """Make a folder in ``folder``, and remove it.
-
-    Raises:
-        OSError: that cannot be done.
-    """
+    """Make a folder in ``folder``, and remove it; an OSError if that cannot be done."""
     with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=folder):
         pass
 
@@ -152,8 +137,7 @@ def warn_damaged(path: Path, what: str = "damaged") -> None:
 def read_json_cache(path: Path) -> list[Any] | None:
     """The list in a JSON cache file; None if there is none, or if it is damaged, of which the user is warned.
 
-    Raises:
-        JudgeError: it cannot be read at the moment. It may be whole, so it is not computed again.
+    One that cannot be read at the moment may be whole: it is refused, and not computed again.
     """
     found = None
     try:
@@ -170,11 +154,7 @@ def read_json_cache(path: Path) -> list[Any] | None:
 
 
 def read_json_lines(path: Path) -> list[Any]:
-    """The values of a file of JSON lines, none if it is absent; lines that a killed command has cut are left out.
-
-    Raises:
-        OSError: it cannot be read, or is no regular file.
-    """
+    """The values of a file of JSON lines, none if it is absent; lines that a killed command has cut are left out."""
     lines, found = list[bytes](), list[Any]()
     with suppress(FileNotFoundError):
         lines = read_bytes(path, _ANY_SIZE).split(b"\n")[:-1]  # The last one ends in no line break: it was cut.
@@ -203,11 +183,7 @@ def is_encodable(text: str) -> bool:
 
 
 def check_names(value: object, *, where: str = "") -> None:
-    """Refuse paths and names that are not UTF-8, at any depth of ``value``: files of results could not hold them.
-
-    Raises:
-        JudgeError: there is one.
-    """
+    """Refuse paths and names that are not UTF-8, at any depth of ``value``: files of results could not hold them."""
     if isinstance(value, Mapping):
         value = (*value, *value.values())
     if isinstance(value, str | Path) and not is_encodable(str(value)):
@@ -218,11 +194,7 @@ def check_names(value: object, *, where: str = "") -> None:
 
 
 def resolved(path: Path) -> Path:
-    """The absolute path, links followed. ``Path.resolve`` raises RuntimeError for links in a circle.
-
-    Raises:
-        JudgeError: it is, or lies in, a link that leads to itself.
-    """
+    """The absolute path, links followed; links in a circle, at which ``Path.resolve`` fails, are refused."""
     found = Path(os.path.realpath(path))
     try:
         found.stat()

@@ -87,7 +87,7 @@ def loading(what: str, where: str, mend: str) -> Iterator[None]:
     """Turn errors of transformers, the hub's client and the file system into JudgeErrors.
 
     As :func:`explaining`, but weights that are no safetensors and code of a checkpoint's own have messages of their
-    own, and panics in Rust are turned too. ``where`` is what users typed to name the checkpoint.
+    own, and panics in Rust are turned too.
     """
     try:
         yield
@@ -130,11 +130,7 @@ def knows_words(tokenizer: Any) -> bool:
 
 
 def locate(reference: str, where: str) -> str:
-    """The path of a checkpoint's folder, or its name on the hub.
-
-    Raises:
-        JudgeError: a path without a folder; a pipe or the like in it, which whatever opens it would wait for.
-    """
+    """The path of a checkpoint's folder, or its name on the hub; pipes in a folder, which would block, are refused."""
     path = from_home(reference)
     if path.is_dir():
         for file in (*path.glob("*"), *path.glob("*/*")):
@@ -162,11 +158,7 @@ def fetch(reference: str, where: str) -> Path:
 def read_config(name: str, where: str, *, mend: str = _UNKNOWN) -> dict[str, Any]:
     """The configuration of a checkpoint, by its name from :func:`locate`, read before any of its weights.
 
-    ``mend``: what to do where it cannot be found.
-
-    Raises:
-        JudgeError: it cannot be found or read, or transformers did not write it; it claims more than ``LAYERS`` or
-            ``POSITIONS``, which would be made before any weight is looked at.
+    More than ``LAYERS`` or ``POSITIONS``, which would be made before any weight is looked at, are refused.
     """
     from transformers import PreTrainedConfig
 

@@ -48,12 +48,7 @@ def computes_on() -> str:
 
 
 def check_launch(*, shared: bool) -> None:
-    """Refuse processes that do not share their work: each would do all of it, and write the same files.
-
-    Raises:
-        JudgeError: a command whose work is not ``shared`` was launched; ``srun`` started several processes without a
-            launcher (SystemExit in all but the first of these).
-    """
+    """Refuse processes that do not share their work: each would do all of it, and write the same files."""
     tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "1")
     if not shared and promised() > 1:
         what = "this command runs in one process"

@@ -40,12 +40,7 @@ class Lock:
         self._lock = FileLock(self.path, thread_local=False)
 
     def acquire(self, seconds: float = _WAIT) -> None:
-        """Take the lock; wait at most ``seconds`` for its holder.
-
-        Raises:
-            JudgeError: another process holds it.
-            OSError: the file cannot be made, or locked.
-        """
+        """Take the lock; a JudgeError if another process still holds it after ``seconds``."""
         try:
             self._lock.acquire(timeout=seconds)
         except Timeout:
@@ -137,12 +132,7 @@ class OutputFolder:
         return writing(self.where)
 
     def check(self, reads: Iterable[Path] = ()) -> None:
-        """Refuse a place that cannot be used, before any work is done; what the command ``reads`` must not lie there.
-
-        Raises:
-            JudgeError: a file; a folder that holds another output (without ``overwrite``) or anything else; a place
-                that cannot be written; another process is at work there.
-        """
+        """Refuse a place that cannot be used, before any work; what the command ``reads`` must not lie there."""
         with self.writing():
             if is_main_process():
                 self.lock.check()
@@ -185,11 +175,7 @@ class OutputFolder:
             raise JudgeError(what, where=self.where, mend="move it elsewhere, or name another folder")
 
     def begin(self) -> None:
-        """Make the working folder, or take up the one that was left; called when all that can be checked has been.
-
-        Raises:
-            JudgeError: as :meth:`check`, as things are by now.
-        """
+        """Make the working folder, or take up the one that was left; called when all that can be checked has been."""
         if self.command and not is_main_process():
             return
         with self.writing():
@@ -226,11 +212,7 @@ class OutputFolder:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """If anything goes wrong, keep finished work of a command that resumes; else leave nothing behind.
-
-        Raises:
-            JudgeError: with the command that goes on, if there is anything to go on from.
-        """
+        """If anything goes wrong, keep finished work of a command that resumes; else leave nothing behind."""
         try:
             yield
         except BaseException as error:
@@ -273,11 +255,7 @@ class OutputFolder:
         remove_empty(self._made)
 
     def publish(self) -> None:
-        """Give the working folder its name, and remove its store.
-
-        Raises:
-            JudgeError: something lies there by now that may not be replaced; it stays.
-        """
+        """Give the working folder its name, if what lies there by now may be replaced, and remove its store."""
         with self.writing():
             for path in self.partial.rglob(f"{TEMPORARY}*"):
                 remove(path)
@@ -302,11 +280,7 @@ class OutputFolder:
 class OutputFile:
     """A file that a command makes: whole or not at all, by one command at a time.
 
-    Args:
-        path: the file.
-        overwrite: replace the one that is there; never a device, a pipe or a folder.
-        where: the option and its value, for messages.
-        mend: what to do if the file exists.
+    ``overwrite`` replaces a file that is there, never a device, a pipe or a folder; ``mend``: what to do if one exists.
     """
 
     def __init__(self, path: Path, *, overwrite: bool = False, where: str = "", mend: str = _OTHER) -> None:
@@ -314,11 +288,7 @@ class OutputFile:
         self.lock = Lock(path.absolute(), self.where)
 
     def check(self, reads: Iterable[Path] = ()) -> None:
-        """Refuse a place that cannot be used, before any work.
-
-        Raises:
-            JudgeError: it is no file, is read, or exists (without ``overwrite``); another process is at work there.
-        """
+        """Refuse a place that cannot be used, before any work."""
         # First of all: the advice to overwrite a file that is read would be wrong.
         if resolved(self.path) in {resolved(read) for read in reads}:
             raise JudgeError(f"{self.path.name} is read", where=self.where, mend="name another file")
@@ -350,11 +320,7 @@ class OutputFile:
             remove_empty(made)
 
     def write(self, data: bytes) -> None:
-        """Write the file.
-
-        Raises:
-            JudgeError: it cannot be written, or exists by now and may not be replaced.
-        """
+        """Write the file, if what exists by now may be replaced."""
         self.refuse()
         with writing(self.where):
             write_whole(self.path, data)

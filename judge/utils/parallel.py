@@ -34,17 +34,9 @@ def unordered(
 ) -> Iterator[Any]:
     """What ``calls`` (joblib's ``delayed``) return, in the order in which they end; each is made when it is needed.
 
-    Workers end when this process does, however it ends.
-
-    Args:
-        calls: the work.
-        workers: processes; -1 for one a core.
-        what: what all calls do, in messages.
-        together: calls sent to a worker at once, with what they share; "auto" for joblib's choice by their duration.
-        in_order: whether results come in the order of ``calls`` instead.
-
-    Raises:
-        JudgeError: the system has ended a worker.
+    Workers end when this process does, however it ends. ``what``: what all calls do, for the message where the system
+    has ended a worker; ``together``: calls sent to a worker at once, with what they share, "auto" for joblib's choice
+    by their duration; ``in_order``: results come in the order of ``calls`` instead.
     """
     from joblib import Parallel
 
@@ -159,11 +151,7 @@ def _pools_of(imported: int) -> ThreadpoolController:
 
 
 def choose_device(name: str | None) -> torch.device:
-    """The device to run on; None: the first CUDA device if there is one, else the CPU.
-
-    Raises:
-        JudgeError: this machine has no such device.
-    """
+    """The device to run on, if this machine has it; None: the first CUDA device if there is one, else the CPU."""
     import torch
 
     try:

@@ -40,13 +40,7 @@ def lifted(instead: str = "") -> str:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A limit on what a file may hold.
-
-    Attributes:
-        most: the highest number allowed.
-        unit: what is counted, in words.
-        of: what may not have more, in words.
-    """
+    """A limit on what a file may hold: the highest number, the unit, and what may not have more, in words."""
 
     most: int
     unit: str
@@ -89,10 +83,7 @@ def refuse_large(
 ) -> None:
     """Refuse what takes, or will take at least, ``size`` bytes, if that is more than ``memory_limit()``.
 
-    ``packed``: whether a few bytes may stand for many, as in Parquet: a quarter of the memory is the limit then.
-
-    Raises:
-        JudgeError: it would take more; ``instead`` says how to make it smaller.
+    ``packed``: a few bytes may stand for many, as in Parquet, and a quarter of the memory is the limit.
     """
     limit = memory_limit() // (4 if packed else 1)
     if size > limit:
@@ -115,21 +106,13 @@ class NotRegularError(OSError):
 
 
 def regular(path: Path) -> Path:
-    """``path``, for libraries that open it themselves.
-
-    Raises:
-        OSError: it is absent, or no regular file.
-    """
+    """``path``, for libraries that open it themselves; an OSError as by :func:`open_regular`."""
     open_regular(path).close()
     return path
 
 
 def open_regular(path: Path) -> io.BufferedReader:
-    """Open a file to read its bytes.
-
-    Raises:
-        OSError: it cannot be opened; a folder, a pipe, a device.
-    """
+    """Open a file to read its bytes; an OSError if it cannot be opened, or is a folder, a pipe or a device."""
     # O_NONBLOCK: opening a named pipe would wait for whoever writes into it.
     file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -139,13 +122,9 @@ def open_regular(path: Path) -> io.BufferedReader:
 
 
 def read_bytes(path: Path, limit: int | None = None, instead: str = "give a smaller file") -> bytes:
-    """The bytes of a file.
+    """The bytes of a file, opened by :func:`open_regular`; one of more than ``limit`` bytes is refused.
 
-    ``limit``: bytes that it may have; None for a quarter of the memory, as values take several times their text.
-
-    Raises:
-        OSError: as :func:`open_regular`.
-        JudgeError: it is larger.
+    None: a quarter of the memory, as values take several times their text.
     """
     with open_regular(path) as file:
         # The message names the memory that the contents would take.
@@ -155,11 +134,7 @@ def read_bytes(path: Path, limit: int | None = None, instead: str = "give a smal
 
 
 def read_text(path: Path, errors: str = "strict") -> str:
-    """The text of a file, whatever its line breaks; see :func:`read_bytes`.
-
-    Raises:
-        UnicodeDecodeError: it is not UTF-8.
-    """
+    """The text of a file, whatever its line breaks; see :func:`read_bytes`. A UnicodeDecodeError if it is not UTF-8."""
     return io.TextIOWrapper(io.BytesIO(read_bytes(path)), encoding="utf-8", errors=errors).read()
 
 
@@ -169,9 +144,6 @@ def opening(path: str | os.PathLike[str], *, folder: str, absent: str = "", wher
 
     ``folder`` and ``absent``: what to give instead of a folder, or of a file that does not exist (by default one of
     nearly its name); ``where``: the place in messages, by default the path.
-
-    Raises:
-        JudgeError: absent, a folder, a pipe or device, not readable.
     """
     where = where or os.fspath(path)
     try:
@@ -214,12 +186,7 @@ class _Builder:
         self.mend, self.count = mend, 0
 
     def build(self, node: Any, depth: int = 0) -> Any:
-        """The value of a node. An alias is built anew each time, so that ``VALUES`` limits what aliases repeat.
-
-        Raises:
-            JudgeError: over a limit; a number with too many digits.
-            yaml.MarkedYAMLError: another tag; a key given twice; a character that no text may hold.
-        """
+        """The value of a node. An alias is built anew each time, so that ``VALUES`` limits what aliases repeat."""
         self.count += 1
         for limit, reached in ((DEPTH, depth), (VALUES, self.count)):
             limit.refuse(reached, "", instead=self.mend, at=f" (line {node.start_mark.line + 1})")
@@ -274,11 +241,7 @@ def read_yaml(path: Path, *, mend: str) -> Any:
 
 
 def validated(kind: type[M], value: object, *, where: str, mend: str) -> M:
-    """The ``value`` of a YAML file as a pydantic model; ``mend``: what to write instead.
-
-    Raises:
-        JudgeError: all faults of the fields, in one line.
-    """
+    """The ``value`` of a YAML file as a pydantic model; or a JudgeError of all faults of the fields, in one line."""
     from pydantic import ValidationError
 
     if not isinstance(value, dict):
@@ -300,11 +263,7 @@ def validated(kind: type[M], value: object, *, where: str, mend: str) -> M:
 
 
 def read_small_text(path: Path) -> str:
-    """The text of a settings file, without a byte order mark.
-
-    Raises:
-        JudgeError: it cannot be read, is no regular file, is larger than ``BYTES``, or is not UTF-8.
-    """
+    """The text of a settings file, UTF-8 of at most ``BYTES``, without a byte order mark."""
     try:
         with opening(path, folder=f"name the file in it, such as {path / 'run.yaml'}"), open_regular(path) as file:
             instead = "keep captions and labels in files of their own"

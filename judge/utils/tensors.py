@@ -23,13 +23,9 @@ class DamagedTensorsError(Exception):
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Any], notes: Mapping[str, Any]) -> None:
-    """Write a file whole or not at all; equal content makes equal files.
+    """Write a file, in a folder that is made, whole or not at all; equal content makes equal files.
 
-    ``tensors``: name -> array of numpy, or tensor of torch on the CPU; ``notes``: name -> JSON value. The file's folder
-    is made.
-
-    Raises:
-        JudgeError: the file cannot be written.
+    ``tensors``: name -> array of numpy, or tensor of torch on the CPU; ``notes``: name -> JSON value.
     """
     library = "torch" if any(hasattr(tensor, "detach") for tensor in tensors.values()) else "numpy"
     if library == "numpy":
@@ -89,11 +85,7 @@ def read_tensors(path: Path, framework: str = "np") -> tuple[dict[str, Any], dic
 
 
 def read_sound(path: Path, read: Callable[[Path], T]) -> T | None:
-    """What ``read`` reads of a cache file; None if it is absent or damaged, of which the user is warned.
-
-    Raises:
-        JudgeError: it cannot be read now, though it may be whole.
-    """
+    """The result of ``read`` for a cache file; None if that is absent or damaged, of which the user is warned."""
     try:
         return read(path)
     except FileNotFoundError:

@@ -146,7 +146,7 @@ def test_files_with_other_weights(
             "--backbone: ",
             "timm has no weights 'nope' of 'resnet50'. Use 'resnet50', or see timm.list_pretrained().",
         ),
-        (Materials(backbone_weights="nowhere"), "--backbone-weights nowhere: ", "cannot be read"),
+        (Materials(backbone_weights="nowhere"), "--backbone-weights nowhere: ", "no such file"),
         (replace(RANDOM, backbone="test_vit", image_size=100), "--image-size: ", "does not take images of 100 pixels"),
     ],
 )

@@ -18,7 +18,7 @@ from judge.judges import Answering, Materials, find_judge
 from judge.judges.encoders import build_vocabulary
 from judge.judges.grit import CODE, GridsAndRegions, Grit, ParallelLayer
 from judge.judges.prompts import make_prompt
-from judge.judges.sat import ShowAttendTell
+from judge.judges.sat import Cloze, ShowAttendTell
 from judge.masking.images import encode
 from judge.masking.instances import MAX_BOXES
 from judge.masking.masked_images import MaskedImages
@@ -62,8 +62,7 @@ class RegionFeatures(Glimpses):
 def make_grit(features: Any, answering: Answering = "restricted") -> Grit:
     torch.manual_seed(1)
     vocabulary = build_vocabulary([*SAMPLES, PROMPT])
-    network = Grit(vocabulary, QUESTION, GENDER.classes, features, answering=answering, **SMALL)  # type: ignore[arg-type]
-    return enlarge(network, 0.3)
+    return enlarge(Grit(Cloze(vocabulary, QUESTION, GENDER.classes, features, answering), **SMALL), 0.3)
 
 
 def by_hand(layer: ParallelLayer, words: FloatArray, cells: FloatArray, things: FloatArray) -> FloatArray:
@@ -193,10 +192,8 @@ def make_sat(answering: Answering = "restricted") -> ShowAttendTell:
     """A small network, with weights so large that no part is nearly linear."""
     torch.manual_seed(1)
     vocabulary = build_vocabulary([*SAMPLES, PROMPT])
-    widths = {"embedding": 6, "hidden": 8, "attention": 5}
-    return enlarge(
-        ShowAttendTell(vocabulary, QUESTION, GENDER.classes, make_glimpses(SAMPLES), **widths, answering=answering), 0.7
-    )
+    cloze = Cloze(vocabulary, QUESTION, GENDER.classes, make_glimpses(SAMPLES), answering)
+    return enlarge(ShowAttendTell(cloze, embedding=6, hidden=8, attention=5), 0.7)
 
 
 def sat_by_hand(network: ShowAttendTell, sample: Sample) -> FloatArray:

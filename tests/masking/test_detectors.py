@@ -142,7 +142,7 @@ def test_a_pickle_needs_trust(tmp_path: Path, weights: Path) -> None:
         (tmp_path / "absent", weights, "is no folder"),
         (None, "yolo11n-seg", "--trust-weights FOLDER"),
         (None, tmp_path / "noise.onnx", "cannot be read as ONNX"),
-        (None, tmp_path / "absent.onnx", "no such file of weights"),
+        (None, tmp_path / "absent.onnx", "no such file"),
         (tmp_path, tmp_path / "weights.bin", "is no file of YOLO weights"),
     ]:
         with pytest.raises(JudgeError, match=fault):
@@ -267,7 +267,7 @@ def test_maskrcnn_files_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.
         tmp_path / "other.pth": "holds no Mask R-CNN of torchvision",
         tmp_path / "cut.pth": "weights cannot be read",
         tmp_path / "cut.safetensors": "weights cannot be read",
-        tmp_path / "absent.pth": "no such file of weights",
+        tmp_path / "absent.pth": "no such file",
         "maskrcnn_resnet50_fpn_v2": r"_fpn_v2: weights cannot be read \(URLError\). Download https://",
         "maskrcnn_resnet50_fnp": r"no such model. Did you mean 'maskrcnn_resnet50_fpn'",
     }.items():

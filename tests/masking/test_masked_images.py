@@ -18,7 +18,7 @@ from judge.config import make_config
 from judge.errors import JudgeError
 from judge.masking.detectors.ground_truth import GroundTruth
 from judge.masking.images import encode
-from judge.masking.instances import BoolMask, Instance, from_box, from_mask, visible_boxes
+from judge.masking.instances import BoolMask, Instance, box_mask, from_mask, visible_boxes
 from judge.masking.masked_images import MaskedImages, find_hidden, hides_people, make_thumbnails
 from judge.masking.measured import count, describe_masks, hide_nobody, pool
 from judge.masking.people import Hiding
@@ -32,7 +32,7 @@ NOTHING = np.zeros(SIZE, dtype=np.bool_)
 
 
 def thing(top: int, bottom: int, left: int, right: int, label: str = "dog") -> Instance:
-    return from_box((left, top, right - left, bottom - top), SIZE, label)
+    return from_mask(box_mask((left, top, right - left, bottom - top), SIZE), label)
 
 
 def block(top: int, bottom: int, left: int, right: int) -> BoolMask:
@@ -198,8 +198,8 @@ def test_a_run_is_refused_before_judges_are_trained(tmp_path: Path) -> None:
 
 def test_overlap_by_hand() -> None:
     """A person of 100 pixels, found as 10 x 8 of it and 2 x 8 beside: 80 found, 20 missed, 16 beside."""
-    found = [from_box((0, 0, 12, 8), (20, 20), "person", score=0.9)]
-    counts = count([from_box((0, 0, 10, 10), (20, 20), "person")], found, Hiding(), (20, 20))
+    found = [from_mask(box_mask((0, 0, 12, 8), (20, 20)), "person", score=0.9)]
+    counts = count([from_mask(box_mask((0, 0, 10, 10), (20, 20)), "person")], found, Hiding(), (20, 20))
     assert counts == [100, 96, 80, 20, 96]
     assert pool(np.array(counts, dtype=float)) == pytest.approx((0.8, 80 / 116, 0.2, 16 / 96))
     # A triangle found exactly: its upper half leaves half visible, its box hides much beside.

@@ -11,7 +11,7 @@ from judge.masking import MAX_PIXELS
 from judge.masking.images import read_image
 from judge.masking.instances import Instance, LoadedImage
 from judge.types import Progress
-from judge.utils.reading import memory_limit, read_bytes
+from judge.utils.reading import memory_limit, opening, read_bytes
 
 MIN_SCORE = 0.05
 """Detections with a lower score are dropped, whatever the detector."""
@@ -36,11 +36,7 @@ class Detector(Protocol):
         """Names of the categories that it detects."""
 
     def detect(self, image: LoadedImage) -> tuple[Instance, ...]:
-        """All detections with a score of at least ``MIN_SCORE``; ``Hiding.chosen`` applies higher thresholds.
-
-        Raises:
-            JudgeError: an image that does not fit what the detector knows of it.
-        """
+        """All detections with a score of at least ``MIN_SCORE``; ``Hiding.chosen`` applies higher thresholds."""
 
 
 @contextmanager
@@ -68,14 +64,8 @@ def detect_images(
 ) -> Iterator[tuple[LoadedImage, list[tuple[Instance, ...]]]]:
     """Read images and yield each, in order, with what each of ``detectors`` finds in it.
 
-    Args:
-        folder: the folder of the images.
-        names: relative to it.
-        detectors: called one after the other.
-        failures: collects the name and the error of each image that cannot be read, or on which a detector fails; it is
-            left out. None to raise the first error.
-        max_pixels: larger images are refused as decompression bombs.
-        progress: called after each image.
+    An image that cannot be read, or on which a detector fails, is left out, and ``failures`` collects its error; None
+    to raise the first error. Images of more than ``max_pixels`` are refused as decompression bombs.
     """
     for number, name in enumerate(names, start=1):
         faults: Failures = []
@@ -95,12 +85,8 @@ def detect_images(
 
 def read_weights(path: Path) -> bytes:
     """The bytes of a weights file; one that is missing, a folder or not readable is refused."""
-    try:
+    with opening(path, folder="name the file in it"):
         return read_bytes(path, memory_limit())
-    except OSError as error:
-        absent = isinstance(error, FileNotFoundError)
-        what = "no such file of weights" if absent else f"cannot be read ({error.strerror})"
-        raise JudgeError(what, where=str(path), mend="check the path") from error
 
 
 def fingerprint(*parts: object) -> str:

@@ -13,7 +13,7 @@ from judge.corpus.records import canonical_id, records
 from judge.errors import JudgeError
 from judge.masking.categories import read_names
 from judge.masking.images import list_images, read_mask
-from judge.masking.instances import PERSON, Instance, PixelBox, box_mask, from_box, from_mask
+from judge.masking.instances import PERSON, Instance, PixelBox, box_mask, from_mask
 from judge.text.lexicon import load_lexicon
 from judge.utils.reading import read_small_text
 
@@ -43,9 +43,6 @@ def read_masks(path: Path, *, images: Path | None, names: Mapping[str, str] | No
     COCO instances list their images; the second value says so. For other formats, images are found by id in ``images``:
     an image without a record or a label file is one in which nothing was found; an image without a mask file is not
     listed. ``names``: class id -> name (``--class-names``).
-
-    Raises:
-        JudgeError: a path that cannot be read; no such format; no folder of images where one is needed.
     """
     files = _files(path) if path.is_dir() else {}
     masks = {key: file for key, file in files.items() if file.suffix.lower() == ".png"}
@@ -109,12 +106,7 @@ def read_annotation(annotation: Mapping[str, Any], label: str, size: tuple[int, 
     """One annotation as an instance; ``size``: height and width of the image.
 
     It has ``segmentation`` (polygons, run lengths, or the path of a mask file) or, without, ``bbox``, whose area is the
-    mask; or ``shares``, YOLO's numbers. ``iscrowd`` and ``score`` count.
-
-    Raises:
-        JudgeError: a polygon of fewer than 3 points; coordinates that are not finite, lie outside the image (2 pixels
-            are tolerated) or are shares of it; run lengths or a mask file of another size; a box of negative extent;
-            neither; a crowd that is not 0 or 1; a score outside 0 to 1.
+    mask; or ``shares``, YOLO's numbers. ``iscrowd`` and ``score`` count. An annotation that is not sound is refused.
     """
     from pycocotools import mask as coco
 
@@ -144,7 +136,7 @@ def read_annotation(annotation: Mapping[str, Any], label: str, size: tuple[int, 
         polygons = [_read_polygon(polygon, size, where) for polygon in shape]
         rle = coco.merge(coco.frPyObjects(polygons, *size))
     elif shape in (None, []) and box is not None:
-        return from_box(box, size, label, score=score, crowd=crowd)
+        return from_mask(box_mask(box, size), label, box=box, score=score, crowd=crowd)
     else:
         raise JudgeError("has neither segmentation nor bbox", where=where, mend="add one, or remove it")
     x, y, width, height = box or map(float, coco.toBbox(rle))

@@ -1,12 +1,10 @@
 """``gt``: instances that people drew, or another tool found, from COCO files or other formats."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from judge.corpus.files import Document
 from judge.corpus.records import annotation_of, kind_of, records
@@ -71,22 +69,19 @@ class GroundTruth:
         people: Collection[str] = (),
         names: Mapping[str, str] | None = None,
         images: Path | None = None,
-    ) -> GroundTruth:
-        """Read files of instances.
+    ) -> Self:
+        """Read a file of a format of ``read_masks``, or several, whose annotations are united.
 
         Errors of single images and annotations are raised when the image is read, so that only that image fails; those
         that belong to no image are ``strays``.
 
         Args:
-            paths: a file of a format of ``read_masks``, or several, whose annotations are united.
+            paths: the file or files.
             labels: the categories to read; None for all; () for the list of images alone.
             people: the categories that are people beside "person"; by default, where there is no "person", all that
                 name people.
             names: class id -> name, for files without names.
             images: the folder of images: those that lie elsewhere in it are found there.
-
-        Raises:
-            JudgeError: not readable, not of a known format, a category that the files do not have.
         """
         given = [Path(paths)] if isinstance(paths, str | Path) else list(paths)
         truth = cls(" and ".join(map(str, given)))
@@ -100,7 +95,7 @@ class GroundTruth:
             truth._entries = {named[name]: entry._replace(name=named[name]) for name, entry in truth._entries.items()}
         return truth if labels is None else truth.only(labels)
 
-    def only(self, labels: Collection[str]) -> GroundTruth:
+    def only(self, labels: Collection[str]) -> Self:
         """The same, restricted to the categories ``labels`` (() for all); one that the files do not have is refused."""
         if not labels:
             return self

@@ -21,12 +21,7 @@ _DRAWN = 2**20
 
 
 class HuggingFace:
-    """A model of transformers as a detector: ``reference`` is a folder of ``save_pretrained``, or a name on the hub.
-
-    Raises:
-        JudgeError: no such folder, name or device; a model of another task; no or broken safetensors; weights or the
-            image processor missing.
-    """
+    """A model of transformers as a detector: ``reference`` is a folder of ``save_pretrained``, or a name on the hub."""
 
     name = "hf"
 

@@ -27,10 +27,7 @@ _SCORES = "roi_heads.box_predictor.cls_score.weight"
 
 
 class MaskRcnn:
-    """A ``MaskRCNN`` of torchvision as a detector.
-
-    ``categories``: names of the classes, without the background; ``weights``: fingerprint of its weights.
-    """
+    """A ``MaskRCNN`` of torchvision as a detector, with the fingerprint of its ``weights``."""
 
     name = "maskrcnn"
 
@@ -74,18 +71,11 @@ class MaskRcnn:
 def load_maskrcnn(weights: str, *, device: str | None = None) -> MaskRcnn:
     """A detector from a file, or from torchvision's own weights.
 
+    ``weights``: the state dict of a ``maskrcnn_resnet50_fpn`` or ``maskrcnn_resnet50_fpn_v2`` (``.safetensors``;
+    ``.pth`` or ``.pt``, read with ``weights_only=True``); or one of these names, for torchvision's weights. Images are
+    resized to 800 to 1,333 pixels, or to ``min_size`` and ``max_size`` in the metadata of a ``.safetensors`` file.
     Classes of weights with as many classes as COCO have COCO's names; others are called by their numbers from 0 on, and
     ``--class-names`` names them.
-
-    Args:
-        weights: the state dict of a ``maskrcnn_resnet50_fpn`` or ``maskrcnn_resnet50_fpn_v2`` (``.safetensors``;
-            ``.pth`` or ``.pt``, read with ``weights_only=True``); or one of these names, for torchvision's weights.
-            Images are resized to 800 to 1,333 pixels, or to ``min_size`` and ``max_size`` in the metadata of a
-            ``.safetensors`` file.
-        device: "cpu", "cuda", "cuda:1"; None: CUDA if available.
-
-    Raises:
-        JudgeError: no such file or device; weights that are damaged, do not fit, or cannot be downloaded.
     """
     require("detectors", "torch", "torchvision", "safetensors")
     import torch

@@ -67,7 +67,7 @@ class Yolo:
 
     Images are passed one at a time: Ultralytics pads the images of a batch to one shape, and drops the rest of a batch
     when non-maximum suppression takes too long. ``export``: ``task`` and, if it has one, ``imgsz`` of an ONNX file; a
-    ``.pt`` file has its own. For errors see :func:`load_yolo`.
+    ``.pt`` file has its own.
     """
 
     name = "yolo"
@@ -109,15 +109,9 @@ class Yolo:
 
 
 def load_yolo(weights: str | Path, *, trust: Path | None = None, device: str | None = None) -> Yolo:
-    """A detector from a file, or from a name that Ultralytics downloads.
+    """A detector from an ``.onnx`` file of ``yolo export``, a ``.pt`` file or a model's name ("yolo11n-seg").
 
-    Args:
-        weights: an ``.onnx`` file of ``yolo export``; a ``.pt`` file; or a model's name ("yolo11n-seg").
-        trust: the folder of ``--trust-weights``: pickles in it are read, and named models are downloaded into it.
-        device: "cpu", "cuda", "cuda:1"; None: CUDA if available.
-
-    Raises:
-        JudgeError: no such file, model or device; a pickle outside ``trust``; a damaged file, or one of another kind.
+    ``trust``: the folder of ``--trust-weights``: pickles in it alone are read, and named models downloaded into it.
     """
     path = Path(weights)
     if trust is not None and not trust.is_dir():
