@@ -53,7 +53,8 @@ def forests(result: Result) -> Iterator[Drawing]:
         marks = f"Circles: {above}{'' if above == below else f'; squares: {below}'}; hollow diamonds: no such verdict"
         line = "what chance gives (taken off the values)" if metric.counted else "no amplification"
         if any(chance is not None for chance in chances):
-            line += "; dotted ticks: chance, as estimated by exchanging captions"
+            exchanged = "shuffling labels" if metric.amplification == "one_side" else "exchanging captions"
+            line += f"; dotted ticks: chance, as estimated by {exchanged}"
         line += "; dashed line and band: the typical person and its interval" if persons else ""
         note = f"{_note(rows)} {marks}; the line: {line}."
         words = _in_words([*rows, *persons])

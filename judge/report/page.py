@@ -32,7 +32,9 @@ _POSITIVE = (
     "Positive amplification (of ratios: above 1): the attribute and what else is said go together more closely in the "
     "generated captions than in human captions of the same images."
 )
-
+_ABOVE_CHANCE = (
+    "Amplification: how much better than by chance judges guess the attribute from captions in which it is masked."
+)
 _WHAT = {
     "adds": "adds {amount} to the value",
     "takes away": "takes {amount} from the value",
@@ -113,7 +115,9 @@ def _lead(result: Result) -> str:
     metrics = len({row.metric for row in result.summaries})
     line = f"{how_many(captioners, 'captioner')}, {how_many(metrics, 'metric')}, {images} images. "
     line += f"Attribute: {run['attribute']}, as perceived."
-    return f"{line} {_POSITIVE}" if any(row.amplification is not None for row in result.summaries) else line
+    valued = {row.metric.amplification for row in result.summaries if row.amplification is not None}
+    meaning = _ABOVE_CHANCE if valued == {"one_side"} else _POSITIVE
+    return f"{line} {meaning}" if valued else line
 
 
 def _sections(result: Result, folder: Path | None) -> Iterator[dict[str, Any]]:

@@ -135,7 +135,9 @@ def difference_table(found: Sequence[Difference], *, verbose: bool = True) -> Ta
 def quality_tables(found: Mapping[str, Quality], *, verbose: bool = False) -> list[Table[tuple[Any, ...]]]:
     """The scores, and their differences from the baseline, if a run has both."""
     tables = [_quality_table(found, verbose=verbose)] if found else []
-    return tables + ([_quality_differences(found)] if any(of.differences for of in found.values()) else [])
+    return tables + (
+        [_quality_differences(found, verbose=verbose)] if any(of.differences for of in found.values()) else []
+    )
 
 
 def _quality_table(found: Mapping[str, Quality], *, verbose: bool) -> Table[tuple[Any, ...]]:
@@ -156,13 +158,14 @@ def _quality_table(found: Mapping[str, Quality], *, verbose: bool) -> Table[tupl
     return table_of(["captioner", "images of"], numbers, rows, "Caption quality")
 
 
-def _quality_differences(found: Mapping[str, Quality]) -> Table[tuple[Any, ...]]:
+def _quality_differences(found: Mapping[str, Quality], *, verbose: bool) -> Table[tuple[Any, ...]]:
     """Rows per captioner and class, and of the largest gap: the difference from the baseline, its interval, its p."""
     scores, rows = _scores_of(found), list[tuple[Any, ...]]()
     for name, quality in found.items():
         for group in dict.fromkeys(row.group for row in quality.differences):
             mine = {row.score: row for row in quality.differences if row.group == group}
-            rows += [(name, *cells) for cells in _gap_rows(mine, scores, SIGNED, group)]
+            of_group = [(name, *cells) for cells in _gap_rows(mine, scores, SIGNED, group)]
+            rows += of_group if verbose else of_group[::2]  # Without intervals, which are wide.
     baseline = next((quality.baseline for quality in found.values() if quality.baseline), "")
     return table_of(
         ["captioner", "images of"],

@@ -149,7 +149,8 @@ def test_from_files_to_a_report(world: World, tmp_path: Path) -> None:
     (entry,) = run["captioners"].values()
     assert {*entry["text"]} == {*entry["coverage"]} == {"generated"}
     page = (tmp_path / "run" / "report.html").read_text()
-    assert "human captions exchanged" not in page
+    assert "how much better than by chance" in page
+    assert "than in human captions" not in page
     assert judge("report", tmp_path / "run", "--format", "md", "--out", tmp_path / "report.md").exit_code == 0
     assert "on shuffled labels within scenes" in (tmp_path / "report.md").read_text()
     assert "no column 'place'" in refusal("evaluate", *given[:-1], "place", "--metrics", "sc", "--out", tmp_path / "no")
