@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from judge.commands.evaluate import evaluate
     from judge.corpus import Corpus
     from judge.errors import JudgeError
-    from judge.measure import Plan
     from judge.metrics import METRICS, Metric
-    from judge.metrics.counted.contingency import ContingencyTable, contingency
     from judge.metrics.counted.dpa import dpa
     from judge.metrics.counted.multi import multi
     from judge.metrics.counted.pairs import ba_mals, dba
@@ -37,9 +35,7 @@ _HOMES = {
     "judge.commands.evaluate": ("evaluate",),
     "judge.corpus": ("Corpus",),
     "judge.errors": ("JudgeError",),
-    "judge.measure": ("Plan",),
     "judge.metrics": ("METRICS", "Metric"),
-    "judge.metrics.counted.contingency": ("ContingencyTable", "contingency"),
     "judge.metrics.counted.dpa": ("dpa",),
     "judge.metrics.counted.multi": ("multi",),
     "judge.metrics.counted.pairs": ("ba_mals", "dba"),
@@ -51,9 +47,8 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
-    "METRICS", "ContingencyTable", "Corpus", "Judge", "JudgeError", "Lexicon", "Metric", "Plan", "Result", "ba_mals",
-    "contingency", "dba", "dbac", "dpa", "dpac", "error", "evaluate", "imagecaptioner2", "leakage", "lic",
-    "load_lexicon", "multi", "ratio", "theils_u",
+    "METRICS", "Corpus", "Judge", "JudgeError", "Lexicon", "Metric", "Result", "ba_mals", "dba", "dbac", "dpa", "dpac",
+    "error", "evaluate", "imagecaptioner2", "leakage", "lic", "load_lexicon", "multi", "ratio", "theils_u",
 ]  # fmt: skip
 
 

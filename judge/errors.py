@@ -23,7 +23,10 @@ class JudgeError(Exception):
         where: file, record and field ("mine.json, record 17, field 'caption'").
         mend: the next step ("remove the record or give it a text").
 
-    ``str(error)`` is one line of at most 500 characters. The command prints it and exits with code 2.
+    ``str(error)`` is one line of at most 500 characters. The command prints it and exits with code 2:
+
+        >>> print(JudgeError("caption is null", where="mine.json, record 17", mend="remove the record"))
+        mine.json, record 17: caption is null. Remove the record.
     """
 
     def __init__(self, what: str, *, where: str = "", mend: str = "") -> None:

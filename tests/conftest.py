@@ -28,8 +28,9 @@ settings.register_profile("judge", deadline=None)
 settings.load_profile("judge")
 
 LONGEST = (
-    *("known_worlds", "scripts", "calibrate", "trust", "detectors", "measure", "cli", "train", "contract", "sharding"),
-    *("papers", "compare", "caption", "predict", "counted", "ending", "truth", "page", "saved_run", "huggingface"),
+    *("blocks", "known_worlds", "scripts", "calibrate", "trust", "detectors", "measure", "cli", "train", "contract"),
+    *("sharding", "papers", "compare", "caption", "predict", "counted", "ending", "truth", "page", "saved_run"),
+    "huggingface",
 )
 
 

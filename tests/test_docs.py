@@ -1,8 +1,7 @@
-"""README and docs say what is true: their commands, their example files, their Python, their links."""
+"""README and docs say what is true: their commands, their options, their tables, their links."""
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from itertools import groupby
@@ -11,18 +10,10 @@ from typing import Any
 
 import pytest
 import typer
-import yaml
-from helpers import done_well, judge
 
-from judge.calibration.grammar import make_world, write_world
-from judge.calibration.world import Captioner
 from judge.commands.app import app
-from judge.commands.evaluate import RunConfig
-from judge.commands.train import TrainConfig, train_judges
-from judge.config import make_config
 from judge.judges import find_judge
 from judge.metrics import find_metric, spell_out
-from judge.text.lexicon import load_lexicon
 from judge.utils.reading import LIMITS
 
 ROOT = Path(__file__).parents[1]
@@ -78,7 +69,7 @@ def check(words: list[str]) -> None:
         assert (ROOT / words[1]).is_file()
         return None
     if words[0] != "judge":
-        assert words[0] in {"pytest", "sphinx-build", "hf", "vllm"} or words[:4] == ["python", "-m", "pip", "install"]
+        assert words[0] in {"pytest", "vllm", "yolo"} or words[:4] == ["python", "-m", "pip", "install"]
         return None
     given = parse(words[1:])
     for name in spell_out(names_in(given.get("metrics"))):
@@ -160,77 +151,3 @@ def read_table(page: Path, title: str) -> list[dict[str, str]]:
     (found,) = re.findall(rf"<!-- table: {title}.*?-->\n((?:\|.*\n)+)", page.read_text(encoding="utf-8"))
     head, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in found.splitlines())
     return [dict(zip(head, row, strict=True)) for row in rows]
-
-
-@pytest.fixture(scope="module")
-def user(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the files that the examples name."""
-    folder = tmp_path_factory.mktemp("user")
-    captioners = {"nic_plus": Captioner(stereotype=0.2), "nic_equalizer": Captioner(stereotype=0.6)}
-    files = write_world(make_world(80, seed=0), captioners, folder / "world")
-    files.human.rename(folder / "captions_human.json")
-    files.labels.rename(folder / "gender.csv")
-    for name, path in files.captions.items():
-        path.rename(folder / f"{name}.json")
-    # As Visual Genome releases them.
-    regions = [{"region_id": 1, "image_id": 7, "phrase": "a red kite"}]
-    (folder / "region_descriptions.json").write_text(
-        json.dumps([{"id": 7, "regions": regions}, {"id": 8, "regions": []}])
-    )
-    about = [{"image_id": 7, "coco_id": 42, "flickr_id": None}, {"image_id": 8, "coco_id": None, "flickr_id": 1}]
-    (folder / "image_data.json").write_text(json.dumps(about))
-    given = {"human": str(folder / "captions_human.json"), "captions": [str(folder / "nic_plus.json")]}
-    given |= {"metrics": ["lic"], "folds": 2, "refits": 0, "chance": 0, "checkpoints": folder / "judges", "workers": 1}
-    (job, *_), *_ = train_judges(make_config(given, TrainConfig))
-    weights = folder / "judges" / f"{job.member.key}.weights.safetensors"
-    done_well("export", "--judge-weights", weights, "--out", folder / "my-judge")
-    return folder
-
-
-def test_yaml_is_valid(tmp_path: Path) -> None:
-    for page, text in all_blocks("yaml"):
-        if "jobs:" in text:
-            continue
-        if "classes:" not in text:
-            assert make_config(yaml.safe_load(text), RunConfig, where=page)
-            continue
-        (tmp_path / "lexicon.yaml").write_text(text, encoding="utf-8")
-        found = load_lexicon(str(tmp_path / "lexicon.yaml"))
-        assert found.classes
-        assert text.startswith(f"# source: {found.source}")
-
-
-def test_the_run_file_runs(user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(user)
-    (text,) = [text for _, text in all_blocks("yaml") if "human:" in text]
-    (user / "run.yaml").write_text(text, encoding="utf-8")
-    done_well("evaluate", "run.yaml", "--overwrite", "--workers", "1", "--folds", "2")
-    assert (user / "runs" / "coco" / "metrics.json").exists()
-
-
-def test_the_workflow_runs(user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its gate passes or fails, by the captions that the user has; both are exit codes of a run that is done."""
-    monkeypatch.chdir(user)
-    (text,) = [text for _, text in all_blocks("yaml") if "jobs:" in text]
-    assert len(text.splitlines()) <= 10
-    steps = [step for job in yaml.safe_load(text)["jobs"].values() for step in job["steps"]]
-    install, measure = [shlex.split(step["run"]) for step in steps if "run" in step]
-    assert install == ["pip", "install", "caption-judge"]
-    for limit, code in ((measure[-1], (0, 3)), ("lic.value > -1", (3,)), ("lic.value < -1", (0, 3))):
-        done = judge(*measure[1:-1], limit, "--workers", 1, "--folds", 2, "--refits", 2, "--chance", 0, "--overwrite")
-        assert done.exit_code in code
-        assert ("judge: --fail-if" in done.stderr) == (done.exit_code == 3)
-
-
-PYTHON = all_blocks("python")
-
-
-@pytest.mark.parametrize("code", [code for _, code in PYTHON], ids=[page for page, _ in PYTHON])
-def test_python_runs(
-    code: str, user: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(user)
-    exec(compile(code, "docs", "exec"), {})
-    printed = capsys.readouterr().out
-    assert printed
-    assert "nic_plus" in printed or "Corpus" not in code

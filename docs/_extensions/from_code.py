@@ -22,10 +22,9 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 from sphinx.writers.html5 import HTML5Translator
 
-import judge
 from judge.commands.app import app as cli
 from judge.judges import FILES, Blueprint, find_judge
-from judge.metrics import METRICS
+from judge.metrics import METRICS, Metric
 
 LOGGER = logging.getLogger(__name__)
 _CAPTIONS = 1856  # Those that a judge learns from in LIC's hold-out of 3,597 images.
@@ -97,7 +96,7 @@ class MetricsTable(SphinxDirective):
         return found if counted else [table(_HEAD, map(_axes, rows)), *found]
 
 
-def _axes(row: judge.Metric) -> tuple[str, ...]:
+def _axes(row: Metric) -> tuple[str, ...]:
     guessed = f"named {row.target}" if row.from_annotation else row.target
     judged = f"`{row.judge}", guessed, f"`{row.score}", f"`{row.amplification}"
     return f"`{row.name}", row.title, ", ".join(row.hidden), row.alignment, *judged

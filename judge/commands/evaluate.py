@@ -44,7 +44,7 @@ from judge.metrics import find_metric, spell_out
 from judge.quality import ImageScores
 from judge.report.directory import REPORT, RunDirectory, metrics_json
 from judge.report.gate import GATE, read_condition
-from judge.report.result import Result
+from judge.report.result import Result, result_of
 from judge.report.sections import print_result
 from judge.text.alignment import UNKNOWN
 from judge.text.combined import AND
@@ -139,7 +139,8 @@ def evaluate(  # noqa: PLR0913 - the essential options of the command
 
     Example:
         >>> from judge import evaluate
-        >>> result = evaluate(human="human.json", captions="mine.json")  # doctest: +SKIP
+        >>> evaluate(human="human.json", captions="mine.json", metrics="lic", folds=5, refits=0)
+        Result(mine: LIC (words+embedding))
     """
     named = locals()
     settings |= {name: named[name] for name in RunConfig.model_fields.keys() & named if named[name] is not None}
@@ -276,7 +277,7 @@ def run(
         about["captioners"] = {name: of | rewards.get(name, {}) for name, of in measured.run["captioners"].items()}
         measured = replace(measured, run={**measured.run, **about})
         pictures = images.of_examples(measured.examples) if is_main_process() else {}
-        result = Result.of(measured, config.to_yaml(), pictures)
+        result = result_of(measured, config.to_yaml(), pictures)
         if directory and is_main_process():
             directory.finish(result.settings, result, pictures)
     return result

@@ -20,6 +20,10 @@ Prior = Literal["P(t)/P(a)", "P(a^)/P(T)"]
 class Metric:
     """A metric, as a choice on each axis on which metrics differ.
 
+        >>> from judge import METRICS
+        >>> METRICS["lic"].hidden, METRICS["lic"].score, METRICS["lic"].holdout
+        (('attribute words',), 'confident_accuracy', (0.1, 0.0))
+
     Attributes:
         name, title: the row's key, as users type it, and as papers write it.
         hidden: what is removed from the evidence before a judge sees it.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -38,21 +38,18 @@ class Result(measure.Result):
     settings: str = ""
     pictures: Mapping[str, bytes] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, found: measure.Result, settings: str, pictures: Mapping[str, bytes]) -> Self:
-        """What was measured, with the settings and the images of its examples."""
-        known = {part.name: getattr(found, part.name) for part in fields(measure.Result)}
-        return cls(**known, settings=settings, pictures=pictures)
+    # Named here, so that the page of the Python interface shows it.
+    table = measure.Result.table
 
     @classmethod
-    def load(cls, folder: str | Path) -> Self:
+    def load(cls, folder: str | Path) -> Result:
         """Read the folder of a finished run; its numbers are computed again.
 
         Raises:
             JudgeError: as :func:`judge.report.saved_run.read_run`.
         """
         saved = read_run(Path(folder))
-        return cls.of(saved.result, saved.texts[0][1], saved.pictures)
+        return result_of(saved.result, saved.texts[0][1], saved.pictures)
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
         """Write the folder that ``judge evaluate --out`` writes.
@@ -106,3 +103,9 @@ class Result(measure.Result):
         said = "".join(f"<li><b>{escape(name)}</b>: {escape(line)}</li>" for name, line in verdicts(self).items())
         table = pd.DataFrame({column.heading: cells for column, cells in result_table(self).shown()})
         return f"<ul>{said}</ul>{table.to_html(index=False)}"
+
+
+def result_of(found: measure.Result, settings: str, pictures: Mapping[str, bytes]) -> Result:
+    """Give a result the settings of its run and the images of its examples."""
+    known = {part.name: getattr(found, part.name) for part in fields(measure.Result)}
+    return Result(**known, settings=settings, pictures=pictures)

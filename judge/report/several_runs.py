@@ -188,8 +188,9 @@ def _merge(results: Sequence[Result]) -> Result:
 
 
 def _stack(parts: Sequence[object], name: str) -> pd.DataFrame:
-    filled = [table for part in parts if len(table := getattr(part, name))]
-    return pd.concat(filled, ignore_index=True) if filled else pd.DataFrame()
+    tables: list[pd.DataFrame] = [getattr(part, name) for part in parts]
+    # Where all are empty, one keeps the columns.
+    return pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
 
 
 def _merge_facts(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

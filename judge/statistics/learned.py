@@ -57,6 +57,9 @@ def leakage(
 ) -> LearnedAmplification:
     """Leakage (Wang et al. 2019; LIC, eq. 4-6): difference of accuracies, classes counting equally.
 
+        >>> leakage([0, 1], [[0.6, 0.4], [0.8, 0.2]], [[1.0, 0.0], [0.2, 0.8]])
+        LearnedAmplification(value=0.5, human=0.5, generated=1.0)
+
     Arguments and errors are those of :func:`lic`.
     """
     return _measure("leakage", (y, human_probabilities), (y, generated_probabilities))
@@ -70,6 +73,9 @@ def imagecaptioner2(
     ratio: bool = False,
 ) -> LearnedAmplification:
     """ImageCaptioner2 (Abdelrahman et al., AAAI 2024, eq. 1-2): mean probability of the true class.
+
+        >>> imagecaptioner2([0, 1], [[0.6, 0.4], [0.8, 0.2]], [[1.0, 0.0], [0.2, 0.8]])
+        LearnedAmplification(value=0.5, human=0.4, generated=0.9)
 
     With ``ratio`` the sides are divided instead of subtracted. Other arguments and errors are those of :func:`lic`.
     """
@@ -90,6 +96,13 @@ def dbac(
     "A->T": judges guess the image's class, and w = P(t)/P(a) with the tasks t that the caption names. "T->A":
     judges guess the tasks of the image, and w = P(a^)/P(T) with the class a^ that the caption names; captions that name
     none, or several, are left out.
+
+    All captions name one task, so that w = 1 / (1/2) = 2. Omega is 2 / log 2 where the judge is unsure, and 2 / log 4
+    where it gives the truth 1/4; (1 / log 4 - 1 / log 2) / (1 / log 4 + 1 / log 2) = -1/3:
+
+        >>> unsure, wrong, named = [[0.5, 0.5]] * 2, [[0.25, 0.75], [0.75, 0.25]], [[1], [1]]
+        >>> round(dbac([0, 1], unsure, wrong, named, named).value, 4)
+        -0.3333
 
     Args:
         y: the truth: classes, [N] ("A->T"), or tasks, multi-hot [N, L] ("T->A").
@@ -115,6 +128,11 @@ def dpac(
     direction: Direction = "A->T",
 ) -> LearnedAmplification:
     """DPAC (Nair et al. 2025, eq. 9-11): normalised difference of psi, the mean of p(true) times the prior.
+
+    As in the example of :func:`dbac` w is 2; p(true) is 1/2 and 1/4:
+
+        >>> dpac([0, 1], [[0.5, 0.5]] * 2, [[0.25, 0.75], [0.75, 0.25]], [[1], [1]], [[1], [1]])
+        LearnedAmplification(value=-0.3333333333333333, human=1.0, generated=0.5)
 
     Arguments and errors are those of :func:`dbac`.
     """

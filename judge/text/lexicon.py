@@ -26,6 +26,12 @@ NO_CLASS = "none"
 class Lexicon:
     """Words that name each class of an attribute (or each task).
 
+        >>> gender, words = load_lexicon("gender"), ["a", "young", "woman", "rides"]
+        >>> list(gender.find(words)), gender.mentions(words), gender.counterpart("woman", "male")
+        ([(2, 3, 'female')], frozenset({'female'}), 'man')
+        >>> gender.named(words, annotated="male"), gender.without_words_for(["male", "unsure"])
+        (frozenset({'female'}), ['unsure'])
+
     Attributes:
         name: the attribute, e.g. "gender".
         token: replaces a hidden word, e.g. "<gender>"; the tokeniser never writes it.
@@ -133,6 +139,9 @@ def _shipped() -> list[str]:
 
 def load_lexicon(name_or_path: str) -> Lexicon:
     """A lexicon of this package, or of another, by its name ("gender"); or a YAML file of the user's.
+
+        >>> list(load_lexicon("age").classes)
+        ['child', 'adult', 'old']
 
     A lexicon with ``extends: gender`` also has the words and spellings of that lexicon (a shipped name or a file), and
     its name and token unless it has its own.

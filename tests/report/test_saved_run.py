@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import fault_of
+from helpers import done_well, fault_of
 from pandas.testing import assert_frame_equal
 
 from judge import evaluate
@@ -244,6 +244,15 @@ def test_runs_joined_are_one_run_of_both(small: Corpus, made: Made, tmp_path: Pa
     assert [*twice.result.run["captioners"]] == ["0/none", "again/none"]
     assert {*twice.result.counts["captioner"]} == {"0/none", "again/none"}
     assert "the same run twice" in fault_of(open_runs, [folders[0], folders[0]])
+
+
+def test_runs_without_refits_have_a_page_together(small: Corpus, tmp_path: Path) -> None:
+    """Nor values of five splits: neither has rows of replicates."""
+    folders = [tmp_path / f"{place}" for place in range(2)]
+    for folder, captioner in zip(folders, small.generated, strict=True):
+        evaluate(replace(small, generated=(captioner,)), out=folder, metrics="lic", **QUICK | {"folds": 2})
+    done_well("report", *folders, "--out", tmp_path / "both.html")
+    assert "LIC: " in (tmp_path / "both.html").read_text(encoding="utf-8")
 
 
 def test_runs_of_other_metrics_keep_their_rows(made: Made) -> None:

@@ -9,17 +9,17 @@ import datasets
 import numpy as np
 import pytest
 import torch
+from test_docs import ROOT, blocks
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import (
     GPT2Config,
     GPT2LMHeadModel,
     PreTrainedTokenizerFast,
     Trainer,
-    TrainerCallback,
     TrainingArguments,
 )
 
-from judge import Corpus, Judge, JudgeError, evaluate
+from judge import Judge, JudgeError, evaluate
 from judge.calibration.grammar import make_world, simulate
 from judge.calibration.world import Captioner
 from judge.commands.train import TrainConfig, train_judges
@@ -70,17 +70,25 @@ def tiny_writer() -> tuple[GPT2LMHeadModel, PreTrainedTokenizerFast]:
     return GPT2LMHeadModel(config), tokenizer
 
 
+def run_block(part: str, names: dict[str, Any]) -> dict[str, Any]:
+    """Run the block of docs/guides/trained-judges.md with ``part`` in it, where these names are known."""
+    (code,) = [code for code in blocks(ROOT / "docs" / "guides" / "trained-judges.md", "python") if part in code]
+    exec(compile(code, "docs", "exec"), names)
+    return names
+
+
 @pytest.mark.filterwarnings("ignore")  # Of trl and transformers.
 def test_grpo_is_rewarded_by_a_judge(scorer: Judge, tmp_path: Path) -> None:
     """Its rewards are the judge's numbers, of every completion of three steps."""
-    from trl import GRPOConfig, GRPOTrainer
+    from trl import GRPOConfig
 
     seen: list[tuple[list[str], list[str], list[float]]] = []
 
-    def hides_gender(completions: list[str], label: list[str], **_: Any) -> list[float]:
-        rewards = [1 - float(of) for of in scorer.score(completions, label)]
-        seen.append((completions, label, rewards))
-        return rewards
+    class Recorded:
+        def score(self, completions: list[str], labels: list[str]) -> Any:
+            found = scorer.score(completions, labels)
+            seen.append((completions, labels, [1 - float(of) for of in found]))
+            return found
 
     model, tokenizer = tiny_writer()
     rows = [{"prompt": "a", "label": ("male", "female")[n % 2]} for n in range(8)]
@@ -88,11 +96,9 @@ def test_grpo_is_rewarded_by_a_judge(scorer: Judge, tmp_path: Path) -> None:
         output_dir=str(tmp_path), max_steps=3, per_device_train_batch_size=4, num_generations=2,
         max_completion_length=6, logging_steps=1, report_to=[], use_cpu=True, save_strategy="no", seed=0, bf16=False,
     )  # fmt: skip
-    trainer = GRPOTrainer(
-        model=model, reward_funcs=hides_gender, args=settings, train_dataset=datasets.Dataset.from_list(rows),
-        processing_class=tokenizer,
-    )  # fmt: skip
-    trainer.train()
+    prompts = datasets.Dataset.from_list(rows)
+    given = {"judge": Recorded(), "model": model, "settings": settings, "prompts": prompts, "tokenizer": tokenizer}
+    trainer = run_block("GRPOTrainer", given)["trainer"]
     assert len(seen) == 3
     for (completions, labels, rewards), logged in zip(seen, trainer.state.log_history, strict=False):
         assert len(completions) == 4
@@ -119,23 +125,27 @@ def test_a_captioner_has_no_verdict_by_the_kind_of_judge_that_rewarded_it(judge:
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_callback_measures_each_epoch(tmp_path: Path) -> None:
-    """As docs/guides/trained-judges.md shows it; its numbers are those of ``evaluate``."""
-    world = make_world(60, seed=4)
-    logged: list[float] = []
+    """Its numbers are those of ``evaluate``."""
+    world = make_world(50, seed=4)
+    wrote: list[dict[str, tuple[str, ...]]] = []
 
-    class Amplification(TrainerCallback):
-        def on_epoch_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-            wrote = simulate(world, name="mine", captioner=Captioner(stereotype=0.9 * (state.epoch > 1)))
-            corpus = Corpus.read(human=world.human.by_image, captions={"mine": wrote.by_image}, labels=world.labels)
-            row = evaluate(corpus, metrics="lic", folds=2, refits=0, workers=1).table().iloc[0]
-            logged.append(float(row["amplification"]))
-            trainer.log({"lic": row["amplification"]})
+    def write_captions(model: GPT2LMHeadModel) -> dict[str, tuple[str, ...]]:
+        captioner = Captioner(stereotype=0.9 * bool(wrote))
+        wrote.append(dict(simulate(world, name="mine", captioner=captioner).by_image))
+        return wrote[-1]
 
+    given = {"human": world.human.by_image, "labels": world.labels.by_image}
+    names: dict[str, Any] = {"write_captions": write_captions, **given}
+    run_block("TrainerCallback", names)
     model, tokenizer = tiny_writer()
     ids = tokenizer(["a man riding", "a dog on the street"], padding=True)["input_ids"]
     rows = datasets.Dataset.from_list([{"input_ids": row, "labels": row} for row in ids])
     settings = TrainingArguments(str(tmp_path), num_train_epochs=2, report_to=[], use_cpu=True, save_strategy="no")
-    trainer = Trainer(model=model, args=settings, train_dataset=rows, callbacks=[Amplification()])
+    trainer = Trainer(model=model, args=settings, train_dataset=rows, callbacks=[names["Amplification"]()])
+    names["trainer"] = trainer
     trainer.train()
-    assert [row["lic"] for row in trainer.state.log_history if "lic" in row] == logged
+    logged = [row["lic"] for row in trainer.state.log_history if "lic" in row]
+    assert len(logged) == len(wrote) == 2
+    again = evaluate(captions={"mine": wrote[1]}, **given, metrics="lic", refits=0)
+    assert logged[1] == again.table().iloc[0]["amplification"]
     assert logged[1] > logged[0] + 0.1

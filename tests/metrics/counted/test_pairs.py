@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import math
 from collections.abc import Callable
 from fractions import Fraction
@@ -13,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import judge
 from judge import ba_mals, dba, dpa, multi
 from judge.metrics.counted.contingency import ContingencyTable, added, contingency, holding, label_sets
 from judge.metrics.counted.dpa import Dpa
@@ -232,11 +230,3 @@ def test_refused() -> None:
             metric(CLASSES, HELD, direction="a->t")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="BA needs two classes"):
         ba_mals(CLASSES[:, None], HELD, TOLD)
-
-
-@pytest.mark.parametrize("name", ["ba_mals", "dba", "multi", "dpa", "ratio", "error"])
-def test_examples_of_docstrings(name: str) -> None:
-    function = getattr(judge, name)
-    (found,) = doctest.DocTestFinder(recurse=False).find(function, name, globs={name: function})
-    assert found.examples
-    assert not doctest.DocTestRunner().run(found).failed
