@@ -94,6 +94,7 @@ def test_the_card_is_one_that_hugging_face_reads(finished_run: Path) -> None:
         assert (lic.metric_value, lic.verified) == (row["amplification"], False)
         assert lic.metric_args is not None
         assert (lic.metric_args["interval"], lic.metric_args["judge"]) == (row["ci"], "words+embedding")
+        assert lic.metric_args["beyond"] == row["beyond"]
         how = f"words+embedding, crossfit, 95% interval {low:+.3f} to {high:+.3f}"
         assert lic.metric_name == f"LIC bias amplification ({how})"
     assert "120 images)" in text
