@@ -107,7 +107,7 @@ def ablate_masks(
         out.begin()
         variants = _variants(config)
         if any(one["hide"] in {"object", "both"} and not one["category"] for one in variants.values()):
-            labels_for_ba(config)  # Refused before anything is trained.
+            labels_for_ba(config, config.instances)  # Refused before anything is trained.
         for name, changes in variants.items():
             changes |= {"captions": _write_captions(config, name, changes, out.store, progress)}
         results = _run_each(config, variants, out.store, progress)
