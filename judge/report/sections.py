@@ -147,7 +147,7 @@ def print_result(
     elsewhere = []
     for table in tables:
         if table.title == DIFFERENCES and len(table.rows) > MOST_DIFFERENCES and not verbose:
-            elsewhere = [f"{len(table.rows)} differences between captioners are in metrics.json."]
+            elsewhere = [f"{len(table.rows)} differences between captioners are in metrics.json and report.html."]
             continue
         print_table(table, console)
         console.print()

@@ -51,8 +51,8 @@ def test_breakdown(finished_run: Path) -> None:
         assert mine.sum() == pytest.approx(row["amplification"], abs=1e-9)
         assert (mine.abs().diff().dropna() <= 1e-15).all()
     assert {*pd.read_csv(folder / "words.csv")["metric"]} == {"lic|leakage"}
-    assert "Words that add most" in printed
-    assert "]*" in printed.split("Tasks that add most")[1]
+    assert "Words that contribute most" in printed
+    assert "]*" in printed.split("Tasks that contribute most")[1]
     assert "* For these judges alone, as they were trained." in printed
 
 
