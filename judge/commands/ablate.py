@@ -14,7 +14,7 @@ import numpy as np
 from judge.commands.caption import CaptionConfig, caption, dtype_of
 from judge.commands.console import report_failures, say, show_progress
 from judge.commands.evaluate import RunConfig, run
-from judge.commands.images import choose_hiding, image_names, open_detector, read_truth
+from judge.commands.images import choose_hiding, image_names, labels_for_ba, open_detector, read_truth
 from judge.commands.setup import with_precision
 from judge.commands.unread import log_unread
 from judge.config import make_config, shared_settings, values
@@ -106,6 +106,8 @@ def ablate_masks(
     with out.working():
         out.begin()
         variants = _variants(config)
+        if any(one["hide"] in {"object", "both"} and not one["category"] for one in variants.values()):
+            labels_for_ba(config, config.instances)  # Refused before anything is trained.
         for name, changes in variants.items():
             changes |= {"captions": _write_captions(config, name, changes, out.store, progress)}
         results = _run_each(config, variants, out.store, progress)

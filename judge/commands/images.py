@@ -13,7 +13,7 @@ import pandas as pd
 
 from judge.commands.setup import labels_of
 from judge.config import inputs
-from judge.config.values import listed
+from judge.config.values import Files, listed
 from judge.corpus.records import canonical_id
 from judge.errors import JudgeError, require
 from judge.judges import find_judge
@@ -103,17 +103,24 @@ def choose_hiding(
         mend = "add --hide object, or --hide both"
         raise JudgeError(f"--hide {config.hide} hides no {category}", where=f"--category {category}", mend=mend)
     if config.hide in {"object", "both"} and category is None:
-        labels = labels_of(config)
-        if not config.instances or labels is None:
-            mend = "give --instances and --labels, or name the object with --category"
-            raise JudgeError("nothing says which object goes with the attribute", where="--hide", mend=mend)
-        truth = truth or read_truth(config)
+        labels, truth = labels_for_ba(config, config.instances), truth or read_truth(config)
         chosen = correlated_category(truth, labels)
         category = chosen.category
     wanted = {"person": (PERSON,), "object": (category,), "both": (PERSON, category)}.get(config.hide, ())
     same = {name: getattr(config, name) for name in ("threshold", "foreground", "share", "dilation", "fill")}
     named, outside = tuple(label for label in wanted if label), config.hide == "background"
     return Hiding(named, mode=mode, background=outside, **same), chosen, truth
+
+
+def labels_for_ba(config: inputs.LabelSettings, instances: Files | None) -> Labels:
+    """The labels by which BA chooses the object that is hidden; refused without them, or without instances."""
+    labels = labels_of(config)
+    if instances and labels is not None:
+        return labels
+    absent = [] if instances else ["--instances"]
+    absent += ["--labels"] if labels is None else []
+    mend = f"give {' and '.join(absent)}, or name the object with --category"
+    raise JudgeError("nothing says which object goes with the attribute", where="--hide", mend=mend)
 
 
 def read_truth(config: inputs.DetectionSettings, labels: Collection[str] | None = None) -> GroundTruth:

@@ -81,7 +81,7 @@ def _for_networks(weights: dict[str, str]) -> dict[str, str]:
 
 def _detector(name: str) -> str:
     if not name.startswith("hf:") and name not in (known := [*DETECTORS, *plugins("detectors")]):
-        raise ValueError(f"unknown detector '{name}'; {nearest(name, known)}")
+        raise ValueError(f"unknown detector '{name}'; {nearest(name, known)} Models of Hugging Face are hf:NAME.")
     return name
 
 

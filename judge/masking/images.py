@@ -68,7 +68,7 @@ def path_inside(folder: Path, name: str) -> Path:
     if parts.is_absolute() or ".." in parts.parts or PureWindowsPath(name).drive:
         raise JudgeError("the name leads out of the folder of images", where=f"image '{name}'", mend=mend)
     if not resolved(folder / parts).is_relative_to(resolved(folder)):
-        mend = "copy the image into the folder"
+        mend = "copy the image into the folder, or give the folder that holds it"
         raise JudgeError("is a link out of the folder of images", where=str(folder / parts), mend=mend)
     return folder / parts
 

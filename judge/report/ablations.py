@@ -99,8 +99,10 @@ def mask_table(rows: Sequence[MaskRow], results: Mapping[str, Result]) -> Table[
         cells.append((summary.captioner, summary.title, hidden, *values, interval, *verdict))
     note = (
         "over chance: generated score minus that of a judge that knows nothing. over original: minus that with images "
-        "as they are. object: the category most correlated with the attribute (BA), or --category."
+        "as they are."
     )
+    if any(row.hide in {"object", "both"} for row in rows):
+        note += " object: the category most correlated with the attribute (BA), or --category."
     notes = [note + _UNCORRECTED * tested, *variant_notes(results)]
     return table_of(["captioner", "metric (judge)", "hidden"], numbers, cells, notes=notes)
 
@@ -113,7 +115,10 @@ def sensitivity_lines(rows: Sequence[MaskRow]) -> list[str]:
     moves: dict[str, list[str]] = {}
     for row in rows:
         if row.shift and row.hide in {"object", "objects", "background"}:
-            interval = write_interval(row.shift.interval, row.line.summary.basis) or "(no interval)"
+            interval = (
+                write_interval(row.shift.interval, row.line.summary.basis)
+                or "(no interval: it takes refits, or five splits)"
+            )
             hidden = f"{hidden_things(row.hide, 'the object')} {'are' if row.hide == 'objects' else 'is'} hidden"
             moved = f"by {row.shift.value:+.3f} {interval} when {hidden} ({row.mask})"
             moves.setdefault(f"{row.line.summary.captioner}, {row.line.summary.title}", []).append(moved)

@@ -3,13 +3,13 @@
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from judge.judges import HUGGING_FACE
+from judge.report.directory import conclusion_row
 from judge.report.notes import hidden_things, summary_lines
 from judge.report.render import markdown
 from judge.report.saved_run import SavedRun
@@ -106,7 +106,7 @@ def _evaluation(line: Line, saved: SavedRun) -> Any:
     if row.interval:
         how += f", {100 * run['level']:g}% interval {row.interval.low:+.3f} to {row.interval.high:+.3f}"
     names = "judge", "human", "generated", "interval", "images", "chance_level", "published"
-    args = {name: getattr(row, name) for name in names} | asdict(conclusion) | {"interval_from": row.basis}
+    args = {name: getattr(row, name) for name in names} | conclusion_row(conclusion) | {"interval_from": row.basis}
     del args["detectable"]
     args["protocol"] = None if row.metric.counted else run["protocol"]
     args["level"] = run["level"] if row.interval else None

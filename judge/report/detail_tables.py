@@ -121,7 +121,7 @@ def breakdown_tables(result: Result, verbose: bool) -> Iterator[Table[Row]]:
     if len(found.tasks) and (found.tasks["basis"] == "these judges").any():
         notes.append("* For these judges alone, as they were trained.")
     numbers = [("contribution", TEXT), ("interval", TEXT), ("p (Holm)", TEXT), ("captions", TEXT)]
-    yield table_of([*about, "task"], numbers, rows, "Tasks that add most", notes)
+    yield table_of([*about, "task"], numbers, rows, "Tasks that contribute most", notes)
     rows = []
     for row in _first(found.words, verbose):
         value = write(row["contribution"], SIGNED, _digits(row, None))
@@ -129,7 +129,9 @@ def breakdown_tables(result: Result, verbose: bool) -> Iterator[Table[Row]]:
         rows.append((row["captioner"], _metric(row), row["term"], value, row["leans_to"], captions))
     numbers = [("contribution", TEXT), ("leans to", TEXT), ("captions", TEXT)]
     note = "What the judge of generated captions takes from a word, less what that of human captions takes."
-    yield table_of([*about, "word"], numbers, rows, "Words that add most to the log-odds of the true class", [note])
+    yield table_of(
+        [*about, "word"], numbers, rows, "Words that contribute most to the log-odds of the true class", [note]
+    )
     yield twin_table(found.twins)
 
 

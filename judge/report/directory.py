@@ -15,7 +15,7 @@ from judge.report.page import make_page
 from judge.report.table import as_json, json_text
 from judge.report.tables import Line, lines_of
 from judge.report.warnings import warnings
-from judge.statistics.comparisons import Difference
+from judge.statistics.comparisons import Conclusion, Difference
 from judge.statistics.consistency import measure_consistency
 from judge.utils.cells import table_csv
 from judge.utils.files import write_whole
@@ -135,12 +135,17 @@ def line_row(line: Line, attribute: str) -> dict[str, Any]:
     }
     row["not_finite"] = {name: spelt for name, value in row.items() if (spelt := _spelt(value)) != value} or None
     optional = [name for name in row if name not in _COLUMNS and row[name] is not None]
-    concluded = {part.name: getattr(line.conclusion, part.name) for part in fields(line.conclusion)}
-    if beyond := line.conclusion.beyond:
-        about = difference_row(beyond)
-        concluded["beyond"] = {name: about[name] for name in _BEYOND}
-    found: dict[str, Any] = as_json({name: row[name] for name in [*_COLUMNS, *optional]} | concluded)
-    return found
+    columns = {name: row[name] for name in [*_COLUMNS, *optional]} | conclusion_row(line.conclusion)
+    return dict(as_json(columns))
+
+
+def conclusion_row(found: Conclusion) -> dict[str, Any]:
+    """What a line of the table allows to say, as in :func:`line_row`."""
+    row = {part.name: getattr(found, part.name) for part in fields(found)}
+    if found.beyond:
+        about = difference_row(found.beyond)
+        row["beyond"] = {name: about[name] for name in _BEYOND}
+    return row
 
 
 def difference_row(row: Difference) -> dict[str, Any]:

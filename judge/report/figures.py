@@ -125,7 +125,7 @@ def qualities(result: Result) -> Iterator[Drawing]:
                 axes.margins(x=0.1)
                 axes.locator_params(axis="x", nbins=4)
             plots.set_limits(panels[0], _values(rows), vertical=True)
-            panels[0].set_ylabel(f"amplification by {rows[0].title}")
+            panels[0].set_ylabel(f"amplification by {rows[0].title}".replace(" (", "\n("))
             plots.legend(figure, panels[0], [row.captioner for row in rows], "outside upper left", ncols=2)
             title = f"{name_row(metric, judge)} against vocabulary and CIDEr"
             note = f"{_note(rows)} {_NO_AMPLIFICATION}{' Dotted: least squares.' if len(rows) > 2 else ''}"

@@ -50,7 +50,9 @@ def read_condition(text: str, metrics: Sequence[str]) -> Callable[[Result], Iter
             if reason or value is None or math.isnan(value):
                 yield f"{subject}: cannot be checked, {f'no verdict: {reason}' if reason else f'there is no {what}'}"
             elif value > float(limit) if sign == ">" else value < float(limit):
-                whole = " ".join(write(part, SIGNED) for part in (line.amplification, line.interval))
+                beyond = row.conclusion.beyond if name == "beyond" else None
+                shown = (beyond.value, beyond.interval) if beyond else (line.amplification, line.interval)
+                whole = " ".join(write(part, SIGNED) for part in shown)
                 yield f"{subject}: the {what} is {value:.4g} ({whole})"
 
     return met

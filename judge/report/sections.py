@@ -147,7 +147,7 @@ def print_result(
     elsewhere = []
     for table in tables:
         if table.title == DIFFERENCES and len(table.rows) > MOST_DIFFERENCES and not verbose:
-            elsewhere = [f"{len(table.rows)} differences between captioners are in metrics.json."]
+            elsewhere = [f"{len(table.rows)} differences between captioners are in metrics.json and report.html."]
             continue
         print_table(table, console)
         console.print()
@@ -190,7 +190,7 @@ def latex_report(result: Result) -> str:
     lines = [re.sub("^Intervals", level, line) for line in summary_lines(result)]
     if any(row.basis == "these judges" for row in result.summaries):
         lines.append(f"*: {level} over images alone, for the judges as they were trained.")
-    caption = " ".join([f"Of {result.run['attribute']}, {images_of(result)}.", *lines])
+    caption = " ".join([f"Attribute: {result.run['attribute']}, {images_of(result)}.", *lines])
     floats = []
     for number, table in enumerate(tables_of(result, verbose=False)):
         name = re.sub(r"[^a-z]+", "-", table.title.lower()).strip("-")

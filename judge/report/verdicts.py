@@ -58,7 +58,7 @@ def verdict_notes(result: Result) -> list[str]:
     unsure = [row for row, of in lines if of.verdict == CANNOT_TELL and of.p_holm and of.p_holm >= SIGNIFICANT]
     beside = [row for row in unsure if row.p_value is not None and row.p_value < SIGNIFICANT]
     notes = {
-        '"Like a typical person": above human captions, but not shown to be above the most typical.': any(
+        '"Like a typical person": above human captions, but not shown to be above a typical person.': any(
             verdict == LIKE_TYPICAL for _, verdict in found
         ),
         "Metrics that disagree answer different questions: read each by itself.": any(

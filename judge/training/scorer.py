@@ -71,6 +71,9 @@ class Judge:
         self.saved, self.classes, self.device = saved, saved.target.classes, device
         self._opened: Answering | None = None
 
+    def __repr__(self) -> str:
+        return f"Judge({self.saved.judge!r}, {', '.join(self.classes)})"
+
     @classmethod
     def load(
         cls, path: str | os.PathLike[str], *, base: str | None = None, device: str | torch.device | None = None
@@ -139,6 +142,7 @@ class Judge:
         Raises:
             JudgeError: another number of labels, or one that is no class; as :meth:`probabilities`.
         """
+        self._check(captions, images, masked)
         if len(labels) != len(captions):
             raise JudgeError(f"{len(captions)} captions and {len(labels)} labels", mend="give a label for each caption")
         if unknown := sorted({*labels} - {*self.classes}):

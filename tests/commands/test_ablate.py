@@ -126,7 +126,8 @@ def test_masks_change_what_judges_see(world: WorldFiles, run_file: Path, tmp_pat
     assert len({row["generated"] for row in seen}) == 4
     move = background["amplification"] - plain["amplification"]
     assert background["shift"]["value"] == pytest.approx(move)
-    line = f"ImageCaptioner2 (sat): the value moves by {move:+.3f} (no interval) when the background is hidden (box)"
+    line = f"ImageCaptioner2 (sat): the value moves by {move:+.3f} (no interval: it takes refits, or five splits)"
+    line += " when the background is hidden (box)"
     assert line in done.stdout
     # A judge of captions alone sees no difference.
     assert len({row["generated"] for row in rows if row["metric"] == "lic"}) == 1
@@ -191,3 +192,17 @@ def test_detectors_need_a_judge_of_images(world: WorldFiles, run_file: Path, tmp
     given = [run_file, *inputs_of(world, "none"), "--metrics", "lic", "--detectors", "gt", "--out", tmp_path / "out"]
     assert "--metrics: no judge of these metrics uses images" in refusal("ablate", "detectors", *given)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run.yaml"]
+
+
+def test_an_object_that_ba_cannot_choose_is_refused_before_anything_is_trained(
+    world: WorldFiles, run_file: Path, tmp_path: Path
+) -> None:
+    """The mask that needs it is the last one."""
+    settings = yaml.safe_load(run_file.read_text())
+    del settings["labels"]
+    run_file.write_text(yaml.safe_dump(settings))
+    given = [run_file, "--human", world.human, "--captions", world.captions["none"], "--out", tmp_path / "out"]
+    given += ["--metrics", "imagecaptioner2", "--masks", "none,box", "--hides", "person,both"]
+    line = refusal("ablate", "masks", *given)
+    assert "Give --labels, or name the object with --category" in line
+    assert not [*(tmp_path / "out.partial").rglob("*.safetensors")]

@@ -51,8 +51,8 @@ def test_breakdown(finished_run: Path) -> None:
         assert mine.sum() == pytest.approx(row["amplification"], abs=1e-9)
         assert (mine.abs().diff().dropna() <= 1e-15).all()
     assert {*pd.read_csv(folder / "words.csv")["metric"]} == {"lic|leakage"}
-    assert "Words that add most" in printed
-    assert "]*" in printed.split("Tasks that add most")[1]
+    assert "Words that contribute most" in printed
+    assert "]*" in printed.split("Tasks that contribute most")[1]
     assert "* For these judges alone, as they were trained." in printed
 
 
@@ -94,6 +94,7 @@ def test_the_card_is_one_that_hugging_face_reads(finished_run: Path) -> None:
         assert (lic.metric_value, lic.verified) == (row["amplification"], False)
         assert lic.metric_args is not None
         assert (lic.metric_args["interval"], lic.metric_args["judge"]) == (row["ci"], "words+embedding")
+        assert lic.metric_args["beyond"] == row["beyond"]
         how = f"words+embedding, crossfit, 95% interval {low:+.3f} to {high:+.3f}"
         assert lic.metric_name == f"LIC bias amplification ({how})"
     assert "120 images)" in text

@@ -61,6 +61,10 @@ def test_a_line_has_the_numbers(result: Result) -> None:
     (line,) = [line for line in gated("ba > -9", result) if ": much, " in line]
     whole = f"({row.amplification:+.3f} [{low:+.3f}, {high:+.3f}])"
     assert line == f"--fail-if 'ba > -9': much, BA: the lower bound is {low:.4g} {whole}"
+    (line,) = [line for line in gated("ba.beyond > -9", result) if ": much, " in line]
+    table = result.table(all=True).set_index(["captioner", "metric"]).loc[("much", "ba")]
+    value, low, high = table[["beyond", "beyond_low", "beyond_high"]]
+    assert line.endswith(f" is {value:.4g} ({value:+.3f} [{low:+.3f}, {high:+.3f}])")
 
 
 @pytest.mark.parametrize("named", ["", ".value", ".p", ".beyond"])

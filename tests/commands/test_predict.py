@@ -348,9 +348,11 @@ def test_a_scorer_refuses_in_one_line(trained: Trained, tmp_path: Path) -> None:
         ((["a dog"], ["cat"]), "unknown class cat. Classes are female, male"),
         ((["a dog"], ["male", "male"]), "1 captions and 2 labels"),
         (("a dog", ["male"] * 5), "captions are not a list of texts"),
+        (("a dog", "male"), "captions are not a list of texts"),
     ):
         with pytest.raises(JudgeError, match=said):
             scorer.score(*given)
+    assert repr(scorer) == "Judge('linear', female, male)"
     assert scorer.probabilities([]).shape == (0, 2)
     np.testing.assert_allclose(scorer.probabilities(["", "a man"]).sum(axis=1), 1)
     with pytest.raises(JudgeError, match="no such file or folder"):

@@ -199,7 +199,7 @@ def test_amplification_against_quality(qualities: dict[str, Quality], tmp_path: 
     (drawing,) = (found for section, found in drawings(result_of(*rows, quality=qualities)) if section == "quality")
     figure = drawing.figure
     left, right = figure.axes
-    assert left.get_ylabel() == "amplification by LIC (lstm)"
+    assert left.get_ylabel() == "amplification by LIC\n(lstm)"
     for axes, across in (
         (left, [qualities[name].vocabulary["generated"] for name in LIC]),
         (right, [qualities[name].value("CIDEr") for name in LIC]),
@@ -215,6 +215,12 @@ def test_amplification_against_quality(qualities: dict[str, Quality], tmp_path: 
     assert ">nic_equalizer</text>" in (tmp_path / "figure.svg").read_text()
     assert "n = 120 images" in (tmp_path / "figure.svg").read_text()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["figure.png", "figure.svg"]
+    # Also a long name stays beside the axes.
+    long = [row(name, "dbac-ta", "words+embedding", 0.1) for name in LIC]
+    (named,) = (found for section, found in drawings(result_of(*long, quality=qualities)) if section == "quality")
+    named.figure.canvas.draw()
+    beside = named.figure.axes[0]
+    assert beside.yaxis.label.get_window_extent().height < beside.get_window_extent().height
     # Two captioners have no trend.
     (drawing,) = (found for section, found in drawings(result_of(*rows[:2], quality=qualities)) if section == "quality")
     assert [axes.get_title() for axes in drawing.figure.axes] == ["", ""]

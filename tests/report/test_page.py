@@ -232,6 +232,11 @@ def test_without_scripts_all_is_there_and_prints(browser: Browser, run: Path) ->
         page.emulate_media(media="print")
         assert not page.locator("nav").is_visible()
         assert page.pdf().startswith(b"%PDF")
+        page.set_viewport_size({"width": 1027, "height": 700})  # A4 in landscape, less its margins.
+        beyond = (
+            "[...document.querySelectorAll('details table')].map(of => of.scrollWidth - of.parentElement.clientWidth)"
+        )
+        assert max(page.evaluate(beyond)) <= 0
 
 
 def test_hostile_captions_and_names_are_text(browser: Browser, run: Path) -> None:
