@@ -329,10 +329,8 @@ def _paraphrase(source: DoseSource, words: Words, _: str, dose: float, generator
 class Change(NamedTuple):
     """A change of captions, by dose.
 
-    Attributes:
-        apply: (source, words, class of the image, dose, generator) -> words.
-        moves: the direction that it amplifies; None for no direction.
-        names_people: whether it needs to know words of one class for another's.
+    ``apply``: (source, words, class of the image, dose, generator) -> words. ``moves``: the direction it amplifies.
+    ``names_people``: whether it needs to know words of one class for another's.
     """
 
     apply: Callable[[DoseSource, Words, str, float, np.random.Generator], Words]
@@ -355,15 +353,9 @@ CHANGES: dict[str, Change] = {
 
 
 def inject(captions: Captions, source: DoseSource, change: str, dose: float, *, seed: int) -> Captions:
-    """``captions`` of images that have a class, changed.
+    """``captions`` of images that have a class, changed; one that changes becomes words joined by spaces.
 
-    Args:
-        captions: those of a side; images without a class are left out. A caption that changes becomes words joined by
-            spaces.
-        source: what changes are made of.
-        change: a key of :data:`CHANGES`.
-        dose: in [0, 1]; 0 changes nothing.
-        seed: of the draws.
+    ``change`` is a key of :data:`CHANGES`, ``dose`` is in [0, 1] (0 changes nothing), and ``seed`` is of the draws.
     """
     check_dose(source, change, dose)
     apply, generator = CHANGES[change].apply, np.random.default_rng(seed)

@@ -145,11 +145,9 @@ def _pick(rng: np.random.Generator, colours: Sequence[Sequence[int]]) -> Colour:
 
 
 class Thing(NamedTuple):
-    """A person or an object in an image.
+    """A person ("person") or an object (the scene's task) in an image.
 
-    Attributes:
-        label: "person", or the scene's task.
-        mask: [H, W], every pixel with something of it; at a border two things share the pixels that mix them.
+    ``mask``: [H, W], every pixel with something of it; at a border two things share the pixels that mix them.
     """
 
     label: str
@@ -157,11 +155,9 @@ class Thing(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """A scene drawn.
+    """A scene drawn: ``pixels``, [H, W, 3] uint8, RGB.
 
-    Attributes:
-        pixels: [H, W, 3] uint8, RGB.
-        things: the person in front, whose attribute is meant; then the scene's task; then other people.
+    ``things``: the person in front, whose attribute is meant; then the scene's task; then other people.
     """
 
     pixels: Pixels
@@ -169,13 +165,7 @@ class Drawing(NamedTuple):
 
 
 def draw(scene: Scene, *, seed: int = 0, size: int = 160) -> Drawing:
-    """The image of a scene; the same bytes whatever else is drawn.
-
-    Args:
-        scene: of the world.
-        seed: of the world.
-        size: pixels along the side of the image, 64 or more.
-    """
+    """The image of a scene, ``size`` pixels (64 or more) high and wide; the same bytes whatever else is drawn."""
     palette, things, places = (_drawings()[part] for part in ("palette", "things", "places"))
     # One generator for each purpose: the attribute decides what is made with the last alone.
     where, person, items, crowd, light = stream(seed, f"scene {scene.image_id}").spawn(5)

@@ -154,15 +154,8 @@ def write_world(
 
     ``captions_human.json`` (COCO annotations), ``labels.csv`` (image_id, gender), ``captions/<captioner>.json``
     (COCO results), ``truth.json`` ({captioner: {"A->T", "T->A"}}, closed forms, fractions), ``world.yaml`` (what it was
-    made from); with ``pictures`` also ``images/``, ``instances.json`` (COCO) and ``contact_sheet.png``.
-
-    Args:
-        world: what to write.
-        captioners: name -> captioner, such as ``CAPTIONERS``; simulated with the world's seed.
-        folder: new or empty, or another world with ``overwrite``, else it is refused; its parents are made.
-        pictures: draw the scenes, so many pixels high and wide; None draws nothing.
-        overwrite: replace a world that lies there, once the new one is complete.
-        progress: called with the progress.
+    made from); with ``pictures``, the side of drawn scenes in pixels, also ``images/``, ``instances.json`` (COCO) and
+    ``contact_sheet.png``. A ``folder`` that holds anything but a world to ``overwrite`` is refused.
     """
     out = OutputFolder(folder, what="world", overwrite=overwrite)
     out.check()

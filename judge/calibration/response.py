@@ -59,7 +59,6 @@ class Nulls:
 
     Attributes:
         draws: how many have a value.
-        mean, sd: of the values; None for too few.
         claimed: mean standard error over ``sd``, which should be 1; None without errors.
         rejected: draws with p below 0.05, false positives; None without p.
         held: draws whose 95% interval includes no amplification (coverage); None without intervals.
@@ -133,7 +132,6 @@ class Calibration:
     """One metric and judge (its name, "counted" for none); for ``masks`` see the module.
 
     Attributes:
-        nulls: where nothing is amplified.
         responses: by change.
         seconds: mean time of a trial, with the metrics that share its judges.
         starred: whether intervals leave out training noise.

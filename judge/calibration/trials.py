@@ -79,13 +79,9 @@ def people_as_captioner(
 ) -> Corpus:
     """A corpus whose captioners are people: sides are exchangeable, and the true amplification is 0.
 
-    Args:
-        corpus: its human captions are used, at least ``captions`` + ``captioners`` of each image.
-        labels: of the images.
-        images: how many, drawn without replacement; refused where fewer have as many captions, and a label.
-        seed: of the draw.
-        captions: human captions of an image.
-        captioners: how many; each has one more caption of an image, of another person ("a person", "person 2" ...).
+    Each of the ``images``, drawn without replacement, has ``captions`` human captions, and one more, of another person,
+    for each of the ``captioners`` ("a person", "person 2" ...). Too few images with a label and as many captions are
+    refused.
     """
     written = corpus.human.by_image
     needed = captions + captioners
@@ -118,8 +114,7 @@ def caption_trials(corpus: Corpus, source: DoseSource, design: Design) -> Iterat
 def whole_trials(corpus: Corpus, source: DoseSource, design: Design, *, reduced: bool) -> Iterator[Trial]:
     """All images, to measure how far doses of bias move a metric; two captions a side if most images have four.
 
-    With ``reduced`` only words of the attribute and of tasks are left, which is what these changes touch: a judge of so
-    few words needs few images to come close to the best one.
+    With ``reduced`` only words of the attribute and of tasks are left: a judge of so few words needs few images.
     """
     changes = [name for name in design.changes if CHANGES[name].moves]
     if not changes:

@@ -72,7 +72,6 @@ def bayes_score(
     """The score, a key of ``scores.SCORES``, that an optimal judge reaches on one side, seeing one caption at a time.
 
     Knowing nothing of two classes it reaches 1/4 for ``confident_accuracy``, 1/2 for ``accuracy`` and ``confidence``.
-    For the other arguments see :func:`evidence_table`.
     """
     return optimal_score(evidence_table(parameters, captioner, direction=direction, uses_images=uses_images), score)
 
@@ -99,8 +98,7 @@ def true_amplification(parameters: Parameters = DEFAULT, captioner: Captioner = 
     """Generated minus human side for an optimal judge; ``how``: keyword arguments of :func:`bayes_score`.
 
     That is the truth of LIC (A->T by default), of Leakage with ``score="accuracy"``, and of ImageCaptioner2 with
-    ``score="confidence"`` and ``uses_images``. It is exactly 0.0 for a ``FAITHFUL`` captioner, and without errors it
-    never decreases in ``stereotype`` (A->T), in ``guess`` (T->A).
+    ``score="confidence"`` and ``uses_images``. It is exactly 0.0 for a ``FAITHFUL`` captioner.
     """
     return bayes_score(parameters, captioner, **how) - bayes_score(parameters, **how)
 

@@ -110,10 +110,7 @@ def stream(seed: int, key: str) -> np.random.Generator:
 
 
 def task_given_attribute(association: float, knob: float = 0.0) -> FloatArray:
-    """P(task | attribute), [2, 12], rows sum to 1: of a world, mixed by ``knob`` with the fully stereotyped one.
-
-    ``knob`` 0 gives the world's own, to the last bit.
-    """
+    """P(task | attribute), [2, 12], rows sum to 1: of a world, mixed by ``knob`` with the fully stereotyped one."""
     sign = np.repeat([1.0, -1.0], HALF)
     leaning = np.stack([sign, -sign])
     return (1 - knob) * (1 + association * leaning) / len(TASKS) + knob * (1 + leaning) / len(TASKS)

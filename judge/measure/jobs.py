@@ -169,10 +169,7 @@ def _count(
 def _jobs(
     builder: EvidenceBuilder, plan: Plan, metrics: Sequence[Metric], missing: dict[tuple[str, str], str]
 ) -> Iterator[Job]:
-    """Every judge to train. Metrics with equal evidence share it, and its judges.
-
-    Adds to ``missing`` why metrics and judges do not measure the typical person.
-    """
+    """Every judge to train; adds to ``missing`` why metrics and judges do not measure the typical person."""
     groups: dict[object, list[Metric]] = {}
     for metric in metrics:
         if not metric.counted:
@@ -260,9 +257,6 @@ def choose_judges(metric: Metric, judges: Sequence[str]) -> list[str]:
     """Those of ``judges`` with the modalities of ``metric``; else the default, or for images the judge of its paper.
 
     What is annotated is no text: "linear" reads the names of tasks, or of a class, whatever ``judges`` are.
-
-    Raises:
-        JudgeError: no such judge.
     """
     known = [find_judge(name) for name in judges]
     if metric.from_annotation:

@@ -42,9 +42,6 @@ def refit(
     """Train refits: the values of every metric on resampled data, the columns of ``replicates.parquet``.
 
     ``jobs`` are the run's own, and ``notes`` what their judges chose.
-
-    Raises:
-        JudgeError: fewer images than the resampling needs.
     """
     refits: list[Jobs] = []
     choosing = rivals(jobs)
@@ -83,11 +80,7 @@ def _loss(sums: tuple[Sums, float]) -> FloatArray:
 
 
 def check_refits(jobs: Sequence[Job], plan: Plan, setup: TrainingSetup) -> None:
-    """Check, before any judge is trained, that refits are possible.
-
-    Raises:
-        JudgeError: a class has too few images for halves; refits were asked for, and no judge is trained.
-    """
+    """Refuse, before any judge is trained, classes too small for halves, and refits of judges that are not trained."""
     compared = [job for job in jobs if compares(job.metrics)]
     trained = [job for job in compared if setup.is_trained(job.member.judge)]
     if plan.refits and compared and not trained:
@@ -146,10 +139,7 @@ def _values(jobs: Jobs, found: Sequence[tuple[Sums, float]], plan: Plan) -> Iter
 
 
 def _sum(jobs: Jobs, found: Sequence[tuple[Sums, float]], side: Side) -> Sums:
-    """The sums of a side over its members, of the seeds that count, by cell.
-
-    Metrics with priors also need the number of the side's captions, where the captions of an image count 1 together.
-    """
+    """The sums of a side over its members, of the seeds that count, by cell; for priors also of all captions."""
     mine = [
         (job.member.seed, sums, loss) for job, (sums, loss) in zip(jobs, found, strict=True) if job.member.side == side
     ]

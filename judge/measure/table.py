@@ -187,11 +187,7 @@ def make_table(
     run: Mapping[str, Any],
     families: pd.DataFrame = NOTHING,
 ) -> list[Summary]:
-    """Compute the summaries of a run again, from the rows of its files and the entry "run" of ``metrics.json``.
-
-    Raises:
-        JudgeError: as :func:`~judge.statistics.summary.summarise`.
-    """
+    """Compute the summaries of a run again, from the rows of its files and the entry "run" of ``metrics.json``."""
     settings = settings_of(run)
     judged = with_families(summarise(scores, replicates, settings), families, run["families"], settings)
     rows = [*judged, *summarise_counts(counts, run["metrics"], settings)]

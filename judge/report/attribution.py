@@ -20,13 +20,11 @@ LEAST = 0.1
 
 @dataclass(frozen=True, slots=True)
 class MapRow:
-    """A row of the table of maps.
+    """A row of the table of maps: a judge, or a captioner, and a method.
 
     Attributes:
-        judge: its name, or the captioner's.
-        weights: its file; "" of a captioner.
+        weights: the judge's file; "" of a captioner.
         masking: how much of people was hidden in what it saw: none, partial, segment, box.
-        method: by which its maps were made.
         found: the attribution score, over images.
     """
 

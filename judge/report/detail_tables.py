@@ -192,10 +192,7 @@ def _digits(row: Mapping[str, Any], interval: Interval | None) -> int:
 
 
 def run_tables(result: Result, verbose: bool) -> Iterator[Table[Row]]:
-    """Tables on the data of a result: classes, scores by class, coverage, alignment, choices, what was left out.
-
-    All of them or, if not ``verbose``, none.
-    """
+    """If ``verbose``: tables of classes, scores by class, coverage, alignment, choices, and what was left out."""
     if not verbose:
         return
     run, entries = result.run, result.run["captioners"].items()

@@ -101,14 +101,8 @@ def markdown(table: Table[Any]) -> str:
     return "\n\n".join([*([f"**{table.title}**"] if table.title else []), "\n".join(lines), *table.notes]) + "\n"
 
 
-def latex(table: Table[Any], *, caption: str = "", label: str = "") -> str:
-    """A table as a LaTeX float with booktabs; its title and notes are part of the caption.
-
-    Args:
-        table: to write.
-        caption: what else is known of it.
-        label: for references; "" for none.
-    """
+def latex(table: Table[Any], *, caption: str, label: str) -> str:
+    """A table as a LaTeX float with booktabs; its title and notes are part of the caption."""
     import pandas as pd
 
     shown = table.shown()
@@ -128,7 +122,7 @@ def latex(table: Table[Any], *, caption: str = "", label: str = "") -> str:
         column_format="".join("r" if number else "l" for number in numbers),
         position_float="centering",
         caption=escape(" ".join(filter(None, texts))) or None,
-        label=label or None,
+        label=label,
     )
 
 

@@ -71,11 +71,7 @@ def read_run(folder: Path, name: str = "") -> SavedRun:
     """Read a run's folder; its numbers are computed again from the answers of judges and the counts of captions.
 
     ``metrics_json`` of its result is the folder's ``metrics.json``. Caption quality, and what needs judges (words of a
-    breakdown), are in no table of answers, and are read as they were written.
-
-    Args:
-        folder: of a finished run.
-        name: in messages and in names of captioners; else the folder's own.
+    breakdown), are in no table of answers, and are read as they were written. ``name`` is for messages and captioners.
 
     Raises:
         JudgeError: a folder that holds no run, or one that is not finished, of an older version, or damaged; a number
@@ -244,10 +240,7 @@ def _unfinished(folder: Path) -> str:
 
 
 def _compare(path: Path, computed: Any, written: Any, versions: Mapping[str, str]) -> None:
-    """Refuse a file, with the row and the column, that differs from the document or table that is computed again.
-
-    The message names the ``versions`` that the run was made with where other ones are installed.
-    """
+    """Refuse a file that differs from what is computed again; the message names ``versions`` that are not installed."""
     for where, mine, other in _differences(computed, written):
         what = f"the files of answers and counts give {_short(mine)}, {path.name} says {_short(other)}"
         made = {name: versions.get(name, version(name)) for name in ("numpy", "scipy", "pandas")}

@@ -49,11 +49,9 @@ class Section:
 
     Attributes:
         name: of its place on the page.
-        heading: above it.
         intro: a sentence below the heading.
-        figures: its figures, on the page alone.
-        tables: its tables, of a result, with all rows and columns or few; those without rows are left out.
-        warnings, lines: sentences of the page alone; warnings in bold.
+        figures, warnings, lines: for the page alone; warnings in bold.
+        tables: of a result, with all rows and columns or few; those without rows are left out.
         folded: sentences of the page that are shown on demand.
     """
 
@@ -134,11 +132,8 @@ def print_result(
 ) -> None:
     """Print the tables of a result, and what must be known to read them.
 
-    Args:
-        result: the result of a run.
-        folder: the folder of the run, or None. ``judge report`` of it shows what is not printed.
-        verbose: all columns, tables, notes and warnings.
-        extra: further columns; see :func:`~judge.report.tables.result_table`.
+    ``folder`` is the run's: ``judge report`` of it shows what is not printed. ``verbose``: all columns, tables, notes
+    and warnings. ``extra``: further columns; see :func:`~judge.report.tables.result_table`.
     """
     console = open_console()
     tables = list(tables_of(result, verbose=verbose))
@@ -160,9 +155,7 @@ def print_result(
 def brief_notes(result: Result, folder: Path | None = None) -> Iterator[str]:
     """Warnings that void numbers, missing classes and doubts about input; and the first few of the others.
 
-    Args:
-        result: the result of a run.
-        folder: the folder of the run, for the command that shows the rest; None to show all.
+    ``folder``: that of the run, for the command that shows the rest; None to show all.
     """
     found = warnings(result)
     whole = {*void_notes(result), *class_notes(result.run["labels"])}

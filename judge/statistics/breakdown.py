@@ -58,8 +58,7 @@ class Breakdown:
             judge, task (BA: a word; ``NONE`` for captions without any); contribution: to the row's amplification less
             its neutral value; published: to the published value of a counted metric, else None; human, generated:
             number of captions of each side that count for it (T->A: of images that show it); p_value, basis, low, high:
-            of the contribution against chance, None with too few captions or splits; p_holm: p corrected for all tasks
-            of the row.
+            of the contribution against chance, None with too few captions or splits; p_holm.
         images: see :func:`image_contributions`.
         captions: the tasks that captions name and images show.
         words: see :mod:`judge.measure.words`.
@@ -112,8 +111,7 @@ def image_contributions(
 ) -> pd.DataFrame:
     """The contribution of each image to the same rows, but for counted metrics without ``pieces``.
 
-    Returns:
-        captioner, metric, judge, image_id, contribution; of counted metrics to the published value.
+    The columns are captioner, metric, judge, image_id, contribution; of counted metrics to the published value.
     """
     judged = [_image_table(row) for row in judged_rows(scores, settings)]
     return _stack([*judged, *(_image_table(row) for row in _counted_rows(counts, names) if _has_pieces(row))])

@@ -149,12 +149,9 @@ def conclude(
 ) -> list[Conclusion]:
     """The conclusion from each row of a table; Holm's correction is over the captioners of a metric and judge.
 
-    Args:
-        summaries: the rows.
-        reasons: key of a row -> why it has no verdict (:func:`judge.statistics.validity.void_rows`).
-        typical: captioner -> the typical person that it is compared with, a captioner of the table too.
-        pair: gives two rows on the images that they share; None where no typical person is compared with.
-        level: of the intervals of ``Conclusion.beyond``.
+    ``reasons``: key of a row -> why it has no verdict (:func:`judge.statistics.validity.void_rows`). ``typical``:
+    captioner -> its typical person, who is in the table too. ``pair`` gives two rows on the images that they share.
+    ``level`` is that of the intervals of ``Conclusion.beyond``.
     """
     void, people = reasons or {}, set(typical.values())
     kinds = [row.key[1:] for row in summaries]
@@ -178,7 +175,6 @@ def _beyond(
     """Each captioner less its typical person; None where one of them was measured on less than half of the images.
 
     Metrics of captions that name one class are of other images for each captioner: errors are then independent.
-    What voids the row of a typical person (its human side, which is the captioner's too) voids the captioner's as well.
     """
     people = {row.key: row for row in summaries if row.captioner in typical.values()}
     for row in summaries:

@@ -32,10 +32,8 @@ def bootstrap_pooled(
     """Percentile bootstrap over images of values that are made of sums over images (scipy).
 
     ``table``, [N, S], is what each image adds, and ``statistic`` maps sums, [S, ...], to values, [V, ...]. Images are
-    drawn within the groups ``strata``, [N]; None for one group.
-
-    Returns:
-        V intervals; None where a group has one image, or a resample has no value.
+    drawn within the groups ``strata``, [N]; None for one group. Gives V intervals; None where a group has one image, or
+    a resample has no value.
     """
     from scipy import stats
 

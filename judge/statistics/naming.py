@@ -68,13 +68,12 @@ def caption_share(
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """What the captions of one captioner name.
+    """What the captions of one captioner name; shares are NaN for a class without words.
 
     Attributes:
-        share: of captions that name any class.
-        classes: class -> share of captions that name it, alone or with others; NaN for one without words.
-        several: share of captions that name more than one class.
-        balance: class -> its share of the captions that name exactly one class; NaN for one without words.
+        share, several: of captions that name any class, and of those that name more than one.
+        classes: class -> share of captions that name it, alone or with others.
+        balance: class -> its share of the captions that name exactly one class.
     """
 
     captioner: str
@@ -159,14 +158,9 @@ def krippendorff_alpha(votes: IntArray) -> float | None:
 
     alpha = 1 - Do / De. Do = sum_u d_u / n is the share of pairs of answers that differ, d_u = sum_{c != k} n_uc n_uk /
     (m_u - 1) over items u of m_u >= 2 answers, n_uc of them the answer c; De = sum_{c != k} n_c n_k / (n (n - 1)), with
-    n_c and n the sums over these items.
+    n_c and n the sums over these items. ``votes``, [items, answers]: how many raters gave each answer to each item.
 
-    Args:
-        votes: how many raters gave each answer to each item, [items, answers].
-
-    Returns:
-        1 for perfect agreement, 0 for chance, negative for less; None where no item has two answers, or all answers are
-        the same.
+    1 is perfect agreement, 0 chance; None where no item has two answers, or all answers are the same.
     """
     counts = votes[votes.sum(axis=1) >= 2]
     totals, of_answers = counts.sum(axis=1), counts.sum(axis=0)

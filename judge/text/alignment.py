@@ -33,9 +33,8 @@ _TIE = 1e-9  # Distances that differ by less are equal: the last bits of a produ
 class AlignmentReport:
     """What an alignment did to the human side; shares in [0, 1], kept + substituted + unknown = 1.
 
-    ``words``: distinct words; ``tokens``: occurrences. Special tokens count as neither. ``delta``: the threshold, 0
-    if nothing is substituted. ``lacking_substituted``: the share of the tokens that the generated side lacks that
-    found a substitute; None if it lacks none.
+    ``words``: distinct words; ``tokens``: occurrences. Special tokens count as neither. ``delta``: 0 if nothing is
+    substituted. ``lacking_substituted``: of the tokens that the generated side lacks; None if it lacks none.
     """
 
     words: int
@@ -108,15 +107,8 @@ def align(
 
     For a word that the generated side never uses, ``none`` keeps it; ``constant`` puts ``<unk>`` (LIC); ``contextual``
     (DPAC, DBAC) puts the generated side's word of its kind (content or not) at the least cosine distance, if that is
-    less than ``delta``, else ``<unk>``, as for a word without a vector. Special tokens such as "<gender>" are never
-    substituted nor chosen.
-
-    Args:
-        human: captions as words.
-        generated: captions as words; their vocabulary counts.
-        how: the kind.
-        vectors: the vectors of the words in use, for ``contextual``.
-        delta: in [0, 2]; None for the vectors' own.
+    less than ``delta``, in [0, 2] (None: the vectors' own), else ``<unk>``, as for a word without a vector. Special
+    tokens such as "<gender>" are never substituted nor chosen.
 
     Returns:
         The aligned captions, in order and of unchanged lengths, and the report. Raises ValueError for ``contextual``

@@ -32,13 +32,8 @@ _INSTEAD = f"use --embedding {WORDLLAMA}, or none"
 class Embedding:
     """A table of word vectors.
 
-    Args:
-        reference: ``wordllama``; a folder of model2vec's (``model.safetensors``, ``tokenizer.json``), or its name on
-            the hub; a file of word vectors (:func:`judge.text.vector_files.read_file`).
-
-    Attributes:
-        reference: the argument.
-        key: checksum of the files.
+    ``reference`` is ``wordllama``; a folder of model2vec's (``model.safetensors``, ``tokenizer.json``), or its name on
+    the hub; or a file of word vectors (:func:`judge.text.vector_files.read_file`). ``key``: checksum of the files.
 
     Raises:
         JudgeError: no such table; a damaged one.
@@ -86,11 +81,7 @@ class Embedding:
 
 @lru_cache(maxsize=2)
 def load_embedding(reference: str) -> Embedding:
-    """The table with this name, read once in a process.
-
-    Raises:
-        JudgeError: as :class:`Embedding`.
-    """
+    """The table with this name, read once in a process."""
     return Embedding(reference)
 
 

@@ -60,7 +60,7 @@ def read_file(reference: str, wanted: Set[str] | None) -> Rows:
 
 
 def _read(stream: io.BufferedReader, source: str, wanted: Set[str] | None) -> Rows:
-    """See :func:`read_file`."""
+    """The vectors of :func:`read_file`."""
     head = stream.read(_HEAD)
     for marks, what, mend in _REFUSED:
         if head.startswith(marks):
@@ -92,10 +92,9 @@ def _read(stream: io.BufferedReader, source: str, wanted: Set[str] | None) -> Ro
 
 
 def _records(stream: io.BufferedReader, stated: int, width: int, source: str) -> Iterator[tuple[bytes, bytes, str]]:
-    """Word, numbers and place of each line "word v1 ... vD".
+    """Word, numbers and place of each line "word v1 ... vD", which may contain spaces, as some words of GloVe 840B do.
 
-    ``stated`` and ``width``: the number of vectors and D in the first line, 0 if it holds a vector. A word may contain
-    spaces, as some of GloVe 840B's do: its numbers are the last D fields.
+    ``stated`` and ``width``: the number of vectors and D in the first line, 0 if it holds a vector.
     """
     longest = int(WORD.value() + _NUMBER * WIDTH.value())
     count = number = 0

@@ -80,11 +80,7 @@ class Dpa(CountedMetric):
         return terms
 
     def freeze(self, truth: ContingencyTable, predicted: ContingencyTable) -> Frozen:
-        """The best guessers of two tables; attackers are already trained.
-
-        Raises:
-            ValueError: an attacker is asked for, and the tables are not made of its terms.
-        """
+        """The best guessers of two tables; attackers are already trained (ValueError for tables of other terms)."""
         if self.unit == "attacker":
             if truth.together.shape[-2:] != (1, 1):
                 raise ValueError("an attacker learns from samples, not from their counts")
@@ -122,11 +118,8 @@ class Dpa(CountedMetric):
 class FrozenGuesses:
     """The best guessers of both sides. Axes: questions, conditions, answers.
 
-    Attributes:
-        truth, predicted: 1 at the answer that is guessed in a condition, else 0, of either side, [..., Q, X, Y].
-        asked: questions that count, [..., Q].
-        answers: answers that occur on either side, of each question, [..., Q].
-        metric: the variant of DPA.
+    ``truth``, ``predicted``: 1 at the answer that is guessed in a condition, else 0, of either side, [..., Q, X, Y].
+    ``asked``: questions that count, [..., Q]; ``answers``: those that occur on either side, of each question, [..., Q].
     """
 
     truth: FloatArray
