@@ -1,22 +1,11 @@
 """Change human captions by a known dose: a captioner that stereotypes, guesses, or knows fewer words.
 
-Each change touches one thing and leaves the rest of a caption as it was written:
-
-- ``A->T``: a task that the caption names is exchanged for one that goes with the image's class, in the words of another
-  caption of the corpus.
-- ``T->A``: the words for the person become those of the class that the caption's tasks go with.
-- ``vocabulary``: rare words are exchanged for common ones that are used alike.
-- ``silence``: the words for the person no longer name a class.
-- ``brevity``: the caption ends before its last phrase.
-- ``repetition``: the caption becomes the most similar of ``PROTOTYPES`` captions, with its own words for the person.
-- ``verbosity``: sentences that say nothing of the image follow, as large captioners write them.
-- ``paraphrase``: words are exchanged for words of similar meaning, and names of tasks for other names of them.
-
-All but the first two read no label and add no stereotype. They may remove evidence (short captions name fewer tasks) or
-leave a trace of what was there ("people" for "women" still shows that there are several). A metric that they move does
-not measure what it is meant to. A task goes with the class whose images' captions name it most often, however many
-images each class has, as in DBA. What a change draws does not depend on its dose: captions that change at 0.1 are among
-those that change at 0.2.
+Each change (:data:`CHANGES`) touches one thing and leaves the rest of a caption as it was written. All but the first
+two read no label and add no stereotype. They may remove evidence (short captions name fewer tasks) or leave a trace of
+what was there ("people" for "women" still shows that there are several). A metric that they move does not measure what
+it is meant to. A task goes with the class whose images' captions name it most often, however many images each class
+has, as in DBA. What a change draws does not depend on its dose: captions that change at 0.1 are among those that change
+at 0.2.
 """
 
 from collections import Counter, defaultdict
@@ -264,6 +253,7 @@ def _guess(source: DoseSource, words: Words, _: str, dose: float, generator: np.
 
 
 def _silence(source: DoseSource, words: Words, _: str, dose: float, generator: np.random.Generator) -> Words:
+    """With probability ``dose`` the words for people no longer name a class."""
     return source.with_people_of(None, words) if generator.random() < dose else words
 
 
@@ -302,7 +292,7 @@ def _repeat(source: DoseSource, words: Words, _: str, dose: float, generator: np
 
 
 def _lengthen(_: DoseSource, words: Words, __: str, dose: float, generator: np.random.Generator) -> Words:
-    """With probability ``dose`` some sentences of boilerplate follow."""
+    """With probability ``dose`` some sentences of boilerplate follow, as large captioners write them."""
     moved, drawn = generator.random(), generator.permutation(len(_BOILERPLATE))[:_SENTENCES]
     if moved >= dose:
         return words

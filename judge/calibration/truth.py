@@ -17,7 +17,6 @@ from judge.calibration.world import (
     setting_given_scene,
     task_given_attribute,
 )
-from judge.errors import JudgeError
 from judge.metrics.scores import SCORES, Judged
 from judge.types import Direction, FloatArray
 
@@ -40,8 +39,6 @@ def evidence_table(
         uses_images: the judge also sees the scene without its person: task and setting, [2, 13, 9, 12, 8]. For "A->T"
             alone: it need not guess a task that it sees.
     """
-    if uses_images and direction == "T->A":
-        raise JudgeError("a judge that sees the scene need not guess its task", mend="ask for A->T")
     scenes = task_given_attribute(parameters.association)[:, :, None] * setting_given_scene(parameters) / len(CLASSES)
     places = _confusion(len(SETTINGS), captioner.error)
     if direction == "A->T":

@@ -43,11 +43,9 @@ class Work:
     Attributes:
         corpus: the captions; of the human ones without those of the typical person, who is then the last captioner.
         truth: the answers of each image, and the words that would reveal them.
-        metrics: rows of METRICS, in the order of the plan.
         families: judge of text -> the judges of other families that it is compared with.
         companions: these, on the same evidence and splits, as far as ``jobs`` does not have them.
-        count_rows: the input of counted metrics, one per captioner; empty without counted metrics.
-        counts: the rows of ``counts.parquet``: those of ``count_rows``.
+        counts: the rows of ``counts.parquet``: those of ``count_rows``, one of these per captioner.
         tasks: the tasks that captions name and images show, for a breakdown; else empty.
         sources: checksum of labels and human captions of every labelled image, described by a captioner or not.
         without_typical: names of metric and judge -> why they do not measure a typical person, as a clause.

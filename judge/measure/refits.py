@@ -37,7 +37,7 @@ def refit(
     plan: Plan,
     setup: TrainingSetup,
     *,
-    progress: Progress | None = None,
+    progress: Progress,
 ) -> pd.DataFrame:
     """Train refits: the values of every metric on resampled data, the columns of ``replicates.parquet``.
 
@@ -62,12 +62,11 @@ def refit(
     members = [job.member for one in refits for job in one]
 
     def show(what: str, done: int, total: int) -> None:
-        if progress:
-            progress(f"refits: {what}", done, total)
+        progress(f"refits: {what}", done, total)
 
     if any(member.judge.reader for member in members):
         setup = replace(setup, precomputed=None)  # Resampled captions have no features yet.
-    sums = train_members(members, setup, then=answer_sums, progress=progress and show)
+    sums = train_members(members, setup, then=answer_sums, progress=show)
     found = iter(with_best(list(chain.from_iterable(refits)), sums, lambda _, found: _loss(found))[0])
     rows = [row for one in refits for row in _values(one, list(islice(found, len(one))), plan)]
     return pd.DataFrame(rows, columns=COLUMNS)

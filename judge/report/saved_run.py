@@ -40,13 +40,12 @@ _ABSENT = "nothing"
 
 @dataclass(frozen=True)
 class SavedRun:
-    """A run's folder, read.
+    """A run's folder, read; of several runs ``folder`` and ``settings`` are the first one's.
 
     Attributes:
         name: of the folder, with as many of those above it as distinguish it from the others.
-        folder: where it lies; of several runs the first one's.
         result: what it found, but for caption quality image by image, which no file holds.
-        settings: ``run.yaml``; of several runs the first one's.
+        settings: ``run.yaml``.
         texts: name of each run, and its ``run.yaml`` as text.
         pictures: image id -> JPEG, people hidden, of the examples.
     """

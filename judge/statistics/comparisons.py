@@ -27,12 +27,10 @@ class Difference:
     """One captioner against another, by one metric and judge.
 
     Attributes:
-        value: amplification of the first less that of the second.
-        interval, p_value: as those of the table; None where a row has no standard error.
+        value: amplification of the first less that of the second; interval, p and error are None where a row has none.
         p_holm: corrected for all differences of this metric and judge that are compared.
         paired: whether both were measured on the same images; else their errors are taken for independent.
-        reason: why there is no verdict, where a check voids the row of one of the two; else None.
-        prior_only: whether the row of one of the two moves by its prior alone.
+        reason, prior_only: why a check voids the row of one of the two; whether one of them moves by its prior alone.
         left_out: images that one of the two alone was measured on: they are not in ``value``.
     """
 
@@ -77,18 +75,9 @@ class Conclusion:
     Attributes:
         p_holm: its p corrected for the captioners that have a row of this metric and judge (Holm 1979); None without a
             test, and of the typical person.
-        verdict: None without ``p_holm``; else
-
-            - "no verdict" where the run's own checks void the row;
-            - "cannot tell" where ``p_holm`` is 0.05 or more, or another family of judges finds the other sign;
-            - "prior only" of metrics with priors where Q, tested by itself, does not move the same way;
-            - "mitigates" below human captions;
-            - "amplifies" above human captions and above the typical person, both corrected for the captioners;
-            - "like a typical person" above human captions, but not above the typical person;
-            - "above human captions" where there is no typical person to compare with.
-
-            Metrics have words of their own for "amplifies" and "mitigates" (``Metric.verdicts``). Of Ratio and Multi
-            neither direction is the better one: both must go beyond the typical person.
+        verdict: as docs/trust.md lists them; None without ``p_holm``. Metrics have words of their own for "amplifies"
+            and "mitigates" (``Metric.verdicts``). Of Ratio and Multi neither direction is the better one: both must go
+            beyond the typical person.
         detectable: the smallest amplification that such data show above human captions with 80% power, at the level of
             the least p of as many captioners; None without a test.
         reason: why there is no verdict (:mod:`judge.statistics.validity`); None where nothing voids the row.
@@ -219,11 +208,7 @@ def _guesses_alike(row: Summary, rises: bool) -> bool:
 def differences(
     summaries: Sequence[Summary], pair: PairRows, *, level: float = 0.95, reasons: Mapping[Key, str] | None = None
 ) -> list[Difference]:
-    """All pairs of captioners, metric by metric and judge by judge; names of captioners differ.
-
-    ``pair`` gives two rows on the images that they share; None where they do not compare. ``reasons``: see
-    :func:`conclude`.
-    """
+    """All pairs of captioners, metric by metric and judge by judge; arguments are those of :func:`conclude`."""
     void = reasons or {}
     concluded = zip(summaries, conclude(summaries, void), strict=True)
     prior_only = {row.key for row, of in concluded if of.verdict == PRIOR_ONLY}

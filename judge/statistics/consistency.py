@@ -1,12 +1,10 @@
 """Agreement of judges, of detectors and of human scores, over captioners.
 
 Conflict score and ranking consistency: Abdelrahman et al. 2024 (ImageCaptioner2), section 5.5. Coefficient of
-variation and its reduction: Nair et al. 2026 (DBAC), Table 5. Human alignment: ImageCaptioner2, Table 5. What is not
-defined is NaN; each function says when.
+variation and its reduction: Nair et al. 2026 (DBAC), Table 5. Human alignment: ImageCaptioner2, Table 5.
 
-Correlations are Pearson's r with Fisher's interval, and Spearman's with Bonett and Wright's. Intervals suppose that
-captioners are drawn independently, Fisher's also that both lists are normal. Their coverage
-is in docs/guides/anonymous.md.
+Intervals suppose that captioners are drawn independently, Fisher's (of Pearson's r) also that both lists are normal.
+docs/guides/anonymous.md has their coverage.
 """
 
 import math
@@ -43,7 +41,7 @@ def correlate(first: Sequence[float], second: Sequence[float], *, level: float =
     """Pearson's and Spearman's correlation of two lists of the same length (scipy)."""
     from scipy import stats
 
-    pairs = _same_length(first, second)
+    pairs = len(first)
     nothing = Correlation(None, None, None, pairs)
     if pairs < FEWEST or not np.isfinite([*first, *second]).all() or np.ptp(first) == 0 or np.ptp(second) == 0:
         return nothing
@@ -53,16 +51,9 @@ def correlate(first: Sequence[float], second: Sequence[float], *, level: float =
             found = stats.pearsonr(first, second)
         except stats.NearConstantInputWarning:
             return nothing
-    low, high = map(float, found.confidence_interval(level)) if pairs > 3 else (math.nan, math.nan)
-    interval = Interval(low, high, level) if pairs > 3 else None
+    interval = Interval(*map(float, found.confidence_interval(level)), level) if pairs > 3 else None
     ranks = float(stats.spearmanr(first, second).statistic)
     return Correlation(float(found.statistic), interval, ranks, pairs, spearman_interval(ranks, pairs, level=level))
-
-
-def _same_length(a: Sequence[float], b: Sequence[float]) -> int:
-    if len(a) != len(b):
-        raise ValueError(f"{len(a)} and {len(b)} values")
-    return len(a)
 
 
 def spearman_interval(value: float, pairs: int, *, level: float = 0.95) -> Interval | None:
@@ -89,7 +80,7 @@ def conflict_score(a: Sequence[float], b: Sequence[float], *, neutral: float = 0
     Biased is a value above ``neutral`` (1 for ratios), as in the paper ("positive means biased"), which gives the share
     in percent. ``a`` and ``b`` are of the same captioners. NaN without captioners, or where a value is NaN.
     """
-    if not _same_length(a, b) or np.isnan([*a, *b]).any():
+    if not len(a) or np.isnan([*a, *b]).any():
         return math.nan
     return float(np.mean((np.asarray(a) > neutral) != (np.asarray(b) > neutral)))
 

@@ -107,14 +107,13 @@ def measure_naming(
 
 @dataclass(frozen=True, slots=True)
 class HumanScore:
-    """From how many of a captioner's captions people could guess the attribute, by the majority of raters.
+    """Captions of one captioner from which people could guess the attribute, by the majority of raters.
 
     Attributes:
         share: of captions from which they could; among captions with a majority.
         named: of the same captions, the share in which the lexicon finds a class.
         classes: class -> share of captions from which they guessed it.
-        ties: captions without a majority.
-        unrated: captions that nobody rated.
+        ties, unrated: captions without a majority, and those that nobody rated.
     """
 
     captioner: str

@@ -59,11 +59,10 @@ class Embedding:
         return np.stack([self._known[word] for word in words]) if words else self.words([""])[:0]
 
     def captions(self, captions: Iterable[Words]) -> tuple[FloatArray, Words, Any]:
-        """Embeddings of captions.
+        """Embeddings of captions, [N, D], of length 1, or 0 without known words; the distinct words, [V]; and counts.
 
-        Returns:
-            The embeddings, [N, D], of length 1, or 0 without known words; the distinct words, [V]; and what each word's
-            vector counts in each caption, [N, V], sparse: embeddings are its product with the vectors of words.
+        These, [N, V], sparse, are what each word's vector counts in each caption: embeddings are their product with the
+        vectors of words.
         """
         from scipy.sparse import csr_matrix, diags
 

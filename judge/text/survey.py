@@ -61,15 +61,12 @@ class Survey:
     """Facts about the captions of one side, as they are read.
 
     Attributes:
-        captions: how many there are.
-        repeated: how many are the most frequent text.
-        text: that text, its tokens joined by spaces.
+        repeated: how many are the most frequent text, ``text``, its tokens joined by spaces.
         foreign: whether they are in another language than the lexicon.
         revealing: unmasked token -> captions, for the five most frequent tokens that contain a word of the lexicon
             or nearly decide the class.
         affected: captions with any such token.
-        empty: captions of white space alone that were left out, in the whole file.
-        refused: refusals to describe that were left out, in the whole file.
+        empty, refused: captions of white space alone, and refusals to describe, that were left out, in the whole file.
         cleaned: what cleaning changed or removed -> captions of the whole file.
         several: captions of several sentences that are read whole, because too many others have one.
     """
