@@ -183,26 +183,22 @@ def _has_value(row: Summary) -> bool:
 def _verdict(row: Summary, p_holm: float | None, beyond: Difference | None) -> str | None:
     if p_holm is None or row.amplification is None:
         return None
-    above, below = row.metric.verdicts
-    moved = row.amplification - row.metric.neutral
+    (above, below), neutral = row.metric.verdicts, row.metric.neutral
+    moved = row.amplification - neutral
     rises = moved > 0
-    if p_holm >= SIGNIFICANT or any((value - row.metric.neutral) * moved <= 0 for _, value in row.families):
+    if p_holm >= SIGNIFICANT or any((value - neutral) * moved <= 0 for _, value in row.families):
         return CANNOT_TELL
-    if row.metric.prior and not _guesses_alike(row, rises):
-        return PRIOR_ONLY
+    if row.metric.prior:
+        # Q moves significantly, and the same way as the whole.
+        own = row.guessing
+        if own is None or own.p_value is None or own.p_value >= SIGNIFICANT or (own.amplification > neutral) != rises:
+            return PRIOR_ONLY
     if rises or below not in _NO_FAULT:
         if beyond is None or beyond.p_holm is None:
             return ABOVE if rises else BELOW
         if beyond.p_holm >= SIGNIFICANT or (beyond.value > 0) != rises:
             return LIKE_TYPICAL
     return above if rises else below
-
-
-def _guesses_alike(row: Summary, rises: bool) -> bool:
-    """Whether Q moves significantly, and the same way as the whole."""
-    own = row.guessing
-    significant = own is not None and own.p_value is not None and own.p_value < SIGNIFICANT
-    return significant and own is not None and (own.amplification > row.metric.neutral) == rises
 
 
 def differences(
@@ -251,9 +247,7 @@ def difference(first: Summary, second: Summary, *, same_images: bool, level: flo
     elif first.standard_error is not None and second.standard_error is not None:
         error = math.hypot(first.standard_error, second.standard_error)
     names = first.metric, first.judge, first.captioner, second.captioner, value
-    if error is None or not math.isfinite(error) or not degrees:
-        return Difference(*names, None, None, paired)
-    p_value = t_test(value, error, degrees)
-    if p_value is None:  # Nothing varies.
+    p_value = t_test(value, error, degrees) if error is not None and math.isfinite(error) and degrees else None
+    if error is None or p_value is None:
         return Difference(*names, None, None, paired)
     return Difference(*names, t_interval(value, error, degrees, level), p_value, paired, error)

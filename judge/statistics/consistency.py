@@ -51,7 +51,8 @@ def correlate(first: Sequence[float], second: Sequence[float], *, level: float =
             found = stats.pearsonr(first, second)
         except stats.NearConstantInputWarning:
             return nothing
-    interval = Interval(*map(float, found.confidence_interval(level)), level) if pairs > 3 else None
+    bounds = found.confidence_interval(level) if pairs > 3 else None
+    interval = Interval(float(bounds.low), float(bounds.high), level) if bounds else None
     ranks = float(stats.spearmanr(first, second).statistic)
     return Correlation(float(found.statistic), interval, ranks, pairs, spearman_interval(ranks, pairs, level=level))
 
