@@ -362,11 +362,9 @@ def inject(captions: Captions, source: DoseSource, change: str, dose: float, *, 
 
 
 def check_dose(source: DoseSource, change: str, dose: float) -> None:
-    """Refuse a dose that :func:`inject` cannot give.
+    """Refuse a dose that :func:`inject` cannot give: an unknown change, out of range, of tasks that go with no class.
 
-    Raises:
-        JudgeError: unknown change; a dose out of range; no task goes with a class; words for people that have no
-            counterpart in other classes.
+    Words for people that have no counterpart in other classes cannot be exchanged either.
     """
     check_change(change)
     if not 0 <= dose <= 1:

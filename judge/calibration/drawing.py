@@ -33,10 +33,7 @@ _REACH = 0.7  # No task is farther from the person's middle, in the person's hei
 
 
 class Canvas:
-    """A square image under way, of twice the size: colours, and the thing of each sub-pixel, 0 for the setting.
-
-    ``label``: what shapes write into ``labels``.
-    """
+    """A square image, drawn at twice the size: colours, and the ``label`` of each sub-pixel, 0 for the setting."""
 
     def __init__(self, size: int) -> None:
         self.image = Image.new("RGB", (2 * size, 2 * size))

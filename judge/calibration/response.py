@@ -100,7 +100,6 @@ class Response:
     """Response of a metric to doses of one change.
 
     Attributes:
-        change: a key of :data:`~judge.calibration.doses.CHANGES`.
         side: which way doses should move the metric, 1 or -1; 0 where they should not, or that is not known.
         points: by dose, that of 0 first.
         shift, shift_band: mean rise at the largest dose over the same draw without any, with a 95% t-interval; None for

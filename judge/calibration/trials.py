@@ -41,10 +41,9 @@ _LIKE_PEOPLE = Captioner(vocabulary=None)
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A corpus whose true amplification is known, with one captioner.
+    """A corpus whose true amplification is known, with one captioner; fields as in :mod:`judge.calibration.response`.
 
-    For ``change``, ``dose`` and ``draw`` see :mod:`judge.calibration.response`; the draw of all images is ``WHOLE``.
-    ``world``: whose scenes are drawn; None for trials on human captions.
+    The draw of all images is ``WHOLE``. ``world``: whose scenes are drawn; None for trials on human captions.
     """
 
     change: str
@@ -58,8 +57,7 @@ class Trial:
 class Design:
     """Which trials there are: ``draws`` of some images for each dose, above 0, of each of some changes.
 
-    ``nulls`` is the number of draws without any change; the first ``draws`` of them have doses too. ``seed`` is that of
-    the first draw.
+    ``nulls``: draws without any change; the first ``draws`` of them have doses too. ``seed``: of the first draw.
     """
 
     changes: Sequence[str]

@@ -76,8 +76,7 @@ def bayes_score(
 def optimal_score(table: FloatArray, score: str) -> float:
     """The score of a judge that knows ``table``: P(answer k, evidence), [K, ...], sums to 1.
 
-    It is the sum over evidence e and answers k of P(k, e) times the score's quantity for the posterior P(k | e). The
-    judge gives the most probable answer, the first at a tie.
+    It is the sum over evidence e and answers k of P(k, e) times the score's quantity for the posterior P(k | e).
     """
     joint = table.reshape(len(table), -1)
     total = joint.sum(axis=0)

@@ -19,9 +19,6 @@ A ``Captioner`` changes what a caption names:
   on the attribute's half, 0 elsewhere).
 - T->A: with probability ``guess`` its word for the person is that of the class that the task (the true one) leans to.
 - With probability ``error`` each of word, task and setting is another one, all others alike.
-
-A->T changes only what is said of the task, T->A only the word for the person: each has its own truth, and at 0 that
-is exactly 0.
 """
 
 from collections.abc import Sequence

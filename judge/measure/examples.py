@@ -70,7 +70,7 @@ def choose_examples(work: Work, scores: pd.DataFrame, contributions: pd.DataFram
 
 
 def with_words(examples: pd.DataFrame, amounts: pd.DataFrame) -> pd.DataFrame:
-    """``examples`` with the column "words": what each word of ``read`` adds to the log odds of the truth; "" if unknown.
+    """``examples`` with the column "words": what each word of ``read`` adds to the log odds of the truth, or "".
 
     ``amounts`` are from :func:`~judge.measure.words.caption_words`, and may be empty.
     """

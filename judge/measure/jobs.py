@@ -72,9 +72,8 @@ class Work:
 def lay_out(corpus: Corpus, plan: Plan, lexicons: Lexicons) -> Work:
     """Lay out the work of ``plan``, without a typical person where it would fail with one alone.
 
-    Raises:
-        JudgeError: unknown metric or judge; a hold-out under ``crossfit``; captions and labels that cannot be joined;
-            what cannot be counted; a captioner with the name of the typical person.
+    Refused: a hold-out under ``crossfit``; captions and labels that cannot be joined; what cannot be counted; a
+    captioner with the name of the typical person.
     """
     if any(captions.name == TYPICAL for captions in corpus.generated):
         mend = "give it another name (--captions NAME=FILE)"
@@ -227,10 +226,9 @@ def jobs_of(
     *,
     kept: bool = True,
 ) -> Iterator[Job]:
-    """The judges of one captioner that some metrics share.
+    """The judges of one captioner that some metrics share; ``kept``: whether their weights may be stored.
 
-    ``evidence`` is the run's own, or resampled for a refit; ``settings`` are then what the run's own judges chose:
-    (side, seed, fold) -> {"C": 0.1}. ``kept``: whether the weights of these judges may be stored.
+    For a refit, ``settings`` are what the run's own judges chose: (side, seed, fold) -> {"C": 0.1}.
     """
     found = find_judge(with_head(name_self(judge, evidence.captioner, plan.models), metrics[0].head))
     # Judges that are trained jointly choose their settings on both sides, whichever is scored.

@@ -54,8 +54,8 @@ def word_contributions(jobs: Sequence[Job], notes: Sequence[Mapping[str, float]]
     Returns:
         One row per captioner, metrics that share their judges, judge and term: the LARGEST by size of ``contribution``
         (generated - human), a row "(N other terms)" with the sum of the rest, and the intercept. ``leans_to``: the
-        class that the term makes more likely, by its mean weight in judges of generated captions, or of human ones if the
-        captioner never uses it; "" without any weight. ``examples``: the generated captions to which it adds most.
+        class that the term makes more likely, by its mean weight in judges of generated captions, or of human ones if
+        the captioner never uses it; "" without any weight. ``examples``: the generated captions to which it adds most.
     """
     tables = [_table(alike[0], *_sides(alike)) for alike in _linear_jobs(jobs, notes, plan)]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=COLUMNS)
@@ -124,10 +124,9 @@ def _names(job: Job) -> tuple[str, str, str]:
 class _Side(NamedTuple):
     """The scored captions of one side, of the seeds that count, and the contributions of terms to them.
 
-    Attributes:
-        captions: seed, image, index, words, text, answer and odds (of the truth) of each judge's captions, by number.
-        terms: caption (its number), term and amount: what the term adds to these odds.
-        weights: the weights of each term for each class, a table for each judge.
+    ``captions``: seed, image, index, words, text, answer and odds (of the truth) of each judge's captions, by number.
+    ``terms``: caption (its number), term and amount: what the term adds to these odds. ``weights``: of each term for
+    each class, a table for each judge.
     """
 
     captions: pd.DataFrame

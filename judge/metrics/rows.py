@@ -298,11 +298,8 @@ def with_protocol(
 ) -> tuple[str, ...]:
     """``names`` with another balance or hold-out for the metrics that have judges; None leaves each metric its own.
 
-    ``balance``: "none" where all images count equally, "classes" where classes do. ``holdout``: the share of images for
-    testing, and then, unless it is the metric's own, that for choosing an epoch.
-
-    Raises:
-        JudgeError: as :func:`find_metric`; classes of a metric that cannot balance them.
+    ``balance``: "none" where all images count equally, "classes" where classes do; refused for metrics that cannot.
+    ``holdout``: the share of images for testing, and then, unless it is the metric's own, for choosing an epoch.
     """
     found = []
     for row in map(find_metric, spell_out(names)):

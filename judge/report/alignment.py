@@ -23,14 +23,11 @@ _SHARES = {
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """How the human captions were aligned to one captioner.
+    """How the human captions were aligned to one captioner; ``images`` have captions on both sides.
 
-    Attributes:
-        images: that have captions on both sides (and a label, where labels are given).
-        dropped: reason -> images left out.
-        reports, meteor: "constant" and "contextual" -> shares, and METEOR of masked and aligned captions against the
-            captions as written, the mean, in [0, 1]; NaN without NLTK.
-        curve: (delta, shares), delta rising.
+    ``dropped``: reason -> images left out. ``curve``: (delta, shares), delta rising. ``reports``, ``meteor``:
+    "constant" and "contextual" -> shares, and METEOR of masked and aligned captions against the captions as written,
+    the mean, in [0, 1]; NaN without NLTK.
     """
 
     captioner: str

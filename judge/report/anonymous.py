@@ -19,12 +19,9 @@ _NOT_FAIRNESS = (
 
 @dataclass(frozen=True, slots=True)
 class Rated:
-    """What raters answered.
+    """The answers of raters: rater -> items answered; Krippendorff's alpha, None where it is not defined; scores.
 
-    Attributes:
-        raters: rater -> items answered.
-        alpha: Krippendorff's; None where it is not defined.
-        agreement: of the lexicon's share with human scores, over captioners.
+    ``agreement``: of the lexicon's share with human scores, over captioners.
     """
 
     raters: Mapping[str, int]

@@ -20,12 +20,9 @@ LEAST = 0.1
 
 @dataclass(frozen=True, slots=True)
 class MapRow:
-    """A row of the table of maps: a judge, or a captioner, and a method.
+    """A row of the table of maps: a judge and its file (of a captioner ""), and the method of the maps.
 
-    Attributes:
-        weights: the judge's file; "" of a captioner.
-        masking: how much of people was hidden in what it saw: none, partial, segment, box.
-        found: the attribution score, over images.
+    ``masking``: how much of people was hidden in what it saw. ``found``: the attribution score, over images.
     """
 
     judge: str

@@ -73,8 +73,7 @@ def pair_table(consistency: Consistency) -> Table[Row]:
 def variation_table(consistency: Consistency) -> Table[Row]:
     """DBAC's Table 5: a row per captioner; per metric its coefficient of variation over judges.
 
-    Beside each metric after the first: by how much its coefficient is smaller than the first's, in percent; a dash
-    where one of the two is a ratio, whose values lie around 1 and not around 0.
+    Beside each metric after the first: by how much its coefficient is smaller than the first's; absent beside a ratio.
     """
     found = {(row.metric, row.captioner): row.cv for row in consistency.variations}
     metrics = list(dict.fromkeys(metric for metric, _ in found))

@@ -27,10 +27,9 @@ SCORING = "tokenizer", "skipped", "vocabulary", "mean_length", "further", "unsco
 
 
 class RunDirectory(OutputFolder):
-    """``run.yaml``, ``metrics.json``, ``log.jsonl``, and the tables behind them, of one run.
+    """The files of one run (data/README.md), of which with several processes only the main one writes.
 
     A run that was killed, or met an error, leaves its working folder behind, and the next one resumes from it.
-    With several processes only the main one writes.
     """
 
     def __init__(self, path: Path, *, overwrite: bool = False) -> None:

@@ -44,12 +44,10 @@ _STYLE: Any = {
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A figure of a report, drawn in :func:`style`.
+    """A figure of a report, drawn in :func:`style`; ``name`` is that of its files.
 
-    Attributes:
-        name: of its files.
-        text: its values in words, for readers who cannot see it.
-        note: how many images it is of, what its bars and lines are; it is not in the figure.
+    ``text``: its values in words, for readers who cannot see it. ``note``: how many images it is of, what its bars and
+    lines are.
     """
 
     name: str

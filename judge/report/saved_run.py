@@ -40,12 +40,11 @@ _ABSENT = "nothing"
 
 @dataclass(frozen=True)
 class SavedRun:
-    """A run's folder, read; of several runs ``folder`` and ``settings`` are the first one's.
+    """A run's folder, read; of several runs ``folder`` and ``settings`` (``run.yaml``) are the first one's.
 
     Attributes:
         name: of the folder, with as many of those above it as distinguish it from the others.
         result: what it found, but for caption quality image by image, which no file holds.
-        settings: ``run.yaml``.
         texts: name of each run, and its ``run.yaml`` as text.
         pictures: image id -> JPEG, people hidden, of the examples.
     """
@@ -71,10 +70,7 @@ def read_run(folder: Path, name: str = "") -> SavedRun:
 
     ``metrics_json`` of its result is the folder's ``metrics.json``. Caption quality, and what needs judges (words of a
     breakdown), are in no table of answers, and are read as they were written. ``name`` is for messages and captioners.
-
-    Raises:
-        JudgeError: a folder that holds no run, or one that is not finished, of an older version, or damaged; a number
-            of ``metrics.json``, or of another table, that is not the one that is computed again.
+    A folder without a finished run of this version, damaged, or with other numbers than are computed, is refused.
     """
     with _readable(folder):
         if unfinished := _unfinished(folder):

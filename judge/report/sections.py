@@ -130,10 +130,10 @@ def print_result(
     verbose: bool = False,
     extra: Mapping[str, Mapping[str, str]] | None = None,
 ) -> None:
-    """Print the tables of a result, and what must be known to read them.
+    """Print the tables of a result, and what must be known to read them; with ``verbose``, all of them.
 
-    ``folder`` is the run's: ``judge report`` of it shows what is not printed. ``verbose``: all columns, tables, notes
-    and warnings. ``extra``: further columns; see :func:`~judge.report.tables.result_table`.
+    ``folder`` is the run's: ``judge report`` of it shows what is not printed. ``extra``: further columns
+    (:func:`~judge.report.tables.result_table`).
     """
     console = open_console()
     tables = list(tables_of(result, verbose=verbose))

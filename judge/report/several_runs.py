@@ -60,11 +60,7 @@ def join_runs(runs: Sequence[SavedRun]) -> SavedRun:
 
 
 def put_together(runs: Sequence[SavedRun]) -> tuple[SavedRun, list[str]]:
-    """One run of all captioners of several, and a sentence for each metric that does not compare.
-
-    Raises:
-        JudgeError: two runs of which no row compares, with what differs.
-    """
+    """One run of all captioners of several, and a sentence for each metric that does not compare; one must."""
     if len(runs) == 1:
         return runs[0], []
     apart = name_apart(runs)

@@ -57,10 +57,8 @@ def summarise_counts(counts: pd.DataFrame, metrics: Iterable[str], settings: Set
 class CountedRow:
     """One captioner (``rows``) and counted metric; ``counts`` of all captioners choose classes.
 
-    Attributes:
-        counted: how the metric counts, its classes chosen.
-        held: what captions add; None where there is nothing to count.
-        line: the row of the table as its paper has it, without chance level, interval and p.
+    ``counted``: how the metric counts, its classes chosen; ``held``: what captions add; None where nothing is to count;
+    ``line``: the row of the table as its paper has it, without chance level, interval and p.
     """
 
     def __init__(self, metric: Metric, rows: pd.DataFrame, counts: pd.DataFrame) -> None:

@@ -83,9 +83,8 @@ def from_halves(
 ) -> Inference | None:
     """Inference of ``value`` from the same metric on halves of the images, and on captions that changed sides.
 
-    ``halves`` are two by two of images that have none in common; ``neutral``: the value that means no amplification.
-    None where there are fewer than two pairs of halves, one has no value (a class that is never named there), or
-    nothing varies but the value is not neutral.
+    ``halves`` are two by two of images that have none in common. None where there are fewer than two pairs of halves,
+    one has no value (a class that is never named there), or nothing varies but the value is not ``neutral``.
     """
     if len(halves) < 4 or not np.isfinite(halves).all():
         return None

@@ -1,7 +1,6 @@
 """Checks of a run that void rows of its table: the verdict is withheld, and the reason is given instead.
 
-A check reads the row, and the entry "run" of ``metrics.json``, and yields what voids the row: a clause that follows
-"no verdict: ". It reads facts that were measured, never settings.
+A check reads the row, and the entry "run" of ``metrics.json``, and yields a clause that follows "no verdict: ".
 """
 
 import math

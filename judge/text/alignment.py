@@ -1,9 +1,8 @@
 """Align human captions with the generated side's vocabulary.
 
 A captioner's vocabulary is smaller than that of human captions, which alone would let a judge tell the sides apart.
-LIC (CVPR 2022, section 4) removes words that the captioner never uses from the human side. DPAC and DBAC replace them
-by the nearest word of the captioner, if one is near. Here, unlike there, function words replace function words only,
-and content words content words: learnt vectors have "during" next to "tennis".
+LIC: CVPR 2022, section 4. Unlike in DPAC and DBAC, function words replace function words only, and content words
+content words: learnt vectors have "during" next to "tennis".
 """
 
 from collections import Counter
@@ -140,9 +139,8 @@ def substitute(captions: Iterable[Words], table: Mapping[str, str]) -> list[Word
 def nearest(words: Iterable[str], candidates: Iterable[str], vectors: Vectors) -> dict[str, tuple[str, float]]:
     """Word -> the candidate at the least cosine distance, and that distance, in [0, 2].
 
-    Words are compared within their kind: content words, function words, numbers and marks (``judge.text.tokens``). Of
-    candidates at the same distance (to 1e-9) the first in alphabetical order is taken. Special tokens and words
-    without a vector are never chosen and have no neighbour.
+    Words are compared within their kind (``judge.text.tokens``). Of candidates at the same distance (to 1e-9) the first
+    in alphabetical order is taken. Special tokens and words without a vector are left out.
     """
     rows = vectors.rows
     left, right = dict[str, list[str]](), dict[str, list[str]]()

@@ -42,9 +42,8 @@ _REFUSED = (
 def read_file(reference: str, wanted: Set[str] | None) -> Rows:
     """Vectors of the words ``wanted``, None for the first word; if a word occurs twice, its first vector counts.
 
-    Raises:
-        JudgeError: no such file, a folder, empty, no known format, cut off, damaged, of mixed width; a word that is
-            not UTF-8; a value of a wanted word that is no finite number. Lines count from 1.
+    Refused: no such file, a folder, empty, no known format, cut off, damaged, of mixed width; a word that is not UTF-8;
+    a value of a wanted word that is no finite number. Lines count from 1.
     """
     where = f"--vectors {reference}"
     with opening(reference, folder="give one file", absent="give corpus, or a file", where=where):

@@ -45,8 +45,7 @@ class Vectors:
     """Words and their vectors.
 
     Attributes:
-        rows: word -> row of ``matrix``; words in alphabetical order.
-        matrix: [V, D], finite, no row all zero.
+        rows: word -> row of ``matrix``, [V, D], finite, no row all zero; words in alphabetical order.
         source: where they come from, for reports.
         missing: number of requested words without a vector.
         delta: the default cosine distance below which one word may replace another.

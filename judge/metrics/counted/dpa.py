@@ -213,12 +213,9 @@ def dpa(
 def attack(conditions: BoolArray, answers: BoolArray, images: IntArray | None = None) -> FloatArray:
     """The score of a trained guesser of ``answers``, [N, Y], that sees all ``conditions``, [N, X], of a sample.
 
-    It is a logistic regression (scikit-learn, C = 1), trained on four fifths of the images to guess the others:
-    multinomial if each sample has one answer, else binary for each answer. The only answer in training is always
-    guessed. ``images``, [N], are those of samples; None: each has its own.
-
-    Returns:
-        The share of a sample's answers that are guessed right, [N]: 0 or 1 for one answer, else a mean over all Y.
+    It is a logistic regression (scikit-learn, C = 1), trained on four fifths of the images (``images``, [N]; None: each
+    sample has its own) to guess the others: multinomial if each sample has one answer, else binary for each answer. The
+    only answer in training is always guessed. The score is the share of a sample's answers that are right, [N].
     """
     from sklearn.dummy import DummyClassifier
     from sklearn.linear_model import LogisticRegression
