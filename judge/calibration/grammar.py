@@ -1,8 +1,9 @@
 """Captions of the scenes of ``world`` by people and by simulated captioners, and their files in COCO's formats.
 
 The content of a caption is drawn first, with known probabilities. Its wording is drawn after that; once attribute words
-are hidden, it depends on the content alone, so that the closed forms in ``truth`` are exact. Captioners have fewer words
-than people, but the same ones for tasks and settings: aligning vocabularies removes no evidence from human captions.
+are hidden, it depends on the content alone, so that the closed forms in ``truth`` are exact. Captioners have fewer
+words than people, but the same ones for tasks and settings: aligning vocabularies removes no evidence from human
+captions.
 """
 
 import json

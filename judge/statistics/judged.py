@@ -128,7 +128,7 @@ class Statistic:
 
         The sums of the generated side times its pieces, less those of the human side times its own, are the metric less
         what is neutral. Scores without priors count from the chance level, so that a caption that tells nothing adds
-        nothing, whatever it names. With priors the logarithm is decomposed by the logarithmic mean of both sides (LMDI: Ang,
+        nothing, whatever it names. With priors the logarithm is decomposed by the logarithmic mean of both sides (Ang,
         Energy Policy 2004): a caption adds by how much its weight, or its score, is above both sides' mean.
         """
         found = self(human, generated)
