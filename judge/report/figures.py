@@ -204,10 +204,8 @@ def curves(result: Result) -> Iterator[Drawing]:
             f"{row.captioner}: " + ", ".join(f"{of.amplification:+.3f} ({of.images:,} images)" for of in row.points)
             for row in rows
         )
-        note = (
-            f"{_count([row.points[-1].images for row in rows])}, and halves and quarters of them. Bars: one standard "
-        )
-        note += "error, for another sample of such images."
+        note = f"{_count([row.points[-1].images for row in rows])}, and halves and quarters of them. "
+        note += "Bars: one standard error, for another sample of such images."
         title = f"{name_row(metric, judge)}: learning curve"
         yield Drawing(
             f"curve-{metric.name}-{judge}", title, f"{'; '.join(words)}.", f"{note} {_NO_AMPLIFICATION}", figure
