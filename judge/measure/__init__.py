@@ -53,8 +53,7 @@ def measure(
     ``ready`` is called after all checks, before the first judge is trained.
 
     Raises:
-        JudgeError: unknown metric or judge; captions and labels that cannot be joined; an answer for an unknown class;
-            NaN loss.
+        JudgeError: unknown metric or judge; captions and labels that cannot be joined; NaN loss.
     """
     if plan.quality:
         require("quality", "pycocoevalcap")

@@ -125,7 +125,7 @@ def _evaluation(line: Line, saved: SavedRun) -> Any:
 
 
 def judge_card(saved: Saved, *, merged: bool) -> str:
-    """README.md of an exported judge (``merged``: a whole checkpoint of transformers), without a license."""
+    """README.md of an exported judge, but for its license; ``merged``: of a whole checkpoint of transformers."""
     header: dict[str, Any] = {"library_name": "transformers" if merged else "caption-judge"}
     header["tags"] = ["caption-judge", "bias", "image-captioning"]
     # A folder of one's own means nothing to others.

@@ -246,10 +246,7 @@ def class_table(run: Mapping[str, Any]) -> Table[Row]:
 
 
 def class_score_table(result: Result) -> Table[Row]:
-    """Scores by class, of metrics without priors whose judges guess the attribute.
-
-    Captions count as in the metric: the mean over classes is its value of the side.
-    """
+    """Scores by class, each caption as in the metric, of metrics without priors whose judges guess the attribute."""
     rows = []
     for row in judged_rows(result.scores, DEFAULT):
         if row.metric.prior or row.metric.target == "tasks" or row.metric.from_annotation:

@@ -27,7 +27,7 @@ SCORING = "tokenizer", "skipped", "vocabulary", "mean_length", "further", "unsco
 
 
 class RunDirectory(OutputFolder):
-    """The files of one run (data/README.md), of which with several processes only the main one writes.
+    """The files of one run (data/README.md); with several processes only the main one writes.
 
     A run that was killed, or met an error, leaves its working folder behind, and the next one resumes from it.
     """

@@ -32,10 +32,9 @@ _WIDE = 7
 
 
 def print_table(table: Table[Any], console: Console | None = None) -> None:
-    """Print a table and its notes.
+    """Print a table and its notes; in a pipe each row is a line.
 
-    On a terminal cells are wrapped at spaces, and no number is cut or broken: a table that is still too wide becomes
-    several, each with the names of the rows. In a pipe each row is a line.
+    On a terminal cells are wrapped at spaces; a table that is still too wide becomes several, with the names of rows.
     """
     console = console or open_console()
     if table.title:

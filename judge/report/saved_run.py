@@ -235,7 +235,7 @@ def _unfinished(folder: Path) -> str:
 
 
 def _compare(path: Path, computed: Any, written: Any, versions: Mapping[str, str]) -> None:
-    """Refuse a file that differs from what is computed again; the message names ``versions`` that are not installed."""
+    """Refuse a file that differs from what is computed again; the message names ``versions`` that differ too."""
     for where, mine, other in _differences(computed, written):
         what = f"the files of answers and counts give {_short(mine)}, {path.name} says {_short(other)}"
         made = {name: versions.get(name, version(name)) for name in ("numpy", "scipy", "pandas")}

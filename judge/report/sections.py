@@ -1,8 +1,4 @@
-"""The sections of a report, in order, and a result as text: on the terminal, as Markdown and as LaTeX.
-
-Every renderer, of text and of the page, walks ``SECTIONS``. A new section is a row of it, and the functions that make
-its tables and figures.
-"""
+"""The sections of a report, in order, and a result as text: on the terminal, as Markdown and as LaTeX."""
 
 import re
 import shlex

@@ -189,7 +189,7 @@ def _verdict(row: Summary, p_holm: float | None, beyond: Difference | None) -> s
     if p_holm >= SIGNIFICANT or any((value - neutral) * moved <= 0 for _, value in row.families):
         return CANNOT_TELL
     if row.metric.prior:
-        # Q moves significantly, and the same way as the whole.
+        # Q must move significantly, and the same way as the whole.
         own = row.guessing
         if own is None or own.p_value is None or own.p_value >= SIGNIFICANT or (own.amplification > neutral) != rises:
             return PRIOR_ONLY

@@ -37,9 +37,9 @@ def caption_share(
 ) -> CaptionShare:
     """The share of ``hits`` among the captions that count, by image, [N] each; all images weigh the same.
 
-    The interval is Clopper and Pearson's (1934). Captions of one image are alike: where images have several, it is that
-    of as many independent captions as these are worth (Korn and Graubard, Survey Methodology 1998). An image's weight
-    is divided by all its captions (``sizes``; None where all count).
+    The interval is Clopper and Pearson's (1934); where images have several captions, that of as many independent ones as
+    these are worth (Korn and Graubard, Survey Methodology 1998). An image's weight is divided by all its captions
+    (``sizes``; None where all count).
     """
     from scipy import stats
 
@@ -70,10 +70,8 @@ def caption_share(
 class Naming:
     """What the captions of one captioner name; shares are NaN for a class without words.
 
-    Attributes:
-        share, several: of captions that name any class, and of those that name more than one.
-        classes: class -> share of captions that name it, alone or with others.
-        balance: class -> its share of the captions that name exactly one class.
+    ``several``: of captions that name more than one class; ``classes``: of those that name it, alone or with others;
+    ``balance``: its share of the captions that name exactly one class.
     """
 
     captioner: str
