@@ -37,8 +37,8 @@ def caption_share(
 ) -> CaptionShare:
     """The share of ``hits`` among the captions that count, by image, [N] each; all images weigh the same.
 
-    The interval is Clopper and Pearson's (1934); where images have several captions, that of as many independent ones as
-    these are worth (Korn and Graubard, Survey Methodology 1998). An image's weight is divided by all its captions
+    The interval is Clopper and Pearson's (1934); where images have several captions, that of as many independent ones
+    as these are worth (Korn and Graubard, Survey Methodology 1998). An image's weight is divided by all its captions
     (``sizes``; None where all count).
     """
     from scipy import stats

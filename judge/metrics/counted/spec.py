@@ -127,7 +127,7 @@ class CountedMetric(ABC):
         return self
 
     def by_construction(self, attribute: str, *, has_words: bool, derived: bool) -> Iterator[str]:
-        """Sentences on values that hold whatever captions say: if the attribute has a lexicon, if labels are derived."""
+        """Sentences on values that hold whatever captions say: if there is a lexicon, if labels are derived."""
         yield from ()
 
     def terms(self, truth: CaptionTable, predicted: CaptionTable) -> list[Terms]:
