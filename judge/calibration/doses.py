@@ -1,22 +1,11 @@
 """Change human captions by a known dose: a captioner that stereotypes, guesses, or knows fewer words.
 
-Each change touches one thing and leaves the rest of a caption as it was written:
-
-- ``A->T``: a task that the caption names is exchanged for one that goes with the image's class, in the words of another
-  caption of the corpus.
-- ``T->A``: the words for the person become those of the class that the caption's tasks go with.
-- ``vocabulary``: rare words are exchanged for common ones that are used alike.
-- ``silence``: the words for the person no longer name a class.
-- ``brevity``: the caption ends before its last phrase.
-- ``repetition``: the caption becomes the most similar of ``PROTOTYPES`` captions, with its own words for the person.
-- ``verbosity``: sentences that say nothing of the image follow, as large captioners write them.
-- ``paraphrase``: words are exchanged for words of similar meaning, and names of tasks for other names of them.
-
-All but the first two read no label and add no stereotype. They may remove evidence (short captions name fewer tasks) or
-leave a trace of what was there ("people" for "women" still shows that there are several). A metric that they move does
-not measure what it is meant to. A task goes with the class whose images' captions name it most often, however many
-images each class has, as in DBA. What a change draws does not depend on its dose: captions that change at 0.1 are among
-those that change at 0.2.
+Each change (:data:`CHANGES`) touches one thing and leaves the rest of a caption as it was written. All but the first
+two read no label and add no stereotype. They may remove evidence (short captions name fewer tasks) or leave a trace of
+what was there ("people" for "women" still shows that there are several). A metric that they move does not measure what
+it is meant to. A task goes with the class whose images' captions name it most often, however many images each class
+has, as in DBA. What a change draws does not depend on its dose: captions that change at 0.1 are among those that change
+at 0.2.
 """
 
 from collections import Counter, defaultdict
@@ -264,6 +253,7 @@ def _guess(source: DoseSource, words: Words, _: str, dose: float, generator: np.
 
 
 def _silence(source: DoseSource, words: Words, _: str, dose: float, generator: np.random.Generator) -> Words:
+    """With probability ``dose`` the words for people no longer name a class."""
     return source.with_people_of(None, words) if generator.random() < dose else words
 
 
@@ -302,7 +292,7 @@ def _repeat(source: DoseSource, words: Words, _: str, dose: float, generator: np
 
 
 def _lengthen(_: DoseSource, words: Words, __: str, dose: float, generator: np.random.Generator) -> Words:
-    """With probability ``dose`` some sentences of boilerplate follow."""
+    """With probability ``dose`` some sentences of boilerplate follow, as large captioners write them."""
     moved, drawn = generator.random(), generator.permutation(len(_BOILERPLATE))[:_SENTENCES]
     if moved >= dose:
         return words
@@ -329,10 +319,8 @@ def _paraphrase(source: DoseSource, words: Words, _: str, dose: float, generator
 class Change(NamedTuple):
     """A change of captions, by dose.
 
-    Attributes:
-        apply: (source, words, class of the image, dose, generator) -> words.
-        moves: the direction that it amplifies; None for no direction.
-        names_people: whether it needs to know words of one class for another's.
+    ``apply``: (source, words, class of the image, dose, generator) -> words. ``moves``: the direction it amplifies.
+    ``names_people``: whether it needs to know words of one class for another's.
     """
 
     apply: Callable[[DoseSource, Words, str, float, np.random.Generator], Words]
@@ -355,15 +343,9 @@ CHANGES: dict[str, Change] = {
 
 
 def inject(captions: Captions, source: DoseSource, change: str, dose: float, *, seed: int) -> Captions:
-    """``captions`` of images that have a class, changed.
+    """``captions`` of images that have a class, changed; one that changes becomes words joined by spaces.
 
-    Args:
-        captions: those of a side; images without a class are left out. A caption that changes becomes words joined by
-            spaces.
-        source: what changes are made of.
-        change: a key of :data:`CHANGES`.
-        dose: in [0, 1]; 0 changes nothing.
-        seed: of the draws.
+    ``change`` is a key of :data:`CHANGES`, ``dose`` is in [0, 1] (0 changes nothing), and ``seed`` is of the draws.
     """
     check_dose(source, change, dose)
     apply, generator = CHANGES[change].apply, np.random.default_rng(seed)
@@ -380,11 +362,9 @@ def inject(captions: Captions, source: DoseSource, change: str, dose: float, *, 
 
 
 def check_dose(source: DoseSource, change: str, dose: float) -> None:
-    """Refuse a dose that :func:`inject` cannot give.
+    """Refuse a dose that :func:`inject` cannot give: an unknown change, out of range, of tasks that go with no class.
 
-    Raises:
-        JudgeError: unknown change; a dose out of range; no task goes with a class; words for people that have no
-            counterpart in other classes.
+    Words for people that have no counterpart in other classes cannot be exchanged either.
     """
     check_change(change)
     if not 0 <= dose <= 1:

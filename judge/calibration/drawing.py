@@ -33,10 +33,7 @@ _REACH = 0.7  # No task is farther from the person's middle, in the person's hei
 
 
 class Canvas:
-    """A square image under way, of twice the size: colours, and the thing of each sub-pixel, 0 for the setting.
-
-    ``label``: what shapes write into ``labels``.
-    """
+    """A square image, drawn at twice the size: colours, and the ``label`` of each sub-pixel, 0 for the setting."""
 
     def __init__(self, size: int) -> None:
         self.image = Image.new("RGB", (2 * size, 2 * size))
@@ -145,11 +142,9 @@ def _pick(rng: np.random.Generator, colours: Sequence[Sequence[int]]) -> Colour:
 
 
 class Thing(NamedTuple):
-    """A person or an object in an image.
+    """A person ("person") or an object (the scene's task) in an image.
 
-    Attributes:
-        label: "person", or the scene's task.
-        mask: [H, W], every pixel with something of it; at a border two things share the pixels that mix them.
+    ``mask``: [H, W], every pixel with something of it; at a border two things share the pixels that mix them.
     """
 
     label: str
@@ -157,11 +152,9 @@ class Thing(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """A scene drawn.
+    """A scene drawn: ``pixels``, [H, W, 3] uint8, RGB.
 
-    Attributes:
-        pixels: [H, W, 3] uint8, RGB.
-        things: the person in front, whose attribute is meant; then the scene's task; then other people.
+    ``things``: the person in front, whose attribute is meant; then the scene's task; then other people.
     """
 
     pixels: Pixels
@@ -169,13 +162,7 @@ class Drawing(NamedTuple):
 
 
 def draw(scene: Scene, *, seed: int = 0, size: int = 160) -> Drawing:
-    """The image of a scene; the same bytes whatever else is drawn.
-
-    Args:
-        scene: of the world.
-        seed: of the world.
-        size: pixels along the side of the image, 64 or more.
-    """
+    """The image of a scene, ``size`` pixels (64 or more) high and wide; the same bytes whatever else is drawn."""
     palette, things, places = (_drawings()[part] for part in ("palette", "things", "places"))
     # One generator for each purpose: the attribute decides what is made with the last alone.
     where, person, items, crowd, light = stream(seed, f"scene {scene.image_id}").spawn(5)

@@ -1,9 +1,9 @@
 """Captions of the scenes of ``world`` by people and by simulated captioners, and their files in COCO's formats.
 
 The content of a caption is drawn first, with known probabilities. Its wording is drawn after that; once attribute words
-are hidden, it depends on the content alone. Hence the closed forms in ``truth`` are exact. Captioners have fewer
-words than people (no endings, no adjectives on things, the first few entries of most lists), but name tasks and
-settings by the same words in the same proportions: aligning vocabularies removes no evidence from human captions.
+are hidden, it depends on the content alone, so that the closed forms in ``truth`` are exact. Captioners have fewer
+words than people, but the same ones for tasks and settings: aligning vocabularies removes no evidence from human
+captions.
 """
 
 import json
@@ -154,15 +154,8 @@ def write_world(
 
     ``captions_human.json`` (COCO annotations), ``labels.csv`` (image_id, gender), ``captions/<captioner>.json``
     (COCO results), ``truth.json`` ({captioner: {"A->T", "T->A"}}, closed forms, fractions), ``world.yaml`` (what it was
-    made from); with ``pictures`` also ``images/``, ``instances.json`` (COCO) and ``contact_sheet.png``.
-
-    Args:
-        world: what to write.
-        captioners: name -> captioner, such as ``CAPTIONERS``; simulated with the world's seed.
-        folder: new or empty, or another world with ``overwrite``, else it is refused; its parents are made.
-        pictures: draw the scenes, so many pixels high and wide; None draws nothing.
-        overwrite: replace a world that lies there, once the new one is complete.
-        progress: called with the progress.
+    made from); with ``pictures``, the side of drawn scenes in pixels, also ``images/``, ``instances.json`` (COCO) and
+    ``contact_sheet.png``. A ``folder`` that holds anything but a world to ``overwrite`` is refused.
     """
     out = OutputFolder(folder, what="world", overwrite=overwrite)
     out.check()

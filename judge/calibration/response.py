@@ -59,7 +59,6 @@ class Nulls:
 
     Attributes:
         draws: how many have a value.
-        mean, sd: of the values; None for too few.
         claimed: mean standard error over ``sd``, which should be 1; None without errors.
         rejected: draws with p below 0.05, false positives; None without p.
         held: draws whose 95% interval includes no amplification (coverage); None without intervals.
@@ -101,7 +100,6 @@ class Response:
     """Response of a metric to doses of one change.
 
     Attributes:
-        change: a key of :data:`~judge.calibration.doses.CHANGES`.
         side: which way doses should move the metric, 1 or -1; 0 where they should not, or that is not known.
         points: by dose, that of 0 first.
         shift, shift_band: mean rise at the largest dose over the same draw without any, with a 95% t-interval; None for
@@ -133,7 +131,6 @@ class Calibration:
     """One metric and judge (its name, "counted" for none); for ``masks`` see the module.
 
     Attributes:
-        nulls: where nothing is amplified.
         responses: by change.
         seconds: mean time of a trial, with the metrics that share its judges.
         starred: whether intervals leave out training noise.

@@ -31,9 +31,7 @@ def write_images(
     """Write ``images/000000000001.png`` and so on, ``instances.json`` in COCO's form, and a contact sheet.
 
     The annotation of the person in front has ``"foreground": 1``, every other 0. The files are the same for any number
-    of workers. What a failure leaves behind is the caller's to remove.
-
-    ``size``: pixels along the side of an image; ``workers``: threads, None for one a core.
+    of ``workers``: threads, None for one a core. What a failure leaves behind is the caller's to remove.
     """
     from joblib import Parallel, delayed
 

@@ -41,10 +41,9 @@ _LIKE_PEOPLE = Captioner(vocabulary=None)
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A corpus whose true amplification is known, with one captioner.
+    """A corpus whose true amplification is known, with one captioner; fields as in :mod:`judge.calibration.response`.
 
-    For ``change``, ``dose`` and ``draw`` see :mod:`judge.calibration.response`; the draw of all images is ``WHOLE``.
-    ``world``: whose scenes are drawn; None for trials on human captions.
+    The draw of all images is ``WHOLE``. ``world``: whose scenes are drawn; None for trials on human captions.
     """
 
     change: str
@@ -58,8 +57,7 @@ class Trial:
 class Design:
     """Which trials there are: ``draws`` of some images for each dose, above 0, of each of some changes.
 
-    ``nulls`` is the number of draws without any change; the first ``draws`` of them have doses too. ``seed`` is that of
-    the first draw.
+    ``nulls``: draws without any change; the first ``draws`` of them have doses too. ``seed``: of the first draw.
     """
 
     changes: Sequence[str]
@@ -79,13 +77,9 @@ def people_as_captioner(
 ) -> Corpus:
     """A corpus whose captioners are people: sides are exchangeable, and the true amplification is 0.
 
-    Args:
-        corpus: its human captions are used, at least ``captions`` + ``captioners`` of each image.
-        labels: of the images.
-        images: how many, drawn without replacement; refused where fewer have as many captions, and a label.
-        seed: of the draw.
-        captions: human captions of an image.
-        captioners: how many; each has one more caption of an image, of another person ("a person", "person 2" ...).
+    Each of the ``images``, drawn without replacement, has ``captions`` human captions, and one more, of another person,
+    for each of the ``captioners`` ("a person", "person 2" ...). Too few images with a label and as many captions are
+    refused.
     """
     written = corpus.human.by_image
     needed = captions + captioners
@@ -118,8 +112,7 @@ def caption_trials(corpus: Corpus, source: DoseSource, design: Design) -> Iterat
 def whole_trials(corpus: Corpus, source: DoseSource, design: Design, *, reduced: bool) -> Iterator[Trial]:
     """All images, to measure how far doses of bias move a metric; two captions a side if most images have four.
 
-    With ``reduced`` only words of the attribute and of tasks are left, which is what these changes touch: a judge of so
-    few words needs few images to come close to the best one.
+    With ``reduced`` only words of the attribute and of tasks are left: a judge of so few words needs few images.
     """
     changes = [name for name in design.changes if CHANGES[name].moves]
     if not changes:

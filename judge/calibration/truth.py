@@ -17,7 +17,6 @@ from judge.calibration.world import (
     setting_given_scene,
     task_given_attribute,
 )
-from judge.errors import JudgeError
 from judge.metrics.scores import SCORES, Judged
 from judge.types import Direction, FloatArray
 
@@ -40,8 +39,6 @@ def evidence_table(
         uses_images: the judge also sees the scene without its person: task and setting, [2, 13, 9, 12, 8]. For "A->T"
             alone: it need not guess a task that it sees.
     """
-    if uses_images and direction == "T->A":
-        raise JudgeError("a judge that sees the scene need not guess its task", mend="ask for A->T")
     scenes = task_given_attribute(parameters.association)[:, :, None] * setting_given_scene(parameters) / len(CLASSES)
     places = _confusion(len(SETTINGS), captioner.error)
     if direction == "A->T":
@@ -72,7 +69,6 @@ def bayes_score(
     """The score, a key of ``scores.SCORES``, that an optimal judge reaches on one side, seeing one caption at a time.
 
     Knowing nothing of two classes it reaches 1/4 for ``confident_accuracy``, 1/2 for ``accuracy`` and ``confidence``.
-    For the other arguments see :func:`evidence_table`.
     """
     return optimal_score(evidence_table(parameters, captioner, direction=direction, uses_images=uses_images), score)
 
@@ -80,8 +76,7 @@ def bayes_score(
 def optimal_score(table: FloatArray, score: str) -> float:
     """The score of a judge that knows ``table``: P(answer k, evidence), [K, ...], sums to 1.
 
-    It is the sum over evidence e and answers k of P(k, e) times the score's quantity for the posterior P(k | e). The
-    judge gives the most probable answer, the first at a tie.
+    It is the sum over evidence e and answers k of P(k, e) times the score's quantity for the posterior P(k | e).
     """
     joint = table.reshape(len(table), -1)
     total = joint.sum(axis=0)
@@ -99,8 +94,7 @@ def true_amplification(parameters: Parameters = DEFAULT, captioner: Captioner = 
     """Generated minus human side for an optimal judge; ``how``: keyword arguments of :func:`bayes_score`.
 
     That is the truth of LIC (A->T by default), of Leakage with ``score="accuracy"``, and of ImageCaptioner2 with
-    ``score="confidence"`` and ``uses_images``. It is exactly 0.0 for a ``FAITHFUL`` captioner, and without errors it
-    never decreases in ``stereotype`` (A->T), in ``guess`` (T->A).
+    ``score="confidence"`` and ``uses_images``. It is exactly 0.0 for a ``FAITHFUL`` captioner.
     """
     return bayes_score(parameters, captioner, **how) - bayes_score(parameters, **how)
 

@@ -19,9 +19,6 @@ A ``Captioner`` changes what a caption names:
   on the attribute's half, 0 elsewhere).
 - T->A: with probability ``guess`` its word for the person is that of the class that the task (the true one) leans to.
 - With probability ``error`` each of word, task and setting is another one, all others alike.
-
-A->T changes only what is said of the task, T->A only the word for the person: each has its own truth, and at 0 that
-is exactly 0.
 """
 
 from collections.abc import Sequence
@@ -110,10 +107,7 @@ def stream(seed: int, key: str) -> np.random.Generator:
 
 
 def task_given_attribute(association: float, knob: float = 0.0) -> FloatArray:
-    """P(task | attribute), [2, 12], rows sum to 1: of a world, mixed by ``knob`` with the fully stereotyped one.
-
-    ``knob`` 0 gives the world's own, to the last bit.
-    """
+    """P(task | attribute), [2, 12], rows sum to 1: of a world, mixed by ``knob`` with the fully stereotyped one."""
     sign = np.repeat([1.0, -1.0], HALF)
     leaning = np.stack([sign, -sign])
     return (1 - knob) * (1 + association * leaning) / len(TASKS) + knob * (1 + leaning) / len(TASKS)

@@ -48,12 +48,11 @@ def measure(
     """Measure every metric of ``plan`` for every captioner of ``corpus``.
 
     With several processes each reads the captions and trains its share of the judges; the main process alone computes
-    intervals, tests and tables, and every process returns them. ``open_images``, which gives the images with people
-    hidden, is None if there are no images. ``ready`` is called after all checks, before the first judge is trained.
+    intervals, tests and tables, and every process returns them. ``open_images`` gives the images with people hidden.
+    ``ready`` is called after all checks, before the first judge is trained.
 
     Raises:
-        JudgeError: unknown metric or judge; captions and labels that cannot be joined; an answer for an unknown class;
-            NaN loss.
+        JudgeError: unknown metric or judge; captions and labels that cannot be joined; NaN loss.
     """
     if plan.quality:
         require("quality", "pycocoevalcap")
@@ -121,11 +120,7 @@ def train(
     """Train all judges that :func:`measure` needs and keep them in the setup's store, where it finds them.
 
     Judges of other families, which train in seconds, are left to :func:`measure`. Only the answers of refits are kept;
-    refits are not among the returned jobs. The ``key`` of each job's member is the
-    name of its files; several members may share them.
-
-    Raises:
-        JudgeError: as ``measure``.
+    refits are not among the returned jobs. The ``key`` of a job's member names its files; members may share them.
     """
     work = lay_out(corpus, replace(plan, families=False), lexicons)
     if not work.jobs:
@@ -162,8 +157,7 @@ def _train(
 ) -> tuple[tuple[Job, ...], TrainingSetup, list[Answers], pd.DataFrame, pd.DataFrame]:
     """Train all judges and refits.
 
-    Returns jobs with the keys of their members, the setup with features, answers, refits, and the answers of judges of
-    other families, whose weights are not kept.
+    Returns jobs with the keys of their members, the setup with features, answers, refits, and answers of companions.
     """
     members, setup = prepare_members([job.member for job in (*work.jobs, *work.companions)], setup, progress)
     found = train_members(members, setup, then=answer_rows, progress=progress)

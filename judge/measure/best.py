@@ -22,11 +22,7 @@ Fold = tuple[int, int]
 
 
 def rivals(jobs: Sequence[Job]) -> dict[tuple[Data, str], list[str]]:
-    """Find each "best" that has other judges beside it.
-
-    Returns:
-        What it reads, and its name -> the judges among which it chooses, itself first.
-    """
+    """Find each "best" beside other judges: what it reads, and its name -> the judges that it chooses among."""
     judges: dict[Data, dict[str, None]] = {}
     for job in jobs:
         judges.setdefault(data_of(job), {})[job.judge] = None
@@ -47,15 +43,10 @@ def data_of(job: Job) -> Data:
 def with_best(
     jobs: Sequence[Job], results: Sequence[R], loss: Callable[[Job, R], FloatArray]
 ) -> tuple[list[R], list[str]]:
-    """Replace the results of each "best" by those of the judge that it chooses.
+    """Replace the results of each "best" by those of the judge that it chooses; and name the judge that gave each.
 
-    Args:
-        jobs: of all judges, of the run's own data or of refits.
-        results: the results of ``jobs``, in their order.
-        loss: gives the sum of the losses of a job's result, and the number of its captions; each image weighs the same.
-
-    Returns:
-        The results, and the judge that gave each.
+    ``results`` are those of ``jobs``, in their order. ``loss`` gives the sum of the losses of a job's result, and the
+    number of its captions; each image weighs the same.
     """
     found, judges, known = list(results), [job.judge for job in jobs], rivals(jobs)
     places: dict[Data, dict[tuple[str, Side, int, Fold], int]] = {data: {} for data, _ in known}

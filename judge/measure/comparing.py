@@ -29,10 +29,7 @@ LEAST_SHARED = 0.9
 
 
 def unlike(first: Summary, second: Summary, run: Mapping[str, Any]) -> str | None:
-    """Why rows of two captioners are not comparable, as a clause; None if they are.
-
-    ``run`` is the entry "run" of ``metrics.json``, of one run or of several.
-    """
+    """Why rows of two captioners are not comparable, as a clause, by "run" of one run or several; None if they are."""
     one, other = (run["captioners"][row.captioner] for row in (first, second))
     reads = [of["reads"][first.metric.name][first.judge] for of in (one, other)]
     for name in {**reads[0], **reads[1]}:

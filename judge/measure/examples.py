@@ -29,21 +29,14 @@ COLUMNS = [
     *CARD, "image_id", "contribution", "class", "tasks", "side", "index", "caption", "read", "probability", "predicted"
 ]  # fmt: skip
 CAPTION = ["captioner", *OF_SIDE]
-WORDS = "words"
 
 
 def choose_examples(work: Work, scores: pd.DataFrame, contributions: pd.DataFrame, *, seed: int) -> pd.DataFrame:
     """The captions of some images of every row with contributions; their number is bounded for any run.
 
     ``scores`` are the rows of ``scores.parquet``, ``contributions`` those of
-    :func:`~judge.statistics.breakdown.image_contributions`; ``seed`` draws the random images.
-
-    Returns:
-        One row per caption, with ``COLUMNS``: the row of the table; ``chosen`` (see ``CHOSEN``) and ``rank`` of its
-        image, from 0; the image's contribution (for counted metrics, to the published value), its class and its tasks
-        (annotated, else named by human captions; joined by "|"); the caption as written, and as judges read it ("" for
-        counted metrics); the mean probability of the true answer over judges (NaN for counted metrics), and the most
-        frequent answer.
+    :func:`~judge.statistics.breakdown.image_contributions`; ``seed`` draws the random images. data/README.md explains
+    the columns.
     """
     picked = _pick(contributions, seed)
     evidence = {(job.evidence.captioner, of.name, job.judge): job.evidence for job in work.jobs for of in job.metrics}
@@ -77,10 +70,9 @@ def choose_examples(work: Work, scores: pd.DataFrame, contributions: pd.DataFram
 
 
 def with_words(examples: pd.DataFrame, amounts: pd.DataFrame) -> pd.DataFrame:
-    """``examples`` with the column "words": what each word of ``read`` adds to the log odds of the true class.
+    """``examples`` with the column "words": what each word of ``read`` adds to the log odds of the truth, or "".
 
-    There is a number per word, separated by spaces; "" where unknown. ``amounts`` are from
-    :func:`~judge.measure.words.caption_words`, and may be empty.
+    ``amounts`` are from :func:`~judge.measure.words.caption_words`, and may be empty.
     """
     found: dict[tuple[object, ...], str] = {}
     for key, rows in amounts.groupby(["metric", "judge", *CAPTION], sort=False) if len(amounts) else ():
@@ -88,7 +80,7 @@ def with_words(examples: pd.DataFrame, amounts: pd.DataFrame) -> pd.DataFrame:
         text = " ".join(f"{value:.4g}" for value in rows.sort_values("place")["contribution"])
         found |= {(metric, *place): text for metric in str(metrics).split("|")}
     keys = examples[["metric", "judge", *CAPTION]].itertuples(index=False, name=None)
-    return examples.assign(**{WORDS: [found.get(key, "") for key in keys]})
+    return examples.assign(words=[found.get(key, "") for key in keys])
 
 
 def _pick(contributions: pd.DataFrame, seed: int) -> pd.DataFrame:

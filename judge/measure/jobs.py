@@ -43,11 +43,9 @@ class Work:
     Attributes:
         corpus: the captions; of the human ones without those of the typical person, who is then the last captioner.
         truth: the answers of each image, and the words that would reveal them.
-        metrics: rows of METRICS, in the order of the plan.
         families: judge of text -> the judges of other families that it is compared with.
         companions: these, on the same evidence and splits, as far as ``jobs`` does not have them.
-        count_rows: the input of counted metrics, one per captioner; empty without counted metrics.
-        counts: the rows of ``counts.parquet``: those of ``count_rows``.
+        counts: the rows of ``counts.parquet``: those of ``count_rows``, one of these per captioner.
         tasks: the tasks that captions name and images show, for a breakdown; else empty.
         sources: checksum of labels and human captions of every labelled image, described by a captioner or not.
         without_typical: names of metric and judge -> why they do not measure a typical person, as a clause.
@@ -74,9 +72,8 @@ class Work:
 def lay_out(corpus: Corpus, plan: Plan, lexicons: Lexicons) -> Work:
     """Lay out the work of ``plan``, without a typical person where it would fail with one alone.
 
-    Raises:
-        JudgeError: unknown metric or judge; a hold-out under ``crossfit``; captions and labels that cannot be joined;
-            what cannot be counted; a captioner with the name of the typical person.
+    Refused: a hold-out under ``crossfit``; captions and labels that cannot be joined; what cannot be counted; a
+    captioner with the name of the typical person.
     """
     if any(captions.name == TYPICAL for captions in corpus.generated):
         mend = "give it another name (--captions NAME=FILE)"
@@ -175,10 +172,7 @@ def _count(
 def _jobs(
     builder: EvidenceBuilder, plan: Plan, metrics: Sequence[Metric], missing: dict[tuple[str, str], str]
 ) -> Iterator[Job]:
-    """Every judge to train. Metrics with equal evidence share it, and its judges.
-
-    Adds to ``missing`` why metrics and judges do not measure the typical person.
-    """
+    """Every judge to train; adds to ``missing`` why metrics and judges do not measure the typical person."""
     groups: dict[object, list[Metric]] = {}
     for metric in metrics:
         if not metric.counted:
@@ -238,10 +232,9 @@ def jobs_of(
     *,
     kept: bool = True,
 ) -> Iterator[Job]:
-    """The judges of one captioner that some metrics share.
+    """The judges of one captioner that some metrics share; ``kept``: whether their weights may be stored.
 
-    ``evidence`` is the run's own, or resampled for a refit; ``settings`` are then what the run's own judges chose:
-    (side, seed, fold) -> {"C": 0.1}. ``kept``: whether the weights of these judges may be stored.
+    For a refit, ``settings`` are what the run's own judges chose: (side, seed, fold) -> {"C": 0.1}.
     """
     found = find_judge(with_head(name_self(judge, evidence.captioner, plan.models), metrics[0].head))
     # Judges that are trained jointly choose their settings on both sides, whichever is scored.
@@ -266,9 +259,6 @@ def choose_judges(metric: Metric, judges: Sequence[str]) -> list[str]:
     """Those of ``judges`` with the modalities of ``metric``; else the default, or for images the judge of its paper.
 
     What is annotated is no text: "linear" reads the names of tasks, or of a class, whatever ``judges`` are.
-
-    Raises:
-        JudgeError: no such judge.
     """
     known = [find_judge(name) for name in judges]
     if metric.from_annotation:

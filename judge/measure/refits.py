@@ -37,14 +37,11 @@ def refit(
     plan: Plan,
     setup: TrainingSetup,
     *,
-    progress: Progress | None = None,
+    progress: Progress,
 ) -> pd.DataFrame:
     """Train refits: the values of every metric on resampled data, the columns of ``replicates.parquet``.
 
     ``jobs`` are the run's own, and ``notes`` what their judges chose.
-
-    Raises:
-        JudgeError: fewer images than the resampling needs.
     """
     refits: list[Jobs] = []
     choosing = rivals(jobs)
@@ -67,12 +64,11 @@ def refit(
     members = [job.member for one in refits for job in one]
 
     def show(what: str, done: int, total: int) -> None:
-        if progress:
-            progress(f"refits: {what}", done, total)
+        progress(f"refits: {what}", done, total)
 
     if any(member.judge.reader for member in members):
         setup = replace(setup, precomputed=None)  # Resampled captions have no features yet.
-    sums = train_members(members, setup, then=answer_sums, progress=progress and show)
+    sums = train_members(members, setup, then=answer_sums, progress=show)
     found = iter(with_best(list(chain.from_iterable(refits)), sums, lambda _, found: _loss(found))[0])
     rows = [row for one in refits for row in _values(one, list(islice(found, len(one))), plan)]
     return pd.DataFrame(rows, columns=COLUMNS)
@@ -85,11 +81,7 @@ def _loss(sums: tuple[Sums, float]) -> FloatArray:
 
 
 def check_refits(jobs: Sequence[Job], plan: Plan, setup: TrainingSetup) -> None:
-    """Check, before any judge is trained, that refits are possible.
-
-    Raises:
-        JudgeError: a class has too few images for halves; refits were asked for, and no judge is trained.
-    """
+    """Refuse, before any judge is trained, classes too small for halves, and refits of judges that are not trained."""
     trained = [job for job in jobs if setup.is_trained(job.member.judge)]
     if plan.refits and jobs and not trained:
         what = f"judge '{jobs[0].judge}' is asked as it is: there is no training whose noise refits could tell"
@@ -147,10 +139,7 @@ def _values(jobs: Jobs, found: Sequence[tuple[Sums, float]], plan: Plan) -> Iter
 
 
 def _sum(jobs: Jobs, found: Sequence[tuple[Sums, float]], side: Side) -> Sums:
-    """The sums of a side over its members, of the seeds that count, by cell.
-
-    Metrics with priors also need the number of the side's captions, where the captions of an image count 1 together.
-    """
+    """The sums of a side over its members, of the seeds that count, by cell; for priors also of all captions."""
     mine = [
         (job.member.seed, sums, loss) for job, (sums, loss) in zip(jobs, found, strict=True) if job.member.side == side
     ]

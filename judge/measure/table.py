@@ -34,7 +34,6 @@ Cell = tuple[str, str, str]
 """The classes and the tasks that a caption names, and its answer."""
 Sums = dict[Cell, FloatArray]
 
-NOTHING = pd.DataFrame()
 # Seed and fold of captions that no judge scores: priors are frequencies among all captions of a side.
 UNASKED = -1
 
@@ -158,8 +157,7 @@ def judge_answers(samples: Sequence[Sample], predictions: Predictions) -> Column
     """The columns answer, probability, predicted and loss of ``scores.parquet``.
 
     For one class: its name, its probability, the most probable class, -log p. For tasks: their names, joined by "|";
-    the probability of the whole set, the product of its labels' Bernoulli probabilities; the tasks with a probability
-    of at least 1/2; the mean binary cross-entropy over labels.
+    the probability of the whole set; the tasks with p >= 1/2; the mean binary cross-entropy over labels.
     """
     target, probabilities = predictions.target, predictions.probabilities
     truth = shown(samples, len(target.classes))
@@ -185,13 +183,9 @@ def make_table(
     counts: pd.DataFrame,
     replicates: pd.DataFrame,
     run: Mapping[str, Any],
-    families: pd.DataFrame = NOTHING,
+    families: pd.DataFrame,
 ) -> list[Summary]:
-    """Compute the summaries of a run again, from the rows of its files and the entry "run" of ``metrics.json``.
-
-    Raises:
-        JudgeError: as :func:`~judge.statistics.summary.summarise`.
-    """
+    """Compute the summaries of a run again, from the rows of its files and the entry "run" of ``metrics.json``."""
     settings = settings_of(run)
     judged = with_families(summarise(scores, replicates, settings), families, run["families"], settings)
     rows = [*judged, *summarise_counts(counts, run["metrics"], settings)]

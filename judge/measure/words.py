@@ -52,12 +52,10 @@ def word_contributions(jobs: Sequence[Job], notes: Sequence[Mapping[str, float]]
     The judges of ``jobs`` are trained once more with the settings that they chose (``notes``). Priors are ignored.
 
     Returns:
-        One row per captioner, ``metric`` (those that share their judges, joined by "|"), judge and term: the LARGEST by
-        size of ``contribution`` (generated - human), a row "(N other terms)" with the sum of the rest, and the
-        intercept. ``captions_human`` and ``captions_generated``: number of scored captions with the term. ``leans_to``:
-        the class that the term makes more likely, by its mean weight in judges of generated captions, or of human ones
-        if the captioner never uses it; "" without any weight. ``examples``: the generated captions to which it adds
-        most, each text once: "139: a person ...", joined by " / ".
+        One row per captioner, metrics that share their judges, judge and term: the LARGEST by size of ``contribution``
+        (generated - human), a row "(N other terms)" with the sum of the rest, and the intercept. ``leans_to``: the
+        class that the term makes more likely, by its mean weight in judges of generated captions, or of human ones if
+        the captioner never uses it; "" without any weight. ``examples``: the generated captions to which it adds most.
     """
     tables = [_table(alike[0], *_sides(alike)) for alike in _linear_jobs(jobs, notes, plan)]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=COLUMNS)
@@ -85,13 +83,12 @@ def caption_words(
     """The contribution of each word of chosen captions to their log odds of the truth, in the judge that scored them.
 
     The judges are those of :func:`word_contributions`; if several seeds score a caption, the first counts. A word adds
-    its own amount and half the amount of each pair that it is in (:func:`judge.attribution.words.spread`). Captions of
-    ``wanted`` that no judge scores are skipped. ``workers``: processes; each trains one captioner's judges at a time.
+    its own amount and half the amount of each pair that it is in (:func:`judge.attribution.words.spread`). ``workers``:
+    processes; each trains one captioner's judges at a time.
 
     Returns:
-        One row per captioner, ``metric`` (as there), judge, side, image, index and word, by place: the columns of
-        CAPTION_COLUMNS. ``explained``: the class, the image's own; ``base``, the intercept, and contributions add up to
-        ``total``, the caption's log odds (natural logarithm).
+        One row per word of the ``wanted`` captions that judges score: the columns of CAPTION_COLUMNS. ``explained``:
+        the image's own class; ``base``, the intercept, and contributions add up to ``total``, the caption's log odds.
     """
     of_captioners = {caption[0] for caption in wanted}
     each = [alike for alike in _linear_jobs(jobs, notes, plan) if alike[0].evidence.captioner in of_captioners]
@@ -127,10 +124,9 @@ def _names(job: Job) -> tuple[str, str, str]:
 class _Side(NamedTuple):
     """The scored captions of one side, of the seeds that count, and the contributions of terms to them.
 
-    Attributes:
-        captions: seed, image, index, words, text, answer and odds (of the truth) of each judge's captions, by number.
-        terms: caption (its number), term and amount: what the term adds to these odds.
-        weights: the weights of each term for each class, a table for each judge.
+    ``captions``: seed, image, index, words, text, answer and odds (of the truth) of each judge's captions, by number.
+    ``terms``: caption (its number), term and amount: what the term adds to these odds. ``weights``: of each term for
+    each class, a table for each judge.
     """
 
     captions: pd.DataFrame

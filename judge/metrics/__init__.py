@@ -1,7 +1,6 @@
 """The published metrics. Each is one row: what is hidden, aligned, judged, scored and compared.
 
-``judge.measure`` reads rows and knows no metric by name. To add one: a row in ``rows.py``, its paper in
-``references.bib``, an oracle in the tests (CONTRIBUTING, "Add a metric").
+``judge.measure`` reads rows and knows no metric by name. To add one: CONTRIBUTING, "Add a metric".
 """
 
 from judge.metrics.row import Metric

@@ -259,11 +259,7 @@ WITH_PEOPLE, UNBALANCED, BALANCED = "with-people", "unbalanced", "balanced"
 
 
 def spell_out(names: Iterable[str]) -> tuple[str, ...]:
-    """The rows of ``names``, each once; a family ("dbac") stands for its rows.
-
-    Raises:
-        JudgeError: as :func:`find_metric`, but for names that are no row's.
-    """
+    """The rows of ``names``, each once; a family ("dbac") stands for its rows. Unknown names stay as they are."""
     rows = []
     for name in names:
         key, variants = _parts(name)
@@ -302,13 +298,8 @@ def with_protocol(
 ) -> tuple[str, ...]:
     """``names`` with another balance or hold-out for the metrics that have judges; None leaves each metric its own.
 
-    Args:
-        names: of metrics or families.
-        balance: "none" where all images count equally, "classes" where classes do.
-        holdout: the share of images for testing, and then, unless it is the metric's own, that for choosing an epoch.
-
-    Raises:
-        JudgeError: as :func:`find_metric`; classes of a metric that cannot balance them.
+    ``balance``: "none" where all images count equally, "classes" where classes do; refused for metrics that cannot.
+    ``holdout``: the share of images for testing, and then, unless it is the metric's own, for choosing an epoch.
     """
     found = []
     for row in map(find_metric, spell_out(names)):

@@ -44,10 +44,7 @@ class Judged:
 
     @classmethod
     def of_arrays(cls, truth: BoolArray, probabilities: FloatArray, kind: TargetKind) -> Self:
-        """The scores' input for a judge's ``probabilities``, [N, A], where ``truth`` holds, [N, A].
-
-        A loss is infinite where a probability of the truth is 0.
-        """
+        """``probabilities``, [N, A], where ``truth`` holds, [N, A]; a loss is infinite where one of the truth is 0."""
         one = kind == "attribute"
         with np.errstate(divide="ignore"):
             logs = (
@@ -126,12 +123,8 @@ def frequency_loss(counts: FloatArray, total: int, truth: BoolArray, kind: Targe
     """Loss, [N], of a judge that knows only how frequent answers are among the captions that it learns from.
 
     An answer that all of these have, or none, counts as if half a caption more were otherwise, as in linear judges.
-
-    Args:
-        counts: how many of these captions have each answer, [A], or [N, A] where they differ.
-        total: number of these captions.
-        truth: which answers the captions have that it is scored on, [N, A].
-        kind: whether a caption has one answer, or any number.
+    ``counts``: how many of these ``total`` captions have each answer, [A], or [N, A] where they differ. ``truth``:
+    the answers of the captions that it is scored on, [N, A].
     """
     if kind == "attribute" and truth.shape[1] > 2:
         share = np.where(counts > 0, counts / max(total, 1), 0.5 / (total + 1))

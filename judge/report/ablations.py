@@ -19,11 +19,9 @@ _UNCORRECTED = " Verdicts are not corrected for the number of variants."
 
 @dataclass(frozen=True, slots=True)
 class MaskRow:
-    """One line of the table of ``judge ablate masks``.
+    """One line of the table of ``judge ablate masks``, where ``mask`` (or "none") hides ``hide``.
 
     Attributes:
-        mask, hide: what is hidden; mask "none" for images as they are.
-        line: what was measured, and what it allows to say.
         over_chance: generated score minus that of a judge that knows nothing (LIC's Table 4: "Unbias"); None for
             metrics with priors.
         over_original: generated score minus that with images as they are; None where it was not measured.

@@ -23,18 +23,11 @@ _SHARES = {
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """How the human captions were aligned to one captioner.
+    """How the human captions were aligned to one captioner; ``images`` have captions on both sides.
 
-    Attributes:
-        captioner: its name.
-        images: that have captions on both sides (and a label, where labels are given).
-        captions: human ones, aligned.
-        dropped: reason -> images left out.
-        reports: "constant" and "contextual" -> shares.
-        meteor: the same -> METEOR of masked and aligned captions against the captions as written, the mean, in [0, 1];
-            NaN without NLTK.
-        curve: (delta, shares), delta rising.
-        substitutions: at the delta of the run.
+    ``dropped``: reason -> images left out. ``curve``: (delta, shares), delta rising. ``reports``, ``meteor``:
+    "constant" and "contextual" -> shares, and METEOR of masked and aligned captions against the captions as written,
+    the mean, in [0, 1]; NaN without NLTK.
     """
 
     captioner: str
@@ -94,8 +87,7 @@ def alignment_json(found: Sequence[Alignment], vectors: Vectors, delta: float) -
 def curve_png(found: Sequence[Alignment], delta: float) -> bytes:
     """Share of words in place of "<unk>" among all substitutions over delta, as a PNG; a line per captioner.
 
-    That is Figure 1 of DPAC's and of DBAC's appendix. The delta of the run is dotted. A captioner that uses all human
-    words has no line.
+    That is Figure 1 of DPAC's and of DBAC's appendix. A captioner that uses all human words has no line.
     """
     figure = new_figure(6, 3.6)
     axes = figure.subplots()

@@ -19,18 +19,14 @@ _NOT_FAIRNESS = (
 
 @dataclass(frozen=True, slots=True)
 class Rated:
-    """What raters answered.
+    """The answers of raters: rater -> items answered; Krippendorff's alpha, None where it is not defined; scores.
 
-    Attributes:
-        raters: rater -> items answered.
-        alpha: Krippendorff's; None where it is not defined.
-        scores: of each captioner.
-        agreement: of the lexicon's share with human scores, over captioners.
+    ``agreement``: of the lexicon's share with human scores, over captioners.
     """
 
     raters: Mapping[str, int]
     alpha: float | None
-    scores: Sequence[HumanScore]
+    captioners: Sequence[HumanScore]
     agreement: Correlation
 
 
@@ -40,11 +36,9 @@ class Anonymous:
 
     Attributes:
         lexicon: its name and where its words come from.
-        captioners: what each one's captions name.
         left_out: captioner -> reason -> captions or images left out.
         sheet: what raters are given.
         silent: classes that the lexicon has no words for.
-        notes: on captions, and on what is counted.
         rated: the ratings; None without them.
     """
 
@@ -96,7 +90,7 @@ def score_table(found: Anonymous, rated: Rated) -> Table[tuple[Any, ...]]:
     classes = found.sheet.answers[:-1]
     numbers = _headings("people could guess", classes)
     numbers += [("lexicon", NUMBER), ("no majority", COUNT), ("not rated", COUNT)]
-    rows = [(*_cells(row, classes), row.named.value, row.ties, row.unrated) for row in rated.scores]
+    rows = [(*_cells(row, classes), row.named.value, row.ties, row.unrated) for row in rated.captioners]
     undefined = "is not defined: no caption has two raters, or all answers are the same"
     alpha = undefined if rated.alpha is None else f"{rated.alpha:.3f}"
     by_rater = ", ".join(f"{name} {count:,}" for name, count in rated.raters.items())
@@ -132,7 +126,7 @@ def human_scores_csv(rated: Rated) -> str:
     """For ``judge evaluate --human-scores``: captioner, score, low, high, images, captions; captioners with a score."""
     rows = [
         (row.captioner, of.value, of.interval and of.interval.low, of.interval and of.interval.high, of.images, count)
-        for row in rated.scores
+        for row in rated.captioners
         for of in [row.share]
         if (count := of.captions)
     ]
@@ -141,19 +135,13 @@ def human_scores_csv(rated: Rated) -> str:
 
 def anonymous_json(found: Anonymous) -> str:
     """``anonymous.json``: fractions, absent values null, never NaN."""
-    rated, sheet = found.rated, found.sheet
-    ratings = rated and {
-        "raters": rated.raters,
-        "alpha": rated.alpha,
-        "captioners": rated.scores,
-        "agreement": rated.agreement,
-    }
+    sheet = found.sheet
     return json_text({
         "attribute": sheet.attribute,
         "classes": sheet.answers[:-1],
         "lexicon": {"name": found.lexicon[0], "source": found.lexicon[1]},
         "captioners": [as_json(row) | {"left_out": found.left_out[row.captioner]} for row in found.captioners],
         "sheet": {"name": sheet.name, "items": len(sheet.items), "answers": sheet.answers},
-        "ratings": ratings,
+        "ratings": found.rated,
         "notes": anonymous_notes(found),
     })  # fmt: skip

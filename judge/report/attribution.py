@@ -20,14 +20,9 @@ LEAST = 0.1
 
 @dataclass(frozen=True, slots=True)
 class MapRow:
-    """A row of the table of maps.
+    """A row of the table of maps: a judge and its file (of a captioner ""), and the method of the maps.
 
-    Attributes:
-        judge: its name, or the captioner's.
-        weights: its file; "" of a captioner.
-        masking: how much of people was hidden in what it saw: none, partial, segment, box.
-        method: by which its maps were made.
-        found: the attribution score, over images.
+    ``masking``: how much of people was hidden in what it saw. ``found``: the attribution score, over images.
     """
 
     judge: str

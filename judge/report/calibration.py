@@ -35,10 +35,7 @@ def title(row: Calibration) -> str:
 
 
 def calibration_tables(found: Sequence[Calibration]) -> Iterator[Table[tuple[Any, ...]]]:
-    """Results without amplification and with doses of the metric's own direction; effects of other changes.
-
-    A row for each metric, judge and masks; shares and amplifications are fractions.
-    """
+    """Nulls and doses of the metric's own direction; then effects of other changes. A row per metric, judge, masks."""
     drawn = [_DRAWN] if any(row.masks for row in found) else []
     numbers: list[tuple[str, str | Callable[[Any], str]]] = [("p < 0.05", _write_share), ("coverage", TEXT)]
     numbers += [("SE/sd", ".2f"), ("rank corr.", "+.2f"), ("right sign", ".0%"), ("80% found", "g"), ("seconds", ".1f")]
@@ -145,11 +142,7 @@ def draw_calibration(found: Sequence[Calibration], kind: str) -> bytes:
     """Small multiples: a row for each metric and judge, a column for each change; dose against value.
 
     The line is the mean over draws with its 95% band; circles are the mean without any dose and what a dose is worth on
-    all images, of drawn scenes without end; the grey line is no amplification.
-
-    Args:
-        found: as of the tables.
-        kind: "png" or "svg".
+    all images, of drawn scenes without end; the grey line is no amplification. ``kind``: "png" or "svg".
     """
     changes = _changes(found)
     figure = new_figure(2.2 * len(changes) + 0.8, 1.7 * len(found) + 0.7)

@@ -35,13 +35,10 @@ def _render(template: str, header: Mapping[str, Any], values: Mapping[str, Any])
 
 
 def captioner_card(saved: SavedRun) -> str:
-    """The header and the section to paste into the README.md of a captioner.
+    """The header and the section to paste into the README.md of a captioner, from a run or several that were joined.
 
     Of several captioners ``model-index`` has an entry each: keep the one that the card is of. A value is a fraction;
     its interval, judge and protocol are in its name and ``args``. Rows without a value are left out.
-
-    Args:
-        saved: a run, or several that were joined.
     """
     from huggingface_hub.repocard_data import eval_results_to_model_index
 
@@ -128,12 +125,7 @@ def _evaluation(line: Line, saved: SavedRun) -> Any:
 
 
 def judge_card(saved: Saved, *, merged: bool) -> str:
-    """README.md of an exported judge, with the hub's YAML header; the license is left to whoever shares it.
-
-    Args:
-        saved: the contents of its file.
-        merged: whether the folder is a whole checkpoint of transformers.
-    """
+    """README.md of an exported judge, but for its license; ``merged``: of a whole checkpoint of transformers."""
     header: dict[str, Any] = {"library_name": "transformers" if merged else "caption-judge"}
     header["tags"] = ["caption-judge", "bias", "image-captioning"]
     # A folder of one's own means nothing to others.

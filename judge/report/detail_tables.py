@@ -73,8 +73,7 @@ def pair_table(consistency: Consistency) -> Table[Row]:
 def variation_table(consistency: Consistency) -> Table[Row]:
     """DBAC's Table 5: a row per captioner; per metric its coefficient of variation over judges.
 
-    Beside each metric after the first: by how much its coefficient is smaller than the first's, in percent; a dash
-    where one of the two is a ratio, whose values lie around 1 and not around 0.
+    Beside each metric after the first: by how much its coefficient is smaller than the first's; absent beside a ratio.
     """
     found = {(row.metric, row.captioner): row.cv for row in consistency.variations}
     metrics = list(dict.fromkeys(metric for metric, _ in found))
@@ -194,10 +193,7 @@ def _digits(row: Mapping[str, Any], interval: Interval | None) -> int:
 
 
 def run_tables(result: Result, verbose: bool) -> Iterator[Table[Row]]:
-    """Tables on the data of a result: classes, scores by class, coverage, alignment, choices, what was left out.
-
-    All of them or, if not ``verbose``, none.
-    """
+    """If ``verbose``: tables of classes, scores by class, coverage, alignment, choices, and what was left out."""
     if not verbose:
         return
     run, entries = result.run, result.run["captioners"].items()
@@ -252,10 +248,7 @@ def class_table(run: Mapping[str, Any]) -> Table[Row]:
 
 
 def class_score_table(result: Result) -> Table[Row]:
-    """Scores by class, of metrics without priors whose judges guess the attribute.
-
-    Captions count as in the metric: the mean over classes is its value of the side.
-    """
+    """Scores by class, each caption as in the metric, of metrics without priors whose judges guess the attribute."""
     rows = []
     for row in judged_rows(result.scores, DEFAULT):
         if row.metric.prior or row.metric.target == "tasks" or row.metric.from_annotation:

@@ -27,34 +27,16 @@ SCORING = "tokenizer", "skipped", "vocabulary", "mean_length", "further", "unsco
 
 
 class RunDirectory(OutputFolder):
-    """``run.yaml``, ``metrics.json``, ``log.jsonl``, and the tables behind them, of one run.
-
-    The tables are ``scores.parquet`` (answers of judges), ``counts.parquet`` (what captions mention) and
-    ``replicates.parquet`` (values on parts of the data, and on data drawn anew). ``families.parquet`` has the answers
-    of judges of other families.
-
-    ``report.html`` shows them, with ``figures/`` and examples (``examples.parquet``; where the run has images also
-    ``pictures.parquet``). ``quality.csv`` holds caption quality, ``breakdown/`` the breakdown, if the run has them.
+    """The files of one run (data/README.md); with several processes only the main one writes.
 
     A run that was killed, or met an error, leaves its working folder behind, and the next one resumes from it.
-    With several processes only the main one writes.
-
-    Args:
-        path: the folder to make.
-        overwrite: replace the run that lies there, once the new one is complete. Never anything else.
     """
 
     def __init__(self, path: Path, *, overwrite: bool = False) -> None:
         super().__init__(path, what="run", command="judge evaluate", overwrite=overwrite)
 
     def finish(self, settings: str, result: Result, pictures: Mapping[str, bytes] | None = None) -> None:
-        """Write the results and give the folder its name.
-
-        Args:
-            settings: run.yaml.
-            result: of the run.
-            pictures: image id -> JPEG, people hidden, for the examples.
-        """
+        """Write the results and give the folder its name; ``pictures``: image id -> JPEG, people hidden."""
         pictures, out = pictures or {}, self.partial
         images = pd.DataFrame({"image_id": list(pictures), "picture": list(pictures.values())})
         tables = {"scores": result.scores, "counts": result.counts, "replicates": result.replicates}

@@ -89,7 +89,7 @@ def sides(result: Result) -> Iterator[Drawing]:
             f"sides-{metric.name}",
             f"{metric.title}: human and generated captions",
             "; ".join(f"{row.captioner}, {row.title}: {row.human:.3f} and {row.generated:.3f}" for row in rows) + ".",
-            f"{_count(rows)}. No interval here: that of the difference is above.{dotted}",
+            f"{_count([row.images for row in rows])}. No interval here: that of the difference is above.{dotted}",
             figure,
         )
 
@@ -205,9 +205,8 @@ def curves(result: Result) -> Iterator[Drawing]:
             f"{row.captioner}: " + ", ".join(f"{of.amplification:+.3f} ({of.images:,} images)" for of in row.points)
             for row in rows
         )
-        counts = sorted({row.points[-1].images for row in rows})
-        note = f"n = {' to '.join(f'{number:,}' for number in dict.fromkeys([counts[0], counts[-1]]))} images, and "
-        note += "halves and quarters of them. Bars: one standard error, for another sample of such images."
+        note = f"{_count([row.points[-1].images for row in rows])}, and halves and quarters of them. "
+        note += "Bars: one standard error, for another sample of such images."
         title = f"{name_row(metric, judge)}: learning curve"
         yield Drawing(
             f"curve-{metric.name}-{judge}", title, f"{'; '.join(words)}.", f"{note} {_NO_AMPLIFICATION}", figure
@@ -245,9 +244,8 @@ def _in_words(rows: Sequence[Summary]) -> str:
     return "; ".join(map("".join, zip(values, bounds, strict=True))) + "."
 
 
-def _count(rows: Sequence[Summary]) -> str:
-    images = sorted({row.images for row in rows})
-    return f"n = {' to '.join(f'{number:,}' for number in dict.fromkeys([images[0], images[-1]]))} images"
+def _count(images: Sequence[int]) -> str:
+    return f"n = {' to '.join(f'{number:,}' for number in sorted({min(images), max(images)}))} images"
 
 
 def _note(rows: Sequence[Summary]) -> str:
@@ -255,7 +253,7 @@ def _note(rows: Sequence[Summary]) -> str:
     bases = [basis for basis in dict.fromkeys(row.basis for row in rows if row.interval) if basis]
     level = max((row.interval.level for row in rows if row.interval), default=0.95)
     bars = f". Bars: {100 * level:g}% interval {'; '.join(BASES[basis] for basis in bases)}"
-    return f"{_count(rows)}{bars if bases else '; no interval'}."
+    return f"{_count([row.images for row in rows])}{bars if bases else '; no interval'}."
 
 
 def _labels(rows: Sequence[Summary]) -> list[str]:

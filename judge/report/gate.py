@@ -27,9 +27,6 @@ def read_condition(text: str, metrics: Sequence[str]) -> Callable[[Result], Iter
 
     Returns a function: result -> a sentence for each row that meets it, or of which that cannot be known, because a
     check of the run voids the row or the row has no such number. A metric stands for its variants in the run too.
-
-    Raises:
-        JudgeError: another form, or a metric that the run does not measure.
     """
     where = f"--fail-if '{text}'"
     if not (form := _FORM.fullmatch(text.strip())):

@@ -70,9 +70,6 @@ def make_page(
         examples: whether images and captions are shown.
         names: whether ids of images are shown, which may be names of files.
         figures: folder for the same figures as SVG and PNG files; it must exist. None for none.
-
-    Raises:
-        JudgeError: a figure cannot be written.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
@@ -185,12 +182,7 @@ def example_cards(result: Result, pictures: Mapping[str, bytes], *, names: bool)
 
     The entry "cards" has one for each image of a row: "contribution" to the row's value; "difference": mean probability
     of the truth from the captioner's captions less that from human ones, 0 where no judge answered; "picture": CSS
-    class of the image, "" where it is not shown. Other entries: values to filter by, a note, and the images as CSS.
-
-    Args:
-        result: with examples.
-        pictures: image id -> JPEG, of some images; people are hidden in them.
-        names: whether ids of images are shown.
+    class of the image, "" where it is not shown. ``names``: whether ids of images are shown.
     """
     table = result.examples
     if not len(table):

@@ -44,14 +44,10 @@ _STYLE: Any = {
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A figure of a report.
+    """A figure of a report, drawn in :func:`style`; ``name`` is that of its files.
 
-    Attributes:
-        name: of its files.
-        title: what it shows.
-        text: its values in words, for readers who cannot see it.
-        note: how many images it is of, what its bars and lines are.
-        figure: without its note; drawn in :func:`style`.
+    ``text``: its values in words, for readers who cannot see it. ``note``: how many images it is of, what its bars and
+    lines are.
     """
 
     name: str
@@ -61,14 +57,7 @@ class Drawing:
     figure: Figure
 
     def write(self, path: Path) -> None:
-        """Add the note below the figure, and write it as PNG and as SVG.
-
-        Args:
-            path: of the files, without suffix; their folder must exist.
-
-        Raises:
-            JudgeError: a file cannot be written.
-        """
+        """Add the note below the figure, and write ``path``.png and .svg; the folder must exist."""
         figure = self.figure
         lines = fill(self.note, int(16 * figure.get_figwidth()))
         figure.set_figheight(figure.get_figheight() + 0.13 * (lines.count("\n") + 2))
@@ -129,10 +118,7 @@ def draw_interval(axes: Axes, interval: Interval | None, at: float, *, vertical:
 
 
 def draw_typical(axes: Axes, rows: Sequence[Summary | None]) -> None:
-    """Draw a line at the typical person's value across each row that has one, and a band for its interval.
-
-    The first line is named above the axes.
-    """
+    """Draw the typical person's value, and a band for its interval, across each row that has one; name the first."""
     named = False
     for place, row in enumerate(rows):
         if row is None or (at := row.amplification) is None:

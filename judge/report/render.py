@@ -32,10 +32,9 @@ _WIDE = 7
 
 
 def print_table(table: Table[Any], console: Console | None = None) -> None:
-    """Print a table and its notes.
+    """Print a table and its notes; in a pipe each row is a line.
 
-    On a terminal cells are wrapped at spaces, and no number is cut or broken: a table that is still too wide becomes
-    several, each with the names of the rows. In a pipe each row is a line.
+    On a terminal cells are wrapped at spaces; a table that is still too wide becomes several, with the names of rows.
     """
     console = console or open_console()
     if table.title:
@@ -101,14 +100,8 @@ def markdown(table: Table[Any]) -> str:
     return "\n\n".join([*([f"**{table.title}**"] if table.title else []), "\n".join(lines), *table.notes]) + "\n"
 
 
-def latex(table: Table[Any], *, caption: str = "", label: str = "") -> str:
-    """A table as a LaTeX float with booktabs; its title and notes are part of the caption.
-
-    Args:
-        table: to write.
-        caption: what else is known of it.
-        label: for references; "" for none.
-    """
+def latex(table: Table[Any], *, caption: str, label: str) -> str:
+    """A table as a LaTeX float with booktabs; its title and notes are part of the caption."""
     import pandas as pd
 
     shown = table.shown()
@@ -128,7 +121,7 @@ def latex(table: Table[Any], *, caption: str = "", label: str = "") -> str:
         column_format="".join("r" if number else "l" for number in numbers),
         position_float="centering",
         caption=escape(" ".join(filter(None, texts))) or None,
-        label=label or None,
+        label=label,
     )
 
 

@@ -40,13 +40,11 @@ _ABSENT = "nothing"
 
 @dataclass(frozen=True)
 class SavedRun:
-    """A run's folder, read.
+    """A run's folder, read; of several runs ``folder`` and ``settings`` (``run.yaml``) are the first one's.
 
     Attributes:
         name: of the folder, with as many of those above it as distinguish it from the others.
-        folder: where it lies; of several runs the first one's.
         result: what it found, but for caption quality image by image, which no file holds.
-        settings: ``run.yaml``; of several runs the first one's.
         texts: name of each run, and its ``run.yaml`` as text.
         pictures: image id -> JPEG, people hidden, of the examples.
     """
@@ -71,15 +69,8 @@ def read_run(folder: Path, name: str = "") -> SavedRun:
     """Read a run's folder; its numbers are computed again from the answers of judges and the counts of captions.
 
     ``metrics_json`` of its result is the folder's ``metrics.json``. Caption quality, and what needs judges (words of a
-    breakdown), are in no table of answers, and are read as they were written.
-
-    Args:
-        folder: of a finished run.
-        name: in messages and in names of captioners; else the folder's own.
-
-    Raises:
-        JudgeError: a folder that holds no run, or one that is not finished, of an older version, or damaged; a number
-            of ``metrics.json``, or of another table, that is not the one that is computed again.
+    breakdown), are in no table of answers, and are read as they were written. ``name`` is for messages and captioners.
+    A folder without a finished run of this version, damaged, or with other numbers than are computed, is refused.
     """
     with _readable(folder):
         if unfinished := _unfinished(folder):
@@ -246,10 +237,7 @@ def _unfinished(folder: Path) -> str:
 
 
 def _compare(path: Path, computed: Any, written: Any, versions: Mapping[str, str]) -> None:
-    """Refuse a file, with the row and the column, that differs from the document or table that is computed again.
-
-    The message names the ``versions`` that the run was made with where other ones are installed.
-    """
+    """Refuse a file that differs from what is computed again; the message names ``versions`` that differ too."""
     for where, mine, other in _differences(computed, written):
         what = f"the files of answers and counts give {_short(mine)}, {path.name} says {_short(other)}"
         made = {name: versions.get(name, version(name)) for name in ("numpy", "scipy", "pandas")}

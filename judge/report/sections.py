@@ -1,8 +1,4 @@
-"""The sections of a report, in order, and a result as text: on the terminal, as Markdown and as LaTeX.
-
-Every renderer, of text and of the page, walks ``SECTIONS``. A new section is a row of it, and the functions that make
-its tables and figures.
-"""
+"""The sections of a report, in order, and a result as text: on the terminal, as Markdown and as LaTeX."""
 
 import re
 import shlex
@@ -49,11 +45,9 @@ class Section:
 
     Attributes:
         name: of its place on the page.
-        heading: above it.
         intro: a sentence below the heading.
-        figures: its figures, on the page alone.
-        tables: its tables, of a result, with all rows and columns or few; those without rows are left out.
-        warnings, lines: sentences of the page alone; warnings in bold.
+        figures, warnings, lines: for the page alone; warnings in bold.
+        tables: of a result, with all rows and columns or few; those without rows are left out.
         folded: sentences of the page that are shown on demand.
     """
 
@@ -132,13 +126,10 @@ def print_result(
     verbose: bool = False,
     extra: Mapping[str, Mapping[str, str]] | None = None,
 ) -> None:
-    """Print the tables of a result, and what must be known to read them.
+    """Print the tables of a result, and what must be known to read them; with ``verbose``, all of them.
 
-    Args:
-        result: the result of a run.
-        folder: the folder of the run, or None. ``judge report`` of it shows what is not printed.
-        verbose: all columns, tables, notes and warnings.
-        extra: further columns; see :func:`~judge.report.tables.result_table`.
+    ``folder`` is the run's: ``judge report`` of it shows what is not printed. ``extra``: further columns
+    (:func:`~judge.report.tables.result_table`).
     """
     console = open_console()
     tables = list(tables_of(result, verbose=verbose))
@@ -160,9 +151,7 @@ def print_result(
 def brief_notes(result: Result, folder: Path | None = None) -> Iterator[str]:
     """Warnings that void numbers, missing classes and doubts about input; and the first few of the others.
 
-    Args:
-        result: the result of a run.
-        folder: the folder of the run, for the command that shows the rest; None to show all.
+    ``folder``: that of the run, for the command that shows the rest; None to show all.
     """
     found = warnings(result)
     whole = {*void_notes(result), *class_notes(result.run["labels"])}

@@ -26,14 +26,7 @@ _BROKEN = ("tasks", "images", "captions", "words", "twins")
 
 
 def read_runs(folders: Sequence[Path]) -> list[SavedRun]:
-    """Read runs; their names differ.
-
-    Args:
-        folders: of finished runs.
-
-    Raises:
-        JudgeError: as :func:`~judge.report.saved_run.read_run`; a folder that is named twice.
-    """
+    """Read finished runs; their names differ. A folder that is named twice is refused."""
     for first, second in combinations(folders, 2):
         if resolved(first) == resolved(second):
             raise JudgeError("the same run twice", where=str(second), mend="give two folders")
@@ -45,9 +38,6 @@ def join_runs(runs: Sequence[SavedRun]) -> SavedRun:
 
     Captioners that share a name are called RUN/CAPTIONER. p-values are corrected, and differences taken, anew; rows
     that do not compare have none, and a note says so.
-
-    Args:
-        runs: one or more.
 
     Raises:
         JudgeError: runs of which no row compares, or that differ in what a page states once for all of them.
@@ -70,14 +60,7 @@ def join_runs(runs: Sequence[SavedRun]) -> SavedRun:
 
 
 def put_together(runs: Sequence[SavedRun]) -> tuple[SavedRun, list[str]]:
-    """One run of all captioners of several, and a sentence for each metric that does not compare.
-
-    Args:
-        runs: one or more.
-
-    Raises:
-        JudgeError: two runs of which no row compares, with what differs.
-    """
+    """One run of all captioners of several, and a sentence for each metric that does not compare; one must."""
     if len(runs) == 1:
         return runs[0], []
     apart = name_apart(runs)

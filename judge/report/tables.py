@@ -35,12 +35,8 @@ def result_table(
 ) -> Table[Line]:
     """The table of ``judge evaluate``: one row per captioner, metric and judge. Fractions.
 
-    Metrics with priors also have Q (how well judges guess) and the mean prior, "human / generated" each.
-
-    Args:
-        result: of a run.
-        verbose: with p, what is detectable, chance, and how much was read.
-        extra: heading -> {"captioner metric" -> text}: further columns, e.g. of a known world.
+    Metrics with priors also have Q (how well judges guess) and the mean prior, "human / generated" each. ``extra``:
+    heading -> {"captioner metric" -> text}: further columns, e.g. of a known world.
     """
     captioners, attribute = result.run["captioners"], result.run["attribute"]
     level = f"{100 * result.run['level']:g}% interval"
@@ -112,12 +108,7 @@ def write_interval(interval: Interval | None, basis: str | None, digits: int | N
 
 
 def difference_table(found: Sequence[Difference], *, verbose: bool = True) -> Table[Difference]:
-    """A row per pair of captioners, metric and judge: amplification of the first less that of the second.
-
-    Args:
-        found: the rows.
-        verbose: with p before Holm's correction, and with notes.
-    """
+    """A row per pair of captioners, metric and judge: amplification of the first less that of the second."""
     level = max((row.interval.level for row in found if row.interval), default=0.95)
     columns: list[Column[Difference]] = [
         names("metric (judge)", lambda row: row.title),

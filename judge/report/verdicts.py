@@ -74,10 +74,7 @@ def verdict_notes(result: Result) -> list[str]:
 
 
 def difference_verdicts(result: Result) -> Iterator[str]:
-    """A sentence for each of a few pairs of captioners that differ, in the order of the table of differences.
-
-    If no pair differs, a sentence that says so; nothing where no pair was tested.
-    """
+    """A sentence for each of a few pairs of captioners that differ, by the table of differences; or that none do."""
     tested = [row for row in result.differences() if row.verdict is not None]
     pairs: dict[tuple[str, str, str], list[str]] = {}
     alone = _with_one_judge(result)

@@ -179,10 +179,7 @@ def _without_images(run: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _without_words(result: Result) -> Iterator[str]:
-    """Attributes, and classes of images, that the lexicon has no words for, so that captions cannot name them.
-
-    Where an attribute has no words, the annotated class stands for the one that captions name.
-    """
+    """Attributes, and classes of images, that the lexicon has no words for, so that captions cannot name them."""
     lexicon = result.run["lexicon"] or {}
     rows = [row for row in metrics_of(result) if row.reads_named_class or (row.counted and row.direction != "A->T")]
     if not rows:
@@ -246,11 +243,7 @@ def _moving(result: Result) -> Iterator[str]:
 
 
 def _coverage(run: Mapping[str, Any]) -> Iterator[str]:
-    """Captioners that mostly avoid the attribute, or name several classes much more often than human captions do.
-
-    The amplification of the former is that of the few captions that name it; texts of the latter may hold more than a
-    caption each.
-    """
+    """Captioners that mostly avoid the attribute, or name several classes much more often than human captions do."""
     entries = run["captioners"].items()
     covered = {name: of for name, entry in entries if (of := entry["coverage"]) and "human" in of}
     quiet = {}

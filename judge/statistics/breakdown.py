@@ -51,15 +51,11 @@ NONE = "(none)"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Breakdown:
-    """Contributions of tasks, images and words, and the tasks that captions name.
+    """Contributions of tasks, images and words, and the tasks that captions name; data/README.md lists the columns.
 
     Attributes:
-        tasks: one row per task of each row of the table, the largest contribution of a row first: captioner, metric,
-            judge, task (BA: a word; ``NONE`` for captions without any); contribution: to the row's amplification less
-            its neutral value; published: to the published value of a counted metric, else None; human, generated:
-            number of captions of each side that count for it (T->A: of images that show it); p_value, basis, low, high:
-            of the contribution against chance, None with too few captions or splits; p_holm: p corrected for all tasks
-            of the row.
+        tasks: one row per task of each row of the table, the largest contribution of a row first: to its amplification
+            less its neutral value, with interval and p against chance, None with too few captions or splits.
         images: see :func:`image_contributions`.
         captions: the tasks that captions name and images show.
         words: see :mod:`judge.measure.words`.
@@ -84,10 +80,7 @@ def break_down(
     """The contributions to every row of the table that compares two sides and has a value.
 
     ``scores`` and ``counts`` are the rows of the run's files, ``said`` the tasks that captions name and images show
-    (:func:`judge.evidence.counts.task_rows`).
-
-    Raises:
-        JudgeError: a counted metric, such as a user's own, that has no ``pieces``.
+    (:func:`judge.evidence.counts.task_rows`). A counted metric without ``pieces``, such as a user's own, is refused.
     """
     captioners = list(said["captioner"].unique())
     own = dict(iter(said.groupby("captioner", observed=True)))
@@ -112,8 +105,7 @@ def image_contributions(
 ) -> pd.DataFrame:
     """The contribution of each image to the same rows, but for counted metrics without ``pieces``.
 
-    Returns:
-        captioner, metric, judge, image_id, contribution; of counted metrics to the published value.
+    The columns are captioner, metric, judge, image_id, contribution; of counted metrics to the published value.
     """
     judged = [_image_table(row) for row in judged_rows(scores, settings)]
     return _stack([*judged, *(_image_table(row) for row in _counted_rows(counts, names) if _has_pieces(row))])
@@ -198,10 +190,8 @@ def by_position(
     """The amplification of first sentences of generated captions, and of the rest, against all human captions.
 
     An image's sentences count equally, as in the row itself. ``most``: captioner -> sentences of a caption, if several.
-
-    Yields:
-        The row of the table, without its numbers; "first sentence" or "the rest"; how many of these sentences judges
-        scored; the amplification, and its interval from splits, None with fewer than five of them.
+    Yields the row of the table, without its numbers; "first sentence" or "the rest"; how many of these sentences judges
+    scored; the amplification, and its interval from splits, None with fewer than five of them.
     """
     for row in judged_rows(scores, settings):
         # Judges that guess what captions name are not asked about sentences.
@@ -268,13 +258,10 @@ def _judged_tasks(row: JudgedRow, said: pd.DataFrame, settings: Settings) -> lis
 
 
 def twin_rows(row: JudgedRow) -> list[dict[str, Any]]:
-    """Twins and other captions of a judged row, apart.
+    """Twins and other captions of a judged row, apart: two rows, whose contributions add up to the amplification.
 
-    Returns:
-        Two rows: captioner, metric, judge; twin; human_share, generated_share: of the scored captions of each side;
-        human, generated, amplification: the metric of these captions alone, whose classes count equally and whose
-        priors are their own (None where one has no caption of a class); low, high: interval of that amplification
-        from splits; contribution: to the amplification of all captions, to which both rows add up.
+    Their own amplification is of these captions alone, whose classes count equally and whose priors are their own (None
+    where one has no caption of a class), with an interval from splits.
     """
     found, of_caption = [], _of_captions(row, row.captions)
     scored, generated, twin = row.captions["n"] > 0, row.table.generated, row.captions["twin"]

@@ -27,12 +27,10 @@ class Difference:
     """One captioner against another, by one metric and judge.
 
     Attributes:
-        value: amplification of the first less that of the second.
-        interval, p_value: as those of the table; None where a row has no standard error.
+        value: amplification of the first less that of the second; interval, p and error are None where a row has none.
         p_holm: corrected for all differences of this metric and judge that are compared.
         paired: whether both were measured on the same images; else their errors are taken for independent.
-        reason: why there is no verdict, where a check voids the row of one of the two; else None.
-        prior_only: whether the row of one of the two moves by its prior alone.
+        reason, prior_only: why a check voids the row of one of the two; whether one of them moves by its prior alone.
         left_out: images that one of the two alone was measured on: they are not in ``value``.
     """
 
@@ -77,19 +75,10 @@ class Conclusion:
     Attributes:
         p_holm: its p corrected for the captioners that have a row of this metric and judge (Holm 1979); None without a
             test, and of the typical person.
-        verdict: None without ``p_holm``; else
-
-            - "no verdict" where the run's own checks void the row;
-            - "cannot tell" where ``p_holm`` is 0.05 or more, or another family of judges finds the other sign;
-            - "prior only" of metrics with priors where Q, tested by itself, does not move the same way;
-            - "mitigates" below human captions;
-            - "amplifies" above human captions and above the typical person, both corrected for the captioners;
-            - "like a typical person" above human captions, but not above the typical person;
-            - "above human captions" where there is no typical person to compare with.
-
-            Metrics have words of their own for "amplifies" and "mitigates" (``Metric.verdicts``); those of one side are
-            "above chance" or "below chance", whatever a typical person is. Of Ratio and Multi
-            neither direction is the better one: both must go beyond the typical person.
+        verdict: as docs/trust.md lists them; None without ``p_holm``. Metrics have words of their own for "amplifies"
+            and "mitigates" (``Metric.verdicts``); those of one side are "above chance" or "below chance", whatever a
+            typical person is. Of Ratio and Multi neither direction is the better one: both must go beyond the typical
+            person.
         detectable: the smallest amplification that such data show above human captions with 80% power, at the level of
             the least p of as many captioners; None without a test.
         reason: why there is no verdict (:mod:`judge.statistics.validity`); None where nothing voids the row.
@@ -150,12 +139,9 @@ def conclude(
 ) -> list[Conclusion]:
     """The conclusion from each row of a table; Holm's correction is over the captioners of a metric and judge.
 
-    Args:
-        summaries: the rows.
-        reasons: key of a row -> why it has no verdict (:func:`judge.statistics.validity.void_rows`).
-        typical: captioner -> the typical person that it is compared with, a captioner of the table too.
-        pair: gives two rows on the images that they share; None where no typical person is compared with.
-        level: of the intervals of ``Conclusion.beyond``.
+    ``reasons``: key of a row -> why it has no verdict (:func:`judge.statistics.validity.void_rows`). ``typical``:
+    captioner -> its typical person, who is in the table too. ``pair`` gives two rows on the images that they share.
+    ``level`` is that of the intervals of ``Conclusion.beyond``.
     """
     void, people = reasons or {}, set(typical.values())
     kinds = [row.key[1:] for row in summaries]
@@ -179,7 +165,6 @@ def _beyond(
     """Each captioner less its typical person; None where one of them was measured on less than half of the images.
 
     Metrics of captions that name one class are of other images for each captioner: errors are then independent.
-    What voids the row of a typical person (its human side, which is the captioner's too) voids the captioner's as well.
     """
     people = {row.key: row for row in summaries if row.captioner in typical.values()}
     for row in summaries:
@@ -199,13 +184,16 @@ def _has_value(row: Summary) -> bool:
 def _verdict(row: Summary, p_holm: float | None, beyond: Difference | None) -> str | None:
     if p_holm is None or row.amplification is None:
         return None
-    above, below = row.metric.verdicts
-    moved = row.amplification - row.metric.neutral
+    (above, below), neutral = row.metric.verdicts, row.metric.neutral
+    moved = row.amplification - neutral
     rises = moved > 0
-    if p_holm >= SIGNIFICANT or any((value - row.metric.neutral) * moved <= 0 for _, value in row.families):
+    if p_holm >= SIGNIFICANT or any((value - neutral) * moved <= 0 for _, value in row.families):
         return CANNOT_TELL
-    if row.metric.prior and not _guesses_alike(row, rises):
-        return PRIOR_ONLY
+    if row.metric.prior:
+        # Q must move significantly, and the same way as the whole.
+        own = row.guessing
+        if own is None or own.p_value is None or own.p_value >= SIGNIFICANT or (own.amplification > neutral) != rises:
+            return PRIOR_ONLY
     compared = row.metric.amplification != "one_side"
     if compared and (rises or below not in _NO_FAULT):
         if beyond is None or beyond.p_holm is None:
@@ -213,13 +201,6 @@ def _verdict(row: Summary, p_holm: float | None, beyond: Difference | None) -> s
         if beyond.p_holm >= SIGNIFICANT or (beyond.value > 0) != rises:
             return LIKE_TYPICAL
     return above if rises else below
-
-
-def _guesses_alike(row: Summary, rises: bool) -> bool:
-    """Whether Q moves significantly, and the same way as the whole."""
-    own = row.guessing
-    significant = own is not None and own.p_value is not None and own.p_value < SIGNIFICANT
-    return significant and own is not None and (own.amplification > row.metric.neutral) == rises
 
 
 def differences(
@@ -230,10 +211,9 @@ def differences(
     reasons: Mapping[Key, str] | None = None,
     baseline: str = "",
 ) -> list[Difference]:
-    """All pairs of captioners, metric by metric and judge by judge; names of captioners differ.
+    """All pairs of captioners, metric by metric and judge by judge; arguments are those of :func:`conclude`.
 
-    ``pair`` gives two rows on the images that they share; None where they do not compare. ``reasons``: see
-    :func:`conclude`. With a ``baseline``, each other captioner less that one, in place of all pairs.
+    With a ``baseline``, each other captioner less that one, in place of all pairs.
     """
     void = reasons or {}
     concluded = zip(summaries, conclude(summaries, void), strict=True)
@@ -285,9 +265,7 @@ def difference(first: Summary, second: Summary, *, same_images: bool, level: flo
     elif first.standard_error is not None and second.standard_error is not None:
         error = math.hypot(first.standard_error, second.standard_error)
     names = first.metric, first.judge, first.captioner, second.captioner, value
-    if error is None or not math.isfinite(error) or not degrees:
-        return Difference(*names, None, None, paired)
-    p_value = t_test(value, error, degrees)
-    if p_value is None:  # Nothing varies.
+    p_value = t_test(value, error, degrees) if error is not None and math.isfinite(error) and degrees else None
+    if error is None or p_value is None:
         return Difference(*names, None, None, paired)
     return Difference(*names, t_interval(value, error, degrees, level), p_value, paired, error)

@@ -1,12 +1,10 @@
 """Agreement of judges, of detectors and of human scores, over captioners.
 
 Conflict score and ranking consistency: Abdelrahman et al. 2024 (ImageCaptioner2), section 5.5. Coefficient of
-variation and its reduction: Nair et al. 2026 (DBAC), Table 5. Human alignment: ImageCaptioner2, Table 5. What is not
-defined is NaN; each function says when.
+variation and its reduction: Nair et al. 2026 (DBAC), Table 5. Human alignment: ImageCaptioner2, Table 5.
 
-Correlations are Pearson's r with Fisher's interval, and Spearman's with Bonett and Wright's. Intervals suppose that
-captioners are drawn independently, Fisher's also that both lists are normal. Their coverage
-is in docs/guides/anonymous.md.
+Intervals suppose that captioners are drawn independently, Fisher's (of Pearson's r) also that both lists are normal.
+docs/guides/anonymous.md has their coverage.
 """
 
 import math
@@ -27,14 +25,9 @@ FEWEST = 3
 
 @dataclass(frozen=True, slots=True)
 class Correlation:
-    """Correlation of two lists.
+    """Correlation of two lists, each in [-1, 1], with intervals; these are None for fewer than four pairs.
 
-    Attributes:
-        pearson: r in [-1, 1]; None for fewer than three pairs, or where a list is constant (to the last digits), or
-            holds NaN or infinity.
-        interval: of r, by Fisher's transformation; None for fewer than four pairs.
-        spearman: rank correlation in [-1, 1]; None where ``pearson`` is.
-        spearman_interval: of ``spearman``, by Bonett and Wright's standard error; None for fewer than four pairs.
+    Both are None for fewer than three pairs, or where a list is constant (to the last digits) or not finite.
     """
 
     pearson: float | None
@@ -45,14 +38,10 @@ class Correlation:
 
 
 def correlate(first: Sequence[float], second: Sequence[float], *, level: float = 0.95) -> Correlation:
-    """Pearson's and Spearman's correlation of two lists of the same length (scipy).
-
-    Raises:
-        ValueError: the lists differ in length.
-    """
+    """Pearson's and Spearman's correlation of two lists of the same length (scipy)."""
     from scipy import stats
 
-    pairs = _same_length(first, second)
+    pairs = len(first)
     nothing = Correlation(None, None, None, pairs)
     if pairs < FEWEST or not np.isfinite([*first, *second]).all() or np.ptp(first) == 0 or np.ptp(second) == 0:
         return nothing
@@ -62,16 +51,10 @@ def correlate(first: Sequence[float], second: Sequence[float], *, level: float =
             found = stats.pearsonr(first, second)
         except stats.NearConstantInputWarning:
             return nothing
-    low, high = map(float, found.confidence_interval(level)) if pairs > 3 else (math.nan, math.nan)
-    interval = Interval(low, high, level) if pairs > 3 else None
+    bounds = found.confidence_interval(level) if pairs > 3 else None
+    interval = Interval(float(bounds.low), float(bounds.high), level) if bounds else None
     ranks = float(stats.spearmanr(first, second).statistic)
     return Correlation(float(found.statistic), interval, ranks, pairs, spearman_interval(ranks, pairs, level=level))
-
-
-def _same_length(a: Sequence[float], b: Sequence[float]) -> int:
-    if len(a) != len(b):
-        raise ValueError(f"{len(a)} and {len(b)} values")
-    return len(a)
 
 
 def spearman_interval(value: float, pairs: int, *, level: float = 0.95) -> Interval | None:
@@ -79,10 +62,7 @@ def spearman_interval(value: float, pairs: int, *, level: float = 0.95) -> Inter
 
     Bonett and Wright, Psychometrika 2000. Of +-1, whose transformed value is infinite, the inner bound is that of the
     value half a step nearer 0 (exchanging two neighbours is a step of 12 / (pairs^3 - pairs)), and the outer one +-1:
-    equal rankings of a few captioners do not prove equal rankings of all.
-
-    Returns:
-        None for fewer than four pairs.
+    equal rankings of a few captioners do not prove equal rankings of all. None for fewer than four pairs.
     """
     from scipy import stats
 
@@ -98,32 +78,18 @@ def spearman_interval(value: float, pairs: int, *, level: float = 0.95) -> Inter
 def conflict_score(a: Sequence[float], b: Sequence[float], *, neutral: float = 0.0) -> float:
     """Share, in [0, 1], of captioners that one judge calls biased and the other does not.
 
-    Biased is a value above ``neutral``, as in the paper ("positive means biased"): no amplification at all counts as
-    not biased, as the values below it do. The paper gives the share in percent.
-
-    Args:
-        a: the first judge's amplifications, one per captioner.
-        b: the second judge's, of the same captioners in the same order.
-        neutral: the value that means no amplification; 1 for ratios.
-
-    Returns:
-        NaN without captioners, or where a value is NaN (that judge came to no conclusion).
-
-    Raises:
-        ValueError: the lists differ in length.
+    Biased is a value above ``neutral`` (1 for ratios), as in the paper ("positive means biased"), which gives the share
+    in percent. ``a`` and ``b`` are of the same captioners. NaN without captioners, or where a value is NaN.
     """
-    if not _same_length(a, b) or np.isnan([*a, *b]).any():
+    if not len(a) or np.isnan([*a, *b]).any():
         return math.nan
     return float(np.mean((np.asarray(a) > neutral) != (np.asarray(b) > neutral)))
 
 
 def coefficient_of_variation(values: Sequence[float]) -> float:
-    """Sample standard deviation over |mean|, in [0, inf): how far one captioner's value depends on the judge.
+    """Sample standard deviation (n - 1) over |mean|, in [0, inf): how far one captioner's value depends on the judge.
 
-    The variance is divided by n - 1, as in DBAC's Table 5. Where the mean is near 0 it says little.
-
-    Returns:
-        NaN for fewer than two values, a mean of 0 (to within rounding), or NaN or infinity among the values.
+    NaN for fewer than two values, a mean of 0 (to within rounding), or NaN or infinity among the values.
     """
     found = np.asarray(values, dtype=np.float64)
     if len(found) < 2 or not np.isfinite(found).all():
@@ -135,12 +101,9 @@ def coefficient_of_variation(values: Sequence[float]) -> float:
 
 
 def percent_reduction(x: float, y: float) -> float:
-    """How much smaller ``y`` is than ``x``, in percent of ``x``: 100 (x - y) / x. DBAC, Table 5.
+    """How much smaller ``y`` is than ``x``, in percent of ``x``: 100 (x - y) / x; negative where ``y`` is larger.
 
-    For coefficients of variation at most 100; negative where ``y`` is larger.
-
-    Returns:
-        NaN where ``x`` is 0, or either is NaN or infinite.
+    NaN where ``x`` is 0, or either is NaN or infinite.
     """
     if x == 0 or not math.isfinite(x) or not math.isfinite(y):
         return math.nan
@@ -191,8 +154,7 @@ class Consistency:
 def measure_consistency(summaries: Sequence[Summary], human: Mapping[str, float] | None = None) -> Consistency:
     """Every pair of judges of every metric, and every captioner that two judges or more have an amplification of.
 
-    Every metric and judge is compared with the ``human`` scores of captioners, if given. Rows without an amplification
-    are left out, and so are pairs of judges without a captioner in common.
+    Every metric and judge is compared with the ``human`` scores of captioners, if given.
     """
     found = _amplifications(summaries)
     pairs, variations = [], []

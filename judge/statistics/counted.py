@@ -38,9 +38,6 @@ def summarise_counts(counts: pd.DataFrame, metrics: Iterable[str], settings: Set
     """One :class:`Summary` per captioner of ``counts`` and counted row of ``metrics``, captioner by captioner.
 
     ``counts`` has the columns of ``counts.parquet`` (``judge.evidence.counts``). Judged metrics are ignored.
-
-    Raises:
-        JudgeError: Multi-> of too many sets of labels.
     """
     from joblib import Parallel, cpu_count, delayed
 
@@ -60,13 +57,8 @@ def summarise_counts(counts: pd.DataFrame, metrics: Iterable[str], settings: Set
 class CountedRow:
     """One captioner (``rows``) and counted metric; ``counts`` of all captioners choose classes.
 
-    Attributes:
-        counted: how the metric counts, its classes chosen.
-        held: what captions add; None where there is nothing to count.
-        line: the row of the table as its paper has it, without chance level, interval and p.
-
-    Raises:
-        JudgeError: Multi-> of too many sets of labels.
+    ``counted``: how the metric counts, its classes chosen; ``held``: what captions add; None where nothing is to count;
+    ``line``: the row of the table as its paper has it, without chance level, interval and p.
     """
 
     def __init__(self, metric: Metric, rows: pd.DataFrame, counts: pd.DataFrame) -> None:
@@ -209,8 +201,8 @@ def _complete(
 ) -> tuple[CaptionTable, CaptionTable, pd.Index[str]]:
     """Complete each row with the truth of its image where it predicts nothing; and the images that are left.
 
-    Where classes are predicted, captions that name none, or several, predict nothing: they are left out, and images
-    without others (Princeton's codes do so too). P(a^|l) would else be the smaller the more a captioner keeps silent.
+    Where classes are predicted, captions that name none, or several, are left out, and images without others (as in
+    Princeton's codes): P(a^|l) would else be the smaller the more a captioner keeps silent.
     """
     row = np.empty(len(truth.image), dtype=np.int64)
     row[truth.image] = np.arange(len(row))

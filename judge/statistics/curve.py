@@ -1,14 +1,9 @@
 """Learning curves: the values of a row at a quarter, half and all of the images.
 
 Judges learn from more captions what they cannot learn from fewer, and not equally fast on both sides: an amplification
-depends on the number of images. Refits on halves are trained for the intervals anyway (``inference.py``); eight
-quarters are 5% more. A point is the mean over all parts of its draws. The parts of a draw hold every image
+depends on the number of images. A point is the mean over all parts of its draws. The parts of a draw hold every image
 once, so what is peculiar to the sample of images adds the same to every point, and the error of a step between points
-is about half of the error of a value.
-
-There is no extrapolation. Curves of LIC are flat, or rise, before they fall, because judges of the captioner's more
-uniform captions learn sooner. c + b / sqrt(n), c + b / n and c + b log n through the three points of 899 images missed
-the values of 3,597 images by more than the values of the 899 images did (``words+embedding``; docs/trust.md).
+is about half of the error of a value. Curves are not extrapolated (docs/trust.md says why).
 """
 
 from __future__ import annotations
@@ -30,13 +25,9 @@ _PARTS = {"quarter": 4, "half": 2}
 
 
 class Point(NamedTuple):
-    """Values of judges that were trained and tested on a share of the images.
+    """Values of judges that were trained and tested on a share of the images, in (0, 1]; ``images``: their number.
 
-    Attributes:
-        share: of the images, in (0, 1].
-        images: their number, rounded.
-        human, generated: score of each side.
-        errors: standard errors of human, generated and amplification, for another sample of images.
+    ``errors``: standard errors of human, generated and amplification, for another sample of images.
     """
 
     share: float
@@ -76,10 +67,6 @@ def learning_curves(summaries: Sequence[Summary], replicates: pd.DataFrame) -> l
     """The learning curves of the rows that have one: their judges were trained again on halves of the images.
 
     Classes with too few images have no quarters, and their curves no point there.
-
-    Args:
-        summaries: rows of the table.
-        replicates: the rows of ``replicates.parquet``.
     """
     known = dict(iter(replicates.groupby(ROW, observed=True))) if len(replicates) else {}
     curves = (

@@ -21,9 +21,7 @@ leaves it out exactly where p is below 0.05.
 - **Splits** (:func:`from_splits`). Without refits, the values of K splits (folds, or hold-outs): their variance is
   corrected for training sets that overlap, by 1/K + tested / trained images (Nadeau and Bengio, Machine Learning 2003).
 
-Of 200,000 normal draws with 20 pairs of halves and 20 exchanges, p is below 0.05 in 3.8% where both estimate the error
-of the value, in 4.6% and 4.9% where exchanges vary 0.8 and 0.6 times as much as it does, and in 6.4% and 7.5% where
-halves do so. With a bias of half an sd and of one it is so in 4.0% and 3.5%; without the term for it in 6.3% and 13.9%.
+BENCHMARKS.md has the share of p below 0.05 in simulated draws.
 """
 
 import math
@@ -48,11 +46,8 @@ _CLEARLY = 0.01
 class Inference(NamedTuple):
     """Error, interval and test of a value; the fields are those of a table's row.
 
-    Attributes:
-        standard_error, degrees: standard error of the value, and its degrees of freedom.
-        interval: value +- t standard errors.
-        p_value: two-sided, by the same t: the interval of level 1 - p ends at the neutral value.
-        chance_level: mean of the value where captions change sides; None where that was not tried.
+    ``degrees``: of freedom of the error. ``p_value``: two-sided, by the interval's t. ``chance_level``: mean of the
+    value where captions change sides; None where that was not tried.
     """
 
     standard_error: float
@@ -88,9 +83,8 @@ def from_halves(
 ) -> Inference | None:
     """Inference of ``value`` from the same metric on halves of the images, and on captions that changed sides.
 
-    ``halves`` are two by two of images that have none in common; ``neutral``: the value that means no amplification.
-    None where there are fewer than two pairs of halves, one has no value (a class that is never named there), or
-    nothing varies but the value is not neutral.
+    ``halves`` are two by two of images that have none in common. None where there are fewer than two pairs of halves,
+    one has no value (a class that is never named there), or nothing varies but the value is not ``neutral``.
     """
     if len(halves) < 4 or not np.isfinite(halves).all():
         return None

@@ -32,10 +32,8 @@ def bootstrap_pooled(
     """Percentile bootstrap over images of values that are made of sums over images (scipy).
 
     ``table``, [N, S], is what each image adds, and ``statistic`` maps sums, [S, ...], to values, [V, ...]. Images are
-    drawn within the groups ``strata``, [N]; None for one group.
-
-    Returns:
-        V intervals; None where a group has one image, or a resample has no value.
+    drawn within the groups ``strata``, [N]; None for one group. Gives V intervals; None where a group has one image, or
+    a resample has no value.
     """
     from scipy import stats
 
@@ -87,8 +85,7 @@ class Rows:
     def weights(self) -> tuple[FloatArray, FloatArray]:
         """Weights of the rows on the human and on the generated side, [C] each, so that images count equally.
 
-        Whole numbers: sums of counts are exact, and ties are ties (below 2^53, which dozens of different numbers of
-        captions an image may pass).
+        Whole numbers: sums of counts are exact, and ties are ties (below 2^53).
         """
         counts = [np.bincount(self.image[of]) for of in (~self.generated, self.generated)]
         common = math.lcm(*(count for side in counts for count in np.unique(side).tolist()))
@@ -113,12 +110,9 @@ class Rows:
 class Exchange:
     """Values of a statistic where an image's captions change sides, as many on each side as before.
 
-    Args:
-        rows: the captions of both sides.
-        statistic: sums of both sides, [S, ...] each -> values, [...]. What it chooses from the human side (pairs and
-            their signs) it must choose anew in every call: chosen once, they would favour the data as they are.
-        generator: of the draws.
-        table: what each row adds to the statistic's sums, [C, S]; None for that of ``rows``.
+    ``statistic``: sums of both sides, [S, ...] each -> values, [...]. What it chooses from the human side (pairs and
+    their signs) it must choose anew in every call: chosen once, they would favour the data as they are. ``table``: what
+    each row adds to these sums, [C, S]; None for that of ``rows``.
     """
 
     def __init__(

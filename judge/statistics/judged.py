@@ -43,15 +43,11 @@ class Measured(NamedTuple):
 
 
 def caption_table(rows: pd.DataFrame, score: str, asked: BoolArray | None = None) -> pd.DataFrame:
-    """Captions of ``scores.parquet``, sorted: cell, number of judges that scored it (n), sum of its scores (q), twin.
+    """Captions of ``scores.parquet``, sorted: side, image_id, index, cell; and sums over the judges that scored each.
 
-    ``score`` is a name in SCORES; ``asked`` are the answers that count, [R], by default all. Captions without any have
-    n = q = 0.
-
-    Returns:
-        The columns side, image_id, index, named, tasks, answer, n, q; twin: whether more than half of the judges that
-        scored it were trained on a caption of the same words; where the score is relative to it also the sum of the
-        loss of frequencies (baseline).
+    ``score`` is a name in SCORES; ``asked`` are the answers that count, [R], by default all. n: their number; q: sum
+    of their scores; twin: whether more than half of the judges were trained on a caption of the same words; baseline:
+    sum of the loss of frequencies, where the score is relative to it. Captions without any have n = q = 0.
     """
     asked = rows["probability"].notna().to_numpy() if asked is None else asked
     correct = (rows["predicted"] == rows["answer"]).to_numpy()
@@ -86,10 +82,7 @@ class Statistic:
 
     @property
     def width(self) -> int:
-        """Sums of a side: a count of scored captions, scores, and a count of all captions, of each cell.
-
-        Where the score is relative, the last are sums of the loss of frequencies.
-        """
+        """Number of sums of a side: scored captions, scores, and all captions (or their baseline), of each cell."""
         return 3 * len(self.cells)
 
     def side(self, sums: FloatArray) -> SideValue:
@@ -137,10 +130,9 @@ class Statistic:
         """What each unit of the sums adds to the metric, [width] of each side, as the sums stand.
 
         The sums of the generated side times its pieces, less those of the human side times its own, are the metric less
-        what is neutral: nothing remains. Scores without priors count from the chance level, so that a caption that
-        tells nothing adds nothing, whatever it names. With priors the logarithm is decomposed by the logarithmic mean
-        of both sides (LMDI, which leaves no residual: Ang, Energy Policy 2004): a caption adds by how much its weight,
-        or its score, is above both sides' mean.
+        what is neutral. Scores without priors count from the chance level, so that a caption that tells nothing adds
+        nothing, whatever it names. With priors the logarithm is decomposed by the logarithmic mean of both sides (Ang,
+        Energy Policy 2004): a caption adds by how much its weight, or its score, is above both sides' mean.
         """
         found = self(human, generated)
         if self.score.relative:

@@ -37,9 +37,9 @@ def caption_share(
 ) -> CaptionShare:
     """The share of ``hits`` among the captions that count, by image, [N] each; all images weigh the same.
 
-    The interval is Clopper and Pearson's (1934). Captions of one image are alike: where images have several, it is that
-    of as many independent captions as these are worth (Korn and Graubard, Survey Methodology 1998). An image's weight
-    is divided by all its captions (``sizes``; None where all count).
+    The interval is Clopper and Pearson's (1934); where images have several captions, that of as many independent ones
+    as these are worth (Korn and Graubard, Survey Methodology 1998). An image's weight is divided by all its captions
+    (``sizes``; None where all count).
     """
     from scipy import stats
 
@@ -68,13 +68,10 @@ def caption_share(
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """What the captions of one captioner name.
+    """What the captions of one captioner name; shares are NaN for a class without words.
 
-    Attributes:
-        share: of captions that name any class.
-        classes: class -> share of captions that name it, alone or with others; NaN for one without words.
-        several: share of captions that name more than one class.
-        balance: class -> its share of the captions that name exactly one class; NaN for one without words.
+    ``several``: of captions that name more than one class; ``classes``: of those that name it, alone or with others;
+    ``balance``: its share of the captions that name exactly one class.
     """
 
     captioner: str
@@ -108,14 +105,13 @@ def measure_naming(
 
 @dataclass(frozen=True, slots=True)
 class HumanScore:
-    """From how many of a captioner's captions people could guess the attribute, by the majority of raters.
+    """Captions of one captioner from which people could guess the attribute, by the majority of raters.
 
     Attributes:
         share: of captions from which they could; among captions with a majority.
         named: of the same captions, the share in which the lexicon finds a class.
         classes: class -> share of captions from which they guessed it.
-        ties: captions without a majority.
-        unrated: captions that nobody rated.
+        ties, unrated: captions without a majority, and those that nobody rated.
     """
 
     captioner: str
@@ -159,14 +155,9 @@ def krippendorff_alpha(votes: IntArray) -> float | None:
 
     alpha = 1 - Do / De. Do = sum_u d_u / n is the share of pairs of answers that differ, d_u = sum_{c != k} n_uc n_uk /
     (m_u - 1) over items u of m_u >= 2 answers, n_uc of them the answer c; De = sum_{c != k} n_c n_k / (n (n - 1)), with
-    n_c and n the sums over these items.
+    n_c and n the sums over these items. ``votes``, [items, answers]: how many raters gave each answer to each item.
 
-    Args:
-        votes: how many raters gave each answer to each item, [items, answers].
-
-    Returns:
-        1 for perfect agreement, 0 for chance, negative for less; None where no item has two answers, or all answers are
-        the same.
+    1 is perfect agreement, 0 chance; None where no item has two answers, or all answers are the same.
     """
     counts = votes[votes.sum(axis=1) >= 2]
     totals, of_answers = counts.sum(axis=1), counts.sum(axis=0)

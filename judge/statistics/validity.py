@@ -1,7 +1,6 @@
 """Checks of a run that void rows of its table: the verdict is withheld, and the reason is given instead.
 
-A check reads the row, and the entry "run" of ``metrics.json``, and yields what voids the row: a clause that follows
-"no verdict: ". It reads facts that were measured, never settings.
+A check reads the row, and the entry "run" of ``metrics.json``, and yields a clause that follows "no verdict: ".
 """
 
 import math
@@ -36,8 +35,7 @@ def _at_chance(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
     """Judges of human captions that guess no better than chance cannot see a captioner amplify.
 
     Metrics with priors are checked by Q. What people name may not depend on the annotation at all (U): a captioner's
-    names may nevertheless. Without judges trained on shuffled labels, chance is the score of a judge that
-    knows only how frequent classes are; for tasks it is then unknown.
+    names may nevertheless. Chance is from shuffled labels, else from frequencies; for tasks it is then unknown.
     """
     if row.human is None or row.metric.counted or row.metric.from_annotation:
         return

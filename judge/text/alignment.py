@@ -1,9 +1,8 @@
 """Align human captions with the generated side's vocabulary.
 
 A captioner's vocabulary is smaller than that of human captions, which alone would let a judge tell the sides apart.
-LIC (CVPR 2022, section 4) removes words that the captioner never uses from the human side. DPAC and DBAC replace them
-by the nearest word of the captioner, if one is near. Here, unlike there, function words replace function words only,
-and content words content words: learnt vectors have "during" next to "tennis".
+LIC: CVPR 2022, section 4. Unlike in DPAC and DBAC, function words replace function words only, and content words
+content words: learnt vectors have "during" next to "tennis".
 """
 
 from collections import Counter
@@ -33,9 +32,8 @@ _TIE = 1e-9  # Distances that differ by less are equal: the last bits of a produ
 class AlignmentReport:
     """What an alignment did to the human side; shares in [0, 1], kept + substituted + unknown = 1.
 
-    ``words``: distinct words; ``tokens``: occurrences. Special tokens count as neither. ``delta``: the threshold, 0
-    if nothing is substituted. ``lacking_substituted``: the share of the tokens that the generated side lacks that
-    found a substitute; None if it lacks none.
+    ``words``: distinct words; ``tokens``: occurrences. Special tokens count as neither. ``delta``: 0 if nothing is
+    substituted. ``lacking_substituted``: of the tokens that the generated side lacks; None if it lacks none.
     """
 
     words: int
@@ -108,15 +106,8 @@ def align(
 
     For a word that the generated side never uses, ``none`` keeps it; ``constant`` puts ``<unk>`` (LIC); ``contextual``
     (DPAC, DBAC) puts the generated side's word of its kind (content or not) at the least cosine distance, if that is
-    less than ``delta``, else ``<unk>``, as for a word without a vector. Special tokens such as "<gender>" are never
-    substituted nor chosen.
-
-    Args:
-        human: captions as words.
-        generated: captions as words; their vocabulary counts.
-        how: the kind.
-        vectors: the vectors of the words in use, for ``contextual``.
-        delta: in [0, 2]; None for the vectors' own.
+    less than ``delta``, in [0, 2] (None: the vectors' own), else ``<unk>``, as for a word without a vector. Special
+    tokens such as "<gender>" are never substituted nor chosen.
 
     Returns:
         The aligned captions, in order and of unchanged lengths, and the report. Raises ValueError for ``contextual``
@@ -148,9 +139,8 @@ def substitute(captions: Iterable[Words], table: Mapping[str, str]) -> list[Word
 def nearest(words: Iterable[str], candidates: Iterable[str], vectors: Vectors) -> dict[str, tuple[str, float]]:
     """Word -> the candidate at the least cosine distance, and that distance, in [0, 2].
 
-    Words are compared within their kind: content words, function words, numbers and marks (``judge.text.tokens``). Of
-    candidates at the same distance (to 1e-9) the first in alphabetical order is taken. Special tokens and words
-    without a vector are never chosen and have no neighbour.
+    Words are compared within their kind (``judge.text.tokens``). Of candidates at the same distance (to 1e-9) the first
+    in alphabetical order is taken. Special tokens and words without a vector are left out.
     """
     rows = vectors.rows
     left, right = dict[str, list[str]](), dict[str, list[str]]()

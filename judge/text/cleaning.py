@@ -1,8 +1,7 @@
 r"""Clean a caption: letters in plain form, and nothing but the caption.
 
 Captioners write Markdown, reasoning, chat and the tokens of their templates around a caption, and files hold letters in
-forms that only look like plain ones. :func:`clean` is the one rule for all of it. A caption without any of this stays
-as it is, as all of the shared COCO captions do.
+forms that only look like plain ones. A caption without any of this stays as it is.
 """
 
 import html

@@ -21,10 +21,8 @@ class ProductLexicon(Lexicon):
     """The words of several attributes: words of any of them are hidden, behind one token.
 
     (A token for each attribute would reveal which of them was named, and so the class that is named more often.)
-    ``classes`` is empty: the classes are those of the labels.
-
-    Attributes:
-        parts: the words of each attribute, in the order of the product's names; None for an attribute without words.
+    ``classes`` is empty: the classes are those of the labels. ``parts``: the words of each attribute, in the order of
+    the product's names; None for an attribute without words.
     """
 
     parts: tuple[Lexicon | None, ...] = ()
@@ -88,10 +86,8 @@ def unite_lexicons(lexicons: Sequence[Lexicon]) -> TaskUnion:
     """All tasks of several lexicons. As within one, the longest entry wins: a "surf board" is no surfing.
 
     They share one token (one for each lexicon would reveal which of them was named). A word that one lexicon only hides
-    and another has as a task is a task: "skiing" reveals skis, and names the activity.
-
-    Raises:
-        JudgeError: two have a task of the same name, or the same word for two tasks.
+    and another has as a task is a task: "skiing" reveals skis, and names the activity. Two lexicons with the same task,
+    or the same word for two tasks, are refused.
     """
     classes: dict[str, frozenset[str]] = {}
     owner: dict[str, str] = {}

@@ -32,13 +32,8 @@ _INSTEAD = f"use --embedding {WORDLLAMA}, or none"
 class Embedding:
     """A table of word vectors.
 
-    Args:
-        reference: ``wordllama``; a folder of model2vec's (``model.safetensors``, ``tokenizer.json``), or its name on
-            the hub; a file of word vectors (:func:`judge.text.vector_files.read_file`).
-
-    Attributes:
-        reference: the argument.
-        key: checksum of the files.
+    ``reference`` is ``wordllama``; a folder of model2vec's (``model.safetensors``, ``tokenizer.json``), or its name on
+    the hub; or a file of word vectors (:func:`judge.text.vector_files.read_file`). ``key``: checksum of the files.
 
     Raises:
         JudgeError: no such table; a damaged one.
@@ -64,11 +59,10 @@ class Embedding:
         return np.stack([self._known[word] for word in words]) if words else self.words([""])[:0]
 
     def captions(self, captions: Iterable[Words]) -> tuple[FloatArray, Words, Any]:
-        """Embeddings of captions.
+        """Embeddings of captions, [N, D], of length 1, or 0 without known words; the distinct words, [V]; and counts.
 
-        Returns:
-            The embeddings, [N, D], of length 1, or 0 without known words; the distinct words, [V]; and what each word's
-            vector counts in each caption, [N, V], sparse: embeddings are its product with the vectors of words.
+        These, [N, V], sparse, are what each word's vector counts in each caption: embeddings are their product with the
+        vectors of words.
         """
         from scipy.sparse import csr_matrix, diags
 
@@ -86,11 +80,7 @@ class Embedding:
 
 @lru_cache(maxsize=2)
 def load_embedding(reference: str) -> Embedding:
-    """The table with this name, read once in a process.
-
-    Raises:
-        JudgeError: as :class:`Embedding`.
-    """
+    """The table with this name, read once in a process."""
     return Embedding(reference)
 
 

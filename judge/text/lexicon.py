@@ -244,11 +244,9 @@ def _joined(one: Mapping[str, frozenset[str]], other: Mapping[str, frozenset[str
 
 @dataclass(frozen=True, slots=True)
 class Lexicons:
-    """The words of a run.
+    """The words of a run that reveal the attribute, and those that reveal tasks (objects, activities).
 
-    Attributes:
-        attribute: words that reveal the attribute; None if none do (skin tone is rarely named).
-        tasks: words that reveal tasks (objects, activities); None if no metric reads them.
+    None where no words do (skin tone is rarely named), or no metric reads tasks.
     """
 
     attribute: Lexicon | None

@@ -35,12 +35,7 @@ _UNSPACED = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Kh
 class Coverage:
     """Captions of one side: counts, and shares in [0, 1] of those that were judged.
 
-    Attributes:
-        captions: captions judged.
-        one: share that names exactly one class.
-        none: share that names none.
-        several: share that names more than one.
-        classes: class -> share of captions that name it (alone or with others).
+    ``one``, ``none``, ``several``: shares that name so many classes; ``classes``: class -> share that names it.
     """
 
     captions: int
@@ -66,15 +61,12 @@ class Survey:
     """Facts about the captions of one side, as they are read.
 
     Attributes:
-        captions: how many there are.
-        repeated: how many are the most frequent text.
-        text: that text, its tokens joined by spaces.
+        repeated: how many are the most frequent text, ``text``, its tokens joined by spaces.
         foreign: whether they are in another language than the lexicon.
         revealing: unmasked token -> captions, for the five most frequent tokens that contain a word of the lexicon
             or nearly decide the class.
         affected: captions with any such token.
-        empty: captions of white space alone that were left out, in the whole file.
-        refused: refusals to describe that were left out, in the whole file.
+        empty, refused: captions of white space alone, and refusals to describe, that were left out, in the whole file.
         cleaned: what cleaning changed or removed -> captions of the whole file.
         several: captions of several sentences that are read whole, because too many others have one.
     """
@@ -156,8 +148,8 @@ class SideWords:
 def _holds(token: str, words: frozenset[str]) -> bool:
     """Whether a token that is not in ``words`` contains one of them.
 
-    It is split at digits, underscores, apostrophes and changes of script; accents are removed, and look-alike letters
-    and digits that stand for letters replaced. In scripts without spaces any part of it may be a word.
+    It is split at digits, marks and changes of script; look-alike letters and digits count as letters. In scripts
+    without spaces any part of it may be a word.
     """
     if token.isascii() and token.isalpha():
         return False

@@ -66,9 +66,8 @@ def sentences(caption: str) -> tuple[str, ...]:
     """The sentences of a caption, in order, one at least; each has a letter or digit, if the caption has any.
 
     A sentence ends at a line break; at full stops, question and exclamation marks (Latin, Arabic, Devanagari) and the
-    quotes and brackets that close it, where white space follows; and at such marks of Chinese or Japanese. A full stop
-    does not end one after a title ("Mr."), nor after another abbreviation ("U.S.", "J.", "etc.", "No.") unless a
-    capitalised function word of English follows ("in the U.S. The"); three dots do not before a small letter.
+    quotes and brackets that close it, where white space follows; and at such marks of Chinese or Japanese; but not at a
+    title ("Mr."), another abbreviation ("U.S.", "etc."; "in the U.S. The" ends), or three dots before a small letter.
     """
     found: list[str] = []
     for line in caption.splitlines():

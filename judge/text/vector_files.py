@@ -42,9 +42,8 @@ _REFUSED = (
 def read_file(reference: str, wanted: Set[str] | None) -> Rows:
     """Vectors of the words ``wanted``, None for the first word; if a word occurs twice, its first vector counts.
 
-    Raises:
-        JudgeError: no such file, a folder, empty, no known format, cut off, damaged, of mixed width; a word that is
-            not UTF-8; a value of a wanted word that is no finite number. Lines count from 1.
+    Refused: no such file, a folder, empty, no known format, cut off, damaged, of mixed width; a word that is not UTF-8;
+    a value of a wanted word that is no finite number. Lines count from 1.
     """
     where = f"--vectors {reference}"
     with opening(reference, folder="give one file", absent="give corpus, or a file", where=where):
@@ -60,7 +59,7 @@ def read_file(reference: str, wanted: Set[str] | None) -> Rows:
 
 
 def _read(stream: io.BufferedReader, source: str, wanted: Set[str] | None) -> Rows:
-    """See :func:`read_file`."""
+    """The vectors of :func:`read_file`."""
     head = stream.read(_HEAD)
     for marks, what, mend in _REFUSED:
         if head.startswith(marks):
@@ -92,10 +91,9 @@ def _read(stream: io.BufferedReader, source: str, wanted: Set[str] | None) -> Ro
 
 
 def _records(stream: io.BufferedReader, stated: int, width: int, source: str) -> Iterator[tuple[bytes, bytes, str]]:
-    """Word, numbers and place of each line "word v1 ... vD".
+    """Word, numbers and place of each line "word v1 ... vD", which may contain spaces, as some words of GloVe 840B do.
 
-    ``stated`` and ``width``: the number of vectors and D in the first line, 0 if it holds a vector. A word may contain
-    spaces, as some of GloVe 840B's do: its numbers are the last D fields.
+    ``stated`` and ``width``: the number of vectors and D in the first line, 0 if it holds a vector.
     """
     longest = int(WORD.value() + _NUMBER * WIDTH.value())
     count = number = 0

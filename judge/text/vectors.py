@@ -45,8 +45,7 @@ class Vectors:
     """Words and their vectors.
 
     Attributes:
-        rows: word -> row of ``matrix``; words in alphabetical order.
-        matrix: [V, D], finite, no row all zero.
+        rows: word -> row of ``matrix``, [V, D], finite, no row all zero; words in alphabetical order.
         source: where they come from, for reports.
         missing: number of requested words without a vector.
         delta: the default cosine distance below which one word may replace another.
@@ -62,14 +61,8 @@ class Vectors:
 def load_vectors(reference: str, words: Iterable[str], *, captions: Sequence[Sequence[str]] = ()) -> Vectors:
     """Vectors of ``words``, spelt exactly so (our tokeniser's words are lower case).
 
-    Args:
-        reference: ``corpus``: learnt from ``captions`` (:func:`learn`); else a file of
-            :func:`judge.text.vector_files.read_file`.
-        words: the words in use.
-        captions: masked human captions as words; needed for ``corpus`` alone.
-
-    Raises:
-        JudgeError: as ``read_file``.
+    ``reference``: ``corpus``: learnt from ``captions``, masked human ones as words (:func:`learn`); else a file of
+    :func:`judge.text.vector_files.read_file`.
     """
     wanted, learnt = frozenset(words), reference == CORPUS
     found = learn(captions, wanted) if learnt else read_file(reference, wanted)
@@ -101,8 +94,7 @@ def learn(
 ) -> Rows:
     """Vectors of the words ``wanted`` that occur ``minimum`` times or more in masked captions; deterministic.
 
-    Special tokens count as words here, so that words near a hidden one are alike. ``dimension``: the size of the
-    vectors; smaller if there are fewer words.
+    Special tokens count as words here, so that words near a hidden one are alike. Fewer words give smaller vectors.
     """
     counts = Counter(word for caption in captions for word in caption)
     words = sorted(word for word, count in counts.items() if count >= minimum)
@@ -124,8 +116,7 @@ def learn(
 def _truncated_svd(ppmi: csr_array, dimension: int) -> FloatArray:
     """Left singular vectors times the roots of their singular values: [V, min(dimension, V)].
 
-    Exact: singular values of captions fall slowly, and a randomised SVD, of 7 power iterations even, moved cosines by
-    up to 0.2.
+    Exact: a randomised SVD, of 7 power iterations even, moved cosines by up to 0.2.
     """
     from scipy.sparse.linalg import svds
 

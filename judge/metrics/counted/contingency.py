@@ -129,8 +129,7 @@ def read_samples(
 ) -> Samples:
     """The sides that functions on arrays compare. What the direction does not predict comes from the truth.
 
-    Raises:
-        ValueError: see :func:`hot`; or the number of samples differs, or there is no such direction.
+    ValueError: see :func:`hot`; or the number of samples differs, or there is no such direction.
     """
     if direction not in ("A->T", "T->A", None):
         raise ValueError(f'the direction is "A->T" or "T->A", not {direction!r}')
@@ -164,10 +163,8 @@ def contingency(
 def label_sets(tasks: npt.ArrayLike, *, largest: int | None = None) -> Sets:
     """The sets of at most ``largest`` labels (None: any number) that samples have, with others or alone.
 
-    Small sets come first; none is empty. ``tasks`` are multi-hot, [N, L], or one label a sample, [N].
-
-    Raises:
-        ValueError: there are more than 250,000 of them; or see :func:`hot`.
+    Small sets come first; none is empty. ``tasks`` are multi-hot, [N, L], or one label a sample, [N]. ValueError: more
+    than 250,000 of them; or see :func:`hot`.
     """
     (labels,) = hot("tasks", tasks)
     most = labels.shape[1] if largest is None else largest

@@ -80,11 +80,7 @@ class Dpa(CountedMetric):
         return terms
 
     def freeze(self, truth: ContingencyTable, predicted: ContingencyTable) -> Frozen:
-        """The best guessers of two tables; attackers are already trained.
-
-        Raises:
-            ValueError: an attacker is asked for, and the tables are not made of its terms.
-        """
+        """The best guessers of two tables; attackers are already trained (ValueError for tables of other terms)."""
         if self.unit == "attacker":
             if truth.together.shape[-2:] != (1, 1):
                 raise ValueError("an attacker learns from samples, not from their counts")
@@ -122,11 +118,8 @@ class Dpa(CountedMetric):
 class FrozenGuesses:
     """The best guessers of both sides. Axes: questions, conditions, answers.
 
-    Attributes:
-        truth, predicted: 1 at the answer that is guessed in a condition, else 0, of either side, [..., Q, X, Y].
-        asked: questions that count, [..., Q].
-        answers: answers that occur on either side, of each question, [..., Q].
-        metric: the variant of DPA.
+    ``truth``, ``predicted``: 1 at the answer that is guessed in a condition, else 0, of either side, [..., Q, X, Y].
+    ``asked``: questions that count, [..., Q]; ``answers``: those that occur on either side, of each question, [..., Q].
     """
 
     truth: FloatArray
@@ -220,12 +213,9 @@ def dpa(
 def attack(conditions: BoolArray, answers: BoolArray, images: IntArray | None = None) -> FloatArray:
     """The score of a trained guesser of ``answers``, [N, Y], that sees all ``conditions``, [N, X], of a sample.
 
-    It is a logistic regression (scikit-learn, C = 1), trained on four fifths of the images to guess the others:
-    multinomial if each sample has one answer, else binary for each answer. The only answer in training is always
-    guessed. ``images``, [N], are those of samples; None: each has its own.
-
-    Returns:
-        The share of a sample's answers that are guessed right, [N]: 0 or 1 for one answer, else a mean over all Y.
+    It is a logistic regression (scikit-learn, C = 1), trained on four fifths of the images (``images``, [N]; None: each
+    sample has its own) to guess the others: multinomial if each sample has one answer, else binary for each answer. The
+    only answer in training is always guessed. The score is the share of a sample's answers that are right, [N].
     """
     from sklearn.dummy import DummyClassifier
     from sklearn.linear_model import LogisticRegression

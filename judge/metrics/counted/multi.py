@@ -40,11 +40,7 @@ class Multi(Dba):
         return label_sets(tasks, largest=self.largest)
 
     def terms(self, truth: CaptionTable, predicted: CaptionTable) -> list[Terms]:
-        """The sets of labels of the truth that each row has.
-
-        Raises:
-            JudgeError: there are too many sets.
-        """
+        """The sets of labels of the truth that each row has; a JudgeError if there are too many."""
         try:
             sets = self.find_sets(truth.labels)
         except ValueError as error:

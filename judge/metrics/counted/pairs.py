@@ -77,11 +77,7 @@ class Ba(CountedMetric):
             yield f"no words of {attribute} are known: BA counts the annotated classes, on both sides."
 
     def freeze(self, truth: ContingencyTable, predicted: ContingencyTable) -> FrozenPairs:
-        """The pairs of the truth.
-
-        Raises:
-            ValueError: fewer than two classes.
-        """
+        """The pairs of the truth; a ValueError for fewer than two classes."""
         classes = truth.together.shape[-2]
         if classes < 2:
             raise ValueError("BA needs two classes or more; give the attribute as [N, A] with A >= 2, or as labels")

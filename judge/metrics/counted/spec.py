@@ -127,18 +127,11 @@ class CountedMetric(ABC):
         return self
 
     def by_construction(self, attribute: str, *, has_words: bool, derived: bool) -> Iterator[str]:
-        """Sentences on values that hold by construction, whatever captions say.
-
-        ``has_words``: whether the attribute has a lexicon; ``derived``: whether labels are derived from human captions.
-        """
+        """Sentences on values that hold whatever captions say: if there is a lexicon, if labels are derived."""
         yield from ()
 
     def terms(self, truth: CaptionTable, predicted: CaptionTable) -> list[Terms]:
-        """What the rows of each side add to its contingency table.
-
-        Raises:
-            JudgeError: a side cannot be counted.
-        """
+        """What the rows of each side add to its contingency table; a JudgeError where a side cannot be counted."""
         return [self.side_terms(side) for side in (truth, predicted)]
 
     def side_terms(self, side: CaptionTable) -> Terms:
