@@ -225,11 +225,14 @@ GENDERED = _labels(image_id=_number, gender=_gender)
 FILES: dict[str, Maker] = {
     **dict.fromkeys(("captions_human.json", "human.json", "annotations/captions_val2014.json"), _human),
     **dict.fromkeys(("nic_plus.json", "new.json", "captions.json", "qwen.json"), _captions("nic_plus")),
+    "before.json": _captions("nic_plus"),
+    "after.json": _captions("nic_equalizer"),
     **dict.fromkeys(("nic_equalizer.json", "mine.json"), _captions("nic_equalizer")),
     **dict.fromkeys(("photos", "val2017", "runs/demo/world/images"), _images),
     **dict.fromkeys(("instances.json", "instances_val2017.json", "objects.json"), _instances),
     "gender.csv": GENDERED,
     "labels.csv": _labels(image_id=_number, gender=_gender, skin=_cycle("light", "light", "dark")),
+    "scenes.csv": _labels(image_id=_number, gender=_gender, scene=lambda image, gender: f"scene {image // 2}"),
     "people.csv": _labels(image_id=_number, years=_cycle("60+", "young", "young")),
     "mine.yaml": _write("# source: a test\nname: age\nclasses: {old: [old, elderly], young: [young]}\n"),
     "images_val2014.csv": _labels(

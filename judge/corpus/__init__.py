@@ -46,12 +46,13 @@ class Corpus:
 
     @property
     def alone(self) -> bool:
-        """Whether there are no human captions to compare with."""
-        return not self.human.by_image
+        """Whether there are no human captions to compare with.
 
-    def of_people(self, captioner: Captions) -> Captions:
-        """The human captions; where there are none, the captioner's own, of which metrics of one side read nothing."""
-        return captioner if self.alone else self.human
+        Example:
+            >>> Corpus.read(captions={"mine": {"1": "a woman at a desk", "2": "a man at a desk"}}).alone
+            True
+        """
+        return not self.human.by_image
 
     def __repr__(self) -> str:
         labels = [] if self.labels is None else [self.labels]

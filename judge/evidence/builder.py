@@ -177,7 +177,7 @@ class EvidenceBuilder:
         Raises:
             JudgeError: as ``build``.
         """
-        labels, people = self.truth.labels, self.corpus.of_people(captioner)
+        labels, people = self.truth.labels, self._people(captioner)
         classes, dropped, found = self._images(captioner, tasks=tasks, without=without)
         where = f"{captioner.source or captioner.name} with {people.source or people.name}"
         if not classes:
@@ -207,6 +207,10 @@ class EvidenceBuilder:
         joined = self._joined[key]
         return replace(joined, dropped={**joined.dropped, **dropped}), found
 
+    def _people(self, captioner: Captions) -> Captions:
+        """The human captions; where there are none, the captioner's own, of which metrics of one side read nothing."""
+        return captioner if self.corpus.alone else self.corpus.human
+
     def _by_sentence(self, joined: Joined, written: Mapping[Side, Captions]) -> Joined:
         """The same where judges read sentences: as many of each caption as most images' captions of that side have."""
         dropped, numbers, read = dict[str, int](), dict[Side, int](), dict[Side, Sequence[Row]]()
@@ -228,7 +232,7 @@ class EvidenceBuilder:
     ) -> tuple[dict[str, str], dict[str, int], Tasks | None]:
         """For :meth:`join`: image id -> class; reason -> images left out; and the tasks."""
         labels, found = self.truth.labels, None
-        people = self.corpus.of_people(captioner)
+        people = self._people(captioner)
         images, dropped = common_images(people, captioner, labels.by_image)
         if isinstance(labels, ProductLabels) and labels.left_out:
             small = len(labels.small & people.by_image.keys() & captioner.by_image.keys())
