@@ -35,8 +35,9 @@ def result_table(
 ) -> Table[Line]:
     """The table of ``judge evaluate``: one row per captioner, metric and judge. Fractions.
 
-    Metrics with priors also have Q (how well judges guess) and the mean prior, "human / generated" each. ``extra``:
-    heading -> {"captioner metric" -> text}: further columns, e.g. of a known world.
+    ``verbose``: with Q (how well judges guess) and the mean prior of metrics that have one, "human / generated" each,
+    and all else that is not among ten columns. ``extra``: heading -> {"captioner metric" -> text}: further columns,
+    e.g. of a known world.
     """
     captioners, attribute = result.run["captioners"], result.run["attribute"]
     level = f"{100 * result.run['level']:g}% interval"
@@ -45,8 +46,8 @@ def result_table(
         names("metric (judge)", lambda row: row.summary.title),
         Column("human", lambda row: row.summary.human, NUMBER),
         Column("generated", lambda row: row.summary.generated, NUMBER),
-        Column("Q", lambda row: row.summary.qualities, THREE, optional=True),
-        Column("prior", lambda row: row.summary.priors, THREE, optional=True),
+        Column("Q", lambda row: row.summary.qualities if verbose else None, THREE, optional=True),
+        Column("prior", lambda row: row.summary.priors if verbose else None, THREE, optional=True),
         Column("amplification", lambda row: row.summary.amplification, SIGNED),
         *(Column(heading, partial(_known, cells), optional=True) for heading, cells in (extra or {}).items()),
         Column(
