@@ -29,6 +29,7 @@ from judge.report.render import markdown
 from judge.report.saved_run import SavedRun, read_run
 from judge.report.sections import tables_of
 from judge.report.several_runs import join_runs, read_runs
+from judge.report.tables import result_table
 from judge.report.warnings import warnings
 from judge.types import Labels
 
@@ -97,6 +98,7 @@ def test_what_is_read_is_what_was_written(made: Made, kind: str) -> None:
             assert not len(other)
             continue
         assert_frame_equal(one, other, check_dtype=False, check_column_type=False, check_index_type=False)
+    assert len(result_table(result).shown()) <= 10
     for name, quality in result.quality.items():
         assert saved.result.quality[name] == replace(quality, images=(), by_image={})
 
