@@ -174,6 +174,8 @@ def _caption_jobs(config: CalibrateConfig, groups: Sequence[Group], store: Path)
     words = Lexicons(choose_lexicon(config), load_tasks(config.tasks))
     if words.attribute and words.attribute.language in SEGMENTED:
         raise JudgeError("doses change words between spaces", where="--lexicon", mend="give captions with spaces")
+    if config.human is None:
+        raise JudgeError("'human' is missing", where=config.command, mend="give --human, or 'human:' in the YAML file")
     given = {name: value for name, value in shared_settings(config, RunConfig).items() if value is not None}
     corpus = read_corpus(make_config(given, RunConfig, where=config.command))
     builder = EvidenceBuilder(corpus, words, least=config.label_least)
