@@ -27,7 +27,6 @@ from judge.commands.setup import (
 from judge.commands.unread import unread
 from judge.config.inputs import ShownSettings
 from judge.config.judges import RunSettings
-from judge.config.values import HUMAN, Files
 from judge.errors import FAULTS, JudgeError
 from judge.masking.measured import describe_masks
 from judge.measure import Job, train
@@ -52,7 +51,6 @@ class TrainConfig(RunSettings, ShownSettings):
     command = "judge train"
     shares = RunConfig.model_fields.keys()
 
-    human: Files = option(..., HUMAN, repeated="PATH", essential=True)
     # Files that judge evaluate wrote have `checkpoints: null`.
     checkpoints: Annotated[Path, BeforeValidator(lambda value: JUDGES if value is None else value)] = option(
         JUDGES, "folder for the trained judges", essential=True, panel="Output"

@@ -142,7 +142,9 @@ def test_from_files_to_a_report(world: World, tmp_path: Path) -> None:
     (tmp_path / "mine.json").write_text(json.dumps(records))
     given = ["--captions", tmp_path / "mine.json", "--labels", tmp_path / "people.csv", "--scene-column", "scene"]
     quick = ["--judge", "linear", "--folds", 5, "--refits", 4, "--workers", 1, "--out", tmp_path / "run"]
-    done = done_well("evaluate", *given, "--metrics", "sc", *quick, "--verbose")
+    kept = tmp_path / "judges"
+    done_well("train", *given, "--metrics", "sc", *quick[:-2], "--checkpoints", kept)
+    done = done_well("evaluate", *given, "--metrics", "sc", *quick, "--verbose", "--checkpoints", kept)
     assert "above chance" in done.stdout
     run = json.loads((tmp_path / "run" / "metrics.json").read_text())["run"]
     assert run["labels"]["scenes"] == 150
