@@ -183,7 +183,7 @@ class Result:
     def differences(self) -> list[Difference]:
         """The differences of comparable captioners (:mod:`~judge.measure.comparing`), by metric and judge.
 
-        Of all pairs, or of each captioner from the run's baseline.
+        All pairs are compared, or each captioner with the run's baseline.
         """
         return self._differences
 

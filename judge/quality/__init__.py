@@ -313,7 +313,7 @@ def _groups(images: Sequence[str], labels: Labels | None) -> dict[str, IntArray]
 
 
 def _score_groups(parts: Sequence[Part], groups: Mapping[str, IntArray], draws: _Draws) -> Iterator[QualityScore]:
-    """The scores of every group, of the part of one captioner; of two captioners' parts, the differences."""
+    """The scores of every group; with two parts, the differences between two captioners."""
     both = Part(parts[0].names, np.hstack([part.table for part in parts]), lambda sums: _less(parts, sums))
     for group, rows in groups.items():
         own, key = replace(both, table=both.table[rows]), "None" if group == "all" else group
@@ -323,13 +323,13 @@ def _score_groups(parts: Sequence[Part], groups: Mapping[str, IntArray], draws: 
 
 
 def _less(parts: Sequence[Part], sums: FloatArray) -> FloatArray:
-    """The scores of one captioner; of two, whose sums stand side by side, those of the first less the second's."""
+    """The scores of one captioner, or of the first of two less the second's; their sums stand side by side."""
     split = np.split(sums, len(parts))
     return np.asarray(np.subtract.reduce([part.pool(of) for part, of in zip(parts, split, strict=True)]))
 
 
 def _gaps(parts: Sequence[Part], groups: Mapping[str, IntArray], draws: _Draws) -> Iterator[QualityScore]:
-    """The largest gap of each score between two classes, of the part of one captioner; the difference, of two."""
+    """The largest gap of each score between two classes; with two parts, the difference between two captioners'."""
     classes = {name: rows for name, rows in groups.items() if name != "all" and len(rows)}
     values = [{name: values_of(part, rows) for name, rows in classes.items()} for part in parts]
     if len(classes) < 2 or not all(np.isfinite(list(of.values())).all() for of in values):

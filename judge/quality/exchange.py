@@ -22,10 +22,10 @@ def exchange_p(
 ) -> list[float | None]:
     """The p-value of each score; None where it has no value.
 
-    Of the part of one captioner: of the largest gap between ``groups`` of images, where these are exchanged. Of two
-    captioners' parts, of the same images: of their difference (of one group), or of that of their largest gaps, where
-    the two captions of an image are exchanged; two-sided. Exact but for the number of ``resamples``, where images, or
-    the captions of an image, are exchangeable.
+    One part: tests the largest gap between ``groups`` of images, by exchanging the groups of images. Two captioners'
+    parts, of the same images: tests their difference (one group) or the difference between their largest gaps, by
+    exchanging the two captions of an image; two-sided. The tests are exact, but for the number of ``resamples``, if
+    images, or the captions of an image, are exchangeable.
     """
     from scipy import stats
 
