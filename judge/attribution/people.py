@@ -25,7 +25,7 @@ def share_outside(mass: FloatArray, people: BoolMask) -> float | None:
 class AttributionScore:
     """Means over ``images`` with a map; those ``without`` one, whose map is zero everywhere, are excluded.
 
-    ``score``: mean share of positive mass outside people, in [0, 1]; ``interval``: of the score, over images, None for
+    ``score``: mean share of positive mass outside people, in [0, 1]; ``interval``: its interval over images, None for
     fewer than two; ``area``: mean share of the image outside people, in [0, 1]: the score of uniform maps.
     """
 

@@ -57,7 +57,7 @@ class Trial:
 class Design:
     """Which trials there are: ``draws`` of some images for each dose, above 0, of each of some changes.
 
-    ``nulls``: draws without any change; the first ``draws`` of them have doses too. ``seed``: of the first draw.
+    ``nulls``: draws without any change; the first ``draws`` of them have doses too. ``seed`` is that of the first draw.
     """
 
     changes: Sequence[str]

@@ -107,7 +107,7 @@ def stream(seed: int, key: str) -> np.random.Generator:
 
 
 def task_given_attribute(association: float, knob: float = 0.0) -> FloatArray:
-    """P(task | attribute), [2, 12], rows sum to 1: of a world, mixed by ``knob`` with the fully stereotyped one."""
+    """P(task | attribute) of a world, [2, 12], mixed by ``knob`` with the fully stereotyped one; rows sum to 1."""
     sign = np.repeat([1.0, -1.0], HALF)
     leaning = np.stack([sign, -sign])
     return (1 - knob) * (1 + association * leaning) / len(TASKS) + knob * (1 + leaning) / len(TASKS)

@@ -302,8 +302,6 @@ def _check_captioner(name: str, config: RunConfig, corpus: Corpus, where: str) -
 
 def _read_image_scores(config: RunConfig, corpus: Corpus) -> Mapping[str, ImageScores]:
     """Captioner -> its scores image by image; refuses those of no image that the captioner describes."""
-    if config.baseline:
-        _check_captioner(config.baseline, config, corpus, f"--baseline {config.baseline}")
     described, found = {captions.name: captions.by_image for captions in corpus.generated}, {}
     for captioner, path in config.quality_scores.items():
         where = f"--quality-scores {captioner}={path}"

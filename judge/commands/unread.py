@@ -54,6 +54,7 @@ def unread(config: JudgedSettings) -> Iterator[str]:
         (("tasks",), _READ_TASKS, reads_tasks(config) or not is_run),
         (("objects",), f"{_READ_TASKS}, and by --quality", reads_tasks(config) or not is_run or scores),
         (("quality_scores",), "--quality", scores),
+        (("scene_column",), "labels of a file", any(labelled)),
         (("label_least",), "labels that are derived from human captions", not all(labelled)),
         (("vocabulary", "least"), "ba", any(row.counted.labels == "words" for row in rows if row.counted)),
         # Images that no judge sees are shown in the report.

@@ -31,7 +31,7 @@ class Corpus:
     """All captions, labels and tasks that a run reads.
 
     Attributes:
-        human: the human captions; without any image where there are none.
+        human: the human captions; of no image if there are none.
         generated: the captions of each captioner; names are distinct.
         labels: the class of each image; None to derive it from the human captions.
         tasks: what else each image shows; None to derive it from the human captions.
@@ -46,7 +46,7 @@ class Corpus:
 
     @property
     def alone(self) -> bool:
-        """Whether there are no human captions to compare with.
+        """True if there are no human captions to compare with.
 
         Example:
             >>> Corpus.read(captions={"mine": {"1": "a woman at a desk", "2": "a man at a desk"}}).alone

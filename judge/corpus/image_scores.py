@@ -1,13 +1,11 @@
 """Scores of captions that other tools compute, image by image: CLIPScore, RefCLIPScore, PAC-S, SPICE ..."""
 
-import math
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 
 from judge.corpus.columns import ROW_NUMBERS, columns_of, id_column
 from judge.corpus.files import read_document
-from judge.corpus.records import image_id, place_of, records
+from judge.corpus.records import Row, image_id, number_of, place_of, records
 from judge.errors import JudgeError
 
 _PER_ITEM = "per_item"
@@ -24,44 +22,35 @@ def read_image_scores(path: str | os.PathLike[str]) -> dict[str, dict[str, float
         JudgeError: a file that cannot be read, or without scores; an image with two values of a score.
     """
     value, source = read_document(path)
-    found: dict[str, dict[str, float]] = {}
-    entries = _of_mapping(value, source) if isinstance(value, dict) else _of_table(value, source)
-    for image, score, number, at in entries:
-        known = found.setdefault(score, {})
-        name = image_id(image, at)
-        if name in known:
-            raise JudgeError(f"image '{name}' has two values of {score}", where=at, mend="keep one of them")
-        known[name] = number
-    if not found:
+    rows = _rows_of(value) if isinstance(value, dict) else records(value, source=source, shapes=_SHAPES)
+    if not rows:
         raise JudgeError("holds no scores of images", where=source, mend=_SHAPES)
-    return found
-
-
-def _of_mapping(value: Mapping[str, object], source: str) -> Iterator[tuple[object, str, float, str]]:
-    """Image, score, value and place, of ``{image: {score: value}}`` or of capevalkit's output."""
-    named = {score: of[_PER_ITEM] for score, of in value.items() if isinstance(of, dict) and _PER_ITEM in of}
-    for name, items in (named or {"": value.get(_PER_ITEM, value)}).items():
-        for image, held in items.items() if isinstance(items, dict) else ():
-            for score, cell in held.items() if isinstance(held, dict) else {name: held}.items():
-                if score and (number := _number(cell)) is not None:
-                    yield image, str(score), number, f"{source}, '{str(image)[:60]}'"
-
-
-def _of_table(value: object, source: str) -> Iterator[tuple[object, str, float, str]]:
-    """Image, score, value and place, of the rows of a table."""
-    rows = records(value, source=source, shapes=_SHAPES)
     ids = id_column(rows, source=source, option="the column image_id")
     columns = [name for name in columns_of(rows) if name != ids and name.lower() not in ROW_NUMBERS]
     filled = {name: [row[name] for row in rows if row.get(name) not in (None, "")] for name in columns}
-    scores = [name for name, cells in filled.items() if cells and all(_number(cell) is not None for cell in cells)]
+    found: dict[str, dict[str, float]] = {
+        name: {} for name, cells in filled.items() if cells and all(number_of(cell) is not None for cell in cells)
+    }
+    if not found:
+        raise JudgeError("holds no scores of images", where=source, mend=_SHAPES)
     for place, row in enumerate(rows, start=1):
-        for score in scores:
-            if (number := _number(row.get(score))) is not None:
-                yield row.get(ids), score, number, f"{source}, {place_of(row, place)}"
+        at = f"{source}, {place_of(row, place)}"
+        image = image_id(row.get(ids), at)
+        for score, known in found.items():
+            if (number := number_of(row.get(score))) is None:
+                continue
+            if image in known:
+                raise JudgeError(f"image '{image}' has two values of {score}", where=at, mend="keep one of them")
+            known[image] = number
+    return found
 
 
-def _number(value: object) -> float | None:
-    with suppress(ValueError, OverflowError):
-        if isinstance(value, str | int | float) and not isinstance(value, bool) and math.isfinite(of := float(value)):
-            return of
-    return None
+def _rows_of(value: Mapping[str, object]) -> list[Row]:
+    """The rows of ``{image: {score: value}}``, or of capevalkit's output, a row for each image."""
+    named = {score: of[_PER_ITEM] for score, of in value.items() if isinstance(of, dict) and _PER_ITEM in of}
+    rows: dict[str, Row] = {}
+    for name, items in (named or {"": value.get(_PER_ITEM, value)}).items():
+        for image, held in items.items() if isinstance(items, dict) else ():
+            scores = held if isinstance(held, dict) else {name: held} if name else {}
+            rows.setdefault(image, {"image_id": image}).update(scores)
+    return [row for row in rows.values() if len(row) > 1]

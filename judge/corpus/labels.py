@@ -14,7 +14,17 @@ from typing import Literal, NamedTuple
 
 from judge.corpus.columns import chosen_column, find_column, id_column
 from judge.corpus.files import Document, Given, read_document
-from judge.corpus.records import MISSING, Entry, chosen_rows, image_id, kind_of, mapping_entries, records, row_entries
+from judge.corpus.records import (
+    MISSING,
+    Entry,
+    Row,
+    chosen_rows,
+    image_id,
+    kind_of,
+    mapping_entries,
+    records,
+    row_entries,
+)
 from judge.errors import JudgeError, nearest
 from judge.text.lexicon import Lexicon, named_lexicons
 from judge.types import Labels
@@ -124,9 +134,7 @@ def _scenes(document: Document, options: LabelOptions, images: Collection[str]) 
     if isinstance(value, dict):
         raise JudgeError(f"has no column '{column}'", where=source, mend="give a table, with a row for each image")
     rows = records(value, source=source, shapes=_SHAPES)
-    image = id_column(rows, options.id_column, source=source, option="--id-column")
-    chosen = chosen_rows(rows, options.where, source=source, needed=False)
-    for entry in row_entries(chosen, image, chosen_column(rows, column, source=source)):
+    for entry in _column_entries(rows, chosen_column(rows, column, source=source), options, source):
         where = f"{source}, {entry.at}, field '{column}'"
         name, scene = image_id(entry.image, f"{source}, {entry.at}"), _text(entry.value, where)
         if name in images and found.setdefault(name, scene) != scene:
@@ -206,14 +214,19 @@ def _entries(document: Document, attribute: str, options: LabelOptions) -> tuple
             raise JudgeError("JSON of the wrong shape (an object)", where=source, mend=_SHAPES)
         return "", mapping_entries(value)
     rows = records(value, source=source, shapes=_SHAPES)
-    image = id_column(rows, options.id_column, source=source, option="--id-column")
     name, what = attribute.lower(), f"{attribute} labels"
     option = "--label-column" if options.alone else f"--label-column {name}"
     if attribute not in named_lexicons() and (meant := get_close_matches(name, named_lexicons(), n=1)):
         option = f"--attribute {meant[0]}, if that is meant, else with {option}"
     tiers = label_columns(attribute, alone=options.alone)
     column = find_column(rows, tiers, options.label_column, what=what, source=source, option=option)
-    return column, row_entries(chosen_rows(rows, options.where, source=source, needed=False), image, column)
+    return column, _column_entries(rows, column, options, source)
+
+
+def _column_entries(rows: Sequence[Row], column: str, options: LabelOptions, source: str) -> Sequence[Entry]:
+    """The entries of a column, of the records that the options choose."""
+    image = id_column(rows, options.id_column, source=source, option="--id-column")
+    return row_entries(chosen_rows(rows, options.where, source=source, needed=False), image, column)
 
 
 def _text(value: object, where: str) -> str:

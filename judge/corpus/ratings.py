@@ -7,12 +7,10 @@ shuffled and numbered, and the key maps each number back. The question is Anonym
 
 import hashlib
 import json
-import math
 import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +18,7 @@ import numpy as np
 
 from judge.corpus.columns import chosen_column, columns_of
 from judge.corpus.files import read_document
-from judge.corpus.records import MISSING, kind_of, mapping_entries, records, row_entries
+from judge.corpus.records import MISSING, kind_of, mapping_entries, number_of, records, row_entries
 from judge.errors import JudgeError, nearest
 from judge.types import Captions, IntArray
 from judge.utils.cells import rows_csv, unguard
@@ -211,8 +209,7 @@ def read_human_scores(path: str | os.PathLike[str], *, captioners: Sequence[str]
 
 
 def _number(value: object, where: str) -> float:
-    with suppress(ValueError, OverflowError):
-        if isinstance(value, str | int | float) and math.isfinite(number := float(value)):
-            return number
+    if (number := number_of(value)) is not None:
+        return number
     shown = f"'{value}'" if isinstance(value, str) else "that is missing" if value is MISSING else kind_of(value)
     raise JudgeError(f"score {shown} is no number", where=where, mend="write it like 0.35")

@@ -5,6 +5,7 @@ import numbers
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple, cast
 
 from judge.errors import JudgeError, nearest
@@ -183,6 +184,14 @@ def _id_of_text(value: str) -> str:
     if (found := _COCO.fullmatch(name)) and ("://" not in name or "coco" in name.lower()):
         return found[1].lstrip("0") or "0"
     return name
+
+
+def number_of(value: object) -> float | None:
+    """A number, or a text that spells one; None for anything else, and for one that is not finite."""
+    with suppress(ValueError, OverflowError):
+        if isinstance(value, str | int | float) and not isinstance(value, bool) and math.isfinite(of := float(value)):
+            return of
+    return None
 
 
 def kind_of(value: object) -> str:

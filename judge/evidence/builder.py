@@ -189,9 +189,10 @@ class EvidenceBuilder:
         key = captioner.name, tuple(classes)
         if key not in self._joined:
             written: dict[Side, Captions] = {"human": people, "generated": captioner}
-            if key[1] not in self._of_people or self.corpus.alone:
+            generated = self._look_at(captioner, classes)
+            if key[1] not in self._of_people and not self.corpus.alone:
                 self._of_people[key[1]] = self._look_at(people, classes)
-            human, generated = self._of_people[key[1]], self._look_at(captioner, classes)
+            human = self._of_people.get(key[1], generated)
             rows: dict[Side, Sequence[Row]] = {"human": human.rows, "generated": generated.rows}
             coverage: dict[Side, Coverage] | None = None
             if human.coverage and generated.coverage:
@@ -208,7 +209,7 @@ class EvidenceBuilder:
         return replace(joined, dropped={**joined.dropped, **dropped}), found
 
     def _people(self, captioner: Captions) -> Captions:
-        """The human captions; where there are none, the captioner's own, of which metrics of one side read nothing."""
+        """The human captions; without any, the captioner's own, so that its images count: nothing reads them twice."""
         return captioner if self.corpus.alone else self.corpus.human
 
     def _by_sentence(self, joined: Joined, written: Mapping[Side, Captions]) -> Joined:
@@ -282,19 +283,15 @@ class EvidenceBuilder:
         if tasks is not None:
             target, answers = Target("tasks", tasks.names), tasks.by_image
         dropped = dict(joined.dropped)
-        rows: dict[Side, tuple[MaskedCaption, ...]] = {}
+        rows: dict[Side, tuple[MaskedCaption, ...]] = {"human": ()}
         for side, captions in joined.read.items():
+            if side == "human" and self.corpus.alone:
+                continue
             most, whole = joined.sentences[side], {(image, n): words for image, n, words in joined.rows[side]}
             counts = Counter(index for _, index, _ in captions)
             indices = {index for index, count in counts.items() if count >= INDEX_COVERAGE * len(joined.classes)}
             dropped[f"{side} captions beyond the common number"] = sum(counts[n] for n in counts.keys() - indices)
-            key = (
-                (side == "human" and not self.corpus.alone) or captioner.name,
-                tuple(joined.classes),
-                hidden,
-                spared,
-                metric.prior,
-            )
+            key = side == "human" or captioner.name, tuple(joined.classes), hidden, spared, metric.prior
             if key not in self._masked:
                 self._masked[key] = tuple(
                     # A sentence names what its caption names: "He smiles." is of the man in the sentence before it.
@@ -304,7 +301,7 @@ class EvidenceBuilder:
                     for caption in [whole[image, index // most]]
                 )
             rows[side] = self._masked[key]
-        how = self.aligning.how or metric.alignment
+        how = "none" if self.corpus.alone else self.aligning.how or metric.alignment
         # Vectors are learnt from the run's own captions; refits use the same.
         vectors = self._vectors.vectors([row.words for row in rows["human"]]) if how == "contextual" else None
         aligner = Aligner(how, vectors, self.aligning.delta)

@@ -98,8 +98,8 @@ def find_hidden(  # noqa: PLR0913 - which images, what is hidden, how errors are
     """Find, once for each image, what is to be hidden and where other things are.
 
     Arguments are as of :class:`MaskedImages` and :func:`~judge.masking.detectors.detect_images`. ``truth``: ground
-    truth beside the detector, to measure it by. ``regions``: compute the boxes of visible things, with the least score
-    of what is hidden.
+    truth beside the detector, to measure it by. ``regions``: also compute the boxes of visible things,
+    which need the same least score as hidden ones.
     """
     found, boxes = dict[str, tuple[Instance, ...]](), dict[str, tuple[Box, ...]]()
     checksums, statistics = dict[str, str](), list[MaskStatistics]()

@@ -134,7 +134,7 @@ def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan, se
             if not work.corpus.alone:
                 entry["alignment"][metric.name] = {"how": sides.aligner.how, **asdict(job.evidence.aligned[1])}
         whose = "" if alone else f"; {', '.join(metric.title for metric in job.metrics)}"
-        for name, value in chosen.items() if job.member.side == "generated" or not work.corpus.alone else ():
+        for name, value in chosen.items():
             counts = entry["chosen"].setdefault(f"{name} ({job.judge}{whose})", {}).setdefault(job.member.side, {})
             counts[f"{value:g}"] = counts.get(f"{value:g}", 0) + 1
     missing: dict[str, dict[str, str]] = {}

@@ -9,7 +9,7 @@ from types import MappingProxyType
 import pandas as pd
 
 from judge.corpus import Corpus
-from judge.errors import JudgeError
+from judge.errors import JudgeError, nearest
 from judge.evidence import MINIMUM_IMAGES, Evidence, EvidenceBuilder, Truth
 from judge.evidence.counts import CountRows, count_captions, task_rows
 from judge.evidence.typical import TYPICAL, add_typical
@@ -75,9 +75,13 @@ def lay_out(corpus: Corpus, plan: Plan, lexicons: Lexicons) -> Work:
     Refused: a hold-out under ``crossfit``; captions and labels that cannot be joined; what cannot be counted; a
     captioner with the name of the typical person.
     """
-    if any(captions.name == TYPICAL for captions in corpus.generated):
+    names = [captions.name for captions in corpus.generated]
+    if TYPICAL in names:
         mend = "give it another name (--captions NAME=FILE)"
         raise JudgeError(f"a captioner is called '{TYPICAL}', as a row of the table is", mend=mend)
+    if plan.baseline and plan.baseline not in names:
+        where = f"--baseline {plan.baseline}"
+        raise JudgeError(f"no captioner is called '{plan.baseline}'", where=where, mend=nearest(plan.baseline, names))
     metrics = tuple(map(find_metric, spell_out(plan.metrics)))
     for metric in metrics:
         if plan.protocol == "crossfit" and metric.parts in metric.name.split(":"):

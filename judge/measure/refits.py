@@ -52,12 +52,11 @@ def refit(
         # A "best" that chooses has the refits that all of its judges have.
         judges = choosing.get((data_of(job), job.judge), [job.judge])
         each = [plan.resamples_of(judge, job.evidence.target.kind) for judge in judges]
-        for kind in each[0]:
-            count = min(of.get(kind, 0) for of in each)
-            if kind == "shuffled" and not compared:  # They are the test of a single side.
-                count = max(count, *(of.get("exchanged", 0) for of in each), 0)
-            wanted = compared if kind == "exchanged" else not (kind == "quarter" and small)
-            for number in range(count if wanted else 0):
+        counts = {kind: min(of.get(kind, 0) for of in each) for kind in each[0]}
+        if not compared:  # A single side has no captions to exchange: labels are shuffled as often.
+            counts["shuffled"] = max(counts.get("shuffled", 0), counts.pop("exchanged", 0))
+        for kind, count in counts.items():
+            for number in range(0 if kind == "quarter" and small else count):
                 evidence = Evidence(job.evidence.sides, Resample(kind, number, plan.first_seed))
                 refits.append(tuple(jobs_of(evidence, job.metrics, job.judge, plan, settings, kept=False)))
                 evidence.release()  # All refits are laid out before the first is trained.

@@ -43,12 +43,9 @@ def exchange_p(
         return one - other
 
     chosen = np.concatenate(groups)
-    data = list(groups) if len(parts) == 1 else [chosen, chosen + len(parts[0].table)]
-    how: dict[str, Any] = (
-        {"permutation_type": "independent", "alternative": "greater"}
-        if len(parts) == 1
-        else {"permutation_type": "samples"}
-    )
+    data, how = [chosen, chosen + len(parts[0].table)], dict[str, Any](permutation_type="samples")
+    if len(parts) == 1:
+        data, how = [*groups], {"permutation_type": "independent", "alternative": "greater"}
     found = stats.permutation_test(
         [np.broadcast_to(rows, (len(part.names), len(rows))) for rows in data],
         gap if len(parts) == 1 else less,

@@ -224,17 +224,17 @@ def _inference(result: Result) -> Iterator[str]:
     """Notes on how intervals and p are computed."""
     rows, run = result.summaries, result.run
     bases = {row.basis for row in rows if row.seeds}
-    compared = {row.metric.amplification != "one_side" for row in rows}
+    compared = any(row.metric.amplification != "one_side" for row in rows)
     if "refits" in bases:
         times = " or ".join(str(number) for number in sorted(set(run["refits"].values()), reverse=True) if number)
         scenes = " within scenes" if run["labels"].get("scenes") else ""
-        on = "captions exchanged between the sides of an image" if True in compared else f"shuffled labels{scenes}"
+        on = "captions exchanged between the sides of an image" if compared else f"shuffled labels{scenes}"
         yield (
             f"Refits: judges trained again {times} times on {on}, and as often on both halves of the images. Both give "
             "the standard error."
         )
-    if False in compared:
-        yield "SC has one side: its amplification is the score less the chance level, 1 / classes."
+    if alone := dict.fromkeys(row.metric.title for row in rows if row.metric.amplification == "one_side"):
+        yield f"{', '.join(alone)} scores one side: the amplification is this score less the chance level."
     if "splits" in bases:
         yield "Splits: values of single folds or hold-outs, corrected for shared training images (resampled t-test)."
     if "images" in bases:
@@ -257,7 +257,7 @@ def _inference(result: Result) -> Iterator[str]:
             f"value without amplification where p (not corrected) is below {1 - level:.2g}. A small p is the tail of "
             "the t distribution, not a count of samples."
         )
-        against = "human captions" if True in compared else "chance"
+        against = "human captions" if compared else "chance"
         yield (
             f"Detectable: the smallest amplification that a test against {against} finds with {POWER:.0%} power, "
             f"where Holm corrects the most; about {4 * images:,} images would halve it."

@@ -156,8 +156,8 @@ def _quality_differences(found: Mapping[str, Quality], *, verbose: bool) -> Tabl
     for name, quality in found.items():
         for group in dict.fromkeys(row.group for row in quality.differences):
             mine = {row.score: row for row in quality.differences if row.group == group}
-            of_group = [(name, *cells) for cells in _gap_rows(mine, scores, SIGNED, group)]
-            rows += of_group if verbose else of_group[::2]  # Without intervals, which are wide.
+            of_group = _gap_rows(mine, scores, SIGNED, group, intervals=verbose)  # Intervals are wide.
+            rows += [(name, *cells) for cells in of_group]
     baseline = next((quality.baseline for quality in found.values() if quality.baseline), "")
     return table_of(
         ["captioner", "images of"],
@@ -168,11 +168,11 @@ def _quality_differences(found: Mapping[str, Quality], *, verbose: bool) -> Tabl
 
 
 def _gap_rows(
-    found: Mapping[str, QualityScore], scores: Sequence[str], how: str, group: str = GAP
+    found: Mapping[str, QualityScore], scores: Sequence[str], how: str, group: str = GAP, *, intervals: bool = True
 ) -> Iterator[tuple[str | None, ...]]:
     """The values of ``scores``, their intervals and their p; no row where there is nothing."""
-    title = "largest gap" if group == GAP else group
-    for label, part in ((title, "value"), ("its interval", "interval"), ("its p", "p_value")) if found else ():
+    title, between = "largest gap" if group == GAP else group, [("its interval", "interval")] if intervals else []
+    for label, part in [(title, "value"), *between, ("its p", "p_value")] if found else ():
         values = [getattr(found.get(score), part, None) for score in scores]
         yield label, *(of if of is None else write_p(of) if part == "p_value" else write(of, how) for of in values)
 

@@ -80,6 +80,10 @@ BY_READERS = "--reader is not used by lstm, but by bert-ft, bert-pre, vl-lic"
         ({"metrics": "dpac", "vocabulary": 9}, ["--vocabulary is not used by dpac, but by ba"]),
         ({"metrics": "ba,lic", "protocol": "paper", "folds": 3},
          ["--folds is not used by ba, lic, but by judges of protocol crossfit"]),
+        ({"metrics": "lic", "quality_scores": {"mine": "clip.json"}, "scene_column": "scene"},
+         ["--quality-scores is not used by lic, but by --quality",
+          "--scene-column is not used by lic, but by labels of a file"]),
+        ({"metrics": "lic", "labels": "people.csv", "scene_column": "scene"}, []),
     ],
 )  # fmt: skip
 def test_settings_that_nothing_reads(settings: dict[str, object], lines: list[str]) -> None:

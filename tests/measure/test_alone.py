@@ -71,6 +71,14 @@ def test_a_dose_is_found_and_counted(world: World) -> None:
     shuffled = result.replicates[result.replicates["kind"] == "shuffled"]
     assert len(shuffled) == 10
     assert shuffled["generated"].mean() == pytest.approx(0.5, abs=0.05)
+    # No judge is trained on a human side that does not exist.
+    assert {*result.scores["side"]} == {"generated"}
+
+
+def test_refits_without_chance_shuffle_labels_all_the_same(world: World) -> None:
+    kinds = measured(pairs(world, 60, dose=0.5), refits=4, chance=0).replicates["kind"]
+    assert (kinds == "shuffled").sum() == 4
+    assert not (kinds == "exchanged").any()
 
 
 def test_labels_move_within_scenes_and_halves_have_whole_ones() -> None:
@@ -109,6 +117,7 @@ def test_what_needs_human_captions_says_so(world: World, tmp_path: Path) -> None
     unlabelled = Corpus(corpus.human, corpus.generated)
     assert "no labels, and no human captions" in fault_of(measured, unlabelled)
     assert "human" not in repr(corpus)
+    assert "--baseline cpa: no captioner is called 'cpa'" in fault_of(measured, corpus, baseline="cpa")
 
 
 TABLE = "image_id,gender,scene\n1,female,a\n2,male,a\n"
