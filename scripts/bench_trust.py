@@ -9,7 +9,8 @@ from there. The seeds of a trial depend on its name alone, so trials may run in 
 - ``nulls-900``, ``nulls-3400``: one human caption of each image is the captioner, the others are the human side. For
   U, which no human caption moves where labels are derived from captions, a tenth of all captions name the other class.
 - ``verdicts``: such a captioner on 900 images, with changes that add no stereotype, and with A->T; ``dose-3400``: A->T.
-- ``second``: the captioner is the second most typical human caption, and that with A->T; ``second-3400``: the latter.
+- ``second``: the captioner is the second most typical human caption of each image.
+- ``typical-900``, ``typical-3400``: it is the most typical one, the typical person itself, with A->T.
 - ``labels``: labels are shuffled.
 - ``worth``: how far doses move LIC on all images (as ``judge calibrate``); ``directions``: doses of both directions.
 - ``families``: the shared captioners under each family of judges; ``families-lstm`` (only by name) with LSTMs.
@@ -161,9 +162,7 @@ def _exchange(captions: Captions, source: DoseSource, trial: int) -> Captions:
     return replace(captions, by_image=by_image)
 
 
-def verdicts(
-    setting: Setting, trial: int, images: int = 900, doses: Sequence[tuple[str, float]] | None = None
-) -> list[Record]:
+def verdicts(setting: Setting, trial: int, images: int = 900, doses: Sequence[tuple[str, float]] = ()) -> list[Record]:
     """A human caption of each image, with doses: by default of changes that add no stereotype, and of A->T."""
     neutral = [name for name, change in CHANGES.items() if not change.moves]
     doses = doses or [(NOTHING, 0.0), ("A->T", BIAS), *product(neutral, DOSES)]
@@ -202,24 +201,36 @@ def concluded(corpus: Corpus, setting: Setting, trial: int) -> list[Record]:
     return [record for record in found if record["captioner"] != TYPICAL]
 
 
-def second(setting: Setting, trial: int, images: int = 900, doses: Sequence[tuple[str, float]] = ()) -> list[Record]:
-    """The captioner is the human caption of each image that is most like the others but for one, with doses."""
-    doses = doses or [(NOTHING, 0.0), ("A->T", BIAS)]
-    drawn, gender = draw(setting, images, trial), load_lexicon("gender")
-    (person,) = drawn.generated
-    together = {image: (*of, *person.by_image[image]) for image, of in drawn.human.by_image.items()}
-    everyone = replace(drawn, human=replace(drawn.human, by_image=together), generated=())
-
-    def masked(caption: str) -> tuple[str, ...]:
-        return mask(tokenize(caption), gender)
-
-    first = with_typical(everyone, masked)
-    then = with_typical(replace(first, generated=()), masked)
+def second(setting: Setting, trial: int, images: int = 900) -> list[Record]:
+    """The captioner is the human caption of each image that is most like the others but for one."""
+    everyone = _everyone(setting, images, trial)
+    first = with_typical(everyone, _masked)
+    then = with_typical(replace(first, generated=()), _masked)
     (typical,), (captioner,) = first.generated, then.generated
     human = {image: (*of, *typical.by_image[image]) for image, of in then.human.by_image.items()}
-    corpus = replace(drawn, human=replace(drawn.human, by_image=human), generated=(captioner,))
+    corpus = replace(everyone, human=replace(everyone.human, by_image=human), generated=(captioner,))
     *_, source = read(setting.data)
-    return concluded(inject_all(corpus, source, doses, trial), setting, trial)
+    return concluded(inject_all(corpus, source, [(NOTHING, 0.0)], trial), setting, trial)
+
+
+def typical(setting: Setting, trial: int, images: int = 900, dose: float = BIAS) -> list[Record]:
+    """The captioner is the typical person, with A->T."""
+    everyone = _everyone(setting, images, trial)
+    *_, source = read(setting.data)
+    corpus = replace(everyone, generated=with_typical(everyone, _masked).generated)
+    return concluded(inject_all(corpus, source, [("A->T", dose)], trial), setting, trial)
+
+
+def _everyone(setting: Setting, images: int, trial: int) -> Corpus:
+    """All human captions of some images, and no captioner."""
+    drawn = draw(setting, images, trial)
+    (person,) = drawn.generated
+    together = {image: (*of, *person.by_image[image]) for image, of in drawn.human.by_image.items()}
+    return replace(drawn, human=replace(drawn.human, by_image=together), generated=())
+
+
+def _masked(caption: str) -> tuple[str, ...]:
+    return mask(tokenize(caption), load_lexicon("gender"))
 
 
 def labels(setting: Setting, trial: int, images: int = 900) -> list[Record]:
@@ -296,7 +307,8 @@ ROWS: dict[str, tuple[int, Callable[[Setting, int], list[Record]]]] = {
     "nulls-3400": (60, partial(nulls, images=3400)),
     "verdicts": (100, verdicts),
     "second": (100, second),
-    "second-3400": (100, partial(second, images=3400, doses=[("A->T", BIAS / 2)])),
+    "typical-900": (100, typical),
+    "typical-3400": (100, partial(typical, images=3400, dose=BIAS / 2)),
     "labels": (100, labels),
     "dose-3400": (100, partial(verdicts, images=3400, doses=[("A->T", BIAS / 2)])),
     "worth": (3, worth),
@@ -313,7 +325,7 @@ def table(frames: Frames) -> Iterator[Bound]:
     for name, rows in frames.items():
         if name.startswith("nulls"):
             yield from null_bounds(name, rows)
-        elif name in {"verdicts", "second", "second-3400", "labels", "dose-3400"}:
+        elif name in {"verdicts", "second", "typical-900", "typical-3400", "labels", "dose-3400"}:
             yield from verdict_bounds(name, rows)
         elif name.startswith("families"):
             for row in rows.to_dict("records"):
