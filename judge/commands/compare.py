@@ -54,7 +54,7 @@ def command(
         "notes": [*notes, *of_runs],
     }
     text = json.dumps(document, indent=2) + "\n"
-    lines = [*(f"NOTE: {note}" for note in [*pair_notes(found), *notes]), *of_runs]
+    lines = [*(f"NOTE: {note}" for note in [*pair_notes(found, result.void), *notes]), *of_runs]
     if output:
         with output.working():
             output.write(text.encode())

@@ -23,6 +23,7 @@ import pandas as pd
 from judge.statistics.comparisons import Pair
 from judge.statistics.counted import CountedRow
 from judge.statistics.summary import JudgedRow, Settings, Summary
+from judge.statistics.validity import sentences_read
 
 # The share of images that both captioners need; with fewer, errors are treated as independent.
 LEAST_SHARED = 0.9
@@ -57,6 +58,11 @@ class Pairing:
         """Pair two rows of one metric and judge, on shared images if nine in ten are; None if not comparable."""
         if unlike(first, second, self.run):
             return None
+        numbers = [sentences_read(row, self.run)[1] for row in (first, second)]
+        reason = f"judges read {numbers[0]} and {numbers[1]} sentences of a caption" if len({*numbers}) > 1 else None
+        return self._pair(first, second)._replace(reason=reason)
+
+    def _pair(self, first: Summary, second: Summary) -> Pair:
         marks = [self.run["captioners"][row.captioner]["marks"][row.metric.name] for row in (first, second)]
         if marks[0] == marks[1]:
             return Pair(first, second)

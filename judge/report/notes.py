@@ -9,7 +9,7 @@ from judge.measure import Result
 from judge.metrics import Metric, find_metric
 from judge.quality import Quality
 from judge.report.table import how_many
-from judge.statistics.comparisons import LIKE_TYPICAL, Difference
+from judge.statistics.comparisons import LIKE_TYPICAL, Difference, Key
 from judge.statistics.inference import POWER, SIGNIFICANT
 
 # Ends of reasons that leave out single captions; others leave out images, or begin with "tasks".
@@ -333,8 +333,11 @@ def _quality(found: Mapping[str, Quality]) -> Iterator[str]:
 # ---- Differences between captioners ----------------------------------------------------------------------------------
 
 
-def pair_notes(found: Sequence[Difference]) -> Iterator[str]:
-    """Images that one captioner of a pair lacks, a sentence for all pairs."""
+def pair_notes(found: Sequence[Difference], void: Mapping[Key, str]) -> Iterator[str]:
+    """Images that one captioner of a pair lacks, and pairs without a verdict though their rows have one."""
+    for row in found:
+        if row.reason and row.reason not in void.values():
+            yield f"No verdict on {row.first} - {row.second}, {row.title}: {row.reason}; take --text first-sentence."
     most: dict[str, int] = {}
     for row in found:
         pair = f"{row.first} and {row.second}"

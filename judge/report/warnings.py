@@ -52,7 +52,7 @@ def warnings(result: Result) -> list[str]:
         *_judges(result),
         *_without_value(result),
         *_by_construction(result),
-        *pair_notes(result.differences()),
+        *pair_notes(result.differences(), result.void),
     ]
 
 

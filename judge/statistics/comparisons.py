@@ -30,7 +30,8 @@ class Difference:
         value: amplification of the first less that of the second; interval, p and error are None where a row has none.
         p_holm: corrected for all differences of this metric and judge that are compared.
         paired: whether both were measured on the same images; else their errors are taken for independent.
-        reason, prior_only: why a check voids the row of one of the two; whether one of them moves by its prior alone.
+        reason, prior_only: why a check voids the row of one of the two, or their difference; whether one of them moves
+            by its prior alone.
         left_out: images that one of the two alone was measured on: they are not in ``value``.
     """
 
@@ -95,13 +96,15 @@ class Conclusion:
 class Pair(NamedTuple):
     """Two rows, of the images that both have, to compare.
 
-    ``paired``: whether these are the same images; ``left_out``: number of images that one of the two alone has.
+    ``paired``: whether these are the same images; ``left_out``: number of images that one of the two alone has;
+    ``reason``: why there is no verdict on which amplifies more.
     """
 
     first: Summary
     second: Summary
     paired: bool = True
     left_out: int = 0
+    reason: str | None = None
 
 
 PairRows = Callable[[Summary, Summary], Pair | None]
@@ -227,11 +230,11 @@ def differences(
         [
             replace(
                 difference(first, second, same_images=paired, level=level),
-                reason=void.get(first.key) or void.get(second.key),
+                reason=void.get(first.key) or void.get(second.key) or reason,
                 prior_only=not prior_only.isdisjoint({first.key, second.key}),
                 left_out=left_out,
             )
-            for first, second, paired, left_out in filter(None, pairs)
+            for first, second, paired, left_out, reason in filter(None, pairs)
         ]
     )
 

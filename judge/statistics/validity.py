@@ -115,6 +115,25 @@ def _left_by_masking(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
             yield f"{whose} hold words that tell {run['attribute']} and were not masked ({tokens})"
 
 
+def sentences_read(row: Summary, run: Mapping[str, Any]) -> tuple[int, int]:
+    """Sentences of a human caption, and of the captioner's, that the row's judges read one by one; 1: it is whole."""
+    if row.metric.counted or row.metric.from_annotation:
+        return 1, 1
+    numbers = run["captioners"][row.captioner]["sentences"]
+    return numbers["human"], numbers["generated"]
+
+
+def _diluted(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
+    """A mean over more sentences is lower where some of them tell nothing of the class, however biased others are."""
+    human, generated = sentences_read(row, run)
+    moved = (row.amplification or row.metric.neutral) - row.metric.neutral
+    if (generated - human) * moved < 0:
+        whose = _WHOSE["generated" if generated > human else "human"]
+        counts = f"{generated} sentences of a caption, {human} of a human one"
+        what = f"sentences that tell nothing of {run['attribute']} lower the mean of {whose}"
+        yield f"{what}: take --text first-sentence ({counts})"
+
+
 def quote_tokens(tokens: Mapping[str, int]) -> str:
     """Tokens with the number of captions that hold each, as notes quote them."""
     return ", ".join(f"'{token}' {count:,}" for token, count in tokens.items())
@@ -131,4 +150,5 @@ _CHECKS = (
     _unmasked,
     _at_chance,
     _vanishes,
+    _diluted,
 )

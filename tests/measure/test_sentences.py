@@ -126,6 +126,48 @@ def test_short_captions_stay_as_they_are(world: World) -> None:
     assert not any("sentences" in line for line in summary_lines(result))
 
 
+def test_sentences_that_say_nothing_do_not_mitigate(world: World) -> None:
+    """A mean over sentences that say nothing is no verdict in favour of a captioner, nor against one of people."""
+    told = simulate(world, name="biased", captioner=Captioner(stereotype=0.5))
+
+    def verbose(of: Captions, name: str) -> Captions:
+        more = " It is a photo. All is calm. The light is good. Nothing else is there."
+        said = {image: tuple(f"{text}.{more}" for text in texts) for image, texts in of.by_image.items()}
+        return Captions(name, said)
+
+    corpus = Corpus(world.human, (told, verbose(told, "verbose")), world.labels)
+    short, long = (result := evaluate(corpus, **QUICK)).summaries
+    assert known(short.amplification) > 0.1
+    assert known(long.amplification) < 0
+    verdicts = [of.verdict for of in result.conclusions()]
+    assert verdicts == ["above human captions", "no verdict"]
+    reason = result.void[long.key]
+    assert reason.endswith("take --text first-sentence (5 sentences of a caption, 1 of a human one)")
+    (pair,) = result.differences()
+    assert (pair.verdict, pair.reason) == ("no verdict", reason)
+    first = evaluate(corpus, **QUICK, text="first-sentence")
+    values = [row.amplification for row in first.summaries]
+    assert values == pytest.approx([short.amplification] * 2, abs=0.01)  # One full stop more.
+    assert not first.void
+    # Human captions of five sentences, and a captioner's of one.
+    corpus = Corpus(verbose(world.human, "human"), (told, verbose(told, "verbose")), world.labels)
+    result = evaluate(corpus, **QUICK)
+    one, other = result.summaries
+    assert "lower the mean of human captions" in result.void[one.key]
+    assert other.key not in result.void
+    assert any(note.startswith("No verdict for LIC") for note in warnings(result))
+
+
+def test_captioners_of_other_numbers_of_sentences_are_not_ranked(world: World) -> None:
+    """Both are above human captions, and their difference says how many sentences tell nothing."""
+    captioners = long_captions(world, (0.9,), "one"), long_captions(world, (0.9, 0.9), "two")
+    result = evaluate(Corpus(world.human, captioners, world.labels), **QUICK)
+    assert not result.void
+    (pair,) = result.differences()
+    assert (pair.verdict, pair.reason) == ("no verdict", "judges read 1 and 2 sentences of a caption")
+    assert any(note.startswith("No verdict on one - two, LIC") for note in warnings(result))
+
+
 def test_what_captions_name_is_theirs_as_a_whole(world: World) -> None:
     """Priors and coverage are those of whole captions: a sentence without a person names the caption's."""
     told = simulate(world, name="a", captioner=Captioner(stereotype=0.5))
