@@ -46,7 +46,7 @@ def correlated_category(truth: GroundTruth, labels: Labels) -> Correlated:
 
     b_al does not correct for the size of classes: where one class has most images (COCO: men), it is mostly that class.
     At a tie the first class counts, then the first category of the file. A category must occur in 100 labelled images,
-    or in 1% of them if they are fewer.
+    or in 1% of them if they are fewer. It is one for all images; LIC does not say whether it chooses for each.
     """
     where = f"{truth.source} with {labels.source}"
     classes: dict[str, str] = {}

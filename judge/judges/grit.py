@@ -23,8 +23,8 @@ Differences from the published GRIT:
 - normalisation: there after each part, with a warm-up; here before each, which needs none; and words are added to the
   gated sum once, where there each cross-attention adds them before its gate.
 
-The learning rate, 1e-4, is ours, as ImageCaptioner2 does not publish it; weights start as torch's layers do, not by the
-initialisation that section 5.2 cites; the epoch with the lowest validation loss is kept.
+The learning rate, 1e-4, is ours, where section 5.2 refers to LIC's training (5e-5); weights start as torch's layers do,
+not by the initialisation that it cites; the epoch with the lowest validation loss is kept.
 """
 
 import math

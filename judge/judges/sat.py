@@ -7,8 +7,8 @@ Everything but the frozen backbone is trained from scratch, by cross-entropy on 
 the judge is not trained to write captions. Weights start as He et al. (ICCV 2015) draw them, embeddings, whose input
 has a single 1, with variance 1, and the output layer as torch's layers do, as judges would be sure before training.
 
-``sat-512`` has the widths of public implementations, 512, and LIC's learning rate, 5e-5, as section 5.2 has it; ``sat``
-is smaller and learns faster.
+``sat-512`` has the widths of public implementations, 512, and LIC's learning rate, 5e-5, as section 5.2 refers to LIC's
+training; ``sat`` is smaller and learns faster.
 
 Differences from Xu et al.:
 
