@@ -21,8 +21,9 @@ def summary_lines(result: Result) -> list[str]:
     """The two or three lines that are always printed below the table."""
     run = result.run
     tested = [row.key[1:] for row in result.of_captioners if row.p_value is not None]
+    beyond = ", as is p beyond a typical person" if result.typical else ""
     holm = (
-        f"{_holm(tested, 'captioner')}; verdicts use it, at {SIGNIFICANT:g}; intervals are not corrected. "
+        f"{_holm(tested, 'captioner')}{beyond}; verdicts use it, at {SIGNIFICANT:g}; intervals are not corrected. "
         if tested
         else ""
     )
@@ -168,8 +169,18 @@ def _remarks(result: Result) -> Iterator[str]:
     for names, count in alike(read.items()):
         yield f"Long captions: judges read {count} sentences each, one by one, of {names} (--text whole: the whole)."
     families = result.run["families"]
+    if result.run["protocol"] == "crossfit" and (alone := dict.fromkeys(_without_others(result))):
+        yield f"No other judges show whether the sign of {some([*alone])} depends on the judge."
     for judges, others in alike((judge, ", ".join(of)) for judge, of in families.items()):
         yield f"Other judges{f' of {judges}' if families.keys() != {judges} else ''}, trained once: {others}."
+
+
+def _without_others(result: Result) -> Iterator[str]:
+    """Titles of rows whose verdict could depend on judges of other families, if the run had any."""
+    for row in result.of_captioners:
+        reads_text = not (row.metric.counted or row.metric.from_annotation or row.metric.uses_images)
+        if reads_text and row.metric.amplification != "one_side" and row.p_value is not None and not row.families:
+            yield row.title
 
 
 def class_notes(labels: Mapping[str, Any]) -> Iterator[str]:

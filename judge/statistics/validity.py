@@ -117,10 +117,10 @@ def _left_by_masking(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
 
 def sentences_read(row: Summary, run: Mapping[str, Any]) -> tuple[int, int]:
     """Sentences of a human caption, and of the captioner's, that the row's judges read one by one; 1: it is whole."""
+    numbers = run["captioners"][row.captioner].get("sentences", {})
     if row.metric.counted or row.metric.from_annotation:
-        return 1, 1
-    numbers = run["captioners"][row.captioner]["sentences"]
-    return numbers["human"], numbers["generated"]
+        numbers = {}
+    return numbers.get("human", 1), numbers.get("generated", 1)
 
 
 def _diluted(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
