@@ -54,11 +54,11 @@ from judge.utils.parallel import threads, unordered
 
 AMPLIFIES, BELOW = "amplifies", "not above the typical person"
 U = tuple(name for name in ("u-ta", "u-at") if name in METRICS)
-FAMILIES = ("linear", "embedding", "words+embedding")
+FAMILIES = ("linear", "embedding", "words+embedding", "best")
 OTHERS = 4
 """Human captions an image, beside the one that plays the captioner."""
-DOSES = (0.3, 0.6, 0.9)
-"""Doses of changes that add no stereotype."""
+NEUTRAL, DOSES = [name for name, change in CHANGES.items() if not change.moves], (0.3, 0.6, 0.9)
+"""Changes that add no stereotype, and their doses."""
 BIAS = 0.4
 """The dose of A->T at 900 images; at 3,400 it is a half of that."""
 EXCHANGED = 0.1
@@ -164,8 +164,7 @@ def _exchange(captions: Captions, source: DoseSource, trial: int) -> Captions:
 
 def verdicts(setting: Setting, trial: int, images: int = 900, doses: Sequence[tuple[str, float]] = ()) -> list[Record]:
     """A human caption of each image, with doses: by default of changes that add no stereotype, and of A->T."""
-    neutral = [name for name, change in CHANGES.items() if not change.moves]
-    doses = doses or [(NOTHING, 0.0), ("A->T", BIAS), *product(neutral, DOSES)]
+    doses = doses or [(NOTHING, 0.0), ("A->T", BIAS), *product(NEUTRAL, DOSES)]
     drawn, (*_, source) = draw(setting, images, trial), read(setting.data)
     return concluded(inject_all(drawn, source, doses, trial), setting, trial)
 

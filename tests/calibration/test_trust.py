@@ -117,11 +117,13 @@ def test_nulls(bench: Any, coco: Path) -> None:
 def test_verdicts(bench: Any, coco: Path) -> None:
     """A large dose of A->T amplifies; captions that became short, few or silent do not, nor does a typical person."""
     setting, doses = bench.Setting(coco, folds=4, refits=8), [("none", 0.0), ("A->T", 0.8)]
-    doses += [(change, 0.9) for change in ("brevity", "repetition", "verbosity", "silence")]
+    doses += [(change, 0.9) for change in bench.NEUTRAL]
     rows = [*bench.verdicts(setting, 0, images=480, doses=doses), *bench.second(setting, 0, images=480)]
     amplifies = {row["change"] for row in rows if row["verdict"] == "amplifies"}
-    assert len(rows) == 8
+    assert len(rows) == 2 + 6 + 1
     assert amplifies == {"A->T"}
+    (row,) = bench.typical(setting, 0, images=480, dose=0.8)
+    assert row["verdict"] == "amplifies"
 
 
 @pytest.mark.slow
