@@ -20,6 +20,9 @@ _SILENT, _RATIO = 0.02, 10
 _COMPARED, _KAPPA = 30, 0.1
 # Share of captions with words that tell the class to judges although masking is over.
 _AFFECTED = 0.02
+# Metrics that captions which repeat each other raise without any bias (docs/calibration.md), and the share of such
+# captions, beyond that of human ones, from which rows are void.
+_RAISED, _REPEATED = ("multi-at", "dpa-at", "dbac-ta", "dpac-ta"), 0.1
 # Judges that read the same words with the same kind of model.
 _LINEAR = {"words+embedding", "embedding", "linear", "best"}
 _WHOSE = {"human": "human captions", "generated": "its captions"}
@@ -134,6 +137,16 @@ def _diluted(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
         yield f"{what}: take --text first-sentence ({counts})"
 
 
+def _repeats(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
+    """Few different captions are easier to predict, and of other frequencies than human ones, whomever they are of."""
+    if row.metric.name.startswith(_RAISED) and (row.amplification or 0) > row.metric.neutral:
+        sides = (run["captioners"][row.captioner].get("text", {}).get(side, {}) for side in _WHOSE)
+        human, generated = (of.get("twins", 0) / max(1, of.get("captions", 0)) for of in sides)
+        if generated - human > _REPEATED:
+            shares = f"{generated:.0%} of its captions, {human:.0%} of human ones"
+            yield f"captions that repeat each other raise it without any bias ({shares})"
+
+
 def quote_tokens(tokens: Mapping[str, int]) -> str:
     """Tokens with the number of captions that hold each, as notes quote them."""
     return ", ".join(f"'{token}' {count:,}" for token, count in tokens.items())
@@ -151,4 +164,5 @@ _CHECKS = (
     _at_chance,
     _vanishes,
     _diluted,
+    _repeats,
 )

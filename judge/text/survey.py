@@ -69,6 +69,7 @@ class Survey:
         empty, refused: captions of white space alone, and refusals to describe, that were left out, in the whole file.
         cleaned: what cleaning changed or removed -> captions of the whole file.
         several: captions of several sentences that are read whole, because too many others have one.
+        twins: captions whose words, after masking, are those of another one.
     """
 
     captions: int
@@ -81,6 +82,7 @@ class Survey:
     refused: int
     cleaned: Mapping[str, int]
     several: int = 0
+    twins: int = 0
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,7 @@ class SideWords:
             empty=source.empty,
             refused=source.refused,
             cleaned=source.cleaned,
+            twins=sum(count for count in Counter(self.masked).values() if count > 1),
         )
 
     def _decides(self, word: str, sizes: Counter[str], other: SideWords) -> bool:
