@@ -148,14 +148,14 @@ def locate(reference: str, where: str) -> str:
 
 
 def advice_on_path(reference: str) -> str:
-    """Advice for a path at which nothing is; "" for a name on the hub, which alone is asked for: it may answer late."""
+    """Advice on a ``reference`` that is a path of nothing; "" for a name on the hub, which may be slow to answer."""
     path, (first, within, _) = from_home(reference), reference.partition("/")
-    unlike = not reference.strip() or path.is_absolute() or path.is_symlink() or reference.startswith((".", "~"))
-    unlike = unlike or path.suffix.lower() in _OF_FILES
-    if not unlike and not (within and Path(first).is_dir()):
+    plain = not reference.strip() or path.is_absolute() or path.is_symlink() or reference.startswith((".", "~"))
+    plain = plain or path.suffix.lower() in _OF_FILES
+    if not plain and not (within and Path(first).is_dir()):
         return ""
     alike = named_alike(path)
-    return alike if unlike or alike.endswith("?") else f"{alike}; the hub is not asked, as '{first}' is a folder here"
+    return alike if plain or alike.endswith("?") else f"{alike}; the hub is not asked, as '{first}' is a folder here"
 
 
 def fetch(reference: str, where: str) -> Path:
