@@ -244,6 +244,16 @@ def done_well(*arguments: object) -> Result:
     return done
 
 
+def publish(weights: Path, hub: Path, patch: pytest.MonkeyPatch, *options: str) -> None:
+    """Put a judge, as ``judge export`` writes it, into the hub's cache as "me/judge"; without a connection."""
+    patch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(hub))
+    patch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    commit, repository = "0" * 40, hub / "models--me--judge"
+    done_well("export", "--judge-weights", weights, "--out", repository / "snapshots" / commit, *options)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(commit)
+
+
 def instead(words: Sequence[object], *other: object) -> list[str]:
     """Words of a command in which the options of ``other`` replace those of the same name."""
     found, names = [*map(str, words)], {str(word) for word in other if str(word).startswith("--")}

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from helpers import read_rows
 from scipy.stats import ttest_ind_from_stats
 from test_docs import check, parse
 from typer.testing import CliRunner
@@ -27,6 +28,7 @@ from judge.masking.detectors.yolo import load_yolo
 from judge.measure.jobs import choose_judges
 from judge.metrics import find_metric, spell_out
 from judge.statistics.consistency import correlate
+from judge.text.lexicon import load_lexicon
 from judge.types import Interval
 
 ROOT = Path(__file__).parents[1]
@@ -125,6 +127,26 @@ def test_weights_of_the_papers_detectors_may_be_pickles(tmp_path: Path) -> None:
         load_yolo(weights)
     with pytest.raises(JudgeError, match="does not run as a model"):
         load_yolo(weights, trust=folder)
+
+
+def test_dbac_and_dpac_hide_the_person_in_the_foreground_alone() -> None:
+    for name, hiding in (("dbac_table4", 5), ("dpac_table5", 3)):
+        hidden = [step for step in TABLES[name].steps(TABLES[name].shown) if "mask" in step.kind.command]
+        assert [make_config(dict(step.settings), step.kind).foreground for step in hidden] == ["largest"] * hiding
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_attribution_of_race_is_read_from_the_maps_of_its_words(tmp_path: Path) -> None:
+    """DBAC's Table 4: the mean over images of the share of a map outside people, in percent."""
+    world = import_module("small_world").write_small(tmp_path / "world")
+    steps = TABLES["dbac_table4"].steps(import_module("jobs").Job("small", world, tmp_path))
+    (step,) = [step for step in steps if step.name == "race-none"]
+    ((mode, found),) = import_module("special")._attribution({step.name: step.run()}, "race")
+    rows = read_rows(tmp_path / "race-none" / "pictures.csv")
+    assert {row["answer"] for row in rows} <= frozenset().union(*load_lexicon("race-words").classes.values())
+    shares = [float(row["score"]) for row in rows if row["score"]]
+    assert (mode, found.value) == ("none", pytest.approx(100 * np.mean(shares)))
+    assert 0 < found.value < 100
 
 
 def test_every_table_and_figure_of_the_papers_is_there_or_missing_with_a_reason(shared: Path) -> None:

@@ -66,7 +66,7 @@ class RunConfig(ScoredSettings, ShownSettings):
 
     breakdown: bool = option(False, "compute what tasks, images and words contribute to each metric", panel="Metrics")
     rewarded_by: dict[str, str] = option(
-        {}, "judge that rewarded a captioner in training: its name or file; rows of such judges have no verdict",
+        {}, "judge that rewarded a captioner: its name, a file or hf://NAME; rows of such judges have no verdict",
         repeated="CAPTIONER=JUDGE", panel="Judges",
     )  # fmt: skip
     verbose: bool = option(False, "print all columns, tables, notes and warnings", exclude=True)
@@ -318,8 +318,9 @@ def _read_rewards(config: RunConfig, corpus: Corpus) -> dict[str, dict[str, str]
     """Captioner -> {"rewarded_by": the kind of judge that rewarded it}."""
     found = {}
     for captioner, judge in config.rewarded_by.items():
-        _check_captioner(captioner, config, corpus, f"--rewarded-by {captioner}={judge}")
-        kind = find_saved(judge).judge if from_home(judge).exists() else find_judge(judge).name
+        _check_captioner(captioner, config, corpus, where := f"--rewarded-by {captioner}={judge}")
+        is_saved = judge.startswith("hf://") or from_home(judge).exists()
+        kind = find_saved(judge, where=where).judge if is_saved else find_judge(judge).name
         found[captioner] = {"rewarded_by": kind.partition(":")[0]}
     return found
 

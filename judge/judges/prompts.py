@@ -21,11 +21,11 @@ class Prompt:
     """The prompt of a captioner.
 
     Attributes:
-        template: one sentence with one ``[Answer]``; the rest after it is ignored.
+        template: one sentence that ends with ``[Answer]``, its only one.
         answers: class -> its word; the default is the class's name.
 
     Raises:
-        JudgeError: no ``[Answer]`` in the template, or more than one; an empty answer.
+        JudgeError: no ``[Answer]`` in the template, more than one, or text after it; an empty answer.
     """
 
     template: str
@@ -35,6 +35,9 @@ class Prompt:
         if self.template.count(SLOT) != 1:
             what = f"'{self.template}' has {self.template.count(SLOT)} times {SLOT}"
             mend = f"write it once, as in '{make_prompt('gender').template}'"
+            raise JudgeError(what, where="--template", mend=mend)
+        if unread := self.template.partition(SLOT)[2].strip():
+            what, mend = f"no judge reads '{unread}', which stands after {SLOT}", f"end the template with {SLOT}"
             raise JudgeError(what, where="--template", mend=mend)
         for name, word in self.answers.items():
             if not word.strip():

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Literal
 
 from judge.errors import JudgeError, nearest
@@ -278,7 +279,7 @@ def find_metric(name: str) -> Metric:
     show what differs from the metric's own.
 
     Raises:
-        JudgeError: no such row, score or variant; the nearest name is suggested.
+        JudgeError: no such row, score or variant; the nearest name is suggested. Or two variants choose the same thing.
     """
     key, variants = _parts(name)
     if key in FAMILIES:
@@ -288,8 +289,9 @@ def find_metric(name: str) -> Metric:
     if row is None or own is None:
         known = [*METRICS, *plugins("metrics"), *FAMILIES, *ALIASES]
         raise JudgeError(f"unknown metric '{name}'", where="--metrics", mend=nearest(key, known))
-    for variant in variants:
-        row = _variant(row, variant)
+    row, other = (reduce(_variant, order, row) for order in (variants, variants[::-1]))
+    if len({*variants}) < len(variants) or replace(other, name=row.name, title=row.title) != row:
+        raise JudgeError("two of its variants choose the same thing", where=f"--metrics {name}", mend="leave one out")
     return row if row.counted else _renamed(row, own)
 
 
@@ -299,14 +301,20 @@ def with_protocol(
     """``names`` with another balance or hold-out for the metrics that have judges; None leaves each metric its own.
 
     ``balance``: "none" where all images count equally, "classes" where classes do; refused for metrics that cannot.
-    ``holdout``: the share of images for testing, and then, unless it is the metric's own, for choosing an epoch.
+    ``holdout``: the share of images for testing, and then, unless it is the metric's own, for choosing an epoch;
+    refused where none are left for training.
     """
-    found = []
+    found, given = [], holdout or ()
     for row in map(find_metric, spell_out(names)):
-        test, validation = (*(holdout or ()), *row.holdout[len(holdout or ()) :])
+        test, validation = (*given, *row.holdout[len(given) :])
+        if not row.counted and test + validation > 1 - 1e-6:
+            what = f"{row.title}: {test:g} of the images are for testing and {validation:g} to choose an epoch"
+            where = f"--holdout {','.join(f'{share:g}' for share in given)}"
+            raise JudgeError(f"{what}, none for training", where=where, mend="give shares whose sum is below 1")
         parts = replace(row, holdout=(test, validation)).parts
-        changes = [parts, {"none": UNBALANCED, "classes": BALANCED, None: ""}[balance]]
-        found.append(row.name if row.counted else ":".join([row.name, *filter(None, changes)]))
+        kept = [part for part in row.name.split(":") if "/" not in part and part != UNBALANCED]
+        equal = {"none": UNBALANCED, "classes": BALANCED, None: BALANCED if row.balanced else UNBALANCED}[balance]
+        found.append(row.name if row.counted else ":".join([*kept, parts, equal]))
     return spell_out(found)
 
 

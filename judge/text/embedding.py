@@ -21,7 +21,7 @@ from judge.errors import JudgeError
 from judge.text.vector_files import FloatArray32, read_file
 from judge.types import FloatArray, Words
 from judge.utils.files import from_home
-from judge.utils.hub import explaining, first_line, is_of_library, quiet_hub
+from judge.utils.hub import advice_on_path, explaining, first_line, is_of_library, quiet_hub
 from judge.utils.reading import memory_limit, opening, regular
 
 #: Miller's wordllama (MIT): 256 numbers for each of 32,000 tokens. Its wheel holds the table; it needs no hub.
@@ -101,7 +101,7 @@ def _find(reference: str) -> list[Path]:
         return [path / "model.safetensors", path / "tokenizer.json"]
     if path.exists():
         return [path]
-    if path.is_absolute() or reference.startswith((".", "~")) or reference.count("/") != 1:
+    if advice_on_path(reference) or reference.count("/") != 1:
         mend = "check the path; a name on the hub is OWNER/NAME"
         raise JudgeError("no such file or folder", where=where, mend=mend)
     return [_fetch(reference, file, where) for file in ("model.safetensors", "tokenizer.json")]

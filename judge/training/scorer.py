@@ -25,7 +25,7 @@ from judge.text.cleaning import clean
 from judge.training.judge_file import Saved, open_judge, perceive, read_saved
 from judge.types import FloatArray, Sample
 from judge.utils.files import from_home
-from judge.utils.hub import explaining, fetch
+from judge.utils.hub import advice_on_path, explaining, fetch
 from judge.utils.parallel import choose_device
 from judge.utils.reading import named_alike
 
@@ -202,10 +202,11 @@ def _in_folder(images: Sequence[Any], folder: Path) -> MaskedImages:
     return MaskedImages(folder, names)
 
 
-def find_saved(given: str, *, base: str | None = None) -> Saved:
+def find_saved(given: str, *, base: str | None = None, where: str = "") -> Saved:
     """A trained judge: a file, a folder of ``judge export``, or one on the hub (USER/NAME, hf://USER/NAME@REVISION)."""
-    path, where = from_home(given), f"--judge-weights {given}"
-    if not path.exists() and path.suffix != ".safetensors" and _HUB.fullmatch(given):
+    path, where = from_home(given), where or f"--judge-weights {given}"
+    advice = "" if given.startswith("hf://") else advice_on_path(given)
+    if not path.exists() and _HUB.fullmatch(given) and not advice:
         path = fetch(given.removeprefix("hf://"), where)
     if path.is_dir():
         folder, path = path, path / WEIGHTS
@@ -215,7 +216,7 @@ def find_saved(given: str, *, base: str | None = None) -> Saved:
                 mend = "give the folder that judge export made, or a NAME.weights.safetensors of judge train"
             raise JudgeError(f"holds no {WEIGHTS}, as judge export writes it", where=where, mend=mend)
     elif not path.is_file():
-        raise JudgeError("no such file or folder", where=where, mend=named_alike(path))
+        raise JudgeError("no such file or folder", where=where, mend=advice or named_alike(path))
     saved = read_saved(path)
     if saved.recipe:
         require("vision", "torch", "accelerate")

@@ -10,12 +10,14 @@ from typing import Any
 
 from judge.errors import JudgeError
 from judge.utils.files import from_home
-from judge.utils.reading import LAYERS, POSITIONS
+from judge.utils.reading import LAYERS, POSITIONS, named_alike
 
 _UNKNOWN = "check the name, or give the folder of a checkpoint; a name needs the network, or the hub's cache"
 _AGAIN = "fetch or save the checkpoint again"
 NO_WEIGHTS = "there are no weights in safetensors"
 CONVERT = "convert them with transformers' save_pretrained; pickles are never loaded"
+# Endings of files that users name in place of a checkpoint's folder.
+_OF_FILES = {".bin", ".ckpt", ".csv", ".gz", ".json", ".onnx", ".pt", ".pth", ".safetensors", ".txt", ".vec", ".yaml"}
 _FETCHED = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]
 # Parts of a field's name -> what it may not exceed.
 _LIMITED = {("layer", "depth", "num_image_with_embedding"): LAYERS, ("position", "length", "ctx"): POSITIONS}
@@ -140,9 +142,20 @@ def locate(reference: str, where: str) -> str:
             if not usual:
                 raise JudgeError(f"{file.relative_to(path)} is not a regular file", where=where, mend="remove it")
         return str(path)
-    if not reference.strip() or path.is_absolute() or path.is_symlink() or reference.startswith((".", "~")):
-        raise JudgeError("no such folder", where=where, mend="check the path")
+    if mend := advice_on_path(reference):
+        raise JudgeError("no such folder", where=where, mend=mend)
     return reference
+
+
+def advice_on_path(reference: str) -> str:
+    """Advice on a ``reference`` that is a path of nothing; "" for a name on the hub, which may be slow to answer."""
+    path, (first, within, _) = from_home(reference), reference.partition("/")
+    plain = not reference.strip() or path.is_absolute() or path.is_symlink() or reference.startswith((".", "~"))
+    plain = plain or path.suffix.lower() in _OF_FILES
+    if not plain and not (within and Path(first).is_dir()):
+        return ""
+    alike = named_alike(path)
+    return alike if plain or alike.endswith("?") else f"{alike}; the hub is not asked, as '{first}' is a folder here"
 
 
 def fetch(reference: str, where: str) -> Path:

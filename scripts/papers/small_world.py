@@ -30,10 +30,11 @@ def write_small(folder: Path) -> Path:
     (folder / FEW).write_text(json.dumps(shown), encoding="utf-8")
     texts = (entry["caption"] for entry in first.values())
     words = sorted({word for text in texts for word in re.findall("[a-z]+", text.lower())})
-    gender = load_lexicon("gender")
-    # Many words of gender, so that some captions hold one.
+    gender, race = load_lexicon("gender"), load_lexicon("race-words")
+    # Many words of gender and race, so that some captions hold one.
     naming = [word for word in words if gender.mentions([word])]
-    _write_captioner(folder / MODEL, sorted({*naming, *words[:: max(1, len(words) // (2 * len(naming)))]}))
+    others = words[:: max(1, len(words) // (2 * len(naming)))]
+    _write_captioner(folder / MODEL, sorted({*naming, *others}.union(*race.classes.values())))
     return folder
 
 

@@ -288,7 +288,7 @@ def _read_sets(job: Job, results: Results, _: Ours) -> Ours:
 
 FOREGROUND = {"foreground": "largest"}
 BLIP = "Salesforce/blip-image-captioning-large"  # As in the authors' code.
-# The words that the authors' code counts as race, which nearly always are colours of things. A small run has none.
+# The words that the authors' code counts as race, which nearly always are colours of things.
 RACE = {"attribute": "race", "lexicon": "race-words"}
 BLIP_METRICS = {"lic": "lic", "dpa-ta": "dpa_ta", "dba-g": "ba_ta", "dbac-ta": "dbac_ta"}
 
@@ -299,7 +299,7 @@ def _mask_for_blip(job: Job, _: Steps) -> Steps:
     steps = [job.mask(f"masked-{mode}", mode=mode, hide="person", **FOREGROUND) for mode in MODES[1:]]
     folders = [job.images()["images"], *(step.settings["out"] for step in steps)]
     for mode, images in zip(MODES, folders, strict=True):
-        for looks, words in (("looks", {}), *([] if job.is_small else [("race", RACE)])):
+        for looks, words in (("looks", {}), ("race", RACE)):
             steps.append(job.attribute(f"{looks}-{mode}", images=images, model=model, method="grad-cam", **words))
     for name, attribute in (("gender", "gender"), ("skin", "skin3")):
         inputs = {**job.inputs(("NIC",), attribute), "captions": {}, "models": {"BLIP": model}}

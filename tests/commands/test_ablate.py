@@ -68,6 +68,7 @@ def test_from_weights_to_a_table(world: WorldFiles, tmp_path: Path) -> None:
     assert found["visible"] == pytest.approx(1 - found["recall"])
     assert f"{found['recall']:.3f}" in done.stdout
     assert len(list((tmp_path / "cache").rglob("*.json"))) == 80
+    assert "Open its detectors.json, or report" in refusal("report", tmp_path / "out")
     (images / "000000000003.png").write_bytes(b"no image")
     done = judge("ablate", "detectors", *given, "--out", tmp_path / "again")
     assert (done.exit_code, results(tmp_path / "again")[0]["images"]) == (1, 79)
@@ -157,6 +158,8 @@ def test_masks_change_what_a_checkpoint_writes(world: WorldFiles, run_file: Path
     done_well("ablate", "masks", run_file, *given, "--model", model, *masks, "--out", out)
     assert sorted(path.name for path in out.iterdir()) == [MANIFEST, "ablate.yaml", "log.jsonl", "masks.json"]
     assert [row["mask"] for row in results(out)] == ["none", "box"]
+    advice = "Open its masks.json, or report a judge evaluate with one of its masks (--mask)."
+    assert f"{out}: is a folder of judge ablate, which has no page. {advice}" in refusal("report", out)
     done_well("caption", "--model", model, *pictures_of(world), "--mask", "box", "--out", masked)
     assert numbers_of(results(out)[1:]) == measured(run_file, tmp_path / "alone", *given, "--captions", f"git={masked}")
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from helpers import done_well, few, read_json, read_rows, refusal, save_captioner, settings_of
+from helpers import done_well, few, publish, read_json, read_rows, refusal, save_captioner, settings_of
 from PIL import Image
 from safetensors.torch import load_file
 from tiny_bert import save_bert
@@ -355,8 +355,9 @@ def test_a_scorer_refuses_in_one_line(trained: Trained, tmp_path: Path) -> None:
     assert repr(scorer) == "Judge('linear', female, male)"
     assert scorer.probabilities([]).shape == (0, 2)
     np.testing.assert_allclose(scorer.probabilities(["", "a man"]).sum(axis=1), 1)
-    with pytest.raises(JudgeError, match="no such file or folder"):
-        Judge.load(tmp_path / "absent")
+    for absent in (tmp_path / "absent", "nobody/judge.pt"):
+        with pytest.raises(JudgeError, match=f"{absent}: no such file or folder. Check the path."):
+            Judge.load(absent)
     with pytest.raises(JudgeError, match="is no folder here, and cannot be fetched"):
         Judge.load("nobody/no-judge")
 
@@ -381,14 +382,8 @@ def test_a_training_is_left_alone(trained: Trained) -> None:
 @pytest.mark.parametrize("merged", [False, True])
 def test_a_judge_of_the_hub(merged: bool, trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Out of the hub's cache, without a connection; a merged judge starts from the checkpoint in the same folder."""
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     weights = trained.weights(trained.job("hf" if merged else "lstm"))
-    commit, repository = "0" * 40, tmp_path / "hub" / "models--me--judge"
-    folder = repository / "snapshots" / commit
-    done_well("export", "--judge-weights", weights, "--out", folder, *(["--merge"] if merged else []))
-    (repository / "refs").mkdir()
-    (repository / "refs" / "main").write_text(commit)
+    publish(weights, tmp_path / "hub", monkeypatch, *(["--merge"] if merged else []))
     pictures = [Image.new("RGB", (64, 64), color) for color in ("red", "blue")]
     given: dict[str, Any] = {"images": pictures, "masked": True} if merged else {}
     texts = ["A woman rides her horse.", "The men are skiing"]

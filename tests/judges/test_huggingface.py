@@ -170,6 +170,8 @@ def test_training_learns(family: str, tuning: Tuning, precision: str, checkpoint
     [
         ("It is", {}, "--template: 'It is' has 0 times [Answer]. Write it once, as in 'Therefore, the gender is"),
         ("[Answer] [Answer]", {}, "has 2 times [Answer]"),
+        ("The [Answer] is it", {}, "--template: no judge reads 'is it', which stands after [Answer]. End the template"),
+        ("It is [Answer].", {}, "no judge reads '.', which stands after [Answer]. End the template with [Answer]."),
         ("It is [Answer]", {"old": " "}, "--answer: class 'old' has an empty answer. Give it a word."),
         ("It is [Answer]", {"old": "x", "young": "x"}, "--answer: two classes have one answer: x, x. Name each."),
         ("It is [Answer]", {"old": " Young"}, "--answer: two classes have one answer: Young, young."),
@@ -271,10 +273,17 @@ def test_code_of_its_own_is_refused(checkpoint: Checkpoints, tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("offline")
-def test_nothing_there(tmp_path: Path) -> None:
+def test_nothing_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert refused(tmp_path / "none").endswith(": no such folder. Check the path.")
     assert "no such folder" in refused("./none")
     assert "cannot be found" in refused("nobody/nothing-of-the-kind")
+    # The hub, which may answer late, is not asked for what is a path.
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models" / "blip-2.7b").mkdir(parents=True)
+    assert refused("models/blip-2.7").endswith(": no such folder. Did you mean 'models/blip-2.7b'?")
+    assert refused("models/git").endswith("Check the path; the hub is not asked, as 'models' is a folder here.")
+    assert refused("nobody/git.safetensors").endswith(": no such folder. Check the path.")
+    assert "cannot be found" in refused("nobody/blip-2.7b")
     assert "no checkpoint of transformers is there (config.json)" in refused(tmp_path)
     (tmp_path / "config.json").write_text("{", "utf-8")
     assert "cannot be found" in refused(tmp_path)

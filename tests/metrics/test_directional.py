@@ -166,6 +166,10 @@ def test_names_show_another_protocol() -> None:
     assert with_protocol(changed, balance="none", holdout=(0.2,)) == changed
     assert with_protocol(changed[:1], balance="classes", holdout=(0.1, 0.0)) == ("lic",)
     assert with_protocol(names, balance=None, holdout=None) == spell_out(names)
+    assert with_protocol(["lic:unbalanced"], balance=None, holdout=(0.2,)) == ("lic:80/20:unbalanced",)
+    for holdout, left in (((0.2, 0.9), "0.2,0.9: LIC: 0.2"), ((0.9,), "0.9: DPAC T->A: 0.9")):
+        with pytest.raises(JudgeError, match=f"--holdout {left} of the images are for testing .*, none for training"):
+            with_protocol(names, balance=None, holdout=holdout)
 
 
 @pytest.mark.parametrize(("name", "message"), [
@@ -173,6 +177,10 @@ def test_names_show_another_protocol() -> None:
     ("lic:100/0", "'100/0' is no hold-out"), ("lic:60/10/10/20", "is no hold-out"),
     ("lic:unbalance", "unknown score 'unbalance'. Did you mean 'unbalanced'?"),
     ("dbac-ta:balanced", "DBAC T->A counts how frequent classes are, so they cannot be balanced"),
+    *((name, f"--metrics {name}: two of its variants choose the same thing. Leave one out.") for name in (
+        *("lic:unbalanced:balanced", "lic:80/20:unbalanced:80/20", "lic:80/20:75/25"),
+        *("dbac-at:accuracy:with-people:confidence", "dpa-at:label:annotation:attacker", "ratio:a/b:b/a"),
+    )),
     ("dpac-at:80/20", "DPAC A->T chooses among seeds on other images. Write 70/10/20"),
 ])  # fmt: skip
 def test_protocols_that_are_none(name: str, message: str) -> None:

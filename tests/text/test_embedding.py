@@ -59,7 +59,7 @@ def test_a_folder_and_a_file_worked_by_hand(tmp_path: Path) -> None:
 
 
 def test_tables_that_are_none_are_refused_in_one_line(tmp_path: Path) -> None:
-    for absent in (str(tmp_path / "absent"), "./absent/table", "absent"):
+    for absent in (str(tmp_path / "absent"), "./absent/table", "absent", "nobody/vectors.txt"):
         with pytest.raises(JudgeError, match=rf"--embedding {absent}: no such file or folder"):
             Embedding(absent)
     folder = write_model2vec(tmp_path / "table", np.zeros((2, 2), dtype=np.float32))

@@ -9,6 +9,7 @@ import datasets
 import numpy as np
 import pytest
 import torch
+from helpers import publish
 from test_docs import ROOT, blocks
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import (
@@ -107,8 +108,11 @@ def test_grpo_is_rewarded_by_a_judge(scorer: Judge, tmp_path: Path) -> None:
         assert logged["reward"] == pytest.approx(np.mean(rewards), abs=1e-6)
 
 
-@pytest.mark.parametrize("judge", ["file", "linear", "lstm"])
-def test_a_captioner_has_no_verdict_by_the_kind_of_judge_that_rewarded_it(judge: str, scorer: Judge) -> None:
+@pytest.mark.parametrize("judge", ["file", "hf://me/judge", "linear", "lstm"])
+def test_a_captioner_has_no_verdict_by_the_kind_of_judge_that_rewarded_it(
+    judge: str, scorer: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(scorer.saved.path, tmp_path, monkeypatch)
     world = make_world(200, seed=4)
     captions = {name: simulate(world, name=name, captioner=Captioner(stereotype=0.9)).by_image for name in ("a", "b")}
     by = str(scorer.saved.path) if judge == "file" else judge
@@ -121,6 +125,8 @@ def test_a_captioner_has_no_verdict_by_the_kind_of_judge_that_rewarded_it(judge:
         assert "rewarded this captioner" in str(verdicts.loc["a", "reason"])
     with pytest.raises(JudgeError, match="no captioner is called 'c'"):
         evaluate(human=world.human.by_image, captions=captions, **how | {"rewarded_by": {"c": by}})
+    with pytest.raises(JudgeError, match="--rewarded-by a=hf://me/none: is no folder here, and cannot be fetched"):
+        evaluate(human=world.human.by_image, captions=captions, **how | {"rewarded_by": {"a": "hf://me/none"}})
 
 
 @pytest.mark.filterwarnings("ignore")
