@@ -20,9 +20,10 @@ _SILENT, _RATIO = 0.02, 10
 _COMPARED, _KAPPA = 30, 0.1
 # Share of captions with words that tell the class to judges although masking is over.
 _AFFECTED = 0.02
-# Metrics that captions which repeat each other raise without any bias (docs/calibration.md), and the share of such
-# captions, beyond that of human ones, from which rows are void.
-_RAISED, _REPEATED = ("multi-at", "dpa-at", "dbac-ta", "dpac-ta"), 0.1
+# Metrics that captions which repeat each other raise without any bias (docs/calibration.md).
+_RAISED = ("multi-at", "dpa-at", "dbac-ta", "dpac-ta")
+# Share of captions that repeat each other, or have several sentences, more than on the other side, that voids rows.
+_MUCH = 0.1
 # Judges that read the same words with the same kind of model.
 _LINEAR = {"words+embedding", "embedding", "linear", "best"}
 _WHOSE = {"human": "human captions", "generated": "its captions"}
@@ -127,24 +128,35 @@ def sentences_read(row: Summary, run: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def _diluted(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
-    """A mean over more sentences is lower where some of them tell nothing of the class, however biased others are."""
+    """Sentences that tell nothing of the class lower the score of a side with more sentences, whatever others tell."""
+    human: float
+    generated: float
     human, generated = sentences_read(row, run)
+    counts = f"{generated} sentences of a caption, {human} of a human one"
+    if human == generated and not (row.metric.counted or row.metric.from_annotation):
+        human, generated = _shares(row, run, "several")
+        counts = f"{generated:.0%} of its captions have several, {human:.0%} of human ones"
     moved = (row.amplification or row.metric.neutral) - row.metric.neutral
-    if (generated - human) * moved < 0:
+    if abs(generated - human) > _MUCH and (generated - human) * moved < 0:
         whose = _WHOSE["generated" if generated > human else "human"]
-        counts = f"{generated} sentences of a caption, {human} of a human one"
-        what = f"sentences that tell nothing of {run['attribute']} lower the mean of {whose}"
+        what = f"sentences that tell nothing of {run['attribute']} lower the score of {whose}"
         yield f"{what}: take --text first-sentence ({counts})"
 
 
 def _repeats(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
     """Few different captions are easier to predict, and of other frequencies than human ones, whomever they are of."""
     if row.metric.name.startswith(_RAISED) and (row.amplification or 0) > row.metric.neutral:
-        sides = (run["captioners"][row.captioner].get("text", {}).get(side, {}) for side in _WHOSE)
-        human, generated = (of.get("twins", 0) / max(1, of.get("captions", 0)) for of in sides)
-        if generated - human > _REPEATED:
+        human, generated = _shares(row, run, "twins")
+        if generated - human > _MUCH:
             shares = f"{generated:.0%} of its captions, {human:.0%} of human ones"
             yield f"captions that repeat each other raise it without any bias ({shares})"
+
+
+def _shares(row: Summary, run: Mapping[str, Any], count: str) -> tuple[float, float]:
+    """The shares of human captions, and of the captioner's, that a survey counts as ``count``."""
+    sides = (run["captioners"][row.captioner].get("text", {}).get(side, {}) for side in _WHOSE)
+    human, generated = (of.get(count, 0) / max(1, of.get("captions", 0)) for of in sides)
+    return human, generated
 
 
 def quote_tokens(tokens: Mapping[str, int]) -> str:
