@@ -220,5 +220,7 @@ def log_epoch(member: Member, setup: TrainingSetup, epoch: int, loss: float, val
     losses = {"epoch": epoch, "loss": loss, "validation": validation}
     try:
         setup.log("epoch", judge=member.judge.name, **whose, **names, **losses)
+    except FileNotFoundError:
+        pass  # The main process has failed, said so, and removed the folder; this process is about to end.
     except OSError as error:
         _logger.warning("events of trainings cannot be logged (%s)", str(error).partition("\n")[0])
