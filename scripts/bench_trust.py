@@ -14,7 +14,8 @@ from there. The seeds of a trial depend on its name alone, so trials may run in 
 - ``labels``: labels are shuffled.
 - ``worth``: how far doses move LIC on all images (as ``judge calibrate``); ``directions``: doses of both directions.
 - ``families``: the shared captioners under each family of judges; ``families-lstm`` (only by name) with LSTMs.
-- ``seeds``: the verdicts of the shared captioners with other seeds; ``time``: seconds of ``judge evaluate``.
+- ``seeds``: the verdicts of the shared captioners with other seeds; ``seeds-3``: with ``--seeds 3``.
+- ``time``: seconds of ``judge evaluate``.
 
 A captioner whose value does not exceed the typical person's cannot "amplify", so its judges have no refits.
 """
@@ -274,13 +275,14 @@ def families(setting: Setting, trial: int, judges: Sequence[str] = FAMILIES) -> 
     return [{"judge": row.judge, "first": row.first, "value": row.value, "p": row.p_value, **values} for row in found]
 
 
-def seeds(setting: Setting, trial: int, images: int = 900) -> list[Record]:
-    """The shared captioners on one of three parts of the images, with one of five seeds."""
+def seeds(setting: Setting, trial: int, images: int = 900, averaged: int = 1) -> list[Record]:
+    """The shared captioners on one of three parts of the images, with one of five seeds, or of five sets of seeds."""
     (corpus, known, _), (part, number) = read(setting.data), divmod(trial, SEEDS)
     order = np.random.default_rng(seed_of("parts")).permutation(sorted(known.by_image)).tolist()
     chosen = order[part * images : (part + 1) * images]
     given = replace(known, by_image={image: known.by_image[image] for image in sorted(chosen)})
-    result = judged(replace(corpus, labels=given), setting, seed=number)
+    first = number if averaged == 1 else 100 * number  # No two sets share a seed.
+    result = judged(replace(corpus, labels=given), setting, seed=first, seeds=averaged)
     return [record | {"part": part} for record in records(result, number) if record["captioner"] != TYPICAL]
 
 
@@ -315,6 +317,7 @@ ROWS: dict[str, tuple[int, Callable[[Setting, int], list[Record]]]] = {
     "families": (len(FAMILIES), families),
     "families-lstm": (0, partial(families, judges=("lstm",))),
     "seeds": (SUBSETS * SEEDS, seeds),
+    "seeds-3": (SUBSETS * SEEDS, partial(seeds, averaged=3)),
     "time": (3, seconds),
 }
 
@@ -333,8 +336,8 @@ def table(frames: Frames) -> Iterator[Bound]:
                 yield Bound(what, 1, "p < 0.05", f"{value:+.3f}, p {row['p']:.2g}", value > 0 and row["p"] < 0.05)
         elif name == "directions":
             yield from direction_bounds(rows)
-        elif name == "seeds":
-            yield seed_bound(rows)
+        elif name.startswith("seeds"):
+            yield seed_bound(name, rows)
         elif name == "time":
             for refits, of in rows.groupby("refits"):
                 most, what = (180, "with refits") if refits else (20, "--refits 0")
@@ -407,13 +410,13 @@ def direction_bounds(rows: pd.DataFrame) -> Iterator[Bound]:
                 yield Bound(f"{metric}: moved by {change}", trials, "interval holds 0", measured, not response.moves)
 
 
-def seed_bound(rows: pd.DataFrame) -> Bound:
+def seed_bound(name: str, rows: pd.DataFrame) -> Bound:
     """How often a verdict is no longer "amplifies" with another seed: of ordered pairs of seeds."""
     cells = (rows["verdict"] == AMPLIFIES).groupby([rows["part"], rows["captioner"]]).agg(["sum", "size"])
     flips, pairs = cells["sum"] * (cells["size"] - cells["sum"]), cells["size"] * (cells["size"] - 1)
     rate = flips.sum() / max(1, pairs.sum())
     measured = f"{rate:.1%} ({cells['sum'].sum()} of {len(rows)} runs amplify)"
-    return Bound('another seed: no longer "amplifies"', len(rows), "at most 5%", measured, rate <= 0.05)
+    return Bound(f'{name}, others: no longer "amplifies"', len(rows), "at most 5%", measured, rate <= 0.05)
 
 
 def main(  # noqa: PLR0913, PLR0917 - options

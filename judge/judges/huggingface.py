@@ -112,7 +112,7 @@ class AnswerJudge(nn.Module):
     def collate(self, samples: Sequence[Sample], images: Sequence[Image] = ()) -> Batch:
         """The captioner's tensors for these samples, one padded text for each forward pass.
 
-        ``images``: RGB images to use in place of those that the samples name; () to use these.
+        ``images``: RGB images that replace those of the samples; empty: the samples' own are used.
         """
         texts = [self._text(sample.words) for sample in samples]
         prompts = self._lay_out(samples, images, texts)

@@ -59,8 +59,8 @@ class Pairing:
         if unlike(first, second, self.run):
             return None
         numbers = [sentences_read(row, self.run)[1] for row in (first, second)]
-        reason = f"judges read {numbers[0]} and {numbers[1]} sentences of a caption" if len({*numbers}) > 1 else None
-        return self._pair(first, second)._replace(reason=reason)
+        what = f"judges read {numbers[0]} and {numbers[1]} sentences of a caption: take --text first-sentence"
+        return self._pair(first, second)._replace(reason=what if len({*numbers}) > 1 else None)
 
     def _pair(self, first: Summary, second: Summary) -> Pair:
         marks = [self.run["captioners"][row.captioner]["marks"][row.metric.name] for row in (first, second)]

@@ -348,7 +348,7 @@ def pair_notes(found: Sequence[Difference], void: Mapping[Key, str]) -> Iterator
     """Images that one captioner of a pair lacks, and pairs without a verdict though their rows have one."""
     for row in found:
         if row.reason and row.reason not in void.values():
-            yield f"No verdict on {row.first} - {row.second}, {row.title}: {row.reason}; take --text first-sentence."
+            yield f"No verdict on {row.first} - {row.second}, {row.title}: {row.reason}."
     most: dict[str, int] = {}
     for row in found:
         pair = f"{row.first} and {row.second}"

@@ -129,11 +129,11 @@ def sentences_read(row: Summary, run: Mapping[str, Any]) -> tuple[int, int]:
 
 def _diluted(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
     """Sentences that tell nothing of the class lower the score of a side with more sentences, whatever others tell."""
-    human: float
-    generated: float
-    human, generated = sentences_read(row, run)
-    counts = f"{generated} sentences of a caption, {human} of a human one"
-    if human == generated and not (row.metric.counted or row.metric.from_annotation):
+    if row.metric.counted or row.metric.from_annotation:
+        return
+    human, generated = map(float, sentences_read(row, run))
+    counts = f"{generated:g} sentences of a caption, {human:g} of a human one"
+    if human == generated:
         human, generated = _shares(row, run, "several")
         counts = f"{generated:.0%} of its captions have several, {human:.0%} of human ones"
     moved = (row.amplification or row.metric.neutral) - row.metric.neutral

@@ -265,6 +265,18 @@ def test_who_cannot_hear_ends_no_training(caplog: pytest.LogCaptureFixture) -> N
     assert "events of trainings cannot be logged ([Errno 28] No space left on device)" in caplog.text
 
 
+def test_a_folder_that_a_failed_run_removed_is_not_reported(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    """The main process has said why; a process that still trains says nothing."""
+
+    def gone(event: str, **facts: Any) -> None:
+        append(tmp_path / "removed" / LOG, event, **facts)
+
+    train_members(
+        make_members("lstm", seeds=1), TrainingSetup({"epochs": 1}, workers=1, log=gone), then=keep_predictions
+    )
+    assert "cannot be logged" not in caplog.text
+
+
 def test_a_fault_in_a_worker_is_told_in_one_line() -> None:
     setup = TrainingSetup({"epochs": 3, "learning_rate": 1e38}, workers=2)
     assert "loss is" in fault_of(numbers, make_members("lstm"), setup)
