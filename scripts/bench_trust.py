@@ -142,7 +142,7 @@ def nulls(setting: Setting, trial: int, images: int = 900) -> list[Record]:
     """Human captions against human captions."""
     drawn, (*_, source) = draw(setting, images, trial), read(setting.data)
     found = [judged(drawn, setting, "nulls", trial, metrics="lic,leakage", typical=False)]
-    if U:
+    if U and not os.environ.get("NO_U"):
         human, person = (_exchange(side, source, trial) for side in (drawn.human, *drawn.generated))
         exchanged = replace(drawn, human=human, generated=(person,))
         found.append(judged(exchanged, setting, "nulls", trial, metrics=U, **ALONE))

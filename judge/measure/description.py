@@ -43,7 +43,7 @@ def describe(
         "versions": _versions(work),
         "protocol": plan.protocol,
         "folds": plan.folds if plan.protocol == "crossfit" else None,
-        "seeds": list(plan.seed_numbers),
+        "seeds": sorted({plan.first_seed, *(job.member.seed for job in work.jobs)}),
         "attribute": labels.attribute,
         "labels": describe_labels(labels) | _unnamed(labels, lexicon),
         "lexicon": lexicon and {"name": lexicon.name, "source": lexicon.source, **_without_words(lexicon, labels)},
@@ -177,7 +177,7 @@ def _settings_of_metric(metric: Metric, plan: Plan, work: Work) -> dict[str, Any
     if metric.counted:
         found["seed"] = plan.first_seed
         return found | (asdict(plan.vocabulary) if metric.counted.labels == "words" else {})
-    found |= {"protocol": plan.protocol, "seeds": list(plan.seed_numbers)}
+    found |= {"protocol": plan.protocol}
     if plan.protocol == "crossfit":
         found["folds"] = plan.folds
     found["alignment"] = "none" if metric.from_annotation else plan.aligning.how or metric.alignment
@@ -189,7 +189,7 @@ def _settings_of_metric(metric: Metric, plan: Plan, work: Work) -> dict[str, Any
 def _settings_of_judge(job: Job, plan: Plan, setup: TrainingSetup) -> dict[str, Any]:
     """Name -> value of the settings of a job's judges."""
     judge = job.member.judge
-    found = setup.settings_of(judge)
+    found = {"seeds": list(plan.seeds_of(job.metrics[0], job.judge))} | setup.settings_of(judge)
     if setup.is_trained(judge):
         found["refits"] = plan.resamples_of(job.judge, job.evidence.target.kind).get("exchanged", 0)
     if job.evidence.sides.uses_images:

@@ -243,7 +243,7 @@ def jobs_of(
     found = find_judge(with_head(name_self(judge, evidence.captioner, plan.models), metrics[0].head))
     # Judges that are trained jointly choose their settings on both sides, whichever is scored.
     two_sided = compares(metrics) or found.joint is not None
-    for seed, split in plan.splits(evidence.classes, metrics[0], evidence.sides.scenes):
+    for seed, split in plan.splits(evidence, metrics[0], judge):
         tested = set(split.test)
         for (side, index), slot in evidence.slots.items():
             # No image of a small fold may have a caption with a high index.

@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
 
 from judge.corpus.splits import Protocol, Split, make_splits
-from judge.evidence import Aligning, ResampleKind, TextOptions
+from judge.evidence import Aligning, Evidence, ResampleKind, TextOptions
 from judge.evidence.counts import Vocabulary
 from judge.judges import DEFAULT_JUDGE, SELF, find_judge, other_families
 from judge.measure.comparing import Pairing
@@ -23,6 +22,8 @@ from judge.statistics.validity import void_rows
 from judge.types import Interval, TargetKind
 
 SEEDS: dict[Protocol, int] = {"paper": 10, "crossfit": 1}
+# Under crossfit, of judges that have refits: one draw of folds alone would move a value too far.
+AVERAGED = 3
 # Refits of judges that train in seconds; those that guess tasks learn dozens of answers.
 REFITS: dict[TargetKind, int] = {"attribute": 20, "tasks": 8}
 CHANCE = 2
@@ -110,40 +111,45 @@ class Plan:
     def ratio(self, metric: Metric) -> float:
         """Number of test images of a split over the number of training images."""
         test, validation = metric.holdout
-        if metric.aggregate == "best" and len(self.seed_numbers) == 1:
+        if metric.aggregate == "best" and len(self.seeds_of(metric, metric.judge)) == 1:
             validation = 0.0
         if self.protocol == "crossfit":
             # The same share of the other images is held out to choose an epoch, or a seed.
             return 1 / ((self.folds - 1) * (1 - validation / (1 - test)))
         return test / (1 - test - validation)
 
-    @property
-    def seed_numbers(self) -> range:
-        """The seeds of the run."""
-        return range(self.first_seed, self.first_seed + (self.seeds or SEEDS[self.protocol]))
+    def seeds_of(self, metric: Metric, judge: str) -> range:
+        """The seeds of a judge's trainings, for a metric."""
+        number = self.seeds or SEEDS[self.protocol]
+        averaged = self.protocol == "crossfit" and metric.aggregate != "best"
+        if not self.seeds and averaged and "exchanged" in self.resamples_of(judge, metric.target):
+            number = AVERAGED
+        return range(self.first_seed, self.first_seed + number)
 
-    def splits(
-        self, classes: Mapping[str, str], metric: Metric, scenes: Mapping[str, str] = MappingProxyType({})
-    ) -> list[tuple[int, Split]]:
-        """(seed, split) for all seeds, over images and their classes; images of one of the ``scenes`` are together.
+    def splits(self, evidence: Evidence, metric: Metric, judge: str) -> list[tuple[int, Split]]:
+        """(seed, split) for all seeds of a judge; images of one scene are together.
 
         If the best of several seeds counts, all share the split of the first, and images are held out to choose by.
+        Folds of a refit are drawn anew, once.
         """
         test, validation = metric.holdout
-        best = metric.aggregate == "best"
-        drawn = {
+        best, resample, seeds = metric.aggregate == "best", evidence.resample, self.seeds_of(metric, judge)
+        drawn = {seed: self.first_seed if best else seed for seed in seeds}
+        if resample and self.protocol == "crossfit" and not best:
+            drawn = {seeds[resample.number % len(seeds)]: resample.stream}
+        splits = {
             seed: make_splits(
                 self.protocol,
-                classes,
-                seed=self.first_seed if best else seed,
+                evidence.classes,
+                seed=drawn_by,
                 folds=self.folds,
-                holdout=(test, 0.0 if best and len(self.seed_numbers) == 1 else validation),
+                holdout=(test, 0.0 if best and len(seeds) == 1 else validation),
                 balanced=metric.balanced,
-                scenes=scenes,
+                scenes=evidence.sides.scenes,
             )
-            for seed in self.seed_numbers
+            for seed, drawn_by in drawn.items()
         }
-        return [(seed, split) for seed, splits in drawn.items() for split in splits]
+        return [(seed, split) for seed, of_seed in splits.items() for split in of_seed]
 
 
 BRIEF = [
