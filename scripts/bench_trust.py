@@ -46,6 +46,7 @@ from judge.calibration.response import TrialShare, calibrate
 from judge.calibration.trials import Design, people_as_captioner, whole_trials
 from judge.evidence.typical import TYPICAL, with_typical
 from judge.measure import Result
+from judge.measure.plan import DRAWS
 from judge.metrics import METRICS
 from judge.text.lexicon import mask
 from judge.text.tokens import tokenize
@@ -142,7 +143,7 @@ def nulls(setting: Setting, trial: int, images: int = 900) -> list[Record]:
     """Human captions against human captions."""
     drawn, (*_, source) = draw(setting, images, trial), read(setting.data)
     found = [judged(drawn, setting, "nulls", trial, metrics="lic,leakage", typical=False)]
-    if U and not os.environ.get("NO_U"):
+    if U:
         human, person = (_exchange(side, source, trial) for side in (drawn.human, *drawn.generated))
         exchanged = replace(drawn, human=human, generated=(person,))
         found.append(judged(exchanged, setting, "nulls", trial, metrics=U, **ALONE))
@@ -186,7 +187,7 @@ def concluded(corpus: Corpus, setting: Setting, trial: int) -> list[Record]:
     Refits are made where a verdict "amplifies" is possible: the value is above the typical person's, and above 0 in all
     families of judges, which no refit changes.
     """
-    quick = judged(corpus, setting, "verdicts", trial, refits=0)
+    quick = judged(corpus, setting, "verdicts", trial, refits=0, seeds=DRAWS)
     chosen = set[str]()
     for row, conclusion in zip(quick.summaries, quick.conclusions(), strict=True):
         if (conclusion.beyond is None or conclusion.beyond.value > 0) and all(value > 0 for _, value in row.families):

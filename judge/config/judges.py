@@ -40,7 +40,9 @@ class JudgeSettings(Settings):
     balance: Literal["none", "classes"] | None = option(
         None, "what counts equally in training and scores: all images (none), or classes", "each metric's own"
     )
-    seeds: int | None = option(None, "repetitions", "1 under crossfit, 10 under paper", essential=True, ge=1, le=1000)
+    seeds: int | None = option(
+        None, "repetitions", "10 under paper; under crossfit 3 with refits, else 1", essential=True, ge=1, le=1000
+    )
     seed: values.Seed = option(0, "first seed")
     folds: int = option(10, "folds of crossfit", ge=2, le=10_000)
     template: str | None = option(

@@ -152,11 +152,6 @@ class Resample:
     number: int
     seed: int = 0
 
-    @property
-    def stream(self) -> int:
-        """A seed for what else is drawn for it, such as folds."""
-        return int.from_bytes(hashlib.blake2b(f"{self}".encode(), digest_size=4).digest())
-
     def draw(self, sides: Sides) -> Sides:
         """The resampled sides."""
         if self.kind == "exchanged":

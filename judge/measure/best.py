@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from judge.judges import is_best
 from judge.measure.jobs import Job
 from judge.types import FloatArray, Side
 
@@ -26,12 +27,12 @@ def rivals(jobs: Sequence[Job]) -> dict[tuple[Data, str], list[str]]:
     judges: dict[Data, dict[str, None]] = {}
     for job in jobs:
         judges.setdefault(data_of(job), {})[job.judge] = None
-    others = {data: [judge for judge in of if not _is_best(judge)] for data, of in judges.items()}
+    others = {data: [judge for judge in of if not is_best(judge)] for data, of in judges.items()}
     return {
         (data, judge): [judge, *others[data]]
         for data, of in judges.items()
         for judge in of
-        if _is_best(judge) and others[data]
+        if is_best(judge) and others[data]
     }
 
 
@@ -80,6 +81,3 @@ def _choose(losses: Mapping[str, Mapping[Fold, FloatArray]], fold: Fold) -> str:
 
     return min(losses, key=mean)
 
-
-def _is_best(judge: str) -> bool:
-    return judge.strip().lower().partition(":")[0] == "best"

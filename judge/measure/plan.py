@@ -10,7 +10,7 @@ import pandas as pd
 from judge.corpus.splits import Protocol, Split, make_splits
 from judge.evidence import Aligning, Evidence, ResampleKind, TextOptions
 from judge.evidence.counts import Vocabulary
-from judge.judges import DEFAULT_JUDGE, SELF, find_judge, other_families
+from judge.judges import DEFAULT_JUDGE, SELF, find_judge, is_best, other_families
 from judge.measure.comparing import Pairing
 from judge.metrics import Metric
 from judge.quality import ImageScores, Quality
@@ -22,8 +22,8 @@ from judge.statistics.validity import void_rows
 from judge.types import Interval, TargetKind
 
 SEEDS: dict[Protocol, int] = {"paper": 10, "crossfit": 1}
-# Under crossfit, of judges that have refits: one draw of folds alone would move a value too far.
-AVERAGED = 3
+# Draws of folds of judges that have refits: with another single draw, a verdict changes more often (docs/trust.md).
+DRAWS = 3
 # Refits of judges that train in seconds; those that guess tasks learn dozens of answers.
 REFITS: dict[TargetKind, int] = {"attribute": 20, "tasks": 8}
 CHANCE = 2
@@ -39,7 +39,7 @@ class Plan:
         metrics: names of rows of METRICS, or of families ("dbac": both directions).
         judges: names of judges; every metric is measured with each.
         protocol: "crossfit" (every image is scored by a judge that never saw it) or "paper" (LIC's hold-out).
-        seeds: repetitions; None for 10 under ``paper`` and 1 under ``crossfit``.
+        seeds: repetitions; None for 10 under ``paper``; under ``crossfit`` for 3 if judges have refits, else 1.
         folds: number of folds of ``crossfit``.
         first_seed: seeds are first_seed, first_seed + 1, ...
         text, aligning: how captions become words, and how human captions are aligned.
@@ -119,37 +119,37 @@ class Plan:
         return test / (1 - test - validation)
 
     def seeds_of(self, metric: Metric, judge: str) -> range:
-        """The seeds of a judge's trainings, for a metric."""
-        number = self.seeds or SEEDS[self.protocol]
-        averaged = self.protocol == "crossfit" and metric.aggregate != "best"
-        if not self.seeds and averaged and "exchanged" in self.resamples_of(judge, metric.target):
-            number = AVERAGED
+        """The seeds of a judge's trainings for a metric; of a "best" only those that all judges of the run have."""
+        judges = self.judges if is_best(judge) else (judge,)
+        refitted = all("exchanged" in self.resamples_of(name, metric.target) for name in judges)
+        averaged = self.protocol == "crossfit" and metric.aggregate == "mean" and refitted
+        number = self.seeds or (DRAWS if averaged else SEEDS[self.protocol])
         return range(self.first_seed, self.first_seed + number)
 
     def splits(self, evidence: Evidence, metric: Metric, judge: str) -> list[tuple[int, Split]]:
         """(seed, split) for all seeds of a judge; images of one scene are together.
 
         If the best of several seeds counts, all share the split of the first, and images are held out to choose by.
-        Folds of a refit are drawn anew, once.
+        Refits under crossfit draw folds with the first seed alone: these vary little beside the data.
         """
         test, validation = metric.holdout
-        best, resample, seeds = metric.aggregate == "best", evidence.resample, self.seeds_of(metric, judge)
-        drawn = {seed: self.first_seed if best else seed for seed in seeds}
-        if resample and self.protocol == "crossfit" and not best:
-            drawn = {seeds[resample.number % len(seeds)]: resample.stream}
-        splits = {
+        best, seeds = metric.aggregate == "best", self.seeds_of(metric, judge)
+        single = best and len(seeds) == 1
+        if evidence.resample and self.protocol == "crossfit" and not best:
+            seeds = seeds[:1]
+        drawn = {
             seed: make_splits(
                 self.protocol,
                 evidence.classes,
-                seed=drawn_by,
+                seed=self.first_seed if best else seed,
                 folds=self.folds,
-                holdout=(test, 0.0 if best and len(seeds) == 1 else validation),
+                holdout=(test, 0.0 if single else validation),
                 balanced=metric.balanced,
                 scenes=evidence.sides.scenes,
             )
-            for seed, drawn_by in drawn.items()
+            for seed in seeds
         }
-        return [(seed, split) for seed, of_seed in splits.items() for split in of_seed]
+        return [(seed, split) for seed, splits in drawn.items() for split in splits]
 
 
 BRIEF = [

@@ -74,7 +74,8 @@ def _holm(tested: Sequence[Hashable], noun: str) -> str:
 
 def _protocol(result: Result) -> str:
     run = result.run
-    seeds = how_many(len(run["seeds"]), "seed")
+    numbers = sorted({row.seeds for row in result.summaries if row.seeds})
+    seeds = " or ".join(how_many(number, "seed") for number in numbers)
     judged = [row for row in metrics_of(result) if not row.counted]
     if not judged:
         return f"Counted: no judge was trained; {_COUNTED}."
@@ -198,10 +199,10 @@ def class_notes(labels: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _method(result: Result) -> Iterator[str]:
-    run, metrics = result.run, metrics_of(result)
-    best = [row.title for row in metrics if row.aggregate == "best"]
-    if best and len(run["seeds"]) > 1:
-        yield f"Best of {len(run['seeds'])} seeds on validation images, for each side: {', '.join(best)}."
+    metrics = metrics_of(result)
+    best = {row.metric.title: row.seeds for row in result.summaries if row.metric.aggregate == "best"}
+    if best and (seeds := max(best.values())) > 1:
+        yield f"Best of {seeds} seeds on validation images, for each side: {', '.join(best)}."
     if normalised := [row.title for row in metrics if row.amplification == "normalised"]:
         what = "amplification is (generated - human) / (generated + human), from -1 to 1"
         yield f"{', '.join(normalised)}: {what}."

@@ -20,7 +20,7 @@ from judge.utils.files import resolved
 
 # Facts of metrics.json that a page states once for all runs; the latter for runs with judges.
 _COMMON = "attribute", "level", "lexicon"
-_COMMON_OF_JUDGES = "protocol", "folds", "seeds"
+_COMMON_OF_JUDGES = "protocol", "folds"
 _TABLES = ("scores", "counts", "replicates", "examples", "families")
 _BROKEN = ("tasks", "images", "captions", "words", "twins")
 
@@ -44,8 +44,10 @@ def join_runs(runs: Sequence[SavedRun]) -> SavedRun:
     """
     for first, second in combinations(runs, 2):
         one, other = first.result.run, second.result.run
-        common = _COMMON + (_COMMON_OF_JUDGES if _judged(one) and _judged(other) else ())
+        judged = _judged(one) and _judged(other)
+        common = _COMMON + (_COMMON_OF_JUDGES if judged else ())
         pairs = {name: (one[name], other[name]) for name in common}
+        pairs |= {"the first seed": (one["seeds"][0], other["seeds"][0])} if judged else {}
         both = one["ratios"].keys() & other["ratios"].keys()
         pairs |= {f"what {name} compares": (one["ratios"][name], other["ratios"][name]) for name in both}
         for name, (mine, its) in pairs.items():
