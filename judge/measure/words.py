@@ -91,9 +91,17 @@ def caption_words(
         the image's own class; ``base``, the intercept, and contributions add up to ``total``, the caption's log odds.
     """
     of_captioners = {caption[0] for caption in wanted}
-    each = [alike for alike in _linear_jobs(jobs, notes, plan) if alike[0].evidence.captioner in of_captioners]
+    every = (alike for alike in _linear_jobs(jobs, notes, plan) if alike[0].evidence.captioner in of_captioners)
+    each = [_first_to_score(alike, plan) for alike in every]
     rows = chain.from_iterable(parallel(partial(_words_of, wanted=set(wanted)), each, workers))
     return pd.DataFrame(rows, columns=CAPTION_COLUMNS)
+
+
+def _first_to_score(jobs: list[Job], plan: Plan) -> list[Job]:
+    """The jobs whose judges may be the first that score a caption: those of the first folds, which score all."""
+    if plan.protocol == "paper" or jobs[0].metrics[0].aggregate == "best":
+        return jobs
+    return [job for job in jobs if job.member.seed == plan.first_seed]
 
 
 def _words_of(alike: Sequence[Job], wanted: set[Caption]) -> list[tuple[object, ...]]:

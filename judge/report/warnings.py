@@ -203,7 +203,7 @@ def _training_noise(result: Result) -> Iterator[str]:
     run = result.run
     rows = [row for row in result.summaries if row.basis == "these judges"]
     if rows:
-        advice = "--refits N, or five splits or more (--folds 5, --seeds 5)"
+        advice = f"--refits N, or five {'folds (--folds 5)' if run['protocol'] == 'crossfit' else 'seeds (--seeds 5)'}"
         if run["protocol"] == "paper" and any(row.metric.aggregate == "best" for row in rows):
             advice = "--refits N, or --protocol crossfit: of several seeds the best alone counts"
         yield (

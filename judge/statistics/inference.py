@@ -18,8 +18,9 @@ leaves it out exactly where p is below 0.05.
   network's sudden progress) vary more than their halves tell. The mean of the draws, the chance level, is not taken off
   the value. Its distance from the neutral value is a bias, whose square, less that of its own noise, adds to that of
   the error.
-- **Splits** (:func:`from_splits`). Without refits, the values of K splits (folds, or hold-outs): their variance is
-  corrected for training sets that overlap, by 1/K + tested / trained images (Nadeau and Bengio, Machine Learning 2003).
+- **Splits** (:func:`from_splits`). Without refits, the values of K splits (folds of one draw, or hold-outs): their
+  variance is corrected for training sets that overlap, by 1/K + tested / trained images (Nadeau and Bengio, Machine
+  Learning 2003).
 
 BENCHMARKS.md has the share of p below 0.05 in simulated draws.
 """

@@ -271,8 +271,13 @@ class JudgedRow:
         return self.statistic(*(self.table if captions is None else self.statistic.rows(captions)).sums())
 
     def splits(self) -> list[pd.DataFrame]:
-        """The ``caption_table`` of each split: of the captions that its judges scored."""
+        """The ``caption_table`` of each split, a fold of the first seed or a hold-out: the captions its judges scored.
+
+        Folds of other seeds score the same images again, so that more of them would say less of other images.
+        """
         answers = self._answers[self._answers["probability"].notna()]
+        if answers["fold"].nunique() > 1:
+            answers = answers[answers["seed"] == answers["seed"].min()]
         return [caption_table(part, self.metric.score) for _, part in answers.groupby(["seed", "fold"])]
 
     def summary(self, refits: pd.DataFrame) -> Summary:

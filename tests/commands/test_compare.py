@@ -156,7 +156,7 @@ def test_what_does_not_compare(files: WorldFiles, runs: dict[str, Path], tmp_pat
         (
             "seeds",
             ("--refits", 4, "--seed", 3),
-            "the runs cannot be compared: seeds is [0] in one and [3] in the o",
+            "the runs cannot be compared: seeds is [0, 1, 2] in one and [3, 4, 5] ",
         ),
         ("refits", ("--refits", 6), "refits is 4 in one and 6 in the other"),
     ):

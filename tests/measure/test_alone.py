@@ -66,7 +66,8 @@ def test_a_dose_is_found_and_counted(world: World) -> None:
     assert row.amplification == pytest.approx(right.mean() - 1 / 2)
     assert known(row.interval).low > 0
     assert [of.verdict for of in result.conclusions()] == ["above chance"]
-    folds = scores.assign(scene=scores["image_id"].str.partition("-")[0]).groupby("scene")["fold"].nunique()
+    scenes = scores.assign(scene=scores["image_id"].str.partition("-")[0]).groupby(["seed", "scene"])
+    folds = scenes["fold"].nunique()
     assert (folds == 1).all()
     shuffled = result.replicates[result.replicates["kind"] == "shuffled"]
     assert len(shuffled) == 10

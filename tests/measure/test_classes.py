@@ -27,6 +27,7 @@ QUICK: dict[str, Any] = {
     "resamples": 100,
     "workers": 1,
     "folds": 2,
+    "seeds": 1,
     "refits": 0,
     "chance": 0,
     "least": 2,

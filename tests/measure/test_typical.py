@@ -42,7 +42,7 @@ def world() -> World:
 
 @pytest.fixture(scope="module")
 def much(world: World) -> Captions:
-    return simulate(world, name="much", captioner=Captioner(stereotype=0.9))
+    return simulate(world, name="much", captioner=Captioner(stereotype=1.0))
 
 
 @pytest.fixture(scope="module")

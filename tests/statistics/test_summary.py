@@ -36,6 +36,21 @@ def test_against_loops(images: int, seeds: int, classes: str, seed: int) -> None
     assert lic.sd == (pytest.approx(np.std(by_seed, ddof=1)) if seeds > 1 else None)
 
 
+def test_folds_of_the_first_seed_alone_tell_the_error() -> None:
+    """The value is that of all seeds. Folds of 30 instead of 10 images a class would not know more images."""
+    scores = make_scores(60, seeds=3)
+    scores = scores.assign(fold=scores["image_id"].astype(int) // 3 % 6)
+    (found,) = summarise(scores, settings=Settings(resamples=20, ratios={"lic": 1 / 5}))
+    rows = scores.to_dict("records")
+    assert found.amplification == pytest.approx(amplification(rows, confident=True))
+    first = [[row for row in rows if row["seed"] == 0 and row["fold"] == fold] for fold in range(6)]
+    folds = [amplification(of, confident=True) for of in first]
+    assert (found.basis, found.seeds) == ("splits", 3)
+    assert found.standard_error == pytest.approx(np.std(folds, ddof=1) * np.sqrt(1 / 6 + 1 / 5))
+    assert found.replicates
+    assert found.replicates.values == pytest.approx(folds)
+
+
 def test_what_is_no_whole_table_of_numbers() -> None:
     """And of a class with one image there is no interval."""
     scores = make_scores(20)
