@@ -80,4 +80,3 @@ def _choose(losses: Mapping[str, Mapping[Fold, FloatArray]], fold: Fold) -> str:
         return float(total / max(number, 1.0))
 
     return min(losses, key=mean)
-

@@ -276,7 +276,7 @@ class JudgedRow:
         Folds of other seeds score the same images again, so that more of them would say less of other images.
         """
         answers = self._answers[self._answers["probability"].notna()]
-        if answers["fold"].nunique() > 1:
+        if answers["fold"].max() > 0:  # Hold-outs are folds 0.
             answers = answers[answers["seed"] == answers["seed"].min()]
         return [caption_table(part, self.metric.score) for _, part in answers.groupby(["seed", "fold"])]
 

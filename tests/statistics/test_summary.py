@@ -47,8 +47,6 @@ def test_folds_of_the_first_seed_alone_tell_the_error() -> None:
     folds = [amplification(of, confident=True) for of in first]
     assert (found.basis, found.seeds) == ("splits", 3)
     assert found.standard_error == pytest.approx(np.std(folds, ddof=1) * np.sqrt(1 / 6 + 1 / 5))
-    assert found.replicates
-    assert found.replicates.values == pytest.approx(folds)
 
 
 def test_what_is_no_whole_table_of_numbers() -> None:
