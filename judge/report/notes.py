@@ -173,7 +173,7 @@ def _remarks(result: Result) -> Iterator[str]:
     if result.run["protocol"] == "crossfit" and (alone := dict.fromkeys(_without_others(result))):
         yield f"No other judges show whether the sign of {some([*alone])} depends on the judge."
     for judges, others in alike((judge, ", ".join(of)) for judge, of in families.items()):
-        yield f"Other judges{f' of {judges}' if families.keys() != {judges} else ''}, trained once: {others}."
+        yield f"Other judges{f' of {judges}' if families.keys() != {judges} else ''}, without refits: {others}."
 
 
 def _without_others(result: Result) -> Iterator[str]:
