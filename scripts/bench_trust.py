@@ -14,7 +14,7 @@ from there. The seeds of a trial depend on its name alone, so trials may run in 
 - ``labels``: labels are shuffled.
 - ``worth``: how far doses move LIC on all images (as ``judge calibrate``); ``directions``: doses of both directions.
 - ``families``: the shared captioners under each family of judges; ``families-lstm`` (only by name) with LSTMs.
-- ``seeds``: the verdicts of the shared captioners with other seeds; ``seeds-3``: with ``--seeds 3``.
+- ``seeds``: the verdicts of the shared captioners with other seeds; ``seeds-1``: of a single draw of folds each.
 - ``time``: seconds of ``judge evaluate``.
 
 A captioner whose value does not exceed the typical person's cannot "amplify", so its judges have no refits.
@@ -276,14 +276,14 @@ def families(setting: Setting, trial: int, judges: Sequence[str] = FAMILIES) -> 
     return [{"judge": row.judge, "first": row.first, "value": row.value, "p": row.p_value, **values} for row in found]
 
 
-def seeds(setting: Setting, trial: int, images: int = 900, averaged: int = 1) -> list[Record]:
-    """The shared captioners on one of three parts of the images, with one of five seeds, or of five sets of seeds."""
+def seeds(setting: Setting, trial: int, images: int = 900, draws: int | None = None) -> list[Record]:
+    """The shared captioners on one of three parts of the images, with one of five sets of seeds."""
     (corpus, known, _), (part, number) = read(setting.data), divmod(trial, SEEDS)
     order = np.random.default_rng(seed_of("parts")).permutation(sorted(known.by_image)).tolist()
     chosen = order[part * images : (part + 1) * images]
     given = replace(known, by_image={image: known.by_image[image] for image in sorted(chosen)})
-    first = number if averaged == 1 else 100 * number  # No two sets share a seed.
-    result = judged(replace(corpus, labels=given), setting, seed=first, seeds=averaged)
+    # No two sets share a seed.
+    result = judged(replace(corpus, labels=given), setting, seed=100 * number, seeds=draws)
     return [record | {"part": part} for record in records(result, number) if record["captioner"] != TYPICAL]
 
 
@@ -318,7 +318,7 @@ ROWS: dict[str, tuple[int, Callable[[Setting, int], list[Record]]]] = {
     "families": (len(FAMILIES), families),
     "families-lstm": (0, partial(families, judges=("lstm",))),
     "seeds": (SUBSETS * SEEDS, seeds),
-    "seeds-3": (SUBSETS * SEEDS, partial(seeds, averaged=3)),
+    "seeds-1": (SUBSETS * SEEDS, partial(seeds, draws=1)),
     "time": (3, seconds),
 }
 
