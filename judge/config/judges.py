@@ -41,7 +41,12 @@ class JudgeSettings(Settings):
         None, "what counts equally in training and scores: all images (none), or classes", "each metric's own"
     )
     seeds: int | None = option(
-        None, "repetitions", "10 under paper; under crossfit 3 with refits, else 1", essential=True, ge=1, le=1000
+        None,
+        "repetitions",
+        "10 under paper; under crossfit 3 for linear judges with refits, else 1",
+        essential=True,
+        ge=1,
+        le=1000,
     )
     seed: values.Seed = option(0, "first seed")
     folds: int = option(10, "folds of crossfit", ge=2, le=10_000)

@@ -22,7 +22,8 @@ from judge.statistics.validity import void_rows
 from judge.types import Interval, TargetKind
 
 SEEDS: dict[Protocol, int] = {"paper": 10, "crossfit": 1}
-# Draws of folds of judges that have refits: with another single draw, a verdict changes more often (docs/trust.md).
+# Draws of folds under crossfit, of judges that train in seconds: with one draw, verdicts change more often with the
+# seed (docs/trust.md).
 DRAWS = 3
 # Refits of judges that train in seconds; those that guess tasks learn dozens of answers.
 REFITS: dict[TargetKind, int] = {"attribute": 20, "tasks": 8}
@@ -39,7 +40,8 @@ class Plan:
         metrics: names of rows of METRICS, or of families ("dbac": both directions).
         judges: names of judges; every metric is measured with each.
         protocol: "crossfit" (every image is scored by a judge that never saw it) or "paper" (LIC's hold-out).
-        seeds: repetitions; None for 10 under ``paper``; under ``crossfit`` for 3 if judges have refits, else 1.
+        seeds: repetitions; None for 10 under ``paper``; under ``crossfit`` for 3 of judges that train in seconds,
+            if they have refits, and 1 of others.
         folds: number of folds of ``crossfit``.
         first_seed: seeds are first_seed, first_seed + 1, ...
         text, aligning: how captions become words, and how human captions are aligned.
@@ -96,7 +98,7 @@ class Plan:
 
     def resamples_of(self, judge: str, target: TargetKind) -> dict[ResampleKind, int]:
         """Number of refits of a judge, by kind of resample."""
-        quick = judge != SELF and find_judge(judge).joint is not None
+        quick = _is_quick(judge)
         refits = self.refits if self.refits is not None else REFITS[target] if quick else 0
         chance = self.chance if self.chance is not None else CHANCE if quick else 0
         found: dict[ResampleKind, int] = {"exchanged": refits, "half": 2 * refits, "shuffled": chance}
@@ -121,16 +123,15 @@ class Plan:
     def seeds_of(self, metric: Metric, judge: str) -> range:
         """The seeds of a judge's trainings for a metric; of a "best" only those that all judges of the run have."""
         judges = self.judges if is_best(judge) else (judge,)
-        refitted = all("exchanged" in self.resamples_of(name, metric.target) for name in judges)
-        averaged = self.protocol == "crossfit" and metric.aggregate == "mean" and refitted
-        number = self.seeds or (DRAWS if averaged else SEEDS[self.protocol])
+        averaged = self.protocol == "crossfit" and metric.aggregate == "mean" and self.refits != 0
+        number = self.seeds or (DRAWS if averaged and all(map(_is_quick, judges)) else SEEDS[self.protocol])
         return range(self.first_seed, self.first_seed + number)
 
     def splits(self, evidence: Evidence, metric: Metric, judge: str) -> list[tuple[int, Split]]:
         """(seed, split) for all seeds of a judge; images of one scene are together.
 
         If the best of several seeds counts, all share the split of the first, and images are held out to choose by.
-        Refits under crossfit draw folds with the first seed alone: these vary little beside the data.
+        Refits under crossfit use the folds of the first seed alone: what a draw adds to the error is small.
         """
         test, validation = metric.holdout
         best, seeds = metric.aggregate == "best", self.seeds_of(metric, judge)
@@ -150,6 +151,11 @@ class Plan:
             for seed in seeds
         }
         return [(seed, split) for seed, splits in drawn.items() for split in splits]
+
+
+def _is_quick(judge: str) -> bool:
+    """Whether a judge trains in seconds, all folds and refits together."""
+    return judge != SELF and find_judge(judge).joint is not None
 
 
 BRIEF = [

@@ -1,4 +1,4 @@
-"""How often folds are drawn: three times for judges that have refits, whose refits draw them once."""
+"""How often folds are drawn: three times for judges that train in seconds, whose refits use the first draw."""
 
 from __future__ import annotations
 
@@ -58,8 +58,9 @@ def test_settings_decide_which_rows_compare(corpus: Corpus) -> None:
         ("lic", "linear", Plan(seeds=2), 2),
         ("lic", "linear", Plan(protocol="paper"), 10),
         ("u-ta", "linear", Plan(), 3),
-        ("lic", "lstm", Plan(), 1),  # It has no refits, which would take long.
-        ("lic", "lstm", Plan(refits=4), 3),
+        ("lic", "lstm", Plan(), 1),  # Three times as many would take long.
+        ("lic", "lstm", Plan(refits=4), 1),
+        ("lic", "self", Plan(refits=4), 1),
         ("dpac-at", "linear", Plan(), 1),  # The best of several trainings would count.
         ("lic", "best", Plan(judges=("best", "linear")), 3),
         ("lic", "best", Plan(judges=("best", "lstm")), 1),  # It may take the answers of either.
