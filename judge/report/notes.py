@@ -74,8 +74,8 @@ def _holm(tested: Sequence[Hashable], noun: str) -> str:
 
 def _protocol(result: Result) -> str:
     run = result.run
-    numbers = sorted({row.seeds for row in result.summaries if row.seeds})
-    seeds = " or ".join(how_many(number, "seed") for number in numbers)
+    numbers = alike({row.title: how_many(row.seeds, "seed") for row in result.summaries if row.seeds}.items())
+    seeds = ", ".join(f"{number} for {titles}" if len(numbers) > 1 else number for titles, number in numbers)
     judged = [row for row in metrics_of(result) if not row.counted]
     if not judged:
         return f"Counted: no judge was trained; {_COUNTED}."
