@@ -195,7 +195,7 @@ def concluded(corpus: Corpus, setting: Setting, trial: int) -> list[Record]:
     chosen -= {TYPICAL}
     found = [of | {"verdict": BELOW} for of in records(quick, trial) if of["captioner"] not in chosen]
     rivals = tuple(one for one in corpus.generated if one.name in chosen)
-    slow = judged(replace(corpus, generated=rivals), setting, "verdicts", trial) if rivals else quick
+    slow = judged(replace(corpus, generated=rivals), setting, "verdicts", trial, seeds=DRAWS) if rivals else quick
     for one in rivals:
         alone = tuple(row for row in slow.summaries if row.captioner in {one.name, TYPICAL})
         found += [of for of in records(replace(slow, summaries=alone), trial) if of["captioner"] == one.name]

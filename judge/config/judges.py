@@ -43,7 +43,7 @@ class JudgeSettings(Settings):
     seeds: int | None = option(
         None,
         "repetitions",
-        "10 under paper; under crossfit 3 for linear judges with refits, else 1",
+        "10 under paper; 3 for linear judges under crossfit with refits; else 1",
         essential=True,
         ge=1,
         le=1000,

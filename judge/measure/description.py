@@ -189,9 +189,10 @@ def _settings_of_metric(metric: Metric, plan: Plan, work: Work) -> dict[str, Any
 def _settings_of_judge(job: Job, plan: Plan, setup: TrainingSetup) -> dict[str, Any]:
     """Name -> value of the settings of a job's judges."""
     judge = job.member.judge
-    found = {"seeds": list(plan.seeds_of(job.metrics[0], job.judge))} | setup.settings_of(judge)
-    if setup.is_trained(judge):
+    found: dict[str, Any] = {}
+    if setup.is_trained(judge):  # First, because seeds follow from them.
         found["refits"] = plan.resamples_of(job.judge, job.evidence.target.kind).get("exchanged", 0)
+    found |= {"seeds": list(plan.seeds_of(job.metrics[0], job.judge))} | setup.settings_of(judge)
     if job.evidence.sides.uses_images:
         found |= setup.masking if setup.masking.get("mask") != "none" else {"mask": "none"}
     # "self" is another checkpoint for every captioner.

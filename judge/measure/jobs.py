@@ -44,7 +44,7 @@ class Work:
         corpus: the captions; of the human ones without those of the typical person, who is then the last captioner.
         truth: the answers of each image, and the words that would reveal them.
         families: judge of text -> the judges of other families that it is compared with.
-        companions: these, on the same evidence and splits, as far as ``jobs`` does not have them.
+        companions: these, on the same evidence, as far as ``jobs`` does not have them.
         counts: the rows of ``counts.parquet``: those of ``count_rows``, one of these per captioner.
         tasks: the tasks that captions name and images show, for a breakdown; else empty.
         sources: checksum of labels and human captions of every labelled image, described by a captioner or not.

@@ -22,8 +22,8 @@ from judge.statistics.validity import void_rows
 from judge.types import Interval, TargetKind
 
 SEEDS: dict[Protocol, int] = {"paper": 10, "crossfit": 1}
-# Draws of folds under crossfit, of judges that train in seconds: with one draw, verdicts change more often with the
-# seed (docs/trust.md).
+# Draws of folds under crossfit, for judges that train in seconds. With one draw, more verdicts change with the seed
+# (docs/trust.md).
 DRAWS = 3
 # Refits of judges that train in seconds; those that guess tasks learn dozens of answers.
 REFITS: dict[TargetKind, int] = {"attribute": 20, "tasks": 8}
@@ -40,8 +40,8 @@ class Plan:
         metrics: names of rows of METRICS, or of families ("dbac": both directions).
         judges: names of judges; every metric is measured with each.
         protocol: "crossfit" (every image is scored by a judge that never saw it) or "paper" (LIC's hold-out).
-        seeds: repetitions; None for 10 under ``paper``; under ``crossfit`` for 3 of judges that train in seconds,
-            if they have refits, and 1 of others.
+        seeds: repetitions; None for 10 under ``paper``; under ``crossfit`` for 3 for judges that train in seconds
+            and have refits (1 for metrics of the best seed), and 1 for others.
         folds: number of folds of ``crossfit``.
         first_seed: seeds are first_seed, first_seed + 1, ...
         text, aligning: how captions become words, and how human captions are aligned.
@@ -121,8 +121,9 @@ class Plan:
         return test / (1 - test - validation)
 
     def seeds_of(self, metric: Metric, judge: str) -> range:
-        """The seeds of a judge's trainings for a metric; of a "best" only those that all judges of the run have."""
-        judges = self.judges if is_best(judge) else (judge,)
+        """The seeds of a judge's trainings for a metric; "best" has several if all judges that it chooses among do."""
+        rivals = [name for name in self.judges if "image" not in find_judge(name).modalities]
+        judges = rivals if is_best(judge) else [judge]
         averaged = self.protocol == "crossfit" and metric.aggregate == "mean" and self.refits != 0
         number = self.seeds or (DRAWS if averaged and all(map(_is_quick, judges)) else SEEDS[self.protocol])
         return range(self.first_seed, self.first_seed + number)

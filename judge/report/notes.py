@@ -11,6 +11,7 @@ from judge.quality import Quality
 from judge.report.table import how_many
 from judge.statistics.comparisons import LIKE_TYPICAL, Difference, Key
 from judge.statistics.inference import POWER, SIGNIFICANT
+from judge.statistics.summary import Summary
 
 # Ends of reasons that leave out single captions; others leave out images, or begin with "tasks".
 _OF_CAPTIONS = "captions empty", "captions refused", "captions beyond the common number"
@@ -74,8 +75,7 @@ def _holm(tested: Sequence[Hashable], noun: str) -> str:
 
 def _protocol(result: Result) -> str:
     run = result.run
-    numbers = alike({row.title: how_many(row.seeds, "seed") for row in result.summaries if row.seeds}.items())
-    seeds = ", ".join(f"{number} for {titles}" if len(numbers) > 1 else number for titles, number in numbers)
+    seeds = _seeds([row for row in result.summaries if row.seeds])
     judged = [row for row in metrics_of(result) if not row.counted]
     if not judged:
         return f"Counted: no judge was trained; {_COUNTED}."
@@ -85,6 +85,14 @@ def _protocol(result: Result) -> str:
     shares = [(row.title, f"{row.parts} of {whose[row.balanced]}") for row in judged]
     holdouts = "; ".join(f"{what} for {titles}" for titles, what in alike(shares))
     return f"Protocol paper: hold-out {holdouts}; {seeds}."
+
+
+def _seeds(rows: Sequence[Summary]) -> str:
+    """The number of seeds, by row where rows have others, and by captioner where one row of two runs has."""
+    several = Counter(title for title, _ in {(row.title, row.seeds) for row in rows})
+    names = ((row.title if several[row.title] == 1 else f"{row.title} of {row.captioner}", row.seeds) for row in rows)
+    numbers = alike((name, how_many(number, "seed")) for name, number in dict.fromkeys(names))
+    return ", ".join(f"{number} for {of}" if len(numbers) > 1 else number for of, number in numbers)
 
 
 def _scope(result: Result) -> str:
@@ -237,6 +245,9 @@ def _inference(result: Result) -> Iterator[str]:
     rows, run = result.summaries, result.run
     bases = {row.basis for row in rows if row.seeds}
     compared = any(row.metric.amplification != "one_side" for row in rows)
+    drawn = run["protocol"] == "crossfit" and any(row.seeds > 1 and row.metric.aggregate == "mean" for row in rows)
+    if drawn:
+        yield "Seeds: draws of the folds. Values are means over them, standard errors those of the first draw."
     if "refits" in bases:
         times = " or ".join(str(number) for number in sorted(set(run["refits"].values()), reverse=True) if number)
         scenes = " within scenes" if run["labels"].get("scenes") else ""

@@ -182,8 +182,10 @@ def _merge_facts(facts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The entry "run" of all: what they share, and of the rest what any of them holds."""
     # Protocol, folds and seeds are those of judges.
     found = dict(next((of for of in facts if _judged(of)), facts[0]))
-    for name in ("captioners", "ratios", "refits", "families"):
+    for name in ("captioners", "ratios", "families"):
         found[name] = {key: value for of in facts for key, value in of[name].items()}
+    kinds = dict.fromkeys(kind for of in facts for kind in of["refits"])
+    found["refits"] = {kind: max(of["refits"].get(kind, 0) for of in facts) for kind in kinds}
     for name in ("judges", "metrics"):
         found[name] = list(dict.fromkeys(part for of in facts for part in of[name]))
     found["input_notes"] = list(dict.fromkeys(note for of in facts for note in of.get("input_notes", ())))

@@ -273,7 +273,7 @@ class JudgedRow:
     def splits(self) -> list[pd.DataFrame]:
         """The ``caption_table`` of each split, a fold of the first seed or a hold-out: the captions its judges scored.
 
-        Folds of other seeds score the same images again, so that more of them would say less of other images.
+        Folds of other seeds hold the same images: with them, the error would seem smaller than it is.
         """
         answers = self._answers[self._answers["probability"].notna()]
         if answers["fold"].max() > 0:  # Hold-outs are folds 0.

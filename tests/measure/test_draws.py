@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-from helpers import known
+from helpers import known, one_line
 
-from judge import evaluate
+from judge import evaluate, load_lexicon
 from judge.calibration.grammar import World, simulate
 from judge.calibration.world import Captioner
 from judge.corpus import Corpus
-from judge.measure import Plan, Result
+from judge.evidence import Evidence, Resample
+from judge.measure import Plan, Result, lay_out
+from judge.measure.jobs import jobs_of
 from judge.metrics import find_metric
+from judge.report.notes import footnotes
+from judge.report.several_runs import join_runs, read_runs
+from judge.text.lexicon import Lexicons
 
 QUICK: dict[str, Any] = {
     "metrics": "lic,dbac-at", "judge": "linear", "folds": 3, "refits": 2, "resamples": 100, "workers": 1,
@@ -30,6 +37,11 @@ def measured(corpus: Corpus, **settings: Any) -> Result:
     return evaluate(corpus, **QUICK | settings)
 
 
+def read_text(result: Result) -> str:
+    """The lines and notes below the table."""
+    return "\n".join((*footnotes(result), *result.run.get("input_notes", ())))
+
+
 def test_the_value_is_the_mean_of_three_draws_and_the_error_that_of_one(corpus: Corpus) -> None:
     """LIC scores each image once in every draw."""
     result, first = measured(corpus), measured(corpus, seeds=1)
@@ -42,11 +54,63 @@ def test_the_value_is_the_mean_of_three_draws_and_the_error_that_of_one(corpus: 
     assert lic.standard_error == first.summaries[0].standard_error
 
 
-def test_settings_decide_which_rows_compare(corpus: Corpus) -> None:
-    result = measured(corpus, metrics="lic,error", families=False)
-    assert result.run["seeds"] == [0, 1, 2]
-    assert result.run["captioners"]["much"]["reads"]["lic"]["linear"]["seeds"] == [0, 1, 2]
-    assert measured(corpus, refits=0, families=False).run["seeds"] == [0]
+def test_errors_of_other_judges_and_metrics_are_those_of_one_draw_too(corpus: Corpus) -> None:
+    result, first = measured(corpus), measured(corpus, seeds=1)
+    for row, other in zip(result.summaries, first.summaries, strict=True):
+        assert (row.standard_error, row.seeds, other.seeds) == (other.standard_error, 3, 1)
+        assert row.amplification != other.amplification
+        assert dict(row.families).keys() == dict(other.families).keys() == {"embedding"}
+
+
+def test_best_beside_others_has_draws_and_refits(corpus: Corpus) -> None:
+    how: dict[str, Any] = {"metrics": "lic", "judge": "best,linear", "families": False, "chance": 0}
+    best, first = (measured(corpus, **how, **of).summaries[0] for of in ({}, {"seeds": 1}))
+    assert (best.judge, best.basis, best.seeds) == ("best", "refits", 3)
+    assert best.standard_error == first.standard_error
+
+
+@pytest.mark.parametrize(
+    ("settings", "seeds", "trained"),
+    [
+        ({}, 3, 1),
+        ({"seeds": 2}, 2, 1),
+        ({"protocol": "paper", "seeds": 4}, 4, 4),  # A refit has all hold-outs: one varies too much.
+        ({"metrics": ("dpac-at",), "seeds": 2}, 2, 2),  # And all trainings of which the best counts.
+    ],
+)
+def test_refits_have_one_draw_of_folds(corpus: Corpus, settings: dict[str, Any], seeds: int, trained: int) -> None:
+    plan = Plan(**{"metrics": ("lic",), "judges": ("linear",), "folds": 3, "typical": False, **settings})
+    lexicons = Lexicons(load_lexicon("gender"), load_lexicon("coco-objects"))
+    job = lay_out(corpus, plan, lexicons).jobs[0]
+    again = Evidence(job.evidence.sides, Resample("half", 0, plan.first_seed))
+    for evidence, number in ((job.evidence, seeds), (again, trained)):
+        found = {one.member.seed for one in jobs_of(evidence, job.metrics, job.judge, plan)}
+        assert found == {*range(number)}
+
+
+def test_notes_name_the_rows_of_other_seeds(corpus: Corpus, tmp_path: Path) -> None:
+    result = measured(corpus, metrics="lic,dpac-at", families=False, out=tmp_path / "both")
+    text = read_text(result)
+    assert "Protocol crossfit: 3 folds, 3 seeds for LIC (linear), 1 seed for DPAC A->T (linear); " in text
+    assert "Seeds: draws of the folds. Values are means over them, standard errors those of the first draw." in text
+    one = read_text(measured(corpus, metrics="lic", families=False, seeds=1))
+    assert "3 folds, 1 seed; no judge" in one
+    assert "draws of the folds" not in one
+
+
+def test_runs_with_and_without_refits(corpus: Corpus, tmp_path: Path) -> None:
+    """A page can show both; their rows do not compare, for the reason that the user set."""
+    other = replace(corpus, generated=(replace(corpus.generated[0], name="more"),))
+    measured(corpus, metrics="lic,error", families=False, out=tmp_path / "a")
+    measured(other, metrics="lic,error", families=False, refits=0, out=tmp_path / "b")
+    joined = join_runs(read_runs([tmp_path / "a", tmp_path / "b"]))
+    text = read_text(joined.result)
+    assert "3 folds, 3 seeds for LIC (linear) of much, 1 seed for LIC (linear) of more; no judge" in text
+    assert "refits is 2 in one and 0 in the other" in text
+    assert "trained again 2 times" in text
+    measured(other, metrics="lic,error", families=False, seed=7, out=tmp_path / "c")
+    with one_line("the runs do not go together: the first seed is 0 in one and 7 in the other"):
+        join_runs(read_runs([tmp_path / "a", tmp_path / "c"]))
 
 
 @pytest.mark.parametrize(
@@ -64,6 +128,7 @@ def test_settings_decide_which_rows_compare(corpus: Corpus) -> None:
         ("dpac-at", "linear", Plan(), 1),  # The best of several trainings would count.
         ("lic", "best", Plan(judges=("best", "linear")), 3),
         ("lic", "best", Plan(judges=("best", "lstm")), 1),  # It may take the answers of either.
+        ("lic", "best", Plan(judges=("best", "sat")), 3),  # Which sees images, as LIC does not.
         ("lic", "linear", Plan(judges=("best", "lstm", "linear")), 3),
     ],
 )

@@ -42,6 +42,7 @@ def world() -> World:
 
 @pytest.fixture(scope="module")
 def much(world: World) -> Captions:
+    """So much that 240 images tell it from a typical person."""
     return simulate(world, name="much", captioner=Captioner(stereotype=1.0))
 
 

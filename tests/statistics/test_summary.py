@@ -37,7 +37,7 @@ def test_against_loops(images: int, seeds: int, classes: str, seed: int) -> None
 
 
 def test_folds_of_the_first_seed_alone_tell_the_error() -> None:
-    """The value is that of all seeds. Folds of 30 instead of 10 images a class would not know more images."""
+    """The value is that of all seeds. Three draws of folds hold no more images than one."""
     scores = make_scores(60, seeds=3)
     scores = scores.assign(fold=scores["image_id"].astype(int) // 3 % 6)
     (found,) = summarise(scores, settings=Settings(resamples=20, ratios={"lic": 1 / 5}))
