@@ -397,7 +397,7 @@ def find_judge(name: str) -> Blueprint:
 
 
 def is_best(judge: str) -> bool:
-    """Whether a judge is "best", which beside other judges of a run takes their answers."""
+    """Whether a judge is "best", which also chooses among the other judges of a run."""
     return judge.strip().lower().partition(":")[0] == "best"
 
 

@@ -190,7 +190,7 @@ def _settings_of_judge(job: Job, plan: Plan, setup: TrainingSetup) -> dict[str, 
     """Name -> value of the settings of a job's judges."""
     judge = job.member.judge
     found: dict[str, Any] = {}
-    if setup.is_trained(judge):  # First, because seeds follow from them.
+    if setup.is_trained(judge):  # First: of two runs the first setting that differs is named, and seeds follow from it.
         found["refits"] = plan.resamples_of(job.judge, job.evidence.target.kind).get("exchanged", 0)
     found |= {"seeds": list(plan.seeds_of(job.metrics[0], job.judge))} | setup.settings_of(judge)
     if job.evidence.sides.uses_images:

@@ -122,8 +122,9 @@ class Plan:
 
     def seeds_of(self, metric: Metric, judge: str) -> range:
         """The seeds of a judge's trainings for a metric; "best" has several if all judges that it chooses among do."""
-        rivals = [name for name in self.judges if "image" not in find_judge(name).modalities]
-        judges = rivals if is_best(judge) else [judge]
+        judges = [judge]
+        if is_best(judge):
+            judges = [name for name in self.judges if "image" not in find_judge(name).modalities]
         averaged = self.protocol == "crossfit" and metric.aggregate == "mean" and self.refits != 0
         number = self.seeds or (DRAWS if averaged and all(map(_is_quick, judges)) else SEEDS[self.protocol])
         return range(self.first_seed, self.first_seed + number)
@@ -155,7 +156,7 @@ class Plan:
 
 
 def _is_quick(judge: str) -> bool:
-    """Whether a judge trains in seconds, all folds and refits together."""
+    """Whether a judge trains in seconds, because all folds and refits are trained together."""
     return judge != SELF and find_judge(judge).joint is not None
 
 

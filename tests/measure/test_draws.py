@@ -20,6 +20,7 @@ from judge.measure.jobs import jobs_of
 from judge.metrics import find_metric
 from judge.report.notes import footnotes
 from judge.report.several_runs import join_runs, read_runs
+from judge.report.warnings import warnings
 from judge.text.lexicon import Lexicons
 
 QUICK: dict[str, Any] = {
@@ -93,6 +94,8 @@ def test_notes_name_the_rows_of_other_seeds(corpus: Corpus, tmp_path: Path) -> N
     text = read_text(result)
     assert "Protocol crossfit: 3 folds, 3 seeds for LIC (linear), 1 seed for DPAC A->T (linear); " in text
     assert "Seeds: draws of the folds. Values are means over them, standard errors those of the first draw." in text
+    (note,) = (of for of in warnings(measured(corpus, refits=0, seeds=2, families=False)) if "these judges" in of)
+    assert note.endswith("For a test use --refits N, or five folds (--folds 5).")  # Six of two draws are none.
     one = read_text(measured(corpus, metrics="lic", families=False, seeds=1))
     assert "3 folds, 1 seed; no judge" in one
     assert "draws of the folds" not in one
