@@ -306,7 +306,7 @@ def seconds(setting: Setting, trial: int, refits: Sequence[int | None] = (None, 
 # Row -> its trials, and what measures one.
 ROWS: dict[str, tuple[int, Callable[[Setting, int], list[Record]]]] = {
     "nulls-900": (200, nulls),
-    "nulls-3400": (60, partial(nulls, images=3400)),
+    "nulls-3400": (120, partial(nulls, images=3400)),
     "verdicts": (100, verdicts),
     "second": (100, second),
     "typical-900": (100, typical),

@@ -25,8 +25,9 @@ SEEDS: dict[Protocol, int] = {"paper": 10, "crossfit": 1}
 # Draws of folds under crossfit, for judges that train in seconds. With one draw, more verdicts change with the seed
 # (docs/trust.md).
 DRAWS = 3
-# Refits of judges that train in seconds; those that guess tasks learn dozens of answers.
-REFITS: dict[TargetKind, int] = {"attribute": 20, "tasks": 8}
+# Refits of judges that train in seconds; those that guess tasks learn dozens of answers. With 20, more verdicts change
+# with the seed.
+REFITS: dict[TargetKind, int] = {"attribute": 30, "tasks": 8}
 CHANCE = 2
 # Quarters of the images that judges are trained on for the learning curve, four to a draw.
 QUARTERS = 8
@@ -54,7 +55,7 @@ class Plan:
         resamples, level: of intervals and tests.
         embedding: of judges of other families whose name has none; None for the default, "none" for words alone.
         families: whether judges of other families are trained too, on text; None: under ``crossfit``.
-        refits: number of refits for the test, and on each half of the images for the interval; None: 20 for judges
+        refits: number of refits for the test, and on each half of the images for the interval; None: 30 for judges
             that train in seconds (8 for tasks), 0 for others.
         chance: number of judges trained on shuffled labels; None: 2 for judges that train in seconds, 0 for others.
         breakdown: whether to compute contributions of tasks, images and words.

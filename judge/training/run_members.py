@@ -25,7 +25,7 @@ from judge.utils.parallel import unordered, usable_cores
 
 # At most so many batches of joint judges are sent to a worker together, so that the captions they share are sent once;
 # each worker has at least so many such groups, so that all workers end at about the same time.
-_TOGETHER, _GROUPS = 4, 4
+_TOGETHER, _GROUPS = 4, 2
 # Judges of one program: more would not be faster, and none is stored before all are done.
 _MOST_STACKED = 64
 R = TypeVar("R")
