@@ -203,7 +203,7 @@ class EvidenceBuilder:
                 "generated": generated.words.survey(human.words, lexicon, captioner),
             }
             self._joined[key] = Joined(classes, rows, {}, coverage, survey, dict.fromkeys(SIDES, 1), rows)
-            if self.options.text == "sentences":
+            if self.options.text != "first-sentence":
                 self._joined[key] = self._by_sentence(self._joined[key], written)
         joined = self._joined[key]
         return replace(joined, dropped={**joined.dropped, **dropped}), found
@@ -213,13 +213,17 @@ class EvidenceBuilder:
         return captioner if self.corpus.alone else self.corpus.human
 
     def _by_sentence(self, joined: Joined, written: Mapping[Side, Captions]) -> Joined:
-        """The same where judges read sentences: as many of each caption as most images' captions of that side have."""
+        """The same where judges read sentences: as many of each caption as most images' captions of that side have.
+
+        If captions are read whole, those of several sentences are counted.
+        """
         dropped, numbers, read = dict[str, int](), dict[Side, int](), dict[Side, Sequence[Row]]()
         survey = dict(joined.survey)
         for side, of in written.items():
             counts = {image: [len(self._sentences(text)) for text in of.by_image[image]] for image in joined.classes}
             firsts = sorted((of_image[0] for of_image in counts.values()), reverse=True)
-            most = numbers[side] = firsts[math.ceil(INDEX_COVERAGE * len(firsts)) - 1]
+            most = firsts[math.ceil(INDEX_COVERAGE * len(firsts)) - 1] if self.options.text == "sentences" else 1
+            numbers[side] = most
             if most == 1:
                 several = sum(number > 1 for of_image in counts.values() for number in of_image)
                 read[side], survey[side] = joined.rows[side], replace(survey[side], several=several)

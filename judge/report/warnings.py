@@ -162,7 +162,7 @@ def text_notes(text: Mapping[str, Any], attribute: str) -> Iterator[str]:
         kind = Doubt if text["affected"] >= _AFFECTED * captions else str
         yield kind(f"hold, in {text['affected']:,} of {captions:,}, {what}: {quote_tokens(text['revealing'])}")
     if (several := text.get("several", 0)) > captions / 2:
-        why = f"judges read sentences where {INDEX_COVERAGE:.0%} of captions have several"
+        why = f"by default judges read sentences where {INDEX_COVERAGE:.0%} of captions have several"
         yield f"are read whole, though {several:,} of {captions:,} have several sentences: {why}"
     if text["repeated"] >= max(_LEAST, _REPEATED * captions):
         yield Doubt(f'read the same in {text["repeated"]:,} of {captions:,}: "{shortened(text["text"], 80)}"')

@@ -119,28 +119,47 @@ def _left_by_masking(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
             yield f"{whose} hold words that tell {run['attribute']} and were not masked ({tokens})"
 
 
-def sentences_read(row: Summary, run: Mapping[str, Any]) -> tuple[int, int]:
-    """Sentences of a human caption, and of the captioner's, that the row's judges read one by one; 1: it is whole."""
+def other_sentences(first: Summary, second: Summary, run: Mapping[str, Any]) -> str | None:
+    """Why two captioners do not compare because one writes more sentences, as a clause; None if they do."""
+    if first.metric.counted or first.metric.from_annotation:
+        return None
+    (_, one), (_, other) = _sentences_read(first, run), _sentences_read(second, run)
+    if one != other:
+        return f"judges read {one} and {other} sentences of a caption: take --text first-sentence"
+    (_, share), (_, other_share) = _shares(first, run, "several"), _shares(second, run, "several")
+    if abs(share - other_share) <= _MUCH:
+        return None
+    return f"{share:.0%} and {other_share:.0%} of captions have several sentences: take --text first-sentence"
+
+
+def _sentences_read(row: Summary, run: Mapping[str, Any]) -> tuple[int, int]:
+    """Sentences of a human caption, and of the captioner's, that judges read one by one; 1: it is whole."""
     numbers = run["captioners"][row.captioner].get("sentences", {})
-    if row.metric.counted or row.metric.from_annotation:
-        numbers = {}
     return numbers.get("human", 1), numbers.get("generated", 1)
 
 
 def _diluted(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
-    """Sentences that tell nothing of the class lower the score of a side with more sentences, whatever others tell."""
+    """More sentences move a score without any bias.
+
+    Those that tell nothing of the class lower it, whatever others tell; read whole, several tell more than one.
+    """
     if row.metric.counted or row.metric.from_annotation:
         return
-    human, generated = map(float, sentences_read(row, run))
+    human, generated = map(float, _sentences_read(row, run))
     counts = f"{generated:g} sentences of a caption, {human:g} of a human one"
-    if human == generated:
+    if whole := human == generated:
         human, generated = _shares(row, run, "several")
         counts = f"{generated:.0%} of its captions have several, {human:.0%} of human ones"
     moved = (row.amplification or row.metric.neutral) - row.metric.neutral
-    if abs(generated - human) > _MUCH and (generated - human) * moved < 0:
-        whose = _WHOSE["generated" if generated > human else "human"]
-        what = f"sentences that tell nothing of {run['attribute']} lower the score of {whose}"
-        yield f"{what}: take --text first-sentence ({counts})"
+    if abs(generated - human) <= _MUCH or not moved:
+        return
+    whose = _WHOSE["generated" if generated > human else "human"]
+    what = f"sentences that tell nothing of {run['attribute']} lower the score of {whose}"
+    if (generated - human) * moved > 0:
+        what = f"several sentences tell more of {run['attribute']} than one, and raise the score of {whose}"
+        if not whole:
+            return
+    yield f"{what}: take --text first-sentence ({counts})"
 
 
 def _repeats(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:

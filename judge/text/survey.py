@@ -68,7 +68,7 @@ class Survey:
         affected: captions with any such token.
         empty, refused: captions of white space alone, and refusals to describe, that were left out, in the whole file.
         cleaned: what cleaning changed or removed -> captions of the whole file.
-        several: captions of several sentences that are read whole, because too many others have one.
+        several: captions of several sentences that are read whole, by choice or because too many others have one.
         twins: captions whose words, after masking, are those of another one.
     """
 

@@ -119,7 +119,9 @@ def test_short_captions_stay_as_they_are(world: World) -> None:
     some = {image: (f"{of[0]}. It is sunny.",) if n % 2 else of for n, (image, of) in enumerate(told.by_image.items())}
     corpus = Corpus(world.human, (Captions("some", some),), world.labels)
     result = evaluate(corpus, **QUICK)
-    assert evaluate(corpus, **QUICK, text="whole").summaries == result.summaries
+    chosen = evaluate(corpus, **QUICK, text="whole")
+    assert chosen.summaries == result.summaries
+    assert chosen.void == result.void
     assert not position_table(result).rows
     most = {image: (f"{of[0]}. It is sunny.",) if n % 5 else of for n, (image, of) in enumerate(told.by_image.items())}
     result = evaluate(replace(corpus, generated=(Captions("most", most),)), **QUICK)
@@ -128,10 +130,31 @@ def test_short_captions_stay_as_they_are(world: World) -> None:
     # Fewer than nine in ten, but more than on the human side: they cannot mitigate either.
     (above,) = result.summaries
     assert known(above.amplification) > 0
-    assert not result.void
+    counts = "take --text first-sentence (80% of its captions have several, 0% of human ones)"
+    told = "several sentences tell more of gender than one, and raise the score of its captions"
+    assert result.void == {above.key: f"{told}: {counts}"}
     below = replace(above, amplification=-0.05)
-    (reason,) = void_rows([below], result.run).values()
-    assert reason.endswith("take --text first-sentence (80% of its captions have several, 0% of human ones)")
+    less = "sentences that tell nothing of gender lower the score of its captions"
+    assert void_rows([below], result.run) == {above.key: f"{less}: {counts}"}
+
+
+def test_people_read_whole_do_not_amplify(world: World) -> None:
+    """Several sentences of people tell more than one of them: there is no verdict, nor one that ranks the two."""
+    said = {image: tuple(f"{text}." for text in texts) for image, texts in world.human.by_image.items()}
+    one = Captions("one", {image: texts[:1] for image, texts in said.items()})
+    more = Captions("more", {image: (" ".join(texts[:3]),) for image, texts in said.items()})
+    corpus = Corpus(world.human, (one, more), world.labels)
+    result = evaluate(corpus, **QUICK, text="whole")
+    single, several = result.summaries
+    assert known(several.amplification) > known(single.amplification)
+    counts = "(100% of its captions have several, 0% of human ones)"
+    assert result.void[several.key].endswith(counts)
+    assert single.key not in result.void
+    (pair,) = result.differences()
+    assert pair.verdict == "no verdict"
+    first = evaluate(corpus, **QUICK, text="first-sentence")
+    assert not first.void
+    assert first.differences()[0].reason is None
 
 
 def test_sentences_that_say_nothing_do_not_mitigate(world: World) -> None:
