@@ -146,7 +146,8 @@ class JudgedSettings(TrainingSettings, MaskSettings, JudgeSettings, MetricOption
         ("coco-objects",), "words of tasks: coco-objects, activities, or a .yaml file", file=True, min_length=1
     )
     refits: int | None = option(
-        None, "refits of each judge, for tests", "30 for linear judges (8 on tasks), else 0",
+        None, "refits of each judge, for tests",
+        "20 for linear judges (40 of fewer than 2,000 images; 8 on tasks), else 0",
         essential=True, panel="Statistics", ge=0, le=1000,
     )  # fmt: skip
 

@@ -18,7 +18,7 @@ from judge.evidence import Joined, Preparation, Sides
 from judge.evidence.counts import CountRows
 from judge.evidence.typical import TYPICAL
 from judge.judges import SELF
-from judge.measure.jobs import Job, Work, compares
+from judge.measure.jobs import Job, Work, compares, most_images
 from judge.measure.plan import Plan
 from judge.metrics import Metric
 from judge.statistics.counted import compared_classes
@@ -61,7 +61,7 @@ def describe(
         **({"baseline": plan.baseline} if plan.baseline else {}),
         "refits_asked": plan.refits,
         "refits": {
-            kind: max(plan.resamples_of(job.judge, kind).get("exchanged", 0) for job in of)
+            kind: max(_refits(job, plan, work) for job in of)
             for kind in ("attribute", "tasks")
             if (of := [job for job in work.jobs if job.evidence.target.kind == kind])
         },
@@ -128,7 +128,7 @@ def _captioners(work: Work, notes: Sequence[Mapping[str, float]], plan: Plan, se
         for metric in job.metrics:
             if job.judge in entry["reads"].setdefault(metric.name, {}):
                 continue
-            settings = _settings_of_metric(metric, plan, work) | _settings_of_judge(job, plan, setup)
+            settings = _settings_of_metric(metric, plan, work) | _settings_of_judge(job, plan, work, setup)
             entry["reads"][metric.name][job.judge] = settings
             entry["marks"][metric.name] = _marks_of_judged(sides, keys, compared=compares([metric]))
             if not work.corpus.alone:
@@ -186,12 +186,17 @@ def _settings_of_metric(metric: Metric, plan: Plan, work: Work) -> dict[str, Any
     return found
 
 
-def _settings_of_judge(job: Job, plan: Plan, setup: TrainingSetup) -> dict[str, Any]:
+def _refits(job: Job, plan: Plan, work: Work) -> int:
+    """How often a job's judges are trained again for the test."""
+    return plan.resamples_of(job.judge, job.evidence.target.kind, most_images(work.jobs)).get("exchanged", 0)
+
+
+def _settings_of_judge(job: Job, plan: Plan, work: Work, setup: TrainingSetup) -> dict[str, Any]:
     """Name -> value of the settings of a job's judges."""
     judge = job.member.judge
     found: dict[str, Any] = {}
     if setup.is_trained(judge):  # First: of two runs the first setting that differs is named, and seeds follow from it.
-        found["refits"] = plan.resamples_of(job.judge, job.evidence.target.kind).get("exchanged", 0)
+        found["refits"] = _refits(job, plan, work)
     found |= {"seeds": list(plan.seeds_of(job.metrics[0], job.judge))} | setup.settings_of(judge)
     if job.evidence.sides.uses_images:
         found |= setup.masking if setup.masking.get("mask") != "none" else {"mask": "none"}

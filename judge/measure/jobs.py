@@ -205,7 +205,7 @@ def _check_size(evidence: Evidence, metrics: Sequence[Metric], judge: str, plan:
     if plan.protocol == "crossfit" and size < plan.folds:
         what = f"{plan.folds} folds, and only {size} images of class '{rarest}'"
         raise JudgeError(what, where=evidence.captioner, mend=f"use --folds {size} or fewer")
-    refits = "half" in plan.resamples_of(judge, evidence.target.kind)
+    refits = "half" in plan.resamples_of(judge, evidence.target.kind, len(evidence.classes))
     if halves and refits and size < 2 * plan.least:
         raise JudgeError(f"{size} images of class '{rarest}', and refits on halves of the images need {2 * plan.least}")
 
@@ -252,6 +252,11 @@ def jobs_of(
                 chosen = tuple(sorted(settings.get((side, seed, split.fold), {}).items()))
                 member = Member(found, evidence.target, slot, split, seed, index, chosen, validates, kept)
                 yield Job(evidence, metrics, judge, member)
+
+
+def most_images(jobs: Sequence[Job]) -> int:
+    """The number of images of the captioner that has most."""
+    return max(len(job.evidence.sides.classes) for job in jobs)
 
 
 def compares(metrics: Sequence[Metric]) -> bool:

@@ -25,9 +25,10 @@ SEEDS: dict[Protocol, int] = {"paper": 10, "crossfit": 1}
 # Draws of folds under crossfit, for judges that train in seconds. With one draw, more verdicts change with the seed
 # (docs/trust.md).
 DRAWS = 3
-# Refits of judges that train in seconds; those that guess tasks learn dozens of answers. With 20, more verdicts change
-# with the seed.
-REFITS: dict[TargetKind, int] = {"attribute": 30, "tasks": 8}
+# Refits of judges that train in seconds; those that guess tasks learn dozens of answers.
+REFITS: dict[TargetKind, int] = {"attribute": 20, "tasks": 8}
+# Those of an attribute in a run of few images, which take half a minute: fewer verdicts then change with the seed.
+REFITS_OF_FEW, FEW = 40, 2000
 CHANCE = 2
 # Quarters of the images that judges are trained on for the learning curve, four to a draw.
 QUARTERS = 8
@@ -55,8 +56,8 @@ class Plan:
         resamples, level: of intervals and tests.
         embedding: of judges of other families whose name has none; None for the default, "none" for words alone.
         families: whether judges of other families are trained too, on text; None: under ``crossfit``.
-        refits: number of refits for the test, and on each half of the images for the interval; None: 30 for judges
-            that train in seconds (8 for tasks), 0 for others.
+        refits: number of refits for the test, and on each half of the images for the interval; None: for judges that
+            train in seconds 20 (40 of fewer than 2,000 images; 8 for tasks), 0 for others.
         chance: number of judges trained on shuffled labels; None: 2 for judges that train in seconds, 0 for others.
         breakdown: whether to compute contributions of tasks, images and words.
         examples: whether to choose examples of captions.
@@ -97,10 +98,11 @@ class Plan:
         """Number of images of each class that judges need to be trained and tested on."""
         return self.folds if self.protocol == "crossfit" else 5
 
-    def resamples_of(self, judge: str, target: TargetKind) -> dict[ResampleKind, int]:
-        """Number of refits of a judge, by kind of resample."""
+    def resamples_of(self, judge: str, target: TargetKind, images: int) -> dict[ResampleKind, int]:
+        """Number of refits of a judge, by kind of resample; ``images``: of the run's captioner that has most."""
         quick = _is_quick(judge)
-        refits = self.refits if self.refits is not None else REFITS[target] if quick else 0
+        default = REFITS_OF_FEW if target == "attribute" and images < FEW else REFITS[target]
+        refits = self.refits if self.refits is not None else default if quick else 0
         chance = self.chance if self.chance is not None else CHANCE if quick else 0
         found: dict[ResampleKind, int] = {"exchanged": refits, "half": 2 * refits, "shuffled": chance}
         found["quarter"] = min(QUARTERS, 4 * refits)

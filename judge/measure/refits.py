@@ -16,7 +16,7 @@ import pandas as pd
 from judge.errors import JudgeError
 from judge.evidence import Evidence, Resample
 from judge.measure.best import data_of, rivals, with_best
-from judge.measure.jobs import Job, compares, jobs_of
+from judge.measure.jobs import Job, compares, jobs_of, most_images
 from judge.measure.plan import Plan
 from judge.measure.table import COLUMNS, SUMMED, Sums, answer_sums
 from judge.metrics import Metric
@@ -51,7 +51,7 @@ def refit(
         compared, small = compares(job.metrics), _rarest(job)[1] < 4 * plan.least
         # A "best" that chooses has the refits that all of its judges have.
         judges = choosing.get((data_of(job), job.judge), [job.judge])
-        each = [plan.resamples_of(judge, job.evidence.target.kind) for judge in judges]
+        each = [plan.resamples_of(judge, job.evidence.target.kind, most_images(jobs)) for judge in judges]
         counts = {kind: min(of.get(kind, 0) for of in each) for kind in each[0]}
         if not compared:  # A single side has no captions to exchange: labels are shuffled as often.
             counts["shuffled"] = max(counts.get("shuffled", 0), counts.pop("exchanged", 0))
@@ -89,7 +89,7 @@ def check_refits(jobs: Sequence[Job], plan: Plan, setup: TrainingSetup) -> None:
     needed = 2 * plan.least
     for job in trained:
         rarest, size = _rarest(job)
-        if size < needed and "half" in plan.resamples_of(job.judge, job.evidence.target.kind):
+        if size < needed and "half" in plan.resamples_of(job.judge, job.evidence.target.kind, most_images(jobs)):
             what = f"{size} images of class '{rarest}', and refits on halves of the images need {needed}"
             mend = "use fewer --folds, or --refits 0" if plan.protocol == "crossfit" else "use --refits 0"
             raise JudgeError(what, where=job.evidence.captioner, mend=mend)

@@ -15,13 +15,14 @@ from judge.calibration.grammar import World, simulate
 from judge.calibration.world import Captioner
 from judge.corpus import Corpus
 from judge.evidence import Evidence, Resample
-from judge.measure import Plan, Result, lay_out
+from judge.measure import Plan, Result, lay_out, plan
 from judge.measure.jobs import jobs_of
 from judge.metrics import find_metric
 from judge.report.notes import footnotes
 from judge.report.several_runs import join_runs, read_runs
 from judge.report.warnings import warnings
 from judge.text.lexicon import Lexicons
+from judge.types import Captions, TargetKind
 
 QUICK: dict[str, Any] = {
     "metrics": "lic,dbac-at", "judge": "linear", "folds": 3, "refits": 2, "resamples": 100, "workers": 1,
@@ -80,13 +81,44 @@ def test_best_beside_others_has_draws_and_refits(corpus: Corpus) -> None:
     ],
 )
 def test_refits_have_one_draw_of_folds(corpus: Corpus, settings: dict[str, Any], seeds: int, trained: int) -> None:
-    plan = Plan(**{"metrics": ("lic",), "judges": ("linear",), "folds": 3, "typical": False, **settings})
+    drawn = Plan(**{"metrics": ("lic",), "judges": ("linear",), "folds": 3, "typical": False, **settings})
     lexicons = Lexicons(load_lexicon("gender"), load_lexicon("coco-objects"))
-    job = lay_out(corpus, plan, lexicons).jobs[0]
-    again = Evidence(job.evidence.sides, Resample("half", 0, plan.first_seed))
+    job = lay_out(corpus, drawn, lexicons).jobs[0]
+    again = Evidence(job.evidence.sides, Resample("half", 0, drawn.first_seed))
     for evidence, number in ((job.evidence, seeds), (again, trained)):
-        found = {one.member.seed for one in jobs_of(evidence, job.metrics, job.judge, plan)}
+        found = {one.member.seed for one in jobs_of(evidence, job.metrics, job.judge, drawn)}
         assert found == {*range(number)}
+
+
+@pytest.mark.parametrize(
+    ("judge", "target", "images", "asked", "refits"),
+    [
+        ("linear", "attribute", 1999, None, 40),
+        ("linear", "attribute", 2000, None, 20),
+        ("linear", "tasks", 900, None, 8),
+        ("linear", "attribute", 900, 5, 5),
+        ("lstm", "attribute", 900, None, 0),
+    ],
+)
+def test_refits_of_few_images(judge: str, target: TargetKind, images: int, asked: int | None, refits: int) -> None:
+    found = Plan(refits=asked).resamples_of(judge, target, images)
+    assert found.get("exchanged", 0) == refits
+    assert found.get("half", 0) == 2 * refits
+
+
+def test_captioners_of_a_run_have_equal_refits(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few of the images one of them describes: else they would not compare."""
+    monkeypatch.setattr(plan, "FEW", 230)
+    monkeypatch.setattr(plan, "REFITS", {"attribute": 2})
+    monkeypatch.setattr(plan, "REFITS_OF_FEW", 3)
+    (much,) = corpus.generated
+    few = Captions("few", dict([*much.by_image.items()][15:]))
+    for generated, refits in (((few, much), 2), ((few,), 3)):
+        result = measured(replace(corpus, generated=generated), metrics="lic", refits=None, families=False)
+        exchanged = result.replicates[result.replicates["kind"] == "exchanged"]
+        assert set(exchanged.groupby("captioner").size()) == {refits}
+        assert result.run["refits"] == {"attribute": refits}
+        assert all(pair.p_value is not None for pair in result.differences())
 
 
 def test_notes_name_the_rows_of_other_seeds(corpus: Corpus, tmp_path: Path) -> None:
