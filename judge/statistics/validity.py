@@ -143,7 +143,7 @@ def _diluted(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
 
     Those that tell nothing of the class lower it, whatever others tell; read whole, several tell more than one.
     """
-    if row.metric.counted or row.metric.from_annotation:
+    if row.metric.counted or row.metric.from_annotation or row.metric.amplification == "one_side":
         return
     human, generated = map(float, _sentences_read(row, run))
     counts = f"{generated:g} sentences of a caption, {human:g} of a human one"

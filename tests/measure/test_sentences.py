@@ -155,6 +155,8 @@ def test_people_read_whole_do_not_amplify(world: World) -> None:
     first = evaluate(corpus, **QUICK, text="first-sentence")
     assert not first.void
     assert first.differences()[0].reason is None
+    # A single side has no other one that has fewer.
+    assert not evaluate(corpus, **QUICK | {"metrics": "sc"}, text="whole").void
 
 
 def test_sentences_that_say_nothing_do_not_mitigate(world: World) -> None:
