@@ -230,6 +230,8 @@ class EvidenceBuilder:
             else:
                 read[side] = [(i, n, self._words(text)) for i in counts for n, text in texts_of(of.by_image[i], most)]
                 dropped[f"{side} sentences beyond the common number"] = sum(map(sum, counts.values())) - len(read[side])
+                words = sum(len(words) for *_, words in read[side]) / len(read[side])
+                survey[side] = replace(survey[side], words_read=words)
         return replace(joined, dropped=dropped, survey=survey, sentences=numbers, read=read)
 
     def _images(

@@ -38,6 +38,7 @@ def warnings(result: Result) -> list[str]:
         *void_notes(result),
         *_prior_only(result),
         *_other_signs(result),
+        *_tell_less(result),
         *_without_typical(result),
         *class_notes(run["labels"]),
         *run.get("input_notes", ()),
@@ -101,6 +102,16 @@ def _other_signs(result: Result) -> Iterator[str]:
                 f"Cannot tell, {row.title} of {row.captioner}: the sign depends on the family of judges "
                 f"({write(row.amplification, SIGNED)}; {values})."
             )
+
+
+def _tell_less(result: Result) -> Iterator[str]:
+    """Captions that tell less of the class than human ones, for which there are two reasons."""
+    found = (row for row, of in lines_of(result) if not row.metric.counted and of.verdict == "mitigates")
+    for captioners, titles in _merged(found):
+        yield (
+            f"Mitigates, {titles} of {captioners}: captions that are wrong, or say little, tell less of "
+            f"{result.run['attribute']} too. Look at their quality (--quality)."
+        )
 
 
 def _without_typical(result: Result) -> Iterator[str]:

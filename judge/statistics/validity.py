@@ -24,6 +24,9 @@ _AFFECTED = 0.02
 _RAISED = ("multi-at", "dpa-at", "dbac-ta", "dpac-ta")
 # Share of captions that repeat each other, or have several sentences, more than on the other side, that voids rows.
 _MUCH = 0.1
+# Words that are read on one side, over those on the other, from which its score may be higher for that reason alone.
+_LONGER = 1.5
+_TELLS = "longer captions tell more without any bias: compare captions of about equal length"
 # Judges that read the same words with the same kind of model.
 _LINEAR = {"words+embedding", "embedding", "linear", "best"}
 _WHOSE = {"human": "human captions", "generated": "its captions"}
@@ -119,17 +122,43 @@ def _left_by_masking(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
             yield f"{whose} hold words that tell {run['attribute']} and were not masked ({tokens})"
 
 
-def other_sentences(first: Summary, second: Summary, run: Mapping[str, Any]) -> str | None:
-    """Why two captioners do not compare because one writes more sentences, as a clause; None if they do."""
-    if first.metric.counted or first.metric.from_annotation:
-        return None
-    (_, one), (_, other) = _sentences_read(first, run), _sentences_read(second, run)
-    if one != other:
-        return f"judges read {one} and {other} sentences of a caption: take --text first-sentence"
-    (_, share), (_, other_share) = _shares(first, run, "several"), _shares(second, run, "several")
-    if abs(share - other_share) <= _MUCH:
-        return None
-    return f"{share:.0%} and {other_share:.0%} of captions have several sentences: take --text first-sentence"
+def other_lengths(first: Summary, second: Summary, run: Mapping[str, Any]) -> str | None:
+    """Why two captioners do not compare because one writes more, as a clause; None if they do."""
+    if not (first.metric.counted or first.metric.from_annotation):
+        (_, one), (_, other) = _sentences_read(first, run), _sentences_read(second, run)
+        if one != other:
+            return f"judges read {one} and {other} sentences of a caption: take --text first-sentence"
+        (_, share), (_, other_share) = _shares(first, run, "several"), _shares(second, run, "several")
+        if abs(share - other_share) > _MUCH:
+            return f"{share:.0%} and {other_share:.0%} of captions have several sentences: take --text first-sentence"
+    (_, words), (_, others) = _words_read(first, run), _words_read(second, run)
+    if _is_longer(words, others, (first.amplification or 0.0) - (second.amplification or 0.0)):
+        return f"{_TELLS} ({words:.0f} and {others:.0f} words are read at a time)"
+    return None
+
+
+def _longer(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
+    """What says more of an image tells more of the class, and names more tasks, whoever wrote it (docs/trust.md)."""
+    if row.metric.amplification == "one_side":
+        return
+    human, generated = _words_read(row, run)
+    if _is_longer(generated, human, (row.amplification or row.metric.neutral) - row.metric.neutral):
+        yield f"{_TELLS} ({generated:.0f} words of its captions are read at a time, {human:.0f} of human ones)"
+
+
+def _is_longer(words: float, others: float, moved: float) -> bool:
+    """Whether a side that says much more scores more; ``moved``: the score of the first side less that of the other."""
+    return (words > _LONGER * others and moved > 0) or (others > _LONGER * words and moved < 0)
+
+
+def _words_read(row: Summary, run: Mapping[str, Any]) -> tuple[float, float]:
+    """Mean words of a human caption, and of the captioner's, or of their sentences; 0 where they do not matter."""
+    metric, text = row.metric, run["captioners"][row.captioner].get("text", {})
+    if metric.from_annotation or (metric.counted and metric.direction != "A->T"):
+        return 0.0, 0.0
+    name = "words" if metric.counted else "words_read"
+    human, generated = (float(text.get(side, {}).get(name, 0.0)) for side in _WHOSE)
+    return (human, generated) if human and generated else (0.0, 0.0)
 
 
 def _sentences_read(row: Summary, run: Mapping[str, Any]) -> tuple[int, int]:
@@ -139,27 +168,19 @@ def _sentences_read(row: Summary, run: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def _diluted(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
-    """More sentences move a score without any bias.
-
-    Those that tell nothing of the class lower it, whatever others tell; read whole, several tell more than one.
-    """
+    """Sentences that tell nothing of the class lower the score of a side with more sentences, whatever others tell."""
     if row.metric.counted or row.metric.from_annotation or row.metric.amplification == "one_side":
         return
     human, generated = map(float, _sentences_read(row, run))
     counts = f"{generated:g} sentences of a caption, {human:g} of a human one"
-    if whole := human == generated:
+    if human == generated:
         human, generated = _shares(row, run, "several")
         counts = f"{generated:.0%} of its captions have several, {human:.0%} of human ones"
     moved = (row.amplification or row.metric.neutral) - row.metric.neutral
-    if abs(generated - human) <= _MUCH or not moved:
-        return
-    whose = _WHOSE["generated" if generated > human else "human"]
-    what = f"sentences that tell nothing of {run['attribute']} lower the score of {whose}"
-    if (generated - human) * moved > 0:
-        what = f"several sentences tell more of {run['attribute']} than one, and raise the score of {whose}"
-        if not whole:
-            return
-    yield f"{what}: take --text first-sentence ({counts})"
+    if abs(generated - human) > _MUCH and (generated - human) * moved < 0:
+        whose = _WHOSE["generated" if generated > human else "human"]
+        what = f"sentences that tell nothing of {run['attribute']} lower the score of {whose}"
+        yield f"{what}: take --text first-sentence ({counts})"
 
 
 def _repeats(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
@@ -195,5 +216,6 @@ _CHECKS = (
     _at_chance,
     _vanishes,
     _diluted,
+    _longer,
     _repeats,
 )

@@ -70,6 +70,7 @@ class Survey:
         cleaned: what cleaning changed or removed -> captions of the whole file.
         several: captions of several sentences that are read whole, by choice or because too many others have one.
         twins: captions whose words, after masking, are those of another one.
+        words, words_read: mean number of words of a caption, and of what judges read: captions, or sentences.
     """
 
     captions: int
@@ -83,6 +84,8 @@ class Survey:
     cleaned: Mapping[str, int]
     several: int = 0
     twins: int = 0
+    words: float = 0.0
+    words_read: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,7 @@ class SideWords:
         left, entries = (self._held.keys() - {lexicon.token}, lexicon.words) if lexicon else (set(), frozenset())
         sizes = Counter(self.classes)
         revealing = {word for word in left if _holds(word, entries) or self._decides(word, sizes, other)}
+        words = sum(map(len, self.raw)) / len(self.raw)
         strange = self.share(_ENGLISH) < _FEW and (other.share(_ENGLISH) < _FEW or self.share(other.used) < _MOST)
         return Survey(
             captions=len(self.raw),
@@ -134,6 +138,8 @@ class SideWords:
             refused=source.refused,
             cleaned=source.cleaned,
             twins=sum(count for count in Counter(self.masked).values() if count > 1),
+            words=words,
+            words_read=words,
         )
 
     def _decides(self, word: str, sizes: Counter[str], other: SideWords) -> bool:

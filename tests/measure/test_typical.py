@@ -84,6 +84,19 @@ def test_who_stereotypes_amplifies_and_who_is_typical_does_not(run: tuple[Result
     assert {(row.first, row.second) for row in result.differences()} == {("second", "much")}
 
 
+def test_a_mitigation_may_be_wrong_captions(run: tuple[Result, Path]) -> None:
+    """As a warning says, where there is such a verdict of judges."""
+    result, _ = run
+    assert not any(note.startswith("Mitigates") for note in warnings(result))
+    rows = [
+        replace(row, amplification=-known(row.amplification), families=()) if row.captioner == "much" else row
+        for row in result.summaries
+    ]
+    below = replace(result, summaries=tuple(rows))
+    (note,) = (of for of in warnings(below) if of.startswith("Mitigates"))
+    assert note.startswith("Mitigates, LIC (linear) of much: captions that are wrong, or say little,")
+
+
 def test_files_give_the_same_conclusions(run: tuple[Result, Path]) -> None:
     result, out = run
     saved = read_run(out).result
