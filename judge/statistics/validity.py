@@ -148,17 +148,17 @@ def _longer(row: Summary, run: Mapping[str, Any]) -> Iterator[str]:
 
 def _is_longer(words: float, others: float, moved: float) -> bool:
     """Whether a side that says much more scores more; ``moved``: the score of the first side less that of the other."""
-    return (words > _LONGER * others and moved > 0) or (others > _LONGER * words and moved < 0)
+    return (0 < _LONGER * others < words and moved > 0) or (0 < _LONGER * words < others and moved < 0)
 
 
 def _words_read(row: Summary, run: Mapping[str, Any]) -> tuple[float, float]:
-    """Mean words of a human caption, and of the captioner's, or of their sentences; 0 where they do not matter."""
+    """Mean words of a human caption and of the captioner's, or of their sentences; 0: unknown, or of no effect."""
     metric, text = row.metric, run["captioners"][row.captioner].get("text", {})
     if metric.from_annotation or (metric.counted and metric.direction != "A->T"):
         return 0.0, 0.0
     name = "words" if metric.counted else "words_read"
     human, generated = (float(text.get(side, {}).get(name, 0.0)) for side in _WHOSE)
-    return (human, generated) if human and generated else (0.0, 0.0)
+    return human, generated
 
 
 def _sentences_read(row: Summary, run: Mapping[str, Any]) -> tuple[int, int]:

@@ -21,7 +21,7 @@ from judge.report.detail_tables import position_table
 from judge.report.notes import summary_lines
 from judge.report.saved_run import read_run
 from judge.report.warnings import warnings
-from judge.statistics.validity import void_rows
+from judge.statistics.validity import other_lengths, void_rows
 from judge.text.tokens import sentences
 from judge.training.judge_file import read_saved, sample_captions
 from judge.types import Captions
@@ -163,8 +163,14 @@ def test_people_who_say_more_do_not_amplify(world: World, join: str) -> None:
     (row,) = shorter.summaries
     assert void_rows([replace(row, amplification=-0.05)], shorter.run).keys() == {row.key}
     assert "longer captions" not in str(void_rows([replace(row, amplification=0.05)], shorter.run))
-    # A single side has no other one that has fewer.
-    assert not evaluate(corpus, **QUICK | {"metrics": "sc"}, text="whole").void
+    # A single side has no other one that says less; another captioner may.
+    alone = evaluate(replace(corpus, human=Captions("human", {})), **QUICK | {"metrics": "sc"}, text="whole")
+    assert not alone.void
+    single, longer = (replace(row, amplification=value) for row, value in zip(alone.summaries, (0.1, 0.2), strict=True))
+    reason = known(other_lengths(single, longer, alone.run))
+    assert reason.startswith("longer captions" if join == " and " else "0% and 100% of captions have several")
+    single, longer = (replace(row, amplification=value) for row, value in ((single, 0.2), (longer, 0.1)))
+    assert (other_lengths(single, longer, alone.run) is None) == (join == " and ")
 
 
 def test_sentences_are_as_long_as_they_are_read(world: World) -> None:
