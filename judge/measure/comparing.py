@@ -58,7 +58,8 @@ class Pairing:
         """Pair two rows of one metric and judge, on shared images if nine in ten are; None if not comparable."""
         if unlike(first, second, self.run):
             return None
-        return self._pair(first, second)._replace(reason=other_lengths(first, second, self.run))
+        pair = self._pair(first, second)
+        return pair._replace(reason=other_lengths(pair.first, pair.second, self.run))
 
     def _pair(self, first: Summary, second: Summary) -> Pair:
         marks = [self.run["captioners"][row.captioner]["marks"][row.metric.name] for row in (first, second)]

@@ -109,8 +109,8 @@ def _tell_less(result: Result) -> Iterator[str]:
     found = (row for row, of in lines_of(result) if not row.metric.counted and of.verdict == "mitigates")
     for captioners, titles in _merged(found):
         yield (
-            f"Mitigates, {titles} of {captioners}: captions that are wrong, or say little, tell less of "
-            f"{result.run['attribute']} too. Look at their quality (--quality)."
+            f"Mitigates, {titles} of {captioners}: captions that are wrong, or say little, tell less too. "
+            "Look at their quality (--quality)."
         )
 
 

@@ -29,7 +29,7 @@ def run(finished_world: WorldFiles, tmp_path: Path) -> list[object]:
 def wait_until_handled(process: subprocess.Popen[str]) -> None:
     """Wait until the command handles signals: on a busy machine Python itself takes a second to start."""
     status = Path(f"/proc/{process.pid}/status")
-    while status.exists():
+    while process.poll() is None and status.exists():
         (caught,) = (line.split()[1] for line in status.read_text().splitlines() if line.startswith("SigCgt"))
         if int(caught, 16) >> (signal.SIGTERM - 1) & 1:
             return
